@@ -207,6 +207,8 @@ export class EventEditor {
     this.#use(bytes, start, end)
     this.#slots.set(slots)
     this.#isWritten = isWritten
+    // The texts of the batch may have moved since it was written.
+    if (isWritten) this.#write()
     return false
   }
 
@@ -330,7 +332,11 @@ export class EventEditor {
   /** Applies the pending changes. */
   #apply(): void {
     this.#touched.length = 0
-    if (this.#splices.count === 0) return
+    if (this.#splices.count > 0) this.#write()
+  }
+
+  /** Writes the event's JSON, with the pending changes, behind the texts of its batch. */
+  #write(): void {
     const batch = this.#batch!
     const texts = batch.textsToChange()
     const size = this.#end - this.#start + this.#splices.growth

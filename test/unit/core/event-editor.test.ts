@@ -151,6 +151,23 @@ t.test('what a field cannot be set to', async t => {
   t.equal(json(batch), '{"a":1}\n{"a":2}\n', 'what was not closed is dropped')
 })
 
+t.test('a rename that is not possible leaves the changes before it, in every event of a batch', async t => {
+  const { wanted, editor, fields } = prepared(['.a.x', '.a.y.z', '.c'])
+  const [x, z, c] = fields as [EditedField, EditedField, EditedField]
+  const lines = Array.from({ length: 50 }, (_, n) => JSON.stringify({ a: { x: n, y: 'text' }, more: 'x'.repeat(n) }))
+  const batch = batchOf(lines, { wanted })
+  for (let i = 0; i < batch.length; i++) {
+    editor.open(batch, i)
+    editor.set(c, i)
+    t.notOk(editor.rename(x, z))
+    editor.close()
+  }
+  t.same(
+    json(batch).trimEnd().split('\n'),
+    lines.map((line, n) => line.replace(/}$/, `,"c":${n}}`)),
+  )
+})
+
 t.test('what is not changed keeps its bytes', async t => {
   const { wanted, editor, fields } = prepared(['.a', '.b', '.new', '.x'])
   const [a, b, added, x] = fields as [EditedField, EditedField, EditedField, EditedField]
