@@ -3,8 +3,11 @@ import { createServer, type IncomingMessage, request } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { Reach } from '../../../src/core/options/reach.js'
 import { http } from '../../../src/destinations/http.js'
+import { Connections } from '../../../src/http/client/connection/connections.js'
 import { ProxySettings, variableFor } from '../../../src/http/client/connection/proxy.js'
+import type { TlsContent } from '../../../src/http/tls/tls-content.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { events, failure, make, never, receiver, started } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
@@ -269,4 +272,17 @@ t.test('wrong options of a proxy', t => {
     { message: /is set by proxy.auth/ },
   ])
   t.end()
+})
+
+t.test('no tunnel is opened to an address that must not be connected to', async t => {
+  const proxy = await startProxy(t)
+  const reach = {
+    deniedAddress: (address: string) => (address === '10.0.0.1' ? 'private' : undefined),
+  } as Partial<Reach> as Reach
+  const connections = new Connections({ tls: {}, connect_timeout: 1000 }, {} as TlsContent, reach)
+  t.teardown(() => connections.close())
+  connections.findProxy = async () => ({ url: new URL(proxy.url), authorization: undefined })
+  const request = { origin: 'https://10.0.0.1', path: '/', method: 'POST', headers: {}, body: null }
+  await t.rejects(connections.request(request, never), { message: /10\.0\.0\.1 is private/ })
+  t.same(proxy.asked, [])
 })

@@ -137,6 +137,8 @@ export class Connections {
     const isProxy = via && target.origin === via.url.origin
     if (!via || isProxy || target.protocol !== 'https:')
       return this.#made(await (isProxy ? proxy : receiver).connect(target))
+    const denied = receiver.denied(target)
+    if (denied) throw denied
     return this.#made(await receiver.connect(target, await this.#tunnel(via, target, proxy)))
   }
 

@@ -35,12 +35,10 @@ export class Connector {
   /** Connects to the host and port of a URL, with TLS for https; through `tunnel` if there is one. */
   connect(target: URL, tunnel?: Socket): Promise<Socket> {
     const { reach, timeoutMs } = this.#options
+    const denied = this.denied(target)
+    if (denied) return Promise.reject(denied)
     const secure = target.protocol === 'https:'
-    const host = target.hostname.replace(/^\[|\]$/g, '')
-    const port = Number(target.port || (secure ? 443 : 80))
-    // Addresses are not looked up.
-    const denied = reach && isIP(host) ? reach.deniedAddress(host, port) : undefined
-    if (denied !== undefined) return Promise.reject(new DeniedAddress(host, host, denied))
+    const { host, port } = placeOf(target)
     const tcp = {
       host,
       port,
@@ -51,6 +49,13 @@ export class Connector {
     }
     const socket = secure ? this.#secure(tcp, tunnel) : connect(tcp)
     return this.#connected(socket, secure ? 'secureConnect' : 'connect', timeoutMs)
+  }
+
+  /** Why the host of a URL, if it is an address, must not be connected to. Names are checked when they are looked up. */
+  denied(target: URL): DeniedAddress | undefined {
+    const { host, port } = placeOf(target)
+    const denied = isIP(host) ? this.#options.reach?.deniedAddress(host, port) : undefined
+    return denied === undefined ? undefined : new DeniedAddress(host, host, denied)
   }
 
   #secure(tcp: { readonly host: string; readonly port: number }, tunnel: Socket | undefined): Socket {
@@ -87,6 +92,10 @@ export class Connector {
       socket.once(event, ended).once('close', ended)
     })
   }
+}
+
+function placeOf({ protocol, hostname, port }: URL): { readonly host: string; readonly port: number } {
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (protocol === 'https:' ? 443 : 80)) }
 }
 
 function coded(code: string, message: string): Error {
