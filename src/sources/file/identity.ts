@@ -158,11 +158,15 @@ export class BirthTimes {
   /** Whether the file, found at `path`, cannot be the one with this birth time. */
   differ(stat: BigIntStats, birth: bigint, path?: string): boolean {
     if (birth === 0n || stat.birthtimeNs === birth) return false
-    // A folder has changed since its birth, so it shows at once whether its file system stores birth times.
-    if (path !== undefined && !this.kept(stat)) {
-      const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
-      if (folder) this.learn(folder)
-    }
+    if (path !== undefined) this.learnAround(path, stat)
     return this.kept(stat)
+  }
+
+  /** Learns from the folder of a file if need be. It may be gone, as when its name went after the file was opened. */
+  learnAround(path: string, stat: BigIntStats): void {
+    if (this.kept(stat)) return
+    // A folder has changed since its birth, so it shows at once whether its file system stores birth times.
+    const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
+    if (folder) this.learn(folder)
   }
 }

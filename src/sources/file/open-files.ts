@@ -1,8 +1,8 @@
 import type { BigIntStats } from 'node:fs'
-import { dirname } from 'node:path'
 import type { Codec } from '../../core/codec.js'
 import type { SourceContext } from '../../core/component.js'
-import { closeSync, fstatSync, realpathSync, statSync } from '../../lib/files/remote/guarded-fs.js'
+import { finalPath } from '../../lib/files/final-path.js'
+import { closeSync, fstatSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, keyOf, type Verdict } from './identity.js'
@@ -263,12 +263,11 @@ export class OpenFiles {
       if (away && keyOf(stat) !== entryKey(away)) return undefined
       const known = this.#tailers.get(keyOf(stat))
       if (known || !stat.isFile()) return known
-      // A folder has changed since its birth, so it shows at once whether its file system stores birth times.
-      if (!this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
+      this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
       const verdict = remembered && judgeEntry(fd, stat, remembered, this.#births)
       const entry = verdict === 'same' ? remembered : undefined
-      const target = kind === 'link' || kind === 'unknown' ? realpathSync(path) : path
+      const target = kind === 'link' || kind === 'unknown' ? finalPath(path) : path
       const atEnd = fromEnd && this.#sweeps.isFirst
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // Nothing fails after this: a saved position is removed only when its file has a tailer.

@@ -57,6 +57,18 @@ t.test('every byte arrives once and in order, whatever the bytes', async t => {
   t.same(next.out.lines, [], 'nothing comes twice')
 })
 
+t.test('a file that was opened is read, also if its name is gone a moment later', async t => {
+  const dir = testFolder(t, { 'a.log': 'one\ntwo\n' })
+  const fd = openSync(join(dir, 'a.log'), 'r')
+  t.teardown(() => closeSync(fd))
+  unlinkSync(join(dir, 'a.log'))
+  // It can still be opened by this name, which leads to no name any more.
+  const run = await tail({ include: [`/proc/self/fd/${fd}`], follow: false })
+  await run.run
+  t.same(run.out.texts(), ['one', 'two'])
+  await run.stop()
+})
+
 t.test('a source with bounds does not follow a link out of them', async t => {
   const dir = testFolder(t, { logs: { 'a.log': 'fine\n' }, secret: 'secret\n' })
   const path = (name: string) => join(dir, name)
