@@ -235,6 +235,20 @@ t.test('an unfinished line must wait, and its pieces make a whole', async t => {
   t.equal(model.waiting().length, 0)
 })
 
+t.test('a line whose first piece was destroyed in the disk buffer cannot become whole', async t => {
+  for (const isKept of [true, false]) {
+    const model = new Model({ ...PLAIN, buffer: 'disk', partialMs: 40 })
+    const content = model.newContent()
+    const line = model.makeLine(content, 0, 50)
+    model.wrote(content, [line], 30)
+    if (isKept) model.keep(content, 30)
+    model.destroyed()
+    model.wrote(content, [line], line.bytes.length - 30)
+    model.arrived({ life: 1, number: 1, clear: true }, [line.text.slice(30)])
+    t.equal(model.waiting().length, isKept ? 0 : 1)
+  }
+})
+
 t.test('a failing scenario is cut down to what it needs', async t => {
   const big = makeScenario(7, 60)
   const kinds = new Set(big.steps.map(step => step.do))

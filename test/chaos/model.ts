@@ -80,14 +80,23 @@ export class Model {
       if (content.torn === line.bytes.length) {
         content.torn = 0
         line.whole = true
-        if (!this.isHeader(line)) this.#waiting.add(line)
+        if (!this.isHeader(line) && !line.excused) this.#waiting.add(line)
       } else this.#comesInPieces(line)
     }
   }
 
   #place(line: Line, content: Content): void {
     const excused = this.isHeader(line) && content.ambiguous ? 'the same as before' : undefined
-    const placement = { line, content, start: content.size, excused, kept: false, destroyed: false, displaced: false }
+    const placement = {
+      line,
+      content,
+      start: content.size,
+      excused,
+      kept: false,
+      begun: false,
+      destroyed: false,
+      displaced: false,
+    }
     content.lines.push(placement)
     line.placements.push(placement)
     this.lines.set(line.id, line)
@@ -116,6 +125,7 @@ export class Model {
         start,
         excused: 'only a copy',
         kept: false,
+        begun: false,
         destroyed: false,
         displaced: false,
       }
@@ -158,8 +168,10 @@ export class Model {
 
   /** A checkpoint on the disk covers the content up to there. */
   keep(content: Content, offset: number): void {
-    for (const placement of content.lines)
+    for (const placement of content.lines) {
       if (placement.start + placement.line.bytes.length <= offset) placement.kept = true
+      else if (placement.start < offset) placement.begun = true
+    }
   }
 
   /** A part of the disk buffer is destroyed. */
@@ -168,8 +180,9 @@ export class Model {
       for (const placement of content.lines) {
         // It may be read again, and comes behind what came out of the buffer.
         if (!placement.line.arrived) placement.displaced = true
-        if (!placement.kept) continue
+        if (!placement.kept && !placement.begun) continue
         placement.kept = false
+        placement.begun = false
         if (this.isHeader(placement.line) || !placement.line.arrived) {
           placement.destroyed = true
           placement.excused = 'destroyed in the buffer'

@@ -39,6 +39,8 @@ export interface Placement {
   excused: string | undefined
   /** Covered by a checkpoint, with a disk buffer: it is safe there. */
   kept: boolean
+  /** Covered by a checkpoint in part, with a disk buffer: its first piece is safe there. */
+  begun: boolean
   /** Safe there, and destroyed. */
   destroyed: boolean
   /** Perhaps in a part of the buffer that was destroyed: it may come out of its order. */
