@@ -30,7 +30,8 @@ export interface Point {
   readonly destinations?: number
 }
 
-const throttle = (options: string) => `  limit_app: { type: throttle, inputs: [lines], limit: 1000000, ${options} }\n`
+const throttle = (options: string) =>
+  `  limit_app: { type: throttle, inputs: [lines], limit: 1000000000, ${options} }\n`
 const FIELDS = ['app', 'level', 'host', 'method', 'path', 'status', 'took_ms', 'message']
 
 /** A condition that reads so many fields of every line. */
