@@ -68,7 +68,7 @@ function unescaped(text: string): string {
 
 /** Numbers per pair in `pairs`: the places of its key and value, and whether the value has a backslash. */
 const PAIR = 5
-/** Lines with more pairs are written by way of an object. */
+/** Lines with more pairs are decoded to an object first. */
 const MOST_PAIRS = 64
 const pairs = new Int32Array(MOST_PAIRS * PAIR)
 

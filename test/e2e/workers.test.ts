@@ -122,12 +122,18 @@ t.test('a reload changes a filter on a thread while lines are written', async t 
   t.match(await daemon.stop(t), { received: 7000, passed: 3500 })
 })
 
-t.test('a reload while the receiver is away gives back what is read again', async t => {
+/** A daemon that has read so many lines of `a` and sends them to nobody. */
+async function withoutReceiver(t: Test, count: number, timeout: string, options = 'batch: {}') {
   const { folder, write, lines } = around(t)
-  const away = config({ destination: "type: http, url: 'http://127.0.0.1:1/', batch: { max_events: 10 }" })
-  const daemon = await startDaemon(t, folder, `shutdown_timeout: 2s\n${away}`)
-  write('a', 400)
+  const away = config({ destination: `type: http, url: 'http://127.0.0.1:1/', ${options}` })
+  const daemon = await startDaemon(t, folder, `shutdown_timeout: ${timeout}\n${away}`)
+  write('a', count)
   await daemon.scrapedUntil(scrape => scrape.events('out').received > 0)
+  return { daemon, folder, write, lines }
+}
+
+t.test('a reload while the receiver is away gives back what is read again', async t => {
+  const { daemon, write, lines } = await withoutReceiver(t, 400, '2s', 'batch: { max_events: 10 }')
   await reload(daemon, config())
   write('a', 400)
   await eventually(() => lines().length === 400)
@@ -161,11 +167,7 @@ t.test('after a kill nothing is missing', async t => {
 })
 
 t.test('SIGTERM while the receiver takes nothing ends in time, and the lines come after the next start', async t => {
-  const { folder, write, lines } = around(t)
-  const away = config({ destination: "type: http, url: 'http://127.0.0.1:1/'" })
-  const daemon = await startDaemon(t, folder, `shutdown_timeout: 500ms\n${away}`)
-  write('a', 1000)
-  await daemon.scrapedUntil(scrape => scrape.events('out').received > 0)
+  const { daemon, folder, lines } = await withoutReceiver(t, 1000, '500ms')
   t.match(await daemon.stop(t), { received: 1000, undelivered: 500 })
   await startDaemon(t, folder, config())
   await eventually(() => lines().length === 500)

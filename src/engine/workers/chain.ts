@@ -22,7 +22,7 @@ const RESTART_MAX_MS = 60_000
 /** A thread that ran for this long is considered to have recovered. */
 const CALM_MS = 10_000
 const LOOK_MS = 500
-/** How long a thread may take to end after it was told to end at once. */
+/** How long a thread may take to end after an abort. */
 const ABORT_MS = 2000
 
 const NOTHING: Look = { counters: [], between: 0, left: 0, failures: [], repeats: false, owes: [] }
@@ -34,7 +34,7 @@ export interface ChainEnvironment {
   readonly wanted: WantedNames
 }
 
-/** What a part is told besides its components. */
+/** The settings of a part besides its components. */
 export type PartSettings = Pick<PartData, 'graph' | 'isOnlyCopied' | 'dataDir' | 'shutdownTimeoutMs' | 'share'>
 
 /**
