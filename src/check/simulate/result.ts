@@ -1,0 +1,106 @@
+/**
+ * The result of a simulation as plain data: what the summary and the report show, and what `--json` prints. Times are
+ * in milliseconds since the epoch. In every trial, events = passed + discarded + excluded.
+ */
+export interface SimulationResult {
+  /** The id of the throttle, and the path of its configuration; null without a configuration. */
+  readonly component: string | null
+  readonly config: string | null
+  /** The options of the command line that change the throttle, as one would type them. */
+  readonly changed: readonly string[]
+  /** The throttle and the input, as pairs of a name and a text. */
+  readonly settings: readonly Fact[]
+  /** `-` means standard input. */
+  readonly inputs: readonly string[]
+  /** The field with the time of the events. */
+  readonly time: string
+  /** False if it was interrupted before the end of the input. */
+  readonly complete: boolean
+  /** Events that reached the throttle, and their size including line ends. */
+  readonly events: number
+  readonly bytes: number
+  readonly excluded: number
+  readonly excluded_bytes: number
+  /** Time of the first and of the last event; null if no event has a time. */
+  readonly from: number | null
+  readonly to: number | null
+  /** Slots of equal length that all `over_time` refer to; null if no event has a time. */
+  readonly slots: Slots | null
+  /** What to know about the numbers, such as events without a time. */
+  readonly notes: readonly Fact[]
+  /** One entry for each combination of key, window and limit, in this order. */
+  readonly results: readonly TrialResult[]
+  /** The throttle with the options of the first trial, to paste into a configuration. */
+  readonly yaml: string
+}
+
+export interface Fact {
+  readonly name: string
+  readonly text: string
+}
+
+export interface Slots {
+  /** When the first slot begins. */
+  readonly start: number
+  readonly slot_ms: number
+  /** At most 240. */
+  readonly count: number
+}
+
+/** What one throttle would have done. */
+export interface TrialResult {
+  /** The field whose value names the bucket; null: all events share one bucket. */
+  readonly key_field: string | null
+  readonly limit: number
+  readonly window_ms: number
+  readonly window_mode: string
+  readonly passed: number
+  readonly discarded: number
+  readonly passed_bytes: number
+  readonly discarded_bytes: number
+  /** Number of keys; if `more_keys`, there were more than could be distinguished. */
+  readonly keys: number
+  readonly more_keys: boolean
+  /** The keys with the most discarded events, most first; at most 1,000. */
+  readonly by_key: readonly KeyResult[]
+  /** The exact sum of all keys that are not in `by_key`; null if there are none. */
+  readonly others: OtherKeys | null
+  readonly over_time: TimeResult
+}
+
+export interface KeyResult {
+  /** Null: the bucket of the events without a key. */
+  readonly key: string | null
+  readonly passed: number
+  readonly discarded: number
+  readonly excluded: number
+  readonly passed_bytes: number
+  readonly discarded_bytes: number
+  /** Most events in one window, not counting excluded ones. With a limit this high, none is discarded. */
+  readonly busiest: number
+  /** When that window opened; null if there was none. */
+  readonly busiest_at: number | null
+}
+
+export interface OtherKeys {
+  /** Number of keys. */
+  readonly keys: number
+  readonly passed: number
+  readonly discarded: number
+  readonly excluded: number
+  readonly passed_bytes: number
+  readonly discarded_bytes: number
+}
+
+/** Events in each slot of `slots`. Events before the first one with a time are in none. */
+export interface TimeResult {
+  readonly passed: readonly number[]
+  readonly discarded: readonly number[]
+  readonly excluded: readonly number[]
+  /**
+   * Discarded events of the heaviest keys, most first; at most 12. A key that became heavy late has its earlier discards
+   * in `others`. In each slot, `discarded` = the sum of `by_key` + `others`.
+   */
+  readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
+  readonly others: readonly number[]
+}
