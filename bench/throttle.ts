@@ -8,8 +8,8 @@ import { FieldReader } from '../src/core/event/field-reader.js'
 import type { Origin } from '../src/core/event/origin.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
-import { viewOf } from '../src/throttle/buckets.js'
 import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
+import { viewOf } from '../src/throttle/key-table.js'
 import type { WindowMode } from '../src/throttle/windows.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */
@@ -66,7 +66,7 @@ function decisions(mode: WindowMode): number {
   const frame = new LineSplitter(1 << 20).push(Buffer.from(lines.join('')))!
   const batch = new EventBatch(frame, origin, 0, new Ack(() => {}))
   batch.scan()
-  const decider = new Decider({ ...limiterOptions(mode), onMaxKeys: 'pass', keyField })
+  const decider = new Decider({ ...limiterOptions(mode), onMaxKeys: 'pass', keyFields: [keyField] })
   let now = 0
   const begin = cpuSeconds()
   for (let n = 0; n < TAKES; n += KEYS) {

@@ -115,7 +115,7 @@ export function microBenches(): MicroBench[] {
     maxKeys: 100_000,
     seed: 1,
     onMaxKeys: 'pass',
-    keyField: app,
+    keyFields: [app],
   })
   let now = 0
   const decoder = new BatchDecoder(wanted)

@@ -14,6 +14,7 @@ import { systemClock } from '../lib/time.js'
 import { deciderOptions, type ThrottleOptions } from '../processors/throttle/options.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
+import { BucketKey } from '../throttle/bucket-key.js'
 import { DISCARD, EXCLUDED as EXEMPT, FULL, TOO_LATE } from '../throttle/decider.js'
 import { createDecider } from '../throttle/live-decider.js'
 import { count, keyTable, percent } from './simulate/summary.js'
@@ -74,7 +75,7 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
 class ThrottlePipe {
   readonly #decider
   readonly #origin: Origin
-  readonly #key: FieldReader | undefined
+  readonly #key: BucketKey
   readonly #keys: KeyTally
   readonly #passed = new RawEncoder()
   readonly #discarded = new RawEncoder()
@@ -84,7 +85,7 @@ class ThrottlePipe {
     const wanted = new WantedNames()
     const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) }, 0)
     this.#decider = createDecider(compiled, systemClock)
-    this.#key = compiled.keyField
+    this.#key = new BucketKey(compiled.keyFields)
     this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }
     this.#keys = new KeyTally(options.window, options.window_mode === 'aligned')
   }
@@ -118,7 +119,7 @@ class ThrottlePipe {
       row('passed', passed),
       row('discarded', discarded),
       ...(excluded > 0 ? [row('excluded', excluded)] : []),
-      ...(events > 0 && this.#key ? ['', ...keyTable(this.#keys, style)] : []),
+      ...(events > 0 && this.#key.hasFields ? ['', ...keyTable(this.#keys, style)] : []),
     ]
     return lines.map(line => `${line}\n`).join('')
   }

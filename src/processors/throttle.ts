@@ -3,6 +3,9 @@ import { defineProcessor } from '../core/component.js'
 import { deciderOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
 
+const withoutKey = (fields: number) =>
+  fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
+
 export const throttle = defineProcessor({
   type: 'throttle',
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
@@ -45,7 +48,7 @@ export const throttle = defineProcessor({
   ],
   copiesLines: () => true,
   usesFields: ({ key_field, time_field, exclude }) => [
-    ...(key_field ? [{ option: 'key_field', path: key_field, without: 'all events share one bucket' }] : []),
+    ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
     ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
   ],

@@ -1,7 +1,8 @@
 import type { KeyCount, KeyCounts } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
-import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import type { Clock } from '../lib/time.js'
+import { BucketKey } from './bucket-key.js'
 import { DISCARD, EXCLUDED, FULL, TOO_LATE } from './decider.js'
 
 /** Maximum number of events inspected per second. If there are more, only a sample is. */
@@ -18,7 +19,7 @@ interface Count {
 
 /** Counts the decisions of a throttle by key while a client observes them. Work and memory are bounded. */
 export class BusiestKeys {
-  readonly #field: FieldReader | undefined
+  readonly #key: BucketKey
   readonly #clock: Clock
   #counts = new Map<string | undefined, Count>()
   #secondAt: number
@@ -30,9 +31,9 @@ export class BusiestKeys {
   #skip = 0
   #chance = 1
 
-  /** `field`: the key's field; undefined: all events share one bucket. `stands`: from the previous count. */
-  constructor(field: FieldReader | undefined, clock: Clock, stands = 1) {
-    this.#field = field
+  /** `fields`: those of the key; none: all events share one bucket. `stands`: from the previous count. */
+  constructor(fields: readonly FieldReader[], clock: Clock, stands = 1) {
+    this.#key = new BucketKey(fields)
     this.#stands = stands
     this.#sampled = stands > 1
     this.#clock = clock
@@ -86,13 +87,10 @@ export class BusiestKeys {
   }
 
   #keyOf(batch: EventBatch, i: number): string | undefined {
-    const field = this.#field
-    if (!field) return undefined
-    const kind = field.load(batch, i)
-    if (kind === MISSING || kind === NULL) return undefined
-    const text = field.text()
+    if (!this.#key.load(batch, i)) return undefined
+    const text = this.#key.text()
     // A substring would keep the whole text in memory.
-    return (text.length > LONGEST_KEY ? copyOf(text.slice(0, LONGEST_KEY)) : text) || undefined
+    return text.length > LONGEST_KEY ? copyOf(text.slice(0, LONGEST_KEY)) : text
   }
 
   #forget(): void {

@@ -1,7 +1,8 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
-import { BucketKey, KeyedBuckets } from './buckets.js'
+import { BucketKey } from './bucket-key.js'
 import type { LATE } from './event-windows.js'
+import { KeyedBuckets } from './keyed-buckets.js'
 import { createWindows, type WindowMode, type Windows } from './windows.js'
 
 /** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
@@ -73,7 +74,8 @@ export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE 
 export interface DeciderOptions extends LimiterOptions {
   readonly onMaxKeys: 'default_bucket' | 'pass' | 'discard'
   readonly exclude?: ((batch: EventBatch, i: number) => boolean) | undefined
-  readonly keyField?: FieldReader | undefined
+  /** The fields of the key; none: all events belong to the default bucket. */
+  readonly keyFields: readonly FieldReader[]
   readonly eventTime?: EventTimeOptions | undefined
 }
 
@@ -94,20 +96,20 @@ export abstract class KeyedDecider<T> {
   /** Whether the last event was counted in the default bucket. */
   byDefault = false
   abstract readonly limiter: Limiter<T>
-  readonly #key = new BucketKey()
+  /** Undefined: all events belong to the default bucket. */
+  readonly #key: BucketKey | undefined
   readonly #exclude: DeciderOptions['exclude']
-  readonly #keyField: FieldReader | undefined
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
 
-  constructor({ exclude, keyField, onMaxKeys }: DeciderOptions) {
+  constructor({ exclude, keyFields, onMaxKeys }: DeciderOptions) {
     this.#exclude = exclude
-    this.#keyField = keyField
+    this.#key = keyFields.length > 0 ? new BucketKey(keyFields) : undefined
     this.#onMaxKeys = onMaxKeys
   }
 
   /** Whether the decisions do not depend on the events. */
   protected get isBlind(): boolean {
-    return this.#exclude === undefined && this.#keyField === undefined
+    return this.#exclude === undefined && this.#key === undefined
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -117,17 +119,11 @@ export abstract class KeyedDecider<T> {
 
   /** Decides on an event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
-    const keyField = this.#keyField
-    if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.#takeDefault(time)
     const key = this.#key
+    if (key === undefined || !key.load(batch, i)) return this.#takeDefault(time)
     const taken = this.limiter.take(key.bytes, key.start, key.end, time)
     if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
     return this.#onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(time)
-  }
-
-  #hasKey(batch: EventBatch, i: number, keyField: FieldReader): boolean {
-    keyField.load(batch, i)
-    return this.#key.read(keyField)
   }
 
   #takeDefault(time: number): T {

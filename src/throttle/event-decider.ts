@@ -2,7 +2,6 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../core/event/field-reader.js'
 import { LARGEST_MS, parseIsoTime } from '../lib/formats/iso-time.js'
 import type { Clock } from '../lib/time.js'
-import { KeyedBuckets } from './buckets.js'
 import {
   type DeciderOptions,
   type Decision,
@@ -15,6 +14,7 @@ import {
 } from './decider.js'
 import { CountedEventWindows, SlidingEventWindows } from './event-limits.js'
 import { type EventWindows, LATE, Progress, type Room, type TakenInTime } from './event-windows.js'
+import { KeyedBuckets } from './keyed-buckets.js'
 
 /** Maximum number of digits of an exact integer. */
 const MOST_DIGITS = 15

@@ -109,6 +109,31 @@ t.test('the program: one decision a line, in order, with its bucket; the summary
   t.match(run.stderr, /^passed +6 +66\.7 %$/m)
 })
 
+t.test('with several fields as key the bucket is shown as the JSON array of their texts', async t => {
+  const config = join(folder(t, { limit: 1, window: '1s', key_field: ['.app', '.host'] }), 'sluice.yaml')
+  const events = [
+    { app: 'a', host: 'h' },
+    { app: 'a' },
+    { host: 'h' },
+    { app: 'a', host: 'h' },
+    {},
+    { app: 1, host: '"' },
+  ]
+  const input = events.map(event => `${JSON.stringify({ ...event, t: 0 })}\n`).join('')
+  const { decisions } = await simulate(config, ['--decisions'], input)
+  t.same(
+    decisions().map(({ decision, bucket }) => [decision, bucket]),
+    [
+      ['pass', '["a","h"]'],
+      ['pass', '["a",null]'],
+      ['pass', '[null,"h"]'],
+      ['discard', '["a","h"]'],
+      ['pass', null],
+      ['pass', '["1","\\""]'],
+    ],
+  )
+})
+
 t.test('times: numbers and ISO 8601; without one, that of the event before', async t => {
   const config = join(folder(t, { limit: 1, window: '1s' }), 'sluice.yaml')
   const lines = [

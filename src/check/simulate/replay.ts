@@ -7,6 +7,7 @@ import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { printableJson } from '../../lib/printable.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
+import { BucketKey } from '../../throttle/bucket-key.js'
 import {
   Decider,
   type Decision,
@@ -72,7 +73,7 @@ export class Replay {
   readonly #time: FieldReader
   /** Slot of the timestamp, which events get from their origin if the line has none. */
   readonly #timestamp: number
-  readonly #key: FieldReader | undefined
+  readonly #key: BucketKey
   readonly #wantsDecisions: boolean
   readonly #ack = new Ack(() => {})
   #origin: Origin | undefined
@@ -90,7 +91,7 @@ export class Replay {
     this.#decider = compiled.eventTime
       ? new EventDecider(compiled, compiled.eventTime, STOPPED_CLOCK)
       : new Decider(compiled)
-    this.#key = compiled.keyField
+    this.#key = new BucketKey(compiled.keyFields)
     this.before = way && new Before(way, context)
     this.#wantsDecisions = wantsDecisions
     this.keys = new KeyTally(options.window, options.window_mode === 'aligned')
@@ -98,7 +99,7 @@ export class Replay {
 
   /** Whether at least one event had the time and, if the throttle has a key, the key. */
   get isSound(): boolean {
-    return this.#hasTime && (this.#key === undefined || this.keys.size > 0)
+    return this.#hasTime && (!this.#key.hasFields || this.keys.size > 0)
   }
 
   /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
@@ -154,7 +155,7 @@ export class Replay {
     this.keys.add(id, outcome, now)
     if (this.#hasTime) this.times.add(now, outcome)
     if (!this.#wantsDecisions) return ''
-    const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#key!.text()))
+    const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#key.text()))
     return `{"n":${this.read},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
   }
 

@@ -14,7 +14,7 @@ import { type Way, wayTo } from './before.js'
 import { inputsOf, replayed } from './input.js'
 import { Replay } from './replay.js'
 import { reportPage } from './report.js'
-import { describeThrottle, problems, summaryText } from './summary.js'
+import { describeThrottle, keyText, problems, summaryText } from './summary.js'
 
 export interface SimulateOptions {
   readonly config: string
@@ -80,7 +80,7 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
     changed: changes.typed,
     inputs: inputs.map(({ path }) => path),
     time: options.time,
-    key: chosen.key_field?.text,
+    key: keyText(chosen.key_field),
     way,
     replay,
   }

@@ -1,6 +1,7 @@
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { Condition } from '../../condition/parse.js'
 import type { Codec } from '../../core/codec.js'
+import type { FieldPath } from '../../core/event/field-path.js'
 import { formatDuration } from '../../lib/units.js'
 import { LATENESS, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { looksLikeSeconds } from '../../throttle/event-decider.js'
@@ -32,15 +33,22 @@ export const percent = (part: number, whole: number) => `${whole === 0 ? '0.0' :
 
 export const timeText = (ms: number) => new Date(ms).toISOString()
 
+/** The paths of the key as in a configuration; undefined if there is none. */
+export function keyText(paths: readonly FieldPath[]): string | undefined {
+  const texts = paths.map(({ text }) => text)
+  return texts.length > 1 ? `[${texts.join(', ')}]` : texts[0]
+}
+
 /** The throttle as pairs of a name and a text. */
 export function describeThrottle(options: ThrottleOptions): (readonly [string, string])[] {
   const { limit, window, key_field, exclude, window_mode, max_keys, on_max_keys } = options
   const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = options
-  const by = key_field ? ` by ${key_field.text}` : ', one bucket for all'
+  const key = keyText(key_field)
+  const by = key === undefined ? ', one bucket for all' : ` by ${key}`
   return [
     ['throttle', `limit ${number(limit)} in ${windowText(window)}${by}, ${window_mode} windows`],
     ...(exclude ? [['exclude', `if (${conditionText(exclude)})`] as const] : []),
-    ...(key_field ? [['max_keys', `${number(max_keys)}, beyond it ${on_max_keys}`] as const] : []),
+    ...(key !== undefined ? [['max_keys', `${number(max_keys)}, beyond it ${on_max_keys}`] as const] : []),
     ...(time_field ? [['lateness', `${windowText(allowed_lateness)}, beyond it ${on_late}`] as const] : []),
   ]
 }

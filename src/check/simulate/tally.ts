@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
-import type { FieldReader } from '../../core/event/field-reader.js'
-import { BucketKey, hashBytes, KeyTable } from '../../throttle/buckets.js'
+import type { BucketKey } from '../../throttle/bucket-key.js'
+import { hashBytes, KeyTable } from '../../throttle/key-table.js'
 
 /** Counts of a simulation by key and over time, in bounded memory. */
 
@@ -44,7 +44,6 @@ export class KeyTally {
   readonly #windowMs: number
   readonly #aligned: boolean
   readonly #keys = new KeyTable()
-  readonly #key = new BucketKey()
   /** Texts of keys whose bytes differ from their text. */
   readonly #texts = new Map<number, string>()
   #columns = new Float64Array(STRIDE * 64)
@@ -56,12 +55,9 @@ export class KeyTally {
     this.#aligned = aligned
   }
 
-  /** The id of the key that `field` reads from an event. */
-  id(batch: EventBatch, i: number, field: FieldReader | undefined): number {
-    const key = this.#key
-    if (!field) return DEFAULT_BUCKET
-    field.load(batch, i)
-    if (!key.read(field)) return DEFAULT_BUCKET
+  /** The id of the key of an event. */
+  id(batch: EventBatch, i: number, key: BucketKey): number {
+    if (!key.load(batch, i)) return DEFAULT_BUCKET
     const { bytes, start, end } = key
     const hash = hashBytes(bytes, start, end, 0)
     const known = this.#keys.find(bytes, start, end, hash)
@@ -71,7 +67,7 @@ export class KeyTally {
       return OTHERS
     }
     const id = this.#keys.add(bytes, start, end, hash) + 2
-    if (bytes.getUint8(start) >= 0xfe) this.#texts.set(id, shortened(field.text()))
+    if (bytes.getUint8(start) >= 0xfe) this.#texts.set(id, shortened(key.text()))
     return id
   }
 

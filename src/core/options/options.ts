@@ -36,8 +36,8 @@ export function refuse(context: z.RefinementCtx, message: string, show = false):
 }
 
 /** Like `refuse`, with the value in the message. Shows `general` instead if the value comes from the environment. */
-function refuseValue(context: z.RefinementCtx, message: string, general: string): never {
-  context.addIssue({ code: 'custom', message, params: { general } })
+function refuseValue(context: z.RefinementCtx, message: string, general: string, at: readonly number[] = []): never {
+  context.addIssue({ code: 'custom', message, path: [...at], params: { general } })
   return z.NEVER
 }
 
@@ -151,24 +151,35 @@ function isPort(value: unknown): boolean {
 
 /** Parses a field path: `.app`, `.a."x-y"`, `.list[0]`. */
 export const fieldPath = once(() => {
-  return z.string().meta({ title: 'field path' }).transform(readPath)
-})
-
-/** Parses a field path; blank becomes undefined. */
-export const blankOrFieldPath = once(() => {
   return z
     .string()
-    .nullish()
     .meta({ title: 'field path' })
-    .transform((text, context): FieldPath | undefined => (text ? readPath(text, context) : undefined))
+    .transform((text, context) => readPath(text, context))
 })
 
-function readPath(text: string, context: z.RefinementCtx): FieldPath {
+const MOST_FIELD_PATHS = 16
+
+/** Parses a field path or a list of them; blank becomes an empty list. */
+export const fieldPaths = once(() => {
+  return z
+    .union([z.string().nullish(), z.array(z.string())], {
+      error: 'must be a field path, as in .app, or a list of field paths, as in [.app, .host]',
+    })
+    .meta({ title: 'field path' })
+    .transform((input, context): readonly FieldPath[] => {
+      if (!Array.isArray(input)) return input ? [readPath(input, context)] : []
+      if (input.length === 0 || input.length > MOST_FIELD_PATHS)
+        refuse(context, `must be a list of 1 to ${MOST_FIELD_PATHS} field paths`)
+      return input.map((text, i) => readPath(text, context, [i]))
+    })
+})
+
+function readPath(text: string, context: z.RefinementCtx, at: readonly number[] = []): FieldPath {
   try {
     return parseFieldPath(text)
   } catch (error) {
     if (!(error instanceof PathError)) throw error
-    return refuseValue(context, `${error.message} (column ${error.column} of the path)`, FIELD_PATH)
+    return refuseValue(context, `${error.message} (column ${error.column} of the path)`, FIELD_PATH, at)
   }
 }
 

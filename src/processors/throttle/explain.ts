@@ -3,7 +3,7 @@ import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { type Finding, shownValue } from '../../core/explain.js'
 import { formatDuration } from '../../lib/units.js'
-import { BucketKey } from '../../throttle/buckets.js'
+import { BucketKey } from '../../throttle/bucket-key.js'
 import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
 import { eventTime } from '../../throttle/event-decider.js'
 import { createDecider } from '../../throttle/live-decider.js'
@@ -46,13 +46,16 @@ export function explainThrottle(
 }
 
 /** The bucket of an event; `holds`: it is not the default bucket. */
-function bucketOf({ key_field }: ThrottleOptions, { keyField }: DeciderOptions, batch: EventBatch): Finding {
-  if (!key_field || !keyField) return { text: 'key_field: none, all events count in the default bucket' }
-  keyField.load(batch, 0)
-  const value = `${key_field.text} is ${shownValue(keyField)}`
-  if (new BucketKey().read(keyField))
-    return { text: 'key_field: it counts in the bucket of its value', holds: true, value }
-  return { text: 'key_field: without a value it counts in the default bucket', holds: false, value }
+function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
+  if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket' }
+  const holds = new BucketKey(keyFields).load(batch, 0)
+  const shown = keyFields.map((field, k) => {
+    field.load(batch, 0)
+    return `${paths[k]!.text} is ${shownValue(field)}`
+  })
+  const value = shown.join(', ')
+  if (!holds) return { text: 'key_field: without a value it counts in the default bucket', holds, value }
+  return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value }
 }
 
 /** The time at which it counts, and whether this is the event's own time. */

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { compileCondition, condition } from '../../condition/condition.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
-import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../../core/options/options.js'
+import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 
 /** Defaults with `time_field`. */
@@ -11,8 +11,8 @@ export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
 const fields = z.strictObject({
   limit: z.int().min(1).max(0xffffffff).describe('Number of events of one bucket that pass in one window.'),
   window: duration().describe('Length of the window.'),
-  key_field: blankOrFieldPath().describe(
-    'Field whose value groups events into buckets. Events without a value share the default bucket; if the option is blank, all events do.',
+  key_field: fieldPaths().describe(
+    'Field whose value groups events into buckets, or a list of fields: `[.app, .host]` gives each combination of values a bucket. Events without a value share the default bucket; if the option is blank, all events do.',
   ),
   exclude: condition().optional().describe('Matching events pass and are not counted.'),
   window_mode: z
@@ -67,7 +67,7 @@ export function deciderOptions(
     maxKeys: options.max_keys,
     onMaxKeys: options.on_max_keys,
     exclude: options.exclude && compileCondition(options.exclude, path => context.field(path)),
-    keyField: options.key_field && context.field(options.key_field),
+    keyFields: options.key_field.map(path => context.field(path)),
     eventTime: options.time_field && {
       field: context.field(options.time_field),
       latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,

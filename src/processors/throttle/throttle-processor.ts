@@ -20,7 +20,7 @@ export class ThrottleProcessor implements Processor {
   readonly #discarded: { value: number }
   readonly #failOpen: { value: number }
   readonly #countInEventTime: (() => void) | undefined
-  readonly #keyField: FieldReader | undefined
+  readonly #keyFields: readonly FieldReader[]
   /** The column's value for each decision. */
   readonly #values = new Uint8Array(8)
   /** Key counts of the current observers. */
@@ -35,9 +35,10 @@ export class ThrottleProcessor implements Processor {
     this.#values[DISCARD] = columnOf('throttled')
     if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
     if (reasons.includes('late')) this.#values[TOO_LATE] = columnOf('late')
-    const decider = createDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock, context.inherited)
+    const compiled = deciderOptions(options, context, randomInt(2 ** 31))
+    const decider = createDecider(compiled, clock, context.inherited)
     this.#decider = decider
-    this.#keyField = options.key_field && context.field(options.key_field)
+    this.#keyFields = compiled.keyFields
     const count = (decision: string) =>
       metrics.counter('sluice_throttle_events_total', 'Events by decision of the throttle.', { decision })
     this.#passed = count('passed')
@@ -55,7 +56,7 @@ export class ThrottleProcessor implements Processor {
   }
 
   watchKeys(): KeyWatch {
-    const keys = new BusiestKeys(this.#keyField, this.#clock, this.#stands)
+    const keys = new BusiestKeys(this.#keyFields, this.#clock, this.#stands)
     this.#watches.add(keys)
     return {
       end: most => {

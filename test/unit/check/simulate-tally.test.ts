@@ -1,6 +1,7 @@
 import t from 'tap'
 import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, PASSED, TimeTally } from '../../../src/check/simulate/tally.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
+import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 
@@ -36,17 +37,16 @@ t.test('counts over time in at most 240 bins, whatever the times', async t => {
 
 t.test('counts by key, the busiest window of each, and the others when there are too many', async t => {
   const wanted = new WantedNames()
-  const field = readerOf('.k', wanted)
+  const key = new BucketKey([readerOf('.k', wanted)])
   const keys = Array.from({ length: 250_010 }, (_, n) => `k${n}`)
   const batch = batchOf([...keys.map(k => ({ k })), {}, { k: 'x'.repeat(1000) }, { k: 'k3' }], { wanted })
   const tally = new KeyTally(1000, false)
-  t.equal(tally.id(batch, 0, undefined), DEFAULT_BUCKET)
-  t.equal(tally.id(batch, keys.length, field), DEFAULT_BUCKET)
-  tally.add(tally.id(batch, keys.length + 1, field), DISCARDED, 0)
-  const third = tally.id(batch, keys.length + 2, field)
-  for (let i = 0; i < keys.length; i++)
-    tally.add(tally.id(batch, i, field), i === 250_005 ? EXCLUDED : PASSED, i / 1000)
-  t.equal(tally.id(batch, 3, field), third)
+  t.equal(tally.id(batch, 0, new BucketKey([])), DEFAULT_BUCKET)
+  t.equal(tally.id(batch, keys.length, key), DEFAULT_BUCKET)
+  tally.add(tally.id(batch, keys.length + 1, key), DISCARDED, 0)
+  const third = tally.id(batch, keys.length + 2, key)
+  for (let i = 0; i < keys.length; i++) tally.add(tally.id(batch, i, key), i === 250_005 ? EXCLUDED : PASSED, i / 1000)
+  t.equal(tally.id(batch, 3, key), third)
   t.equal(tally.size, 250_000)
   t.ok(tally.overflowed)
   // 1 at 0.003, 3 from 5000, 2 from 6000 (1 excluded aside), 3 again from 9000.

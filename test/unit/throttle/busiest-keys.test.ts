@@ -10,7 +10,7 @@ function counting(path = '.app') {
   const clock = { at: 0, now: () => clock.at, wall: () => clock.at }
   const wanted = new WantedNames()
   const field = readerOf(path, wanted)
-  const keys = new BusiestKeys(field, clock)
+  const keys = new BusiestKeys([field], clock)
   const see = (lines: object[], decisions: number[]) => keys.see(batchOf(lines, { wanted }), Uint8Array.from(decisions))
   return { clock, keys, see }
 }
@@ -30,7 +30,7 @@ t.test('what passed and what did not, by key', async t => {
   })
   t.equal(keys.busiest(2).keys.length, 2)
 
-  const all = new BusiestKeys(undefined, { now: () => 0, wall: () => 0 })
+  const all = new BusiestKeys([], { now: () => 0, wall: () => 0 })
   all.see(batchOf(['x', 'y']), Uint8Array.from([PASS, DISCARD]))
   t.same(all.busiest(1).keys, [{ key: null, passed: 1, discarded: 1 }])
 })

@@ -7,6 +7,7 @@ import { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
+import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { Decider, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from '../../../src/throttle/decider.js'
 import { type BatchDecider, createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
@@ -120,15 +121,69 @@ t.test('two events share a bucket when the texts of their values are the same, h
   }
 })
 
-t.test('long keys cost no more than short ones', async t => {
-  const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: '.k' })
+t.test('with several fields the bucket is the JSON array of their texts, null where there is no value', async t => {
+  const random = seeded(77)
+  const paths = ['.a', '.b."c d"', '.d[0]']
+  const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: paths, window_mode: 'aligned' })
   const decider = new Decider(options)
-  const lines = Array.from({ length: 300 }, (_, i) => `{"k":"${'x'.repeat(100_000)}${i}"}\n`)
-  const [batch] = batchesOf(lines.join(''), origin)
-  const { arrayBuffers } = process.memoryUsage()
-  decider.decide(batch!, 0)
-  t.equal(decider.counts[PASS], 300)
-  t.ok(process.memoryUsage().arrayBuffers - arrayBuffers < 1e6)
+  const key = new BucketKey(options.keyFields)
+  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() ** 1.5 * from.length)]!
+  const written = () =>
+    random() < 0.3 ? undefined : random() < 0.6 ? spell(pick(TEXTS), random) : pick([...OTHERS, '"a,b"', '"a\\",\\"b"'])
+  const lines = Array.from({ length: 5000 }, () => {
+    const [a, b, d] = [written(), written(), written()]
+    const members = [a && `"a":${a}`, b && `"b":{"c d": ${b}}`, d && `"d":[${d}]`].filter(Boolean)
+    return { line: `{${members.join(',')}}`, values: [a, b, d] }
+  })
+  const seen = new Set<string>()
+  let n = 0
+  for (const batch of batchesOf(lines.map(({ line }) => `${line}\n`).join(''), origin, undefined)) {
+    for (let i = 0; i < batch.length; i++, n++) {
+      const { line, values } = lines[n]!
+      const texts = values.map(value => {
+        const parsed = JSON.parse(value ?? 'null')
+        const text = typeof parsed === 'object' && parsed !== null ? JSON.stringify(parsed) : String(parsed ?? '')
+        return text === '' ? null : text
+      })
+      const none = texts.every(text => text === null)
+      const bucket = none ? '' : JSON.stringify(texts)
+      if (decider.decideOne(batch, i, 0) !== (seen.has(bucket) ? DISCARD : PASS))
+        t.fail(`${line.slice(0, 200)}: bucket`)
+      if (decider.byDefault !== none) t.fail(`${line.slice(0, 200)}: default bucket`)
+      if (key.load(batch, i) === none) t.fail(`${line.slice(0, 200)}: no key`)
+      if (!none && key.text() !== bucket) t.fail(`${key.text()} rather than ${bucket}`)
+      seen.add(bucket)
+    }
+  }
+  t.equal(n, lines.length)
+  t.ok(seen.size > 500, `${seen.size} buckets`)
+})
+
+t.test('a list of one field is that field, and texts of lines are escaped as JSON', async t => {
+  const one = deciderOf({ limit: 1, window: '1h', key_field: ['.k'] })
+  const [batch] = batchesOf('{"k":"a"}\n', one.origin)
+  const key = new BucketKey(one.options.keyFields)
+  t.ok(key.load(batch!, 0))
+  t.equal(key.text(), 'a')
+  const origin = originOf('text', '/var/log/x')
+  const fields = ['.message', '.file'].map(path => new FieldReader(parseFieldPath(path), origin.wanted))
+  const [text] = batchesOf('say "no"\t\\\n', origin)
+  const both = new BucketKey(fields)
+  t.ok(both.load(text!, 0))
+  t.equal(both.text(), JSON.stringify(['say "no"\t\\', '/var/log/x']))
+})
+
+t.test('long keys cost no more than short ones', async t => {
+  for (const key_field of ['.k', ['.k', '.none']]) {
+    const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field })
+    const decider = new Decider(options)
+    const lines = Array.from({ length: 300 }, (_, i) => `{"k":"${'x'.repeat(100_000)}${i}"}\n`)
+    const [batch] = batchesOf(lines.join(''), origin)
+    const { arrayBuffers } = process.memoryUsage()
+    decider.decide(batch!, 0)
+    t.equal(decider.counts[PASS], 300)
+    t.ok(process.memoryUsage().arrayBuffers - arrayBuffers < 1e6)
+  }
 })
 
 t.test('a line that is no valid UTF-8 is read with replacement characters', async t => {
@@ -170,7 +225,7 @@ t.test('lines of text, and lines that are no JSON objects, have fields too', asy
         maxKeys: 10,
         seed: 1,
         onMaxKeys: 'pass',
-        keyField,
+        keyFields: [keyField],
       })
       decider.decide(batch!, 0)
       return [...decider.decisions.subarray(0, batch!.length)]

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { viewOf } from '../../../src/throttle/buckets.js'
 import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/decider.js'
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { Kept, LATE } from '../../../src/throttle/event-windows.js'
+import { viewOf } from '../../../src/throttle/key-table.js'
 import type { WindowMode } from '../../../src/throttle/windows.js'
 import { seeded } from '../../support/seeded.js'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { hashBytes, KeyTable, viewOf } from '../../../src/throttle/buckets.js'
 import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS, type Taken } from '../../../src/throttle/decider.js'
+import { hashBytes, KeyTable, viewOf } from '../../../src/throttle/key-table.js'
 import { createWindows, type WindowMode } from '../../../src/throttle/windows.js'
 import { seeded } from '../../support/seeded.js'
 

@@ -1,0 +1,114 @@
+/**
+ * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
+ * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
+ * longer needed is dropped as a whole (KeyedBuckets).
+ */
+export class KeyTable {
+  /** Ids by hash, plus one; 0 is free. At most half are used. */
+  #places = new Int32Array(16)
+  #hashes = new Int32Array(8)
+  /** Start of the key of an id in #keys; its end is the start of the next one. */
+  #offsets = new Uint32Array(9)
+  #keys = Buffer.alloc(128)
+  #view = viewOf(this.#keys)
+  #size = 0
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Memory of the table, in bytes. */
+  get bytes(): number {
+    return this.#places.byteLength + this.#hashes.byteLength + this.#offsets.byteLength + this.#keys.length
+  }
+
+  /** The id of the key [start, end) of `bytes`, or -1. `hash` is the result of hashBytes. */
+  find(bytes: DataView, start: number, end: number, hash: number): number {
+    const mask = this.#places.length - 1
+    for (let place = hash & mask; ; place = (place + 1) & mask) {
+      const id = this.#places[place]! - 1
+      if (id < 0) return -1
+      if (this.#hashes[id] === hash && this.#equals(id, bytes, start, end)) return id
+    }
+  }
+
+  #equals(id: number, bytes: DataView, start: number, end: number): boolean {
+    const keys = this.#view
+    let at = this.#offsets[id]!
+    if (this.#offsets[id + 1]! - at !== end - start) return false
+    let p = start
+    for (; p + 4 <= end; p += 4, at += 4) if (bytes.getInt32(p, true) !== keys.getInt32(at, true)) return false
+    for (; p < end; p++, at++) if (bytes.getUint8(p) !== keys.getUint8(at)) return false
+    return true
+  }
+
+  /** Adds a new key; returns its id: 0, 1, 2, … */
+  add(bytes: DataView, start: number, end: number, hash: number): number {
+    const id = this.#size
+    if (id === this.#hashes.length) this.#grow()
+    const at = this.#offsets[id]!
+    const next = at + end - start
+    if (next > this.#keys.length) this.#growKeys(next)
+    for (let p = start, to = at; p < end; p++) this.#keys[to++] = bytes.getUint8(p)
+    this.#offsets[id + 1] = next
+    this.#hashes[id] = hash
+    this.#size = id + 1
+    this.#place(id, hash)
+    return id
+  }
+
+  #place(id: number, hash: number): void {
+    const mask = this.#places.length - 1
+    let place = hash & mask
+    while (this.#places[place] !== 0) place = (place + 1) & mask
+    this.#places[place] = id + 1
+  }
+
+  #growKeys(atLeast: number): void {
+    const length = this.#keys.length
+    // Large tables grow by half, to limit unused memory.
+    const larger = Buffer.alloc(Math.max(atLeast, length < 1 << 20 ? length * 2 : Math.ceil(length * 1.5)))
+    this.#keys.copy(larger)
+    this.#keys = larger
+    this.#view = viewOf(larger)
+  }
+
+  #grow(): void {
+    const capacity = this.#hashes.length * 2
+    const hashes = new Int32Array(capacity)
+    hashes.set(this.#hashes)
+    this.#hashes = hashes
+    const offsets = new Uint32Array(capacity + 1)
+    offsets.set(this.#offsets)
+    this.#offsets = offsets
+    this.#places = new Int32Array(capacity * 2)
+    for (let id = 0; id < this.#size; id++) this.#place(id, hashes[id]!)
+  }
+
+  /** Copies key `id` from another table; returns its id here. */
+  take(from: KeyTable, id: number): number {
+    return this.add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
+  }
+
+  key(id: number): string {
+    return this.#keys.toString('utf8', this.#offsets[id]!, this.#offsets[id + 1]!)
+  }
+}
+
+export function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+}
+
+/**
+ * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. `seed` prevents forged collisions. That
+ * would not hold with more bytes at a time, since a change of the highest bit passes a multiplication unchanged.
+ */
+export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
+  let hash = seed
+  let p = start
+  for (; p + 2 <= end; p += 2) hash = Math.imul(hash ^ bytes.getUint16(p, true), 0x01000193) ^ (hash >>> 15)
+  // With a mark, since a last byte of 0 differs from none.
+  if (p < end) hash = Math.imul(hash ^ bytes.getUint8(p) ^ 0x10000, 0x01000193) ^ (hash >>> 15)
+  hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
+  return (hash ^ (hash >>> 15)) | 0
+}
