@@ -143,7 +143,7 @@ export class Decided {
         metrics.consumed(end - from, bytes)
         if (made.length > 0) {
           batch.ack.fork()
-          const events = lineBatch(Buffer.from(made.join('')), origin, batch.receivedAt, batch.ack)
+          const events = lineBatch(Buffer.from(made.join('')), origin, batch.receivedAt, batch.ack, batch.isBacklog)
           metrics.emitted(events.length, events.bytes)
           this.#main(events)
         }

@@ -21,10 +21,10 @@ export function checkWritable(fields: Fields): void {
 }
 
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
-export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack): EventBatch {
+export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack, isBacklog = false): EventBatch {
   const frame = new LineSplitter(NO_LIMIT).push(lines)
   if (!frame) throw new Error('a batch of no events was made')
-  const batch = new EventBatch(frame, origin, wall, ack)
+  const batch = new EventBatch(frame, origin, wall, ack, isBacklog)
   batch.scan()
   return batch
 }

@@ -149,7 +149,9 @@ export class SourceOutput implements Output {
       return
     }
     // The batch was created before the replacement, when processors may have read other fields.
-    if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
+    if (this.#moved) {
+      batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack, batch.isBacklog)
+    }
     const { length, bytes } = batch
     const undecoded = batch.scan()
     if (undecoded > 0) undecodedCounter(this.#counters, batch.origin.codec)!.value += undecoded

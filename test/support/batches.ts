@@ -25,6 +25,7 @@ export interface BatchOptions {
   readonly unterminated?: boolean
   readonly onSettled?: (status: AckStatus) => void
   readonly onShrink?: (bytes: number) => void
+  readonly isBacklog?: boolean
 }
 
 /** A batch of lines, each with an LF (write \r for CRLF); an object becomes its JSON. Its chunk is its own. */
@@ -40,7 +41,7 @@ export function batchOf(lines: readonly (string | Buffer | object)[], options: B
     ...(options.peer === undefined ? {} : { peer: options.peer }),
   }
   const ack = new Ack(options.onSettled ?? (() => {}), options.onShrink)
-  return new EventBatch(frameOf(lines, options), origin, receivedAt, ack)
+  return new EventBatch(frameOf(lines, options), origin, receivedAt, ack, options.isBacklog)
 }
 
 function frameOf(lines: readonly (string | Buffer | object)[], options: BatchOptions): Frame {

@@ -18,6 +18,8 @@ import { PATIENCE_MS } from './patience.js'
 /** Takes batches, keeps a copy of their bytes by file, and settles them at once, later or never. */
 export class Receiver implements Output {
   readonly lines: { file: string; text: string; flags: number }[] = []
+  /** The texts of the lines that were backlog. */
+  readonly backlog: string[] = []
   readonly #bytes = new Map<string, Buffer[]>()
   /** While true, batches wait for `settle`. */
   hold = false
@@ -37,6 +39,7 @@ export class Receiver implements Output {
     for (let i = 0; i < batch.length; i++) {
       const [start, end, flags] = [batch.starts[i]!, batch.ends[i]!, batch.flags[i]!]
       this.lines.push({ file: path, text: batch.chunk.toString('latin1', start, end), flags })
+      if (batch.isBacklog) this.backlog.push(batch.chunk.toString('latin1', start, end))
       const bytes = Buffer.from(batch.chunk.subarray(start, end + (flags & LINE_END)))
       const known = this.#bytes.get(path)
       if (known) known.push(bytes)

@@ -24,6 +24,8 @@ export class EventBatch {
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
+  /** Whether its source read it while catching up: these events were written some time ago, and arrive all at once. */
+  readonly isBacklog: boolean
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -43,10 +45,11 @@ export class EventBatch {
   /** The state of all events before the first change of their texts. */
   #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
 
-  constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack) {
+  constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack, isBacklog = false) {
     this.origin = origin
     this.receivedAt = receivedAt
     this.ack = ack
+    this.isBacklog = isBacklog
     this.chunk = frame.chunk
     this.length = frame.length
     this.bytes = frame.bytes
@@ -343,7 +346,7 @@ export class EventBatch {
       flags: this.flags.slice(from, to),
       bytes,
     }
-    const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack)
+    const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
     copy.#text = this.#text
     copy.#texts = this.#texts?.slice(from, to)
     copy.#events = this.#events?.slice(from, to).map(event => event?.clone())

@@ -12,8 +12,8 @@ import { LINE_END } from '../../lib/lines/line-splitter.js'
  * Encodes and decodes batches: every event with its line, line end and flags, and its fields if they were modified.
  * Numbers are little-endian:
  *
- *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 4 bytes of the origin, 8 events, 12 bytes of the lines,
- *    16 receivedAt (64-bit float)
+ *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 whether it is backlog, 4 bytes of the origin,
+ *     8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
  *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
  *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON
  */
@@ -45,6 +45,7 @@ export function encodeBatch(
   const size = headroom + HEAD + origin.length + (width + 1) * length + bytes + changes.length
   const record = allocate(size)
   record.writeUInt32LE(VERSION | (numberOf(batch.origin.codec) << 8) | (width << 16), headroom)
+  record[headroom + 3] = batch.isBacklog ? 1 : 0
   record.writeUInt32LE(origin.length, headroom + 4)
   record.writeUInt32LE(length, headroom + 8)
   record.writeUInt32LE(bytes, headroom + 12)
@@ -144,7 +145,7 @@ export class BatchDecoder {
     if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
     const origin = this.#origin(record.toString('utf8', HEAD, columns), number)
     const frame = { chunk: record, length, starts, ends, flags, bytes, release }
-    const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack)
+    const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack, record[3] === 1)
     change(batch, record, at)
     return batch
   }

@@ -77,6 +77,7 @@ export class FileSource implements Source {
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options),
+      follows: options.follow,
       remote: this.#remote,
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
@@ -175,7 +176,9 @@ export class FileSource implements Source {
     signal.addEventListener('abort', end)
     try {
       if (signal.aborted) end()
+      const runsAgain = this.#swept
       await this.#sweep()
+      if (runsAgain) this.#reader.fellBehind()
       this.#saveNew()
       const both = [this.#reader.run(out, ended.signal, follow), this.#keepSweeping(ended.signal)]
       const results = await Promise.allSettled(both.map(part => part.finally(end)))

@@ -77,6 +77,8 @@ export class Saved {
   readonly displaced: readonly Displaced[] = []
   /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
+  /** The names of all files in the document. */
+  readonly names: ReadonlySet<string> = new Set()
   readonly #entries = new Map<string, Entry>()
   /** The last entry of each path. */
   readonly #paths = new Map<string, Entry>()
@@ -99,6 +101,7 @@ export class Saved {
       if (entry.success) this.put(entry.data)
       else this.unreadable++
     }
+    this.names = new Set([...this.#entries.values()].map(({ file, path }) => file ?? path))
   }
 
   get size(): number {

@@ -1,7 +1,9 @@
 import type { BigIntStats } from 'node:fs'
 import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt, judge, type Verdict } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
+import { originalsOf } from './rotation/possible-copies.js'
 import type { Entry, Saved } from './saved.js'
+import type { Sweeps } from './sweeps.js'
 
 const LF = 0x0a
 
@@ -37,6 +39,12 @@ export function startOf(
 /** Reads the head at once, because it may be gone before any line is delivered. */
 export function beginningOf(fd: number): Position {
   return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES) } }
+}
+
+/** Whether a file without a position has what was written under a known name while the source did not run. */
+export function wasMissed(stat: BigIntStats, path: string, { names }: Saved, { isFirst, startedAt }: Sweeps): boolean {
+  const isKnown = names.has(path) || originalsOf(path).some(original => names.has(original))
+  return isKnown && (isFirst || Number(stat.mtimeMs) < startedAt)
 }
 
 /** Whether the file existed when the source first started. In doubt it did not, and is read completely. */

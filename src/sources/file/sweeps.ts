@@ -7,6 +7,8 @@ export class Sweeps {
   number = 0
   /** Whether no sweep has completed yet. */
   isFirst = true
+  /** When the first sweep began, wall clock in milliseconds. */
+  startedAt = Number.POSITIVE_INFINITY
   /** When the next thorough sweep is due. */
   thoroughAt = 0
   /** Start times of the last three sweeps, the latest first, wall clock in milliseconds. */
@@ -21,6 +23,7 @@ export class Sweeps {
   async run(now: number, sweep: () => Promise<void>): Promise<void> {
     const before = this.#began
     this.number++
+    this.startedAt = Math.min(this.startedAt, now)
     this.#began = [now, ...before].slice(0, 3)
     try {
       await sweep()

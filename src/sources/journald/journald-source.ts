@@ -9,6 +9,7 @@ import { fileSystems } from '../../lib/files/remote/file-systems.js'
 import { untilReadable } from '../../lib/files/until-readable.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { sleep } from '../../lib/time.js'
+import { CatchUp } from './catch-up.js'
 import { EntryReader, type Taken } from './entries.js'
 import { cursorOf, type EventOptions, eventOptions, lineOf } from './fields.js'
 import { firstCursor, Journalctl } from './journalctl.js'
@@ -30,6 +31,7 @@ export class Journald implements Source {
   readonly #event: EventOptions
   readonly #problems: JournalctlProblems
   readonly #lag: Lag
+  readonly #catchUp: CatchUp
   readonly #lost: { value: number }
   readonly #cut: { value: number }
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
@@ -51,6 +53,7 @@ export class Journald implements Source {
     this.#event = eventOptions(options, this.#origin.host)
     this.#problems = new JournalctlProblems(context)
     this.#lag = new Lag(context)
+    this.#catchUp = new CatchUp(context.clock)
     this.#lost = metrics.counter(
       'sluice_journal_lost_positions_total',
       'Times that the last journal entry that was read had been removed. Entries after it may be lost.',
@@ -72,7 +75,8 @@ export class Journald implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     await this.#untilStartable(signal)
-    this.#positions ??= await this.#begin(signal)
+    if (this.#positions) this.#catchUp.begin()
+    else this.#positions = await this.#begin(signal)
     this.#leaving = new AbortController()
     // Entries read in an earlier run are either committed or read again.
     this.#positions = this.#positionsFrom(this.#positions.mark)
@@ -91,6 +95,7 @@ export class Journald implements Source {
         this.#problems.ended(why)
         await sleep(this.#backoff.next(), leaving.signal)
         await this.#untilStartable(leaving.signal)
+        this.#catchUp.begin()
       }
     } finally {
       signal.removeEventListener('abort', end)
@@ -158,7 +163,11 @@ export class Journald implements Source {
           if (taken.length === 0) continue
           if (first) taken = await this.#withoutRead(taken, leave)
           first = false
-          await this.#send(taken, out, leave)
+          while (taken.length > 0 && !leave.aborted) {
+            const { count, isBacklog } = this.#catchUp.same(taken)
+            await this.#send(taken.slice(0, count), isBacklog, out, leave)
+            taken = taken.slice(count)
+          }
         } else if (child.stdout.readableEnded || child.stdout.destroyed) return (await child.ended).why
         else await untilReadable(child.stdout, { signal: leave })
       }
@@ -189,7 +198,7 @@ export class Journald implements Source {
     return taken
   }
 
-  async #send(taken: readonly Taken[], out: Output, leave: AbortSignal): Promise<void> {
+  async #send(taken: readonly Taken[], isBacklog: boolean, out: Output, leave: AbortSignal): Promise<void> {
     const { clock, log } = this.#context
     let text = ''
     let { cursor } = this.#read
@@ -207,7 +216,8 @@ export class Journald implements Source {
     const settled = this.#positions!.add(read)
     const leaving = this.#leaving
     const ack = out.ack(status => (status === 'errored' ? leaving.abort() : settled()))
-    await orAborted(out.send(new EventBatch(frame, this.#origin, clock.wall(), ack)), leave)
+    const batch = new EventBatch(frame, this.#origin, clock.wall(), ack, isBacklog)
+    await this.#catchUp.during(orAborted(out.send(batch), leave))
   }
 }
 

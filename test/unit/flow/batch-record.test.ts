@@ -155,3 +155,9 @@ t.test('records that an earlier release has written are read', t => {
   }
   t.end()
 })
+
+t.test('backlog stays backlog', async t => {
+  for (const isBacklog of [false, true]) {
+    t.equal(again(batchOf(['a', 'b'], { isBacklog })).isBacklog, isBacklog)
+  }
+})

@@ -409,3 +409,19 @@ t.test('how far behind it is', async t => {
   await next('end', 2004)
   await until(() => lag() === 3051, 'journalctl has ended: nobody knows')
 })
+
+t.test('entries from before a start are backlog until the first later one', async t => {
+  const at = (n: number, ms: number) => entry(n, { __REALTIME_TIMESTAMP: `${NOW + ms}000` })
+  const call = `${print(at(1, -5000), at(2, -2), at(3, -1), at(4, 0), at(5, -3))}; exec sleep 60`
+  const known = await start(t, [call], {}, { version: 1, cursor: 'c1' })
+  await until(() => known.messages().length === 4, 'the entries')
+  t.same(
+    known.out.backlog.map(text => JSON.parse(text).message),
+    ['m2', 'm3'],
+  )
+  t.same(known.messages(), ['m2', 'm3', 'm4', 'm5'])
+  await known.stop()
+  const first = await start(t, [call], { read_from: 'beginning' })
+  await until(() => first.messages().length === 5, 'the entries')
+  t.same(first.out.backlog, [], 'the first read has none')
+})

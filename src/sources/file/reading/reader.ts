@@ -1,6 +1,7 @@
 import type { Output } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Splitting } from '../../../core/options/multiline-options.js'
+import { STALL_MS } from '../../../flow/stall.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import { LinkedList } from '../../../lib/linked-list.js'
 import type { Clock } from '../../../lib/time.js'
@@ -337,12 +338,22 @@ export class Reader {
   }
 
   /** Resolves when there is room for more, or when the run must end. The batch is sent in either case. */
-  #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
+  async #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
+    const began = this.#options.clock.now()
+    await new Promise<void>((resolve, reject) => {
       this.#leave = resolve
       out.send(batch).then(resolve, error => (signal.aborted ? resolve() : reject(error)))
       if (signal.aborted) resolve()
     })
+    if (this.#options.clock.now() - began >= STALL_MS) this.fellBehind()
+  }
+
+  /** Nothing was read for a while: what the files have now is backlog. */
+  fellBehind(): void {
+    for (const tailer of [...this.#queue, ...this.#hinted]) {
+      if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()
+      tailer.catchUp.until(tailer.size)
+    }
   }
 
   async #abandon(): Promise<void> {

@@ -292,9 +292,8 @@ export class Tailer extends Tracked {
 
   /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
-    const want = Math.min(left, READ_BYTES)
     const portion = this.#portion
-    const room = portion.begin(this.#splitter, want)
+    const room = portion.begin(this.#splitter, Math.min(this.catchUp.portion(this.#at, left), READ_BYTES))
     const before = this.#context.before.subarray(0, this.#tail.bytes)
     if (this.copy)
       return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
@@ -369,6 +368,7 @@ export class Tailer extends Tracked {
     this.#pieces = splitter.pieces
     const offset = this.#at - splitter.pending
     const { continues, carry } = splitter
+    const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
     this.#delivered = { offset, continues, carry, tail, content: this.#content }
     const positions = this.#positions
     const settle = positions.add(this.#delivered)
@@ -376,7 +376,7 @@ export class Tailer extends Tracked {
       if (status !== 'errored') settle()
       else if (positions === this.#positions) this.#context.onErrored(this)
     })
-    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack)
+    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind && this.#context.follows)
   }
 
   /** Delivers the unfinished line or event as it is. */

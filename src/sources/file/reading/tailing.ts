@@ -10,6 +10,8 @@ export const READ_BYTES = 256 * 1024
 export interface TailerContext {
   readonly clock: Clock
   readonly splitting: Splitting
+  /** Whether files are read on when they grow. Otherwise nothing is backlog. */
+  readonly follows: boolean
   readonly remote: Remote
   /** Counter of pieces of over-long lines. */
   readonly pieces: { value: number }

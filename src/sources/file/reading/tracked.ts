@@ -1,5 +1,6 @@
 import { type Identity, keyOf } from '../identity.js'
 import type { Copy } from '../rotation/copy.js'
+import { CatchUp } from './catch-up.js'
 
 /** The identity and location of a file, and its state in the search for rotated files. */
 export class Tracked {
@@ -24,6 +25,7 @@ export class Tracked {
   seen = 0
   /** The number of the last sweep that found it as it was at the last read. */
   unchanged = 0
+  readonly catchUp = new CatchUp()
   /** Whether it is in the reader's queue, which has the links. */
   queued = false
   previous: this | undefined
