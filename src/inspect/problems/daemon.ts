@@ -20,9 +20,11 @@ export interface Problem {
 const FULL_SHARE = 0.8
 /** Reasons for discarding events that are not wanted. */
 const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
-/** Reasons that leave no rejected event either. */
-const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
+/** What to say about other reasons that leave no rejected event. */
+const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
+  throttled_backlog:
+    'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
 }
 
@@ -112,7 +114,7 @@ export function problemsOf(view: DaemonView): Problem[] {
     const lost = component_kind === 'destination' ? REFUSED : OF_OPTIONS
     problems.push({
       what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
-      todo: LOST_FROM_BUFFER[reason] ?? lost,
+      todo: LOST_FOR[reason] ?? lost,
     })
   }
   return [...problems, ...deadLetterProblems(view), ...managedProblemsOf(view), ...tlsProblemsOf(view)]

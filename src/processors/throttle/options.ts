@@ -4,6 +4,7 @@ import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
+import { backlogOptions } from './backlog.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
@@ -42,6 +43,7 @@ const fields = z.strictObject({
     .describe(
       'With time_field only: what happens to an event that is later than that and cannot be counted. Default: `pass`.',
     ),
+  ...backlogOptions,
 })
 
 export const throttleOptions = fields.superRefine(({ time_field, allowed_lateness, on_late }, context) => {

@@ -9,6 +9,7 @@ import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../thrott
 import { EventDecider, looksLikeSeconds } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
+import { backlogReport } from './backlog.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 
@@ -23,18 +24,26 @@ export class ThrottleProcessor implements Processor {
   readonly #keyFields: readonly FieldReader[]
   /** The column's value for each decision. */
   readonly #values = new Uint8Array(8)
+  /** The same for backlog. */
+  readonly #backlogValues = new Uint8Array(8)
+  /** Counts backlog that passes; undefined: it is decided on. */
+  readonly #passedBacklog: { value: number } | undefined
+  readonly #reportBacklog: (events: number) => void
   /** Key counts of the current observers. */
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
 
   constructor(options: ThrottleOptions, context: ComponentContext) {
-    const { clock, metrics } = context
+    const { clock, metrics, log } = context
     this.#clock = clock
     const reasons: readonly string[] = throttlePlan(options).reasons
     const columnOf = (reason: keyof typeof THROTTLE_REASONS) => discard(reasons.indexOf(reason))
     this.#values[DISCARD] = columnOf('throttled')
     if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
     if (reasons.includes('late')) this.#values[TOO_LATE] = columnOf('late')
+    this.#backlogValues.set(this.#values)
+    if (reasons.includes('throttled_backlog')) this.#backlogValues[DISCARD] = columnOf('throttled_backlog')
+    this.#reportBacklog = options.time_field ? () => {} : backlogReport(log, clock)
     const compiled = deciderOptions(options, context, randomInt(2 ** 31))
     const decider = createDecider(compiled, clock, context.inherited)
     this.#decider = decider
@@ -45,6 +54,7 @@ export class ThrottleProcessor implements Processor {
     this.#excluded = count('excluded')
     this.#discarded = count('discarded')
     this.#failOpen = count('fail_open')
+    if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     const help = 'Buckets in memory, without the default one.'
     metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
     if (decider instanceof EventDecider) this.#countInEventTime = countInEventTime(decider, options, context)
@@ -68,6 +78,10 @@ export class ThrottleProcessor implements Processor {
   }
 
   process(batch: EventBatch, to: Uint8Array): void {
+    if (batch.isBacklog && this.#passedBacklog) {
+      this.#passedBacklog.value += batch.length
+      return
+    }
     const { counts, decisions } = this.#decider.decide(batch)
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!
@@ -76,7 +90,8 @@ export class ThrottleProcessor implements Processor {
     this.#discarded.value += counts[DISCARD]! + counts[FULL]!
     this.#countInEventTime?.()
     if (counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) === 0) return
-    const values = this.#values
+    const values = batch.isBacklog ? this.#backlogValues : this.#values
+    if (batch.isBacklog && counts[DISCARD]! > 0) this.#reportBacklog(counts[DISCARD]!)
     for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
   }
 }
