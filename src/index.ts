@@ -8,9 +8,10 @@ import {
 import type { z } from 'zod'
 import { JSON_OBJECTS } from './codecs/json.js'
 import { OptionsError, parseOptions } from './config/parse-options.js'
-import type { ComponentContext, ComponentMetrics, Processor } from './core/component.js'
+import type { ComponentMetrics, Processor, ProcessorContext } from './core/component.js'
 import { Ack } from './core/event/ack.js'
 import { EventBatch } from './core/event/batch.js'
+import { EventEditor } from './core/event/event-editor.js'
 import { FieldReader } from './core/event/field-reader.js'
 import type { Origin } from './core/event/origin.js'
 import { DISCARDED, type Plan } from './core/processor.js'
@@ -19,7 +20,7 @@ import { Stage } from './flow/stage.js'
 import { WantedNames } from './lib/formats/json-scan.js'
 import { after, type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
-import { throttleOptions } from './processors/throttle/options.js'
+import { streamThrottleOptions, throttleOptions } from './processors/throttle/options.js'
 import { throttlePlan } from './processors/throttle/plan.js'
 import { ThrottleProcessor } from './processors/throttle/throttle-processor.js'
 
@@ -32,7 +33,7 @@ export type { Clock } from './lib/time.js'
 export const version: string = packageVersion()
 
 /** The options of the `throttle` processor, with the names and values that they have in a configuration. */
-export type ThrottleOptions = z.input<typeof throttleOptions>
+export type ThrottleOptions = z.input<typeof streamThrottleOptions>
 
 export interface ThrottleSurroundings {
   /** Stands in for the clocks of the system: monotonic, and since the epoch. */
@@ -72,21 +73,23 @@ export interface Throttle extends Transform {
  * OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
-  const parsed = parseOptions(throttleOptions, options)
+  const parsed = parseOptions(streamThrottleOptions, options)
   if ('faults' in parsed) throw new OptionsError('createThrottle', parsed.faults)
   const counts = new Counts()
   const wanted = new WantedNames()
   const given = surroundings.clock
   const clock = given ? { now: () => given.now(), wall: () => given.wall(), after } : systemClock
-  const context: ComponentContext = {
+  const all = throttleOptions.parse(options)
+  const context: ProcessorContext = {
     id: 'throttle',
     log: silentLog,
     clock,
     metrics: counts,
     field: path => new FieldReader(path, wanted),
+    editor: () => new EventEditor(wanted),
   }
-  const processor = new ThrottleProcessor(parsed.value, context)
-  return new EventThrottle(processor, throttlePlan(parsed.value), context, counts, wanted, surroundings.highWaterMark)
+  const processor = new ThrottleProcessor(all, context)
+  return new EventThrottle(processor, throttlePlan(all), context, counts, wanted, surroundings.highWaterMark)
 }
 
 const NO_LINE = Buffer.alloc(0)
@@ -161,7 +164,7 @@ class EventThrottle extends Stage implements Throttle {
   constructor(
     processor: Processor,
     plan: Plan,
-    context: ComponentContext,
+    context: ProcessorContext,
     counts: Counts,
     wanted: WantedNames,
     highWaterMark = getDefaultHighWaterMark(true),

@@ -46,7 +46,7 @@ export const throttle = defineProcessor({
       ],
     },
   ],
-  copiesLines: () => true,
+  copiesLines: ({ over_limit, annotate }) => over_limit !== 'mark' && !annotate,
   usesFields: ({ key_field, time_field, exclude }) => [
     ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),

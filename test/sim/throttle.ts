@@ -1,4 +1,4 @@
-import { type ComponentContext, defineProcessor, type HandoverState, type Processor } from '../../src/core/component.js'
+import { defineProcessor, type HandoverState, type Processor, type ProcessorContext } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { MAIN } from '../../src/core/processor.js'
 import { ThrottleProcessor } from '../../src/processors/throttle/throttle-processor.js'
@@ -73,7 +73,7 @@ class WatchedThrottle implements Processor {
   readonly #throttle: ThrottleProcessor
   readonly #counted: Counted
 
-  constructor(options: Options, context: ComponentContext) {
+  constructor(options: Options, context: ProcessorContext) {
     const left = context.inherited instanceof Left ? context.inherited : undefined
     this.#id = context.id
     this.#options = options

@@ -53,7 +53,6 @@ export const MEANT: Readonly<Record<string, readonly string[]>> = {
   group_bucket_limit: ['limit'],
   window_secs: ['window'],
   window_ms: ['window'],
-  mode: ['window_mode'],
   window_size: ['window'],
   period: ['window'],
   interval: ['window', 'scan_interval', 'batch.max_wait'],

@@ -4,7 +4,9 @@ import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
+import { annotateOptions } from './annotate.js'
 import { backlogOptions } from './backlog.js'
+import { overLimitOptions } from './over-limit.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
@@ -44,15 +46,26 @@ const fields = z.strictObject({
       'With time_field only: what happens to an event that is later than that and cannot be counted. Default: `pass`.',
     ),
   ...backlogOptions,
+  ...overLimitOptions,
+  ...annotateOptions,
 })
 
-export const throttleOptions = fields.superRefine(({ time_field, allowed_lateness, on_late }, context) => {
+type TimeOptions = Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'>
+
+function checkTime({ time_field, allowed_lateness, on_late }: TimeOptions, context: z.RefinementCtx): void {
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
     if (value !== undefined) refuseAt(context, [name], 'has no effect without time_field')
   }
-})
+}
+
+export const throttleOptions = fields.superRefine(checkTime)
 export type ThrottleOptions = z.output<typeof throttleOptions>
+
+/** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
+export const streamThrottleOptions = fields
+  .omit({ mode: true, over_limit: true, annotate: true })
+  .superRefine(checkTime)
 
 export const someThrottleOptions = fields.partial()
 

@@ -1,68 +1,69 @@
 import { randomInt } from 'node:crypto'
-import type { ComponentContext, HandoverState, KeyWatch, Processor } from '../../core/component.js'
+import type { Logger } from 'pino'
+import type { HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
-import { discard } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../throttle/decider.js'
 import { EventDecider, looksLikeSeconds } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
-import { backlogReport } from './backlog.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
-import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
+import { RefusedEvents, type RefusedState } from './refused-events.js'
+import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './throttle-metrics.js'
+
+/** What a throttle passes to a successor with the same options. */
+class ThrottleState {
+  /** The buckets with their open windows. */
+  readonly windows: ReturnType<typeof windowsOf>
+  readonly refused: RefusedState
+
+  constructor(windows: ThrottleState['windows'], refused: RefusedState) {
+    this.windows = windows
+    this.refused = refused
+  }
+}
 
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
   readonly #decider: BatchDecider
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
-  readonly #discarded: { value: number }
   readonly #failOpen: { value: number }
   readonly #countInEventTime: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
-  /** The column's value for each decision. */
-  readonly #values = new Uint8Array(8)
-  /** The same for backlog. */
-  readonly #backlogValues = new Uint8Array(8)
+  readonly #refused: RefusedEvents
   /** Counts backlog that passes; undefined: it is decided on. */
   readonly #passedBacklog: { value: number } | undefined
-  readonly #reportBacklog: (events: number) => void
   /** Key counts of the current observers. */
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
 
-  constructor(options: ThrottleOptions, context: ComponentContext) {
-    const { clock, metrics, log } = context
+  constructor(options: ThrottleOptions, context: ProcessorContext) {
+    const { clock } = context
     this.#clock = clock
-    const reasons: readonly string[] = throttlePlan(options).reasons
-    const columnOf = (reason: keyof typeof THROTTLE_REASONS) => discard(reasons.indexOf(reason))
-    this.#values[DISCARD] = columnOf('throttled')
-    if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
-    if (reasons.includes('late')) this.#values[TOO_LATE] = columnOf('late')
-    this.#backlogValues.set(this.#values)
-    if (reasons.includes('throttled_backlog')) this.#backlogValues[DISCARD] = columnOf('throttled_backlog')
-    this.#reportBacklog = options.time_field ? () => {} : backlogReport(log, clock)
+    const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
     const compiled = deciderOptions(options, context, randomInt(2 ** 31))
-    const decider = createDecider(compiled, clock, context.inherited)
+    const decider = createDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
     this.#keyFields = compiled.keyFields
-    const count = (decision: string) =>
-      metrics.counter('sluice_throttle_events_total', 'Events by decision of the throttle.', { decision })
+    const metrics = metricsIn(options.mode, context.metrics)
+    const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#passed = count('passed')
     this.#excluded = count('excluded')
-    this.#discarded = count('discarded')
     this.#failOpen = count('fail_open')
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
+    this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
     const help = 'Buckets in memory, without the default one.'
     metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
-    if (decider instanceof EventDecider) this.#countInEventTime = countInEventTime(decider, options, context)
+    if (decider instanceof EventDecider) {
+      this.#countInEventTime = countInEventTime(decider, options, metrics, context.log)
+    }
   }
 
-  /** The buckets with their open windows. */
   handOver(): HandoverState {
-    return { value: windowsOf(this.#decider) }
+    return { value: new ThrottleState(windowsOf(this.#decider), this.#refused.state) }
   }
 
   watchKeys(): KeyWatch {
@@ -82,17 +83,14 @@ export class ThrottleProcessor implements Processor {
       this.#passedBacklog.value += batch.length
       return
     }
-    const { counts, decisions } = this.#decider.decide(batch)
+    const decided = this.#decider.decide(batch)
+    const { counts, decisions } = decided
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
-    this.#discarded.value += counts[DISCARD]! + counts[FULL]!
     this.#countInEventTime?.()
-    if (counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) === 0) return
-    const values = batch.isBacklog ? this.#backlogValues : this.#values
-    if (batch.isBacklog && counts[DISCARD]! > 0) this.#reportBacklog(counts[DISCARD]!)
-    for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
+    if (counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) > 0) this.#refused.carryOut(batch, decided, to)
   }
 }
 
@@ -100,12 +98,11 @@ export class ThrottleProcessor implements Processor {
 function countInEventTime(
   decider: EventDecider,
   { time_field }: ThrottleOptions,
-  { metrics, log }: ComponentContext,
+  metrics: ThrottleMetrics,
+  log: Logger,
 ): () => void {
   const { limiter } = decider
-  const late = metrics.counter('sluice_throttle_events_total', 'Events by decision of the throttle.', {
-    decision: 'late',
-  })
+  const late = metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'late' })
   const untimed = (reason: string) =>
     metrics.counter('sluice_throttle_untimed_events_total', 'Events that were counted at their arrival, by reason.', {
       reason,

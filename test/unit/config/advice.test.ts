@@ -115,7 +115,7 @@ t.test('whoever does what an error says has a configuration that holds', async t
     config({ top: 'shutdown_timeout: 30' }),
     config({ top: 'path.data: x' }),
     config({ top: 'data_dir: *x' }),
-    config({ lim: 'limit: 5\nwindow_ms: 1s\nmode: sliding' }),
+    config({ lim: 'limit: 5\nwindow_ms: 1s' }),
     config({ processors: 'transforms', destinations: 'sinks' }),
     config({ sources: 'receivers', processors: 'filters', destinations: 'exporters' }),
     config({ sources: 'inputs', processors: 'procesors', destinations: 'outputs' }),

@@ -1,0 +1,16 @@
+import type { ComponentMetrics } from '../../core/component.js'
+import type { ThrottleOptions } from './options.js'
+
+export const DECISIONS = 'sluice_throttle_events_total'
+export const DECISIONS_HELP = 'Events by decision of the throttle.'
+
+export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'gauge'>
+
+/** The metrics of a throttle. In shadow mode, all have the label `mode`. */
+export function metricsIn(mode: ThrottleOptions['mode'], metrics: ComponentMetrics): ThrottleMetrics {
+  if (mode === 'enforce') return metrics
+  return {
+    counter: (name, help, labels) => metrics.counter(name, help, { ...labels, mode }),
+    gauge: (name, help, read, labels) => metrics.gauge(name, help, read, { ...labels, mode }),
+  }
+}

@@ -1,0 +1,35 @@
+import { createHash } from 'node:crypto'
+
+/** Longer names, in bytes of UTF-8, are cut. */
+const LONGEST = 256
+/** Bytes of a long text that its name begins with. */
+const KEPT = 200
+const DIGEST_LETTERS = 16
+
+/** Stands for all buckets that are not named. */
+export const OTHER = '__other__'
+/** Stands for the default bucket where a text is needed. */
+export const DEFAULT = '__default__'
+const RESERVED = /^_+(?:other|default)__$/
+
+/**
+ * The name of a bucket for people and labels: the text of its key, valid and of bounded length. A long text keeps its
+ * beginning and gets a digest of the whole. Texts like OTHER and DEFAULT get one more underscore in front.
+ */
+export function bucketName(text: string): string {
+  const name = text.toWellFormed()
+  if (RESERVED.test(name)) return `_${name}`
+  if (name.length * 3 <= LONGEST) return name
+  const bytes = Buffer.from(name)
+  if (bytes.length <= LONGEST) return name
+  const digest = createHash('sha256').update(bytes).digest('hex').slice(0, DIGEST_LETTERS)
+  return `${beginningOf(bytes, KEPT)}…${digest}`
+}
+
+/** The text of at most so many bytes of UTF-8, without a character that is cut. */
+export function beginningOf(bytes: Buffer, most: number): string {
+  let end = Math.min(bytes.length, most)
+  // Bytes that continue a character are 10xxxxxx.
+  if (end < bytes.length) while (end > 0 && (bytes[end]! & 0xc0) === 0x80) end--
+  return bytes.toString('utf8', 0, end)
+}
