@@ -1,8 +1,10 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CountingReceiver } from './counting.js'
 import { EXCLUDED_HOST, type Input } from './input.js'
-import { built, type Measured, measure, RUN } from './measure.js'
+import { built, freePort, type Measured, measure, RUN } from './measure.js'
 import { checkThrottled, expect, sameBytes } from './verify.js'
 
 /** One thing to measure, and how to tell that it did its work. */
@@ -39,7 +41,19 @@ function fileDestination(input: string, path: string): string {
 }
 
 /** Runs the daemon over the whole input, with checkpoints, acknowledgements and metrics on, until it ends by itself. */
-async function ship(input: Input, folder: string, decode: 'text' | 'json', rest: string): Promise<Measured> {
+function shipFile(input: Input, folder: string, decode: 'text' | 'json', rest: string): Promise<Measured> {
+  const source = `type: file, include: [${JSON.stringify(input.path)}], decode: ${decode}, follow: false`
+  return ship(input, folder, `{ ${source} }`, rest)
+}
+
+/** The same for any source that gets the whole input; `during` ends the daemon, unless that happens by itself. */
+async function ship(
+  input: Input,
+  folder: string,
+  source: string,
+  rest: string,
+  during?: Parameters<typeof measure>[1],
+): Promise<Measured> {
   const config = join(folder, 'sluice.yaml')
   const state = join(folder, 'state')
   rmSync(state, { recursive: true, force: true })
@@ -48,14 +62,10 @@ async function ship(input: Input, folder: string, decode: 'text' | 'json', rest:
     `data_dir: ${JSON.stringify(state)}
 metrics: { listen: 127.0.0.1:0 }
 sources:
-  lines:
-    type: file
-    include: [${JSON.stringify(input.path)}]
-    decode: ${decode}
-    follow: false
+  lines: ${source}
 ${rest}`,
   )
-  const measured = await measure([...RUN, config])
+  const measured = await measure([...RUN, config], during)
   const totals = JSON.parse(measured.stderr.trimEnd().split('\n').at(-1)!)
   expect('lines received', totals.received, input.lines)
   expect('lines undelivered', totals.undelivered, 0)
@@ -82,7 +92,7 @@ const raw: Job = {
   target: 7,
   async run(input, folder, thorough) {
     const out = join(folder, 'out-raw.ndjson')
-    const measured = await ship(input, folder, 'text', fileDestination('lines', out))
+    const measured = await shipFile(input, folder, 'text', fileDestination('lines', out))
     expect('bytes written', statSync(out).size, input.bytes)
     if (thorough && !sameBytes(input.path, out)) throw new Error(`${out} is not what was read`)
     rmSync(out)
@@ -96,7 +106,7 @@ const throttled: Job = {
   target: 4,
   async run(input, folder, thorough) {
     const out = join(folder, 'out-throttled.ndjson')
-    const measured = await ship(input, folder, 'json', THROTTLE + fileDestination('limit_app', out))
+    const measured = await shipFile(input, folder, 'json', THROTTLE + fileDestination('limit_app', out))
     if (thorough) checkThrottled(out, input, LIMIT, Math.floor(measured.seconds) + 1)
     rmSync(out)
     return measured
@@ -116,7 +126,7 @@ const http: Job = {
     inputs: [lines]
     url: http://127.0.0.1:${receiver.port}/ingest
 `
-      const measured = await ship(input, folder, 'json', destination)
+      const measured = await shipFile(input, folder, 'json', destination)
       const { lines, bytes } = await receiver.counts()
       expect('lines that arrived', lines, input.lines)
       expect('bytes that arrived', bytes, input.bytes)
@@ -127,4 +137,26 @@ const http: Job = {
   },
 }
 
+const tcp: Job = {
+  id: 'J4',
+  title: 'TCP → file, raw',
+  target: undefined,
+  async run(input, folder) {
+    const out = join(folder, 'out-tcp.ndjson')
+    const port = await freePort()
+    const source = `{ type: tcp, listen: "127.0.0.1:${port}", decode: text }`
+    const measured = await ship(input, folder, source, fileDestination('lines', out), async daemon => {
+      const sender = spawn(process.execPath, [built('./peers/sender.js'), input.path, String(port)])
+      daemon.once('exit', () => sender.kill())
+      await once(sender, 'exit')
+      daemon.kill('SIGTERM')
+    })
+    expect('bytes written', statSync(out).size, input.bytes)
+    rmSync(out)
+    return measured
+  },
+}
+
 export const jobs: readonly Job[] = [raw, throttled, http]
+/** The jobs that can be profiled. The obvious program has no part that compares with the last one. */
+export const profiled: readonly Job[] = [...jobs, tcp]

@@ -1,5 +1,7 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -18,7 +20,8 @@ export function built(path: string): string {
   return fileURLToPath(new URL(path, import.meta.url))
 }
 
-export const SLUICE = built('../src/cli/main.js')
+/** The command that is measured: of this build, unless SLUICE_BENCH_COMMAND names that of another one. */
+export const SLUICE = process.env.SLUICE_BENCH_COMMAND ?? built('../src/cli/main.js')
 /** For Node.js: what runs the daemon, with the options that systemd/sluice.service sets. */
 export const RUN: readonly string[] = ['--max-semi-space-size=2', SLUICE, 'run', '--config']
 
@@ -34,8 +37,14 @@ export async function withNodeOptions(options: readonly string[], work: () => Pr
   }
 }
 
-/** Runs Node.js with these arguments as a process of its own, to its end; throws when it fails. */
-export async function measure(args: readonly string[]): Promise<Measured> {
+/**
+ * Runs Node.js with these arguments as a process of its own, to its end; throws when it fails. `during` gets the process,
+ * and ends it if it does not end by itself.
+ */
+export async function measure(
+  args: readonly string[],
+  during?: (child: ChildProcess) => Promise<void>,
+): Promise<Measured> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-usage-'))
   const usagePath = join(folder, 'usage.json')
   try {
@@ -48,10 +57,11 @@ export async function measure(args: readonly string[]): Promise<Measured> {
     process.once('exit', kill)
     let stderr = ''
     child.stderr.setEncoding('utf8').on('data', text => (stderr += text))
-    const code = await new Promise<number | string | null>((resolve, reject) => {
+    const ended = new Promise<number | string | null>((resolve, reject) => {
       child.on('error', reject)
       child.on('close', (code, signal) => resolve(code ?? signal))
     })
+    const [code] = await Promise.all([ended, during?.(child)])
     const seconds = (performance.now() - began) / 1000
     process.removeListener('exit', kill)
     if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}:\n${stderr}`)
@@ -59,6 +69,16 @@ export async function measure(args: readonly string[]): Promise<Measured> {
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** A port of the loopback interface that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
 }
 
 export function median(values: readonly number[]): number {

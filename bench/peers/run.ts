@@ -1,11 +1,9 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { CountingReceiver } from '../counting.js'
-import { built, cpuSecondsOfTree, peakRssOfTree } from '../measure.js'
+import { built, cpuSecondsOfTree, freePort, peakRssOfTree } from '../measure.js'
 import { fillIn } from './conf.js'
 import { type Outcome, outcomeOf } from './outcome.js'
 import type { Command, JobId, Peer } from './peer.js'
@@ -92,13 +90,4 @@ async function measureUntil(outcome: Outcome, { file, args, env }: Command, cwd:
     clearTimeout(late)
     process.removeListener('exit', kill)
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }

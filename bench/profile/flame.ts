@@ -25,8 +25,6 @@ interface Frame {
 const WIDTH = 1200
 const ROW = 18
 const TOP = 48
-/** Narrower frames are left out, in pixels. */
-const NARROWEST = 0.5
 const CHARACTER = 6.6
 const IDLE = new Set(['(idle)', '(program)', '(root)'])
 
@@ -79,12 +77,13 @@ function styleOf(name: string): string {
   return name.includes(' node_modules/') ? 'package' : 'node'
 }
 
-export function drawFlames(title: string, root: Frame): string {
+/** Frames of fewer pixels than `narrowest` are left out. */
+export function drawFlames(title: string, root: Frame, narrowest: number): string {
   const rects: string[] = []
   let depth = 0
   const draw = (frame: Frame, x: number, level: number) => {
     const width = (frame.total / root.total) * WIDTH
-    if (width < NARROWEST) return
+    if (width < narrowest) return
     depth = Math.max(depth, level)
     if (level > 0) rects.push(rectOf(frame, root, x, TOP + (level - 1) * ROW, width))
     let at = x
@@ -97,7 +96,7 @@ export function drawFlames(title: string, root: Frame): string {
   draw(root, 0, 0)
   const height = TOP + depth * ROW + 12
   const seconds = (root.total / 1e6).toFixed(2)
-  const about = `${seconds} s of CPU time of the main thread; point at a frame for its share`
+  const about = `${seconds} s in which the main thread was not idle; point at a frame for its share`
   const content = [svgText(8, 20, title, 'title'), svgText(8, 38, about), ...rects]
   return svg({ width: WIDTH, height, title, style: STYLE, dark: DARK, content })
 }

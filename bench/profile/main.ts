@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { makeInput } from '../input.js'
-import { jobs } from '../jobs.js'
+import { profiled } from '../jobs.js'
 import { withNodeOptions } from '../measure.js'
 import { workFolder } from '../work.js'
 import { drawFlames, type Profile, treeOf } from './flame.js'
@@ -12,11 +12,15 @@ import { drawFlames, type Profile, treeOf } from './flame.js'
 
 const USAGE = `Usage: npm run profile -- [options] JOB
 
-JOB is one of ${jobs.map(({ id, title }) => `${id} (${title})`).join(', ')}.
+JOB is one of ${profiled.map(({ id, title }) => `${id} (${title})`).join(', ')}.
 
   --lines N      lines of the input (default: 4000000)
   --out DIR      where JOB.svg and JOB.cpuprofile go (default: .build/profiles)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
+  --narrowest N  leave out frames of fewer pixels (default: 0.5)
+  --note TEXT    stands behind the title of the picture
+
+SLUICE_BENCH_COMMAND=CHECKOUT/dist/src/cli/main.js profiles the build of another checkout.
 `
 /** Microseconds between two samples. */
 const INTERVAL = 500
@@ -28,12 +32,14 @@ const { values: options, positionals } = parseArgs({
     lines: { type: 'string', default: '4000000' },
     out: { type: 'string', default: '.build/profiles' },
     folder: { type: 'string', default: tmpdir() },
+    narrowest: { type: 'string', default: '0.5' },
+    note: { type: 'string' },
     help: { type: 'boolean', short: 'h', default: false },
   },
 })
 
 async function main(): Promise<void> {
-  const job = jobs.find(({ id }) => id === positionals[0]?.toUpperCase())
+  const job = profiled.find(({ id }) => id === positionals[0]?.toUpperCase())
   if (!job) throw new Error(`there is no job ${positionals[0] ?? ''}\n\n${USAGE}`)
   const work = workFolder(options.folder, 'profile')
   const input = makeInput(work, Number(options.lines), () => {})
@@ -48,7 +54,9 @@ async function main(): Promise<void> {
   mkdirSync(options.out, { recursive: true })
   const path = (end: string) => join(options.out, `${job.id}.${end}`)
   writeFileSync(path('cpuprofile'), text)
-  writeFileSync(path('svg'), drawFlames(`${job.id}: ${job.title}, ${options.lines} lines`, tree))
+  const note = options.note === undefined ? '' : `, ${options.note}`
+  const title = `${job.id}: ${job.title}, ${options.lines} lines${note}`
+  writeFileSync(path('svg'), drawFlames(title, tree, Number(options.narrowest)))
   const own = new Map<string, number>()
   const collect = (frame: ReturnType<typeof treeOf>) => {
     own.set(frame.name, (own.get(frame.name) ?? 0) + frame.self)
