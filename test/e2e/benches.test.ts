@@ -1,13 +1,13 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { writeBetweenMarkers } from '../../bench/docs.js'
 import { eachRecord, framedMessages } from '../../bench/peers/otlp.js'
-import { built } from '../support/checkout.js'
+import { built, checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 
 t.jobs = 2
@@ -146,6 +146,19 @@ t.test('texts are read from messages of the OpenTelemetry protocol', async t => 
     eachRecord(one, body => texts.push(body.toString()))
   t.same(texts, ['first', 'second', 'first', 'second'])
   t.throws(() => [...framedMessages([file.subarray(1)])], { message: /unfinished message/ })
+})
+
+t.test('the pictures of window modes in docs are what the simulator makes', async t => {
+  const folder = testFolder(t, { out: {} })
+  const out = join(folder, 'out')
+  await promisify(execFile)(process.execPath, [join(built, 'bench/windows.js'), '--out', out])
+  const pictures = readdirSync(out)
+  t.ok(pictures.length >= 3)
+  for (const name of pictures)
+    t.ok(
+      readFileSync(join(out, name)).equals(readFileSync(join(checkout, 'docs', name))),
+      `npm run bench:windows: ${name}`,
+    )
 })
 
 t.test('a table replaces the one that is between the markers of a page', async t => {

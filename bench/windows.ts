@@ -1,0 +1,114 @@
+import { execFileSync } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { CHECKOUT } from './checkout.js'
+import { SLUICE } from './measure.js'
+import { svg, svgText } from './svg.js'
+import { workFolder } from './work.js'
+
+/** `npm run bench:windows`: draws for docs what each `window_mode` lets through of the same events, as simulated. */
+
+const MODES = ['fixed', 'aligned', 'sliding'] as const
+const LIMIT = 10
+const WINDOW_MS = 1000
+const SECONDS = 5
+const START = 1_760_000_000_000
+
+/** A few events at any time, two bursts around the edge of a second, and one in the middle of another. */
+const TIMES = [
+  ...Array.from({ length: 24 }, (_, n) => 130 + n * 200),
+  ...Array.from({ length: 14 }, (_, n) => 790 + n * 15),
+  ...Array.from({ length: 14 }, (_, n) => 1015 + n * 15),
+  ...Array.from({ length: 30 }, (_, n) => 3300 + n * 15),
+].sort((a, b) => a - b)
+
+/** Whether each of the events passes, in order. */
+function simulated(mode: string, folder: string): boolean[] {
+  const config = join(folder, `${mode}.yaml`)
+  writeFileSync(
+    config,
+    `sources: { in: { type: stdin, decode: json } }
+processors: { limit: { type: throttle, inputs: [in], limit: ${LIMIT}, window: ${WINDOW_MS}ms, window_mode: ${mode} } }
+destinations: { out: { type: blackhole, inputs: [limit] } }
+`,
+  )
+  const args = [SLUICE, 'simulate', '--config', config, '--component=limit', '--time=.t', '--decisions']
+  const input = TIMES.map(time => `{"t":${START + time}}\n`).join('')
+  const output = execFileSync(process.execPath, args, { input, encoding: 'utf8', stdio: ['pipe', 'pipe', 'pipe'] })
+  return output
+    .trimEnd()
+    .split('\n')
+    .map(line => (JSON.parse(line) as { decision: string }).decision === 'pass')
+}
+
+const WIDTH = 760
+const LEFT = 150
+const RIGHT = 16
+const LANES = { pass: 44, discard: 72 }
+const TOP = 104
+const BOTTOM = 190
+const HEIGHT = 216
+
+const STYLE = `
+  text { font-size: 12px }
+  .axis { stroke: #d1d9e0 }
+  .pass { stroke: #0969da; stroke-width: 1.5 }
+  .discard { stroke: #bc4c00; stroke-width: 1.5 }
+  .rate { fill: #0969da33; stroke: #0969da; stroke-width: 1.5 }
+  .limit { stroke: #1f2328; stroke-dasharray: 5 4 }`
+const DARK = `
+    .axis { stroke: #3d444d }
+    .pass { stroke: #4493f8 }
+    .discard { stroke: #f0883e }
+    .rate { fill: #4493f833; stroke: #4493f8 }
+    .limit { stroke: #f0f6fc }`
+
+const x = (ms: number) => LEFT + ((WIDTH - LEFT - RIGHT) * ms) / (SECONDS * 1000)
+const y = (count: number) => BOTTOM - ((BOTTOM - TOP) * count) / (2 * LIMIT)
+const line = (style: string, x1: number, y1: number, x2: number, y2: number) =>
+  `<line class="${style}" x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}"/>`
+
+function drawn(mode: string, decisions: readonly boolean[]): string {
+  const passed = TIMES.filter((_, i) => decisions[i])
+  const most = Math.max(...passed.map(time => countAt(passed, time)))
+  const title = `${mode}: ${passed.length} of ${TIMES.length} events pass, at most ${most} within a second`
+  const ticks = TIMES.map((time, i) => {
+    const style = decisions[i] ? 'pass' : 'discard'
+    return line(style, x(time), LANES[style] - 14, x(time), LANES[style])
+  })
+  const seconds = Array.from({ length: SECONDS + 1 }, (_, second) => second * 1000)
+  const content = [
+    svgText(16, 20, `window_mode: ${mode}`, 'title'),
+    svgText(WIDTH - RIGHT, 20, `limit ${LIMIT} in 1 second`, 'note', 'end'),
+    ...seconds.map(ms => line('axis', x(ms), LANES.pass - 16, x(ms), BOTTOM + 4)),
+    ...seconds.map(ms => svgText(x(ms), BOTTOM + 18, `${ms / 1000} s`, 'note', 'middle')),
+    svgText(16, LANES.pass - 3, 'passes'),
+    svgText(16, LANES.discard - 3, 'is discarded'),
+    ...ticks,
+    svgText(16, TOP + 10, 'passed within'),
+    svgText(16, TOP + 26, 'the last second'),
+    `<path class="rate" d="${rate(passed)}"/>`,
+    line('limit', x(0), y(LIMIT), x(SECONDS * 1000), y(LIMIT)),
+    svgText(LEFT - 8, y(LIMIT) + 4, `limit ${LIMIT}`, '', 'end'),
+    svgText(LEFT - 8, y(0) + 4, '0', '', 'end'),
+  ]
+  return svg({ width: WIDTH, height: HEIGHT, title, style: STYLE, dark: DARK, content })
+}
+
+const countAt = (passed: readonly number[], time: number) =>
+  passed.filter(other => other <= time && other > time - WINDOW_MS).length
+
+/** The number of events that passed within the last window, at any time, as the path of an area. */
+function rate(passed: readonly number[]): string {
+  const changes = [...new Set(passed.flatMap(time => [time, time + WINDOW_MS]))]
+    .filter(time => time <= SECONDS * 1000)
+    .sort((a, b) => a - b)
+  const steps = changes.map(time => `H${x(time).toFixed(1)}V${y(countAt(passed, time)).toFixed(1)}`)
+  return `M${x(0)} ${y(0)}${steps.join('')}H${x(SECONDS * 1000)}V${y(0)}Z`
+}
+
+const { out } = parseArgs({ options: { out: { type: 'string', default: join(CHECKOUT, 'docs') } } }).values
+const folder = workFolder(tmpdir(), 'windows')
+for (const mode of MODES) writeFileSync(join(out, `window-${mode}.svg`), drawn(mode, simulated(mode, folder)))
