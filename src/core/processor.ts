@@ -13,6 +13,8 @@ export const MAIN = 0
 export const output = (n: number): number => 1 + n
 /** The event is discarded for reason `n` of the plan. It is available at the output `discarded`. */
 export const discard = (n: number): number => FIRST_REASON + n
+/** The event stays in the stage, which asks the processor again: see `BatchScope.later`. For a plan that `waits`. */
+export const LATER = 253
 /** The processor has merged the event into what it will return from `emit`. */
 export const CONSUMED = 254
 /** The event could not be processed; `on_error` decides what happens to it. */
@@ -34,13 +36,15 @@ export interface Plan {
   readonly option?: string
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
+  /** Whether events may be decided LATER. */
+  readonly waits?: boolean
   /** Number of batches that may be processed at the same time; default 1. */
   readonly concurrency?: number
 }
 
 /** Limits from the range of column values. `processing_failed` takes one more reason. */
 const MOST_OUTPUTS = FIRST_REASON - 1
-const MOST_REASONS = CONSUMED - FIRST_REASON - 1
+const MOST_REASONS = LATER - FIRST_REASON - 1
 
 /** Describes what is wrong with a plan and how to fix it; undefined if it is valid. */
 export function planProblem({ outputs = [], reasons = [] }: Plan): string | undefined {
@@ -64,6 +68,15 @@ export function planProblem({ outputs = [], reasons = [] }: Plan): string | unde
 export interface BatchScope {
   /** Aborts when the result is no longer needed. */
   readonly signal: AbortSignal
+  /** How long the events of the batch have been LATER, in milliseconds; 0: they have just arrived. */
+  readonly keptMs: number
+  /** False while the stage ends: an event that is LATER could not be read again, so it should be decided now. */
+  readonly mayWait: boolean
+  /**
+   * When to ask again about the events that are LATER: in `ms` milliseconds, or somewhat later. The least of all calls
+   * counts. Events of one source are asked about in the order of their arrival. Then the batch has these events alone.
+   */
+  later(ms: number): void
   /** Replaces event `i` by any number of events. They are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
   /**

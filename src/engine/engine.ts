@@ -37,7 +37,7 @@ import { openChains } from './open-chains.js'
 import { openBuffer, openDelivery } from './open-delivery.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
-import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
+import { type Fed, readsAgain, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import type { Taps } from './taps.js'
@@ -191,9 +191,9 @@ export class Engine {
     const { metrics } = context
     const processor = await this.#create<'processor'>(config, context)
     this.#lasting.set(id, processor)
-    const origin = this.#origin(id)
-    const { dataDir } = this.#config
-    const stage = this.#stages.add(config, processor, { ...context, origin, dataDir, disk: this.#runtime.disk })
+    const again = (source: string) => readsAgain(source, this.#sources, this.#chains)
+    const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain: again }
+    const stage = this.#stages.add(config, processor, { ...around, dataDir: this.#config.dataDir })
     this.#links.addStage(id, stage, metrics)
     this.watched.push(watched(id, stage, metrics))
   }
@@ -232,7 +232,9 @@ export class Engine {
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
-    const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
+    const started = [...this.#deliveries].map(([id, delivery]) =>
+      delivery.start(this.#delivering.signal).catch(error => this.#cannotStart('destination', id, error)),
+    )
     const read = this.#sources.map(({ run, fanOut }) => {
       if (run.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
@@ -258,14 +260,6 @@ export class Engine {
     this.#chains?.close()
   }
 
-  async #startDelivery(id: string, delivery: Delivery): Promise<void> {
-    try {
-      await delivery.start(this.#delivering.signal)
-    } catch (error) {
-      this.#cannotStart('destination', id, error)
-    }
-  }
-
   /** Handles a component that cannot start. Waiting would not help: the configuration cannot be carried out. */
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
@@ -280,6 +274,7 @@ export class Engine {
   stop(deadline: AbortSignal): void {
     this.#endSources()
     this.#chains?.stop()
+    this.#stages.giveBack()
     // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
     for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
     this.#abortAt(deadline)
@@ -301,6 +296,7 @@ export class Engine {
       run.leave()
     }
     this.#endSources(REPLACED)
+    this.#stages.giveBack()
     for (const [id, buffer] of this.#buffers) if (!emptied(id)) buffer.restAfter(0)
     this.#abortAt(deadline)
   }

@@ -38,6 +38,16 @@ export interface Fed {
   readonly fanOut: FanOut
 }
 
+/** Whether a source reads again what was given back. Those on worker threads do. */
+export function readsAgain(
+  id: string,
+  sources: readonly Fed[],
+  elsewhere: { has(id: string): boolean } | undefined,
+): boolean {
+  const fed = sources.find(({ run }) => run.config.id === id)
+  return fed ? !fed.run.source.once : elsewhere?.has(id) === true
+}
+
 /** A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>

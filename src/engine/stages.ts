@@ -18,6 +18,8 @@ export interface ProcessorEnvironment {
   readonly origin: Origin
   readonly dataDir: string
   readonly disk: DiskAllowance | undefined
+  /** Whether a source reads again what was given back. */
+  readonly readsAgain: (source: string) => boolean
 }
 
 /** The processors of a pipeline and their stages. */
@@ -29,9 +31,9 @@ export class Stages {
     processor: Processor,
     environment: ProcessorEnvironment,
   ): Stage {
-    const { log, clock, metrics, origin, dataDir } = environment
+    const { log, clock, metrics, origin, dataDir, readsAgain } = environment
     const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
-    const stage = new Stage(processor, plan, { id, log, clock, metrics, origin, onError, deadLetters })
+    const stage = new Stage(processor, plan, { id, log, clock, metrics, origin, onError, deadLetters, readsAgain })
     metrics.holds = () => stage.holds()
     showUtilization(metrics, stage.busy)
     if (deadLetters) {
@@ -62,6 +64,11 @@ export class Stages {
   /** Marks the stages as being replaced: events that their processors keep do not pass to the successors. */
   leave(): void {
     for (const stage of this.#stages.values()) stage.isReplaced = true
+  }
+
+  /** Events that wait for their decision go back to sources that read them again. The others are decided now. */
+  giveBack(): void {
+    for (const stage of this.#stages.values()) stage.giveBack()
   }
 
   destroy(): void {

@@ -4,7 +4,11 @@ import type { Fields } from '../core/event/event.js'
 import { MODIFIED } from '../core/event/flags.js'
 import { Share } from '../core/event/share.js'
 import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
+import type { Amount } from './counters.js'
 import { checkWritable, madeLine } from './made-batch.js'
+import type { Waiting } from './waiting-events.js'
+
+const NOTHING: Amount = { events: 0, bytes: 0 }
 
 /** One batch in a processor, with the decisions about its events. */
 export class BatchWork implements BatchScope {
@@ -15,6 +19,17 @@ export class BatchWork implements BatchScope {
   replaced: Map<number, readonly string[]> | undefined = undefined
   /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
+  /** The events that are LATER, in order; undefined: none. */
+  kept: EventBatch[] | undefined
+  /** In how many milliseconds to ask about them again. */
+  laterMs = Number.POSITIVE_INFINITY
+  mayWait = true
+  keptMs = 0
+  /** When the events arrived, by the clock of the stage. */
+  arrivedAt = 0
+  /** What waited, and its size when the processor was asked about it; undefined: the batch has just arrived. */
+  readonly asked: Waiting | undefined
+  readonly askedSize: Amount = NOTHING
   /** Whether the processor threw, or decided outside its plan. */
   hasBug = false
   readonly #shares: Set<Share>
@@ -24,11 +39,17 @@ export class BatchWork implements BatchScope {
   #offset = 0
   #isOver = false
 
-  constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal) {
+  constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal, asked?: Waiting) {
+    this.asked = asked
+    if (asked) this.askedSize = { events: batch.length, bytes: batch.bytes }
     this.batch = batch
     this.to = to
     this.signal = signal
     this.#shares = shares
+  }
+
+  later(ms: number): void {
+    this.laterMs = Math.min(this.laterMs, ms)
   }
 
   replace(i: number, events: readonly Fields[]): void {

@@ -3,7 +3,7 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type EditedField, EventEditor } from '../core/event/event-editor.js'
 import { parseFieldPath } from '../core/event/field-path.js'
 import type { Origin } from '../core/event/origin.js'
-import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, MAIN, type OnError, type Plan } from '../core/processor.js'
+import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, LATER, MAIN, type OnError, type Plan } from '../core/processor.js'
 import type { BatchWork } from './batch-work.js'
 import { lineBatch } from './made-batch.js'
 import type { SideOutput } from './side-output.js'
@@ -64,6 +64,7 @@ export class Decided {
     this.#possible.fill(1, MAIN, 1 + names.length)
     this.#possible.fill(1, FIRST_REASON, FIRST_REASON + reasons.length)
     this.#possible[CONSUMED] = 1
+    this.#possible[LATER] = plan.waits ? 1 : 0
   }
 
   /** Returns the number of failed events. A decision outside the plan is a failure, too. */
@@ -88,7 +89,10 @@ export class Decided {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
-  /** Sends every event where the column says; returns the events to keep as dead letters. */
+  /**
+   * Sends every event where the column says; those that are LATER are left in `work.kept`. Returns the events to keep as
+   * dead letters.
+   */
   send(work: BatchWork, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
@@ -98,8 +102,8 @@ export class Decided {
       return undefined
     }
     const letters = failures > 0 ? this.#failed(work) : undefined
-    if (work.replaced) this.#inPieces(batch, to, work.replaced)
-    else this.#divide(batch, to)
+    if (work.replaced) this.#inPieces(work, work.replaced)
+    else this.#divide(batch, to, work)
     return letters
   }
 
@@ -128,13 +132,14 @@ export class Decided {
   }
 
   /** Sends a batch with replaced events in pieces, which preserves the order. */
-  #inPieces(batch: EventBatch, to: Uint8Array, replaced: ReadonlyMap<number, readonly string[]>): void {
+  #inPieces(work: BatchWork, replaced: ReadonlyMap<number, readonly string[]>): void {
+    const { batch, to } = work
     const { metrics, origin } = this.#context
     for (let from = 0; from < batch.length; ) {
       let end = from
       if (!replaced.has(from)) {
         while (end < batch.length && !replaced.has(end)) end++
-        this.#divide(batch.fork(from, end), to.subarray(from, end))
+        this.#divide(batch.fork(from, end), to.subarray(from, end), work)
       } else {
         const made: string[] = []
         let bytes = 0
@@ -155,7 +160,7 @@ export class Decided {
     batch.ack.settle('delivered')
   }
 
-  #divide(batch: EventBatch, to: Uint8Array): void {
+  #divide(batch: EventBatch, to: Uint8Array, work: BatchWork): void {
     const { length } = batch
     const events = this.#events.fill(0)
     const bytes = this.#bytes.fill(0)
@@ -165,6 +170,12 @@ export class Decided {
       bytes[value]! += batch.size(i)
     }
     this.#count(events, bytes)
+    if (events[LATER]! > 0) {
+      work.kept ??= []
+      const all = events[LATER] === length
+      work.kept.push(all ? batch : batch.pick(i => to[i] === LATER)!)
+      if (all) return
+    }
     for (let n = 0; n < this.#own.length; n++) {
       if (this.#aside(batch, this.#own[n]!, events[1 + n]!, i => to[i] === 1 + n)) return
     }
@@ -172,7 +183,7 @@ export class Decided {
     if (discarded) {
       let all = 0
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
-      if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < CONSUMED)) return
+      if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {

@@ -1,30 +1,32 @@
 import { Transform, type TransformCallback } from 'node:stream'
-import type { Logger } from 'pino'
 import type { Processor } from '../core/component.js'
 import { errorText } from '../core/errors.js'
-import { Ack } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
 import { holdChunk } from '../lib/lines/chunk-pool.js'
 import { LogLimit } from '../lib/log-limit.js'
-import { aborted, sleep, type TimerClock } from '../lib/time.js'
+import { aborted, sleep } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
+import { type Amount, add, sum } from './counters.js'
 import type { DeadLetters } from './dead-letters.js'
-import { Decided, type DecidedContext } from './decided.js'
+import { Decided } from './decided.js'
+import { Emission, type EmissionContext } from './emission.js'
 import { FailedEvents } from './failed-events.js'
-import { lineBatch, madeLine } from './made-batch.js'
+import { FailureLog } from './failure-log.js'
+import { Later } from './later.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
+import type { Waiting } from './waiting-events.js'
 
-export interface StageContext extends DecidedContext {
-  readonly log: Logger
-  readonly clock: TimerClock
+export interface StageContext extends EmissionContext {
   /** Whether an error of the processor fails the stream instead of the events that cause it. */
   readonly isStrict?: boolean
   readonly highWaterMark?: number | undefined
   /** Receives events that could not be processed, if `onError` is `dead_letter`. */
   readonly deadLetters?: DeadLetters | undefined
+  /** Whether a source reads again what was given back; default: none does. */
+  readonly readsAgain?: (source: string) => boolean
 }
 
 /** A processor that holds a batch for longer than this is stuck, not just waiting. */
@@ -39,16 +41,11 @@ interface Pending {
   isDecided: boolean
 }
 
-const WHAT_BECOMES = {
-  pass: 'they are passed on with the field processing_error',
-  discard: 'they are discarded',
-  dead_letter: 'they are kept as dead letters',
-} as const
-
 /**
  * A processor as a stream of batches. The processor decides; the stage does everything else. Invariants:
  * - Batches leave in the order in which they arrived, each event once: to the main output, to a side output, or
  *   discarded, consumed or kept as a dead letter; and each event is counted accordingly.
+ * - Events that are LATER leave after others that arrived after them, unless these are of the same source and due.
  * - At most `plan.concurrency` batches are in the processor, and no batch is taken while an output is full.
  * - A failure of the processor is never an error of the stream, and never affects other events.
  */
@@ -67,7 +64,10 @@ export class Stage extends Transform {
   readonly #ended = new AbortController()
   /** Shares held by the processor. */
   readonly #shares = new Set<Share>()
-  readonly #limit: LogLimit
+  readonly #failureLog: FailureLog
+  readonly #emission: Emission
+  /** The events whose decision waits; undefined: the processor decides at once. */
+  readonly #later: Later | undefined
   /** The column for the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
@@ -86,10 +86,27 @@ export class Stage extends Transform {
     this.#plan = plan
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
-    this.#limit = new LogLimit(context.clock)
-    this.#failed = new FailedEvents(context, this.#limit, this.#ended.signal)
+    const limit = new LogLimit(context.clock)
+    this.#failureLog = new FailureLog(context, limit)
+    this.#failed = new FailedEvents(context, limit, this.#ended.signal)
+    this.#emission = new Emission(processor, context, this.#shares, limit)
+    if (plan.waits) this.#later = this.#laterEvents()
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
     this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
+  }
+
+  #laterEvents(): Later {
+    const { clock, readsAgain = () => false } = this.#context
+    return new Later({
+      clock,
+      readsAgain,
+      mayAsk: () => this.#mayAsk(),
+      ask: waiting => this.#ask(waiting.batch, waiting),
+      onRound: () => {
+        this.#takeNext()
+        this.#endIfDone()
+      },
+    })
   }
 
   protected hand(batch: EventBatch, output?: SideOutput): void {
@@ -124,20 +141,23 @@ export class Stage extends Transform {
   }
 
   /** Events and bytes that were taken and have not left. */
-  holds(): { events: number; bytes: number } {
-    const batches = this.#pending.map(({ work }) => work.batch)
+  holds(): Amount {
+    // What waits is counted there, also while the processor is asked about it.
+    const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
     if (this.#failed.held) batches.push(this.#failed.held)
     const held = { events: 0, bytes: 0 }
-    for (const { length, bytes } of batches) {
-      held.events += length
-      held.bytes += bytes
-    }
-    return held
+    for (const { length, bytes } of batches) add(held, length, bytes)
+    return this.#later ? sum(held, this.#later.amount) : held
+  }
+
+  /** Gives back the events that wait, from now on, to sources that read them again. The others are decided now. */
+  giveBack(): void {
+    this.#later?.end()
   }
 
   /** Whether it has work and no good reason to wait. */
   get owes(): boolean {
-    if (this.destroyed || this.writableLength + this.readableLength === 0) return false
+    if (this.destroyed || this.writableLength + this.readableLength === 0 || this.#later?.isFull) return false
     if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
     const first = this.#pending[0]
     return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WAIT_MS
@@ -151,8 +171,16 @@ export class Stage extends Transform {
       return
     }
     this.#context.metrics.took(batch.length, batch.bytes)
+    if (!this.#later?.takes(batch)) this.#ask(batch)
+    this.#next = done
+    this.#takeNext()
+  }
+
+  /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
+  #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
-    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal)
+    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, asked)
+    if (this.#later) this.#noteTime(work)
     if (!this.#context.isStrict) batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
@@ -161,7 +189,7 @@ export class Stage extends Transform {
       if (!waits) work.end()
     } catch (error) {
       if (this.#context.isStrict) {
-        done(error as Error)
+        this.destroy(error as Error)
         return
       }
       waits = Promise.reject(error)
@@ -169,17 +197,28 @@ export class Stage extends Transform {
     if (!waits && this.#pending.length === 0 && !this.#isLeaving && !this.#decided.needsLetters(work)) {
       this.#leave(work)
       this.busy.end()
-      this.#whenRoom(done)
       return
     }
     // The processor may still write to the column.
     this.#column = new Uint8Array(this.#column.length)
     const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
     this.#pending.push(pending)
-    this.#next = done
     if (waits) void this.#decide(pending, waits)
     else void this.#releaseDecided()
-    this.#takeNext()
+  }
+
+  #noteTime(work: BatchWork): void {
+    const now = this.#context.clock.now()
+    work.arrivedAt = work.asked?.since ?? now
+    work.keptMs = now - work.arrivedAt
+    work.mayWait = this.#later!.mayWait(work.batch)
+  }
+
+  #mayAsk(): boolean {
+    if (this.destroyed || this.#isLeaving || this.#pending.length >= this.#concurrency || !this.#isWanted) return false
+    if (this.#fullOutputs().length === 0) return true
+    void this.#hasRoom().then(hasRoom => hasRoom && this.#later!.advance())
+    return false
   }
 
   #columnFor(length: number): Uint8Array {
@@ -196,7 +235,7 @@ export class Stage extends Transform {
     } catch (error) {
       if (this.destroyed) return
       await pending.work.processEach(this.processor)
-      if (!pending.work.errors && !this.destroyed) this.#logBatchFailure(pending.work, error)
+      if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
     } finally {
       release?.()
     }
@@ -216,44 +255,25 @@ export class Stage extends Transform {
       if (!(await this.#hasRoom())) return
     }
     this.#isLeaving = false
+    this.#later?.advance()
     this.#takeNext()
     if (this.#isEmitDue) this.#emitInTime()
-    if (this.#flushed && this.#pending.length === 0) this.#end(this.#flushed)
+    this.#endIfDone()
   }
 
   #takeNext(): void {
     const next = this.#next
-    if (!next || this.#pending.length >= this.#concurrency) return
+    if (!next || this.#pending.length >= this.#concurrency || this.#later?.isFull) return
     this.#next = undefined
     this.#whenRoom(next)
   }
 
   #leave(work: BatchWork): EventBatch | undefined {
     const failures = this.#decided.failures(work)
-    if (failures > 0) this.#logFailures(work, failures)
-    return this.#decided.send(work, failures)
-  }
-
-  #logFailures({ batch, errors, hasBug }: BatchWork, events: number): void {
-    const limited = this.#limit.next(hasBug ? 'bug' : 'failed')
-    if (!limited) return
-    const { source, path: file, peer } = batch.origin
-    const [error] = errors?.values() ?? []
-    const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events, error, ...limited }
-    const text = `processor failed on some events; ${WHAT_BECOMES[this.#context.onError]}`
-    if (hasBug) this.#context.log.error(fields, text)
-    else this.#context.log.warn(fields, text)
-  }
-
-  /** Logs a failure that no single event reproduces. */
-  #logBatchFailure({ batch }: BatchWork, cause: unknown): void {
-    this.#context.metrics.failed('bug')
-    const limited = this.#limit.next('batch')
-    if (!limited) return
-    const { source, path: file, peer } = batch.origin
-    const error = errorText(cause)
-    const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events: batch.length, error, ...limited }
-    this.#context.log.warn(fields, 'processor failed on a batch, but on none of its events alone; all were processed')
+    if (failures > 0) this.#failureLog.events(work, failures)
+    const letters = this.#decided.send(work, failures)
+    if (work.asked || work.kept) this.#later!.decided(work)
+    return letters
   }
 
   #whenRoom(done: TransformCallback): void {
@@ -299,6 +319,8 @@ export class Stage extends Transform {
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
+    // Not now: a batch may be on its way out.
+    if (this.#later && !this.#later.isEmpty) process.nextTick(() => this.#later!.advance())
   }
 
   #setTimer(): void {
@@ -317,48 +339,18 @@ export class Stage extends Transform {
   }
 
   #emit(why: EmitReason): void {
-    const { metrics, origin, clock } = this.#context
-    if (this.destroyed || !this.processor.emit) return
-    const lines: string[] = []
-    const shares = new Set<Share>()
-    const unwritten: Share[] = []
-    try {
-      for (const { fields, shares: own = [] } of this.processor.emit(why)) {
-        try {
-          lines.push(madeLine(fields))
-          for (const share of own) shares.add(share)
-        } catch (error) {
-          unwritten.push(...own)
-          this.#logEmitFailure(error)
-        }
-      }
-    } catch (error) {
-      this.#logEmitFailure(error)
-    }
-    // The source would read the same events again, with the same result.
-    for (const share of unwritten) if (!shares.has(share)) share.settle('rejected')
-    if (lines.length === 0) return
-    for (const share of shares) this.#shares.delete(share)
-    const ack = new Ack(status => {
-      for (const share of shares) share.settle(status)
-    })
-    const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
-    metrics.emitted(batch.length, batch.bytes)
-    metrics.sent(batch.length, batch.bytes)
-    this.hand(batch)
-  }
-
-  #logEmitFailure(cause: unknown): void {
-    this.#context.metrics.failed('bug')
-    const limited = this.#limit.next('emit')
-    if (!limited) return
-    const fields = { code: 'SLUICE_PROCESSOR_FAILED', error: errorText(cause), ...limited }
-    this.#context.log.error(fields, 'processor failed to emit events')
+    const batch = this.destroyed ? undefined : this.#emission.emitted(why)
+    if (batch) this.hand(batch)
   }
 
   override _flush(done: TransformCallback): void {
-    if (this.#pending.length === 0 && !this.#isLeaving) this.#end(done)
-    else this.#flushed = done
+    this.#flushed = done
+    this.#endIfDone()
+  }
+
+  #endIfDone(): void {
+    if (!this.#flushed || this.#pending.length > 0 || this.#isLeaving || this.#later?.isEmpty === false) return
+    this.#end(this.#flushed)
   }
 
   #end(done: TransformCallback): void {
@@ -376,6 +368,7 @@ export class Stage extends Transform {
     // The source reads the events again.
     for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
+    this.#later?.destroy()
     done(error)
   }
 }

@@ -14,11 +14,6 @@ export abstract class BucketColumns {
     return this.counts[bucket] === 0 ? Number.NEGATIVE_INFINITY : this.times[bucket]!
   }
 
-  /** Events counted in the newest window or run of a bucket. */
-  counted(bucket: number): number {
-    return this.counts[bucket]!
-  }
-
   /** Moves the state of a bucket from other windows of the same mode; the bucket there becomes empty. */
   adopt(bucket: number, from: BucketColumns, fromBucket: number): void {
     this.counts[bucket] = from.counts[fromBucket]!

@@ -18,6 +18,7 @@ export interface StageOptions {
   readonly deadLetters?: StageContext['deadLetters']
   /** What the processor handed over whose place it takes. */
   readonly inherited?: unknown
+  readonly readsAgain?: (source: string) => boolean
 }
 
 /** A processor in its stage, without an engine. Events that reach it must share `wanted`. */
@@ -33,7 +34,7 @@ export async function loadedStageOf(definition: AnyDefinition<'processor'>, opti
 }
 
 function prepared(definition: AnyDefinition<'processor'>, options: object, more: StageOptions) {
-  const { clock = new ManualTime(), log = pino({ level: 'silent' }), onError = 'pass', deadLetters } = more
+  const { clock = new ManualTime(), log = pino({ level: 'silent' }), onError = 'pass', deadLetters, readsAgain } = more
   const counters = more.counters ?? new ComponentCounters('p', 'processor', definition.type)
   const wanted = new WantedNames()
   const context: ProcessorContext = {
@@ -50,7 +51,13 @@ function prepared(definition: AnyDefinition<'processor'>, options: object, more:
   const inStage = (processor: Processor) => {
     const origin = { source: counters.id, host: 'test-host', codec: JSON_OBJECTS, wanted } as const
     const plan = definition.plan?.(parsed) ?? {}
-    const stage = new Stage(processor, plan, { ...context, origin, onError, deadLetters })
+    const stage = new Stage(processor, plan, {
+      ...context,
+      origin,
+      onError,
+      deadLetters,
+      ...(readsAgain && { readsAgain }),
+    })
     counters.holds = () => stage.holds()
     return { stage, processor, counters, wanted }
   }

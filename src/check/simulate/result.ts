@@ -61,8 +61,6 @@ export interface TrialResult {
   /** Number of keys; if `more_keys`, there were more than could be distinguished. */
   readonly keys: number
   readonly more_keys: boolean
-  /** Number of keys with discarded events, the default bucket included. */
-  readonly losing_keys: number
   /** The keys with the most discarded events, most first; at most 1,000. */
   readonly by_key: readonly KeyResult[]
   /** The exact sum of all keys that are not in `by_key`; null if there are none. */
@@ -86,12 +84,12 @@ export interface KeyResult {
 
 export interface OtherKeys {
   /** Number of keys. */
-  keys: number
-  passed: number
-  discarded: number
-  excluded: number
-  passed_bytes: number
-  discarded_bytes: number
+  readonly keys: number
+  readonly passed: number
+  readonly discarded: number
+  readonly excluded: number
+  readonly passed_bytes: number
+  readonly discarded_bytes: number
 }
 
 /** Events in each slot of `slots`. Events before the first one with a time are in none. */

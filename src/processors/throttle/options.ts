@@ -67,6 +67,8 @@ export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true })
   .superRefine(checkTime)
 
+export const someThrottleOptions = fields.partial()
+
 /** Converts the component's options to those of a decider. */
 export function deciderOptions(
   options: ThrottleOptions,

@@ -139,8 +139,8 @@ destinations:
     t.same(problemsWith({ outputs: names(128), option: 'routes' }), [
       'c.yaml:3:42: processors.by_level.routes: makes 128 outputs, and a processor can have at most 127; divide them among several processors',
     ])
-    t.match(problemsWith({ reasons: names(126) }), [
-      /^c\.yaml:3:3: processors\.by_level: makes 126 discard reasons, .* at most 125/,
+    t.match(problemsWith({ reasons: names(125) }), [
+      /^c\.yaml:3:3: processors\.by_level: makes 125 discard reasons, .* at most 124/,
     ])
     t.match(problemsWith({ outputs: ['a', 'b', 'a'] }), [/makes two outputs named a; rename one of them/])
     t.match(problemsWith({ outputs: ['discarded'] }), [/makes an output named discarded/])

@@ -1,0 +1,128 @@
+import type { EventBatch } from '../core/event/batch.js'
+import type { TimerClock } from '../lib/time.js'
+import type { BatchWork } from './batch-work.js'
+import { type Amount, add, sum } from './counters.js'
+import { type Waiting, WaitingEvents } from './waiting-events.js'
+
+/** The least time between two rounds of asking about the events that wait, also as a multiple of the last round's. */
+const ROUND_MS = 5
+const ROUND_SHARE = 10
+
+export interface LaterContext {
+  readonly clock: TimerClock
+  /** Whether a source reads again what was given back. */
+  readonly readsAgain: (source: string) => boolean
+  /** Whether a batch can be decided now. When that changes, `advance` is called. */
+  readonly mayAsk: () => boolean
+  /** Asks the processor, and calls `decided` when it has decided. */
+  readonly ask: (waiting: Waiting) => void
+  /** Called after each round. */
+  readonly onRound: () => void
+}
+
+/** Keeps the events that a processor decided LATER, and asks about them again when it is time. */
+export class Later {
+  readonly #context: LaterContext
+  readonly #waiting = new WaitingEvents()
+  /** Given back to their sources; they stay in flight until they arrive again. */
+  readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  #isEnding = false
+  #isOver = false
+  #notBefore = Number.NEGATIVE_INFINITY
+  #cancelTimer: (() => void) | undefined
+
+  constructor(context: LaterContext) {
+    this.#context = context
+  }
+
+  get isEmpty(): boolean {
+    return this.#waiting.isEmpty
+  }
+
+  /** Whether no more batches should be taken. */
+  get isFull(): boolean {
+    return this.#waiting.isFull
+  }
+
+  /** Events and bytes that wait, also while they are asked about, and those given back. */
+  get amount(): Amount {
+    return sum(this.#waiting.amount, this.#givenBack)
+  }
+
+  /** Takes a batch that has to wait behind others of its source; false: it can be decided now. */
+  takes(batch: EventBatch): boolean {
+    const now = this.#context.clock.now()
+    if (!this.#waiting.queues(batch.origin.source, now)) return false
+    this.#waiting.queue(batch, now)
+    this.advance()
+    return true
+  }
+
+  /** Whether events of the batch may be LATER. At the end that depends on whether they could be read again. */
+  mayWait({ origin: { source } }: EventBatch): boolean {
+    return !this.#isEnding || this.#context.readsAgain(source)
+  }
+
+  /** Keeps what is left of a batch after its decision. */
+  decided({ asked, arrivedAt, askedSize, kept = [], laterMs }: BatchWork): void {
+    const ends = this.#isEnding || this.#isOver
+    const left = ends ? [] : kept
+    if (ends) for (const batch of kept) this.#giveBack(batch)
+    const dueAt = this.#context.clock.now() + (Number.isFinite(laterMs) ? laterMs : ROUND_MS)
+    if (asked) this.#waiting.answered(asked, askedSize, left, dueAt)
+    else this.#waiting.keep(left, arrivedAt, dueAt)
+    if (!asked && left.length > 0) this.#setTimer()
+  }
+
+  /** Asks about everything that is due, as far as there is room. */
+  advance(): void {
+    const { clock, mayAsk, ask, onRound } = this.#context
+    const began = clock.now()
+    if (this.isEmpty || this.#isOver) return
+    if (began >= this.#notBefore || this.#isEnding) {
+      // What is asked now may call this again.
+      this.#notBefore = Number.POSITIVE_INFINITY
+      while (mayAsk()) {
+        const next = this.#waiting.next(began)
+        if (!next) break
+        // The others of its chunk may be gone by now.
+        next.batch.compact()
+        ask(next)
+      }
+      const now = clock.now()
+      this.#notBefore = now + Math.max(ROUND_MS, ROUND_SHARE * (now - began))
+      onRound()
+    }
+    this.#setTimer()
+  }
+
+  #setTimer(): void {
+    this.#cancelTimer?.()
+    this.#cancelTimer = undefined
+    const at = Math.max(this.#waiting.dueAt, this.#notBefore)
+    if (this.#isOver || !Number.isFinite(at)) return
+    const { clock } = this.#context
+    this.#cancelTimer = clock.after(Math.max(0, at - clock.now()), () => this.advance())
+  }
+
+  #giveBack(batch: EventBatch): void {
+    add(this.#givenBack, batch.length, batch.bytes)
+    batch.ack.settle('errored')
+  }
+
+  /** Gives back what can be read again, now and from now on. The rest is decided now. */
+  end(): void {
+    this.#isEnding = true
+    for (const batch of this.#waiting.takeAll(this.#context.readsAgain)) this.#giveBack(batch)
+    this.#waiting.hurry()
+    this.advance()
+    this.#context.onRound()
+  }
+
+  /** Gives back everything. */
+  destroy(): void {
+    this.#isOver = true
+    this.#cancelTimer?.()
+    for (const batch of this.#waiting.takeAll(() => true)) this.#giveBack(batch)
+  }
+}

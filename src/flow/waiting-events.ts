@@ -1,0 +1,151 @@
+import type { EventBatch } from '../core/event/batch.js'
+import { type Amount, add } from './counters.js'
+
+/** Bounds of what is kept of one source. What it sends beyond them is asked about when there is room again. */
+const MOST_EVENTS = 10_000
+const MOST_BYTES = 4 * 1024 * 1024
+/**
+ * Bounds of all that waits. The budget of a source (source-output.ts) stops it long before; these are for events that
+ * count in no budget.
+ */
+const MOST_EVENTS_IN_ALL = 1_000_000
+const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
+
+/** A batch that waits, of events that are LATER or, behind them, of any. */
+export interface Waiting {
+  batch: EventBatch
+  /** When it arrived, and when to ask about it again, by the clock of the stage. */
+  readonly since: number
+  dueAt: number
+  /** Whether the processor is being asked about it. */
+  isAsked: boolean
+}
+
+/** What waits of one source, in the order of arrival. */
+interface Line {
+  readonly kept: Waiting[]
+  /** Events and bytes of `kept`. */
+  readonly amount: Amount
+  /** Batches that have not been asked about. */
+  readonly behind: Waiting[]
+}
+
+/**
+ * The events of a stage whose decision waits. Invariants: those of a source are asked about in the order of their
+ * arrival, and before a batch that arrives when they are due. No source waits for another one.
+ */
+export class WaitingEvents {
+  /** Everything that waits. */
+  readonly amount: Amount = { events: 0, bytes: 0 }
+  readonly #lines = new Map<string, Line>()
+
+  get isEmpty(): boolean {
+    return this.#lines.size === 0
+  }
+
+  /** Whether no more batches should be taken. */
+  get isFull(): boolean {
+    return this.amount.events >= MOST_EVENTS_IN_ALL || this.amount.bytes >= MOST_BYTES_IN_ALL
+  }
+
+  /** Whether a batch of this source has to wait behind others. */
+  queues(source: string, now: number): boolean {
+    const line = this.#lines.get(source)
+    return line !== undefined && (line.behind.length > 0 || isFull(line) || line.kept.some(({ dueAt }) => dueAt <= now))
+  }
+
+  /** Adds a batch behind the others of its source. */
+  queue(batch: EventBatch, since: number): void {
+    this.#lineOf(batch).behind.push({ batch, since, dueAt: since, isAsked: false })
+    add(this.amount, batch.length, batch.bytes)
+  }
+
+  /** The next batch to ask about, which is then `isAsked`; undefined if none is due. */
+  next(now: number): Waiting | undefined {
+    for (const [source, line] of this.#lines) {
+      let next = line.kept.find(({ isAsked, dueAt }) => !isAsked && dueAt <= now)
+      if (!next && line.behind.length > 0 && !isFull(line)) {
+        next = line.behind.shift()!
+        line.kept.push(next)
+        add(line.amount, next.batch.length, next.batch.bytes)
+      }
+      if (!next) continue
+      next.isAsked = true
+      // The others come first the next time.
+      this.#lines.delete(source)
+      this.#lines.set(source, line)
+      return next
+    }
+    return undefined
+  }
+
+  /** Keeps the events of a batch that has just arrived. */
+  keep(batches: readonly EventBatch[], since: number, dueAt: number): void {
+    for (const batch of batches) this.#put(this.#lineOf(batch), { batch, since, dueAt, isAsked: false })
+  }
+
+  /** Replaces a batch that was asked about by what is left of it. `events` and `bytes`: its size when it was asked. */
+  answered(asked: Waiting, { events, bytes }: Amount, left: readonly EventBatch[], dueAt: number): void {
+    const line = this.#lineOf(asked.batch)
+    const index = line.kept.indexOf(asked)
+    line.kept.splice(index, 1)
+    add(line.amount, -events, -bytes)
+    add(this.amount, -events, -bytes)
+    const { since } = asked
+    for (const [n, batch] of left.entries()) this.#put(line, { batch, since, dueAt, isAsked: false }, index + n)
+    if (line.kept.length + line.behind.length === 0) this.#lines.delete(asked.batch.origin.source)
+  }
+
+  #put(line: Line, waiting: Waiting, index = line.kept.length): void {
+    const { length, bytes } = waiting.batch
+    line.kept.splice(index, 0, waiting)
+    add(line.amount, length, bytes)
+    add(this.amount, length, bytes)
+  }
+
+  #lineOf({ origin: { source } }: EventBatch): Line {
+    let line = this.#lines.get(source)
+    if (!line) {
+      line = { kept: [], amount: { events: 0, bytes: 0 }, behind: [] }
+      this.#lines.set(source, line)
+    }
+    return line
+  }
+
+  /** When to ask again; Infinity: nothing waits. */
+  get dueAt(): number {
+    let due = Number.POSITIVE_INFINITY
+    for (const { kept } of this.#lines.values())
+      for (const { isAsked, dueAt } of kept) if (!isAsked) due = Math.min(due, dueAt)
+    return due
+  }
+
+  /** Makes everything due. */
+  hurry(): void {
+    for (const { kept } of this.#lines.values()) for (const waiting of kept) waiting.dueAt = Number.NEGATIVE_INFINITY
+  }
+
+  /** Takes out everything of certain sources that is not being asked about, in order. */
+  takeAll(isMeant: (source: string) => boolean): EventBatch[] {
+    const taken: EventBatch[] = []
+    for (const [source, line] of [...this.#lines]) {
+      if (!isMeant(source)) continue
+      const asked = line.kept.filter(({ isAsked }) => isAsked)
+      taken.push(...[...line.kept, ...line.behind].flatMap(({ isAsked, batch }) => (isAsked ? [] : [batch])))
+      this.#lines.delete(source)
+      if (asked.length > 0) this.#lines.set(source, { kept: asked, amount: sizeOf(asked), behind: [] })
+    }
+    for (const { length, bytes } of taken) add(this.amount, -length, -bytes)
+    return taken
+  }
+}
+
+function sizeOf(all: readonly Waiting[]): Amount {
+  const amount = { events: 0, bytes: 0 }
+  for (const { batch } of all) add(amount, batch.length, batch.bytes)
+  return amount
+}
+
+function isFull({ amount: { events, bytes } }: Line): boolean {
+  return events >= MOST_EVENTS || bytes >= MOST_BYTES
+}

@@ -1,0 +1,219 @@
+import t from 'tap'
+import { z } from 'zod'
+import { defineProcessor, type Processor } from '../../../src/core/component.js'
+import type { AckStatus } from '../../../src/core/event/ack.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
+import { type BatchScope, discard, LATER, MAIN } from '../../../src/core/processor.js'
+import { nextTurn } from '../../../src/lib/time.js'
+import { batchOf, linesOf } from '../../support/batches.js'
+import { ManualTime, settle } from '../../support/manual-time.js'
+import { stageOf } from '../../support/stage.js'
+
+type Decide = (event: { n: number; at?: number }, scope: BatchScope, now: number) => number
+
+/** By default an event passes when its time `at` has come. */
+const inTime: Decide = ({ at = 0 }, scope, now) => {
+  if (at <= now) return MAIN
+  scope.later(at - now)
+  return LATER
+}
+
+/** A stage around a processor that decides by `decide`, in a time that stands still. */
+function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']) {
+  const clock = new ManualTime()
+  const asked: number[][] = []
+  const processor: Processor = {
+    process(batch, to, scope) {
+      const run = () => {
+        asked.push(Array.from({ length: batch.length }, (_, i) => batch.fields(i).n as number))
+        for (let i = 0; i < batch.length; i++) to[i] = decide(batch.fields(i) as { n: number }, scope, clock.now())
+      }
+      if (!isAsync) return run()
+      return nextTurn().then(run)
+    },
+  }
+  const definition = defineProcessor({
+    type: 'made_here',
+    summary: '',
+    options: z.strictObject({}),
+    examples: [{ title: '', yaml: '' }],
+    plan: () => ({ waits: true, reasons: ['refused'] }),
+    create: () => processor,
+  })
+  const readsAgain = (source: string) => rereads.includes(source)
+  const { stage, counters, wanted } = stageOf(definition, {}, { clock, readsAgain })
+  const settled: [source: string, status: AckStatus][] = []
+  const batch = (source: string, events: object[]) => {
+    const made = batchOf(events, { wanted, source, onSettled: status => settled.push([source, status]) })
+    counters.arrived(made.length, made.bytes)
+    return made
+  }
+  const left: number[] = []
+  stage.on('data', (batch: EventBatch) => {
+    left.push(...linesOf(batch).map(line => JSON.parse(line).n as number))
+    batch.ack.settle('delivered')
+  })
+  const send = async (source: string, ...events: object[]) => {
+    stage.write(batch(source, events))
+    await settle()
+  }
+  const balanced = () => counters.imbalance().events === 0 && counters.imbalance().bytes === 0
+  return { stage, counters, clock, send, batch, left, settled, asked, balanced }
+}
+
+for (const isAsync of [false, true]) {
+  const how = isAsync ? ', by a processor that takes time' : ''
+
+  t.test(`events that are LATER wait in the stage while others pass${how}`, async t => {
+    const { stage, send, left, clock, settled, counters, balanced } = stageWith(inTime, isAsync)
+    await send('a', { n: 1 }, { n: 2, at: 100 }, { n: 3 }, { n: 4, at: 50 })
+    t.same(left, [1, 3])
+    t.same(settled, [], 'the batch is not settled while some of it waits')
+    t.equal(counters.held().events, 2)
+    t.ok(balanced())
+    await clock.advance(49)
+    t.same(left, [1, 3])
+    await clock.advance(1)
+    await settle()
+    t.same(left, [1, 3, 4])
+    await clock.advance(50)
+    await settle()
+    t.same(left, [1, 3, 4, 2])
+    t.same(settled, [['a', 'delivered']])
+    t.equal(counters.held().events, 0)
+    t.ok(balanced())
+    t.notOk(stage.owes)
+  })
+
+  t.test(`the end of the input waits for them${how}`, async t => {
+    const { stage, send, left, clock, counters } = stageWith(inTime, isAsync)
+    await send('a', { n: 1, at: 100 })
+    let ended = false
+    stage.on('end', () => {
+      ended = true
+    })
+    stage.end()
+    await settle()
+    t.notOk(ended)
+    await clock.advance(100)
+    await settle()
+    t.same(left, [1])
+    t.ok(ended)
+    t.equal(counters.held().events, 0)
+  })
+
+  t.test(`at the end they go back to sources that read again, and are decided for others${how}`, async t => {
+    const decide: Decide = (event, scope, now) => (scope.mayWait ? inTime(event, scope, now) : discard(0))
+    const { stage, send, left, settled, counters, balanced } = stageWith(decide, isAsync)
+    await send('again', { n: 1 }, { n: 2, at: 100 })
+    await send('once', { n: 3, at: 100 })
+    stage.giveBack()
+    await settle()
+    await send('again', { n: 4, at: 100 })
+    await send('once', { n: 5, at: 100 })
+    stage.end()
+    await settle()
+    t.same(left, [1])
+    t.same(settled.toSorted(), [
+      ['again', 'errored'],
+      ['again', 'errored'],
+      ['once', 'delivered'],
+      ['once', 'delivered'],
+    ])
+    t.equal(counters.discards.get('refused')?.events, 2)
+    t.equal(counters.held().events, 2, 'what was given back is in flight until it comes again')
+    t.ok(balanced())
+    t.ok(stage.writableFinished)
+  })
+
+  t.test(`a stage that is destroyed gives back what waits${how}`, async t => {
+    const { stage, send, settled, balanced } = stageWith(inTime, isAsync)
+    await send('once', { n: 1, at: 100 })
+    await send('again', { n: 2, at: 100 })
+    stage.destroy()
+    await settle()
+    t.same(settled, [
+      ['once', 'errored'],
+      ['again', 'errored'],
+    ])
+    t.ok(balanced())
+  })
+}
+
+t.test('events of a source that are due go before those that arrive', async t => {
+  // Two pass at a time, of each source.
+  const room = new Map<number, number>()
+  const decide: Decide = (_, scope, now) => {
+    const window = Math.floor(now / 100)
+    const taken = room.get(window) ?? 0
+    if (taken === 2) {
+      scope.later((window + 1) * 100 - now)
+      return LATER
+    }
+    room.set(window, taken + 1)
+    return MAIN
+  }
+  const { send, left, clock } = stageWith(decide)
+  await send('a', ...[1, 2, 3, 4, 5].map(n => ({ n })))
+  await clock.advance(100)
+  await send('a', { n: 6 })
+  t.same(left, [1, 2, 3, 4])
+  await clock.advance(99)
+  // The timer is about to ring.
+  await send('a', { n: 7 })
+  await clock.advance(101)
+  t.same(left, [1, 2, 3, 4, 5, 6, 7])
+})
+
+t.test('what is kept of a source is bounded, and no other source waits for that', async t => {
+  const { send, left, clock, asked, counters, balanced } = stageWith()
+  const many = Array.from({ length: 10_000 }, (_, n) => ({ n, at: 100 }))
+  await send('a', ...many)
+  asked.length = 0
+  await send('a', { n: -1 })
+  t.same(asked, [], 'it waits without being asked about')
+  await send('b', { n: -2 })
+  t.same(left, [-2])
+  t.equal(counters.held().events, 10_001)
+  await clock.advance(100)
+  await settle()
+  t.equal(left.length, 10_002)
+  t.equal(left.at(-1), -1)
+  t.ok(balanced())
+})
+
+t.test('they leave only when there is room', async t => {
+  const { stage, send, left, clock } = stageWith()
+  for (let n = 0; n < 20; n++) await send('a', { n, at: 100 + n })
+  stage.pause()
+  await clock.advance(1000)
+  await settle()
+  t.ok(stage.readableLength <= stage.readableHighWaterMark, `${stage.readableLength} are before the readers`)
+  stage.resume()
+  await settle()
+  await clock.advance(1000)
+  await settle()
+  t.same(
+    left,
+    Array.from({ length: 20 }, (_, n) => n),
+  )
+})
+
+t.test('LATER fails the event where the plan knows nothing of it', async t => {
+  const processor: Processor = {
+    process(_, to) {
+      to[0] = LATER
+    },
+  }
+  const definition = defineProcessor({
+    type: 'made_here',
+    summary: '',
+    options: z.strictObject({}),
+    examples: [{ title: '', yaml: '' }],
+    create: () => processor,
+  })
+  const { stage, wanted } = stageOf(definition, {})
+  stage.write(batchOf([{ n: 1 }], { wanted }))
+  await settle()
+  t.match((stage.read() as EventBatch).fields(0), { processing_error: { component: 'p' } })
+})
