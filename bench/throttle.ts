@@ -10,7 +10,7 @@ import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
 import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
 import { viewOf } from '../src/throttle/key-table.js'
-import type { WindowMode } from '../src/throttle/windows.js'
+import type { WindowMode } from '../src/throttle/limit.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */
 
@@ -31,8 +31,8 @@ function report(result: Record<string, string | number>): void {
   if (!asArray) process.stdout.write(`${JSON.stringify(result)}\n`)
 }
 
-function limiterOptions(mode: WindowMode): LimiterOptions {
-  return { limit: 100, windowMs: 1000, mode, maxKeys: 10_000_000, seed: 12345 }
+function limiterOptions(mode: WindowMode, windowMs = 1000): LimiterOptions {
+  return { limits: [{ limit: 100, windowMs, mode, unit: 'events' }], maxKeys: 10_000_000, seed: 12345 }
 }
 
 /** Of this process: what others do meanwhile does not count. */
@@ -88,7 +88,7 @@ async function memory(): Promise<number> {
 /** Bytes a bucket: when all were new in one window, and when all were used in the next one, too: then there are copies. */
 async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst: number }> {
   const before = await memory()
-  const limiter = new KeyedLimiter({ ...limiterOptions(mode), windowMs: 1_000_000 })
+  const limiter = new KeyedLimiter(limiterOptions(mode, 1_000_000))
   const key = Buffer.alloc(11)
   const view = viewOf(key)
   const takeAll = (now: number) => {

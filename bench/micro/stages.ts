@@ -109,9 +109,7 @@ export function microBenches(): MicroBench[] {
   const splitter = new LineSplitter(1 << 20)
   const slots = new Int32Array(wanted.names.length * 2)
   const decider = new Decider({
-    limit: 100,
-    windowMs: 1000,
-    mode: 'fixed',
+    limits: [{ limit: 100, windowMs: 1000, mode: 'fixed', unit: 'events' }],
     maxKeys: 100_000,
     seed: 1,
     onMaxKeys: 'pass',

@@ -87,7 +87,8 @@ class ThrottlePipe {
     this.#decider = createDecider(compiled, systemClock)
     this.#key = new BucketKey(compiled.keyFields)
     this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }
-    this.#keys = new KeyTally(options.window, options.window_mode === 'aligned')
+    const { windowMs, mode } = compiled.limits[0]!
+    this.#keys = new KeyTally(windowMs, mode === 'aligned')
   }
 
   /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */

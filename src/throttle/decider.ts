@@ -1,9 +1,13 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { BucketKey } from './bucket-key.js'
+import { Costs } from './costs.js'
 import type { LATE } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
-import { createWindows, type WindowMode, type Windows } from './windows.js'
+import type { Level, Limit } from './limit.js'
+import { createWindows } from './several-windows.js'
+import { WallTime } from './wall-time.js'
+import type { Windows } from './windows.js'
 
 /** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
 
@@ -16,9 +20,8 @@ export const DISCARD = 1
 export const FULL = 2
 
 export interface LimiterOptions {
-  readonly limit: number
-  readonly windowMs: number
-  readonly mode: WindowMode
+  /** At least one. */
+  readonly limits: readonly Limit[]
   readonly maxKeys: number
   /** Any integer; random if keys come from outside. */
   readonly seed: number
@@ -26,13 +29,16 @@ export interface LimiterOptions {
 
 /** Windows by key in clock time. A bucket is idle when none of its windows is open. */
 export class KeyedLimiter {
+  /** For windows that follow the wall clock. */
+  readonly wall = new WallTime()
   readonly #default: Windows
   readonly #buckets: KeyedBuckets<Windows>
 
-  constructor({ mode, limit, windowMs, maxKeys, seed }: LimiterOptions) {
-    const create = () => createWindows(mode, limit, windowMs)
+  constructor({ limits, maxKeys, seed }: LimiterOptions) {
+    const create = () => createWindows(limits, this.wall)
     this.#default = create()
-    this.#buckets = new KeyedBuckets({ idleMs: windowMs, maxKeys, seed, unusedIsIdle: true }, create)
+    const idleMs = Math.max(...limits.map(({ windowMs }) => windowMs))
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, unusedIsIdle: true }, create)
   }
 
   /** Number of buckets in memory, without the default one. */
@@ -61,6 +67,39 @@ export class KeyedLimiter {
     if (id < 0) return FULL
     return this.#buckets.windows.take(id, now) ? PASS : DISCARD
   }
+
+  /** Like `takeDefault`, for an event of this cost and size. */
+  takeDefaultCost(now: number, cost: number, size: number): typeof PASS | typeof DISCARD {
+    return takeCost(this.#default, 0, now, cost, size)
+  }
+
+  /** Like `take`, for an event of this cost and size. */
+  takeCost(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Taken {
+    const id = this.#buckets.bucket(bytes, start, end, now)
+    return id < 0 ? FULL : takeCost(this.#buckets.windows, id, now, cost, size)
+  }
+
+  /** The level of the bucket with key bytes[start, end); undefined if there is no room for it. */
+  level(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Level | undefined {
+    const id = this.#buckets.bucket(bytes, start, end, now)
+    return id < 0 ? undefined : this.#buckets.windows.level(id, now, cost, size)
+  }
+
+  levelOfDefault(now: number, cost: number, size: number): Level {
+    return this.#default.level(0, now, cost, size)
+  }
+
+  /** Forgets windows that were aligned to a clock that has been set back. */
+  restartAligned(): void {
+    this.#default.restartAligned()
+    for (const windows of this.#buckets.all) windows.restartAligned()
+  }
+}
+
+function takeCost(windows: Windows, id: number, now: number, cost: number, size: number) {
+  if (!windows.fits(id, now, cost, size)) return DISCARD
+  windows.charge(id, now, cost, size)
+  return PASS
 }
 
 /** The result for an event: PASS, DISCARD or FULL, LATE (event-windows.ts), or one of these. */
@@ -76,6 +115,8 @@ export interface DeciderOptions extends LimiterOptions {
   readonly exclude?: ((batch: EventBatch, i: number) => boolean) | undefined
   /** The fields of the key; none: all events belong to the default bucket. */
   readonly keyFields: readonly FieldReader[]
+  /** The field with what an event costs instead of 1. Limits of events are then of the unit `cost`. */
+  readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
 }
 
@@ -85,10 +126,20 @@ export interface EventTimeOptions {
   readonly onLate: 'pass' | 'discard'
 }
 
-/** Limits by key, in event time or clock time. */
+/** Limits by key, in event time or clock time. Costs and sizes are those of `Windows`. */
 export interface Limiter<T> {
   take(bytes: DataView, start: number, end: number, time: number): T | typeof FULL
   takeDefault(time: number): T
+  takeCost(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): T | typeof FULL
+  takeDefaultCost(time: number, cost: number, size: number): T
+  level(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): Level | undefined
+  levelOfDefault(time: number, cost: number, size: number): Level
+}
+
+/** The limit that discarded an event. */
+export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
+  /** What had passed in the window, in the unit of the limit. */
+  readonly count: number
 }
 
 /** Decides on each event: first exclude, then the key, then its bucket. */
@@ -100,16 +151,19 @@ export abstract class KeyedDecider<T> {
   readonly #key: BucketKey | undefined
   readonly #exclude: DeciderOptions['exclude']
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
+  /** Undefined: each event costs 1. */
+  readonly #costs: Costs | undefined
 
-  constructor({ exclude, keyFields, onMaxKeys }: DeciderOptions) {
+  constructor({ exclude, keyFields, onMaxKeys, limits, costField }: DeciderOptions) {
     this.#exclude = exclude
     this.#key = keyFields.length > 0 ? new BucketKey(keyFields) : undefined
     this.#onMaxKeys = onMaxKeys
+    this.#costs = Costs.for(limits, costField)
   }
 
   /** Whether the decisions do not depend on the events. */
   protected get isBlind(): boolean {
-    return this.#exclude === undefined && this.#key === undefined
+    return this.#exclude === undefined && this.#key === undefined && this.#costs === undefined
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -120,15 +174,44 @@ export abstract class KeyedDecider<T> {
   /** Decides on an event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
     const key = this.#key
-    if (key === undefined || !key.load(batch, i)) return this.#takeDefault(time)
-    const taken = this.limiter.take(key.bytes, key.start, key.end, time)
+    if (key === undefined || !key.load(batch, i)) return this.#takeDefault(batch, i, time)
+    const taken =
+      this.#costs === undefined
+        ? this.limiter.take(key.bytes, key.start, key.end, time)
+        : this.limiter.takeCost(key.bytes, key.start, key.end, time, this.#costs.of(batch, i), batch.size(i))
     if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
-    return this.#onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(time)
+    return this.#onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(batch, i, time)
   }
 
-  #takeDefault(time: number): T {
+  #takeDefault(batch: EventBatch, i: number, time: number): T {
     this.byDefault = true
-    return this.limiter.takeDefault(time)
+    if (this.#costs === undefined) return this.limiter.takeDefault(time)
+    return this.limiter.takeDefaultCost(time, this.#costs.of(batch, i), batch.size(i))
+  }
+
+  /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
+  costOf(batch: EventBatch, i: number): number {
+    return this.#costs === undefined ? 1 : this.#costs.of(batch, i)
+  }
+
+  /** The level of the bucket of event `i`: of the limit that would refuse it now, or else of the fullest. */
+  level(batch: EventBatch, i: number, time: number): Level | undefined {
+    const cost = this.costOf(batch, i)
+    const size = batch.size(i)
+    const key = this.#key
+    if (key?.load(batch, i)) {
+      const level = this.limiter.level(key.bytes, key.start, key.end, time, cost, size)
+      if (level || this.#onMaxKeys !== 'default_bucket') return level
+    }
+    return this.limiter.levelOfDefault(time, cost, size)
+  }
+
+  /** Why event `i`, decided at `time`, was just discarded; undefined if no limit did. Slow: not for each event. */
+  protected refusalAt(batch: EventBatch, i: number, time: number): Refusal | undefined {
+    const level = this.level(batch, i, time)
+    if (level === undefined) return undefined
+    const { limit, unit, windowMs } = level.limit
+    return { limit, unit, windowMs, count: level.used }
   }
 }
 
@@ -139,6 +222,7 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
   /** Number of events per decision. */
   readonly counts = new Uint32Array(5)
   override readonly limiter: KeyedLimiter
+  #now = 0
 
   /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
@@ -152,6 +236,7 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
     if (this.decisions.length < length) this.decisions = new Uint8Array(length * 2)
     this.counts.fill(0)
     this.limiter.advance(now)
+    this.#now = now
     const { decisions, counts } = this
     if (this.isBlind) {
       const passed = this.limiter.takeDefaults(length, now)
@@ -170,5 +255,10 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
   /** Decides on one event; the limiter must be advanced to `now`. */
   decideOne(batch: EventBatch, i: number, now: number): Taken | typeof EXCLUDED | typeof FAIL_OPEN {
     return this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
+  }
+
+  /** Why event `i` of the last batch was discarded; undefined if no limit did. Slow: not for each event. */
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.refusalAt(batch, i, this.#now)
   }
 }

@@ -10,11 +10,13 @@ import {
   FULL,
   KeyedDecider,
   type LimiterOptions,
+  type Refusal,
   TOO_LATE,
 } from './decider.js'
-import { CountedEventWindows, SlidingEventWindows } from './event-limits.js'
+import { createEventWindows } from './event-several.js'
 import { type EventWindows, LATE, Progress, type Room, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
+import type { Level } from './limit.js'
 
 /** Maximum number of digits of an exact integer. */
 const MOST_DIGITS = 15
@@ -87,15 +89,12 @@ export class EventLimiter {
   readonly #buckets: KeyedBuckets<EventWindows>
   readonly #longestSilenceMs: number
 
-  constructor({ mode, limit, windowMs, maxKeys, seed }: LimiterOptions, latenessMs: number) {
+  constructor({ limits, maxKeys, seed }: LimiterOptions, { latenessMs, onLate }: Omit<EventTimeOptions, 'field'>) {
     const progress = new Progress(latenessMs)
-    const create = () =>
-      mode === 'sliding'
-        ? new SlidingEventWindows(limit, windowMs, progress, this.room)
-        : new CountedEventWindows(limit, windowMs, mode === 'aligned', progress, this.room)
-    const idleMs = windowMs + latenessMs
+    const create = () => createEventWindows(limits, onLate === 'pass', { progress, room: this.room })
     this.progress = progress
     this.#default = create()
+    const idleMs = this.#default.longestMs + latenessMs
     this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, unusedIsIdle: false }, create)
     this.#longestSilenceMs = idleMs + SILENCE_MS
   }
@@ -130,6 +129,27 @@ export class EventLimiter {
     const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
     return id < 0 ? FULL : this.#buckets.windows.take(id, time)
   }
+
+  /** Like `takeDefault`, for an event of this cost and size. */
+  takeDefaultCost(time: number, cost: number, size: number): TakenInTime {
+    return this.#default.takeCost(0, time, cost, size)
+  }
+
+  /** Like `take`, for an event of this cost and size. */
+  takeCost(bytes: DataView, start: number, end: number, time: number, cost: number, size: number) {
+    const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
+    return id < 0 ? FULL : this.#buckets.windows.takeCost(id, time, cost, size)
+  }
+
+  /** The level of the bucket with key bytes[start, end); undefined if there is no room for it. */
+  level(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): Level | undefined {
+    const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
+    return id < 0 ? undefined : this.#buckets.windows.level(id, time, cost, size)
+  }
+
+  levelOfDefault(time: number, cost: number, size: number): Level {
+    return this.#default.level(0, time, cost, size)
+  }
 }
 
 /** A time this far ahead of the clock is accepted regardless of the allowed lateness, because clocks differ. */
@@ -158,7 +178,7 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
   /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, limiter?: EventLimiter) {
     super(options)
-    this.limiter = limiter ?? new EventLimiter(options, eventTime.latenessMs)
+    this.limiter = limiter ?? new EventLimiter(options, eventTime)
     this.#options = eventTime
     this.#clock = clock
   }
@@ -187,6 +207,17 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
   enter(batch: EventBatch, clock: number, arrival: number): void {
     this.limiter.progress.enter(batch.origin, clock, arrival)
     this.limiter.advance()
+  }
+
+  /** Why event `i` of the last batch was discarded; undefined if no limit did. Slow: not for each event. */
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.refusalAt(batch, i, this.timeOf(batch, i))
+  }
+
+  /** The time at which event `i` of the last batch counts. */
+  timeOf(batch: EventBatch, i: number): number {
+    const time = eventTime(this.#options.field, batch, i)
+    return time <= this.#latest ? time : this.#arrival
   }
 
   #decideOne(batch: EventBatch, i: number): Decision {

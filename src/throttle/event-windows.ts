@@ -1,5 +1,6 @@
 import { BoundedMap } from '../lib/bounded-map.js'
-import type { DISCARD, PASS } from './decider.js'
+import { type DISCARD, PASS } from './decider.js'
+import { type Level, type Limit, scaleOf } from './limit.js'
 import { BucketColumns } from './windows.js'
 
 /** Maximum length of a pause that counts as elapsed time, so that an outage does not make origins inactive. */
@@ -186,28 +187,69 @@ const MOST_OF_ALL = 2_000_000
 /** Memory of a bucket with rows, expressed in rows. */
 const ROWS_PER_BUCKET = 16
 
+/** What all windows of a throttle share. */
+export interface Shared {
+  readonly progress: Progress
+  readonly room: Room
+}
+
+/** Windows in event time, for events in any order. Costs and sizes are those of `Windows`. */
+export abstract class EventWindows extends BucketColumns {
+  /** The longest that a window may last. */
+  abstract readonly longestMs: number
+
+  /** Decides on an event of `bucket` at `time`, and counts it if it passes. Its cost is 1. */
+  abstract take(bucket: number, time: number): TakenInTime
+
+  /** Like `take`, for an event of this cost and size. */
+  abstract takeCost(bucket: number, time: number, cost: number, bytes: number): TakenInTime
+
+  /** How full the window of `time` is; of several, the one that refuses an event of this cost, or else the fullest. */
+  abstract level(bucket: number, time: number, cost: number, bytes: number): Level
+}
+
 /**
- * Windows in event time, for events in any order. A bucket keeps earlier windows as long as events that are not late
+ * Windows of one limit. A bucket keeps earlier windows as long as events that are not late
  * may fall into them. If there is no room, a window in the middle is dropped, and an event of its time opens another
  * one. So a dropped window never causes an event to be discarded.
  */
-export abstract class EventWindows extends BucketColumns {
-  protected readonly limit: number
-  protected readonly windowMs: number
+export abstract class LimitEventWindows extends EventWindows {
+  readonly limit: Limit
+  /** The limit, in what the windows count (`scaleOf`). */
+  protected readonly most: number
+  readonly longestMs: number
   protected readonly progress: Progress
   protected readonly room: Room
   readonly #older: (Kept | undefined)[] = []
 
-  constructor(limit: number, windowMs: number, progress: Progress, room: Room) {
+  constructor(limit: Limit, longestMs: number, { progress, room }: Shared) {
     super()
     this.limit = limit
-    this.windowMs = windowMs
+    this.most = limit.limit * scaleOf(limit)
+    this.longestMs = longestMs
     this.progress = progress
     this.room = room
   }
 
-  /** Decides on an event of `bucket` at `time`, and counts it if it passes. */
-  abstract take(bucket: number, time: number): TakenInTime
+  take(bucket: number, time: number): TakenInTime {
+    return this.takeCost(bucket, time, 1)
+  }
+
+  takeCost(bucket: number, time: number, cost: number): TakenInTime {
+    const taken = this.fits(bucket, time, cost)
+    if (taken === PASS) this.charge(bucket, time, cost)
+    return taken
+  }
+
+  /** The decision on an event of this cost, without counting it. */
+  abstract fits(bucket: number, time: number, cost: number): TakenInTime
+
+  /** Counts an event that passes; not if it is late. */
+  abstract charge(bucket: number, time: number, cost: number): void
+
+  protected levelOf(used: number, since: number, until: number): Level {
+    return { limit: this.limit, used: used / scaleOf(this.limit), since, until }
+  }
 
   protected older(bucket: number): Kept | undefined {
     return this.#older[bucket]
@@ -237,7 +279,7 @@ export abstract class EventWindows extends BucketColumns {
     return true
   }
 
-  override adopt(bucket: number, from: EventWindows, fromBucket: number): void {
+  override adopt(bucket: number, from: LimitEventWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
     const older = from.#older[fromBucket]
     if (!older) return

@@ -59,6 +59,11 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.windows = this.#young.windows
   }
 
+  /** The windows of all buckets. */
+  get all(): readonly W[] {
+    return [this.#young.windows, this.#old.windows]
+  }
+
   /** Number of buckets in memory. */
   get size(): number {
     return this.#young.keys.size + this.#oldCount

@@ -1,40 +1,28 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { Clock } from '../lib/time.js'
-import { Decider, type DeciderOptions, type KeyedLimiter } from './decider.js'
+import { Decider, type DeciderOptions, KeyedLimiter, type Refusal } from './decider.js'
 import { EventDecider, EventLimiter } from './event-decider.js'
+import type { Level } from './limit.js'
 
 /** How far the wall clock may drift before aligned windows follow it. */
 const DRIFT_MS = 1000
 
-/** The open windows of a LiveDecider, for its successor. */
-export class OpenWindows {
-  readonly limiter: KeyedLimiter
-  /** Wall clock minus monotonic clock, in milliseconds. */
-  readonly epoch: number
-
-  constructor(limiter: KeyedLimiter, epoch: number) {
-    this.limiter = limiter
-    this.epoch = epoch
-  }
-}
-
 /**
  * A Decider in clock time: the monotonic clock, so that setting the clock has no effect. Aligned windows start at
- * multiples since the epoch, so they do follow the wall clock, at most a second late.
+ * multiples since the epoch, and quotas are of calendar periods, so they do follow the wall clock, at most a second
+ * late.
  */
 export class LiveDecider {
-  readonly #options: DeciderOptions
   readonly #clock: Clock
-  #decider: Decider
-  /** Wall clock minus monotonic clock, in milliseconds. */
-  #epoch: number
+  readonly #decider: Decider
+  readonly #followsWall: boolean
 
   /** `before`: the windows of a predecessor with the same options. */
-  constructor(options: DeciderOptions, clock: Clock, before?: OpenWindows) {
-    this.#options = options
+  constructor(options: DeciderOptions, clock: Clock, before?: KeyedLimiter) {
     this.#clock = clock
-    this.#decider = new Decider(options, before?.limiter)
-    this.#epoch = before?.epoch ?? clock.wall() - clock.now()
+    this.#decider = new Decider(options, before)
+    this.#followsWall = options.limits.some(({ mode }) => mode === 'aligned')
+    if (this.#followsWall && !before) this.#decider.limiter.wall.offsetMs = clock.wall() - clock.now()
   }
 
   /** Decides all events of a batch at the current time; the result is valid until the next call. */
@@ -44,27 +32,43 @@ export class LiveDecider {
     return this.#decider
   }
 
-  /** The windows for a successor with the same options. */
-  get windows(): OpenWindows {
-    return new OpenWindows(this.#decider.limiter, this.#epoch)
+  /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
+  costOf(batch: EventBatch, i: number): number {
+    return this.#decider.costOf(batch, i)
+  }
+
+  /** Why event `i` of the last batch was discarded; undefined if no limit did. Slow: not for each event. */
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.#decider.refusal(batch, i)
+  }
+
+  /** The level of the bucket of event `i` of the last batch; see KeyedDecider. */
+  level(batch: EventBatch, i: number): Level | undefined {
+    return this.#decider.level(batch, i, this.#clock.now())
+  }
+
+  /** The windows, for a successor with the same options. */
+  get limiter(): KeyedLimiter {
+    return this.#decider.limiter
   }
 
   /** Number of buckets in memory, without the default one. */
   get buckets(): number {
-    this.#decider.limiter.advance(this.#now())
-    return this.#decider.limiter.keys
+    this.limiter.advance(this.#now())
+    return this.limiter.keys
   }
 
   #now(): number {
     const now = this.#clock.now()
-    if (this.#options.mode !== 'aligned') return now
-    const epoch = this.#clock.wall() - now
-    if (Math.abs(epoch - this.#epoch) > DRIFT_MS) {
+    if (!this.#followsWall) return now
+    const { wall } = this.limiter
+    const offsetMs = this.#clock.wall() - now
+    if (Math.abs(offsetMs - wall.offsetMs) > DRIFT_MS) {
       // The clock was set, or the machine slept. If set back, open windows would last until the old time is reached again.
-      if (epoch < this.#epoch) this.#decider = new Decider(this.#options)
-      this.#epoch = epoch
+      if (offsetMs < wall.offsetMs) this.limiter.restartAligned()
+      wall.offsetMs = offsetMs
     }
-    return now + this.#epoch
+    return now
   }
 }
 
@@ -76,11 +80,11 @@ export type BatchDecider = LiveDecider | EventDecider
  * for a predecessor with the same options.
  */
 export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): BatchDecider {
-  if (!options.eventTime) return new LiveDecider(options, clock, before instanceof OpenWindows ? before : undefined)
+  if (!options.eventTime) return new LiveDecider(options, clock, before instanceof KeyedLimiter ? before : undefined)
   return new EventDecider(options, options.eventTime, clock, before instanceof EventLimiter ? before : undefined)
 }
 
 /** The windows of a decider, for a successor with the same options, without references to the decider. */
-export function windowsOf(decider: BatchDecider): OpenWindows | EventLimiter {
-  return decider instanceof LiveDecider ? decider.windows : decider.limiter
+export function windowsOf(decider: BatchDecider): KeyedLimiter | EventLimiter {
+  return decider.limiter
 }

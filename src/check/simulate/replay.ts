@@ -94,7 +94,8 @@ export class Replay {
     this.#key = new BucketKey(compiled.keyFields)
     this.before = way && new Before(way, context)
     this.#wantsDecisions = wantsDecisions
-    this.keys = new KeyTally(options.window, options.window_mode === 'aligned')
+    const { windowMs, mode } = compiled.limits[0]!
+    this.keys = new KeyTally(windowMs, mode === 'aligned')
   }
 
   /** Whether at least one event had the time and, if the throttle has a key, the key. */

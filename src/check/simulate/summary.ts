@@ -2,9 +2,11 @@ import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { Condition } from '../../condition/parse.js'
 import type { Codec } from '../../core/codec.js'
 import type { FieldPath } from '../../core/event/field-path.js'
-import { formatDuration } from '../../lib/units.js'
+import { formatDuration, formatSize } from '../../lib/units.js'
+import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { LATENESS, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { looksLikeSeconds } from '../../throttle/event-decider.js'
+import type { Limit } from '../../throttle/limit.js'
 import type { Way } from './before.js'
 import type { Simulation } from './simulate.js'
 import { DISCARDED, EXCLUDED, type KeyCounts, type KeyTally, PASSED } from './tally.js'
@@ -41,16 +43,27 @@ export function keyText(paths: readonly FieldPath[]): string | undefined {
 
 /** The throttle as pairs of a name and a text. */
 export function describeThrottle(options: ThrottleOptions): (readonly [string, string])[] {
-  const { limit, window, key_field, exclude, window_mode, max_keys, on_max_keys } = options
+  const { key_field, exclude, max_keys, on_max_keys } = options
   const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = options
   const key = keyText(key_field)
   const by = key === undefined ? ', one bucket for all' : ` by ${key}`
   return [
-    ['throttle', `limit ${number(limit)} in ${windowText(window)}${by}, ${window_mode} windows`],
+    ['throttle', limitsText(limitsOf(options), by)],
     ...(exclude ? [['exclude', `if (${conditionText(exclude)})`] as const] : []),
     ...(key !== undefined ? [['max_keys', `${number(max_keys)}, beyond it ${on_max_keys}`] as const] : []),
     ...(time_field ? [['lateness', `${windowText(allowed_lateness)}, beyond it ${on_late}`] as const] : []),
   ]
+}
+
+/** `limit 5 in 1 second by .app, fixed windows`; modes that differ follow their limit. */
+function limitsText(limits: readonly Limit[], by: string): string {
+  const [first, ...others] = limits
+  const same = others.every(({ mode }) => mode === first!.mode)
+  const texts = limits.map(({ limit, unit, windowMs, mode }) => {
+    const amount = unit === 'events' ? number(limit) : unit === 'bytes' ? formatSize(limit) : `cost ${number(limit)}`
+    return `limit ${amount} in ${windowText(windowMs)}${same ? '' : ` (${mode})`}`
+  })
+  return `${texts.join(' and ')}${by}${same ? `, ${first!.mode} windows` : ''}`
 }
 
 const UNITS = [

@@ -42,7 +42,7 @@ function refuseValue(context: z.RefinementCtx, message: string, general: string,
 }
 
 /** Like `refuse`, for a nested option. */
-export function refuseAt(context: z.RefinementCtx, path: string[], message: string): void {
+export function refuseAt(context: z.RefinementCtx, path: (string | number)[], message: string): void {
   context.addIssue({ code: 'custom', message, path, params: { constant: true } })
 }
 

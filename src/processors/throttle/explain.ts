@@ -2,10 +2,11 @@ import { explainCondition } from '../../condition/explain.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { type Finding, shownValue } from '../../core/explain.js'
-import { formatDuration } from '../../lib/units.js'
+import { formatDuration, formatSize } from '../../lib/units.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
 import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
 import { eventTime } from '../../throttle/event-decider.js'
+import type { Limit } from '../../throttle/limit.js'
 import { createDecider } from '../../throttle/live-decider.js'
 import type { ThrottleOptions } from './options.js'
 
@@ -34,7 +35,9 @@ export function explainThrottle(
     const bucket = bucketOf(options, decider, batch)
     findings.push(bucket)
     if (options.time_field) findings.push(timeOf(options, decider, batch, context))
-    findings.push({ text: windowText(options, startText(options, decider, batch, context)) })
+    for (const limit of decider.limits) {
+      findings.push({ text: windowText(limit, startText(limit, decider, batch, context)) })
+    }
     if (bucket.holds) {
       const full = FULL_TEXT[options.on_max_keys]
       findings.push({
@@ -86,23 +89,25 @@ function timeOf(
 }
 
 function startText(
-  { window, window_mode }: ThrottleOptions,
+  { windowMs, mode }: Limit,
   decider: DeciderOptions,
   batch: EventBatch,
   context: ComponentContext,
 ): string {
   const [ms, own] = timeAt(decider, batch, context)
-  if (window_mode !== 'aligned') return own ? `, here from ${new Date(ms).toISOString()}` : ''
-  const start = Math.floor(ms / window) * window
-  return `, here from ${new Date(start).toISOString()} to ${new Date(start + window).toISOString()}`
+  if (mode !== 'aligned') return own ? `, here from ${new Date(ms).toISOString()}` : ''
+  const start = Math.floor(ms / windowMs) * windowMs
+  return `, here from ${new Date(start).toISOString()} to ${new Date(start + windowMs).toISOString()}`
 }
 
-function windowText({ limit, window, window_mode }: ThrottleOptions, start: string): string {
-  const first = limit === 1 ? 'the first of its bucket passes' : `the first ${limit} of its bucket pass`
-  const length = formatDuration(window)
-  switch (window_mode) {
+function windowText({ limit, unit, windowMs, mode }: Limit, start: string): string {
+  const amount = unit === 'bytes' ? formatSize(limit) : unit === 'cost' ? `a cost of ${limit}` : `${limit}`
+  const one = limit === 1 && unit === 'events'
+  const first = one ? 'the first of its bucket passes' : `the first ${amount} of its bucket pass`
+  const length = formatDuration(windowMs)
+  switch (mode) {
     case 'sliding':
-      return `window: it passes while fewer than ${limit} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
+      return `window: it passes while ${unit === 'events' ? 'fewer' : 'less'} than ${amount} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
     case 'aligned':
       return `window: windows of ${length} begin at multiples of it since the epoch${start}; in each ${first}, later ones are discarded`
     case 'fixed':

@@ -6,24 +6,18 @@ import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/op
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { annotateOptions } from './annotate.js'
 import { backlogOptions } from './backlog.js'
+import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
 import { overLimitOptions } from './over-limit.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
 
 const fields = z.strictObject({
-  limit: z.int().min(1).max(0xffffffff).describe('Number of events of one bucket that pass in one window.'),
-  window: duration().describe('Length of the window.'),
+  ...limitOptions,
   key_field: fieldPaths().describe(
     'Field whose value groups events into buckets, or a list of fields: `[.app, .host]` gives each combination of values a bucket. Events without a value share the default bucket; if the option is blank, all events do.',
   ),
   exclude: condition().optional().describe('Matching events pass and are not counted.'),
-  window_mode: z
-    .enum(['fixed', 'aligned', 'sliding'])
-    .default('fixed')
-    .describe(
-      'fixed: a window opens with the first event counted in its bucket. aligned: windows start at multiples of their length since the epoch. sliding: the window ends with the current event.',
-    ),
   max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Maximum number of buckets in memory.'),
   on_max_keys: z
     .enum(['default_bucket', 'pass', 'discard'])
@@ -52,20 +46,20 @@ const fields = z.strictObject({
 
 type TimeOptions = Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'>
 
-function checkTime({ time_field, allowed_lateness, on_late }: TimeOptions, context: z.RefinementCtx): void {
+function check(options: LimitOptions & TimeOptions, context: z.RefinementCtx): void {
+  checkLimits(options, context)
+  const { time_field, allowed_lateness, on_late } = options
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
     if (value !== undefined) refuseAt(context, [name], 'has no effect without time_field')
   }
 }
 
-export const throttleOptions = fields.superRefine(checkTime)
+export const throttleOptions = fields.superRefine(check)
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
-export const streamThrottleOptions = fields
-  .omit({ mode: true, over_limit: true, annotate: true })
-  .superRefine(checkTime)
+export const streamThrottleOptions = fields.omit({ mode: true, over_limit: true, annotate: true }).superRefine(check)
 
 export const someThrottleOptions = fields.partial()
 
@@ -76,13 +70,12 @@ export function deciderOptions(
   seed: number,
 ): DeciderOptions {
   return {
-    limit: options.limit,
-    windowMs: options.window,
-    mode: options.window_mode,
+    limits: limitsOf(options),
     maxKeys: options.max_keys,
     onMaxKeys: options.on_max_keys,
     exclude: options.exclude && compileCondition(options.exclude, path => context.field(path)),
     keyFields: options.key_field.map(path => context.field(path)),
+    costField: options.cost && context.field(options.cost),
     eventTime: options.time_field && {
       field: context.field(options.time_field),
       latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,

@@ -45,7 +45,7 @@ export class RefusedEvents {
   readonly #sampled: { value: number }
 
   constructor(options: ThrottleOptions, decider: DeciderOptions, context: Context, before?: RefusedState) {
-    const { mode, over_limit: over, annotate, limit, window } = options
+    const { mode, over_limit: over, annotate } = options
     const reasons: readonly string[] = throttlePlan(options).reasons
     const columnOf = (reason: keyof typeof THROTTLE_REASONS) => discard(reasons.indexOf(reason))
     this.#clock = context.clock
@@ -62,7 +62,8 @@ export class RefusedEvents {
     if (oneIn > 0) this.#oneIn = before?.oneIn ?? new OneInN(oneIn, decider.maxKeys, decider.seed)
     if (!this.#isShadow && (annotate || this.#marks)) this.#annotation = new Annotation(context)
     this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation)
-    this.#refusal = { limit, windowMs: window, count: limit }
+    const { limit, windowMs } = decider.limits[0]!
+    this.#refusal = { limit, windowMs, count: limit }
     const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#discarded = count(this.#isShadow ? 'would_discard' : 'discarded')
     this.#marked = this.#marks ? count(this.#isShadow ? 'would_mark' : 'marked') : { value: 0 }

@@ -9,6 +9,7 @@ import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { Decider, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from '../../../src/throttle/decider.js'
+import type { WindowMode } from '../../../src/throttle/limit.js'
 import { type BatchDecider, createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
@@ -219,9 +220,7 @@ t.test('lines of text, and lines that are no JSON objects, have fields too', asy
     const [batch] = batchesOf('one\ntwo\n[1]\none\r\n\n\xff\n\n', origin)
     const decisions = (keyField: FieldReader) => {
       const decider = new Decider({
-        limit: 1,
-        windowMs: 1000,
-        mode: 'fixed',
+        limits: [{ limit: 1, windowMs: 1000, mode: 'fixed', unit: 'events' }],
         maxKeys: 10,
         seed: 1,
         onMaxKeys: 'pass',
@@ -288,11 +287,12 @@ t.test('a whole batch is decided at one time and counted by decision', async t =
 t.test('live: monotonic, except that aligned windows follow a clock that is set', async t => {
   const time = { monotonic: 50, epoch: 1_700_000_000_000 }
   const clock = { now: () => time.monotonic, wall: () => time.monotonic + time.epoch }
-  const { origin, options } = deciderOf({ limit: 1, window: '10s', key_field: '.k' })
+  const of = (mode: WindowMode) => deciderOf({ limit: 1, window: '10s', key_field: '.k', window_mode: mode })
+  const { origin } = of('fixed')
   const [batch] = batchesOf('{"k":"a"}\n', origin)
-  const live = (mode: 'fixed' | 'aligned' | 'sliding') => {
+  const live = (mode: WindowMode) => {
     Object.assign(time, { monotonic: 50, epoch: 1_700_000_000_000 - 50 })
-    return new LiveDecider({ ...options, mode }, clock)
+    return new LiveDecider(of(mode).options, clock)
   }
   const passes = (decider: LiveDecider, elapsed = 0, set = 0) => {
     time.monotonic += elapsed

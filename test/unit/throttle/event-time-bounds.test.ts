@@ -3,16 +3,20 @@ import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { Kept, LATE } from '../../../src/throttle/event-windows.js'
 import { viewOf } from '../../../src/throttle/key-table.js'
-import type { WindowMode } from '../../../src/throttle/windows.js'
+import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
 import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 const HOUR = 3_600_000
 
 /** A limiter in event time, and takes from named files. */
-function limiterOf(options: Partial<LimiterOptions>, latenessMs: number) {
-  const all = { limit: 1, windowMs: 1000, mode: 'fixed' as const, maxKeys: 100_000, seed: 3, ...options }
-  const limiter = new EventLimiter(all, latenessMs)
+function limiterOf({ maxKeys = 100_000, ...limit }: Partial<Limit> & { maxKeys?: number }, latenessMs: number) {
+  const all: LimiterOptions = {
+    limits: [{ limit: 1, windowMs: 1000, mode: 'fixed', unit: 'events', ...limit }],
+    maxKeys,
+    seed: 3,
+  }
+  const limiter = new EventLimiter(all, { latenessMs, onLate: 'pass' })
   const files = new Map<string, object>()
   const key = viewOf(Buffer.alloc(4))
   return {

@@ -1,7 +1,9 @@
 import t from 'tap'
 import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS, type Taken } from '../../../src/throttle/decider.js'
 import { hashBytes, KeyTable, viewOf } from '../../../src/throttle/key-table.js'
-import { createWindows, type WindowMode } from '../../../src/throttle/windows.js'
+import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
+import { createWindows } from '../../../src/throttle/several-windows.js'
+import { WallTime } from '../../../src/throttle/wall-time.js'
 import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
@@ -10,10 +12,10 @@ const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 class Model {
   readonly passed = new Map<string, number[]>()
   newest = Number.NEGATIVE_INFINITY
-  readonly #options: LimiterOptions
+  readonly #options: Limit
 
-  constructor(options: LimiterOptions) {
-    this.#options = options
+  constructor({ limits }: LimiterOptions) {
+    this.#options = limits[0]!
   }
 
   /** Since when a bucket has to wait for a whole window to be idle. */
@@ -74,14 +76,13 @@ function randomKeys(count: number, random: () => number): Buffer[] {
   return [...keys.values()]
 }
 
-const options = (mode: WindowMode, more: Partial<LimiterOptions> = {}): LimiterOptions => ({
-  limit: 2,
-  windowMs: 1000,
-  mode,
-  maxKeys: 100_000,
-  seed: 7,
-  ...more,
-})
+const options = (
+  mode: WindowMode,
+  { limit = 2, windowMs = 1000, maxKeys = 100_000 }: { limit?: number; windowMs?: number; maxKeys?: number } = {},
+): LimiterOptions => ({ limits: [{ mode, limit, windowMs, unit: 'events' }], maxKeys, seed: 7 })
+
+const windowsOf = (mode: WindowMode, limit: number, windowMs: number) =>
+  createWindows([{ mode, limit, windowMs, unit: 'events' }], new WallTime())
 
 const take = (limiter: KeyedLimiter, key: Buffer, now: number) => {
   limiter.advance(now)
@@ -225,9 +226,9 @@ t.test('the default bucket is one more, and is never refused', async t => {
 })
 
 t.test('the largest limit, and a burst in a sliding window that grows and shrinks', async t => {
-  const windows = createWindows('fixed', 0xffffffff, 1000)
+  const windows = windowsOf('fixed', 0xffffffff, 1000)
   for (let n = 0; n < 1000; n++) if (!windows.take(0, n)) t.fail('a large limit')
-  const sliding = createWindows('sliding', 1000, 1000)
+  const sliding = windowsOf('sliding', 1000, 1000)
   const passed = (from: number, to: number) => {
     let count = 0
     for (let now = from; now < to; now += 0.5) if (sliding.take(3, now)) count++
@@ -238,7 +239,7 @@ t.test('the largest limit, and a burst in a sliding window that grows and shrink
   t.equal(passed(1000, 1250), 500, 'as many as left the window')
   t.equal(passed(1600, 2000), 500 + 0, 'those of [1000, 1250) still count')
   t.equal(passed(9000, 9500), 1000)
-  const rotated = createWindows('sliding', 6, 100)
+  const rotated = windowsOf('sliding', 6, 100)
   const times = [0, 1, 2, 3, 4, 101, 101.1, 101.2, 101.3, 102, 102.1]
   const passes = [true, true, true, true, true, true, true, true, false, true, false]
   t.same(
@@ -246,7 +247,7 @@ t.test('the largest limit, and a burst in a sliding window that grows and shrink
     passes,
     'the ring grows while its first run is not in front',
   )
-  const busy = createWindows('sliding', 0xffffffff, 1000)
+  const busy = windowsOf('sliding', 0xffffffff, 1000)
   const { arrayBuffers } = process.memoryUsage()
   for (let n = 0; n < 1_000_000; n++) busy.take(0, n < 500_000 ? 1 : 2)
   t.ok(process.memoryUsage().arrayBuffers - arrayBuffers < 1e6, 'events of one time cost nothing each')

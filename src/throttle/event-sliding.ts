@@ -1,0 +1,171 @@
+import { DISCARD, PASS } from './decider.js'
+import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import type { Level, Limit } from './limit.js'
+
+/** Columns of a run: a time, and what passed of this time. */
+const RUN_TIME = 0
+const RUN_COUNT = 1
+const RUN_WIDTH = 2
+
+/** The events that passed in one bucket before its newest run. */
+class Runs extends Kept {
+  /** The end of the current window. It begins with row `from` and contains `within` events. */
+  at: number
+  from = 0
+  within = 0
+
+  constructor(at: number) {
+    super(RUN_WIDTH)
+    this.at = at
+  }
+
+  /** Moves the window to the one that ends at `time`. */
+  advance(time: number, windowMs: number): void {
+    // Back only after a later event that did not pass: the runs of this window are still kept.
+    while (time < this.at && this.from > 0 && time - this.get(this.from - 1, RUN_TIME) < windowMs) {
+      this.within += this.get(--this.from, RUN_COUNT)
+    }
+    this.at = time
+    while (this.from < this.length && time - this.get(this.from, RUN_TIME) >= windowMs) {
+      this.within -= this.get(this.from++, RUN_COUNT)
+    }
+  }
+
+  /** Adds what passed of `time`, which has no run yet. */
+  add(row: number, time: number, count: number, windowMs: number): void {
+    this.insert(row)
+    this.set(row, RUN_TIME, time)
+    this.set(row, RUN_COUNT, count)
+    if (this.at - time < windowMs) this.within += count
+    else this.from++
+  }
+}
+
+/**
+ * sliding: an event passes if in no span of the window's length that contains it, it and what passed exceed the limit.
+ * For an event in order, this is the window that ends with it; for an earlier one, also the spans after it. So in any
+ * order of arrival no more than the limit passes in each span.
+ */
+export class SlidingEventWindows extends LimitEventWindows {
+  constructor(limit: Limit, shared: Shared) {
+    super(limit, limit.windowMs, shared)
+  }
+
+  #runs(bucket: number): Runs | undefined {
+    return this.older(bucket) as Runs | undefined
+  }
+
+  fits(bucket: number, time: number, cost: number): TakenInTime {
+    const newest = this.times[bucket]!
+    if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.most ? PASS : DISCARD
+    if (time < this.progress.lateBefore(newest)) return LATE
+    const runs = this.#runs(bucket) ?? this.begin(bucket, new Runs(newest))
+    return this.#isFull(runs, bucket, time, cost) ? DISCARD : PASS
+  }
+
+  /** What passed in the window that ends at `time`, which is not before the newest run. */
+  #usedAt(bucket: number, time: number): number {
+    if (time - this.times[bucket]! >= this.longestMs) return 0
+    const runs = this.#runs(bucket)
+    runs?.advance(time, this.longestMs)
+    return this.counts[bucket]! + (runs ? runs.within : 0)
+  }
+
+  charge(bucket: number, time: number, cost: number): void {
+    const newest = this.times[bucket]!
+    if (time < newest) {
+      if (time >= this.progress.lateBefore(newest)) this.#countEarlier(bucket, time, cost)
+      return
+    }
+    if (time === newest) {
+      this.counts[bucket]! += cost
+      return
+    }
+    if (newest !== Number.NEGATIVE_INFINITY) this.#keepNewest(bucket, time)
+    this.times[bucket] = time
+    this.counts[bucket] = cost
+  }
+
+  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
+  #keepNewest(bucket: number, time: number): void {
+    const windowMs = this.longestMs
+    const newest = this.times[bucket]!
+    const notNeeded = this.progress.keptFrom(time) - windowMs
+    let runs = this.#runs(bucket)
+    runs?.advance(time, windowMs)
+    if (runs) this.#drop(runs, notNeeded)
+    const isNeeded = time - newest < windowMs
+    if (!isNeeded && newest <= notNeeded) return
+    if (!this.#hasPlace(runs, isNeeded)) return
+    runs ??= this.begin(bucket, new Runs(time))
+    runs.add(runs.length, newest, this.counts[bucket]!, windowMs)
+    this.room.rows++
+  }
+
+  #drop(runs: Runs, notNeeded: number): void {
+    let count = 0
+    while (count < runs.from && runs.get(count, RUN_TIME) <= notNeeded) count++
+    if (count === 0) return
+    runs.removeFirst(count)
+    runs.from -= count
+    this.room.rows -= count
+  }
+
+  /** Whether a run may be kept; always true if the window needs it. */
+  #hasPlace(runs: Runs | undefined, isNeeded: boolean): boolean {
+    const spare = runs ? runs.from : 0
+    if (isNeeded && spare === 0) return true
+    const rows = runs ? runs.length : 0
+    const hasPlace = this.makeRoom(runs, spare)
+    if (runs && runs.length < rows) runs.from--
+    return hasPlace
+  }
+
+  /** Whether a span with no room for `cost` contains `time`. Checks each span that begins with a run or with `time`. */
+  #isFull(runs: Runs, bucket: number, time: number, cost: number): boolean {
+    const { longestMs: windowMs, most } = this
+    const rows = runs.length + 1
+    let first = runs.upTo(time - windowMs)
+    // Sums and differences of times are rounded; the difference decides.
+    while (first < rows && time - this.#timeOf(runs, bucket, first) >= windowMs) first++
+    while (first > 0 && time - this.#timeOf(runs, bucket, first - 1) < windowMs) first--
+    let sum = 0
+    for (let next = first; ; first++) {
+      const start = first < rows ? Math.min(this.#timeOf(runs, bucket, first), time) : time
+      for (; next < rows && this.#timeOf(runs, bucket, next) - start < windowMs; next++) {
+        sum += next < runs.length ? runs.get(next, RUN_COUNT) : this.counts[bucket]!
+      }
+      if (sum + cost > most) return true
+      if (start === time) return false
+      sum -= runs.get(first, RUN_COUNT)
+    }
+  }
+
+  /** The time of a run; the newest one follows those that are kept. */
+  #timeOf(runs: Runs, bucket: number, row: number): number {
+    return row < runs.length ? runs.get(row, RUN_TIME) : this.times[bucket]!
+  }
+
+  #countEarlier(bucket: number, time: number, cost: number): void {
+    const runs = this.#runs(bucket) ?? this.begin(bucket, new Runs(this.times[bucket]!))
+    const same = runs.upTo(time) - 1
+    if (same >= 0 && runs.get(same, RUN_TIME) === time) {
+      runs.set(same, RUN_COUNT, runs.get(same, RUN_COUNT) + cost)
+      if (same >= runs.from) runs.within += cost
+      return
+    }
+    if (!this.#hasPlace(runs, runs.at - time < this.longestMs)) return
+    runs.add(runs.upTo(time), time, cost, this.longestMs)
+    this.room.rows++
+  }
+
+  level(bucket: number, time: number): Level {
+    const newest = this.times[bucket]!
+    if (time - newest >= this.longestMs) return this.levelOf(0, time, time)
+    const at = Math.max(time, newest)
+    const used = this.#usedAt(bucket, at)
+    const runs = this.#runs(bucket)
+    const since = runs && runs.from < runs.length ? runs.get(runs.from, RUN_TIME) : newest
+    return this.levelOf(used, since, newest + this.longestMs)
+  }
+}

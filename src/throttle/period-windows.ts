@@ -1,0 +1,83 @@
+import type { Level, Limit } from './limit.js'
+import type { Periods } from './periods.js'
+import type { WallTime } from './wall-time.js'
+import { LimitWindows } from './windows.js'
+
+/**
+ * Windows that are periods of the wall clock: aligned ones, and quotas. An event from before its bucket's period counts
+ * in that period, so a clock that is set back gives nothing a second time.
+ */
+export class PeriodWindows extends LimitWindows {
+  readonly #periods: Periods
+  readonly #wall: WallTime
+  /** The last wall time, and the start of its period: all events of a batch have the same time. */
+  #at = Number.NaN
+  #startOfIt = 0
+
+  constructor(limit: Limit, periods: Periods, wall: WallTime) {
+    super(limit)
+    this.#periods = periods
+    this.#wall = wall
+  }
+
+  override latest(bucket: number): number {
+    return this.times[bucket]! - this.#wall.offsetMs
+  }
+
+  take(bucket: number, now: number): boolean {
+    const start = this.#start(now)
+    const used = this.#used(bucket, start)
+    if (used >= this.most) return false
+    this.counts[bucket] = used + 1
+    if (this.times[bucket]! < start) this.times[bucket] = start
+    return true
+  }
+
+  takeMany(bucket: number, events: number, now: number): number {
+    const passed = Math.min(events, this.most - this.#used(bucket, this.#start(now)))
+    if (passed > 0) this.charge(bucket, now, passed)
+    return passed
+  }
+
+  #start(now: number): number {
+    const wall = now + this.#wall.offsetMs
+    if (wall !== this.#at) {
+      this.#startOfIt = this.#periods.startOf(wall)
+      this.#at = wall
+    }
+    return this.#startOfIt
+  }
+
+  #used(bucket: number, start: number): number {
+    return this.times[bucket]! < start ? 0 : this.counts[bucket]!
+  }
+
+  fits(bucket: number, now: number, cost: number): boolean {
+    return this.#used(bucket, this.#start(now)) + cost <= this.most
+  }
+
+  charge(bucket: number, now: number, cost: number): void {
+    const start = this.#start(now)
+    this.counts[bucket] = this.#used(bucket, start) + cost
+    if (this.times[bucket]! < start) this.times[bucket] = start
+  }
+
+  roomAt(bucket: number, now: number, cost: number): number {
+    if (this.fits(bucket, now, cost)) return now
+    return cost > this.most ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
+  }
+
+  /** When the bucket's period ends, in the time of the decisions. */
+  #endOf(bucket: number): number {
+    return this.#periods.endOf(this.times[bucket]!) - this.#wall.offsetMs
+  }
+
+  level(bucket: number, now: number): Level {
+    if (this.times[bucket]! < this.#start(now)) return this.levelOf(0, now, now)
+    return this.levelOf(this.counts[bucket]!, this.latest(bucket), this.#endOf(bucket))
+  }
+
+  override restartAligned(): void {
+    if (this.limit.mode === 'aligned') this.times.fill(Number.NEGATIVE_INFINITY)
+  }
+}

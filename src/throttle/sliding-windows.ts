@@ -1,0 +1,137 @@
+import type { Level, Limit } from './limit.js'
+import { LimitWindows } from './windows.js'
+
+/** What passed in one bucket before its newest run, as runs of events of the same time: a growable ring. */
+interface Runs {
+  times: Float64Array
+  counts: Float64Array
+  first: number
+  length: number
+  /** The sum of the counts. */
+  total: number
+}
+
+/**
+ * sliding: an event passes if it and what passed of its bucket in (t - window, t] are within the limit. This is exact,
+ * and therefore stores the times of passed events: up to 16 bytes, or 32 with spare room, per event of the window. An
+ * event from before the newest one counts at the newest one's time.
+ */
+export class SlidingWindows extends LimitWindows {
+  readonly #windowMs: number
+  readonly #older: (Runs | undefined)[] = []
+
+  constructor(limit: Limit) {
+    super(limit)
+    this.#windowMs = limit.windowMs
+  }
+
+  take(bucket: number, now: number): boolean {
+    if (this.#used(bucket, now) >= this.most) return false
+    this.charge(bucket, now, 1)
+    return true
+  }
+
+  takeMany(bucket: number, events: number, now: number): number {
+    const passed = Math.min(events, this.most - this.#used(bucket, now))
+    if (passed > 0) this.charge(bucket, now, passed)
+    return passed
+  }
+
+  /** What counts in the window that ends at `now`. Forgets what no longer does. */
+  #used(bucket: number, now: number): number {
+    if (now - this.times[bucket]! >= this.#windowMs) return 0
+    const older = this.#older[bucket]
+    if (!older) return this.counts[bucket]!
+    this.#forget(older, now)
+    return this.counts[bucket]! + older.total
+  }
+
+  fits(bucket: number, now: number, cost: number): boolean {
+    return this.#used(bucket, now) + cost <= this.most
+  }
+
+  charge(bucket: number, now: number, cost: number): void {
+    const newest = this.times[bucket]!
+    if (now <= newest) {
+      this.counts[bucket]! += cost
+      return
+    }
+    const older = this.#older[bucket]
+    if (now - newest >= this.#windowMs) {
+      if (older) this.#older[bucket] = undefined
+    } else append(older ?? this.#addOlder(bucket), newest, this.counts[bucket]!)
+    this.times[bucket] = now
+    this.counts[bucket] = cost
+  }
+
+  roomAt(bucket: number, now: number, cost: number): number {
+    if (cost > this.most) return Number.POSITIVE_INFINITY
+    let used = this.#used(bucket, now)
+    if (used + cost <= this.most) return now
+    const older = this.#older[bucket]
+    for (let n = 0; older && n < older.length; n++) {
+      const at = (older.first + n) & (older.times.length - 1)
+      used -= older.counts[at]!
+      if (used + cost <= this.most) return older.times[at]! + this.#windowMs
+    }
+    return this.times[bucket]! + this.#windowMs
+  }
+
+  level(bucket: number, now: number): Level {
+    const newest = this.times[bucket]!
+    const used = this.#used(bucket, now)
+    if (now - newest >= this.#windowMs) return this.levelOf(0, now, now)
+    const older = this.#older[bucket]
+    const since = older && older.length > 0 ? older.times[older.first]! : newest
+    return this.levelOf(used, since, newest + this.#windowMs)
+  }
+
+  #addOlder(bucket: number): Runs {
+    const runs = { times: new Float64Array(4), counts: new Float64Array(4), first: 0, length: 0, total: 0 }
+    // Grow at once: an array with large gaps would become a dictionary.
+    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
+    this.#older[bucket] = runs
+    return runs
+  }
+
+  #forget(runs: Runs, now: number): void {
+    const { times, counts } = runs
+    while (runs.length > 0 && now - times[runs.first]! >= this.#windowMs) {
+      runs.total -= counts[runs.first]!
+      runs.first = (runs.first + 1) & (times.length - 1)
+      runs.length--
+    }
+  }
+
+  override adopt(bucket: number, from: SlidingWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    const older = from.#older[fromBucket]
+    if (!older) return
+    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
+    this.#older[bucket] = older
+  }
+}
+
+function append(runs: Runs, time: number, count: number): void {
+  if (runs.length === runs.times.length) grow(runs)
+  const at = (runs.first + runs.length) & (runs.times.length - 1)
+  runs.times[at] = time
+  runs.counts[at] = count
+  runs.length++
+  runs.total += count
+}
+
+/** Doubles the capacity; the oldest run becomes the first element. */
+function grow(runs: Runs): void {
+  const size = runs.times.length
+  const times = new Float64Array(size * 2)
+  const counts = new Float64Array(size * 2)
+  for (let i = 0; i < runs.length; i++) {
+    const at = (runs.first + i) & (size - 1)
+    times[i] = runs.times[at]!
+    counts[i] = runs.counts[at]!
+  }
+  runs.times = times
+  runs.counts = counts
+  runs.first = 0
+}
