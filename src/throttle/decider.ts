@@ -38,7 +38,7 @@ export class KeyedLimiter {
     const create = () => createWindows(limits, this.wall)
     this.#default = create()
     const idleMs = Math.max(...limits.map(({ windowMs }) => windowMs))
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, unusedIsIdle: true }, create)
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: false }, create)
   }
 
   /** Number of buckets in memory, without the default one. */

@@ -95,7 +95,7 @@ export class EventLimiter {
     this.progress = progress
     this.#default = create()
     const idleMs = this.#default.longestMs + latenessMs
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, unusedIsIdle: false }, create)
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: true }, create)
     this.#longestSilenceMs = idleMs + SILENCE_MS
   }
 

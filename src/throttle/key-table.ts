@@ -1,20 +1,38 @@
+/** From this length on, columns grow by a quarter rather than to twice their length, to limit unused memory. */
+const LARGE = 1024
+
 /**
  * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
  * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
- * longer needed is dropped as a whole (KeyedBuckets).
+ * longer needed is dropped as a whole (bucket-part.ts).
  */
 export class KeyTable {
   /** Ids by hash, plus one; 0 is free. At most half are used. */
-  #places = new Int32Array(16)
-  #hashes = new Int32Array(8)
+  #places: Int32Array
+  #hashes: Int32Array
   /** Start of the key of an id in #keys; its end is the start of the next one. */
-  #offsets = new Uint32Array(9)
+  #offsets: Uint32Array
   #keys = Buffer.alloc(128)
   #view = viewOf(this.#keys)
   #size = 0
 
+  /** With room for so many keys, and a few more. */
+  constructor(keys = 0) {
+    let places = 16
+    while (places < keys * 2) places *= 2
+    const capacity = Math.max(8, Math.ceil(keys * 1.125))
+    this.#places = new Int32Array(places)
+    this.#hashes = new Int32Array(capacity)
+    this.#offsets = new Uint32Array(capacity + 1)
+  }
+
   get size(): number {
     return this.#size
+  }
+
+  /** Number of keys for which there is room before the table grows. */
+  get capacity(): number {
+    return this.#hashes.length
   }
 
   /** Memory of the table, in bytes. */
@@ -45,7 +63,7 @@ export class KeyTable {
   /** Adds a new key; returns its id: 0, 1, 2, … */
   add(bytes: DataView, start: number, end: number, hash: number): number {
     const id = this.#size
-    if (id === this.#hashes.length) this.#grow()
+    if (id === this.#hashes.length) this.#growColumns()
     const at = this.#offsets[id]!
     const next = at + end - start
     if (next > this.#keys.length) this.#growKeys(next)
@@ -53,7 +71,8 @@ export class KeyTable {
     this.#offsets[id + 1] = next
     this.#hashes[id] = hash
     this.#size = id + 1
-    this.#place(id, hash)
+    if (this.#size * 2 > this.#places.length) this.#growPlaces()
+    else this.#place(id, hash)
     return id
   }
 
@@ -65,24 +84,25 @@ export class KeyTable {
   }
 
   #growKeys(atLeast: number): void {
-    const length = this.#keys.length
-    // Large tables grow by half, to limit unused memory.
-    const larger = Buffer.alloc(Math.max(atLeast, length < 1 << 20 ? length * 2 : Math.ceil(length * 1.5)))
+    const larger = Buffer.alloc(Math.max(atLeast, grown(this.#keys.length)))
     this.#keys.copy(larger)
     this.#keys = larger
     this.#view = viewOf(larger)
   }
 
-  #grow(): void {
-    const capacity = this.#hashes.length * 2
+  #growColumns(): void {
+    const capacity = grown(this.#hashes.length)
     const hashes = new Int32Array(capacity)
     hashes.set(this.#hashes)
     this.#hashes = hashes
     const offsets = new Uint32Array(capacity + 1)
     offsets.set(this.#offsets)
     this.#offsets = offsets
-    this.#places = new Int32Array(capacity * 2)
-    for (let id = 0; id < this.#size; id++) this.#place(id, hashes[id]!)
+  }
+
+  #growPlaces(): void {
+    this.#places = new Int32Array(this.#places.length * 2)
+    for (let id = 0; id < this.#size; id++) this.#place(id, this.#hashes[id]!)
   }
 
   /** Copies key `id` from another table; returns its id here. */
@@ -93,6 +113,10 @@ export class KeyTable {
   key(id: number): string {
     return this.#keys.toString('utf8', this.#offsets[id]!, this.#offsets[id + 1]!)
   }
+}
+
+function grown(length: number): number {
+  return length < LARGE ? length * 2 : length + (length >> 2)
 }
 
 export function viewOf(bytes: Uint8Array): DataView {

@@ -1,163 +1,144 @@
-import { hashBytes, KeyTable } from './key-table.js'
+import { BucketPart, type Lifetime } from './bucket-part.js'
+import { hashBytes } from './key-table.js'
 import type { BucketColumns } from './windows.js'
 
-export interface BucketsOptions {
-  /** How long a bucket is live after its newest window opened. */
-  readonly idleMs: number
+export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
   /** Any integer; random if keys come from outside. */
   readonly seed: number
-  /** Whether a bucket unused for `idleMs` is idle. In event time it may be ahead, and is checked first. */
-  readonly unusedIsIdle: boolean
 }
 
-/** The buckets used for the first time, or again, in one time span. */
-interface Generation<W> {
-  readonly keys: KeyTable
-  readonly windows: W
-}
-
-/** Number of buckets that may be checked per refused key. */
-const LOOKED_AT_PER_REFUSED = 8
-/** Minimum share (1/16) of idle buckets for dropping them early. */
-const WORTH_DROPPING = 16
+/** Up to this `maxKeys` there is one part; otherwise so many that each has up to PART buckets. */
+const UNDIVIDED = 100_000
+/** Growing or searching so many buckets takes a few milliseconds. */
+const PART = 65_536
+const MOST_PARTS = 256
+/** The work of one call of `advance`, in buckets checked. Keeping one while others are dropped costs more. */
+const MOST_WORK = 1_000_000
+const KEEPING = 16
+/** Idle buckets are dropped when they are at least 1/4 of a part; of a small part, always. */
+const WORTH_DROPPING = 4
+const SMALL = 1024
+/** If `maxKeys` is reached: the number of buckets that may be checked per refused key, and the share worth dropping. */
+const CHECKED_PER_REFUSED = 8
+const WORTH_DROPPING_IF_FULL = 16
 
 /**
- * Buckets by key, in two generations. A lookup finds a bucket in the young generation or moves it there from the old
- * one. After `idleMs` the young generation becomes the old one; buckets left in the previous old one were not used for
- * as long, so they are idle and are dropped at once. Idle buckets are released without a sweep, and no live window is
- * forgotten.
+ * Buckets by key. An idle bucket is the same as a new one: idle buckets are dropped once in a while, and no live window
+ * is forgotten. Buckets are divided by their hash into parts that grow and are searched one after the other, so that no
+ * single step takes long even with millions of them.
  */
 export class KeyedBuckets<W extends BucketColumns> {
-  /** The windows of the buckets returned by `bucket`. */
-  windows: W
+  /** The windows of the bucket that `bucket` returned last. */
+  windows!: W
+  /** Number of buckets in memory. */
+  size = 0
   readonly #options: BucketsOptions
   readonly #create: () => W
-  #young: Generation<W>
-  #old: Generation<W>
-  /** Buckets left in the old generation. */
-  #oldCount = 0
-  #turnedAt = Number.NEGATIVE_INFINITY
-  #droppedAt = Number.NEGATIVE_INFINITY
-  /** New keys refused since the last search for idle buckets. */
+  /** By the upper bits of the hash; a part is made for its first key. */
+  readonly #parts: (BucketPart<W> | undefined)[]
+  readonly #mask: number
+  /** The part if there is only one: it is found sooner, since this does not depend on the hash. */
+  #only: BucketPart<W> | undefined
+  /** The part that `advance` begins with, and the one that is searched next because `maxKeys` is reached. */
+  #first = 0
+  #searched = 0
+  #searchedAt = Number.NEGATIVE_INFINITY
+  /** New keys refused since that search. */
   #refused = 0
 
   constructor(options: BucketsOptions, create: () => W) {
     this.#options = options
     this.#create = create
-    this.#young = this.#generation()
-    this.#old = this.#generation()
-    this.windows = this.#young.windows
-  }
-
-  #generation(): Generation<W> {
-    return { keys: new KeyTable(), windows: this.#create() }
-  }
-
-  #begin(): void {
-    this.#young = this.#generation()
-    this.windows = this.#young.windows
+    let parts = 1
+    while (options.maxKeys > UNDIVIDED && parts < MOST_PARTS && parts * PART < options.maxKeys) parts *= 2
+    this.#parts = new Array(parts).fill(undefined)
+    this.#mask = parts - 1
   }
 
   /** The windows of all buckets. */
   get all(): readonly W[] {
-    return [this.#young.windows, this.#old.windows]
-  }
-
-  /** Number of buckets in memory. */
-  get size(): number {
-    return this.#young.keys.size + this.#oldCount
+    return this.#parts.flatMap(part => (part ? [part.windows] : []))
   }
 
   /** Drops idle buckets. Call before the lookups for one point in time. */
   advance(now: number): void {
-    const { idleMs, unusedIsIdle } = this.#options
-    if (now - this.#turnedAt < idleMs) {
-      if (!unusedIsIdle && now < this.#turnedAt) this.#turnedAt = this.#droppedAt = now
-      return
+    const { idleMs } = this.#options
+    if (now < this.#searchedAt) this.#searchedAt = now
+    let work = 0
+    for (let n = 0; n <= this.#mask; n++) {
+      const part = this.#parts[(this.#first + n) & this.#mask]
+      if (part === undefined) continue
+      // In event time, a new source may have earlier events.
+      if (now < part.searchedAt) part.searchedAt = now
+      if (now - part.searchedAt < idleMs) continue
+      if (work >= MOST_WORK) {
+        this.#first += n
+        return
+      }
+      part.searchedAt = now
+      work += part.size + this.#drop(part, now, part.size < SMALL ? 1 : part.size / WORTH_DROPPING, false) * KEEPING
     }
-    // After two time spans without any call, the young generation is idle, too.
-    const both = unusedIsIdle && now - this.#turnedAt >= idleMs * 2
-    const [gone, goneCount] = [this.#old, this.#oldCount]
-    if (both) this.#young.windows.release()
-    this.#old = both ? this.#generation() : this.#young
-    this.#oldCount = this.#old.keys.size
-    this.#begin()
-    this.#turnedAt = now
-    if (!unusedIsIdle && goneCount > 0) this.#keep(this.#young, gone, now)
-    gone.windows.release()
+  }
+
+  /** Drops idle buckets of a part; see BucketPart. Returns how many others had to be moved. */
+  #drop(part: BucketPart<W>, now: number, least: number, isFull: boolean): number {
+    const { size } = part
+    part.dropIdle(now, least, isFull)
+    this.size -= size - part.size
+    return size === part.size ? 0 : part.size
   }
 
   /** Drops all buckets. */
   clear(): void {
-    this.#young.windows.release()
-    this.#old.windows.release()
-    this.#begin()
-    this.#old = this.#generation()
-    this.#oldCount = 0
+    for (const part of this.#parts) part?.windows.release()
+    this.#parts.fill(undefined)
+    this.#only = undefined
+    this.size = 0
   }
 
   /** The id, in `windows`, of the bucket with key bytes[start, end); -1 if there is no room for a new one. */
   bucket(bytes: DataView, start: number, end: number, now: number): number {
     const hash = hashBytes(bytes, start, end, this.#options.seed)
-    const id = this.#young.keys.find(bytes, start, end, hash)
-    return id < 0 ? this.#enter(bytes, start, end, hash, now) : id
-  }
-
-  /** Like `bucket`, for a bucket that is in the old generation or new. */
-  #enter(bytes: DataView, start: number, end: number, hash: number, now: number): number {
-    const old = this.#oldCount > 0 ? this.#old.keys.find(bytes, start, end, hash) : -1
-    if (old < 0 && this.size >= this.#options.maxKeys && !this.#makeRoom(now)) return -1
-    const { keys, windows } = this.#young
-    const id = keys.add(bytes, start, end, hash)
-    windows.reserve(id + 1)
-    if (old >= 0) {
-      windows.adopt(id, this.#old.windows, old)
-      this.#oldCount--
+    const part = this.#only ?? this.#partOf(hash, now)
+    let id = part.find(bytes, start, end, hash)
+    if (id < 0) {
+      if (this.size >= this.#options.maxKeys && !this.#makeRoom(now)) return -1
+      id = part.add(bytes, start, end, hash)
+      this.size++
     }
+    this.windows = part.windows
     return id
   }
 
+  #partOf(hash: number, now: number): BucketPart<W> {
+    const index = (hash >>> 24) & this.#mask
+    return this.#parts[index] ?? this.#begin(index, now)
+  }
+
+  #begin(index: number, now: number): BucketPart<W> {
+    // The parts are searched one after the other.
+    const searchedAt = now - (this.#options.idleMs * index) / this.#parts.length
+    const part = new BucketPart(this.#options, this.#create, searchedAt)
+    this.#parts[index] = part
+    if (this.#mask === 0) this.#only = part
+    return part
+  }
+
   /**
-   * Drops idle buckets early because `maxKeys` is reached; returns whether there is room now. The work is proportional
-   * to the number of refused keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
+   * Drops idle buckets of one part early because `maxKeys` is reached; returns whether there is room now. The work is
+   * proportional to the number of refused keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of
+   * `idleMs`.
    */
   #makeRoom(now: number): boolean {
-    const due = now - this.#droppedAt >= this.#options.idleMs / 8
-    if (!due && ++this.#refused * LOOKED_AT_PER_REFUSED < this.size) return false
+    const part = this.#parts[this.#searched & this.#mask]
+    const size = part?.size ?? 0
+    const due = now - this.#searchedAt >= this.#options.idleMs / 8 / this.#parts.length
+    if (!due && ++this.#refused * CHECKED_PER_REFUSED < size) return false
     this.#refused = 0
-    if (due) this.#droppedAt = now
-    const young = this.#live(this.#young, now)
-    const old = this.#oldCount > 0 ? this.#live(this.#old, now) : 0
-    const idle = this.size - young - old
-    if (idle === 0 || (!due && idle * WORTH_DROPPING < this.size)) return false
-    const [gone, goneOld] = [this.#young, this.#old]
-    this.#begin()
-    this.#old = this.#generation()
-    this.#oldCount = 0
-    this.#keep(this.#young, gone, now)
-    if (old > 0) this.#keep(this.#young, goneOld, now)
-    gone.windows.release()
-    goneOld.windows.release()
-    return true
-  }
-
-  #isLive(windows: W, id: number, now: number): boolean {
-    return now - windows.latest(id) < this.#options.idleMs
-  }
-
-  #live({ keys, windows }: Generation<W>, now: number): number {
-    let live = 0
-    for (let id = 0; id < keys.size; id++) if (this.#isLive(windows, id, now)) live++
-    return live
-  }
-
-  #keep(into: Generation<W>, from: Generation<W>, now: number): void {
-    for (let id = 0; id < from.keys.size; id++) {
-      if (!this.#isLive(from.windows, id, now)) continue
-      const at = into.keys.take(from.keys, id)
-      into.windows.reserve(at + 1)
-      into.windows.adopt(at, from.windows, id)
-    }
+    this.#searched++
+    if (due) this.#searchedAt = now
+    if (part) this.#drop(part, now, due ? 1 : size / WORTH_DROPPING_IF_FULL, true)
+    return this.size < this.#options.maxKeys
   }
 }

@@ -23,13 +23,12 @@ export abstract class BucketColumns {
 
   /** Makes room for buckets below `capacity`; new ones are empty. */
   reserve(capacity: number): void {
-    const length = this.counts.length
+    const { length } = this.counts
     if (capacity <= length) return
-    const size = Math.max(capacity, length * 2)
-    const counts = new Float64Array(size)
+    const counts = new Float64Array(capacity)
     counts.set(this.counts)
     this.counts = counts
-    const times = new Float64Array(size).fill(Number.NEGATIVE_INFINITY, length)
+    const times = new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY, length)
     times.set(this.times)
     this.times = times
   }

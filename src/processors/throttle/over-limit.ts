@@ -56,7 +56,7 @@ export class OneInN {
 
   constructor(oneIn: number, maxKeys: number, seed: number) {
     this.#oneIn = oneIn
-    const options = { idleMs: KEPT_MS, maxKeys, seed, unusedIsIdle: true }
+    const options = { idleMs: KEPT_MS, maxKeys, seed, keepsUsed: false }
     this.#buckets = new KeyedBuckets(options, () => new OverLimitCounts())
   }
 
