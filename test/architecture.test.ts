@@ -12,6 +12,7 @@ const LAYERS = [
   ['condition', 'codecs', 'throttle'],
   ['flow'],
   ['http'],
+  ['redis'],
   ['sources', 'processors', 'destinations'],
   ['components.ts'],
   ['config'],
@@ -31,6 +32,7 @@ const LAYERS = [
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */
 const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
+  '@redis/client': { home: /^redis\/connection\.ts$/ },
   'classic-level': { home: /^api\/store\// },
   fastify: { home: /^api\/http\// },
   // Only held at a release that runs on Node.js 20: fastify takes the newest one, which does not.

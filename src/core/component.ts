@@ -64,6 +64,8 @@ export interface Source extends Lifecycle {
 export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
+  /** It holds events back for good reason, such as a server that its options say to wait for. */
+  readonly isWaiting?: boolean
 }
 
 /** The decisions about the events of one key. */

@@ -157,7 +157,8 @@ export class Stage extends Transform {
 
   /** Whether it has work and no good reason to wait. */
   get owes(): boolean {
-    if (this.destroyed || this.writableLength + this.readableLength === 0 || this.#later?.isFull) return false
+    if (this.destroyed || this.writableLength + this.readableLength === 0) return false
+    if (this.#later?.isFull || this.processor.isWaiting) return false
     if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
     const first = this.#pending[0]
     return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WAIT_MS

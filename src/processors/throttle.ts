@@ -1,5 +1,6 @@
 import { pathsOf } from '../condition/condition.js'
 import { defineProcessor } from '../core/component.js'
+import { clusterWarnings } from './throttle/cluster/options.js'
 import { deciderOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
 
@@ -52,9 +53,16 @@ export const throttle = defineProcessor({
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
     ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
   ],
+  warnings: clusterWarnings,
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
-    return new ThrottleProcessor(options, context)
+    if (options.scope === 'local') return new ThrottleProcessor(options, context)
+    const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
+    return new ThrottleProcessor(
+      options,
+      context,
+      (compiled, before) => new ClusterThrottle(options, compiled, context, before),
+    )
   },
   findings: async (options, context) => {
     const { explainThrottle } = await import('./throttle/explain.js')

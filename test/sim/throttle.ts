@@ -1,6 +1,6 @@
 import { defineProcessor, type HandoverState, type Processor, type ProcessorContext } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
-import { MAIN } from '../../src/core/processor.js'
+import { type BatchScope, MAIN } from '../../src/core/processor.js'
 import { ThrottleProcessor } from '../../src/processors/throttle/throttle-processor.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { currentMachine } from './machine.js'
@@ -81,8 +81,8 @@ class WatchedThrottle implements Processor {
     this.#counted = left?.counted ?? new Counted()
   }
 
-  process(batch: EventBatch, to: Uint8Array): void {
-    this.#throttle.process(batch, to)
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    void this.#throttle.process(batch, to, scope)
     const { world, throttles } = currentMachine()
     const { fates, changed, hasCopies } = throttles.get(this.#id)!
     for (let i = 0; i < batch.length; i++) {

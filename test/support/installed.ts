@@ -1,5 +1,5 @@
 import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { built, checkout } from './checkout.js'
 
 /**
@@ -13,7 +13,10 @@ export function install(folder: string, files: readonly string[]): string[] {
   const { dependencies, exports } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8'))
   writeFileSync(join(own, 'package.json'), JSON.stringify({ name: 'sluice', type: 'module', exports }))
   symlinkSync(built, join(own, 'dist'))
-  for (const name of Object.keys(dependencies)) symlinkSync(join(checkout, 'node_modules', name), join(modules, name))
+  for (const name of Object.keys(dependencies)) {
+    mkdirSync(dirname(join(modules, name)), { recursive: true })
+    symlinkSync(join(checkout, 'node_modules', name), join(modules, name))
+  }
   writeFileSync(join(folder, 'package.json'), JSON.stringify({ type: 'module' }))
   return files.map(file => {
     const copy = join(folder, basename(file))

@@ -6,6 +6,7 @@ import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/op
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { annotateOptions } from './annotate.js'
 import { backlogOptions } from './backlog.js'
+import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
 import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
 import { overLimitOptions } from './over-limit.js'
 
@@ -42,6 +43,7 @@ const fields = z.strictObject({
   ...backlogOptions,
   ...overLimitOptions,
   ...annotateOptions,
+  ...clusterOptions,
 })
 
 type TimeOptions = Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'>
@@ -55,11 +57,13 @@ function check(options: LimitOptions & TimeOptions, context: z.RefinementCtx): v
   }
 }
 
-export const throttleOptions = fields.superRefine(check)
+export const throttleOptions = fields.superRefine(check).superRefine(checkCluster)
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
-export const streamThrottleOptions = fields.omit({ mode: true, over_limit: true, annotate: true }).superRefine(check)
+export const streamThrottleOptions = fields
+  .omit({ mode: true, over_limit: true, annotate: true, ...CLUSTER_OPTIONS })
+  .superRefine(check)
 
 export const someThrottleOptions = fields.partial()
 

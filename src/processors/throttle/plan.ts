@@ -7,14 +7,20 @@ export const THROTTLE_REASONS = {
   throttled_backlog: 'Beyond `limit`, of what a source sent while it was catching up, without a `time_field`.',
   max_keys: 'A new bucket while `max_keys` others are in use, with `on_max_keys: discard`.',
   late: 'Later than `allowed_lateness`, with `on_late: discard`.',
+  no_backend: 'The server of a cluster limit could not be asked, with `on_backend_failure: discard`.',
 } as const
 
-export const throttlePlan = ({ on_max_keys, on_late, time_field }: ThrottleOptions) =>
+/** Batches that may wait for the server's reply at the same time. */
+const CLUSTER_CONCURRENCY = 4
+
+export const throttlePlan = (options: ThrottleOptions) =>
   ({
     reasons: [
       'throttled',
-      ...(time_field ? [] : (['throttled_backlog'] as const)),
-      ...(on_max_keys === 'discard' ? (['max_keys'] as const) : []),
-      ...(on_late === 'discard' ? (['late'] as const) : []),
+      ...(options.time_field ? [] : (['throttled_backlog'] as const)),
+      ...(options.on_max_keys === 'discard' ? (['max_keys'] as const) : []),
+      ...(options.on_late === 'discard' ? (['late'] as const) : []),
+      ...(options.on_backend_failure === 'discard' ? (['no_backend'] as const) : []),
     ],
+    ...(options.scope === 'cluster' && { concurrency: CLUSTER_CONCURRENCY }),
   }) satisfies Plan & { reasons: (keyof typeof THROTTLE_REASONS)[] }

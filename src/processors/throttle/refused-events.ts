@@ -2,6 +2,7 @@ import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { discard, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
+import { NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
 import { type DeciderOptions, DISCARD, FULL, TOO_LATE } from '../../throttle/decider.js'
 import { EventKey } from '../../throttle/event-key.js'
 import { Annotation, type Refusal } from './annotate.js'
@@ -28,9 +29,9 @@ type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { rea
 export class RefusedEvents {
   readonly #clock: Clock
   /** The column's value for each decision. */
-  readonly #values = new Uint8Array(8)
+  readonly #values = new Uint8Array(NO_BACKEND + 1)
   /** The same for backlog. */
-  readonly #backlogValues = new Uint8Array(8)
+  readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
   readonly #key: EventKey
   readonly #oneIn: OneInN | undefined
@@ -52,6 +53,7 @@ export class RefusedEvents {
     this.#values[DISCARD] = columnOf('throttled')
     if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
     if (reasons.includes('late')) this.#values[TOO_LATE] = columnOf('late')
+    if (reasons.includes('no_backend')) this.#values[NO_BACKEND] = columnOf('no_backend')
     this.#backlogValues.set(this.#values)
     if (reasons.includes('throttled_backlog')) this.#backlogValues[DISCARD] = columnOf('throttled_backlog')
     this.#reportBacklog = options.time_field ? () => {} : backlogReport(context.log, context.clock)
@@ -79,7 +81,7 @@ export class RefusedEvents {
     const values = batch.isBacklog ? this.#backlogValues : this.#values
     let overLimit = counts[DISCARD]!
     if (this.#isPlain) {
-      this.#discarded.value += overLimit + counts[FULL]!
+      this.#discarded.value += overLimit + counts[FULL]! + (counts[NO_BACKEND] ?? 0)
       for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
     } else {
       const now = this.#clock.now()

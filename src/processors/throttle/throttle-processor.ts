@@ -3,12 +3,15 @@ import type { Logger } from 'pino'
 import type { HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
+import type { BatchScope } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
-import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../throttle/decider.js'
+import { type Decided, NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
+import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../throttle/decider.js'
 import { EventDecider, looksLikeSeconds } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
+import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import { RefusedEvents, type RefusedState } from './refused-events.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './throttle-metrics.js'
@@ -16,7 +19,7 @@ import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './th
 /** What a throttle passes to a successor with the same options. */
 class ThrottleState {
   /** The buckets with their open windows. */
-  readonly windows: ReturnType<typeof windowsOf>
+  readonly windows: unknown
   readonly refused: RefusedState
 
   constructor(windows: ThrottleState['windows'], refused: RefusedState) {
@@ -27,7 +30,9 @@ class ThrottleState {
 
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
-  readonly #decider: BatchDecider
+  readonly #decider: BatchDecider | ClusterThrottle
+  /** The decider, if other daemons share the limit. */
+  readonly #cluster: ClusterThrottle | undefined
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
   readonly #failOpen: { value: number }
@@ -40,12 +45,18 @@ export class ThrottleProcessor implements Processor {
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
 
-  constructor(options: ThrottleOptions, context: ProcessorContext) {
+  /** `share`: creates what shares the limit with other daemons, with `scope: cluster`. */
+  constructor(
+    options: ThrottleOptions,
+    context: ProcessorContext,
+    share?: (compiled: DeciderOptions, before: unknown) => ClusterThrottle,
+  ) {
     const { clock } = context
     this.#clock = clock
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
     const compiled = deciderOptions(options, context, randomInt(2 ** 31))
-    const decider = createDecider(compiled, clock, inherited?.windows)
+    this.#cluster = share?.(compiled, inherited?.windows)
+    const decider = this.#cluster ?? createDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
     this.#keyFields = compiled.keyFields
     const metrics = metricsIn(options.mode, context.metrics)
@@ -62,8 +73,21 @@ export class ThrottleProcessor implements Processor {
     }
   }
 
+  async start(): Promise<void> {
+    await this.#cluster?.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#cluster?.stop()
+  }
+
+  get isWaiting(): boolean {
+    return this.#cluster?.isWaiting ?? false
+  }
+
   handOver(): HandoverState {
-    return { value: new ThrottleState(windowsOf(this.#decider), this.#refused.state) }
+    const { value, release } = this.#cluster?.handOver() ?? { value: windowsOf(this.#decider as BatchDecider) }
+    return { value: new ThrottleState(value, this.#refused.state), ...(release && { release }) }
   }
 
   watchKeys(): KeyWatch {
@@ -78,19 +102,25 @@ export class ThrottleProcessor implements Processor {
     }
   }
 
-  process(batch: EventBatch, to: Uint8Array): void {
+  process(batch: EventBatch, to: Uint8Array, { signal }: BatchScope): void | Promise<void> {
     if (batch.isBacklog && this.#passedBacklog) {
       this.#passedBacklog.value += batch.length
       return
     }
-    const decided = this.#decider.decide(batch)
+    const decided = this.#decider.decide(batch, signal)
+    if (decided instanceof Promise) return decided.then(decided => this.#carryOut(batch, decided, to))
+    this.#carryOut(batch, decided, to)
+  }
+
+  #carryOut(batch: EventBatch, decided: Pick<Decided, 'decisions' | 'counts'>, to: Uint8Array): void {
     const { counts, decisions } = decided
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     this.#countInEventTime?.()
-    if (counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) > 0) this.#refused.carryOut(batch, decided, to)
+    const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
+    if (refused > 0) this.#refused.carryOut(batch, decided, to)
   }
 }
 

@@ -106,7 +106,7 @@ function coded(code: string, message: string): Error {
  * Looks up only addresses that `reach` allows. A resolved name is checked in the lookup of the connection itself, so the
  * name server cannot give another answer between check and connection.
  */
-function permittedLookup(reach: Reach, port: number): LookupFunction {
+export function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {
     lookup(name, { ...options, all: true }, (error, found: LookupAddress[]) => {
       if (error) return callback(error, '')

@@ -1,0 +1,234 @@
+import { createHash } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { ComponentMetrics, Observer } from '../../../core/component.js'
+import { Backoff, systemRandom } from '../../../lib/backoff.js'
+import { deadline, type TimerClock } from '../../../lib/time.js'
+import type { RedisConnection } from '../../../redis/connection.js'
+import { type RedisProblem, RedisTimeout, redisProblem } from '../../../redis/redis-error.js'
+import type { Backend } from '../../../throttle/cluster/cluster-decider.js'
+import {
+  callsFor,
+  type Demand,
+  type Grant,
+  readReply,
+  SCRIPT,
+  type ScriptCall,
+} from '../../../throttle/cluster/script.js'
+import type { SharedLimit } from '../../../throttle/cluster/shared-limit.js'
+
+export interface RedisBackendOptions {
+  readonly limit: SharedLimit
+  readonly group: string
+  /** Time limit for a reply, in milliseconds. */
+  readonly timeoutMs: number
+  /** What happens to events meanwhile, for the log. */
+  readonly onFailure: string
+}
+
+export interface RedisBackendContext {
+  readonly log: Logger
+  readonly clock: TimerClock
+  readonly metrics: ComponentMetrics
+}
+
+type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
+
+const CONNECT_MS = 5000
+const FIRST_WAIT_MS = 200
+const LONGEST_WAIT_MS = 10_000
+/** Nothing changes a wrong password quickly. */
+const DENIED_WAIT_MS = 10_000
+const SHA = createHash('sha1').update(SCRIPT).digest('hex')
+/** Asks for nothing. */
+const PROBE: readonly Demand[] = [{ key: Buffer.from('\0probe'), need: 0, ahead: 0, ticket: 0 }]
+const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+
+/**
+ * The server that keeps the buckets, behind a circuit breaker: after a failure nobody waits for it, until a new connection
+ * has replied to a probe in time.
+ */
+export class RedisBackend implements Backend {
+  readonly #connect: Connect
+  readonly #options: RedisBackendOptions
+  readonly #context: RedisBackendContext
+  readonly #backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, systemRandom)
+  readonly #closed = new AbortController()
+  readonly #requests: { value: number }
+  readonly #latency: Observer
+  #connection: RedisConnection | undefined
+  /** Since when it cannot be reached; undefined: it can, or it was not tried. */
+  #downSince: number | undefined
+  #loggedProblem = ''
+  #cancelProbe: (() => void) | undefined
+  #waiting: (() => void)[] = []
+
+  constructor(connect: Connect, options: RedisBackendOptions, context: RedisBackendContext) {
+    const { metrics } = context
+    this.#connect = connect
+    this.#options = options
+    this.#context = context
+    const up = 'Whether the server that keeps the buckets of the group replies in time.'
+    metrics.gauge('sluice_throttle_backend_up', up, () => (this.isUp ? 1 : 0))
+    this.#requests = metrics.counter('sluice_throttle_backend_requests_total', 'Round trips to the server.')
+    const help = 'How long the server took to reply, in seconds.'
+    this.#latency = metrics.histogram('sluice_throttle_backend_duration_seconds', help, LATENCY_BUCKETS)
+  }
+
+  get isUp(): boolean {
+    return this.#connection !== undefined
+  }
+
+  /** Connects for the first time; resolves when that has succeeded or failed. */
+  start(): Promise<void> {
+    return this.#probe()
+  }
+
+  async ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined> {
+    const connection = this.#connection
+    if (!connection) return undefined
+    const begin = this.#context.clock.now()
+    try {
+      const grants = await this.#execute(connection, demands)
+      this.#latency.observe((this.#context.clock.now() - begin) / 1000)
+      this.#backoff.reset()
+      return grants
+    } catch (error) {
+      this.#lost(connection, error)
+      return undefined
+    }
+  }
+
+  untilReachable(signal: AbortSignal): Promise<void> {
+    if (this.isUp || signal.aborted || this.#closed.signal.aborted) return Promise.resolve()
+    return new Promise(resolve => {
+      const go = () => {
+        signal.removeEventListener('abort', go)
+        resolve()
+      }
+      signal.addEventListener('abort', go, { once: true })
+      this.#waiting.push(go)
+    })
+  }
+
+  close(): void {
+    this.#closed.abort()
+    this.#cancelProbe?.()
+    this.#connection?.destroy()
+    this.#connection = undefined
+    this.#wake()
+  }
+
+  /** One round trip: all calls are sent before the first reply. */
+  async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
+    const { limit, group, timeoutMs } = this.#options
+    const calls = callsFor(demands, limit, group, connection.isCluster)
+    const grants: Grant[] = []
+    this.#requests.value++
+    const replies = Promise.all(calls.map(async call => readReply(call, await evaluate(connection, call), grants)))
+    await this.#inTime(replies, timeoutMs)
+    return grants
+  }
+
+  /** Rejects after `ms`; the result is ignored then. */
+  async #inTime<T>(result: Promise<T>, ms: number): Promise<T> {
+    let cancel = () => {}
+    const late = new Promise<never>((_, reject) => {
+      cancel = this.#context.clock.after(ms, () => reject(new RedisTimeout(ms)))
+    })
+    try {
+      return await Promise.race([result, late])
+    } finally {
+      cancel()
+    }
+  }
+
+  async #probe(): Promise<void> {
+    const { clock } = this.#context
+    const limit = deadline(CONNECT_MS, this.#closed.signal, (ms, fn) => clock.after(ms, fn))
+    let connection: RedisConnection | undefined
+    try {
+      const connecting = this.#connect(error => connection && this.#lost(connection, error), limit.signal)
+      connecting.then(late => limit.signal.aborted && late.destroy()).catch(() => {})
+      connection = await this.#inTime(connecting, CONNECT_MS)
+      await this.#execute(connection, PROBE)
+      if (this.#closed.signal.aborted) connection.destroy()
+      else this.#reached(connection)
+    } catch (error) {
+      connection?.destroy()
+      this.#failed(error)
+    } finally {
+      limit.clear()
+    }
+  }
+
+  #reached(connection: RedisConnection): void {
+    const { log, clock } = this.#context
+    this.#connection = connection
+    if (this.#downSince !== undefined) {
+      const seconds = Math.round((clock.now() - this.#downSince) / 100) / 10
+      log.info({ seconds }, 'the server of the cluster limit replies again')
+    }
+    this.#downSince = undefined
+    this.#loggedProblem = ''
+    this.#wake()
+  }
+
+  /** The connection in use failed. */
+  #lost(connection: RedisConnection, error: unknown): void {
+    if (this.#connection !== connection) return
+    this.#connection = undefined
+    connection.destroy()
+    this.#failed(error)
+  }
+
+  #failed(error: unknown): void {
+    if (this.#closed.signal.aborted) return
+    const { clock, metrics } = this.#context
+    const problem = redisProblem(error)
+    this.#downSince ??= clock.now()
+    metrics.counter(
+      'sluice_throttle_backend_failures_total',
+      'Failures of the server or of the way to it, by reason.',
+      {
+        reason: problem.kind,
+      },
+    ).value++
+    this.#log(problem)
+    const waitMs = problem.kind === 'denied' ? DENIED_WAIT_MS : Math.max(FIRST_WAIT_MS / 4, this.#backoff.next())
+    this.#cancelProbe?.()
+    this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
+  }
+
+  /** Once for each outage, and when its reason changes. */
+  #log({ kind, text }: RedisProblem): void {
+    if (this.#loggedProblem === kind) return
+    this.#loggedProblem = kind
+    const fields = {
+      code: 'SLUICE_THROTTLE_BACKEND',
+      reason: kind,
+      error: text,
+      on_backend_failure: this.#options.onFailure,
+    }
+    this.#context.log.error(
+      fields,
+      'cannot ask the server of the cluster limit; applying on_backend_failure until it replies',
+    )
+  }
+
+  #wake(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const go of waiting) go()
+  }
+}
+
+async function evaluate(connection: RedisConnection, { keys, args }: ScriptCall): Promise<unknown> {
+  const rest = [String(keys.length), ...keys, ...args]
+  try {
+    return await connection.command(keys[0]!, ['EVALSHA', SHA, ...rest])
+  } catch (error) {
+    // It is a new server, or was restarted.
+    if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error
+    return connection.command(keys[0]!, ['EVAL', SCRIPT, ...rest])
+  }
+}

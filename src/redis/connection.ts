@@ -1,0 +1,104 @@
+import type { Place, ServerOptions } from './connector.js'
+
+/** A connection to one server, or to the nodes of a cluster. It never reconnects: its user makes another one. */
+export interface RedisConnection {
+  /** Whether the keys of a command must be in one hash slot. */
+  readonly isCluster: boolean
+  /** Executes a command. `key`: one of its keys; it names the node of a cluster. */
+  command(key: Buffer, args: readonly (string | Buffer)[]): Promise<unknown>
+  /** Ends it at once; commands without a reply reject. */
+  destroy(): void
+}
+
+/** It is large, and needed by few configurations. */
+const library = () => import('@redis/client')
+
+/** Connects to one server. `lost` is called when the connection ends by itself; `signal` gives up. */
+export async function connectServer(
+  place: Place,
+  { client, socketTo }: ServerOptions,
+  lost: (error: Error) => void,
+  signal: AbortSignal,
+): Promise<RedisConnection> {
+  const { createClient } = await library()
+  const server = createClient({ ...client, socket: socketTo(place) })
+  server.on('error', lost)
+  const destroy = () => {
+    if (server.isOpen) server.destroy()
+  }
+  signal.addEventListener('abort', destroy)
+  try {
+    await server.connect()
+  } catch (error) {
+    destroy()
+    throw error
+  } finally {
+    signal.removeEventListener('abort', destroy)
+  }
+  return {
+    isCluster: false,
+    command: (_key, args) => server.sendCommand(args),
+    destroy,
+  }
+}
+
+/** Connects to a cluster; any of the places may answer. */
+export async function connectCluster(
+  places: readonly Place[],
+  { client, socketTo }: ServerOptions,
+  lost: (error: Error) => void,
+  signal: AbortSignal,
+): Promise<RedisConnection> {
+  const { createCluster } = await library()
+  const { host: _host, port: _port, ...socket } = socketTo(places[0]!)
+  const cluster = createCluster({
+    rootNodes: places.map(place => ({ ...client, socket: socketTo(place) })),
+    defaults: { ...client, socket },
+  })
+  cluster.on('error', lost)
+  cluster.on('node-error', lost)
+  const destroy = () => {
+    if (cluster.isOpen) cluster.destroy()
+  }
+  signal.addEventListener('abort', destroy)
+  try {
+    await cluster.connect()
+  } catch (error) {
+    destroy()
+    throw error
+  } finally {
+    signal.removeEventListener('abort', destroy)
+  }
+  return {
+    isCluster: true,
+    command: (key, args) => cluster.sendCommand(key, false, [...args]),
+    destroy,
+  }
+}
+
+/** Where the primary called `name` is, according to the first Sentinel that knows it. */
+export async function askSentinels(
+  places: readonly Place[],
+  name: string,
+  options: ServerOptions,
+  signal: AbortSignal,
+): Promise<Place> {
+  let cause: unknown
+  for (const place of places) {
+    try {
+      const sentinel = await connectServer(place, options, () => {}, signal)
+      signal.addEventListener('abort', sentinel.destroy)
+      try {
+        const found = await sentinel.command(Buffer.alloc(0), ['SENTINEL', 'get-master-addr-by-name', name])
+        if (Array.isArray(found) && found.length === 2) return { host: String(found[0]), port: Number(found[1]) }
+        cause = new Error(`the Sentinel knows no primary named ${name}`)
+      } finally {
+        signal.removeEventListener('abort', sentinel.destroy)
+        sentinel.destroy()
+      }
+    } catch (error) {
+      cause = error
+    }
+  }
+  throw cause
+}
