@@ -17,8 +17,10 @@ import { EXIT } from '../terminal/dispatch.js'
 import { BucketKey } from '../throttle/bucket-key.js'
 import { DISCARD, EXCLUDED as EXEMPT, FULL, TOO_LATE } from '../throttle/decider.js'
 import { createDecider } from '../throttle/live-decider.js'
-import { count, keyTable, percent } from './simulate/summary.js'
-import { DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED } from './simulate/tally.js'
+import { KeyIds } from './simulate/key-ids.js'
+import { TimeSlots } from './simulate/slots.js'
+import { count, keyTable, percent } from './simulate/table.js'
+import { TrialTally } from './simulate/trial-tally.js'
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {
@@ -29,6 +31,11 @@ export interface ThrottleCallOptions extends ThrottleFlags {
 
 /** A longer line counts as several events, since a line is held in memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
+/** Keys that are counted, and those that the summary shows. */
+const MOST_KEYS = 250_000
+const SHOWN_KEYS = 20
+/** Nothing is counted over time. */
+const NO_SLOT = -1
 
 /** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
 export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
@@ -76,10 +83,10 @@ class ThrottlePipe {
   readonly #decider
   readonly #origin: Origin
   readonly #key: BucketKey
-  readonly #keys: KeyTally
+  readonly #ids: KeyIds
+  readonly #keys: TrialTally
   readonly #passed = new RawEncoder()
   readonly #discarded = new RawEncoder()
-  readonly #totals: [passed: number, discarded: number, excluded: number] = [0, 0, 0]
 
   constructor(options: ThrottleOptions) {
     const wanted = new WantedNames()
@@ -87,8 +94,11 @@ class ThrottlePipe {
     this.#decider = createDecider(compiled, systemClock)
     this.#key = new BucketKey(compiled.keyFields)
     this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }
+    this.#ids = new KeyIds(this.#key, MOST_KEYS)
     const { windowMs, mode } = compiled.limits[0]!
-    this.#keys = new KeyTally(windowMs, mode === 'aligned')
+    const aligned = mode === 'aligned'
+    const slots = new TimeSlots()
+    this.#keys = new TrialTally({ ids: this.#ids, slots, trials: 1, windowMs, aligned })
   }
 
   /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */
@@ -97,12 +107,12 @@ class ThrottlePipe {
     const { decisions } = this.#decider.decide(batch)
     const now = systemClock.now()
     for (let i = 0; i < batch.length; i++) {
-      const outcome = outcomeOf(decisions[i]!)
-      this.#totals[outcome]++
-      this.#keys.add(this.#keys.id(batch, i, this.#key), outcome, now)
+      const id = this.#ids.id(batch, i)
+      if (decisions[i] === EXEMPT) this.#keys.addExcluded(id, batch.size(i), NO_SLOT)
+      else this.#keys.add(id, isDiscarded(decisions[i]!) ? 1 : 0, batch.size(i), now, NO_SLOT)
     }
-    const rest = wantsDiscarded ? batch.pick(i => outcomeOf(decisions[i]!) === DISCARDED) : undefined
-    batch.retain(i => outcomeOf(decisions[i]!) !== DISCARDED)
+    const rest = wantsDiscarded ? batch.pick(i => isDiscarded(decisions[i]!)) : undefined
+    batch.retain(i => !isDiscarded(decisions[i]!))
     return {
       passed: this.#passed.encode([batch]).parts,
       discarded: rest ? this.#discarded.encode([rest]).parts : [],
@@ -110,23 +120,23 @@ class ThrottlePipe {
   }
 
   summary(style: { readonly columns: number | undefined; readonly colour: boolean }): string {
-    const [passed, discarded, excluded] = this.#totals
+    const { passed, discarded, excluded } = this.#keys.totals(0)
     const events = passed + discarded + excluded
     const width = events.toLocaleString('en-US').length
     const row = (name: string, part: number) =>
       `  ${name.padEnd(9)}  ${part.toLocaleString('en-US').padStart(width)}  ${percent(part, events).padStart(7)}`
+    const keys = { ...this.#keys.byKey(0, SHOWN_KEYS), more_keys: this.#ids.overflowed }
     const lines = [
       `sluice throttle: ${count(events, 'event')}`,
       row('passed', passed),
       row('discarded', discarded),
       ...(excluded > 0 ? [row('excluded', excluded)] : []),
-      ...(events > 0 && this.#key.hasFields ? ['', ...keyTable(this.#keys, style)] : []),
+      ...(events > 0 && this.#key.hasFields ? ['', ...keyTable(keys, style)] : []),
     ]
     return lines.map(line => `${line}\n`).join('')
   }
 }
 
-function outcomeOf(decision: number): Outcome {
-  if (decision === EXEMPT) return EXCLUDED
-  return decision === DISCARD || decision === FULL || decision === TOO_LATE ? DISCARDED : PASSED
+function isDiscarded(decision: number): boolean {
+  return decision === DISCARD || decision === FULL || decision === TOO_LATE
 }

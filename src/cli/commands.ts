@@ -86,59 +86,71 @@ export const commands: readonly Command[] = [
   ...inspectCommands,
   command({
     name: 'simulate',
-    summary: 'Replays recorded events through one throttle in event time, and shows what would have passed, by key.',
+    summary: 'Replays recorded events through a throttle in event time, and shows what would have passed, by key.',
     text: [
-      'Reads recorded lines as their source would, applies the processors before the throttle, and delivers nothing. Options that are not given keep their values from the configuration. This way, another limit, window, key or exclude condition can be tried.',
+      'Reads recorded lines as their source would, applies the processors before the throttle, and delivers nothing. Files may be compressed with gzip. Options that are not given keep their values from the configuration. This way, another limit, window, key or exclude condition can be tried, or several of each in one pass over the input: every combination is a result of its own. Without a configuration, the options describe the throttle, and lines are JSON objects.',
       'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event, and is counted. If no event has the time or the key, the command fails and lists the existing fields.',
+      'At the end it prints the throttle as YAML, to paste. Ctrl-C ends the input early, and the result is that of the events until then.',
     ],
     options: {
       config: {
         type: 'string',
         short: 'c',
         value: 'FILE',
-        required: true,
-        operand: true,
-        text: 'The configuration with the throttle.',
+        text: 'The configuration with the throttle. An INPUT before all others that ends in .yaml is taken as this.',
       },
       component: {
         type: 'string',
         value: 'ID',
-        required: true,
         takes: 'throttle',
-        text: 'The id of the throttle.',
+        text: 'The id of the throttle, if the configuration has several.',
       },
       time: {
         type: 'string',
         value: 'PATH',
-        required: true,
-        text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string.',
+        text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string. Default: time_field of the throttle.',
       },
-      limit: { type: 'string', value: 'N', text: 'Events that pass per window, instead of the configured limit.' },
+      limit: {
+        type: 'string',
+        many: true,
+        value: 'N,…',
+        text: 'Events that pass per window, instead of the configured limit. Several: 10,50,100.',
+      },
       window: {
         type: 'string',
-        value: 'DURATION',
-        text: 'Length of the window, as in "10 Seconds" or 10s, instead of the configured one.',
+        many: true,
+        value: 'DURATION,…',
+        text: 'Length of the window, as in "10 Seconds" or 10s, instead of the configured one. Several: 1s,1m.',
       },
       key: {
         type: 'string',
+        many: true,
         value: 'PATH',
-        text: 'The field whose value names the bucket, instead of the configured one.',
+        text: 'The field whose value names the bucket, instead of the configured one; [.app, .host] for a list. May be given several times, to try several keys side by side.',
       },
       exclude: {
         type: 'string',
         value: 'CONDITION',
         text: 'Events that are exempt from the limit, instead of the configured ones.',
       },
+      'window-mode': {
+        type: 'string',
+        value: 'MODE',
+        takes: ['fixed', 'aligned', 'sliding'],
+        text: 'Position of the windows in time, instead of the configured one: fixed, aligned or sliding.',
+      },
       decisions: {
         type: 'boolean',
-        text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}.',
+        text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',
       },
+      json: { type: 'boolean', text: 'Prints the result as JSON, with the discards over time.' },
       report: { type: 'string', value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
     },
     operands: {
       name: 'INPUT',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
+      takes: 'file',
       text: 'Files of recorded lines. Default: standard input, as for -. ID=FILE assigns a file to a source, if that makes a difference.',
     },
     examples: [
@@ -146,10 +158,18 @@ export const commands: readonly Command[] = [
         title: 'would half the limit do?',
         line: 'sluice simulate --config sluice.yaml --component limit_app --time .timestamp --limit 50 app.log',
       },
+      {
+        title: 'six throttles side by side',
+        line: 'sluice simulate --config sluice.yaml --time .timestamp --limit 10,50,100 --window 1s,1m app.log.1.gz app.log',
+      },
+      {
+        title: 'without a configuration',
+        line: 'sluice simulate --limit 100 --window 1s --key .app --time .timestamp app.log',
+      },
     ],
     async run({ options, operands }, io) {
       const { simulate } = await import('../check/simulate/simulate.js')
-      return simulate({ ...options, inputs: operands }, io)
+      return simulate(options, operands, io)
     },
   }),
   command({

@@ -12,6 +12,8 @@ export interface OptionSpec {
   readonly value?: string
   readonly short?: string
   readonly required?: true
+  /** Whether it may be given several times; then its value is a list. */
+  readonly many?: true
   /** Whether the value may also be given without the option name, before all operands. */
   readonly operand?: true
   /** Not needed if `value` is FILE or FOLDER. */
@@ -33,13 +35,15 @@ export interface Operands {
 
 type Value<O extends OptionSpec> = O['type'] extends 'boolean'
   ? boolean
-  : O extends { required: true }
-    ? string
-    : string | undefined
+  : O extends { many: true }
+    ? readonly string[]
+    : O extends { required: true }
+      ? string
+      : string | undefined
 
-type AnyOptions = Readonly<Record<string, string | boolean | undefined>>
+type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
 
-/** A parsed command line: every option of the command by name; those not given are false or undefined. */
+/** A parsed command line: every option of the command by name; those not given are false, empty or undefined. */
 export interface Call<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]
@@ -109,9 +113,9 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
   const fail = (message: string): never => {
     throw new UsageError(message, command.name)
   }
-  const options: Record<string, string | boolean | undefined> = {}
+  const options: Record<string, string | boolean | readonly string[] | undefined> = {}
   for (const [name, spec] of Object.entries(command.options))
-    options[name] = spec.type === 'boolean' ? false : undefined
+    options[name] = spec.type === 'boolean' ? false : spec.many ? [] : undefined
   const { tokens, positionals } = parseArgs({
     args: [...args],
     options: Object.fromEntries(
@@ -129,7 +133,7 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
       const names = Object.keys(command.options).map(known => `--${known}`)
       return fail(`unknown option ${rawName}${suggest(rawName, [...names, '--help'])}`)
     }
-    if (seen.has(name)) fail(`--${name} is given twice`)
+    if (seen.has(name) && !spec.many) fail(`--${name} is given twice`)
     seen.add(name)
     if (spec.type === 'boolean' && value !== undefined) fail(`${rawName} takes no value`)
     const looksLikeOption = !token.inlineValue && value !== undefined && /^-./.test(value)
@@ -137,7 +141,8 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
       const hint = looksLikeOption ? `; a value that begins with a dash is written ${rawName}=${value}` : ''
       fail(`${rawName} needs a value: ${rawName} ${spec.value}${hint}`)
     }
-    options[name] = spec.type === 'boolean' ? true : value
+    const before = options[name]
+    options[name] = spec.type === 'boolean' ? true : Array.isArray(before) ? [...before, value!] : value
   }
   const { name = '', min = 0, max = 0, mayMiss } = command.operands ?? {}
   for (const [name, spec] of Object.entries(command.options)) {

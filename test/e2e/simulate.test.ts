@@ -350,6 +350,15 @@ a key that is longer than …       3       2          1         0              
 (default bucket)                  1       1          0         0               1
 a\\u{1b}[31m                       1       1          0         0               1
 ${first15.map(name => `${name}                               1       0          0         1               0\n`).join('')}other (15 keys)                  15       0          0        15
+
+processors:
+  limit_app:
+    type: throttle
+    inputs: [in]
+    limit: 2
+    window: 1 Minutes
+    key_field: .k
+    exclude: "if (.x equal 'y' OR NOT (.n less 5))"
 `,
   )
 })

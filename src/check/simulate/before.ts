@@ -3,8 +3,6 @@ import type { Condition } from '../../condition/parse.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { FieldPath } from '../../core/event/field-path.js'
-import type { FieldReader } from '../../core/event/field-reader.js'
 import { filter } from '../../processors/filter.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { throttle } from '../../processors/throttle.js'
@@ -12,6 +10,8 @@ import { UsageError } from '../../terminal/command-line.js'
 import { Decider, EXCLUDED, FAIL_OPEN, PASS } from '../../throttle/decider.js'
 import { EventDecider, eventTime } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
+import { STOPPED_CLOCK } from './trial-deciders.js'
+import type { FieldContext } from './trials.js'
 
 /** The part of a configuration that events pass before they reach a throttle. */
 export interface Way {
@@ -22,7 +22,6 @@ export interface Way {
   readonly readers: ReadonlyMap<string, readonly string[]>
 }
 
-type Fields = { field(path: FieldPath): FieldReader }
 /** Whether an event leaves by the main output, rather than by `discarded`. `now` is the time of the event. */
 type Passes = (batch: EventBatch, i: number, now: number) => boolean
 
@@ -33,9 +32,6 @@ interface Stage {
 }
 
 const PASSING = new Set<number>([PASS, EXCLUDED, FAIL_OPEN, LATE])
-/** The time is that of the events. */
-export const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
-
 /** All paths from the sources to a throttle. */
 export function wayTo(config: Config, throttleId: string): Way {
   const sources = new Map(config.sources.map(source => [source.id, source]))
@@ -70,7 +66,7 @@ export class Before {
   readonly #way: Way
   readonly #stages: ReadonlyMap<string, Stage>
 
-  constructor(way: Way, fields: Fields) {
+  constructor(way: Way, fields: FieldContext) {
     this.#way = way
     this.#stages = new Map(way.processors.map(processor => [processor.id, stageOf(processor, fields)]))
   }
@@ -78,6 +74,12 @@ export class Before {
   /** Called before the events of a batch. */
   enter(batch: EventBatch): void {
     for (const { enter } of this.#stages.values()) enter?.(batch)
+  }
+
+  /** How often every event of a source reaches the throttle; 0 if that depends on the event. */
+  always(source: string): number {
+    const readers = this.#way.readers.get(source) ?? []
+    return readers.every(id => id === this.#way.throttle) ? readers.length : 0
   }
 
   /** How often event `i` of a source reaches the throttle: once for each path that lets it pass. */
@@ -103,7 +105,7 @@ export class Before {
   }
 }
 
-function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: Fields): Stage {
+function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: FieldContext): Stage {
   if (type === filter.type) {
     const { condition } = options as { condition: Condition }
     return { id, passes: compileCondition(condition, path => fields.field(path)) }
@@ -112,7 +114,7 @@ function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: Fi
   throw new UsageError(`${id} is before the throttle, and a processor of type ${type} cannot be simulated`, 'simulate')
 }
 
-function throttleStage(id: string, options: ThrottleOptions, fields: Fields): Stage {
+function throttleStage(id: string, options: ThrottleOptions, fields: FieldContext): Stage {
   const compiled = deciderOptions(options, fields, 0)
   const { eventTime: inEventTime } = compiled
   if (!inEventTime) {

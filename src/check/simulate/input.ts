@@ -1,13 +1,13 @@
-import { createReadStream } from 'node:fs'
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import type { ComponentConfig } from '../../config/load.js'
 import { type SplitOptions, Splitting } from '../../core/options/multiline-options.js'
 import { systemClock } from '../../lib/time.js'
-import { type Io, UsageError } from '../../terminal/command-line.js'
+import { UsageError } from '../../terminal/command-line.js'
 import { AS_OBJECTS, isTapped } from '../explain/event.js'
 import type { Way } from './before.js'
-import type { Replay } from './replay.js'
+import { bytesOf, type Reading } from './input-bytes.js'
+import type { Replay, Visitor } from './replay.js'
 
 /** An input of a simulation, and the source that its events belong to. */
 export interface Input {
@@ -16,7 +16,6 @@ export interface Input {
   readonly source: ComponentConfig<'source'>
 }
 
-const READ_BYTES = 256 * 1024
 /** Bytes that are read to determine the format of the first line. */
 const FIRST_LINE_BYTES = 64 * 1024
 
@@ -47,22 +46,28 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
   )
 }
 
-/** Replays one input as its source would read it. Yields the decisions in pieces. */
-export async function* replayed(replay: Replay, { path, source }: Input, io: Io): AsyncGenerator<string> {
+/** Replays one input as its source would read it. Yields after each piece. */
+export async function* replayed(
+  replay: Replay<Visitor>,
+  { path, source }: Input,
+  reading: Reading,
+): AsyncGenerator<void> {
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
-  const chunks = chunksOf(path === '-' ? io.stdin : createReadStream(path, { highWaterMark: READ_BYTES }))
+  const chunks = bytesOf(path, reading)
   const first = await firstLines(chunks)
   const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
   const read = isRecorded ? AS_OBJECTS : options
   const file = path !== '-' && source.type === 'file' ? { path: resolve(path) } : {}
   replay.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
   const splitter = new Splitting(read).splitter()
-  for await (const bytes of madeLines(source, first, chunks)) yield replay.replay(splitter.push(bytes))
-  yield replay.replay(splitter.flush())
-}
-
-async function* chunksOf(stream: AsyncIterable<unknown>): AsyncGenerator<Buffer, undefined> {
-  for await (const chunk of stream) yield Buffer.from(chunk as Buffer)
+  for await (const bytes of madeLines(source, first, chunks)) {
+    const frame = splitter.push(bytes)
+    if (frame) replay.replay(frame)
+    yield
+  }
+  const frame = splitter.flush()
+  if (frame) replay.replay(frame)
+  yield
 }
 
 /** The first chunks, with at least one complete line of usual length. */

@@ -5,76 +5,48 @@ import { FieldReader } from '../../core/event/field-reader.js'
 import type { Origin } from '../../core/event/origin.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
-import { printableJson } from '../../lib/printable.js'
-import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
-import { BucketKey } from '../../throttle/bucket-key.js'
-import {
-  Decider,
-  type Decision,
-  DISCARD,
-  EXCLUDED as EXEMPT,
-  FAIL_OPEN,
-  FULL,
-  PASS,
-  TOO_LATE,
-} from '../../throttle/decider.js'
-import { EventDecider, eventTime } from '../../throttle/event-decider.js'
-import { LATE } from '../../throttle/event-windows.js'
-import { Before, STOPPED_CLOCK, type Way } from './before.js'
-import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED, TimeTally } from './tally.js'
+import { eventTime } from '../../throttle/event-decider.js'
+import { Before, type Way } from './before.js'
+import { TimeSlots } from './slots.js'
+import type { FieldContext } from './trials.js'
 
-const OUTCOMES: Record<Decision, Outcome> = {
-  [PASS]: PASSED,
-  [FAIL_OPEN]: PASSED,
-  [LATE]: PASSED,
-  [EXEMPT]: EXCLUDED,
-  [DISCARD]: DISCARDED,
-  [FULL]: DISCARDED,
-  [TOO_LATE]: DISCARDED,
-}
-const NAMES = ['pass', 'discard', 'excluded'] as const
 /** If a field is missing: how many events are searched for field names, and how many names are shown. */
 const SAMPLED_EVENTS = 1000
 const MOST_FIELDS = 30
+const NO_SLOT = -1
 
-export interface ReplayOptions {
-  /** The components before the throttle; undefined if there are none. */
-  readonly way?: Way
-  readonly wantsDecisions: boolean
+/** Gets the events that reach the throttle. */
+export interface Visitor {
+  /** Called before the events of a batch. */
+  enter(batch: EventBatch): void
+  /** `now`: the time of event `i`; `slot`: -1 if no event had a time yet; `n`: number of events read before. */
+  visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void
 }
 
-/** Replays events through a throttle and the components before it, each event at its own time. */
-export class Replay {
+/** Replays events through the components before a throttle, each event at its own time. */
+export class Replay<V extends Visitor> {
   /** Number of events read. */
   read = 0
   /** Events that reached the throttle. One that reaches it on several paths counts several times. */
   events = 0
+  bytes = 0
   /** Lines that the decoding of their source could not read. */
   undecoded = 0
-  readonly outcomes: [passed: number, discarded: number, excluded: number] = [0, 0, 0]
   /** Events that reached the throttle without a time of their own. */
   timeless = 0
   /** Events that are earlier than the previous one, and the largest difference. */
   backwards = 0
   furthestBackMs = 0
-  /** Events of keys beyond `max_keys`: passed uncounted, and discarded. */
-  failedOpen = 0
-  refused = 0
-  /** Events that are later than allowed, if the throttle has windows in event time. */
-  late = 0
-  readonly keys: KeyTally
-  readonly times = new TimeTally()
+  readonly slots = new TimeSlots()
   /** Field names of the first events. */
   readonly fields = new Set<string>()
-  readonly before: Before | undefined
-  readonly #decider: Decider | EventDecider
+  readonly before: Before
+  readonly visitor: V
   readonly #wanted = new WantedNames()
   readonly #timePath: FieldPath
   readonly #time: FieldReader
   /** Slot of the timestamp, which events get from their origin if the line has none. */
   readonly #timestamp: number
-  readonly #key: BucketKey
-  readonly #wantsDecisions: boolean
   readonly #ack = new Ack(() => {})
   #origin: Origin | undefined
   #receivedAt = 0
@@ -82,25 +54,18 @@ export class Replay {
   #now = 0
   #hasTime = false
 
-  constructor(options: ThrottleOptions, time: FieldPath, { way, wantsDecisions }: ReplayOptions) {
+  constructor(time: FieldPath, way: Way, createVisitor: (context: FieldContext, slots: TimeSlots) => V) {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
     this.#timePath = time
     this.#time = context.field(time)
     this.#timestamp = this.#wanted.slot('timestamp')
-    const compiled = deciderOptions(options, context, 0)
-    this.#decider = compiled.eventTime
-      ? new EventDecider(compiled, compiled.eventTime, STOPPED_CLOCK)
-      : new Decider(compiled)
-    this.#key = new BucketKey(compiled.keyFields)
-    this.before = way && new Before(way, context)
-    this.#wantsDecisions = wantsDecisions
-    const { windowMs, mode } = compiled.limits[0]!
-    this.keys = new KeyTally(windowMs, mode === 'aligned')
+    this.visitor = createVisitor(context, this.slots)
+    this.before = new Before(way, context)
   }
 
-  /** Whether at least one event had the time and, if the throttle has a key, the key. */
-  get isSound(): boolean {
-    return this.#hasTime && (!this.#key.hasFields || this.keys.size > 0)
+  /** Whether at least one event had a time. */
+  get hasTime(): boolean {
+    return this.#hasTime
   }
 
   /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
@@ -109,22 +74,20 @@ export class Replay {
     this.#receivedAt = receivedAt
   }
 
-  /** Decides the events of a frame. Returns the decisions as JSON lines if they are wanted. */
-  replay(frame: Frame | undefined): string {
-    if (!frame) return ''
+  /** Visits the events of a frame. */
+  replay(frame: Frame): void {
     const origin = this.#origin!
     const batch = new EventBatch(frame, origin, this.#receivedAt, this.#ack)
     this.undecoded += batch.scan()
-    let decisions = ''
-    const decider = this.#decider
-    if (decider instanceof EventDecider) decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
-    this.before?.enter(batch)
+    this.visitor.enter(batch)
+    this.before.enter(batch)
+    const always = this.before.always(origin.source)
     for (let i = 0; i < batch.length; i++) {
       const time = this.#timeOf(batch, i)
       const hasTime = !Number.isNaN(time)
       const back = this.#hasTime && time < this.#now ? this.#now - time : 0
       if (hasTime) this.#now = time
-      const arrivals = this.before?.arrivals(origin.source, batch, i, this.#now) ?? 1
+      const arrivals = always || this.before.arrivals(origin.source, batch, i, this.#now)
       if (arrivals > 0) {
         if (hasTime) this.#hasTime = true
         else this.timeless++
@@ -133,31 +96,14 @@ export class Replay {
           this.furthestBackMs = Math.max(this.furthestBackMs, back)
         }
         if (this.events < SAMPLED_EVENTS) this.#sample(batch, i)
+        const slot = this.#hasTime ? this.slots.slot(this.#now) : NO_SLOT
+        for (let n = 0; n < arrivals; n++) this.visitor.visit(batch, i, this.#now, slot, this.read)
+        this.events += arrivals
+        this.bytes += arrivals * batch.size(i)
       }
-      for (let n = 0; n < arrivals; n++) decisions += this.#decide(batch, i)
       this.read++
     }
-    return decisions
-  }
-
-  /** The decision on event `i` at the current time. */
-  #decide(batch: EventBatch, i: number): string {
-    const decider = this.#decider
-    const now = this.#now
-    if (decider instanceof Decider) decider.limiter.advance(now)
-    const decision = decider.decideOne(batch, i, now)
-    const id = decider.byDefault ? DEFAULT_BUCKET : this.keys.id(batch, i, this.#key)
-    if (decision === FAIL_OPEN) this.failedOpen++
-    else if (decision === FULL) this.refused++
-    else if (decision === LATE || decision === TOO_LATE) this.late++
-    const outcome = OUTCOMES[decision]
-    this.events++
-    this.outcomes[outcome]++
-    this.keys.add(id, outcome, now)
-    if (this.#hasTime) this.times.add(now, outcome)
-    if (!this.#wantsDecisions) return ''
-    const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#key.text()))
-    return `{"n":${this.read},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
+    frame.release?.()
   }
 
   /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */

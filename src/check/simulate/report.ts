@@ -1,7 +1,6 @@
 import { formatDuration } from '../../lib/units.js'
-import type { Simulation } from './simulate.js'
-import { count, keyName, numbers, percent, remarks, subject, timeText } from './summary.js'
-import { DISCARDED, EXCLUDED, PASSED } from './tally.js'
+import type { SimulationResult } from './result.js'
+import { count, keyName, numbers, percent, timeText } from './table.js'
 
 /** Renders the result of a simulation as a self-contained page: no scripts, no other files. */
 
@@ -15,11 +14,7 @@ const BOTTOM = 32
 const Y_TICKS = 4
 const X_TICKS = 6
 
-const SERIES = [
-  { outcome: PASSED, name: 'passed' },
-  { outcome: DISCARDED, name: 'discarded' },
-  { outcome: EXCLUDED, name: 'excluded' },
-] as const
+const SERIES = ['passed', 'discarded', 'excluded'] as const
 
 const STYLE = `
 :root { color-scheme: light dark; --text: #1b1f24; --faint: #59636e; --line: #d5dae0; --back: #ffffff; --passed: #2368c4; --discarded: #d9660a; --excluded: #8b949e }
@@ -46,9 +41,9 @@ function escaped(text: string): string {
 }
 
 /** The page; `madeAt` is the current time in milliseconds since the epoch. */
-export function reportPage(simulation: Simulation, madeAt: number): string {
-  const { component, replay } = simulation
-  const title = escaped(`What ${component} would have passed`)
+export function reportPage(result: SimulationResult, madeAt: number): string {
+  const { component, settings, events } = result
+  const title = escaped(`What ${component ?? 'the throttle'} would have passed`)
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -56,24 +51,25 @@ export function reportPage(simulation: Simulation, madeAt: number): string {
 <title>${title}</title>
 <style>${STYLE}</style>
 <h1>${title}</h1>
-<p class="throttle">${escaped(simulation.throttle[0]![1])}</p>
-${totals(simulation)}
+<p class="throttle">${escaped(settings.find(({ name }) => name === 'throttle')!.text)}</p>
+${totals(result)}
 <h2>Over time</h2>
-${chart(simulation)}
+${chart(result)}
 <h2>By key</h2>
-${replay.events > 0 ? table(simulation) : '<p>There were no events.</p>'}
+${events > 0 ? table(result) : '<p>There were no events.</p>'}
 <h2>What was simulated</h2>
-${facts(simulation, madeAt)}
+${facts(result, madeAt)}
 </html>
 `
 }
 
-function totals({ replay }: Simulation): string {
-  const items = SERIES.map(({ outcome, name }) => {
-    const value = replay.outcomes[outcome]
-    return `<li class="${name}"><i>${name}</i> <b>${number(value)}</b> <i>${percent(value, replay.events)}</i></li>`
+function totals({ results, events, excluded }: SimulationResult): string {
+  const [{ passed, discarded }] = results as [SimulationResult['results'][number]]
+  const items = SERIES.map(name => {
+    const value = { passed, discarded, excluded }[name]
+    return `<li class="${name}"><i>${name}</i> <b>${number(value)}</b> <i>${percent(value, events)}</i></li>`
   })
-  return `<ul class="totals"><li><i>events</i> <b>${number(replay.events)}</b></li>${items.join('')}</ul>`
+  return `<ul class="totals"><li><i>events</i> <b>${number(events)}</b></li>${items.join('')}</ul>`
 }
 
 /** A step of 1, 2 or 5 times a power of ten, so that about `ticks` steps reach `most`. */
@@ -83,10 +79,14 @@ function niceStep(most: number, ticks: number): number {
   return power * ([1, 2, 5].find(factor => factor * power >= rough) ?? 10)
 }
 
-function chart({ replay }: Simulation): string {
-  const bins = replay.times.bins()
-  const { binMs } = replay.times
-  if (bins.length === 0) return '<p>No event had a time of its own.</p>'
+function chart({ slots, results }: SimulationResult): string {
+  if (!slots) return '<p>No event had a time of its own.</p>'
+  const { slot_ms: binMs } = slots
+  const times = results[0]!.over_time
+  const bins = times.passed.map((_, i) => ({
+    start: slots.start + i * binMs,
+    counts: SERIES.map(name => times[name][i]!),
+  }))
   const sums = bins.map(({ counts }) => counts.reduce((sum, value) => sum + value, 0))
   const step = niceStep(Math.max(...sums), Y_TICKS)
   const top = Math.ceil(Math.max(...sums) / step) * step
@@ -100,10 +100,10 @@ function chart({ replay }: Simulation): string {
   }
   for (const [i, { start, counts }] of bins.entries()) {
     if (sums[i] === 0) continue
-    const tooltip = SERIES.map(({ outcome, name }) => `${number(counts[outcome]!)} ${name}`).join(', ')
+    const tooltip = SERIES.map((name, n) => `${number(counts[n]!)} ${name}`).join(', ')
     let below = 0
-    const bars = SERIES.map(({ outcome, name }) => {
-      const value = counts[outcome]!
+    const bars = SERIES.map((name, n) => {
+      const value = counts[n]!
       below += value
       const height = round((plotHeight * value) / top)
       if (value === 0) return ''
@@ -148,17 +148,19 @@ function timeAxis(start: number, length: number, plotWidth: number): string[] {
   return parts
 }
 
-function table({ replay }: Simulation): string {
-  const { keys, others } = replay.keys.top(SHOWN_KEYS)
+function table({ results }: SimulationResult): string {
+  const { by_key, others, more_keys } = results[0]!
+  const keys = by_key.slice(0, SHOWN_KEYS)
   const cells = (values: readonly (number | string)[]) =>
     values.map(value => `<td>${typeof value === 'number' ? number(value) : value}</td>`).join('')
   const rows = keys.map(key => {
-    const opened = key.busiest > 0 ? timeText(key.busiestAt) : ''
+    const opened = key.busiest_at === null ? '' : timeText(key.busiest_at)
     return `<tr><th scope="row">${escaped(keyName(key))}</th>${cells([...numbers(key), opened])}</tr>`
   })
   if (others) {
-    const { events, passed, discarded, excluded } = others
-    const more = replay.keys.overflowed ? ' and more' : ''
+    const { passed, discarded, excluded } = others
+    const events = passed + discarded + excluded
+    const more = more_keys ? ' and more' : ''
     const name = `other (${count(others.keys, 'key')}${more})`
     rows.push(`<tr><th scope="row">${name}</th>${cells([events, passed, discarded, excluded, '', ''])}</tr>`)
   }
@@ -171,12 +173,7 @@ ${rows.join('\n')}
 </table></div>`
 }
 
-function facts(simulation: Simulation, madeAt: number): string {
-  const rows: (readonly [string, string])[] = [
-    ...subject(simulation),
-    ['time field', simulation.time],
-    ...remarks(simulation),
-    ['made', timeText(madeAt)],
-  ]
-  return `<dl>${rows.map(([name, text]) => `<dt>${name}</dt><dd>${escaped(text)}</dd>`).join('')}</dl>`
+function facts({ settings, time, notes }: SimulationResult, madeAt: number): string {
+  const rows = [...settings, { name: 'time field', text: time }, ...notes, { name: 'made', text: timeText(madeAt) }]
+  return `<dl>${rows.map(({ name, text }) => `<dt>${name}</dt><dd>${escaped(text)}</dd>`).join('')}</dl>`
 }

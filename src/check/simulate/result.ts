@@ -51,6 +51,7 @@ export interface Slots {
 export interface TrialResult {
   /** The field whose value names the bucket; null: all events share one bucket. */
   readonly key_field: string | null
+  /** The first limit: of events, costs or bytes. */
   readonly limit: number
   readonly window_ms: number
   readonly window_mode: string
@@ -61,6 +62,8 @@ export interface TrialResult {
   /** Number of keys; if `more_keys`, there were more than could be distinguished. */
   readonly keys: number
   readonly more_keys: boolean
+  /** Number of keys with discarded events, the default bucket included. */
+  readonly losing_keys: number
   /** The keys with the most discarded events, most first; at most 1,000. */
   readonly by_key: readonly KeyResult[]
   /** The exact sum of all keys that are not in `by_key`; null if there are none. */
@@ -84,12 +87,12 @@ export interface KeyResult {
 
 export interface OtherKeys {
   /** Number of keys. */
-  readonly keys: number
-  readonly passed: number
-  readonly discarded: number
-  readonly excluded: number
-  readonly passed_bytes: number
-  readonly discarded_bytes: number
+  keys: number
+  passed: number
+  discarded: number
+  excluded: number
+  passed_bytes: number
+  discarded_bytes: number
 }
 
 /** Events in each slot of `slots`. Events before the first one with a time are in none. */

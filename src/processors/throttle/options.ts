@@ -65,8 +65,6 @@ export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, ...CLUSTER_OPTIONS })
   .superRefine(check)
 
-export const someThrottleOptions = fields.partial()
-
 /** Converts the component's options to those of a decider. */
 export function deciderOptions(
   options: ThrottleOptions,

@@ -1,11 +1,17 @@
 import t from 'tap'
-import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, PASSED, TimeTally } from '../../../src/check/simulate/tally.js'
+import { HeavyKeys } from '../../../src/check/simulate/heavy-keys.js'
+import { DEFAULT_BUCKET, KeyIds } from '../../../src/check/simulate/key-ids.js'
+import { MOST_SLOTS, TimeSlots } from '../../../src/check/simulate/slots.js'
+import { TrialTally } from '../../../src/check/simulate/trial-tally.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 
-t.test('counts over time in at most 240 bins, whatever the times', async t => {
+const NO_KEY = new BucketKey([])
+const NO_SLOT = -1
+
+t.test('numbers over time in at most 240 slots, whatever the times', async t => {
   const random = seeded(5)
   for (const next of [
     (n: number) => n,
@@ -15,24 +21,34 @@ t.test('counts over time in at most 240 bins, whatever the times', async t => {
     (n: number) => (n === 700 ? 0 : 1_760_000_000_000 + random() * 1e6),
     () => 5,
   ]) {
-    const tally = new TimeTally()
+    const slots = new TimeSlots()
+    const table = slots.table(3)
     const times = Array.from({ length: 1000 }, (_, n) => next(n))
-    for (const [n, time] of times.entries())
-      tally.add(time, n % 10 === 0 ? DISCARDED : n % 10 === 1 ? EXCLUDED : PASSED)
-    const bins = tally.bins()
-    const sum = (outcome: number) => bins.reduce((sum, { counts }) => sum + counts[outcome]!, 0)
-    t.same([sum(PASSED), sum(DISCARDED), sum(EXCLUDED)], [800, 100, 100])
-    t.ok(bins.length <= 240, `${bins.length} bins of ${tally.binMs} ms`)
-    t.same(tally.span, { from: Math.min(...times), to: Math.max(...times) })
-    for (const { start, counts } of bins) {
-      const inside = times.filter(time => time >= start && time < start + tally.binMs).length
-      if (counts[0]! + counts[1]! + counts[2]! !== inside) t.fail(`the bin of ${start} has other events`)
+    for (const [n, time] of times.entries()) {
+      // The cells move when the slots get longer.
+      const slot = slots.slot(time)
+      table.cells[slot * 3 + (n % 10 === 0 ? 1 : 2)]!++
+    }
+    const { start, slot_ms, count } = slots.used!
+    const [none, tenth, others] = [0, 1, 2].map(column => slots.sums(table, column, column + 1)) as [
+      number[],
+      number[],
+      number[],
+    ]
+    const sum = (values: number[]) => values.reduce((sum, value) => sum + value, 0)
+    t.same([sum(none), sum(tenth), sum(others)], [0, 100, 900])
+    t.ok(count <= MOST_SLOTS, `${count} slots of ${slot_ms} ms`)
+    t.same(slots.span, { from: Math.min(...times), to: Math.max(...times) })
+    for (let i = 0; i < count; i++) {
+      const from = start + i * slot_ms
+      const inside = times.filter(time => time >= from && time < from + slot_ms).length
+      if (tenth[i]! + others[i]! !== inside) t.fail(`the slot of ${from} has other events`)
     }
     const width = Math.max(...times) - Math.min(...times)
-    t.ok(tally.binMs === 1 || width / tally.binMs > 118, 'no wider than needed')
+    t.ok(slot_ms === 1 || width / slot_ms > 118, 'no longer than needed')
   }
-  t.same(new TimeTally().bins(), [])
-  t.equal(new TimeTally().span, undefined)
+  t.same(new TimeSlots().used, undefined)
+  t.equal(new TimeSlots().span, undefined)
 })
 
 t.test('counts by key, the busiest window of each, and the others when there are too many', async t => {
@@ -40,33 +56,62 @@ t.test('counts by key, the busiest window of each, and the others when there are
   const key = new BucketKey([readerOf('.k', wanted)])
   const keys = Array.from({ length: 250_010 }, (_, n) => `k${n}`)
   const batch = batchOf([...keys.map(k => ({ k })), {}, { k: 'x'.repeat(1000) }, { k: 'k3' }], { wanted })
-  const tally = new KeyTally(1000, false)
-  t.equal(tally.id(batch, 0, new BucketKey([])), DEFAULT_BUCKET)
-  t.equal(tally.id(batch, keys.length, key), DEFAULT_BUCKET)
-  tally.add(tally.id(batch, keys.length + 1, key), DISCARDED, 0)
-  const third = tally.id(batch, keys.length + 2, key)
-  for (let i = 0; i < keys.length; i++) tally.add(tally.id(batch, i, key), i === 250_005 ? EXCLUDED : PASSED, i / 1000)
-  t.equal(tally.id(batch, 3, key), third)
-  t.equal(tally.size, 250_000)
-  t.ok(tally.overflowed)
+  const ids = new KeyIds(key, 250_000)
+  const tally = new TrialTally({ ids, slots: new TimeSlots(), trials: 1, windowMs: 1000, aligned: false })
+  const add = (id: number, lost: number, time: number) => tally.add(id, lost, 10, time, NO_SLOT)
+  t.equal(new KeyIds(NO_KEY, 5).id(batch, 0), DEFAULT_BUCKET)
+  t.equal(ids.id(batch, keys.length), DEFAULT_BUCKET)
+  add(ids.id(batch, keys.length + 1), 1, 0)
+  const third = ids.id(batch, keys.length + 2)
+  for (let i = 0; i < keys.length; i++) {
+    if (i === 250_005) tally.addExcluded(ids.id(batch, i), 10, NO_SLOT)
+    else add(ids.id(batch, i), 0, i / 1000)
+  }
+  t.equal(ids.id(batch, 3), third)
+  t.equal(ids.size, 250_000)
+  t.ok(ids.overflowed)
   // 1 at 0.003, 3 from 5000, 2 from 6000 (1 excluded aside), 3 again from 9000.
-  for (const time of [5000, 5500, 5999.9, 6000, 6100, 9000, 9001, 9002]) tally.add(third, DISCARDED, time)
-  tally.add(third, EXCLUDED, 5001)
-  const { keys: top, others } = tally.top(2)
-  t.same(top, [
-    { key: 'k3', events: 10, passed: 1, discarded: 8, excluded: 1, busiest: 3, busiestAt: 5000 },
-    { key: `${'x'.repeat(100)}…`, events: 1, passed: 0, discarded: 1, excluded: 0, busiest: 1, busiestAt: 0 },
-  ])
-  t.same(others, { keys: 249_998, events: 250_009, passed: 250_008, discarded: 0, excluded: 1 })
-  t.equal(tally.top(300_000).keys.length, 250_000)
-  t.match(tally.top(300_000).others, { keys: 0, events: 11 })
+  for (const time of [5000, 5500, 5999.9, 6000, 6100, 9000, 9001, 9002]) add(third, 1, time)
+  tally.addExcluded(third, 10, NO_SLOT)
+  const counts = (passed: number, discarded: number, excluded: number) => ({
+    ...{ passed, discarded, excluded, passed_bytes: passed * 10, discarded_bytes: discarded * 10 },
+  })
+  t.same(tally.byKey(0, 2), {
+    losing_keys: 2,
+    by_key: [
+      { key: 'k3', ...counts(1, 8, 1), busiest: 3, busiest_at: 5000 },
+      { key: `${'x'.repeat(100)}…`, ...counts(0, 1, 0), busiest: 1, busiest_at: 0 },
+    ],
+    others: { keys: 249_998, ...counts(250_008, 0, 1) },
+  })
+  t.equal(tally.byKey(0, 300_000).by_key.length, 250_000)
+  t.match(tally.byKey(0, 300_000).others, { keys: 0, passed: 10, excluded: 1 })
 })
 
 t.test('aligned windows, and no others when all keys are shown', async t => {
-  const tally = new KeyTally(1000, true)
-  for (const time of [999, 1000, 1001, 1999, 2000]) tally.add(DEFAULT_BUCKET, PASSED, time)
-  const { keys, others } = tally.top(20)
-  t.same(keys, [{ key: undefined, events: 5, passed: 5, discarded: 0, excluded: 0, busiest: 3, busiestAt: 1000 }])
-  t.equal(others, undefined)
-  t.same(new KeyTally(1, false).top(5), { keys: [], others: undefined })
+  const ids = new KeyIds(NO_KEY, 5)
+  const tally = (windowMs: number) =>
+    new TrialTally({ ids, slots: new TimeSlots(), trials: 1, windowMs, aligned: true })
+  const counted = tally(1000)
+  for (const time of [999, 1000, 1001, 1999, 2000]) counted.add(DEFAULT_BUCKET, 0, 0, time, NO_SLOT)
+  const { by_key, others } = counted.byKey(0, 20)
+  t.match(by_key, [{ key: null, passed: 5, busiest: 3, busiest_at: 1000 }])
+  t.equal(others, null)
+  t.same(tally(1).byKey(0, 5), { losing_keys: 0, by_key: [], others: null })
+})
+
+t.test('the heaviest keys over time: a heavier one takes the place of the lightest, and starts there', async t => {
+  const slots = new TimeSlots()
+  const heavy = new HeavyKeys(slots, 2)
+  for (let id = 0; id < 128; id++) for (let n = 0; n <= id; n++) heavy.add(id, 2, slots.slot(0))
+  t.same(heavy.most(1, 1), [{ id: 127, discarded: [128] }])
+  for (let n = 0; n < 10; n++) heavy.add(500, 1, slots.slot(1))
+  const all = heavy.most(0, 200)
+  t.equal(all.length, 128)
+  t.match(all.at(-1), { id: 1, discarded: [2, 0] }, 'the lightest has gone')
+  t.same(all.find(({ id }) => id === 500)?.discarded, [0, 9], 'its first discard came before its row')
+  t.notOk(
+    heavy.most(1, 200).find(({ id }) => id === 500),
+    'the higher limit discarded none',
+  )
 })

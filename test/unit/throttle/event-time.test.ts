@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { Replay } from '../../../src/check/simulate/replay.js'
+import { Trials } from '../../../src/check/simulate/trials.js'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { type FieldPath, parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
@@ -320,14 +321,17 @@ t.test('agrees with a simulation of the same events, in order', async t => {
         return { t: written, k: key }
       })
       const options = throttle.options.parse(time_field ? { ...config, time_field } : config)
-      const replay = new Replay(options, parseFieldPath('.t'), {
-        wantsDecisions: true,
-      })
+      const way = { throttle: 'it', sources: [], processors: [], readers: new Map([['in', ['it']]]) }
+      const replay = new Replay(
+        parseFieldPath('.t'),
+        way,
+        (context, slots) => new Trials([options], context, slots, true),
+      )
       replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS })
       const splitter = new LineSplitter(1024)
       const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
-      const simulated = [replay.replay(splitter.push(Buffer.from(text))), replay.replay(splitter.flush())]
-        .join('')
+      replay.replay(splitter.push(Buffer.from(text))!)
+      const simulated = replay.visitor.decisions
         .trimEnd()
         .split('\n')
         .map(line => (JSON.parse(line) as { decision: string }).decision)

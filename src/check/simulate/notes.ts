@@ -1,0 +1,81 @@
+import { JSON_OBJECTS } from '../../codecs/json.js'
+import type { Codec } from '../../core/codec.js'
+import { formatDuration } from '../../lib/units.js'
+import { looksLikeSeconds } from '../../throttle/event-decider.js'
+import type { Way } from './before.js'
+import type { Replay } from './replay.js'
+import type { Fact } from './result.js'
+import { keyText } from './settings.js'
+import { count, number, timeText } from './table.js'
+import type { Trials } from './trials.js'
+
+/** What was replayed, for the notes about it. */
+export interface Replayed {
+  /** The field with the time. */
+  readonly time: string
+  readonly way: Way
+  readonly replay: Replay<Trials>
+}
+
+/** What to know about the numbers. */
+export function notesOn({ replay, time, way }: Replayed): Fact[] {
+  const { before, undecoded, slots, timeless, backwards, furthestBackMs } = replay
+  const [{ decider }] = replay.visitor.all as [Trials['all'][number]]
+  const { failedOpen, refused, late } = decider
+  const { span } = slots
+  const facts: Fact[] = []
+  const add = (name: string, text: string) => facts.push({ name, text })
+  if (span) add('time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`)
+  if (before.held > 0) {
+    const by = [...before.heldBy].map(([id, events]) => `${number(events)} by ${id}`).join(', ')
+    add('before', `${count(before.held, 'event')} discarded before ${way.throttle}, not counted above: ${by}`)
+  }
+  if (undecoded > 0) add('undecoded', `${undecodedText(undecoded, way)}: read as text`)
+  if (timeless > 0)
+    add('no time', `${count(timeless, 'event')} without a readable ${time}: took the time of the one before`)
+  if (backwards > 0) {
+    const furthest = formatDuration(furthestBackMs)
+    add('order', `${count(backwards, 'event')} earlier than the one before, by up to ${furthest}`)
+  }
+  if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
+  if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
+  if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
+  if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
+    add('note', `numbers in ${time} are milliseconds; these look like seconds`)
+  return facts
+}
+
+function undecodedText(undecoded: number, { sources }: Way): string {
+  const expected = new Set(sources.map(({ options }) => decodingOf(options)?.definition ?? JSON_OBJECTS.definition))
+  const names = [...expected].flatMap(({ form, expects }) => (form === 'message' ? [] : [expects]))
+  return `${count(undecoded, 'line')} not ${names.join(' or ')}`
+}
+
+/** How a source reads lines; undefined if it has no such option. */
+function decodingOf(options: unknown): Codec | undefined {
+  return (options as { decode?: Codec }).decode
+}
+
+/** Why the numbers are meaningless for the throttle. */
+export function problems({ replay, time, way }: Replayed): string[] {
+  const { events, timeless, undecoded, fields } = replay
+  if (events === 0) return []
+  const found: string[] = []
+  if (timeless === events) found.push(`no event has a time in ${time}: name the field that holds it with --time`)
+  const missing = replay.visitor.all.filter(({ ids, tally }) => ids.hasNone && tally.excluded.events < events)
+  for (const key of new Set(missing.map(({ options }) => keyText(options.key_field))))
+    found.push(`no event has the key ${key}: correct key_field, or name another field with --key`)
+  if (found.length === 0) return []
+  const lines = undecoded > 0 ? `${undecodedText(undecoded, way)}` : ''
+  const have = `the fields of the events are ${[...fields].join(', ')}`
+  return [...found, ...(lines ? [lines] : []), have]
+}
+
+/** What was applied before the throttle: decoding other than JSON, and processors. */
+export function wayText({ sources, processors }: Way): string {
+  const decoding = sources.flatMap(({ id, options }) => {
+    const codec = decodingOf(options)
+    return codec === undefined || codec.form === 'object' ? [] : [`decode: ${codec} of ${id}`]
+  })
+  return [...decoding, ...processors.map(({ id, type }) => `${id} (${type})`)].join(', ')
+}

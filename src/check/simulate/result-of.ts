@@ -1,0 +1,82 @@
+import { limitsOf } from '../../processors/throttle/limit-options.js'
+import type { Input } from './input.js'
+import { notesOn, type Replayed, wayText } from './notes.js'
+import type { Fact, SimulationResult, TrialResult } from './result.js'
+import { describeThrottles, keyText } from './settings.js'
+import type { Subject } from './subject.js'
+import { inputName } from './table.js'
+import type { Trial } from './trials.js'
+import type { Variant } from './variants.js'
+import { throttleYaml } from './yaml.js'
+
+/** A simulation that has ended. */
+export interface Simulation extends Replayed {
+  readonly subject: Subject
+  /** The options of the command line that change the throttle, as one would type them. */
+  readonly typed: readonly string[]
+  readonly variants: readonly [Variant, ...Variant[]]
+  readonly inputs: readonly Input[]
+  readonly complete: boolean
+}
+
+const MOST_KEYS = 1000
+
+export function resultOf(simulation: Simulation): SimulationResult {
+  const { subject, typed, variants, inputs, complete, replay, time } = simulation
+  const { all } = replay.visitor
+  const { excluded } = all[0]!.tally
+  const { span, used } = replay.slots
+  return {
+    component: subject.config === undefined ? null : subject.component,
+    config: subject.config ?? null,
+    changed: typed,
+    settings: settingsOf(simulation),
+    inputs: inputs.map(({ path }) => path),
+    time,
+    complete,
+    events: replay.events,
+    bytes: replay.bytes,
+    excluded: excluded.events,
+    excluded_bytes: excluded.bytes,
+    from: span?.from ?? null,
+    to: span?.to ?? null,
+    slots: used ?? null,
+    notes: notesOn(simulation),
+    results: all.map(trialResult),
+    yaml: throttleYaml(subject.component, subject.inputs, variants[0].given),
+  }
+}
+
+function trialResult({ options, ids, tally, index }: Trial): TrialResult {
+  const { limit, windowMs, mode } = limitsOf(options)[0]!
+  const { passed, discarded, passed_bytes, discarded_bytes } = tally.totals(index)
+  return {
+    key_field: keyText(options.key_field) ?? null,
+    limit,
+    window_ms: windowMs,
+    window_mode: mode,
+    passed,
+    discarded,
+    passed_bytes,
+    discarded_bytes,
+    keys: ids.size,
+    more_keys: ids.overflowed,
+    ...tally.byKey(index, MOST_KEYS),
+    over_time: tally.overTime(index),
+  }
+}
+
+/** The throttle and its input, in words. */
+function settingsOf({ subject, typed, variants, inputs, way }: Simulation): Fact[] {
+  const { component, config } = subject
+  const changes = typed.length > 0 ? `with ${typed.join(' ')}` : ''
+  const source =
+    config === undefined ? `a throttle ${changes}` : [`${component} of ${config}`, changes].filter(Boolean).join(', ')
+  const before = wayText(way)
+  return [
+    { name: 'simulated', text: source },
+    ...describeThrottles(variants.map(({ options }) => options)),
+    { name: 'input', text: inputs.map(({ path }) => inputName(path)).join(', ') },
+    ...(before ? [{ name: 'applied', text: before }] : []),
+  ]
+}

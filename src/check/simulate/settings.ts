@@ -1,0 +1,83 @@
+import type { Condition } from '../../condition/parse.js'
+import type { FieldPath } from '../../core/event/field-path.js'
+import { formatSize } from '../../lib/units.js'
+import { limitsOf } from '../../processors/throttle/limit-options.js'
+import { LATENESS, type ThrottleOptions } from '../../processors/throttle/options.js'
+import type { Limit } from '../../throttle/limit.js'
+import type { Fact } from './result.js'
+import { number } from './table.js'
+
+/** Describes throttles in words. */
+
+/** The paths of the key as in a configuration; undefined if there is none. */
+export function keyText(paths: readonly FieldPath[]): string | undefined {
+  const texts = paths.map(({ text }) => text)
+  return texts.length > 1 ? `[${texts.join(', ')}]` : texts[0]
+}
+
+/** Throttles that differ in their limit, window or key at most. */
+export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
+  const [first] = all as [ThrottleOptions]
+  const { exclude, max_keys, on_max_keys } = first
+  const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = first
+  const keys = alternatives(all.map(({ key_field }) => keyText(key_field) ?? ''))
+  const by = keys === '' ? ', one bucket for all' : ` by ${keys}`
+  return [
+    { name: 'throttle', text: limitsText(all.map(limitsOf), by) },
+    ...(exclude ? [{ name: 'exclude', text: `if (${conditionText(exclude)})` }] : []),
+    ...(keys === '' ? [] : [{ name: 'max_keys', text: `${number(max_keys)}, beyond it ${on_max_keys}` }]),
+    ...(time_field ? [{ name: 'lateness', text: `${windowText(allowed_lateness)}, beyond it ${on_late}` }] : []),
+  ]
+}
+
+/** `limit 5 or 10 in 1 second by .app, fixed windows`; modes that differ follow their limit. */
+function limitsText(all: readonly (readonly Limit[])[], by: string): string {
+  const [own, ...others] = all[0] as [Limit, ...Limit[]]
+  const same = others.every(({ mode }) => mode === own.mode)
+  const text = (amount: string, window: string, { mode }: Limit) =>
+    `limit ${amount} in ${window}${same ? '' : ` (${mode})`}`
+  const amounts = alternatives(all.map(([first]) => amountText(first!)))
+  const windows = alternatives(all.map(([first]) => windowText(first!.windowMs)))
+  const further = others.map(limit => text(amountText(limit), windowText(limit.windowMs), limit))
+  return `${[text(amounts, windows, own), ...further].join(' and ')}${by}${same ? `, ${own.mode} windows` : ''}`
+}
+
+function amountText({ limit, unit }: Limit): string {
+  return unit === 'events' ? number(limit) : unit === 'bytes' ? formatSize(limit) : `cost ${number(limit)}`
+}
+
+/** `10, 50 or 100`. */
+function alternatives(texts: readonly string[]): string {
+  const distinct = [...new Set(texts)]
+  const last = distinct.pop()!
+  return distinct.length === 0 ? last : `${distinct.join(', ')} or ${last}`
+}
+
+const UNITS = [
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+] as const
+
+/** The exact length of a window: `90 seconds`. */
+export function windowText(ms: number): string {
+  const [unit, size] = UNITS.find(([, size]) => ms % size === 0) ?? (['millisecond', 1] as const)
+  return `${ms / size} ${unit}${ms === size ? '' : 's'}`
+}
+
+export function conditionText(condition: Condition): string {
+  const inner = (term: Condition) =>
+    term.kind === 'and' || term.kind === 'or' ? `(${conditionText(term)})` : conditionText(term)
+  switch (condition.kind) {
+    case 'not':
+      return `NOT ${inner(condition.term)}`
+    case 'and':
+    case 'or':
+      return condition.terms.map(inner).join(condition.kind === 'and' ? ' AND ' : ' OR ')
+    case 'comparison': {
+      const { path, operator, value } = condition
+      const quoted = value === undefined ? '' : ` '${value.replace(/[\\']/g, '\\$&')}'`
+      return `${path.text} ${operator}${quoted}`
+    }
+  }
+}

@@ -1,0 +1,73 @@
+import { components } from '../../components.js'
+import type { Config } from '../../config/load.js'
+import type { AnyDefinition } from '../../core/component.js'
+import { NearestName } from '../../lib/nearest.js'
+import { throttle } from '../../processors/throttle.js'
+import { type Io, UsageError } from '../../terminal/command-line.js'
+import { loadDaemonConfig } from '../../terminal/local-part.js'
+import { AS_OBJECTS } from '../explain/event.js'
+import { type Way, wayTo } from './before.js'
+
+/** What is simulated: a throttle of a configuration, or one that the command line describes. */
+export interface Subject {
+  /** The id of the throttle. */
+  readonly component: string
+  /** Path of the configuration; undefined: there is none. */
+  readonly config: string | undefined
+  /** The inputs of the throttle; undefined without a configuration. */
+  readonly inputs: readonly string[] | undefined
+  /** The options of the throttle as plain data. */
+  readonly given: Readonly<Record<string, unknown>>
+  readonly way: Way
+}
+
+/** The id of a throttle without a configuration. */
+const NEW_ID = 'limit'
+
+/** Reads the throttle of a configuration. Throws UsageError if there is no such throttle. */
+export async function subjectOf(path: string | undefined, component: string | undefined, io: Io): Promise<Subject> {
+  if (path === undefined) return newThrottle(component)
+  const config = await loadDaemonConfig(path, io.env)
+  const found = throttleOf(config, component, path)
+  return {
+    component: found.id,
+    config: path,
+    inputs: found.inputs,
+    given: found.given as Record<string, unknown>,
+    way: wayTo(config, found.id),
+  }
+}
+
+/** A throttle whose input is lines with JSON objects. */
+function newThrottle(component = NEW_ID): Subject {
+  const definition = components.find(
+    ({ kind, type }) => kind === 'source' && type === 'stdin',
+  ) as AnyDefinition<'source'>
+  const source = { id: 'input', kind: 'source', type: 'stdin', inputs: [], options: AS_OBJECTS, definition } as const
+  return {
+    component,
+    config: undefined,
+    inputs: undefined,
+    given: {},
+    way: { throttle: component, sources: [source], processors: [], readers: new Map([[source.id, [component]]]) },
+  }
+}
+
+function throttleOf(config: Config, id: string | undefined, path: string) {
+  const throttles = config.processors.filter(({ type }) => type === throttle.type)
+  const ids = throttles.map(processor => processor.id)
+  const known = ids.length === 0 ? `${path} has no throttle` : `the throttles of ${path} are ${ids.join(', ')}`
+  if (id === undefined) {
+    if (throttles.length === 1) return throttles[0]!
+    throw new UsageError(ids.length === 0 ? known : `--component ID is missing: ${known}`, 'simulate')
+  }
+  const found = throttles.find(processor => processor.id === id)
+  if (found) return found
+  const all = [...config.sources, ...config.processors, ...config.destinations]
+  const other = all.find(component => component.id === id)
+  const wrong = other
+    ? `${id} is a ${other.kind} of type ${other.type}, not a throttle`
+    : `there is no component ${id} in ${path}`
+  const near = other ? undefined : new NearestName().find(id, ids)
+  throw new UsageError(`--component: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
+}
