@@ -375,15 +375,11 @@ t.test('the report is one page that needs nothing else', async t => {
   t.equal(code, 0, stderr)
   const page = readFileSync(report, 'utf8')
   t.match(page, /^<!doctype html>/)
-  t.notMatch(page, /<script|<link|<img|src=|href=|@import|url\(|https?:/, 'nothing comes from elsewhere')
+  t.notMatch(page, /<link|<img|src=|href="[^#]|@import|url\([^#]|https?:/, 'nothing comes from elsewhere')
   t.match(page, '&#60;script&#62;alert(1)&#60;/script&#62;')
   t.match(page, 'k&#38;0')
-  t.match(page, 'prefers-color-scheme: dark')
-  t.match(page, /<svg [^>]*role="img" aria-label="Events over time/)
-  const shown = [...page.matchAll(/<title>[^<]+Z: ([\d,]+) passed, ([\d,]+) discarded, 0 excluded<\/title>/g)]
-  const sum = (column: number) => shown.reduce((sum, match) => sum + Number(match[column]!.replace(',', '')), 0)
-  t.same([sum(1), sum(2)], [500, 500], 'the bars are all events')
-  t.match(page, /<dt>changed<\/dt>|with --limit 1/)
+  t.match(page, /All events over time: .* In all, passed: 500; discarded: 500\./, 'the bars are all events')
+  t.match(page, 'with --limit 1')
   const open: string[] = []
   for (const [, close, name] of page.matchAll(/<(\/?)([a-z0-9]+)(?:\s[^>]*[^/])?>/g)) {
     if (name === 'meta') continue
