@@ -135,7 +135,7 @@ destinations:
       }
       return warnings
     }
-    t.same(problemsWith({ outputs: names(127), reasons: names(125) }), [])
+    t.same(problemsWith({ outputs: names(127), reasons: names(124) }), [])
     t.same(problemsWith({ outputs: names(128), option: 'routes' }), [
       'c.yaml:3:42: processors.by_level.routes: makes 128 outputs, and a processor can have at most 127; divide them among several processors',
     ])
