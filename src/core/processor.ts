@@ -68,7 +68,7 @@ export function planProblem({ outputs = [], reasons = [] }: Plan): string | unde
 export interface BatchScope {
   /** Aborts when the result is no longer needed. */
   readonly signal: AbortSignal
-  /** How long the events of the batch have been LATER, in milliseconds; 0: they have just arrived. */
+  /** How long ago the events of the batch became LATER, in milliseconds; 0: they are asked about for the first time. */
   readonly keptMs: number
   /** False while the stage ends: an event that is LATER could not be read again, so it should be decided now. */
   readonly mayWait: boolean

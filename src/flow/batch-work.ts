@@ -25,8 +25,8 @@ export class BatchWork implements BatchScope {
   laterMs = Number.POSITIVE_INFINITY
   mayWait = true
   keptMs = 0
-  /** When the events arrived, by the clock of the stage. */
-  arrivedAt = 0
+  /** When the processor was asked about the events first, by the clock of the stage. */
+  since = 0
   /** What waited, and its size when the processor was asked about it; undefined: the batch has just arrived. */
   readonly asked: Waiting | undefined
   readonly askedSize: Amount = NOTHING

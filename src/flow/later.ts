@@ -51,9 +51,8 @@ export class Later {
 
   /** Takes a batch that has to wait behind others of its source; false: it can be decided now. */
   takes(batch: EventBatch): boolean {
-    const now = this.#context.clock.now()
-    if (!this.#waiting.queues(batch.origin.source, now)) return false
-    this.#waiting.queue(batch, now)
+    if (!this.#waiting.queues(batch.origin.source, this.#context.clock.now())) return false
+    this.#waiting.queue(batch)
     this.advance()
     return true
   }
@@ -64,13 +63,13 @@ export class Later {
   }
 
   /** Keeps what is left of a batch after its decision. */
-  decided({ asked, arrivedAt, askedSize, kept = [], laterMs }: BatchWork): void {
+  decided({ asked, since, askedSize, kept = [], laterMs }: BatchWork): void {
     const ends = this.#isEnding || this.#isOver
     const left = ends ? [] : kept
     if (ends) for (const batch of kept) this.#giveBack(batch)
     const dueAt = this.#context.clock.now() + (Number.isFinite(laterMs) ? laterMs : ROUND_MS)
     if (asked) this.#waiting.answered(asked, askedSize, left, dueAt)
-    else this.#waiting.keep(left, arrivedAt, dueAt)
+    else this.#waiting.keep(left, since, dueAt)
     if (!asked && left.length > 0) this.#setTimer()
   }
 

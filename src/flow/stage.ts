@@ -210,8 +210,8 @@ export class Stage extends Transform {
 
   #noteTime(work: BatchWork): void {
     const now = this.#context.clock.now()
-    work.arrivedAt = work.asked?.since ?? now
-    work.keptMs = now - work.arrivedAt
+    work.since = work.asked?.since ?? now
+    work.keptMs = now - work.since
     work.mayWait = this.#later!.mayWait(work.batch)
   }
 

@@ -11,10 +11,10 @@ const MOST_BYTES = 4 * 1024 * 1024
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
 
-/** A batch that waits, of events that are LATER or, behind them, of any. */
+/** Events that are LATER. */
 export interface Waiting {
-  batch: EventBatch
-  /** When it arrived, and when to ask about it again, by the clock of the stage. */
+  readonly batch: EventBatch
+  /** When they were asked about first, and when to ask again, by the clock of the stage. */
   readonly since: number
   dueAt: number
   /** Whether the processor is being asked about it. */
@@ -27,7 +27,7 @@ interface Line {
   /** Events and bytes of `kept`. */
   readonly amount: Amount
   /** Batches that have not been asked about. */
-  readonly behind: Waiting[]
+  readonly behind: EventBatch[]
 }
 
 /**
@@ -55,8 +55,8 @@ export class WaitingEvents {
   }
 
   /** Adds a batch behind the others of its source. */
-  queue(batch: EventBatch, since: number): void {
-    this.#lineOf(batch).behind.push({ batch, since, dueAt: since, isAsked: false })
+  queue(batch: EventBatch): void {
+    this.#lineOf(batch).behind.push(batch)
     add(this.amount, batch.length, batch.bytes)
   }
 
@@ -65,7 +65,7 @@ export class WaitingEvents {
     for (const [source, line] of this.#lines) {
       let next = line.kept.find(({ isAsked, dueAt }) => !isAsked && dueAt <= now)
       if (!next && line.behind.length > 0 && !isFull(line)) {
-        next = line.behind.shift()!
+        next = { batch: line.behind.shift()!, since: now, dueAt: now, isAsked: true }
         line.kept.push(next)
         add(line.amount, next.batch.length, next.batch.bytes)
       }
@@ -131,7 +131,7 @@ export class WaitingEvents {
     for (const [source, line] of [...this.#lines]) {
       if (!isMeant(source)) continue
       const asked = line.kept.filter(({ isAsked }) => isAsked)
-      taken.push(...[...line.kept, ...line.behind].flatMap(({ isAsked, batch }) => (isAsked ? [] : [batch])))
+      taken.push(...line.kept.flatMap(({ isAsked, batch }) => (isAsked ? [] : [batch])), ...line.behind)
       this.#lines.delete(source)
       if (asked.length > 0) this.#lines.set(source, { kept: asked, amount: sizeOf(asked), behind: [] })
     }

@@ -3,7 +3,7 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import type { Clock } from '../lib/time.js'
 import { BucketKey } from './bucket-key.js'
-import { DISCARD, EXCLUDED, FULL, TOO_LATE } from './decider.js'
+import { DISCARD, EXCLUDED, FULL, TOO_LATE, WAITS } from './decider.js'
 
 /** Maximum number of events inspected per second. If there are more, only a sample is. */
 const LOOKS_PER_SECOND = 20_000
@@ -61,7 +61,7 @@ export class BusiestKeys {
         this.#sampled = true
       }
       const decision = decisions[i]
-      if (decision !== EXCLUDED)
+      if (decision !== EXCLUDED && decision !== WAITS)
         this.#count(batch, i, decision === DISCARD || decision === FULL || decision === TOO_LATE)
     }
     this.#skip = i - batch.length

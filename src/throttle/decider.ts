@@ -89,6 +89,16 @@ export class KeyedLimiter {
     return this.#default.level(0, now, cost, size)
   }
 
+  /** When an event of the bucket with key bytes[start, end) fits if nothing else passes; Infinity: never. */
+  roomAt(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): number {
+    const id = this.#buckets.bucket(bytes, start, end, now)
+    return id < 0 ? now : this.#buckets.windows.roomAt(id, now, cost, size)
+  }
+
+  roomAtOfDefault(now: number, cost: number, size: number): number {
+    return this.#default.roomAt(0, now, cost, size)
+  }
+
   /** Forgets windows that were aligned to a clock that has been set back. */
   restartAligned(): void {
     this.#default.restartAligned()
@@ -108,6 +118,8 @@ export const EXCLUDED = 3
 export const FAIL_OPEN = 4
 /** A late event that is discarded; a LATE one passes. */
 export const TOO_LATE = 6
+/** Beyond the limit, and to be decided again when there is room. */
+export const WAITS = 7
 export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
 
 export interface DeciderOptions extends LimiterOptions {
@@ -148,7 +160,7 @@ export abstract class KeyedDecider<T> {
   byDefault = false
   abstract readonly limiter: Limiter<T>
   /** Undefined: all events belong to the default bucket. */
-  readonly #key: BucketKey | undefined
+  protected readonly key: BucketKey | undefined
   readonly #exclude: DeciderOptions['exclude']
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   /** Undefined: each event costs 1. */
@@ -156,14 +168,14 @@ export abstract class KeyedDecider<T> {
 
   constructor({ exclude, keyFields, onMaxKeys, limits, costField }: DeciderOptions) {
     this.#exclude = exclude
-    this.#key = keyFields.length > 0 ? new BucketKey(keyFields) : undefined
+    this.key = keyFields.length > 0 ? new BucketKey(keyFields) : undefined
     this.#onMaxKeys = onMaxKeys
     this.#costs = Costs.for(limits, costField)
   }
 
   /** Whether the decisions do not depend on the events. */
   protected get isBlind(): boolean {
-    return this.#exclude === undefined && this.#key === undefined && this.#costs === undefined
+    return this.#exclude === undefined && this.key === undefined && this.#costs === undefined
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -173,7 +185,7 @@ export abstract class KeyedDecider<T> {
 
   /** Decides on an event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
-    const key = this.#key
+    const key = this.key
     if (key === undefined || !key.load(batch, i)) return this.#takeDefault(batch, i, time)
     const taken =
       this.#costs === undefined
@@ -198,7 +210,7 @@ export abstract class KeyedDecider<T> {
   level(batch: EventBatch, i: number, time: number): Level | undefined {
     const cost = this.costOf(batch, i)
     const size = batch.size(i)
-    const key = this.#key
+    const key = this.key
     if (key?.load(batch, i)) {
       const level = this.limiter.level(key.bytes, key.start, key.end, time, cost, size)
       if (level || this.#onMaxKeys !== 'default_bucket') return level
@@ -260,5 +272,14 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
   /** Why event `i` of the last batch was discarded; undefined if no limit did. Slow: not for each event. */
   refusal(batch: EventBatch, i: number): Refusal | undefined {
     return this.refusalAt(batch, i, this.#now)
+  }
+
+  /** When event `i` of the last batch, which was discarded, fits if nothing else passes; Infinity: never. */
+  roomAt(batch: EventBatch, i: number): number {
+    const cost = this.costOf(batch, i)
+    const size = batch.size(i)
+    const key = this.key
+    if (!key?.load(batch, i)) return this.limiter.roomAtOfDefault(this.#now, cost, size)
+    return this.limiter.roomAt(key.bytes, key.start, key.end, this.#now, cost, size)
   }
 }

@@ -42,6 +42,11 @@ export class LiveDecider {
     return this.#decider.refusal(batch, i)
   }
 
+  /** When event `i` of the last batch, which was discarded, fits if nothing else passes, by the monotonic clock. */
+  roomAt(batch: EventBatch, i: number): number {
+    return this.#decider.roomAt(batch, i)
+  }
+
   /** The level of the bucket of event `i` of the last batch; see KeyedDecider. */
   level(batch: EventBatch, i: number): Level | undefined {
     return this.#decider.level(batch, i, this.#clock.now())

@@ -1,16 +1,33 @@
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import { duration, refuseAt } from '../../core/options/options.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import type { Clock } from '../../lib/time.js'
+
+/** How long an event may wait at most with `on_backlog: pace`, by default. */
+export const MAX_DELAY_MS = 3_600_000
 
 /** The options for what a source sends while it catches up. */
 export const backlogOptions = {
   on_backlog: z
-    .enum(['as_live', 'pass'])
+    .enum(['as_live', 'pace', 'pass'])
     .optional()
     .describe(
-      'Without a time_field only: what happens to the events that a source reads while it catches up, after a start or when it had no room for a second; of what it had begun to read before. They arrive all at once, whenever they were written. as_live: they count when they arrive; those beyond the limit are discarded as `throttled_backlog`. pass: they pass and are not counted. Default: `as_live`.',
+      'Without a time_field only: what happens to the events that a source reads while it catches up, after a start or when it had no room for a second; of what it had begun to read before. They arrive all at once, whenever they were written. as_live: they count when they arrive; those beyond the limit are discarded as `throttled_backlog`. pace: those beyond the limit wait until there is room, and the source is read only as fast as the limit allows. pass: they pass and are not counted. Default: `as_live`.',
     ),
+  max_delay: duration()
+    .optional()
+    .describe(
+      'With `on_backlog: pace` only: how long an event may wait; one for which there is no room by then is decided as if it were live. Default: `1 Hours`.',
+    ),
+}
+
+type BacklogOptions = z.output<z.ZodObject<typeof backlogOptions>>
+
+/** Refuses options without an effect. */
+export function checkBacklog({ on_backlog, max_delay }: BacklogOptions, context: z.RefinementCtx): void {
+  if (max_delay !== undefined && on_backlog !== 'pace')
+    refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
 }
 
 /** Creates a function that logs discarded backlog, once in a while. */

@@ -5,10 +5,10 @@ import type { FieldReader } from '../../core/event/field-reader.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { annotateOptions } from './annotate.js'
-import { backlogOptions } from './backlog.js'
+import { backlogOptions, checkBacklog } from './backlog.js'
 import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
 import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
-import { overLimitOptions } from './over-limit.js'
+import { checkOverLimit, overLimitOptions } from './over-limit.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
@@ -46,10 +46,14 @@ const fields = z.strictObject({
   ...clusterOptions,
 })
 
-type TimeOptions = Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'>
+type CheckedOptions = LimitOptions &
+  Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'> &
+  Partial<Pick<z.output<typeof fields>, 'on_backlog' | 'max_delay' | 'over_limit'>>
 
-function check(options: LimitOptions & TimeOptions, context: z.RefinementCtx): void {
+function check(options: CheckedOptions, context: z.RefinementCtx): void {
   checkLimits(options, context)
+  checkBacklog(options, context)
+  checkOverLimit(options, context)
   const { time_field, allowed_lateness, on_late } = options
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
@@ -62,7 +66,7 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
 
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
 export const streamThrottleOptions = fields
-  .omit({ mode: true, over_limit: true, annotate: true, ...CLUSTER_OPTIONS })
+  .omit({ mode: true, over_limit: true, annotate: true, on_backlog: true, max_delay: true, ...CLUSTER_OPTIONS })
   .superRefine(check)
 
 /** Converts the component's options to those of a decider. */

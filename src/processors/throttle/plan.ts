@@ -1,4 +1,5 @@
 import type { Plan } from '../../core/processor.js'
+import { everWaits } from './longest-waits.js'
 import type { ThrottleOptions } from './options.js'
 
 /** Why it discards events. */
@@ -15,6 +16,7 @@ const CLUSTER_CONCURRENCY = 4
 
 export const throttlePlan = (options: ThrottleOptions) =>
   ({
+    waits: everWaits(options),
     reasons: [
       'throttled',
       ...(options.time_field ? [] : (['throttled_backlog'] as const)),

@@ -1,9 +1,9 @@
 import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { discard, MAIN } from '../../core/processor.js'
+import { discard, LATER, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
-import { type DeciderOptions, DISCARD, FULL, TOO_LATE } from '../../throttle/decider.js'
+import { type DeciderOptions, DISCARD, FULL, TOO_LATE, WAITS } from '../../throttle/decider.js'
 import { EventKey } from '../../throttle/event-key.js'
 import { Annotation, type Refusal } from './annotate.js'
 import { backlogReport } from './backlog.js'
@@ -51,6 +51,7 @@ export class RefusedEvents {
     const columnOf = (reason: keyof typeof THROTTLE_REASONS) => discard(reasons.indexOf(reason))
     this.#clock = context.clock
     this.#values[DISCARD] = columnOf('throttled')
+    this.#values[WAITS] = LATER
     if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
     if (reasons.includes('late')) this.#values[TOO_LATE] = columnOf('late')
     if (reasons.includes('no_backend')) this.#values[NO_BACKEND] = columnOf('no_backend')
@@ -60,7 +61,7 @@ export class RefusedEvents {
     this.#key = new EventKey(decider.keyFields)
     this.#isShadow = mode === 'shadow'
     this.#marks = over === 'mark'
-    const oneIn = typeof over === 'object' ? over.pass_one_in : 0
+    const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
     if (oneIn > 0) this.#oneIn = before?.oneIn ?? new OneInN(oneIn, decider.maxKeys, decider.seed)
     if (!this.#isShadow && (annotate || this.#marks)) this.#annotation = new Annotation(context)
     this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation)
@@ -90,7 +91,7 @@ export class RefusedEvents {
       for (let i = 0; i < batch.length; i++) {
         const decision = decisions[i]!
         const value = values[decision]!
-        if (value === MAIN || !this.#carryOutOne(batch, i, decision, now)) continue
+        if (value === MAIN || (value !== LATER && !this.#carryOutOne(batch, i, decision, now))) continue
         to[i] = value
         if (decision === DISCARD) overLimit++
       }

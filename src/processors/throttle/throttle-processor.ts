@@ -15,6 +15,7 @@ import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import { RefusedEvents, type RefusedState } from './refused-events.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './throttle-metrics.js'
+import { WaitingRule } from './waiting.js'
 
 /** What a throttle passes to a successor with the same options. */
 class ThrottleState {
@@ -39,6 +40,8 @@ export class ThrottleProcessor implements Processor {
   readonly #countInEventTime: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
   readonly #refused: RefusedEvents
+  /** Undefined: no event waits. */
+  readonly #waiting: WaitingRule | undefined
   /** Counts backlog that passes; undefined: it is decided on. */
   readonly #passedBacklog: { value: number } | undefined
   /** Key counts of the current observers. */
@@ -66,6 +69,7 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen = count('fail_open')
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
+    this.#waiting = WaitingRule.for(options, decider, compiled, clock)
     const help = 'Buckets in memory, without the default one.'
     metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
     if (decider instanceof EventDecider) {
@@ -102,25 +106,32 @@ export class ThrottleProcessor implements Processor {
     }
   }
 
-  process(batch: EventBatch, to: Uint8Array, { signal }: BatchScope): void | Promise<void> {
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {
     if (batch.isBacklog && this.#passedBacklog) {
       this.#passedBacklog.value += batch.length
       return
     }
-    const decided = this.#decider.decide(batch, signal)
-    if (decided instanceof Promise) return decided.then(decided => this.#carryOut(batch, decided, to))
-    this.#carryOut(batch, decided, to)
+    const decided = this.#decider.decide(batch, scope.signal)
+    if (decided instanceof Promise) return decided.then(decided => this.#carryOut(batch, decided, to, scope))
+    this.#carryOut(batch, decided, to, scope)
   }
 
-  #carryOut(batch: EventBatch, decided: Pick<Decided, 'decisions' | 'counts'>, to: Uint8Array): void {
+  #carryOut(
+    batch: EventBatch,
+    decided: Pick<Decided, 'decisions' | 'counts'>,
+    to: Uint8Array,
+    scope: BatchScope,
+  ): void {
     const { counts, decisions } = decided
+    const waiting = (counts[DISCARD]! > 0 && this.#waiting?.apply(batch, decisions, scope)) || 0
+    counts[DISCARD]! -= waiting
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     this.#countInEventTime?.()
     const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
-    if (refused > 0) this.#refused.carryOut(batch, decided, to)
+    if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to)
   }
 }
 

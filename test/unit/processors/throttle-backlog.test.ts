@@ -56,3 +56,136 @@ t.test('on_backlog: pass lets it through without counting it', async t => {
   t.same(decisions(), { backlog: 3, passed: 1, discarded: 1 })
   t.same(discards(), { throttled: 1 })
 })
+
+/** A throttle in a stage, with sources that send to it; what was read again after a stop is not modelled. */
+async function flowOf(options: object) {
+  const clock = new ManualTime()
+  const { stage, counters, wanted } = await loadedStageOf(throttle, options, { clock })
+  const left: { source: string; n: number; app?: string; at: number }[] = []
+  stage.on('data', (batch: EventBatch) => {
+    for (const line of linesOf(batch)) left.push({ source: batch.origin.source, ...JSON.parse(line), at: clock.now() })
+    batch.ack.settle('delivered')
+  })
+  const send = async (source: string, isBacklog: boolean, events: object[]) => {
+    const batch = batchOf(events, { wanted, source, isBacklog })
+    counters.arrived(batch.length, batch.bytes)
+    stage.write(batch)
+    await settle()
+  }
+  const discards = () => Object.fromEntries([...counters.discards].map(([reason, { events }]) => [reason, events]))
+  const advance = async (ms: number) => {
+    for (let gone = 0; gone < ms; gone += 10) await clock.advance(10)
+  }
+  return { clock, counters, left, send, discards, advance }
+}
+
+const many = (from: number, to: number, more = {}) => Array.from({ length: to - from }, (_, i) => event(from + i, more))
+
+for (const window_mode of ['fixed', 'aligned', 'sliding']) {
+  t.test(`an app within its limit loses nothing of a backlog that is paced (${window_mode})`, async t => {
+    // 50 lines a second, ten seconds missed: they come at once, while the app goes on.
+    const run = await flowOf({ limit: 200, window: '1s', window_mode, on_backlog: 'pace' })
+    await run.send('app', true, many(0, 500))
+    let n = 500
+    for (let ms = 0; ms < 10_000; ms += 100) {
+      await run.advance(100)
+      await run.send('app', false, many(n, n + 5))
+      n += 5
+    }
+    t.same(run.discards(), {})
+    t.equal(run.counters.imbalance().events, 0)
+    t.equal(run.counters.held().events, 0)
+    t.same(
+      run.left.map(({ n }) => n).toSorted((a, b) => a - b),
+      Array.from({ length: n }, (_, i) => i),
+    )
+    // Of those of any second at most 200, as always.
+    const windows = window_mode === 'sliding' ? run.left : []
+    for (const { at } of windows)
+      t.ok(run.left.filter(other => other.at > at - 1000 && other.at <= at).length <= 200, `in the second to ${at}`)
+  })
+}
+
+t.test('the order of each bucket stays', async t => {
+  const run = await flowOf({ limit: 3, window: '1s', key_field: '.app', on_backlog: 'pace' })
+  for (let n = 0; n < 60; n += 10)
+    await run.send(
+      'a',
+      true,
+      many(n, n + 10).map((event, i) => ({ ...event, app: i % 2 ? 'odd' : 'even' })),
+    )
+  await run.advance(12_000)
+  t.equal(run.left.length, 60)
+  for (const app of ['odd', 'even']) {
+    const order = run.left.filter(event => event.app === app).map(({ n }) => n)
+    t.same(
+      order,
+      order.toSorted((a, b) => a - b),
+    )
+  }
+})
+
+t.test('other keys and other sources go on', async t => {
+  const run = await flowOf({ limit: 10, window: '1s', key_field: '.app', on_backlog: 'pace' })
+  await run.send('behind', true, [...many(0, 100, { app: 'a' }), ...many(0, 5, { app: 'b' })])
+  await run.send('live', false, many(0, 5, { app: 'c' }))
+  t.equal(run.left.filter(({ app }) => app === 'b').length, 5)
+  t.equal(run.left.filter(({ source }) => source === 'live').length, 5)
+  await run.send('live', false, many(5, 20, { app: 'c' }))
+  t.same(run.discards(), { throttled: 10 }, 'a flood is still a flood')
+})
+
+t.test('what is live waits for a bucket that backlog has filled', async t => {
+  const run = await flowOf({ limit: 10, window: '1s', on_backlog: 'pace' })
+  await run.send('behind', true, many(0, 25))
+  await run.send('live', false, many(100, 105))
+  await run.advance(5000)
+  t.same(run.discards(), {})
+  t.equal(run.left.length, 30)
+  await run.send('live', false, many(200, 215))
+  t.same(run.discards(), { throttled: 5 }, 'when nothing is behind any more, it is a flood')
+})
+
+t.test('what waits longer than max_delay, or would, is decided as if it were live', async t => {
+  const run = await flowOf({ limit: 10, window: '1s', on_backlog: 'pace', max_delay: '2500ms' })
+  await run.send('behind', true, many(0, 100))
+  await run.advance(1900)
+  t.equal(run.left.length, 20)
+  t.same(run.discards(), {})
+  await run.advance(1000)
+  t.equal(run.left.length, 30)
+  t.same(run.discards(), { throttled_backlog: 70 })
+  const inVain = await flowOf({ limit: 10, window: '1h', on_backlog: 'pace', max_delay: '1m' })
+  await inVain.send('behind', true, many(0, 100))
+  t.same(inVain.discards(), { throttled_backlog: 90 })
+})
+
+t.test('over_limit: wait keeps what is over the limit for so long', async t => {
+  const run = await flowOf({ limit: 10, window: '1s', over_limit: { wait: '1500ms' } })
+  await run.send('in', false, many(0, 35))
+  t.equal(run.left.length, 10)
+  await run.advance(900)
+  t.equal(run.left.length, 10)
+  t.same(run.discards(), {})
+  await run.advance(2000)
+  t.equal(run.left.length, 20, 'there is room once in that time')
+  t.same(run.discards(), { throttled: 15 })
+  t.equal(run.counters.imbalance().events, 0)
+})
+
+t.test('in shadow mode nothing waits', async t => {
+  const run = await flowOf({ limit: 1, window: '1s', mode: 'shadow', over_limit: { wait: '5s' }, on_backlog: 'pace' })
+  await run.send('in', true, many(0, 10))
+  t.equal(run.left.length, 10)
+})
+
+t.test('options that have no effect are refused', async t => {
+  for (const options of [
+    { max_delay: '1s' },
+    { max_delay: '1s', on_backlog: 'pass' },
+    { over_limit: { wait: '1s' }, time_field: '.t' },
+    { over_limit: { wait: 0 } },
+    { on_backlog: 'later' },
+  ])
+    t.notOk(throttle.options.safeParse({ limit: 1, window: '1s', ...options }).success, JSON.stringify(options))
+})
