@@ -137,6 +137,7 @@ class Counts implements ComponentMetrics {
   emitted(): void {}
   failed(): void {}
   gauges(): void {}
+  counters(): void {}
   histogram = () => ({ observe: nothing })
 
   get stats(): ThrottleStats {

@@ -144,6 +144,16 @@ export interface ComponentMetrics {
   gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
   /** Registers a gauge whose series appear and disappear, read at each scrape. */
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
+  /**
+   * Registers counters that appear and disappear, read at each scrape, in the place of those that a predecessor
+   * registered. What one of them has counted has to be in the counter with the labels `rest` when it is gone.
+   */
+  counters(
+    name: string,
+    help: string,
+    rest: Record<string, string>,
+    read: () => Iterable<{ labels: Record<string, string>; value: number }>,
+  ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
 }
 

@@ -34,6 +34,10 @@ export interface Plan {
   readonly reasons?: readonly string[]
   /** The option that defines outputs or reasons. `validate` reports problems with them there. */
   readonly option?: string
+  /** It only observes events, so it is of use even if nobody reads what it passes on. */
+  readonly observes?: boolean
+  /** Options without effect unless somebody reads an output. `what`: the events that would be there. */
+  readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
   /** Whether events may be decided LATER. */
@@ -91,7 +95,9 @@ export interface BatchScope {
 /** An event created by a processor. */
 export interface Emitted {
   readonly fields: Fields
-  /** The shares of the events it was made from. They are settled together with it. */
+  /** The side output that it goes to, where it is dropped if nobody reads it; default: the main output. */
+  readonly to?: string
+  /** The shares of the events it was made from. They are settled together with it. All such events go to one output. */
   readonly shares?: readonly Share[]
 }
 

@@ -81,6 +81,8 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
+  /** Of counters that appear and disappear: the labels of the one that counts those that are gone. */
+  readonly rest?: Record<string, string>
   /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
@@ -199,6 +201,12 @@ export class ComponentCounters implements ComponentMetrics {
 
   gauges(name: string, help: string, read: Series['read']): void {
     this.#add(name, { type: 'gauge', help, read })
+  }
+
+  counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
+    const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
+    // First, since reading them may change the counter of the rest.
+    this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
   }
 
   #add(name: string, series: Series): void {

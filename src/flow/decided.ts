@@ -206,7 +206,7 @@ export class Decided {
 
   /** Writes `count` events of the batch to an output with a reader. Returns whether these were all of its events. */
   #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
-    if (count === 0 || !output.connected || output.destroyed) return false
+    if (count === 0 || !output.isRead) return false
     const all = count === batch.length
     output.events += count
     this.#hand(all ? batch : batch.pick(isMeant)!, output)

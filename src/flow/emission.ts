@@ -8,57 +8,95 @@ import type { LogLimit } from '../lib/log-limit.js'
 import type { TimerClock } from '../lib/time.js'
 import type { DecidedContext } from './decided.js'
 import { lineBatch, madeLine } from './made-batch.js'
+import type { SideOutput } from './side-output.js'
 
 export interface EmissionContext extends DecidedContext {
   readonly log: Logger
   readonly clock: TimerClock
 }
 
+/** The events that a processor emits to one output. */
+interface Lines {
+  readonly lines: string[]
+  readonly shares: Set<Share>
+}
+
+/** A batch of emitted events, already counted, and the side output that it goes to. */
+export interface EmittedBatch {
+  readonly batch: EventBatch
+  readonly output: SideOutput | undefined
+}
+
 /** Makes batches of the events that a processor emits. */
 export class Emission {
   readonly #processor: Decides
   readonly #context: EmissionContext
+  readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #shares: Set<Share>
   readonly #limit: LogLimit
 
   /** `shares`: those that the processor holds. */
-  constructor(processor: Decides, context: EmissionContext, shares: Set<Share>, limit: LogLimit) {
+  constructor(
+    processor: Decides,
+    context: EmissionContext,
+    outputs: ReadonlyMap<string, SideOutput>,
+    shares: Set<Share>,
+    limit: LogLimit,
+  ) {
     this.#processor = processor
     this.#context = context
+    this.#outputs = outputs
     this.#shares = shares
     this.#limit = limit
   }
 
-  /** The events that are due, already counted as sent; undefined if there are none. */
-  emitted(why: EmitReason): EventBatch | undefined {
-    const { metrics, origin, clock } = this.#context
-    if (!this.#processor.emit) return undefined
-    const lines: string[] = []
-    const shares = new Set<Share>()
+  /** The events that are due, a batch for each output. Those for an output that nobody reads are dropped. */
+  emitted(why: EmitReason): EmittedBatch[] {
+    const lines = this.#lines(why)
+    const batches: EmittedBatch[] = []
+    for (const [to, made] of lines) {
+      const output = to === undefined ? undefined : this.#outputs.get(to)
+      if (to === undefined || output?.isRead) batches.push({ batch: this.#batch(made, to), output })
+      else for (const share of made.shares) share.settle('delivered')
+    }
+    for (const { batch, output } of batches) if (output) output.events += batch.length
+    return batches
+  }
+
+  #lines(why: EmitReason): Map<string | undefined, Lines> {
+    const outputs = new Map<string | undefined, Lines>()
     const unwritten: Share[] = []
     try {
-      for (const { fields, shares: own = [] } of this.#processor.emit(why)) {
+      for (const { fields, to, shares = [] } of this.#processor.emit?.(why) ?? []) {
         try {
-          lines.push(madeLine(fields))
-          for (const share of own) shares.add(share)
+          const line = madeLine(fields)
+          const made = outputs.get(to) ?? { lines: [], shares: new Set() }
+          outputs.set(to, made)
+          made.lines.push(line)
+          for (const share of shares) made.shares.add(share)
         } catch (error) {
-          unwritten.push(...own)
+          unwritten.push(...shares)
           this.#logFailure(error)
         }
       }
     } catch (error) {
       this.#logFailure(error)
     }
+    const isWritten = (share: Share) => [...outputs.values()].some(({ shares }) => shares.has(share))
     // The source would read the same events again, with the same result.
-    for (const share of unwritten) if (!shares.has(share)) share.settle('rejected')
-    if (lines.length === 0) return undefined
+    for (const share of unwritten) if (!isWritten(share)) share.settle('rejected')
+    return outputs
+  }
+
+  #batch({ lines, shares }: Lines, to: string | undefined): EventBatch {
+    const { metrics, origin, clock } = this.#context
     for (const share of shares) this.#shares.delete(share)
     const ack = new Ack(status => {
       for (const share of shares) share.settle(status)
     })
     const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
     metrics.emitted(batch.length, batch.bytes)
-    metrics.sent(batch.length, batch.bytes)
+    metrics.sent(batch.length, batch.bytes, to)
     return batch
   }
 

@@ -12,4 +12,9 @@ export class SideOutput extends PassThrough {
   constructor(highWaterMark: number = STREAM_DEPTH) {
     super({ objectMode: true, highWaterMark })
   }
+
+  /** Whether events that are written to it reach somebody. */
+  get isRead(): boolean {
+    return this.connected && !this.destroyed
+  }
 }

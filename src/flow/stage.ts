@@ -89,9 +89,9 @@ export class Stage extends Transform {
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
-    this.#emission = new Emission(processor, context, this.#shares, limit)
-    if (plan.waits) this.#later = this.#laterEvents()
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
+    this.#emission = new Emission(processor, context, this.outputs, this.#shares, limit)
+    if (plan.waits) this.#later = this.#laterEvents()
     this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
   }
 
@@ -335,13 +335,15 @@ export class Stage extends Transform {
 
   /** Emits now, or later if there is no room. */
   #emitInTime(): void {
-    this.#isEmitDue = !this.#isWanted
+    const isBlocked = this.#fullOutputs().length > 0
+    this.#isEmitDue = isBlocked || !this.#isWanted
     if (!this.#isEmitDue) this.#emit('time')
+    else if (isBlocked) void this.#hasRoom().then(hasRoom => hasRoom && this.#isEmitDue && this.#emitInTime())
   }
 
   #emit(why: EmitReason): void {
-    const batch = this.destroyed ? undefined : this.#emission.emitted(why)
-    if (batch) this.hand(batch)
+    if (this.destroyed) return
+    for (const { batch, output } of this.#emission.emitted(why)) this.hand(batch, output)
   }
 
   override _flush(done: TransformCallback): void {

@@ -3,7 +3,7 @@ import { DISCARDED } from '../../core/processor.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import { outputsOf, splitInput } from '../yaml/input.js'
-import type { ConfigNode } from '../yaml/node.js'
+import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import { type Connection, type Connections, checkCopies } from './copies.js'
 import { type Explainer, shown } from './diagnostics.js'
@@ -29,6 +29,8 @@ export function checkTopology(
   const edges = new Map<Draft, Edge[]>()
   /** Ids of components whose output is read. */
   const read = new Set<string>()
+  /** Side outputs that are read. */
+  const side = new Set<string>()
   // An unknown input may be a misspelled id of a component that seems unread.
   let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
@@ -45,6 +47,7 @@ export function checkTopology(
       else if (to) found.push({ to, output, item, node })
       // If a route has outputs of its own, the main one may remain unread.
       if (output !== DISCARDED) read.add(id)
+      if (output !== undefined) side.add(text)
       seen.add(text)
     }
     edges.set(draft, found)
@@ -52,7 +55,14 @@ export function checkTopology(
   if (!reportCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
   reportSecondReaders(drafts, problems)
   for (const draft of drafts.values()) {
-    if (unknown || draft.kind === 'destination' || read.has(draft.id)) continue
+    if (unknown || draft.kind === 'destination') continue
+    for (const { option, output, what } of draft.config?.plan?.expects ?? []) {
+      if (side.has(`${draft.id}.${output}`)) continue
+      const at = placeOf(locate(draft.entry.value, [option], draft.entry.key))
+      const advice = `add ${draft.id}.${output} to the inputs of a component`
+      warnings.add(at, [...pathOf(draft), option], `nobody reads ${draft.id}.${output}, where ${what} go: ${advice}`)
+    }
+    if (read.has(draft.id) || draft.config?.plan?.observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
     warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
   }

@@ -1,10 +1,12 @@
 import type { Exemplar, Kind } from '../../core/component.js'
-import type { Amount, ComponentCounters, Histogram } from '../../flow/counters.js'
+import type { Amount, ComponentCounters, Histogram, Series } from '../../flow/counters.js'
 
 export interface SeriesRow {
   readonly labels: Record<string, string>
   readonly value: number
   readonly exemplar?: Exemplar
+  /** Of a counter that may disappear: the labels of the one that counts what is gone. */
+  readonly rest?: Record<string, string>
 }
 
 export interface SeriesSnapshot {
@@ -43,7 +45,7 @@ export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   for (const [name, all] of c.series) {
     if (!all[0]) continue
     const { type, help } = all[0]
-    series.set(name, { type, help, rows: all.flatMap(one => [...one.read()].map(row => ({ ...row }))) })
+    series.set(name, { type, help, rows: all.flatMap(rowsOf) })
   }
   const histograms = [...c.histograms].map(
     ([name, one]) => [name, { ...one, counts: [...one.counts], exemplars: [...one.exemplars] }] as const,
@@ -65,6 +67,10 @@ export function snapshotOf(c: ComponentCounters): CounterSnapshot {
     series,
     histograms: new Map(histograms),
   }
+}
+
+function rowsOf({ rest, read }: Series): SeriesRow[] {
+  return [...read()].map(row => ({ ...row, ...(rest && { rest }) }))
 }
 
 function copied(amounts: ReadonlyMap<string, Amount>): Map<string, Amount> {

@@ -81,7 +81,10 @@ class Mirror {
       return
     }
     const before = new Map(last?.rows.map(({ labels, value }) => [JSON.stringify(labels), value]))
-    for (const { labels, value, exemplar } of rows) {
+    const passing = rows.filter(({ rest }) => rest)
+    if (passing.length > 0) this.#counters.counters(name, help, passing[0]!.rest!, () => passing)
+    for (const { labels, value, exemplar, rest } of rows) {
+      if (rest) continue
       const counter = this.#counters.counter(name, help, labels)
       counter.value += value - (before.get(JSON.stringify(labels)) ?? 0)
       if (exemplar) counter.exemplar = exemplar
@@ -106,6 +109,13 @@ class Mirror {
       if (type === 'gauge' && !now?.series.has(name)) this.#counters.series.delete(name)
   }
 
+  /** Counters that may disappear are gone. */
+  #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
+    for (const { rest, value } of rows) if (rest) this.#counters.counter(name, help, rest).value += value
+    const { rest } = rows.find(row => row.rest) ?? {}
+    if (rest) this.#counters.counters(name, help, rest, () => [])
+  }
+
   /** What was in the component went back to where it came from, and comes again as new. */
   ended(): void {
     const last = this.#last
@@ -115,6 +125,7 @@ class Mirror {
     counters.holds = () => NOTHING
     if (inFlight.events !== 0 || inFlight.bytes !== 0) counters.discarded(GIVEN_BACK, inFlight.events, inFlight.bytes)
     Object.assign(counters.toRead, NOTHING)
+    for (const [name, series] of last.series) this.#endPassing(name, series)
     this.#dropGauges(last)
     counters.beforeScrape = undefined
     this.#last = undefined

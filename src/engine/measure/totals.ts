@@ -8,7 +8,7 @@ import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
 export interface Totals {
   /** Events read by sources. */
   readonly received: number
-  /** Events created by processors, by component. Missing if there are none. */
+  /** Events created by processors, by component, without those that a reader of `.discarded` got. Missing if there are none. */
   readonly emitted?: Readonly<Record<string, number>>
   /** Events merged by processors into emitted ones, by component. Missing if there are none. */
   readonly consumed?: Readonly<Record<string, number>>
@@ -48,7 +48,8 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   let repeated = false
   for (const { id, kind, received: read, passed, discards, ...counted } of components.values()) {
     repeated ||= counted.repeated
-    addTo(emitted, id, counted.emittedEvents.events)
+    // What was emitted beside discarded events is not on the way.
+    addTo(emitted, id, counted.emittedEvents.events - (counted.aside.get(DISCARDED)?.events ?? 0))
     addTo(consumed, id, counted.consumedEvents.events)
     if (kind === 'source') received += read.events
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
@@ -122,14 +123,17 @@ function isOnce(end: readonly Place[]): boolean {
 class Ways {
   /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
-  /** Components reached only through side outputs. Their events were discarded or rejected before. */
+  /**
+   * Components reached only through side outputs, whose events were discarded or rejected before, and those that copies
+   * of events reach which go nowhere.
+   */
   readonly aside: ReadonlySet<string>
   /** Whether an event can take more than one way. */
   readonly several: boolean
 
   constructor({ processors, destinations }: TotalsOf) {
     const main = new Map([...processors, ...destinations].map(({ id, inputs }) => [id, inputsOnWay(inputs)]))
-    const beside = new Set<string>()
+    const beside = deadEnds(main, destinations)
     for (let grown = true; grown; ) {
       grown = false
       for (const [id, inputs] of main) {
@@ -154,6 +158,16 @@ class Ways {
     )
     this.several = mixed || [...readers.values()].some(({ size }) => size > 1)
   }
+}
+
+/** Components that pass no event on to a destination, where others read the same events. */
+function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
+  const leading = new Set(destinations.map(({ id }) => id))
+  // The set grows during this loop.
+  for (const id of leading) for (const input of main.get(id) ?? []) leading.add(splitInput(input)[0])
+  const read = new Set([...main].flatMap(([id, inputs]) => (leading.has(id) ? inputs : [])))
+  const dead = [...main].filter(([id, inputs]) => !leading.has(id) && inputs.every(input => read.has(input)))
+  return new Set(dead.map(([id]) => id))
 }
 
 /** All inputs except outputs of discarded and rejected events. Other side outputs are on the way. */

@@ -4,6 +4,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../core/event/event-editor.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import type { Refusal } from '../../throttle/decider.js'
 import type { EventKey } from '../../throttle/event-key.js'
 
 export const annotateOptions = {
@@ -11,20 +12,12 @@ export const annotateOptions = {
     .boolean()
     .default(false)
     .describe(
-      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, and `count`, what had passed of the bucket in its window. With `over_limit: mark`, marked events have it anyway.',
+      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window, and `unit` if the limit is one of `bytes` or `cost`. With `over_limit: mark`, marked events have it anyway.',
     ),
 }
 
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d
-
-/** The limit that an event did not keep. */
-export interface Refusal {
-  readonly limit: number
-  readonly windowMs: number
-  /** What had passed of its bucket in the window. */
-  readonly count: number
-}
 
 /** Writes the field `.throttle`. */
 export class Annotation {
@@ -39,12 +32,13 @@ export class Annotation {
     this.#component = Buffer.from(`{"component":${JSON.stringify(context.id)},"bucket":`)
   }
 
-  add(batch: EventBatch, i: number, key: EventKey, { limit, windowMs, count }: Refusal): void {
+  add(batch: EventBatch, i: number, key: EventKey, { limit, windowMs, count, unit }: Refusal): void {
     const json = this.#json
     json.clear()
     json.add(this.#component, 0, this.#component.length)
     key.writeName(json)
     json.addText(`,"limit":${limit},"window_ms":${windowMs},"count":${count}`)
+    if (unit !== 'events') json.addText(`,"unit":"${unit}"`)
     json.addByte(CLOSE_OBJECT)
     this.#editor.open(batch, i)
     this.#editor.setJson(this.#field, json.bytes, 0, json.length)

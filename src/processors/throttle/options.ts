@@ -7,8 +7,10 @@ import type { DeciderOptions } from '../../throttle/decider.js'
 import { annotateOptions } from './annotate.js'
 import { backlogOptions, checkBacklog } from './backlog.js'
 import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
+import { keyMetricsOptions } from './key-metrics.js'
 import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
 import { checkOverLimit, overLimitOptions } from './over-limit.js'
+import { summaryOptions } from './summary.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
@@ -44,6 +46,8 @@ const fields = z.strictObject({
   ...overLimitOptions,
   ...annotateOptions,
   ...clusterOptions,
+  ...summaryOptions,
+  ...keyMetricsOptions,
 })
 
 type CheckedOptions = LimitOptions &
@@ -66,7 +70,8 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
 
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
 export const streamThrottleOptions = fields
-  .omit({ mode: true, over_limit: true, annotate: true, on_backlog: true, max_delay: true, ...CLUSTER_OPTIONS })
+  .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
+  .omit({ on_backlog: true, max_delay: true, ...CLUSTER_OPTIONS })
   .superRefine(check)
 
 /** Converts the component's options to those of a decider. */

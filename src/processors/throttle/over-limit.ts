@@ -55,8 +55,9 @@ const KEPT_MS = 3_600_000
 class OverLimitCounts extends BucketColumns {
   /** Counts an event; returns whether it is the one of `oneIn` that passes. */
   next(bucket: number, oneIn: number, now: number): boolean {
+    const isEmpty = this.times[bucket] === Number.NEGATIVE_INFINITY
+    const count = isEmpty ? 1 : this.counts[bucket]! + 1
     this.times[bucket] = now
-    const count = this.counts[bucket]! + 1
     this.counts[bucket] = count === oneIn ? 0 : count
     return count === oneIn
   }

@@ -1,4 +1,4 @@
-import type { Plan } from '../../core/processor.js'
+import { DISCARDED, type Plan } from '../../core/processor.js'
 import { everWaits } from './longest-waits.js'
 import type { ThrottleOptions } from './options.js'
 
@@ -14,6 +14,9 @@ export const THROTTLE_REASONS = {
 /** Batches that may wait for the server's reply at the same time. */
 const CLUSTER_CONCURRENCY = 4
 
+const ANNOTATED = { option: 'annotate', output: DISCARDED, what: 'annotated events' }
+const SUMMED_UP = { option: 'summary', output: DISCARDED, what: 'summaries' }
+
 export const throttlePlan = (options: ThrottleOptions) =>
   ({
     waits: everWaits(options),
@@ -25,4 +28,10 @@ export const throttlePlan = (options: ThrottleOptions) =>
       ...(options.on_backend_failure === 'discard' ? (['no_backend'] as const) : []),
     ],
     ...(options.scope === 'cluster' && { concurrency: CLUSTER_CONCURRENCY }),
+    observes: options.mode === 'shadow',
+    expects: [
+      ...(options.annotate && options.mode === 'enforce' && options.over_limit !== 'mark' ? [ANNOTATED] : []),
+      ...(options.summary && options.summary.to !== 'passed' ? [SUMMED_UP] : []),
+    ],
+    ...(options.summary && { every: options.summary.every }),
   }) satisfies Plan & { reasons: (keyof typeof THROTTLE_REASONS)[] }

@@ -1,20 +1,24 @@
 import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { discard, LATER, MAIN } from '../../core/processor.js'
+import { discard, type Emitted, LATER, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
-import { type DeciderOptions, DISCARD, FULL, TOO_LATE, WAITS } from '../../throttle/decider.js'
+import { type DeciderOptions, DISCARD, FULL, type Refusal, TOO_LATE, WAITS } from '../../throttle/decider.js'
+import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'
-import { Annotation, type Refusal } from './annotate.js'
+import { Annotation } from './annotate.js'
 import { backlogReport } from './backlog.js'
+import { endKeys, KeyCounters, showKeys } from './key-metrics.js'
 import type { ThrottleOptions } from './options.js'
 import { OneInN } from './over-limit.js'
 import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
+import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
 /** What RefusedEvents passes to a successor with the same options. */
 export interface RefusedState {
   readonly oneIn: OneInN | undefined
+  readonly keys: KeyCounters | undefined
 }
 
 /** The decisions about the events of a batch, and how many there are of each. */
@@ -22,6 +26,9 @@ interface Decisions {
   readonly decisions: Uint8Array
   readonly counts: Uint32Array
 }
+
+/** Which limit discarded event `i` of the last batch; undefined: none did, or it is not known. */
+export type RefusalOf = (batch: EventBatch, i: number) => Refusal | undefined
 
 type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { readonly metrics: ThrottleMetrics }
 
@@ -33,23 +40,30 @@ export class RefusedEvents {
   /** The same for backlog. */
   readonly #backlogValues = new Uint8Array(NO_BACKEND + 1)
   readonly #reportBacklog: (events: number) => void
+  readonly #metrics: ThrottleMetrics
   readonly #key: EventKey
   readonly #oneIn: OneInN | undefined
   readonly #marks: boolean
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
+  /** Counts discarded events until one of the next two takes the counts. */
+  readonly #tally: DiscardTally | undefined
+  readonly #summary: Summary | undefined
+  readonly #keys: KeyCounters | undefined
   /** Whether all there is to do is to discard them. */
   readonly #isPlain: boolean
-  readonly #refusal: Refusal
+  /** The limit of an event that was discarded for another reason. */
+  readonly #unlimited: Refusal
   readonly #discarded: { value: number }
   readonly #marked: { value: number }
   readonly #sampled: { value: number }
 
   constructor(options: ThrottleOptions, decider: DeciderOptions, context: Context, before?: RefusedState) {
-    const { mode, over_limit: over, annotate } = options
+    const { mode, over_limit: over, annotate, summary, per_key_metrics: perKey } = options
     const reasons: readonly string[] = throttlePlan(options).reasons
     const columnOf = (reason: keyof typeof THROTTLE_REASONS) => discard(reasons.indexOf(reason))
     this.#clock = context.clock
+    this.#metrics = context.metrics
     this.#values[DISCARD] = columnOf('throttled')
     this.#values[WAITS] = LATER
     if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
@@ -64,9 +78,12 @@ export class RefusedEvents {
     const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
     if (oneIn > 0) this.#oneIn = before?.oneIn ?? new OneInN(oneIn, decider.maxKeys, decider.seed)
     if (!this.#isShadow && (annotate || this.#marks)) this.#annotation = new Annotation(context)
-    this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation)
-    const { limit, windowMs } = decider.limits[0]!
-    this.#refusal = { limit, windowMs, count: limit }
+    if (summary) this.#summary = new Summary(summary, context.id, this.#isShadow, context.clock)
+    if (perKey) this.#keys = before?.keys ?? new KeyCounters(perKey, context.clock.now())
+    if (this.#keys) showKeys(this.#keys, context, () => this.#drain())
+    if (summary || perKey) this.#tally = new DiscardTally(decider.seed, summary !== undefined)
+    this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || this.#tally)
+    this.#unlimited = { ...decider.limits[0]!, count: 0 }
     const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#discarded = count(this.#isShadow ? 'would_discard' : 'discarded')
     this.#marked = this.#marks ? count(this.#isShadow ? 'would_mark' : 'marked') : { value: 0 }
@@ -74,11 +91,35 @@ export class RefusedEvents {
   }
 
   get state(): RefusedState {
-    return { oneIn: this.#oneIn }
+    this.#drain()
+    return { oneIn: this.#oneIn, keys: this.#keys }
+  }
+
+  /** Counts events of keys as those of others, since there is no successor. */
+  end(): void {
+    this.#drain()
+    if (this.#keys) endKeys(this.#keys, this.#metrics)
+  }
+
+  /** Ends an interval of the summary. Returns its events. */
+  emit(): readonly Emitted[] {
+    this.#drain()
+    return this.#summary?.emit() ?? []
+  }
+
+  /** Takes the counts of the tally. */
+  #drain(): void {
+    const keys = this.#keys
+    const summary = this.#summary
+    this.#tally?.drain(count => {
+      keys?.add(count)
+      summary?.add(count)
+    })
+    keys?.trim()
   }
 
   /** Call for each batch with events that do not pass. */
-  carryOut(batch: EventBatch, { decisions, counts }: Decisions, to: Uint8Array): void {
+  carryOut(batch: EventBatch, { decisions, counts }: Decisions, to: Uint8Array, refusalOf?: RefusalOf): void {
     const values = batch.isBacklog ? this.#backlogValues : this.#values
     let overLimit = counts[DISCARD]!
     if (this.#isPlain) {
@@ -86,12 +127,14 @@ export class RefusedEvents {
       for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
     } else {
       const now = this.#clock.now()
+      const wall = this.#clock.wall()
       this.#oneIn?.advance(now)
       overLimit = 0
       for (let i = 0; i < batch.length; i++) {
         const decision = decisions[i]!
         const value = values[decision]!
-        if (value === MAIN || (value !== LATER && !this.#carryOutOne(batch, i, decision, now))) continue
+        if (value === MAIN || (value !== LATER && !this.#carryOutOne(batch, i, decision, now, wall, refusalOf)))
+          continue
         to[i] = value
         if (decision === DISCARD) overLimit++
       }
@@ -100,7 +143,14 @@ export class RefusedEvents {
   }
 
   /** Returns whether the event is discarded. */
-  #carryOutOne(batch: EventBatch, i: number, decision: number, now: number): boolean {
+  #carryOutOne(
+    batch: EventBatch,
+    i: number,
+    decision: number,
+    now: number,
+    wall: number,
+    refusalOf: RefusalOf | undefined,
+  ): boolean {
     const key = this.#key
     key.load(batch, i)
     if (decision === DISCARD) {
@@ -110,12 +160,20 @@ export class RefusedEvents {
       }
       if (this.#marks) {
         this.#marked.value++
-        this.#annotation?.add(batch, i, key, this.#refusal)
+        this.#annotate(batch, i, refusalOf)
         return false
       }
     }
     if (decision !== TOO_LATE) this.#discarded.value++
-    this.#annotation?.add(batch, i, key, this.#refusal)
+    if (this.#tally) {
+      if (this.#tally.isFull) this.#drain()
+      this.#tally.add(key, batch, i, wall)
+    }
+    this.#annotate(batch, i, decision === DISCARD ? refusalOf : undefined)
     return !this.#isShadow
+  }
+
+  #annotate(batch: EventBatch, i: number, refusalOf: RefusalOf | undefined): void {
+    this.#annotation?.add(batch, i, this.#key, refusalOf?.(batch, i) ?? this.#unlimited)
   }
 }

@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import type { HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
-import type { BatchScope } from '../../core/processor.js'
+import type { BatchScope, Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
 import { type Decided, NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
@@ -13,7 +13,7 @@ import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
-import { RefusedEvents, type RefusedState } from './refused-events.js'
+import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './throttle-metrics.js'
 import { WaitingRule } from './waiting.js'
 
@@ -34,6 +34,7 @@ export class ThrottleProcessor implements Processor {
   readonly #decider: BatchDecider | ClusterThrottle
   /** The decider, if other daemons share the limit. */
   readonly #cluster: ClusterThrottle | undefined
+  readonly #refusal: RefusalOf | undefined
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
   readonly #failOpen: { value: number }
@@ -47,6 +48,7 @@ export class ThrottleProcessor implements Processor {
   /** Key counts of the current observers. */
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
+  #isSucceeded = false
 
   /** `share`: creates what shares the limit with other daemons, with `scope: cluster`. */
   constructor(
@@ -61,6 +63,7 @@ export class ThrottleProcessor implements Processor {
     this.#cluster = share?.(compiled, inherited?.windows)
     const decider = this.#cluster ?? createDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
+    if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
     const metrics = metricsIn(options.mode, context.metrics)
     const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
@@ -82,6 +85,7 @@ export class ThrottleProcessor implements Processor {
   }
 
   async stop(): Promise<void> {
+    if (!this.#isSucceeded) this.#refused.end()
     await this.#cluster?.stop()
   }
 
@@ -90,8 +94,18 @@ export class ThrottleProcessor implements Processor {
   }
 
   handOver(): HandoverState {
+    const refused = this.#refused
+    this.#isSucceeded = true
     const { value, release } = this.#cluster?.handOver() ?? { value: windowsOf(this.#decider as BatchDecider) }
-    return { value: new ThrottleState(value, this.#refused.state), ...(release && { release }) }
+    const releaseAll = async () => {
+      refused.end()
+      await release?.()
+    }
+    return { value: new ThrottleState(value, refused.state), release: releaseAll }
+  }
+
+  emit(): readonly Emitted[] {
+    return this.#refused.emit()
   }
 
   watchKeys(): KeyWatch {
@@ -131,7 +145,7 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen.value += counts[FAIL_OPEN]!
     this.#countInEventTime?.()
     const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
-    if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to)
+    if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
   }
 }
 

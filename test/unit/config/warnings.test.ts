@@ -151,3 +151,20 @@ t.test('what validate warns of, and what it says to do', async t => {
   const listening = `sources: { in: { type: http, listen: '0.0.0.0:1', auth: { key: abc } } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
   t.match(await run(listening), /in\.listen: warning: access keys are sent without encryption: set "tls"/)
 })
+
+t.test('what a throttle adds to events that nobody reads', async t => {
+  const text = throttled('type: stdin', 'annotate: true', 'summary: { to: both }')
+  t.match(warningsOf(text), [
+    '9:15: processors.lim.annotate: nobody reads lim.discarded, where annotated events go: add lim.discarded to the inputs of a component',
+    '10:14: processors.lim.summary: nobody reads lim.discarded, where summaries go: add lim.discarded to the inputs of a component',
+  ])
+  t.same(warningsOf(text.replace('first] }', 'first, lim.discarded] }')), [], 'as it says')
+  const marked = throttled('type: stdin', 'annotate: true', 'over_limit: mark')
+  t.same(warningsOf(marked), [], 'marked events pass')
+})
+
+t.test('a throttle in shadow needs no reader', async t => {
+  const unread = (mode: string) => throttled('type: stdin', `mode: ${mode}`).replace('inputs: [lim, ', 'inputs: [')
+  t.same(warningsOf(unread('shadow')), [])
+  t.match(warningsOf(unread('enforce')), [/nobody reads what it passes on/])
+})

@@ -144,3 +144,21 @@ t.test('without one sum there is no number of passed events', async t => {
     t.equal(result.received, 10)
   }
 })
+
+t.test('a throttle in shadow beside the live one, and what it sums up at its side, change nothing', async t => {
+  const rows: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
+    ['processor', 'try', ['in'], 10, 10],
+    ['processor', 'after', ['try'], 10, 10],
+    ['destination', 'a', ['limit'], 4, 4],
+    ['destination', 'summaries', ['try.discarded'], 3, 3],
+  ]
+  t.match(totals(rows), { received: 10, passed: 4, delivered: { a: 4, summaries: 3 }, undelivered: 0 })
+  const alone: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
+    ['destination', 'held_back', ['limit.discarded'], 6, 6],
+  ]
+  t.match(totals(alone), { passed: 4 }, 'as before, if nobody reads the main output')
+})

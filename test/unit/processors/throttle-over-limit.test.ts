@@ -1,35 +1,11 @@
 import t from 'tap'
-import type { EventBatch } from '../../../src/core/event/batch.js'
-import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
-import { batchOf, linesOf } from '../../support/batches.js'
-import { settle } from '../../support/manual-time.js'
-import { loadedStageOf } from '../../support/stage.js'
+import { throttleStage } from '../../support/throttle-stage.js'
 
-/** A throttle whose discarded events are read, in a time that stands still. */
-async function throttleOf(options: object, inherited?: unknown) {
-  const time = { now: 0 }
-  const clock = { now: () => time.now, wall: () => 1_700_000_000_000 + time.now, after }
-  const made = await loadedStageOf(throttle, { limit: 1, window: '1s', ...options }, { clock, inherited })
-  const { stage, counters, wanted } = made
-  const output = stage.outputs.get('discarded')!
-  output.connected = true
-  const through = async (lines: (string | object)[], decode = 'json') => {
-    const batch = batchOf(lines, { wanted, decode, path: '/log' })
-    counters.arrived(batch.length, batch.bytes)
-    stage.write(batch)
-    await settle()
-    const [passed, discarded] = [stage.read() as EventBatch | null, output.read() as EventBatch | null]
-    return { passed: passed ? linesOf(passed) : [], discarded: discarded ? linesOf(discarded) : [] }
-  }
-  const decisions = () => {
-    const found: Record<string, number> = {}
-    for (const { read } of counters.series.get('sluice_throttle_events_total') ?? []) {
-      for (const { labels, value } of read()) if (value > 0) found[Object.values(labels).join()] = value
-    }
-    return found
-  }
-  return { ...made, time, through, decisions }
+/** How many events there were of each decision. */
+function decisions({ series }: { series: (name: string) => Record<string, number> }) {
+  const found = Object.entries(series('sluice_throttle_events_total')).filter(([, value]) => value > 0)
+  return Object.fromEntries(found.map(([labels, value]) => [labels.replaceAll(/(decision|mode)=/g, ''), value]))
 }
 
 const app = (app: unknown, n = 0) => ({ app, n })
@@ -40,7 +16,7 @@ const note = (bucket: string | null, more: object = {}) => ({
 
 t.test('in shadow every event passes unchanged, and what would be discarded is counted', async t => {
   for (const over_limit of ['discard', 'mark', { pass_one_in: 2 }]) {
-    const { through, decisions, counters } = await throttleOf({
+    const { through, series, counters } = await throttleStage({
       mode: 'shadow',
       over_limit,
       key_field: '.app',
@@ -51,7 +27,7 @@ t.test('in shadow every event passes unchanged, and what would be discarded is c
     const would = { discard: { would_discard: 2 }, mark: { would_mark: 2 } }[String(over_limit)]
     const expected = would ?? { would_sample: 1, would_discard: 1 }
     t.same(
-      decisions(),
+      decisions({ series }),
       Object.fromEntries(Object.entries({ passed: 2, ...expected }).map(([name, n]) => [`${name},shadow`, n])),
     )
     t.equal(counters.discards.size, 0)
@@ -63,16 +39,16 @@ t.test('in shadow every event passes unchanged, and what would be discarded is c
 })
 
 t.test('in shadow nothing is discarded for a lack of buckets or for its time either', async t => {
-  const full = await throttleOf({ mode: 'shadow', key_field: '.app', max_keys: 1, on_max_keys: 'discard' })
+  const full = await throttleStage({ mode: 'shadow', key_field: '.app', max_keys: 1, on_max_keys: 'discard' })
   t.equal((await full.through([app('a'), app('b')])).passed.length, 2)
-  t.same(full.decisions(), { 'passed,shadow': 1, 'would_discard,shadow': 1 })
-  const late = await throttleOf({ mode: 'shadow', time_field: '.ts', allowed_lateness: '1s', on_late: 'discard' })
+  t.same(decisions(full), { 'passed,shadow': 1, 'would_discard,shadow': 1 })
+  const late = await throttleStage({ mode: 'shadow', time_field: '.ts', allowed_lateness: '1s', on_late: 'discard' })
   t.equal((await late.through([{ ts: 100_000 }, { ts: 1 }, { ts: 1 }])).passed.length, 3)
-  t.same(late.decisions(), { 'passed,shadow': 1, 'late,shadow': 2 })
+  t.same(decisions(late), { 'passed,shadow': 1, 'late,shadow': 2 })
 })
 
 t.test('marked events pass in their places, with the limit that they exceed', async t => {
-  const { through, decisions, counters } = await throttleOf({ over_limit: 'mark', key_field: '.app' })
+  const { through, series, counters } = await throttleStage({ over_limit: 'mark', key_field: '.app' })
   t.same(await through([app('a'), app('a', 1), app('b'), app('a', 2), {}, { x: 1 }]), {
     passed: [
       app('a'),
@@ -84,24 +60,24 @@ t.test('marked events pass in their places, with the limit that they exceed', as
     ].map(text),
     discarded: [],
   })
-  t.same(decisions(), { passed: 3, marked: 3 })
+  t.same(decisions({ series }), { passed: 3, marked: 3 })
   t.equal(counters.discards.size, 0)
 })
 
 t.test('discarded events are annotated where they are read, whatever they were decoded from', async t => {
-  const { through } = await throttleOf({ annotate: true, key_field: ['.app', '.n'] })
+  const { through } = await throttleStage({ annotate: true, key_field: ['.app', '.n'] })
   t.same((await through([app('a"b'), app('a"b'), { throttle: 1 }, { throttle: 1 }])).discarded, [
     text({ ...app('a"b'), ...note('["a\\"b","0"]') }),
     text(note(null)),
   ])
-  const lines = await throttleOf({ annotate: true, key_field: '.message' })
-  const { passed, discarded } = await lines.through(['same', 'same'], 'text')
+  const lines = await throttleStage({ annotate: true, key_field: '.message' })
+  const { passed, discarded } = await lines.through(['same', 'same'], { decode: 'text' })
   t.same(passed, ['same'])
   t.match(JSON.parse(discarded[0]!), { message: 'same', file: '/log', ...note('same') })
 })
 
 t.test('the names of buckets are valid, bounded, and not those of other things', async t => {
-  const { through } = await throttleOf({ annotate: true, key_field: '.app' })
+  const { through } = await throttleStage({ annotate: true, key_field: '.app' })
   const long = 'ö'.repeat(200)
   for (const [key, name] of [
     ['\u0007\n', '\u0007\n'],
@@ -118,7 +94,7 @@ t.test('the names of buckets are valid, bounded, and not those of other things',
 
 t.test('of the events over the limit every third of a bucket passes, across windows and reloads', async t => {
   const options = { over_limit: { pass_one_in: 3 }, key_field: '.app' }
-  const { through, time, decisions, processor, counters } = await throttleOf(options)
+  const { through, series, time, processor, counters } = await throttleStage(options)
   const passed = async (from: typeof through, ...apps: (string | undefined)[]) =>
     (await from(apps.map(app => ({ app })))).passed.map(line => JSON.parse(line).app)
   t.same(await passed(through, 'a', 'a', 'b', 'b', 'a', 'b', undefined, undefined), ['a', 'b', undefined])
@@ -127,18 +103,17 @@ t.test('of the events over the limit every third of a bucket passes, across wind
     ['a', 'b', undefined],
     'the third over the limit of each',
   )
-  time.now = 1000
+  await time.advance(1000)
   t.same(await passed(through, 'a', 'a', 'a', 'a', 'a'), ['a', 'a'], 'the next window')
-  t.same(decisions(), { passed: 4, sampled: 4, discarded: 9 })
+  t.same(decisions({ series }), { passed: 4, sampled: 4, discarded: 9 })
   t.same(counters.discards.get('throttled')?.events, 9)
-  const successor = await throttleOf(options, processor.handOver!()!.value)
-  successor.time.now = 1000
+  const successor = await throttleStage(options, { time, inherited: processor.handOver!()!.value })
   t.same(await passed(successor.through, 'a', 'a'), ['a'], 'the count goes on')
 })
 
 t.test('an event for which there is no bucket is neither marked nor sampled: it is not over a limit', async t => {
   for (const over_limit of ['mark', { pass_one_in: 2 }]) {
-    const { through } = await throttleOf({ over_limit, key_field: '.app', max_keys: 1, on_max_keys: 'discard' })
+    const { through } = await throttleStage({ over_limit, key_field: '.app', max_keys: 1, on_max_keys: 'discard' })
     t.equal((await through([app('a'), app('b'), app('c')])).discarded.length, 2)
   }
 })

@@ -1,0 +1,67 @@
+import type { EventBatch } from '../../src/core/event/batch.js'
+import { ComponentCounters } from '../../src/flow/counters.js'
+import { throttle } from '../../src/processors/throttle.js'
+import { type BatchOptions, batchOf, linesOf } from './batches.js'
+import { ManualTime, settle } from './manual-time.js'
+import { loadedStageOf } from './stage.js'
+
+export interface ThrottleStageOptions {
+  readonly time?: ManualTime
+  readonly counters?: ComponentCounters
+  /** What its predecessor handed over. */
+  readonly inherited?: unknown
+}
+
+/** A throttle in its stage, `p`, whose discarded events are read too, in a time that stands still. */
+export async function throttleStage(options: object, more: ThrottleStageOptions = {}) {
+  const { time = new ManualTime(), counters = new ComponentCounters('p', 'processor', 'throttle') } = more
+  const made = await loadedStageOf(
+    throttle,
+    { limit: 1, window: '1s', ...options },
+    { clock: time, counters, inherited: more.inherited },
+  )
+  const { stage, wanted } = made
+  await stage.start(new AbortController().signal)
+  const output = stage.outputs.get('discarded')!
+  output.connected = true
+  /** What left the stage and was not asked for yet. */
+  const left = async () => {
+    await settle()
+    const found = { passed: [] as string[], discarded: [] as string[] }
+    for (const [lines, stream] of [
+      [found.passed, stage],
+      [found.discarded, output],
+    ] as const) {
+      for (let batch = stream.read() as EventBatch | null; batch; batch = stream.read() as EventBatch | null) {
+        lines.push(...linesOf(batch))
+        batch.ack.settle('delivered')
+      }
+    }
+    return found
+  }
+  const through = async (lines: (string | object)[], about: BatchOptions = {}) => {
+    const batch = batchOf(lines, { wanted, path: '/log', ...about })
+    counters.arrived(batch.length, batch.bytes)
+    stage.write(batch)
+    return left()
+  }
+  /** The values of a metric by their labels, as in `a=1,b=2`. */
+  const series = (name: string): Record<string, number> =>
+    Object.fromEntries(
+      (counters.series.get(name) ?? []).flatMap(({ read }) =>
+        [...read()].map(({ labels, value }) => [
+          Object.entries(labels)
+            .map(([label, text]) => `${label}=${text}`)
+            .join(),
+          value,
+        ]),
+      ),
+    )
+  /** Ends its input; what it emits at the end. */
+  const end = async (isReplaced = false) => {
+    stage.isReplaced = isReplaced
+    stage.end()
+    return left()
+  }
+  return { ...made, counters, time, through, left, series, end }
+}
