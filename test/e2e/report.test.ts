@@ -24,12 +24,15 @@ const KEYS = [
 ]
 const START = Date.parse('2026-01-31T12:00:00Z')
 const MINUTES = 10
+const MANY_KEYS = 120
 
 /** A few events of each key every second, and a burst of each key, larger for the first ones. */
 const EVENTS = KEYS.flatMap((app, k) => [
   ...Array.from({ length: MINUTES * 60 }, (_, n) => ({ t: START + n * 1000 + k, app })),
   ...Array.from({ length: Math.round(4000 / (k + 1)) }, (_, n) => ({ t: START + (k + 0.5) * 60_000 + n * 10, app })),
-]).sort((a, b) => a.t - b.t)
+])
+  .sort((a, b) => a.t - b.t)
+  .map((event, n) => ({ ...event, id: n % MANY_KEYS }))
 
 const CONFIG = `sources: { in: { type: stdin, decode: json } }
 processors:
@@ -37,6 +40,7 @@ processors:
 destinations: { out: { type: blackhole, inputs: [limit_app] } }
 `
 const ONE: readonly string[] = []
+const MANY = ['--key=.id', '--limit=1']
 const GRID = ['--limit=5,10,20,50,100', '--window=1s,10s']
 
 interface Report {
@@ -166,6 +170,42 @@ t.test('the table of keys sorts and filters by keyboard, and says how it is sort
   for (let i = 0; i < 5; i++) await page.press('Backspace')
   t.equal((await names()).length, KEYS.length)
   t.equal(await page.value(`document.querySelector('output').textContent`), '')
+})
+
+t.test('of many keys the first 50 are shown until all are asked for, and the filter finds the others', async t => {
+  const report = await shown(t, MANY)
+  if (!report) return
+  const { page } = report
+  const names = async () => (await cells(page, '.keys tbody tr')).map(([name]) => name)
+  const isShown = (selector: string) => page.value<boolean>(`document.querySelector('${selector}').checkVisibility()`)
+  const filter = (text: string) =>
+    page.value(`{
+      const input = document.querySelector('input')
+      input.value = '${text}'
+      input.dispatchEvent(new Event('input'))
+    }`)
+  t.equal((await names()).length, 50)
+  await tabTo(page, '.keys th:nth-child(1) button')
+  await page.press('Enter')
+  t.same(
+    await names(),
+    Array.from({ length: 50 }, (_, n) => `${n}`),
+    'the first ones in any order',
+  )
+  await filter('11')
+  t.same(await names(), ['11', ...Array.from({ length: 10 }, (_, n) => `${n + 110}`)])
+  t.notOk(await isShown('button.more'))
+  await filter('')
+  await tabTo(page, 'button.more')
+  t.equal(await page.value('document.activeElement.textContent'), 'Show all 120 keys')
+  await page.press('Enter')
+  t.equal((await names()).length, MANY_KEYS)
+  t.equal(
+    await page.value('document.activeElement.textContent'),
+    '50',
+    'the focus is on the first row that it has shown',
+  )
+  t.notOk(await isShown('button.more'))
 })
 
 t.test('one result is shown at a time, first the one at the knee, and links lead to the others', async t => {

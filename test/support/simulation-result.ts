@@ -73,6 +73,7 @@ function madeTrial(keys: readonly (string | null)[], made: MadeTrial): TrialResu
   return {
     key_field: keyField,
     limit,
+    unit: 'events',
     window_ms: windowMs,
     window_mode: 'fixed',
     passed: sum(0, 'passed'),

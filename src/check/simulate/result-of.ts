@@ -48,11 +48,12 @@ export function resultOf(simulation: Simulation): SimulationResult {
 }
 
 function trialResult({ options, ids, tally, index }: Trial): TrialResult {
-  const { limit, windowMs, mode } = limitsOf(options)[0]!
+  const { limit, unit, windowMs, mode } = limitsOf(options)[0]!
   const { passed, discarded, passed_bytes, discarded_bytes } = tally.totals(index)
   return {
     key_field: keyText(options.key_field) ?? null,
     limit,
+    unit,
     window_ms: windowMs,
     window_mode: mode,
     passed,

@@ -1,3 +1,5 @@
+import type { Limit } from '../../throttle/limit.js'
+
 /**
  * The result of a simulation as plain data: what the summary and the report show, and what `--json` prints. Times are
  * in milliseconds since the epoch. In every trial, events = passed + discarded + excluded.
@@ -51,8 +53,9 @@ export interface Slots {
 export interface TrialResult {
   /** The field whose value names the bucket; null: all events share one bucket. */
   readonly key_field: string | null
-  /** The first limit: of events, costs or bytes. */
+  /** The first limit, if there are several. */
   readonly limit: number
+  readonly unit: Limit['unit']
   readonly window_ms: number
   readonly window_mode: string
   readonly passed: number

@@ -42,7 +42,8 @@ function limitsText(all: readonly (readonly Limit[])[], by: string): string {
   return `${[text(amounts, windows, own), ...further].join(' and ')}${by}${same ? `, ${own.mode} windows` : ''}`
 }
 
-function amountText({ limit, unit }: Limit): string {
+/** `1,000`, `5.0 MB` or `cost 1,000`. */
+export function amountText({ limit, unit }: Pick<Limit, 'limit' | 'unit'>): string {
   return unit === 'events' ? number(limit) : unit === 'bytes' ? formatSize(limit) : `cost ${number(limit)}`
 }
 

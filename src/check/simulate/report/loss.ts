@@ -1,6 +1,6 @@
 import { formatSize } from '../../../lib/units.js'
 import type { SimulationResult, TrialResult } from '../result.js'
-import { windowText } from '../settings.js'
+import { amountText, windowText } from '../settings.js'
 import { number, percent } from '../table.js'
 import { bottomAxis, valueAxis, valueTicks } from './axis.js'
 import { kneeOf } from './knee.js'
@@ -75,7 +75,7 @@ function knees(curves: readonly Curve[]): string {
     return '<p>There is one limit, so there is no curve and no knee. Simulate several, as in <code>--limit 10,20,50,100</code>.</p>'
   const items = curves.map(({ name, trials, knee }) => {
     const text = knee
-      ? `the knee is at <strong>limit ${number(knee.result.limit)}</strong>, which discards ${percent(knee.loss, 1)}`
+      ? `the knee is at <strong>limit ${amountText(knee.result)}</strong>, which discards ${percent(knee.loss, 1)}`
       : trials.length < 3
         ? 'no knee, since it takes at least three limits'
         : 'no knee: the curve does not bend'
@@ -91,13 +91,13 @@ function picture(all: readonly Curve[]): string {
   const curves = drawable.slice(0, MOST_CURVES)
   if (curves.length === 0) return ''
   const trials = curves.flatMap(curve => curve.trials)
-  const limits = [...new Set(trials.map(({ result }) => result.limit))].sort((a, b) => a - b)
-  const [lowest, highest] = [limits[0]!, limits.at(-1)!]
+  const limits = new Map(trials.map(({ result }) => [result.limit, amountText(result)]))
+  const [lowest, highest] = [Math.min(...limits.keys()), Math.max(...limits.keys())]
   const across = (limit: number) => Math.log(limit / lowest) / Math.log(highest / lowest)
   const values = valueTicks(Math.max(...trials.map(({ loss }) => loss)) * 100, LEAST_STEP)
   const y = (value: number) => round(HEIGHT * (1 - value / values.at(-1)!))
   const place = ({ result, loss }: Trial) => ({ x: round(across(result.limit) * 100), y: y(loss * 100) })
-  const ticks = limits.map(limit => ({ at: across(limit), label: number(limit) }))
+  const ticks = [...limits].sort(([a], [b]) => a - b).map(([limit, label]) => ({ at: across(limit), label }))
   const left = drawable.length - curves.length
   return `<figure>
 <figcaption><h3>Discarded events, in percent, by limit</h3></figcaption>
@@ -127,7 +127,7 @@ function drawn({ name, trials, knee }: Curve, i: number, place: (trial: Trial) =
   })
   const marks = trials.map((trial, n) => {
     const { x, y } = points[n]!
-    const title = `${name}, limit ${number(trial.result.limit)}: ${percent(trial.loss, 1)} discarded`
+    const title = `${name}, limit ${amountText(trial.result)}: ${percent(trial.loss, 1)} discarded`
     const ring = trial === knee ? '<circle class="knee" r="10"/><text class="knee" x="14" y="-8">knee</text>' : ''
     return `<svg x="${x}%" y="${y}"><title>${escaped(title)}</title><path class="m${i}" d="${MARKS[i]}"/>${ring}</svg>`
   })
@@ -136,8 +136,8 @@ function drawn({ name, trials, knee }: Curve, i: number, place: (trial: Trial) =
 
 function alternative(curves: readonly Curve[]): string {
   const texts = curves.map(({ name, trials, knee }) => {
-    const points = trials.map(({ result, loss }) => `${percent(loss, 1)} at ${number(result.limit)}`)
-    return `${name}: ${points.join(', ')}${knee ? `; the knee is at ${number(knee.result.limit)}` : ''}`
+    const points = trials.map(({ result, loss }) => `${percent(loss, 1)} at ${amountText(result)}`)
+    return `${name}: ${points.join(', ')}${knee ? `; the knee is at ${amountText(knee.result)}` : ''}`
   })
   return `Discarded share of the events by limit. ${texts.join('. ')}.`
 }
@@ -163,7 +163,7 @@ function lossTable(
     trials.map(trial => {
       const { limit, window_ms, key_field, passed, discarded, discarded_bytes } = trial.result
       const address = link(trial.result)
-      const text = number(limit)
+      const text = amountText(trial.result)
       return [
         { html: address ? `<a href="${address}">${text}</a>` : text, value: limit },
         { html: windowText(window_ms), value: window_ms },

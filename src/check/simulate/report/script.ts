@@ -1,24 +1,25 @@
 /**
- * What the page does in a browser: sorts and filters tables, and shows the details of one result at a time. It makes
- * the controls itself, so that a page whose script does not run has none that do nothing. Texts from events are only
- * ever set as text.
+ * What the page does in a browser: sorts, filters and shortens tables, and shows the details of one result at a time.
+ * It makes the controls itself, so that a page whose script does not run has none that do nothing. Texts from events
+ * are only ever set as text.
  */
 export const SCRIPT = `
 'use strict'
 const made = (name, properties) => Object.assign(document.createElement(name), properties)
+const FIRST_ROWS = 50
 const collator = new Intl.Collator(undefined, { numeric: true })
 
-function sorts(table) {
+/** Makes the heads of a table buttons that sort it; calls the function after that. */
+function sorts(table, sorted) {
   const heads = [...table.tHead.rows[0].cells]
   const body = table.tBodies[0]
-  const text = (row, column) => row.cells[column].dataset.value ?? row.cells[column].textContent
   heads.forEach((head, column) => {
     const button = made('button', { type: 'button', textContent: head.textContent })
     head.replaceChildren(button)
     const isNumber = head.classList.contains('number')
-    const value = row => {
-      const found = text(row, column)
-      return isNumber ? (found === '' ? NaN : Number.parseFloat(found.replaceAll(',', ''))) : found
+    const value = ({ cells: { [column]: cell } }) => {
+      const text = cell.dataset.value ?? cell.textContent
+      return isNumber && text !== '' ? Number.parseFloat(text.replaceAll(',', '')) : text
     }
     button.addEventListener('click', () => {
       const before = head.getAttribute('aria-sort')
@@ -26,34 +27,52 @@ function sorts(table) {
       for (const other of heads) other.removeAttribute('aria-sort')
       head.setAttribute('aria-sort', descending ? 'descending' : 'ascending')
       const sign = descending ? -1 : 1
-      const compare = (a, b) => isNumber
-        ? Number.isNaN(a) - Number.isNaN(b) || sign * (a - b)
-        : (a === '') - (b === '') || sign * collator.compare(a, b)
+      // Cells without a value come last in both orders.
+      const compare = (a, b) =>
+        (a === '') - (b === '') || sign * (isNumber && a !== '' ? a - b : collator.compare(a, b))
       const rows = [...body.rows].map(row => ({ row, value: value(row) }))
       body.append(...rows.sort((a, b) => compare(a.value, b.value)).map(({ row }) => row))
+      sorted()
     })
   })
 }
 
+/** Adds a field that filters the rows of a table. Shows the first ones of many until all are asked for. */
 function filters(table) {
-  const rows = [...table.tBodies[0].rows].map(row => ({ row, text: row.cells[0].textContent.toLowerCase() }))
+  const body = table.tBodies[0]
   const input = made('input', { type: 'search', autocomplete: 'off', spellcheck: false })
   const state = made('output', {})
   const label = made('label', {})
   label.append('Keys that contain', input)
   const controls = made('div', { className: 'controls' })
   controls.append(label, state)
+  const more = made('button', { type: 'button', className: 'more' })
+  let most = FIRST_ROWS
   const apply = () => {
     const wanted = input.value.toLowerCase()
-    let shown = 0
-    for (const { row, text } of rows) {
-      row.hidden = !text.includes(wanted)
-      if (!row.hidden) shown++
+    let found = 0
+    for (const row of body.rows) {
+      const fits = row.cells[0].textContent.toLowerCase().includes(wanted)
+      row.hidden = !fits || ++found > most
     }
-    state.textContent = wanted ? shown.toLocaleString('en-US') + ' of ' + rows.length.toLocaleString('en-US') + ' keys' : ''
+    state.textContent = wanted ? found.toLocaleString('en-US') + ' of ' + body.rows.length.toLocaleString('en-US') + ' keys' : ''
+    more.hidden = found <= most
+    more.textContent = 'Show all ' + found.toLocaleString('en-US') + ' keys'
   }
   input.addEventListener('input', apply)
+  more.addEventListener('click', () => {
+    const hidden = [...body.rows].filter(row => row.hidden)
+    most = Infinity
+    apply()
+    // The button is gone: the focus goes to the first row that it has shown.
+    const first = hidden.find(row => !row.hidden).cells[0]
+    first.tabIndex = -1
+    first.focus()
+  })
   table.before(controls)
+  table.after(more)
+  apply()
+  return apply
 }
 
 function picks(results) {
@@ -81,8 +100,8 @@ function picks(results) {
   follow()
 }
 
-document.querySelectorAll('table.sorts').forEach(sorts)
-document.querySelectorAll('table.keys').forEach(filters)
+for (const table of document.querySelectorAll('table.sorts'))
+  sorts(table, table.matches('.keys') ? filters(table) : () => {})
 const results = [...document.querySelectorAll('section.result')]
 if (results.length > 1) picks(results)
 `

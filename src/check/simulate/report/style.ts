@@ -72,7 +72,7 @@ ${FILLS}
 .plot { display: block; width: 100%; height: 240px; overflow: visible } .plot svg, .swatch svg { overflow: visible }
 .plot text { fill: var(--faint); font-size: 12px } .plot line:not([class]), .plot line.mark { stroke: var(--line) }
 ${CURVES}
-circle.knee { fill: none; stroke: var(--text); stroke-width: 2 } .plot text.knee { fill: var(--text); font-weight: 600 }
+circle.knee { fill: none; stroke: var(--text); stroke-width: 2 } .plot text.knee { fill: var(--text); font-weight: 600; stroke: var(--back); stroke-width: 4px; paint-order: stroke }
 .knees { margin: .5rem 0; padding-left: 1.25rem }
 details { margin: .5rem 0 } summary { cursor: pointer; font-size: .875rem; width: fit-content }
 .scroll { overflow-x: auto; margin-top: .5rem }
@@ -82,6 +82,7 @@ th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align
 th:first-child, th.text, ${texts} { text-align: left } tbody th { min-width: 8rem }
 tbody th, tfoot th { font-weight: 400; white-space: normal; overflow-wrap: anywhere } tfoot > tr:first-child > * { border-top: 2px solid var(--border) }
 thead { color: var(--faint) } tr { break-inside: avoid }
+button.more { font: inherit; font-size: .875rem; color: var(--link); background: none; border: 1px solid var(--border); border-radius: .3rem; padding: .3rem .75rem; margin: .75rem 0; cursor: pointer }
 .sorts button { all: unset; box-sizing: border-box; cursor: pointer; padding: .15rem 0; min-height: 1.6rem } .sorts button:focus-visible { outline: 3px solid var(--link); outline-offset: 2px }
 .sorts button:hover { color: var(--text); text-decoration: underline }
 [aria-sort] { color: var(--text) } [aria-sort=ascending] button::after { content: " ▲"; content: " ▲" / "" } [aria-sort=descending] button::after { content: " ▼"; content: " ▼" / "" }
@@ -103,7 +104,7 @@ dl { grid-template-columns: minmax(0, 1fr); gap: 0 } dd { margin-bottom: .6rem }
 ${cards}
 }
 @media print {
-body { max-width: none; padding: 0; font-size: 11pt } table { font-size: 8pt } th, td { padding: .2rem .3rem } .controls, details:not([open]) { display: none } h2, h3 { break-after: avoid } a { color: inherit; text-decoration: none }
+body { max-width: none; padding: 0; font-size: 11pt } table { font-size: 8pt } th, td { padding: .2rem .3rem } .controls, .more, details:not([open]) { display: none } h2, h3 { break-after: avoid } a { color: inherit; text-decoration: none }
 }
 @media (forced-colors: active) {
 rect, path, pattern > * { forced-color-adjust: none } .plot text { fill: CanvasText } .plot line { stroke: CanvasText }

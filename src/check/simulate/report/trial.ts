@@ -1,6 +1,6 @@
 import { formatSize } from '../../../lib/units.js'
 import type { KeyResult, OtherKeys, SimulationResult, TrialResult } from '../result.js'
-import { windowText } from '../settings.js'
+import { amountText, windowText } from '../settings.js'
 import { count, keyName, number, percent, timeText } from '../table.js'
 import { cut, escaped, KEY_LENGTH } from './markup.js'
 import { discardsOverTime, outcomesOverTime } from './over-time.js'
@@ -32,7 +32,7 @@ export function trialSection(simulation: SimulationResult, trial: TrialResult, s
   const { slots } = simulation
   const { id } = shown
   const by = trial.key_field === null ? ', one bucket for all' : ` by ${trial.key_field}`
-  const heading = `Limit ${number(trial.limit)} in ${windowText(trial.window_ms)}${by}`
+  const heading = `Limit ${amountText(trial)} in ${windowText(trial.window_ms)}${by}`
   const times = slots
     ? `${discardsOverTime(`${id}-discards`, slots, trial.over_time)}
 ${outcomesOverTime(`${id}-outcomes`, slots, trial.over_time)}`
