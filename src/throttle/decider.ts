@@ -37,8 +37,7 @@ export class KeyedLimiter {
   constructor({ limits, maxKeys, seed }: LimiterOptions) {
     const create = () => createWindows(limits, this.wall)
     this.#default = create()
-    const idleMs = Math.max(...limits.map(({ windowMs }) => windowMs))
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: false }, create)
+    this.#buckets = new KeyedBuckets({ idleMs: this.#default.spanMs, maxKeys, seed, keepsUsed: false }, create)
   }
 
   /** Number of buckets in memory, without the default one. */

@@ -45,7 +45,7 @@ export class CountedEventWindows extends LimitEventWindows {
   constructor(limit: Limit, periods: Periods | undefined, shared: Shared) {
     super(limit, periods ? periods.longestMs : limit.windowMs, shared)
     this.#periods = periods
-    this.#lengthMs = limit.windowMs
+    this.#lengthMs = limit.mode === 'quota' ? 0 : limit.windowMs
   }
 
   override take(bucket: number, time: number): TakenInTime {

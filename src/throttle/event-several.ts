@@ -1,10 +1,10 @@
 import { DISCARD, PASS } from './decider.js'
+import { GcraEventWindows } from './event-gcra.js'
 import { CountedEventWindows } from './event-limits.js'
 import { SlidingEventWindows } from './event-sliding.js'
 import { EventWindows, LATE, type LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
-import { AlignedPeriods } from './periods.js'
-import { fullest } from './several-windows.js'
+import { fullest, periodsOf } from './several-windows.js'
 
 /** Limits side by side: an event passes if each lets it, and only then counts in each. */
 export class SeveralEventWindows extends EventWindows {
@@ -75,12 +75,7 @@ export function createEventWindows(limits: readonly Limit[], latePasses: boolean
 }
 
 function windowsOf(limit: Limit, shared: Shared): LimitEventWindows {
-  switch (limit.mode) {
-    case 'sliding':
-      return new SlidingEventWindows(limit, shared)
-    case 'aligned':
-      return new CountedEventWindows(limit, new AlignedPeriods(limit.windowMs), shared)
-    case 'fixed':
-      return new CountedEventWindows(limit, undefined, shared)
-  }
+  if (limit.mode === 'gcra') return new GcraEventWindows(limit, shared)
+  if (limit.mode === 'sliding') return new SlidingEventWindows(limit, shared)
+  return new CountedEventWindows(limit, periodsOf(limit), shared)
 }

@@ -1,15 +1,31 @@
 /** What a limit counts, and how. */
 
-export type WindowMode = 'fixed' | 'aligned' | 'sliding'
+import type { CalendarUnit } from './calendar-periods.js'
+
+export type WindowMode = 'fixed' | 'aligned' | 'sliding' | 'gcra'
 
 /** One limit of a bucket. */
-export interface Limit {
-  readonly mode: WindowMode
+export type Limit = Rate | Quota
+
+interface Counted {
   /** What may pass in one window, in its unit. */
   readonly limit: number
   readonly windowMs: number
+  /** Of gcra: what may pass at once above the smooth rate, in the same unit. Default: limit - 1. */
+  readonly burst?: number | undefined
   /** cost: a limit of events, each of which counts as its cost. */
   readonly unit: 'events' | 'bytes' | 'cost'
+}
+
+interface Rate extends Counted {
+  readonly mode: WindowMode
+}
+
+/** A limit in each calendar period. `windowMs` is the usual length of one. */
+export interface Quota extends Counted {
+  readonly mode: 'quota'
+  readonly per: CalendarUnit
+  readonly timeZone: string
 }
 
 /**

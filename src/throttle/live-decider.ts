@@ -21,7 +21,7 @@ export class LiveDecider {
   constructor(options: DeciderOptions, clock: Clock, before?: KeyedLimiter) {
     this.#clock = clock
     this.#decider = new Decider(options, before)
-    this.#followsWall = options.limits.some(({ mode }) => mode === 'aligned')
+    this.#followsWall = options.limits.some(({ mode }) => mode === 'aligned' || mode === 'quota')
     if (this.#followsWall && !before) this.#decider.limiter.wall.offsetMs = clock.wall() - clock.now()
   }
 

@@ -15,7 +15,7 @@ export class PeriodWindows extends LimitWindows {
   #startOfIt = 0
 
   constructor(limit: Limit, periods: Periods, wall: WallTime) {
-    super(limit)
+    super(limit, periods.longestMs)
     this.#periods = periods
     this.#wall = wall
   }

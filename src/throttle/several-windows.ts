@@ -1,17 +1,21 @@
+import { CalendarPeriods } from './calendar-periods.js'
+import { GcraWindows } from './gcra-windows.js'
 import type { Level, Limit } from './limit.js'
 import { PeriodWindows } from './period-windows.js'
-import { AlignedPeriods } from './periods.js'
+import { AlignedPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding-windows.js'
 import type { WallTime } from './wall-time.js'
 import { FixedWindows, type LimitWindows, Windows } from './windows.js'
 
 /** Limits side by side: an event passes if each lets it, and only then counts in each. */
 export class SeveralWindows extends Windows {
+  override readonly spanMs: number
   readonly #members: readonly LimitWindows[]
   readonly #inBytes: readonly boolean[]
 
   constructor(members: readonly LimitWindows[]) {
     super()
+    this.spanMs = Math.max(...members.map(({ spanMs }) => spanMs))
     this.#members = members
     this.#inBytes = members.map(({ limit }) => limit.unit === 'bytes')
   }
@@ -81,13 +85,15 @@ export function createWindows(limits: readonly Limit[], wall: WallTime): Windows
   return members.length === 1 && limits[0]!.unit !== 'bytes' ? members[0]! : new SeveralWindows(members)
 }
 
+/** The periods that are the windows of a limit; undefined if its windows begin with an event. */
+export function periodsOf(limit: Limit): Periods | undefined {
+  if (limit.mode === 'quota') return new CalendarPeriods(limit.per, limit.timeZone)
+  return limit.mode === 'aligned' ? new AlignedPeriods(limit.windowMs) : undefined
+}
+
 function windowsOf(limit: Limit, wall: WallTime): LimitWindows {
-  switch (limit.mode) {
-    case 'sliding':
-      return new SlidingWindows(limit)
-    case 'aligned':
-      return new PeriodWindows(limit, new AlignedPeriods(limit.windowMs), wall)
-    case 'fixed':
-      return new FixedWindows(limit)
-  }
+  const periods = periodsOf(limit)
+  if (periods) return new PeriodWindows(limit, periods, wall)
+  if (limit.mode === 'gcra') return new GcraWindows(limit)
+  return limit.mode === 'sliding' ? new SlidingWindows(limit) : new FixedWindows(limit)
 }

@@ -47,6 +47,9 @@ export abstract class BucketColumns {
  * bytes is asked with the size of the event as its cost; only several limits at once need both.
  */
 export abstract class Windows extends BucketColumns {
+  /** A bucket is idle when this has passed since its `latest`, in milliseconds. */
+  abstract readonly spanMs: number
+
   /** Returns whether an event of `bucket` at `now` is within the limit, and counts it if so. Its cost is 1. */
   abstract take(bucket: number, now: number): boolean
 
@@ -71,13 +74,15 @@ export abstract class Windows extends BucketColumns {
 
 /** Windows of one limit. */
 export abstract class LimitWindows extends Windows {
+  override readonly spanMs: number
   readonly limit: Limit
   /** The limit, in what the windows count. */
   protected readonly most: number
 
-  constructor(limit: Limit) {
+  constructor(limit: Limit, spanMs = limit.windowMs) {
     super()
     this.limit = limit
+    this.spanMs = spanMs
     this.most = limit.limit * scaleOf(limit)
   }
 

@@ -33,13 +33,19 @@ export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
 /** `limit 5 or 10 in 1 second by .app, fixed windows`; modes that differ follow their limit. */
 function limitsText(all: readonly (readonly Limit[])[], by: string): string {
   const [own, ...others] = all[0] as [Limit, ...Limit[]]
-  const same = others.every(({ mode }) => mode === own.mode)
+  const same = others.every(({ mode }) => mode === own.mode || mode === 'quota')
   const text = (amount: string, window: string, { mode }: Limit) =>
-    `limit ${amount} in ${window}${same ? '' : ` (${mode})`}`
+    `limit ${amount} ${window}${same || mode === 'quota' ? '' : ` (${mode})`}`
   const amounts = alternatives(all.map(([first]) => amountText(first!)))
-  const windows = alternatives(all.map(([first]) => windowText(first!.windowMs)))
-  const further = others.map(limit => text(amountText(limit), windowText(limit.windowMs), limit))
-  return `${[text(amounts, windows, own), ...further].join(' and ')}${by}${same ? `, ${own.mode} windows` : ''}`
+  const windows = `in ${alternatives(all.map(([first]) => windowText(first!.windowMs)))}`
+  const further = others.map(limit => text(amountText(limit), periodText(limit), limit))
+  const texts = [text(amounts, own.mode === 'quota' ? periodText(own) : windows, own), ...further]
+  return `${texts.join(' and ')}${by}${same && own.mode !== 'quota' ? `, ${own.mode} windows` : ''}`
+}
+
+/** `in 1 second`, `per day in Europe/Berlin`. */
+function periodText(limit: Limit): string {
+  return limit.mode === 'quota' ? `per ${limit.per} in ${limit.timeZone}` : `in ${windowText(limit.windowMs)}`
 }
 
 /** `1,000`, `5.0 MB` or `cost 1,000`. */

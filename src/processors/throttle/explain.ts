@@ -8,6 +8,7 @@ import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
 import { eventTime } from '../../throttle/event-decider.js'
 import type { Limit } from '../../throttle/limit.js'
 import { createDecider } from '../../throttle/live-decider.js'
+import { periodsOf } from '../../throttle/several-windows.js'
 import type { ThrottleOptions } from './options.js'
 
 const FULL_TEXT = {
@@ -88,19 +89,15 @@ function timeOf(
   return { text: `time_field: ${why}, so it counts at its arrival`, holds: false, value }
 }
 
-function startText(
-  { windowMs, mode }: Limit,
-  decider: DeciderOptions,
-  batch: EventBatch,
-  context: ComponentContext,
-): string {
+function startText(limit: Limit, decider: DeciderOptions, batch: EventBatch, context: ComponentContext): string {
   const [ms, own] = timeAt(decider, batch, context)
-  if (mode !== 'aligned') return own ? `, here from ${new Date(ms).toISOString()}` : ''
-  const start = Math.floor(ms / windowMs) * windowMs
-  return `, here from ${new Date(start).toISOString()} to ${new Date(start + windowMs).toISOString()}`
+  const periods = periodsOf(limit)
+  if (!periods) return own ? `, here from ${new Date(ms).toISOString()}` : ''
+  return `, here from ${new Date(periods.startOf(ms)).toISOString()} to ${new Date(periods.endOf(ms)).toISOString()}`
 }
 
-function windowText({ limit, unit, windowMs, mode }: Limit, start: string): string {
+function windowText(of: Limit, start: string): string {
+  const { limit, unit, windowMs, mode } = of
   const amount = unit === 'bytes' ? formatSize(limit) : unit === 'cost' ? `a cost of ${limit}` : `${limit}`
   const one = limit === 1 && unit === 'events'
   const first = one ? 'the first of its bucket passes' : `the first ${amount} of its bucket pass`
@@ -110,6 +107,12 @@ function windowText({ limit, unit, windowMs, mode }: Limit, start: string): stri
       return `window: it passes while ${unit === 'events' ? 'fewer' : 'less'} than ${amount} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
     case 'aligned':
       return `window: windows of ${length} begin at multiples of it since the epoch${start}; in each ${first}, later ones are discarded`
+    case 'gcra': {
+      const burst = of.burst ?? limit - 1
+      return `window: ${unit === 'events' ? 'one of its bucket passes' : 'they pass at a rate of 1'} every ${formatDuration(windowMs / limit)}, and up to ${burst} more at once${start}; others are discarded`
+    }
+    case 'quota':
+      return `quota: of each ${of.per} in ${of.timeZone}${start} ${first}, later ones are discarded`
     case 'fixed':
       return `window: it opens with the first event and lasts ${length}${start}; ${first}, later ones are discarded until it ends`
   }

@@ -21,7 +21,7 @@ t.test('options of a program are parsed, and refused, as those of a file', async
     [{ limit: 1, window: '1s', windw_mode: 'fixed' }, ['windw_mode: unknown option; did you mean "window_mode"?']],
     [
       { limit: 1, window: '1s', window_mode: 'fixd' },
-      ['window_mode: must be one of fixed, aligned, sliding, not "fixd"; did you mean "fixed"?'],
+      ['window_mode: must be one of fixed, aligned, sliding, gcra, not "fixd"; did you mean "fixed"?'],
     ],
     [
       { limit: 1, window: { value: 1, unit: 'Week' } },

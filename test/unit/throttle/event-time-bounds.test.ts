@@ -10,7 +10,10 @@ const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 const HOUR = 3_600_000
 
 /** A limiter in event time, and takes from named files. */
-function limiterOf({ maxKeys = 100_000, ...limit }: Partial<Limit> & { maxKeys?: number }, latenessMs: number) {
+function limiterOf(
+  { maxKeys = 100_000, ...limit }: Partial<Omit<Limit, 'mode'>> & { mode?: WindowMode; maxKeys?: number },
+  latenessMs: number,
+) {
   const all: LimiterOptions = {
     limits: [{ limit: 1, windowMs: 1000, mode: 'fixed', unit: 'events', ...limit }],
     maxKeys,

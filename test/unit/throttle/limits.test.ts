@@ -83,6 +83,83 @@ for (const inEventTime of [false, true]) {
   })
 }
 
+for (const inEventTime of [false, true]) {
+  const where = inEventTime ? 'in event time' : 'on the clock'
+  const gcra = (config: Record<string, unknown>, events: Record<string, unknown>[]) =>
+    decisionsOf({ window: '1s', window_mode: 'gcra', ...config }, events, inEventTime).decisions
+
+  t.test(`${where}, gcra lets burst + 1 events pass at once, then one every window / limit`, async t => {
+    const times = [0, 0, 0, 0, 99, 100, 199, 200, 200, 1000, 1000, 1000, 1000]
+    const events = times.map(time => at(time))
+    t.equal(gcra({ limit: 10, burst: 2 }, events), 'PPPDDPDPDPPPD')
+    t.equal(
+      gcra(
+        { limit: 2 },
+        [0, 0, 0, 499, 500, 999, 1000].map(time => at(time)),
+      ),
+      'PPDDPDP',
+      'burst: limit - 1',
+    )
+    t.equal(
+      gcra(
+        { limit: 10, burst: 0 },
+        [0, 99, 100, 150, 200].map(time => at(time)),
+      ),
+      'PDPDP',
+    )
+  })
+
+  t.test(`${where}, gcra is exact where T is no whole number, also today`, async t => {
+    for (const start of [0, 1_700_000_000_000]) {
+      // The event at 1,000 is at the edge: thirds of a second have to add up to a whole one.
+      const times = [0, 0, 333, 334, 666, 667, 999, 1000, 1333, 1334].map(time => at(start + time))
+      t.equal(gcra({ limit: 3, burst: 1 }, times), 'PPDPDPDPDP')
+    }
+  })
+
+  t.test(`${where}, gcra delays what comes after an event by its cost`, async t => {
+    const events = [at(0, { c: 5 }), at(0, { c: 1 }), at(499), at(500, { c: 0.5 }), at(549), at(550)]
+    t.equal(gcra({ limit: 10, burst: 0, cost: '.c' }, events), 'PDDPDP')
+  })
+
+  t.test(`${where}, a quota lasts as long as its day, whatever clocks do`, async t => {
+    const time = (text: string) => at(Date.parse(text))
+    const quota = { limit: 1, per: 'day', time_zone: 'Europe/Berlin' }
+    const decide = (...texts: string[]) =>
+      decisionsOf({ quota, on_late: inEventTime ? 'pass' : undefined }, texts.map(time), inEventTime).decisions
+    t.equal(
+      decide('2026-03-28T23:00Z', '2026-03-29T21:59:59.999Z', '2026-03-29T22:00Z', '2026-03-30T21:59Z'),
+      'PDPD',
+      'a day of 23 hours',
+    )
+    t.equal(decide('2026-10-24T22:00Z', '2026-10-25T22:59:59.999Z', '2026-10-25T23:00Z'), 'PDP', 'a day of 25 hours')
+  })
+}
+
+t.test('a quota is not given twice when the clock is set back, and beside other limits each counts', async t => {
+  const origin = originOf('json')
+  const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
+  const time = { monotonic: 0, epoch: Date.parse('2026-06-01T23:59:00Z') }
+  const clock = { now: () => time.monotonic, wall: () => time.monotonic + time.epoch }
+  const config = { limit: 1, window: '1s', window_mode: 'aligned', quota: { limit: 3, per: 'day' } }
+  const decider = createDecider(deciderOptions(throttle.options.parse(config), { field }, 1), clock)
+  const passes = (elapsed: number, set = 0) => {
+    time.monotonic += elapsed
+    time.epoch += set
+    const [batch] = batchesOf('{}\n', origin)
+    return decider.decide(batch!).decisions[0] === PASS
+  }
+  t.ok(passes(0))
+  t.notOk(passes(999), 'the window is full')
+  t.ok(passes(1))
+  t.ok(passes(58_000, -7_200_000), 'set back: aligned windows begin again')
+  t.notOk(passes(1000), 'the quota does not')
+  t.ok(passes(0, 7_200_000 + 60_000), 'the next day')
+  t.ok(passes(1000, -3_600_000), 'set back into the day before: counted in the newest day')
+  t.ok(passes(1000))
+  t.notOk(passes(1000))
+})
+
 t.test('limits that cannot be, or do nothing, are refused with their place', async t => {
   const issues = (config: Record<string, unknown>) =>
     throttle.options
@@ -94,5 +171,17 @@ t.test('limits that cannot be, or do nothing, are refused with their place', asy
   ])
   t.match(issues({ limit_bytes: '1MB', cost: '.c' })?.[0], /^cost: has no effect without limit/)
   t.match(issues({ limit: 1, also: [] })?.[0], /^also/)
+  t.same(issues({ limit: 1, burst: 1 }), ['burst: has no effect without window_mode: gcra'])
+  t.same(issues({ limit: 1, also: [{ limit: 1, window: '1h', burst: 1 }] }), [
+    'also.0.burst: has no effect without window_mode: gcra',
+  ])
+  t.same(issues({ quota: { per: 'day' } }), [
+    `quota.limit: is missing; it must be a whole number, or limit_bytes a size`,
+  ])
+  t.same(issues({ quota: { per: 'day', limit: 1, time_zone: 'Europe/Brelin' } }), [
+    'quota.time_zone: is not a time zone of this system; did you mean "Europe/Berlin"?',
+  ])
+  t.same(issues({ limit: 1, window_mode: 'gcra', burst: 0 }), undefined)
+  t.same(throttle.options.safeParse({ quota: { per: 'day', limit: 1 } }).success, true, 'a quota alone has no window')
   t.match(issues({ limit: 1, also: [{ limit: 1 }] })?.[0], /^also.0.window/)
 })

@@ -1,0 +1,197 @@
+import { DISCARD, PASS } from './decider.js'
+import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { GcraRate, GcraTime } from './gcra-rate.js'
+import type { Level, Limit } from './limit.js'
+
+/** Columns of a run: its time, the TAT after it (GcraRate), what passed of this time, and the last cost of that. */
+const TIME = 0
+const TAT_MS = 1
+const TAT_REST = 2
+const SUM = 3
+const LAST = 4
+const WIDTH = 5
+
+/**
+ * gcra, for events in any order: an event passes if all that passed, in the order of their times, still keep the limit
+ * with it. So at any time, in any order of arrival, no more passes than of events in order.
+ */
+export class GcraEventWindows extends LimitEventWindows {
+  readonly #rate: GcraRate
+  /** The TAT while the runs after an event are gone through. */
+  readonly #tat: GcraTime
+  readonly #latest: GcraTime
+  /** The newest run of each bucket. */
+  #newest = new Float64Array(8 * WIDTH)
+
+  constructor(limit: Limit, shared: Shared) {
+    const rate = new GcraRate(limit)
+    super(limit, Math.ceil(rate.tolerance.value + new GcraTime(rate).add(1).value), shared)
+    this.#rate = rate
+    this.#tat = new GcraTime(rate)
+    this.#latest = new GcraTime(rate)
+  }
+
+  /** The bucket matters up to its TAT. */
+  override latest(bucket: number): number {
+    const newest = this.times[bucket]!
+    if (newest === Number.NEGATIVE_INFINITY) return newest
+    return Math.max(newest, this.#newest[bucket * WIDTH + TAT_MS]! + 1 - this.longestMs)
+  }
+
+  fits(bucket: number, time: number, cost: number): TakenInTime {
+    const newest = this.times[bucket]!
+    if (newest === Number.NEGATIVE_INFINITY) return PASS
+    if (time < newest && time < this.progress.lateBefore(newest)) return LATE
+    const older = this.older(bucket)
+    const row = this.#rowAfter(bucket, older, time)
+    const tat = this.#tatBefore(bucket, older, row, time)
+    if (!this.#isWithin(tat, time)) return DISCARD
+    return this.#delays(bucket, older, row, tat.add(cost), false) ? DISCARD : PASS
+  }
+
+  charge(bucket: number, time: number, cost: number): void {
+    const newest = this.times[bucket]!
+    if (time < newest && time < this.progress.lateBefore(newest)) return
+    const older = this.older(bucket)
+    const row = newest === Number.NEGATIVE_INFINITY ? 0 : this.#rowAfter(bucket, older, time)
+    const tat = this.#tatBefore(bucket, older, row, time).add(cost)
+    const { ms, rest } = tat
+    this.#delays(bucket, older, row, tat, true)
+    if (row > 0 && this.#get(bucket, older, row - 1, TIME) === time) {
+      this.#set(bucket, older, row - 1, SUM, this.#get(bucket, older, row - 1, SUM) + cost)
+      this.#setRow(bucket, older, row - 1, ms, rest, cost)
+    } else if (time < newest) this.#insert(bucket, row, time, ms, rest, cost)
+    else {
+      if (newest !== Number.NEGATIVE_INFINITY) this.#keepNewest(bucket, time)
+      this.times[bucket] = time
+      const at = bucket * WIDTH
+      this.#newest[at + TIME] = time
+      this.#newest[at + TAT_MS] = ms
+      this.#newest[at + TAT_REST] = rest
+      this.#newest[at + SUM] = cost
+      this.#newest[at + LAST] = cost
+    }
+  }
+
+  /** The number of runs at or before `time`; the newest one follows those that are kept. */
+  #rowAfter(bucket: number, older: Kept | undefined, time: number): number {
+    const rows = older ? older.length : 0
+    return time >= this.times[bucket]! ? rows + 1 : older ? older.upTo(time) : 0
+  }
+
+  #get(bucket: number, older: Kept | undefined, row: number, column: number): number {
+    return older && row < older.length ? older.get(row, column) : this.#newest[bucket * WIDTH + column]!
+  }
+
+  #set(bucket: number, older: Kept | undefined, row: number, column: number, value: number): void {
+    if (older && row < older.length) older.set(row, column, value)
+    else this.#newest[bucket * WIDTH + column] = value
+  }
+
+  #setRow(bucket: number, older: Kept | undefined, row: number, ms: number, rest: number, last: number): void {
+    this.#set(bucket, older, row, TAT_MS, ms)
+    this.#set(bucket, older, row, TAT_REST, rest)
+    this.#set(bucket, older, row, LAST, last)
+  }
+
+  /** The later of `time` and the TAT that the run before `row` left. */
+  #tatBefore(bucket: number, older: Kept | undefined, row: number, time: number): GcraTime {
+    const tat = this.#tat.setTime(time)
+    if (row === 0) return tat
+    const ms = this.#get(bucket, older, row - 1, TAT_MS)
+    const rest = this.#get(bucket, older, row - 1, TAT_REST)
+    return tat.isBefore(ms, rest) ? tat.set(ms, rest) : tat
+  }
+
+  /** Whether an event at `time` passes. */
+  #isWithin(tat: GcraTime, time: number): boolean {
+    const { tolerance } = this.#rate
+    return !this.#latest.setTime(time).shift(tolerance.ms, tolerance.rest).isBefore(tat.ms, tat.rest)
+  }
+
+  /**
+   * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns whether
+   * one of them would not have passed, or writes their new TAT.
+   */
+  #delays(bucket: number, older: Kept | undefined, row: number, tat: GcraTime, writes: boolean): boolean {
+    const rows = (older ? older.length : 0) + 1
+    for (let next = row; next < rows; next++) {
+      const time = this.#get(bucket, older, next, TIME)
+      this.#latest.setTime(time)
+      if (!this.#latest.isBefore(tat.ms, tat.rest)) return false
+      const last = this.#get(bucket, older, next, LAST)
+      tat.add(this.#get(bucket, older, next, SUM) - last)
+      if (!writes && !this.#isWithin(tat, time)) return true
+      tat.add(last)
+      const ms = this.#get(bucket, older, next, TAT_MS)
+      const rest = this.#get(bucket, older, next, TAT_REST)
+      // A run before a forgotten one may have a larger TAT than can be computed now.
+      if (!tat.isBefore(ms, rest)) {
+        if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
+      } else return false
+    }
+    return false
+  }
+
+  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
+  #keepNewest(bucket: number, time: number): void {
+    const from = this.progress.keptFrom(time)
+    let older = this.older(bucket)
+    if (older && older.length > 0) this.#drop(bucket, older, from)
+    if (this.#newest[bucket * WIDTH + TAT_MS]! < from - 1) return
+    if (!this.makeRoom(older, older ? older.length : 0)) return
+    older ??= this.begin(bucket, new Kept(WIDTH))
+    const row = older.length
+    older.insert(row)
+    for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest[bucket * WIDTH + column]!)
+    this.room.rows++
+  }
+
+  /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
+  #drop(bucket: number, older: Kept, from: number): void {
+    let count = 0
+    while (
+      count < older.length &&
+      (this.#get(bucket, older, count + 1, TIME) <= from || older.get(count, TAT_MS) < from - 1)
+    )
+      count++
+    if (count === 0) return
+    older.removeFirst(count)
+    this.room.rows -= count
+  }
+
+  /** Adds a run before the newest one. */
+  #insert(bucket: number, row: number, time: number, ms: number, rest: number, cost: number): void {
+    let older = this.older(bucket)
+    const rows = older ? older.length : 0
+    if (!this.makeRoom(older, rows)) return
+    older ??= this.begin(bucket, new Kept(WIDTH))
+    const at = older.length < rows ? older.upTo(time) : row
+    older.insert(at)
+    older.set(at, TIME, time)
+    older.set(at, SUM, cost)
+    this.#setRow(bucket, older, at, ms, rest, cost)
+    this.room.rows++
+  }
+
+  level(bucket: number, time: number): Level {
+    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return this.levelOf(0, time, time)
+    const older = this.older(bucket)
+    const until = this.#tatBefore(bucket, older, this.#rowAfter(bucket, older, time), time).value
+    return until <= time ? this.levelOf(0, time, time) : this.levelOf(this.#rate.costsIn(until - time), time, until)
+  }
+
+  override adopt(bucket: number, from: GcraEventWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    const start = fromBucket * WIDTH
+    this.#newest.set(from.#newest.subarray(start, start + WIDTH), bucket * WIDTH)
+  }
+
+  override reserve(capacity: number): void {
+    super.reserve(capacity)
+    if (this.#newest.length === this.counts.length * WIDTH) return
+    const newest = new Float64Array(this.counts.length * WIDTH)
+    newest.set(this.#newest)
+    this.#newest = newest
+  }
+}
