@@ -1,5 +1,6 @@
 import { formatDuration, formatSize } from '../../lib/units.js'
 import type { Fact, SimulationResult, TrialResult } from './result.js'
+import { windowText } from './settings.js'
 import { keyTable, number, percent, type SummaryStyle, tableLines, USUAL_COLUMNS } from './table.js'
 
 /** Formats the result of a simulation for a terminal. */
@@ -23,11 +24,39 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
     ...(only ? [total('passed', only.passed), total('discarded', only.discarded)] : []),
     total('excluded', excluded),
     ...notes.map(row),
+    ...results.flatMap(trial => searchFacts(trial, result)).map(row),
     ...(events === 0 ? [] : ['', ...(only ? keyTable({ ...only, ...shown(only) }, style) : trialTable(result, style))]),
     '',
     yaml.trimEnd(),
   ]
   return lines.map(line => `${line}\n`).join('')
+}
+
+/** The limit that was found, how close the next one is, and what it costs. */
+function searchFacts({ search, limit, window_ms, key_field, passed }: TrialResult, result: SimulationResult): Fact[] {
+  if (!search) return []
+  const { goal, kind, does, needed, next, figures } = search
+  const throttle = `limit ${number(limit)} in ${windowText(window_ms)}${key_field === null ? '' : ` by ${key_field}`}`
+  const facts = needed
+    ? [
+        {
+          name: 'found',
+          text: `${throttle} is the ${kind} that ${goal}: ${does}`,
+        },
+      ]
+    : [
+        {
+          name: 'found',
+          text: `no limit is needed: without one it ${does}. ${throttle} is the lowest that discards nothing`,
+        },
+      ]
+  if (next) facts.push({ name: 'next', text: `limit ${number(next.limit)} ${next.does}` })
+  const { matching, kept } = figures
+  if (matching === undefined || kept === undefined) return facts
+  const all = passed + result.excluded
+  const others = result.events - matching
+  const ofOthers = others === 0 ? '' : `, and ${percent(all - kept, others)} of the ${number(others)} others`
+  return [...facts, { name: 'costs', text: `${percent(all, result.events)} of all events pass${ofOthers}` }]
 }
 
 /** The first keys, and the sum of all others. */
