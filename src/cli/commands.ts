@@ -116,6 +116,12 @@ export const commands: readonly Command[] = [
         value: 'N,…',
         text: 'Events that pass per window, instead of the configured limit. Several: 10,50,100.',
       },
+      'limit-bytes': {
+        type: 'string',
+        many: true,
+        value: 'SIZE,…',
+        text: 'Size of the events that pass per window, as in 1MB. Several: 1MB,5MB.',
+      },
       window: {
         type: 'string',
         many: true,

@@ -34,8 +34,8 @@ export class KeyedLimiter {
   readonly #default: Windows
   readonly #buckets: KeyedBuckets<Windows>
 
-  constructor({ limits, maxKeys, seed }: LimiterOptions) {
-    const create = () => createWindows(limits, this.wall)
+  /** `create` makes the windows of many buckets; by default those of the limits. */
+  constructor({ limits, maxKeys, seed }: LimiterOptions, create = () => createWindows(limits, this.wall)) {
     this.#default = create()
     this.#buckets = new KeyedBuckets({ idleMs: this.#default.spanMs, maxKeys, seed, keepsUsed: false }, create)
   }

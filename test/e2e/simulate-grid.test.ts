@@ -75,7 +75,7 @@ t.test('every combination of limits, windows and keys agrees with a simple model
     t.equal(order.length, 16)
     for (const trial of result.results) {
       const key = trial.key_field === '.app' ? 'app' : 'host'
-      const passes = model(all, key, trial.limit, trial.window_ms, mode)
+      const passes = model(all, key, trial.limit!, trial.window_ms, mode)
       checkTrial(t, trial, result, all, passes, key)
     }
   }

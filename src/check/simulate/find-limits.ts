@@ -1,8 +1,9 @@
+import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { UsageError } from '../../terminal/command-line.js'
 import { budgetGoal, type Goal, keepGoal } from './goal.js'
 import type { Replay } from './replay.js'
 import type { SearchResult } from './result.js'
-import { HIGHEST_LIMIT, LimitSearch, SearchPass } from './search.js'
+import { LimitSearch, SearchPass } from './search.js'
 import { keyText, windowText } from './settings.js'
 import { number } from './table.js'
 import type { FieldContext } from './trials.js'
@@ -49,7 +50,7 @@ export async function findLimits(variants: readonly Variant[], goal: Goal, pass:
     const { answer, next } = free ?? search
     if (!answer) throw new Error(refusal(search))
     const { does } = search.answer ?? answer
-    const variant = variantOf({ ...search.variant.given, limit: answer.limit }, {})
+    const variant = variantOf({ ...search.variant.given, [search.option]: answer.limit }, {})
     const { text, figures } = does
     const after = free || !next ? null : { limit: next.limit, does: next.does.text }
     const kind = goal.smallest ? ('lowest' as const) : ('highest' as const)
@@ -66,11 +67,11 @@ async function searchAll(variants: readonly Variant[], goal: Goal, pass: Pass): 
   return searches
 }
 
-function refusal({ variant: { options }, goal, next }: LimitSearch): string {
+function refusal({ variant: { options }, goal, next, highest }: LimitSearch): string {
   const key = keyText(options.key_field)
-  const throttle = `in ${windowText(options.window)}${key === undefined ? '' : ` by ${key}`}`
+  const throttle = `in ${windowText(limitsOf(options)[0]!.windowMs)}${key === undefined ? '' : ` by ${key}`}`
   const [edge, help] = goal.smallest
-    ? [HIGHEST_LIMIT, 'events are discarded for another reason, such as max_keys']
+    ? [highest, 'events are discarded for another reason, such as max_keys']
     : [1, 'take a longer window, or a key with fewer values']
   return `no limit ${throttle} ${goal.text}: limit ${number(edge)} ${next!.does.text}; ${help}`
 }

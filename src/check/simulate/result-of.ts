@@ -1,4 +1,5 @@
 import { limitsOf } from '../../processors/throttle/limit-options.js'
+import type { ThrottleOptions } from '../../processors/throttle/options.js'
 import type { Input } from './input.js'
 import { notesOn, type Replayed, wayText } from './notes.js'
 import type { Fact, SearchResult, SimulationResult, TrialResult } from './result.js'
@@ -29,7 +30,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
   const { excluded } = all[0]!.tally
   const { span, used } = replay.slots
   return {
-    ...(searches.length > 0 ? { limit: all[0]!.options.limit } : {}),
+    ...(searches.length > 0 ? limitOf(all[0]!.options) : {}),
     component: subject.config === undefined ? null : subject.component,
     config: subject.config ?? null,
     changed: typed,
@@ -48,6 +49,11 @@ export function resultOf(simulation: Simulation): SimulationResult {
     results: all.map((trial, n) => trialResult(trial, searches[n])),
     yaml: throttleYaml(subject.component, subject.inputs, variants[0]!.given),
   }
+}
+
+/** The limit that was found. */
+function limitOf({ limit, limit_bytes }: ThrottleOptions): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
+  return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }
 }
 
 function trialResult({ options, ids, tally, index }: Trial, search: SearchResult | undefined): TrialResult {

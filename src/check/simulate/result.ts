@@ -7,6 +7,8 @@ import type { Limit } from '../../throttle/limit.js'
 export interface SimulationResult {
   /** With `--suggest` and `--budget`: the limit that was found, of the first trial. */
   readonly limit?: number
+  /** The same, if the throttle has a limit of bytes alone. */
+  readonly limit_bytes?: number
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
   readonly config: string | null

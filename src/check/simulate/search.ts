@@ -1,4 +1,5 @@
 import type { EventBatch } from '../../core/event/batch.js'
+import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { EXEMPT } from '../../throttle/ranked-decider.js'
 import type { Does, Goal, Meter } from './goal.js'
 import type { Visitor } from './replay.js'
@@ -6,8 +7,8 @@ import { createTrialDecider, isRankable, type TrialDecider } from './trial-decid
 import type { FieldContext } from './trials.js'
 import type { Variant } from './variants.js'
 
-/** The highest limit that a throttle can have. */
-export const HIGHEST_LIMIT = 0xffffffff
+/** The highest values of the options that are searched for. */
+const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
 /** Limits that are tried in one pass, if one decider serves all of them, and otherwise. */
 const RANKED_AT_ONCE = 33
 const AT_ONCE = 9
@@ -25,6 +26,8 @@ export interface Tried {
 export class LimitSearch {
   readonly variant: Variant
   readonly goal: Goal
+  /** The option that is searched for. */
+  readonly option: keyof typeof HIGHEST
   readonly #atOnce: number
   /** The highest limit before the change, and the lowest one behind it; undefined if none was found yet. */
   #below: Tried | undefined
@@ -34,7 +37,13 @@ export class LimitSearch {
   constructor(variant: Variant, goal: Goal) {
     this.variant = variant
     this.goal = goal
+    const { limit, limit_bytes } = variant.options
+    this.option = limit === undefined && limit_bytes !== undefined ? 'limit_bytes' : 'limit'
     this.#atOnce = isRankable(variant.options) ? RANKED_AT_ONCE : AT_ONCE
+  }
+
+  get highest(): number {
+    return HIGHEST[this.option]
   }
 
   get isDone(): boolean {
@@ -52,7 +61,7 @@ export class LimitSearch {
   /** The limits to try in the next pass, ascending. */
   limits(): number[] {
     const low = this.#below?.limit ?? 0
-    const high = this.#above?.limit ?? HIGHEST_LIMIT + 1
+    const high = this.#above?.limit ?? this.highest + 1
     const count = this.#atOnce
     if (high - low - 1 <= count) return Array.from({ length: high - low - 1 }, (_, n) => low + 1 + n)
     // The first pass finds the magnitude.
@@ -75,7 +84,7 @@ export class LimitSearch {
       }
       this.#below = tried
     }
-    const [low, high] = [this.#below?.limit ?? 0, this.#above?.limit ?? HIGHEST_LIMIT + 1]
+    const [low, high] = [this.#below?.limit ?? 0, this.#above?.limit ?? this.highest + 1]
     this.#isDone = high - low <= 1
   }
 }
@@ -92,10 +101,10 @@ class Attempt {
     const { options } = search.variant
     this.search = search
     this.limits = search.limits()
-    const trials = this.limits.map(limit => ({ ...options, limit }))
+    const trials = this.limits.map(limit => ({ ...options, [search.option]: limit }))
     const groups = isRankable(options) ? [trials] : trials.map(trial => [trial])
     this.#deciders = groups.map(group => createTrialDecider(group, context))
-    this.meter = search.goal.meter(this.limits.length, options.window, context)
+    this.meter = search.goal.meter(this.limits.length, limitsOf(options)[0]!.windowMs, context)
     this.#lost = new Uint8Array(this.limits.length)
   }
 

@@ -42,7 +42,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const subject = await subjectOf(options.config, options.component, io)
   const time = timeOf(options, subject.given)
   const path = parsePathFlag(time, 'time', 'simulate')
-  const asked = variantsOf(goal ? { limit: 1, ...subject.given } : subject.given, options, io)
+  const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options, io)
   if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
   const inputs = inputsOf(files, subject.way)
@@ -121,6 +121,12 @@ function withConfig<O extends SimulateOptions>(options: O, operands: readonly st
   const [first, ...files] = operands
   if (options.config !== undefined || first === undefined || !/\.ya?ml$/.test(first)) return [options, operands]
   return [{ ...options, config: first }, files]
+}
+
+/** The options with a limit in the place of the one that is to be found, if they have none. */
+function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
+  const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
+  return hasBytes ? given : { limit: 1, ...given }
 }
 
 /** The path of the field with the time. */
