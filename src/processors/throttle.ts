@@ -48,10 +48,15 @@ export const throttle = defineProcessor({
     },
   ],
   copiesLines: ({ over_limit, annotate }) => over_limit !== 'mark' && !annotate,
-  usesFields: ({ key_field, time_field, exclude }) => [
+  usesFields: ({ key_field, time_field, exclude, cost, limits = [] }) => [
     ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
+    ...(cost ? [{ option: 'cost', path: cost, without: 'each event costs 1' }] : []),
     ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
+    ...limits.flatMap(({ when, cost }) => [
+      ...pathsOf(when).map(path => ({ option: 'limits', path })),
+      ...(cost ? [{ option: 'limits', path: cost, without: 'each event costs 1' }] : []),
+    ]),
   ],
   warnings: clusterWarnings,
   create: async (options, context) => {

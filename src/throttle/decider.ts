@@ -1,10 +1,13 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { BucketKey } from './bucket-key.js'
+import { BucketRoom } from './bucket-room.js'
 import { Costs } from './costs.js'
 import type { LATE } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
+import { type Lane, Lanes } from './lanes.js'
 import type { Level, Limit } from './limit.js'
+import type { Rule, RuleName } from './rules.js'
 import { createWindows } from './several-windows.js'
 import { WallTime } from './wall-time.js'
 import type { Windows } from './windows.js'
@@ -30,24 +33,52 @@ export interface LimiterOptions {
 /** Windows by key in clock time. A bucket is idle when none of its windows is open. */
 export class KeyedLimiter {
   /** For windows that follow the wall clock. */
-  readonly wall = new WallTime()
+  readonly wall: WallTime
   readonly #default: Windows
   readonly #buckets: KeyedBuckets<Windows>
+  readonly #options: LimiterOptions
+  readonly #room: BucketRoom
+  readonly #ofRules = new Map<string, KeyedLimiter>()
 
-  /** `create` makes the windows of many buckets; by default those of the limits. */
-  constructor({ limits, maxKeys, seed }: LimiterOptions, create = () => createWindows(limits, this.wall)) {
+  /** `parent`: for the limiter of a rule. */
+  constructor(options: LimiterOptions, parent?: KeyedLimiter) {
+    const { limits, maxKeys, seed } = options
+    this.#options = options
+    this.wall = parent?.wall ?? new WallTime()
+    this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
+    const create = () => createWindows(limits, this.wall)
     this.#default = create()
-    this.#buckets = new KeyedBuckets({ idleMs: this.#default.spanMs, maxKeys, seed, keepsUsed: false }, create)
+    this.#buckets = new KeyedBuckets(
+      { idleMs: this.#default.spanMs, maxKeys, seed, keepsUsed: false },
+      create,
+      this.#room,
+    )
   }
 
-  /** Number of buckets in memory, without the default one. */
+  /** The limiter of a rule, with buckets of its own. */
+  ofRule({ id, limits }: Rule): KeyedLimiter {
+    const limiter = this.#ofRules.get(id) ?? new KeyedLimiter({ ...this.#options, limits }, this)
+    this.#ofRules.set(id, limiter)
+    return limiter
+  }
+
+  /** Drops the limiters of all other rules. */
+  keepRules(rules: readonly Rule[]): void {
+    keepOnly(this.#ofRules, rules)
+  }
+
+  release(): void {
+    this.#buckets.release()
+  }
+
+  /** Number of buckets in memory, without default ones; with those of rules. */
   get keys(): number {
-    return this.#buckets.size
+    return this.#room.size
   }
 
   /** Drops idle buckets. Call before the takes for one point in time. */
   advance(now: number): void {
-    this.#buckets.advance(now)
+    this.#room.advance(now)
   }
 
   /** Takes an event of the default bucket. */
@@ -102,6 +133,7 @@ export class KeyedLimiter {
   restartAligned(): void {
     this.#default.restartAligned()
     for (const windows of this.#buckets.all) windows.restartAligned()
+    for (const limiter of this.#ofRules.values()) limiter.restartAligned()
   }
 }
 
@@ -129,6 +161,8 @@ export interface DeciderOptions extends LimiterOptions {
   /** The field with what an event costs instead of 1. Limits of events are then of the unit `cost`. */
   readonly costField?: FieldReader | undefined
   readonly eventTime?: EventTimeOptions | undefined
+  /** The first that holds for an event is used in the place of `limits` and `costField`. */
+  readonly rules?: readonly Rule[] | undefined
 }
 
 export interface EventTimeOptions {
@@ -147,13 +181,33 @@ export interface Limiter<T> {
   levelOfDefault(time: number, cost: number, size: number): Level
 }
 
+/** A limiter that has one for each rule. */
+export interface RuledLimiter<T> extends Limiter<T> {
+  /** The limiter of a rule, with buckets of its own. */
+  ofRule(rule: Rule): Limiter<T>
+  /** Drops the limiters of all other rules. */
+  keepRules(rules: readonly Rule[]): void
+}
+
+/** Drops the limiters of rules that are gone. */
+export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
+  const kept = new Set(rules.map(({ id }) => id))
+  for (const [id, limiter] of limiters) {
+    if (kept.has(id)) continue
+    limiter.release()
+    limiters.delete(id)
+  }
+}
+
 /** The limit that discarded an event. */
 export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
   /** What had passed in the window, in the unit of the limit. */
   readonly count: number
+  /** The rule that the limit is of; undefined: of the throttle itself. */
+  readonly rule?: RuleName | undefined
 }
 
-/** Decides on each event: first exclude, then the key, then its bucket. */
+/** Decides on each event: first exclude, then the key, then the rule, then its bucket. */
 export abstract class KeyedDecider<T> {
   /** Whether the last event was counted in the default bucket. */
   byDefault = false
@@ -164,17 +218,28 @@ export abstract class KeyedDecider<T> {
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   /** Undefined: each event costs 1. */
   readonly #costs: Costs | undefined
+  readonly #seed: number
+  /** Undefined: there are no rules. */
+  #lanes: Lanes<T> | undefined
 
-  constructor({ exclude, keyFields, onMaxKeys, limits, costField }: DeciderOptions) {
+  constructor({ exclude, keyFields, onMaxKeys, limits, costField, seed }: DeciderOptions) {
     this.#exclude = exclude
     this.key = keyFields.length > 0 ? new BucketKey(keyFields) : undefined
     this.#onMaxKeys = onMaxKeys
     this.#costs = Costs.for(limits, costField)
+    this.#seed = seed
+  }
+
+  /** Sets the rules, in the place of those before. The windows of rules that stay are kept. */
+  protected useRules(rules: readonly Rule[] | undefined, limiter: RuledLimiter<T>): void {
+    this.#lanes = rules && new Lanes(rules, limiter, this.#seed)
   }
 
   /** Whether the decisions do not depend on the events. */
   protected get isBlind(): boolean {
-    return this.#exclude === undefined && this.key === undefined && this.#costs === undefined
+    return (
+      this.#exclude === undefined && this.key === undefined && this.#costs === undefined && this.#lanes === undefined
+    )
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -183,38 +248,74 @@ export abstract class KeyedDecider<T> {
   }
 
   /** Decides on an event that is not excluded. */
-  protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
-    const key = this.key
-    if (key === undefined || !key.load(batch, i)) return this.#takeDefault(batch, i, time)
-    const taken =
-      this.#costs === undefined
-        ? this.limiter.take(key.bytes, key.start, key.end, time)
-        : this.limiter.takeCost(key.bytes, key.start, key.end, time, this.#costs.of(batch, i), batch.size(i))
-    if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
-    return this.#onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(batch, i, time)
+  protected take(batch: EventBatch, i: number, time: number): T | typeof PASS | typeof FULL | typeof FAIL_OPEN {
+    const key = this.key?.load(batch, i) ? this.key : undefined
+    if (this.#lanes !== undefined) {
+      const lane = this.#lanes.of(batch, i, key)
+      if (lane !== undefined) return this.#takeIn(lane, batch, i, key, time)
+    }
+    return this.#takeBy(this.limiter, this.#costs, batch, i, key, time)
   }
 
-  #takeDefault(batch: EventBatch, i: number, time: number): T {
+  #takeIn({ limiter, costs }: Lane<T>, batch: EventBatch, i: number, key: BucketKey | undefined, time: number) {
+    if (limiter !== undefined) return this.#takeBy(limiter, costs, batch, i, key, time)
+    this.byDefault = key === undefined
+    return PASS
+  }
+
+  #takeBy(
+    limiter: Limiter<T>,
+    costs: Costs | undefined,
+    batch: EventBatch,
+    i: number,
+    key: BucketKey | undefined,
+    time: number,
+  ): T | typeof FULL | typeof FAIL_OPEN {
+    if (key !== undefined) {
+      const taken =
+        costs === undefined
+          ? limiter.take(key.bytes, key.start, key.end, time)
+          : limiter.takeCost(key.bytes, key.start, key.end, time, costs.of(batch, i), batch.size(i))
+      if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
+      if (this.#onMaxKeys === 'pass') return FAIL_OPEN
+    }
     this.byDefault = true
-    if (this.#costs === undefined) return this.limiter.takeDefault(time)
-    return this.limiter.takeDefaultCost(time, this.#costs.of(batch, i), batch.size(i))
+    if (costs === undefined) return limiter.takeDefault(time)
+    return limiter.takeDefaultCost(time, costs.of(batch, i), batch.size(i))
+  }
+
+  /** The rule that holds for event `i`. */
+  ruleOf(batch: EventBatch, i: number): Rule | undefined {
+    return this.#laneOf(batch, i)?.rule
+  }
+
+  #laneOf(batch: EventBatch, i: number): Lane<T> | undefined {
+    return this.#lanes?.of(batch, i, this.key?.load(batch, i) ? this.key : undefined)
   }
 
   /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
   costOf(batch: EventBatch, i: number): number {
-    return this.#costs === undefined ? 1 : this.#costs.of(batch, i)
+    const lane = this.#laneOf(batch, i)
+    const costs = lane ? lane.costs : this.#costs
+    return costs === undefined ? 1 : costs.of(batch, i)
   }
 
-  /** The level of the bucket of event `i`: of the limit that would refuse it now, or else of the fullest. */
+  /**
+   * The level of the bucket of event `i`: of the limit that would refuse it now, or else of the fullest. Undefined if
+   * there is no room for the bucket, or nothing limits it.
+   */
   level(batch: EventBatch, i: number, time: number): Level | undefined {
+    const lane = this.#laneOf(batch, i)
+    const limiter = lane ? lane.limiter : this.limiter
+    if (limiter === undefined) return undefined
     const cost = this.costOf(batch, i)
     const size = batch.size(i)
     const key = this.key
     if (key?.load(batch, i)) {
-      const level = this.limiter.level(key.bytes, key.start, key.end, time, cost, size)
+      const level = limiter.level(key.bytes, key.start, key.end, time, cost, size)
       if (level || this.#onMaxKeys !== 'default_bucket') return level
     }
-    return this.limiter.levelOfDefault(time, cost, size)
+    return limiter.levelOfDefault(time, cost, size)
   }
 
   /** Why event `i`, decided at `time`, was just discarded; undefined if no limit did. Slow: not for each event. */
@@ -222,7 +323,7 @@ export abstract class KeyedDecider<T> {
     const level = this.level(batch, i, time)
     if (level === undefined) return undefined
     const { limit, unit, windowMs } = level.limit
-    return { limit, unit, windowMs, count: level.used }
+    return { limit, unit, windowMs, count: level.used, rule: this.ruleOf(batch, i)?.name }
   }
 }
 
@@ -239,6 +340,12 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
   constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
     super(options)
     this.limiter = limiter
+    this.useRules(options.rules, limiter)
+  }
+
+  /** Sets the rules, in the place of those before; only if the options have some. */
+  setRules(rules: readonly Rule[]): void {
+    this.useRules(rules, this.limiter)
   }
 
   /** Decides on all events of a batch at one point in time. */

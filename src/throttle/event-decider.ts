@@ -2,6 +2,7 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../core/event/field-reader.js'
 import { LARGEST_MS, parseIsoTime } from '../lib/formats/iso-time.js'
 import type { Clock } from '../lib/time.js'
+import { BucketRoom } from './bucket-room.js'
 import {
   type DeciderOptions,
   type Decision,
@@ -9,6 +10,7 @@ import {
   EXCLUDED,
   FULL,
   KeyedDecider,
+  keepOnly,
   type LimiterOptions,
   type Refusal,
   TOO_LATE,
@@ -17,6 +19,7 @@ import { createEventWindows } from './event-several.js'
 import { type EventWindows, LATE, Progress, type Room, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
+import type { Rule } from './rules.js'
 
 /** Maximum number of digits of an exact integer. */
 const MOST_DIGITS = 15
@@ -84,24 +87,52 @@ const SILENCE_MS = 3_600_000
 /** Windows by key in event time. A bucket is idle when no active origin can have an event for it, except a late one. */
 export class EventLimiter {
   readonly progress: Progress
-  readonly room: Room = { rows: 0, buckets: 0, forgotten: 0 }
+  readonly room: Room
   readonly #default: EventWindows
   readonly #buckets: KeyedBuckets<EventWindows>
   readonly #longestSilenceMs: number
+  readonly #options: LimiterOptions
+  readonly #time: Omit<EventTimeOptions, 'field'>
+  readonly #keys: BucketRoom
+  readonly #ofRules = new Map<string, EventLimiter>()
 
-  constructor({ limits, maxKeys, seed }: LimiterOptions, { latenessMs, onLate }: Omit<EventTimeOptions, 'field'>) {
-    const progress = new Progress(latenessMs)
+  /** `parent`: for the limiter of a rule. */
+  constructor(options: LimiterOptions, time: Omit<EventTimeOptions, 'field'>, parent?: EventLimiter) {
+    const { limits, maxKeys, seed } = options
+    const { latenessMs, onLate } = time
+    this.#options = options
+    this.#time = time
+    this.room = parent?.room ?? { rows: 0, buckets: 0, forgotten: 0 }
+    this.#keys = parent ? parent.#keys : new BucketRoom(maxKeys)
+    const progress = parent?.progress ?? new Progress(latenessMs)
     const create = () => createEventWindows(limits, onLate === 'pass', { progress, room: this.room })
     this.progress = progress
     this.#default = create()
     const idleMs = this.#default.longestMs + latenessMs
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: true }, create)
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: true }, create, this.#keys)
     this.#longestSilenceMs = idleMs + SILENCE_MS
   }
 
-  /** Number of buckets in memory, without the default one. */
+  /** The limiter of a rule, with buckets of its own. */
+  ofRule({ id, limits }: Rule): EventLimiter {
+    const limiter = this.#ofRules.get(id) ?? new EventLimiter({ ...this.#options, limits }, this.#time, this)
+    this.#ofRules.set(id, limiter)
+    return limiter
+  }
+
+  /** Drops the limiters of all other rules. */
+  keepRules(rules: readonly Rule[]): void {
+    keepOnly(this.#ofRules, rules)
+  }
+
+  release(): void {
+    this.#buckets.release()
+    this.#default.release()
+  }
+
+  /** Number of buckets in memory, without default ones; with those of rules. */
   get keys(): number {
-    return this.#buckets.size
+    return this.#keys.size
   }
 
   /** Number of windows in memory, without the newest of each bucket. */
@@ -111,12 +142,13 @@ export class EventLimiter {
 
   /** Drops idle buckets. Call before the takes of a batch. */
   advance(): void {
-    this.#buckets.advance(this.progress.oldest)
+    this.#keys.advance(this.progress.oldest)
   }
 
   /** Drops all buckets if no event has arrived for very long, by a monotonic clock. */
   rest(clock: number): void {
     if (this.progress.silentMs(clock) >= this.#longestSilenceMs) this.#buckets.clear()
+    for (const limiter of this.#ofRules.values()) limiter.rest(clock)
   }
 
   /** Takes an event of the default bucket. */
@@ -179,8 +211,14 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
   constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, limiter?: EventLimiter) {
     super(options)
     this.limiter = limiter ?? new EventLimiter(options, eventTime)
+    this.useRules(options.rules, this.limiter)
     this.#options = eventTime
     this.#clock = clock
+  }
+
+  /** Sets the rules, in the place of those before; only if the options have some. */
+  setRules(rules: readonly Rule[]): void {
+    this.useRules(rules, this.limiter)
   }
 
   /** Decides on all events of a batch; the result is valid until the next call. */

@@ -1,4 +1,5 @@
 import { BucketPart, type Lifetime } from './bucket-part.js'
+import { BucketRoom } from './bucket-room.js'
 import { hashBytes } from './key-table.js'
 import type { BucketColumns } from './windows.js'
 
@@ -35,6 +36,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   size = 0
   readonly #options: BucketsOptions
   readonly #create: () => W
+  readonly #room: BucketRoom
   /** By the upper bits of the hash; a part is made for its first key. */
   readonly #parts: (BucketPart<W> | undefined)[]
   readonly #mask: number
@@ -47,9 +49,12 @@ export class KeyedBuckets<W extends BucketColumns> {
   /** New keys refused since that search. */
   #refused = 0
 
-  constructor(options: BucketsOptions, create: () => W) {
+  /** `room`: where the buckets of several objects are bounded together. */
+  constructor(options: BucketsOptions, create: () => W, room = new BucketRoom(options.maxKeys)) {
     this.#options = options
     this.#create = create
+    this.#room = room
+    room.add(this)
     let parts = 1
     while (options.maxKeys > UNDIVIDED && parts < MOST_PARTS && parts * PART < options.maxKeys) parts *= 2
     this.#parts = new Array(parts).fill(undefined)
@@ -86,6 +91,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     const { size } = part
     part.dropIdle(now, least, isFull)
     this.size -= size - part.size
+    this.#room.size -= size - part.size
     return size === part.size ? 0 : part.size
   }
 
@@ -94,7 +100,14 @@ export class KeyedBuckets<W extends BucketColumns> {
     for (const part of this.#parts) part?.windows.release()
     this.#parts.fill(undefined)
     this.#only = undefined
+    this.#room.size -= this.size
     this.size = 0
+  }
+
+  /** Drops all buckets for good. */
+  release(): void {
+    this.clear()
+    this.#room.remove(this)
   }
 
   /** The id, in `windows`, of the bucket with key bytes[start, end); -1 if there is no room for a new one. */
@@ -103,9 +116,10 @@ export class KeyedBuckets<W extends BucketColumns> {
     const part = this.#only ?? this.#partOf(hash, now)
     let id = part.find(bytes, start, end, hash)
     if (id < 0) {
-      if (this.size >= this.#options.maxKeys && !this.#makeRoom(now)) return -1
+      if (!this.#room.hasRoom(now)) return -1
       id = part.add(bytes, start, end, hash)
       this.size++
+      this.#room.size++
     }
     this.windows = part.windows
     return id
@@ -126,19 +140,17 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets of one part early because `maxKeys` is reached; returns whether there is room now. The work is
-   * proportional to the number of refused keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of
-   * `idleMs`.
+   * Drops idle buckets of one part early because `maxKeys` is reached. The work is proportional to the number of refused
+   * keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
    */
-  #makeRoom(now: number): boolean {
+  makeRoom(now: number): void {
     const part = this.#parts[this.#searched & this.#mask]
     const size = part?.size ?? 0
     const due = now - this.#searchedAt >= this.#options.idleMs / 8 / this.#parts.length
-    if (!due && ++this.#refused * CHECKED_PER_REFUSED < size) return false
+    if (!due && ++this.#refused * CHECKED_PER_REFUSED < size) return
     this.#refused = 0
     this.#searched++
     if (due) this.#searchedAt = now
     if (part) this.#drop(part, now, due ? 1 : size / WORTH_DROPPING_IF_FULL, true)
-    return this.size < this.#options.maxKeys
   }
 }

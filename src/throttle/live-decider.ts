@@ -3,6 +3,7 @@ import type { Clock } from '../lib/time.js'
 import { Decider, type DeciderOptions, KeyedLimiter, type Refusal } from './decider.js'
 import { EventDecider, EventLimiter } from './event-decider.js'
 import type { Level } from './limit.js'
+import type { Rule } from './rules.js'
 
 /** How far the wall clock may drift before aligned windows follow it. */
 const DRIFT_MS = 1000
@@ -21,7 +22,8 @@ export class LiveDecider {
   constructor(options: DeciderOptions, clock: Clock, before?: KeyedLimiter) {
     this.#clock = clock
     this.#decider = new Decider(options, before)
-    this.#followsWall = options.limits.some(({ mode }) => mode === 'aligned' || mode === 'quota')
+    this.#followsWall =
+      options.rules !== undefined || options.limits.some(({ mode }) => mode === 'aligned' || mode === 'quota')
     if (this.#followsWall && !before) this.#decider.limiter.wall.offsetMs = clock.wall() - clock.now()
   }
 
@@ -50,6 +52,16 @@ export class LiveDecider {
   /** The level of the bucket of event `i` of the last batch; see KeyedDecider. */
   level(batch: EventBatch, i: number): Level | undefined {
     return this.#decider.level(batch, i, this.#clock.now())
+  }
+
+  /** The rules, in the place of those before; only if the options have some. */
+  setRules(rules: readonly Rule[]): void {
+    this.#decider.setRules(rules)
+  }
+
+  /** The rule that holds for event `i` of a batch. */
+  ruleOf(batch: EventBatch, i: number): Rule | undefined {
+    return this.#decider.ruleOf(batch, i)
   }
 
   /** The windows, for a successor with the same options. */

@@ -1,4 +1,4 @@
-import type { Condition } from '../../condition/parse.js'
+import { conditionText } from '../../condition/condition-text.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { formatSize } from '../../lib/units.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
@@ -70,21 +70,4 @@ const UNITS = [
 export function windowText(ms: number): string {
   const [unit, size] = UNITS.find(([, size]) => ms % size === 0) ?? (['millisecond', 1] as const)
   return `${ms / size} ${unit}${ms === size ? '' : 's'}`
-}
-
-export function conditionText(condition: Condition): string {
-  const inner = (term: Condition) =>
-    term.kind === 'and' || term.kind === 'or' ? `(${conditionText(term)})` : conditionText(term)
-  switch (condition.kind) {
-    case 'not':
-      return `NOT ${inner(condition.term)}`
-    case 'and':
-    case 'or':
-      return condition.terms.map(inner).join(condition.kind === 'and' ? ' AND ' : ' OR ')
-    case 'comparison': {
-      const { path, operator, value } = condition
-      const quoted = value === undefined ? '' : ` '${value.replace(/[\\']/g, '\\$&')}'`
-      return `${path.text} ${operator}${quoted}`
-    }
-  }
 }

@@ -8,8 +8,9 @@ import { annotateOptions } from './annotate.js'
 import { backlogOptions, checkBacklog } from './backlog.js'
 import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
 import { keyMetricsOptions } from './key-metrics.js'
-import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
+import { checkLimits, limitOptions, limitsOf } from './limit-options.js'
 import { checkOverLimit, overLimitOptions } from './over-limit.js'
+import { checkRules, type RuledOptions, ruleOptions, rulesOf } from './rule-options.js'
 import { summaryOptions } from './summary.js'
 
 /** Defaults with `time_field`. */
@@ -48,9 +49,10 @@ const fields = z.strictObject({
   ...clusterOptions,
   ...summaryOptions,
   ...keyMetricsOptions,
+  ...ruleOptions,
 })
 
-type CheckedOptions = LimitOptions &
+type CheckedOptions = RuledOptions &
   Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'> &
   Partial<Pick<z.output<typeof fields>, 'on_backlog' | 'max_delay' | 'over_limit'>>
 
@@ -58,6 +60,7 @@ function check(options: CheckedOptions, context: z.RefinementCtx): void {
   checkLimits(options, context)
   checkBacklog(options, context)
   checkOverLimit(options, context)
+  checkRules(options, context)
   const { time_field, allowed_lateness, on_late } = options
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
@@ -93,5 +96,6 @@ export function deciderOptions(
       onLate: options.on_late ?? LATENESS.on_late,
     },
     seed,
+    rules: options.limits && rulesOf(options, [], path => context.field(path)),
   }
 }

@@ -1,0 +1,120 @@
+import type { EventBatch } from '../core/event/batch.js'
+import { type BucketKey, keyBytes } from './bucket-key.js'
+import { hashBytes, KeyTable, viewOf } from './key-table.js'
+import type { Rule } from './rules.js'
+
+/** Maximum number of keys for which the matching rules are remembered. */
+const MOST_KEYS = 131_072
+
+type Test = Pick<Rule, 'when' | 'key'>
+
+/** The rules that may apply to the events of a key. */
+interface Route {
+  /** The first rule that matches the key and has no condition; the number of rules if there is none. */
+  readonly stop: number
+  /** The rules before it that match the key and have a condition, in order. */
+  readonly conditional: readonly number[]
+  /** Whether no condition has to be tested, so that `stop` is the rule. */
+  readonly isFixed: boolean
+}
+
+/** A pattern that several keys can match. */
+interface Glob {
+  readonly rule: number
+  readonly test: (text: string) => boolean
+}
+
+/**
+ * Finds the first rule that holds for an event. What depends on the key alone is found once for each key: patterns of a
+ * single text through a hash table, all others by testing those whose prefix the key has. Conditions are tested for each
+ * event, but only those before the first rule that the key decides on.
+ */
+export class RuleFinder {
+  readonly #rules: readonly Test[]
+  readonly #seed: number
+  /** Rules with nothing but a condition, in order. */
+  readonly #whenOnly: readonly number[]
+  /** Rules by the only text that their pattern matches. */
+  readonly #exact = new Map<string, number[]>()
+  /** Other patterns by their prefix, and the lengths of the prefixes. */
+  readonly #globs = new Map<string, Glob[]>()
+  readonly #prefixes: readonly number[]
+  /** Where no pattern matches. */
+  readonly #others: Route
+  /** Known keys. Without `#globs` all that matter are known from the start. */
+  #keys = new KeyTable()
+  #routes: Route[] = []
+
+  /** `seed`: any integer; random if keys come from outside. */
+  constructor(rules: readonly Test[], seed: number) {
+    this.#rules = rules
+    this.#seed = seed
+    this.#whenOnly = rules.flatMap(({ key }, n) => (key ? [] : [n]))
+    this.#others = this.#route([])
+    for (const [rule, { key }] of rules.entries()) {
+      if (!key) continue
+      if (key.text !== undefined) addTo(this.#exact, key.text, rule)
+      else addTo(this.#globs, key.prefix, { rule, test: text => key.test(text) })
+    }
+    this.#prefixes = [...new Set([...this.#globs.keys()].map(({ length }) => length))]
+    if (this.#globs.size === 0) for (const text of this.#exact.keys()) this.#learn(text)
+  }
+
+  #learn(text: string): void {
+    const bytes = keyBytes(text)
+    const view = viewOf(bytes)
+    this.#routes[this.#keys.add(view, 0, bytes.length, hashBytes(view, 0, bytes.length, this.#seed))] =
+      this.#routeOf(text)
+  }
+
+  /** The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one. */
+  find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
+    const { stop, conditional, isFixed } = key === undefined ? this.#others : this.#known(key)
+    if (isFixed) return stop < this.#rules.length ? stop : -1
+    const whenOnly = this.#whenOnly
+    // Both lists are in order.
+    for (let a = 0, b = 0; ; ) {
+      const next = Math.min(whenOnly[a] ?? stop, conditional[b] ?? stop)
+      if (next >= stop) return stop < this.#rules.length ? stop : -1
+      if (this.#rules[next]!.when!(batch, i)) return next
+      if (next === whenOnly[a]) a++
+      else b++
+    }
+  }
+
+  #known(key: BucketKey): Route {
+    const { bytes, start, end } = key
+    const hash = hashBytes(bytes, start, end, this.#seed)
+    const id = this.#keys.find(bytes, start, end, hash)
+    if (id >= 0) return this.#routes[id]!
+    if (this.#globs.size === 0) return this.#others
+    if (this.#keys.size >= MOST_KEYS) {
+      this.#keys = new KeyTable()
+      this.#routes = []
+    }
+    const route = this.#routeOf(key.text())
+    this.#routes[this.#keys.add(bytes, start, end, hash)] = route
+    return route
+  }
+
+  /** The route of a key by its text. */
+  #routeOf(text: string): Route {
+    const found = [...(this.#exact.get(text) ?? [])]
+    for (const length of this.#prefixes) {
+      for (const { rule, test } of this.#globs.get(text.slice(0, length)) ?? []) if (test(text)) found.push(rule)
+    }
+    return found.length === 0 ? this.#others : this.#route(found.sort((a, b) => a - b))
+  }
+
+  #route(rules: readonly number[]): Route {
+    const stop = rules.find(rule => this.#rules[rule]!.when === undefined) ?? this.#rules.length
+    const conditional = rules.filter(rule => rule < stop)
+    return { stop, conditional, isFixed: conditional.length === 0 && (this.#whenOnly[0] ?? stop) >= stop }
+  }
+}
+
+function addTo<V>(map: Map<string, V[]>, key: string, value: V): void {
+  const values = map.get(key)
+  if (values) values.push(value)
+  else map.set(key, [value])
+}

@@ -1,0 +1,25 @@
+import type { EventBatch } from '../core/event/batch.js'
+import type { FieldReader } from '../core/event/field-reader.js'
+import type { KeyPattern } from './key-pattern.js'
+import type { Limit } from './limit.js'
+
+/** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
+export interface Rule {
+  /** The same for the same rule, also if it has moved in its list. */
+  readonly id: string
+  /** For people. */
+  readonly name: RuleName
+  readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
+  readonly key: KeyPattern | undefined
+  /** None: all events pass. */
+  readonly limits: readonly Limit[]
+  readonly costField: FieldReader | undefined
+}
+
+export interface RuleName {
+  readonly list: 'limits' | 'limits_file'
+  /** The number in its list, from 1. */
+  readonly place: number
+  /** Its pattern and condition, as in `key batch-*`. */
+  readonly text: string
+}

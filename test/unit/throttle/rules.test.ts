@@ -1,0 +1,261 @@
+import t from 'tap'
+import { FieldReader } from '../../../src/core/event/field-reader.js'
+import { deciderOptions } from '../../../src/processors/throttle/options.js'
+import { throttle } from '../../../src/processors/throttle.js'
+import { Decider, DISCARD, FULL, PASS } from '../../../src/throttle/decider.js'
+import { createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
+import { batchesOf, originOf } from '../../support/batches.js'
+import { seeded } from '../../support/seeded.js'
+
+interface Event {
+  readonly app?: string
+  readonly n: number
+  readonly bytes?: number
+}
+
+function compiled(options: object) {
+  const origin = originOf('json')
+  return {
+    origin,
+    options: deciderOptions(
+      throttle.options.parse(options),
+      { field: path => new FieldReader(path, origin.wanted) },
+      1,
+    ),
+  }
+}
+
+/** A decider with these options, asked about one event at a time. */
+function deciderOf(given: object) {
+  const { origin, options } = compiled(given)
+  const decider = new Decider(options)
+  return {
+    decider,
+    batch: (event: object) => batchesOf(`${JSON.stringify(event)}\n`, origin)[0]!,
+    decide(event: object, now: number): number {
+      const [batch] = batchesOf(`${JSON.stringify(event)}\n`, origin)
+      decider.decide(batch!, now)
+      return decider.decisions[0]!
+    },
+  }
+}
+
+/** Rules as one would apply them by hand: in order, with the times of what passed in each bucket. */
+class Model {
+  readonly #passed = new Map<string, number[]>()
+  readonly #rules: readonly ModelRule[]
+
+  constructor(rules: readonly ModelRule[]) {
+    this.#rules = rules
+  }
+
+  decide(event: Event, now: number): number {
+    const key = event.app === undefined || event.app === '' ? undefined : event.app
+    const n = this.#rules.findIndex(({ holds }) => holds(event, key))
+    const { limit, windowMs } = this.#rules[n]!
+    if (limit === Number.POSITIVE_INFINITY) return PASS
+    const bucket = `${n} ${key ?? 'default '}`
+    let opened = this.#passed.get(bucket) ?? []
+    if (opened.length > 0 && now - opened[0]! >= windowMs) opened = []
+    const passes = opened.length < limit
+    if (passes) opened.push(now)
+    this.#passed.set(bucket, opened)
+    return passes ? PASS : DISCARD
+  }
+}
+
+interface ModelRule {
+  readonly holds: (event: Event, key: string | undefined) => boolean
+  readonly limit: number
+  readonly windowMs: number
+}
+
+t.test('rules decide as they would by hand, in any order and number', async t => {
+  const random = seeded(11)
+  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!
+  const apps = ['a', 'ab', 'abc', 'b-1', 'b-2', 'é', `long-${'x'.repeat(300)}`]
+  const patterns: [string, (key: string) => boolean][] = [
+    ...apps.map((app): [string, (key: string) => boolean] => [app, key => key === app]),
+    ['a*', key => key.startsWith('a')],
+    ['*b', key => key.endsWith('b')],
+    ['b-?', key => /^b-.$/.test(key)],
+    ['[!ab]*', key => !/^[ab]/.test(key)],
+    ['long-*', key => key.startsWith('long-')],
+    ['{a,b-1}', key => key === 'a' || key === 'b-1'],
+  ]
+  let decided = 0
+  for (let round = 0; round < 300; round++) {
+    const model: ModelRule[] = []
+    const limits = Array.from({ length: 1 + Math.floor(random() * (round % 10 === 0 ? 60 : 5)) }, () => {
+      const [key, matches] = pick(patterns)
+      const below = Math.floor(random() * 4)
+      const form = random()
+      const hasKey = form < 0.7
+      const hasWhen = form > 0.4
+      const limit = random() < 0.1 ? 'unlimited' : random() < 0.8 ? 1 + Math.floor(random() * 3) : undefined
+      const window = random() < 0.4 && limit !== 'unlimited' ? pick([5, 20]) : undefined
+      model.push({
+        holds: (event, own) => (!hasKey || (own !== undefined && matches(own))) && (!hasWhen || event.n < below),
+        limit: limit === 'unlimited' ? Number.POSITIVE_INFINITY : (limit ?? 2),
+        windowMs: window ?? 10,
+      })
+      return {
+        ...(hasKey && { key }),
+        ...(hasWhen && { when: `if (.n less ${below})` }),
+        ...(limit && { limit }),
+        ...(window && { window: `${window}ms` }),
+      }
+    })
+    model.push({ holds: () => true, limit: 2, windowMs: 10 })
+    const { decide } = deciderOf({ limit: 2, window: '10ms', key_field: '.app', limits })
+    const expected = new Model(model)
+    let now = 0
+    for (let step = 0; step < 60; step++, decided++) {
+      now += Math.floor(random() * 3)
+      const event: Event = { n: Math.floor(random() * 5), ...(random() < 0.9 && { app: pick([...apps, '']) }) }
+      const [got, wanted] = [decide(event, now), expected.decide(event, now)]
+      if (got !== wanted) {
+        t.fail(`round ${round}, step ${step}: ${got} rather than ${wanted} for ${JSON.stringify({ event, limits })}`)
+        return
+      }
+    }
+  }
+  t.ok(decided > 10_000)
+})
+
+t.test('a rule replaces the options that it names, and has its own cost, bytes and further limits', async t => {
+  const { decide } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    limits: [
+      { key: 'cost', limit: 10, cost: '.n' },
+      { key: 'bytes', limit_bytes: 60, limit: 100 },
+      { key: 'also', limit: 2, also: [{ limit: 3, window: '1h' }] },
+    ],
+  })
+  const of = (app: string, n: number, now = 0) => decide({ app, n }, now)
+  t.same([of('cost', 9), of('cost', 2), of('cost', 1)], [PASS, DISCARD, PASS])
+  t.same([of('bytes', 1), of('bytes', 1), of('bytes', 1)], [PASS, PASS, DISCARD], 'events of 22 bytes')
+  t.same([of('also', 1), of('also', 1), of('also', 1)], [PASS, PASS, DISCARD])
+  t.same([of('also', 1, 1000), of('also', 1, 1000)], [PASS, DISCARD], 'three in an hour')
+  t.same([of('other', 1), of('other', 1)], [PASS, DISCARD])
+})
+
+t.test('a refusal names the rule', async t => {
+  const { decider, batch } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    limits: [
+      { key: 'x', limit: 1 },
+      { key: 'a*', when: 'if (.n greater 1)', limit: 2, window: '1m' },
+    ],
+  })
+  const refusal = (event: object) => {
+    const asked = batch(event)
+    for (let n = 0; n < 3; n++) decider.decide(asked, 0)
+    return decider.refusal(asked, 0)
+  }
+  t.same(refusal({ app: 'ab', n: 5 }), {
+    limit: 2,
+    unit: 'events',
+    windowMs: 60_000,
+    count: 2,
+    rule: { list: 'limits', place: 2, text: "key a* and if (.n greater '1')" },
+  })
+  t.match(refusal({ app: 'ab', n: 0 }), { limit: 1, rule: undefined })
+})
+
+t.test('max_keys bounds the buckets of all rules together, and idle ones of any rule make room', async t => {
+  const { decider, decide } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    max_keys: 4,
+    on_max_keys: 'discard',
+    limits: [
+      { key: 'a*', window: '10s' },
+      { key: 'b*', window: '10s' },
+    ],
+  })
+  t.same(
+    ['a1', 'a2', 'b1', 'c1', 'b2', 'c2', 'a1'].map(app => decide({ app }, 0)),
+    [PASS, PASS, PASS, PASS, FULL, FULL, DISCARD],
+  )
+  t.equal(decider.limiter.keys, 4)
+  t.equal(decide({ app: 'b2' }, 1000), PASS, 'c1 is idle')
+  t.equal(decide({ app: 'b3' }, 1001), FULL)
+  const later = ['b3', 'a3', 'c3', 'c4'].map(app => decide({ app }, 20_000))
+  t.same(later, [PASS, PASS, PASS, PASS])
+  t.equal(decider.limiter.keys, 4)
+})
+
+t.test('the windows of rules survive a reload, and those of rules that stay a change of the rules', async t => {
+  for (const time of [{}, { time_field: '.t' }]) {
+    const given = (limits: object[]) => ({ limit: 1, window: '1h', key_field: '.app', ...time, limits })
+    const [a, b, c] = [
+      { key: 'a*', limit: 2 },
+      { key: 'b*', limit: 2 },
+      { key: 'c*', limit: 2 },
+    ]
+    const { origin, options } = compiled(given([a, b]))
+    const clock = { now: () => 0, wall: () => 1_700_000_000_000 }
+    const first = createDecider(options, clock)
+    const decide = (decider: typeof first, app: string) => {
+      const [batch] = batchesOf(`{"app":"${app}","t":1700000000000}\n`, origin)
+      return decider.decide(batch!).decisions[0]!
+    }
+    t.same([decide(first, 'a'), decide(first, 'b'), decide(first, 'b')], [PASS, PASS, PASS])
+    const second = createDecider(options, clock, windowsOf(first))
+    t.same([decide(second, 'a'), decide(second, 'a'), decide(second, 'b')], [PASS, DISCARD, DISCARD])
+    const changed = deciderOptions(
+      throttle.options.parse(given([c, { key: 'b*', limit: 3 }, a])),
+      { field: path => new FieldReader(path, origin.wanted) },
+      1,
+    )
+    second.setRules(changed.rules!)
+    t.same([decide(second, 'a'), decide(second, 'b'), decide(second, 'c')], [DISCARD, PASS, PASS])
+    second.setRules([])
+    t.same([decide(second, 'a'), decide(second, 'a')], [PASS, DISCARD], 'without rules, the limit above')
+    t.equal(second.buckets, 1, 'the buckets of rules that are gone are dropped')
+  }
+})
+
+t.test('aligned windows of a rule follow the wall clock', async t => {
+  const time = { now: 0, wall: 1_700_000_000_500 }
+  const { origin, options } = compiled({
+    limit: 5,
+    window: '1h',
+    key_field: '.app',
+    limits: [{ key: '*', limit: 1, window: '1s', window_mode: 'aligned' }],
+  })
+  const decider = new LiveDecider(options, { now: () => time.now, wall: () => time.wall })
+  const decide = (now: number) => {
+    time.wall += now - time.now
+    time.now = now
+    return decider.decide(batchesOf('{"app":"a"}\n', origin)[0]!).decisions[0]
+  }
+  t.same([decide(0), decide(499), decide(500), decide(999)], [PASS, DISCARD, PASS, DISCARD])
+})
+
+t.test('invalid rules are refused with their place', async t => {
+  const refused = (limits: unknown, more = {}) => {
+    const result = throttle.options.safeParse({ limit: 1, window: '1s', key_field: '.app', limits, ...more })
+    return result.error?.issues.map(({ path, message }) => `${path.join('.')}: ${message}`) ?? []
+  }
+  t.same(refused([{ key: 'a', limit: 5 }]), [])
+  t.same(refused([{ limit: 5 }]), ['limits.0: needs when or key, or both'])
+  t.match(refused([{ key: 'a' }, { key: 'a[', limit: 5 }]), [/^limits\.1\.key: has a \[ without/])
+  t.same(refused([{ key: 'a', limit: 5 }], { key_field: undefined }), ['limits.0.key: has no effect without key_field'])
+  t.same(refused([{ key: 'a', limit: 'unlimited', window: '5s' }]), [
+    'limits.0.window: has no effect with limit: unlimited',
+  ])
+  t.match(refused([{ key: 'a', limit: 'many' }]), [/^limits\.0\.limit: must be a whole number .* or unlimited$/])
+  t.match(refused([{ key: 'a', limit: 0 }]), [/^limits\.0\.limit: /])
+  t.match(refused([{ key: 'a', lmit: 5 }]), [/^limits\.0: /])
+  t.match(refused([{ when: 'if (.a equals 5)', limit: 5 }]), [/^limits\.0\.when: /])
+  t.same(refused([{ key: 'a', window_mode: 'fixed' }], { window_mode: 'gcra', burst: 5 }), [], 'burst goes with gcra')
+  t.match(refused([{ key: 'a', also: [{ window: '1s' }] }]), [/^limits\.0\.also\.0\.limit: is missing/])
+  t.ok(refused([]).length > 0)
+})
