@@ -139,7 +139,7 @@ export class GcraEventWindows extends LimitEventWindows {
     let older = this.older(bucket)
     if (older && older.length > 0) this.#drop(bucket, older, from)
     if (this.#newest[bucket * WIDTH + TAT_MS]! < from - 1) return
-    if (!this.makeRoom(older, older ? older.length : 0)) return
+    if (!this.makeRoom(older, older ? older.length : 0, 0)) return
     older ??= this.begin(bucket, new Kept(WIDTH))
     const row = older.length
     older.insert(row)
@@ -164,7 +164,7 @@ export class GcraEventWindows extends LimitEventWindows {
   #insert(bucket: number, row: number, time: number, ms: number, rest: number, cost: number): void {
     let older = this.older(bucket)
     const rows = older ? older.length : 0
-    if (!this.makeRoom(older, rows)) return
+    if (!this.makeRoom(older, rows, 0)) return
     older ??= this.begin(bucket, new Kept(WIDTH))
     const at = older.length < rows ? older.upTo(time) : row
     older.insert(at)

@@ -268,13 +268,14 @@ export abstract class LimitEventWindows extends EventWindows {
     this.#older[bucket] = kept
   }
 
-  /** Whether there is room for one more row, possibly after dropping one of the first `spare` rows. */
-  protected makeRoom(kept: Kept | undefined, spare: number): boolean {
+  /** Whether there is room for one more row, possibly after dropping one of the first `spare` rows: `row`. */
+  protected makeRoom(kept: Kept | undefined, spare: number, row = spare >> 1): boolean {
     const { room } = this
     if (spare < MOST_OF_ONE && room.rows + room.buckets * ROWS_PER_BUCKET < MOST_OF_ALL) return true
     room.forgotten++
     if (!kept || spare === 0) return false
-    kept.remove(spare >> 1)
+    if (row === 0) kept.removeFirst(1)
+    else kept.remove(row)
     room.rows--
     return true
   }
