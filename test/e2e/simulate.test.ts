@@ -5,16 +5,9 @@ import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
 import type { Io } from '../../src/terminal/command-line.js'
 import { dispatch } from '../../src/terminal/dispatch.js'
-import { checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
-
-interface Vector {
-  readonly name: string
-  readonly config: Record<string, unknown>
-  readonly events: readonly { readonly t: number; readonly event: object; readonly decision: string }[]
-}
-const vectors = JSON.parse(readFileSync(join(checkout, 'test/vectors/throttle.json'), 'utf8')) as Vector[]
+import { linesOf, vectorFiles, vectorsOf } from '../support/vectors.js'
 
 function yaml(throttle: Record<string, unknown>): string {
   const options = Object.entries(throttle).map(([name, value]) => `    ${name}: ${JSON.stringify(value)}\n`)
@@ -61,15 +54,14 @@ function folder(t: Test, throttle: Record<string, unknown> = WORKED, files: Reco
 t.test('the vectors hold', async t => {
   const dir = testFolder(t)
   const config = join(dir, 'sluice.yaml')
-  for (const { name, config: throttle, events } of vectors) {
-    writeFileSync(config, yaml(throttle))
-    const input = events.map(({ t, event }) => `${JSON.stringify({ ...event, t })}\n`).join('')
-    const { code, decisions, stderr } = await simulate(config, ['--decisions'], input)
+  for (const vector of vectorFiles.flatMap(vectorsOf)) {
+    writeFileSync(config, yaml(vector.config))
+    const { code, decisions, stderr } = await simulate(config, ['--decisions'], linesOf(vector))
     t.equal(code, 0, stderr)
     t.same(
       decisions().map(({ n, decision }) => [n, decision]),
-      events.map(({ decision }, n) => [n, decision]),
-      name,
+      vector.events.map(({ decision }, n) => [n, decision]),
+      vector.name,
     )
   }
 })

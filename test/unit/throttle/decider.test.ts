@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { compileCondition } from '../../../src/condition/condition.js'
 import { parseCondition } from '../../../src/condition/parse.js'
@@ -12,23 +10,7 @@ import { Decider, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from '../../../src/
 import type { WindowMode } from '../../../src/throttle/limit.js'
 import { type BatchDecider, createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
-import { checkout } from '../../support/checkout.js'
 import { seeded } from '../../support/seeded.js'
-
-interface Vector {
-  readonly name: string
-  readonly config: Record<string, unknown>
-  readonly events: { readonly t: number; readonly event: unknown; readonly decision: string }[]
-}
-const vectors = JSON.parse(readFileSync(join(checkout, 'test/vectors/throttle.json'), 'utf8')) as Vector[]
-
-const DECISIONS: Record<number, string> = {
-  [PASS]: 'pass',
-  [FAIL_OPEN]: 'pass',
-  [EXCLUDED]: 'excluded',
-  [DISCARD]: 'discard',
-  [FULL]: 'discard',
-}
 
 /** A decider of the component's options, and the origin of the lines that it decides on. */
 function deciderOf(config: Record<string, unknown>) {
@@ -36,25 +18,6 @@ function deciderOf(config: Record<string, unknown>) {
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
   return { origin, options: deciderOptions(throttle.options.parse(config), { field }, 1) }
 }
-
-t.test('the vectors', async t => {
-  t.ok(vectors.length >= 40)
-  t.equal(new Set(vectors.map(({ name }) => name)).size, vectors.length)
-  for (const { name, config, events } of vectors) {
-    const { origin, options } = deciderOf(config)
-    const [batch] = batchesOf(events.map(({ event }) => `${JSON.stringify(event)}\n`).join(''), origin)
-    const decider = new Decider(options)
-    const got = events.map(({ t: now }, i) => {
-      decider.limiter.advance(now)
-      return DECISIONS[decider.decideOne(batch!, i, now)]
-    })
-    t.same(
-      got,
-      events.map(({ decision }) => decision),
-      name,
-    )
-  }
-})
 
 /** A JSON string that means `text`, each character written in one of the ways there are. */
 function spell(text: string, random: () => number): string {

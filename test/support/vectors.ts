@@ -1,0 +1,56 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { FieldPath } from '../../src/core/event/field-path.js'
+import { FieldReader } from '../../src/core/event/field-reader.js'
+import { deciderOptions } from '../../src/processors/throttle/options.js'
+import { throttle } from '../../src/processors/throttle.js'
+import { Decider, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from '../../src/throttle/decider.js'
+import { EventDecider } from '../../src/throttle/event-decider.js'
+import { LATE } from '../../src/throttle/event-windows.js'
+import { batchesOf, originOf } from './batches.js'
+import { checkout } from './checkout.js'
+
+/** Test vectors of the throttle; test/vectors/README.md describes them. */
+export interface Vector {
+  readonly name: string
+  readonly config: Record<string, unknown>
+  readonly events: readonly { readonly t: number; readonly event: Record<string, unknown>; readonly decision: string }[]
+}
+
+export const vectorFolder = join(checkout, 'test/vectors')
+export const vectorFiles = readdirSync(vectorFolder).filter(name => name.endsWith('.json'))
+
+export function vectorsOf(file: string): Vector[] {
+  return JSON.parse(readFileSync(join(vectorFolder, file), 'utf8')) as Vector[]
+}
+
+/** The lines of the events, with their ends. */
+export const linesOf = ({ events }: Vector) =>
+  events.map(({ t, event }) => `${JSON.stringify({ ...event, t })}\n`).join('')
+
+const NAMES: Record<number, string> = {
+  [PASS]: 'pass',
+  [FAIL_OPEN]: 'pass',
+  [LATE]: 'late',
+  [EXCLUDED]: 'excluded',
+  [DISCARD]: 'discard',
+  [FULL]: 'discard',
+}
+
+/** The decisions of a decider, each at the time of its event. */
+export function decisionsOn(vector: Vector): (string | undefined)[] {
+  const origin = originOf('json')
+  const field = (path: FieldPath) => new FieldReader(path, origin.wanted)
+  const options = deciderOptions(throttle.options.parse(vector.config), { field }, 1)
+  const [batch] = batchesOf(linesOf(vector), origin)
+  if (options.eventTime) {
+    const decider = new EventDecider(options, options.eventTime, { now: () => 0, wall: () => 0 })
+    decider.enter(batch!, 0, Number.NEGATIVE_INFINITY)
+    return vector.events.map(({ t }, i) => NAMES[decider.decideOne(batch!, i, t)])
+  }
+  const decider = new Decider(options)
+  return vector.events.map(({ t }, i) => {
+    decider.limiter.advance(t)
+    return NAMES[decider.decideOne(batch!, i, t)]
+  })
+}
