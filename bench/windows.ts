@@ -10,7 +10,14 @@ import { workFolder } from './work.js'
 
 /** `npm run bench:windows`: draws for docs what each `window_mode` lets through of the same events, as simulated. */
 
-const MODES = ['fixed', 'aligned', 'sliding'] as const
+/** Options of the throttle, by the name of the picture. */
+const MODES = {
+  fixed: { window_mode: 'fixed' },
+  aligned: { window_mode: 'aligned' },
+  sliding: { window_mode: 'sliding' },
+  gcra: { window_mode: 'gcra' },
+  'gcra-burst': { window_mode: 'gcra', burst: 2 },
+}
 const LIMIT = 10
 const WINDOW_MS = 1000
 const SECONDS = 5
@@ -25,12 +32,13 @@ const TIMES = [
 ].sort((a, b) => a - b)
 
 /** Whether each of the events passes, in order. */
-function simulated(mode: string, folder: string): boolean[] {
-  const config = join(folder, `${mode}.yaml`)
+function simulated(options: object, folder: string): boolean[] {
+  const config = join(folder, 'sluice.yaml')
+  const throttle = { type: 'throttle', inputs: ['in'], limit: LIMIT, window: `${WINDOW_MS}ms`, ...options }
   writeFileSync(
     config,
     `sources: { in: { type: stdin, decode: json } }
-processors: { limit: { type: throttle, inputs: [in], limit: ${LIMIT}, window: ${WINDOW_MS}ms, window_mode: ${mode} } }
+processors: { limit: ${JSON.stringify(throttle)} }
 destinations: { out: { type: blackhole, inputs: [limit] } }
 `,
   )
@@ -70,17 +78,20 @@ const y = (count: number) => BOTTOM - ((BOTTOM - TOP) * count) / (2 * LIMIT)
 const line = (style: string, x1: number, y1: number, x2: number, y2: number) =>
   `<line class="${style}" x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}"/>`
 
-function drawn(mode: string, decisions: readonly boolean[]): string {
+function drawn(options: object, decisions: readonly boolean[]): string {
   const passed = TIMES.filter((_, i) => decisions[i])
   const most = Math.max(...passed.map(time => countAt(passed, time)))
-  const title = `${mode}: ${passed.length} of ${TIMES.length} events pass, at most ${most} within a second`
+  const name = Object.entries(options)
+    .map(([option, value]) => `${option}: ${value}`)
+    .join(', ')
+  const title = `${name}: ${passed.length} of ${TIMES.length} events pass, at most ${most} within a second`
   const ticks = TIMES.map((time, i) => {
     const style = decisions[i] ? 'pass' : 'discard'
     return line(style, x(time), LANES[style] - 14, x(time), LANES[style])
   })
   const seconds = Array.from({ length: SECONDS + 1 }, (_, second) => second * 1000)
   const content = [
-    svgText(16, 20, `window_mode: ${mode}`, 'title'),
+    svgText(16, 20, name, 'title'),
     svgText(WIDTH - RIGHT, 20, `limit ${LIMIT} in 1 second`, 'note', 'end'),
     ...seconds.map(ms => line('axis', x(ms), LANES.pass - 16, x(ms), BOTTOM + 4)),
     ...seconds.map(ms => svgText(x(ms), BOTTOM + 18, `${ms / 1000} s`, 'note', 'middle')),
@@ -111,4 +122,5 @@ function rate(passed: readonly number[]): string {
 
 const { out } = parseArgs({ options: { out: { type: 'string', default: join(CHECKOUT, 'docs') } } }).values
 const folder = workFolder(tmpdir(), 'windows')
-for (const mode of MODES) writeFileSync(join(out, `window-${mode}.svg`), drawn(mode, simulated(mode, folder)))
+for (const [name, options] of Object.entries(MODES))
+  writeFileSync(join(out, `window-${name}.svg`), drawn(options, simulated(options, folder)))

@@ -7,6 +7,7 @@ import { conditionOf } from '../terminal/condition-flag.js'
 /** Command line flags that set options of a throttle. */
 const FLAGS = {
   limit: 'limit',
+  'limit-bytes': 'limit_bytes',
   window: 'window',
   key: 'key_field',
   exclude: 'exclude',
@@ -28,7 +29,7 @@ const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(f
 /** The flags as options of a configuration file. */
 export function inputOf(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
-    if (flag === 'limit') return numberOf(text)
+    if (flag === 'limit' || flag === 'limit-bytes') return numberOf(text)
     if (flag === 'key') return pathsOf(text)
     return flag === 'exclude' ? conditionOf(text, flag, command, io) : text
   }

@@ -116,6 +116,12 @@ export const commands: readonly Command[] = [
         value: 'N,…',
         text: 'Events that pass per window, instead of the configured limit. Several: 10,50,100.',
       },
+      'limit-bytes': {
+        type: 'string',
+        many: true,
+        value: 'SIZE,…',
+        text: 'Size of the events that pass per window, as in 1MB. Several: 1MB,5MB.',
+      },
       window: {
         type: 'string',
         many: true,
@@ -139,6 +145,16 @@ export const commands: readonly Command[] = [
         takes: ['fixed', 'aligned', 'sliding'],
         text: 'Position of the windows in time, instead of the configured one: fixed, aligned or sliding.',
       },
+      suggest: {
+        type: 'string',
+        value: 'GOAL',
+        text: 'Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal error", and shows what else it costs.',
+      },
+      budget: {
+        type: 'string',
+        value: 'BUDGET',
+        text: 'Finds the highest limit that passes no more than a size per second, minute, hour, day, week or month (in UTC), as in "5GB per day". An input that covers less than that has its share of the budget.',
+      },
       decisions: {
         type: 'boolean',
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',
@@ -161,6 +177,10 @@ export const commands: readonly Command[] = [
       {
         title: 'six throttles side by side',
         line: 'sluice simulate --config sluice.yaml --time .timestamp --limit 10,50,100 --window 1s,1m app.log.1.gz app.log',
+      },
+      {
+        title: 'the lowest limit that keeps nearly all errors',
+        line: `sluice simulate --config sluice.yaml --time .timestamp --suggest "keep 99% where .level equal error" app.log`,
       },
       {
         title: 'without a configuration',

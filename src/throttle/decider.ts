@@ -40,13 +40,14 @@ export class KeyedLimiter {
   readonly #room: BucketRoom
   readonly #ofRules = new Map<string, KeyedLimiter>()
 
-  /** `parent`: for the limiter of a rule. */
-  constructor(options: LimiterOptions, parent?: KeyedLimiter) {
-    const { limits, maxKeys, seed } = options
+  /**
+   * `parent`: for the limiter of a rule. `create` makes the windows of many buckets; by default those of the limits.
+   */
+  constructor(options: LimiterOptions, parent?: KeyedLimiter, create = () => createWindows(options.limits, this.wall)) {
+    const { maxKeys, seed } = options
     this.#options = options
     this.wall = parent?.wall ?? new WallTime()
     this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
-    const create = () => createWindows(limits, this.wall)
     this.#default = create()
     this.#buckets = new KeyedBuckets(
       { idleMs: this.#default.spanMs, maxKeys, seed, keepsUsed: false },

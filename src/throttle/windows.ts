@@ -14,11 +14,6 @@ export abstract class BucketColumns {
     return this.times[bucket]!
   }
 
-  /** What was counted in the newest window or run of a bucket. */
-  counted(bucket: number): number {
-    return this.counts[bucket]!
-  }
-
   /** Moves the state of a bucket from other windows of the same limits; the bucket there becomes empty. */
   adopt(bucket: number, from: BucketColumns, fromBucket: number): void {
     this.counts[bucket] = from.counts[fromBucket]!

@@ -162,7 +162,9 @@ type Done = (error: unknown, result?: unknown) => void
 const FIRST_FD = 1_000_000
 
 const isOurFd = (fd: unknown): fd is number => typeof fd === 'number' && fd >= FIRST_FD
-const { fsyncSync, closeSync } = plain
+const { fsyncSync, closeSync, fstatSync } = plain
+plain.fstatSync = (fd, options) =>
+  isOurFd(fd) ? statsOf(disk!, disk!.nodeOf(fd), options as StatOptions) : fstatSync!(fd, options)
 plain.fsyncSync = fd => (isOurFd(fd) ? disk!.sync(fd) : fsyncSync!(fd))
 plain.closeSync = fd => (isOurFd(fd) ? disk!.close(fd) : closeSync!(fd))
 

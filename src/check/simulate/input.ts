@@ -13,6 +13,8 @@ import type { Replay, Visitor } from './replay.js'
 export interface Input {
   /** `-` means standard input. */
   readonly path: string
+  /** A file with the same bytes, to read instead. */
+  readonly copy?: string
   readonly source: ComponentConfig<'source'>
 }
 
@@ -49,11 +51,11 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
 /** Replays one input as its source would read it. Yields after each piece. */
 export async function* replayed(
   replay: Replay<Visitor>,
-  { path, source }: Input,
+  { path, source, copy }: Input,
   reading: Reading,
 ): AsyncGenerator<void> {
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
-  const chunks = bytesOf(path, reading)
+  const chunks = bytesOf(copy ?? path, reading)
   const first = await firstLines(chunks)
   const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
   const read = isRecorded ? AS_OBJECTS : options

@@ -1,7 +1,8 @@
 import { limitsOf } from '../../processors/throttle/limit-options.js'
+import type { ThrottleOptions } from '../../processors/throttle/options.js'
 import type { Input } from './input.js'
 import { notesOn, type Replayed, wayText } from './notes.js'
-import type { Fact, SimulationResult, TrialResult } from './result.js'
+import type { Fact, SearchResult, SimulationResult, TrialResult } from './result.js'
 import { describeThrottles, keyText } from './settings.js'
 import type { Subject } from './subject.js'
 import { inputName } from './table.js'
@@ -14,19 +15,22 @@ export interface Simulation extends Replayed {
   readonly subject: Subject
   /** The options of the command line that change the throttle, as one would type them. */
   readonly typed: readonly string[]
-  readonly variants: readonly [Variant, ...Variant[]]
+  readonly variants: readonly Variant[]
   readonly inputs: readonly Input[]
   readonly complete: boolean
+  /** How the limit of each trial was found, if it was searched for. */
+  readonly searches: readonly SearchResult[]
 }
 
 const MOST_KEYS = 1000
 
 export function resultOf(simulation: Simulation): SimulationResult {
-  const { subject, typed, variants, inputs, complete, replay, time } = simulation
+  const { subject, typed, variants, inputs, complete, searches, replay, time } = simulation
   const { all } = replay.visitor
   const { excluded } = all[0]!.tally
   const { span, used } = replay.slots
   return {
+    ...(searches.length > 0 ? limitOf(all[0]!.options) : {}),
     component: subject.config === undefined ? null : subject.component,
     config: subject.config ?? null,
     changed: typed,
@@ -42,12 +46,17 @@ export function resultOf(simulation: Simulation): SimulationResult {
     to: span?.to ?? null,
     slots: used ?? null,
     notes: notesOn(simulation),
-    results: all.map(trialResult),
-    yaml: throttleYaml(subject.component, subject.inputs, variants[0].given),
+    results: all.map((trial, n) => trialResult(trial, searches[n])),
+    yaml: throttleYaml(subject.component, subject.inputs, variants[0]!.given),
   }
 }
 
-function trialResult({ options, ids, tally, index }: Trial): TrialResult {
+/** The limit that was found. */
+function limitOf({ limit, limit_bytes }: ThrottleOptions): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
+  return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }
+}
+
+function trialResult({ options, ids, tally, index }: Trial, search: SearchResult | undefined): TrialResult {
   const { limit, unit, windowMs, mode } = limitsOf(options)[0]!
   const { passed, discarded, passed_bytes, discarded_bytes } = tally.totals(index)
   return {
@@ -56,6 +65,7 @@ function trialResult({ options, ids, tally, index }: Trial): TrialResult {
     unit,
     window_ms: windowMs,
     window_mode: mode,
+    ...(search ? { search } : {}),
     passed,
     discarded,
     passed_bytes,

@@ -5,6 +5,10 @@ import type { Limit } from '../../throttle/limit.js'
  * in milliseconds since the epoch. In every trial, events = passed + discarded + excluded.
  */
 export interface SimulationResult {
+  /** With `--suggest` and `--budget`: the limit that was found, of the first trial. */
+  readonly limit?: number
+  /** The same, if the throttle has a limit of bytes alone. */
+  readonly limit_bytes?: number
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
   readonly config: string | null
@@ -58,6 +62,8 @@ export interface TrialResult {
   readonly unit: Limit['unit']
   readonly window_ms: number
   readonly window_mode: string
+  /** How the limit was found, if it was searched for. */
+  readonly search?: SearchResult
   readonly passed: number
   readonly discarded: number
   readonly passed_bytes: number
@@ -109,4 +115,20 @@ export interface TimeResult {
    */
   readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
   readonly others: readonly number[]
+}
+
+/** A limit that achieves a goal. */
+export interface SearchResult {
+  /** In words, after `a limit that`. */
+  readonly goal: string
+  /** Whether it is the lowest limit or the highest one that achieves the goal. */
+  readonly kind: 'lowest' | 'highest'
+  /** What the limit does for the goal, in words. */
+  readonly does: string
+  /** For `--suggest` the `matching` and the `kept` events, for `--budget` the `bytes_per_period`. */
+  readonly figures: Readonly<Record<string, number>>
+  /** False: the goal is achieved without a limit, and this is the lowest one that discards nothing. */
+  readonly needed: boolean
+  /** The next limit, which does not achieve it; null if there is none. */
+  readonly next: { readonly limit: number; readonly does: string } | null
 }

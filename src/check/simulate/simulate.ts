@@ -4,20 +4,22 @@ import { dirname } from 'node:path'
 import { systemClock } from '../../lib/time.js'
 import { type Io, UsageError } from '../../terminal/command-line.js'
 import { EXIT } from '../../terminal/dispatch.js'
-import { Progress } from '../../terminal/progress.js'
 import { parsePathFlag } from '../throttle-flags.js'
-import { inputsOf, replayed } from './input.js'
-import { totalSize } from './input-bytes.js'
+import { type Found, findLimits, type GoalOptions, goalOf } from './find-limits.js'
+import type { Goal } from './goal.js'
+import { inputsOf } from './input.js'
+import { InputReader } from './input-reader.js'
 import { problems } from './notes.js'
 import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result-of.js'
+import type { SearchPass } from './search.js'
 import { subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
-import { Trials } from './trials.js'
-import { type ChangedOptions, typedOptions, variantsOf } from './variants.js'
+import { type FieldContext, Trials } from './trials.js'
+import { type ChangedOptions, typedOptions, type Variant, variantsOf } from './variants.js'
 
-export interface SimulateOptions extends ChangedOptions {
+export interface SimulateOptions extends ChangedOptions, GoalOptions {
   readonly config: string | undefined
   readonly component: string | undefined
   readonly time: string | undefined
@@ -36,60 +38,82 @@ const INTERRUPTED = 130
 /** Replays recorded events through throttles. Resolves with the exit code. */
 export async function simulate(given: SimulateOptions, operands: readonly string[], io: Io): Promise<number> {
   const [options, files] = withConfig(given, operands)
+  const goal = goalOf(options)
   const subject = await subjectOf(options.config, options.component, io)
   const time = timeOf(options, subject.given)
   const path = parsePathFlag(time, 'time', 'simulate')
-  const variants = variantsOf(subject.given, options, io)
-  if (options.decisions && variants.length > 1)
+  const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options, io)
+  if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
   const inputs = inputsOf(files, subject.way)
   // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
   if (options.report !== undefined) checkWritable(options.report)
 
-  const throttles = variants.map(variant => variant.options)
-  const replay = new Replay(
-    path,
-    subject.way,
-    (context, slots) => new Trials(throttles, context, slots, options.decisions),
-  )
-  const trials = replay.visitor
-  const writeDecisions = async (least: number) => {
-    if (trials.decisions.length <= least) return
-    const text = trials.decisions
-    trials.decisions = ''
-    await write(io.stdout, text)
-  }
-  const complete = await untilInterrupted(async signal => {
-    const progress = new Progress(io.stderr, totalSize(inputs.map(({ path }) => path)), () => systemClock.now())
+  return untilInterrupted(async signal => {
+    const reader = new InputReader(inputs, io, signal)
     try {
-      for (const input of inputs) {
-        for await (const _ of replayed(replay, input, { io, progress, signal }))
-          await writeDecisions(replay.hasTime && trials.foundKeys ? WRITE_LENGTH : HELD_LENGTH)
+      const found =
+        goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
+      const variants = found?.map(({ variant }) => variant) ?? asked
+      const throttles = variants.map(variant => variant.options)
+      const replay = new Replay(
+        path,
+        subject.way,
+        (context, slots) => new Trials(throttles, context, slots, options.decisions),
+      )
+      await readDeciding(reader, replay, io)
+      const simulation = {
+        ...{ subject, time, way: subject.way, replay, variants, inputs },
+        typed: typedOptions(options),
+        searches: found?.map(({ search }) => search) ?? [],
+        complete: !signal.aborted,
       }
+      await show(simulation, options, io)
     } finally {
-      progress.end()
+      reader.close()
     }
+    return signal.aborted ? INTERRUPTED : EXIT.done
   })
-  const simulation: Simulation = {
-    subject,
-    time,
-    way: subject.way,
-    replay,
-    typed: typedOptions(options),
-    variants: variants as [(typeof variants)[number]],
-    inputs,
-    complete,
+}
+
+/** Finds the limits of the variants, which takes several passes over the input. */
+async function search(
+  variants: readonly Variant[],
+  goal: Goal,
+  reader: InputReader,
+  createReplay: (createVisitor: (context: FieldContext) => SearchPass) => Replay<SearchPass>,
+  signal: AbortSignal,
+): Promise<Found[]> {
+  await reader.copyStdin()
+  return findLimits(variants, goal, async createVisitor => {
+    const replay = createReplay(createVisitor)
+    await reader.read(replay)
+    if (signal.aborted) throw new Error('interrupted before the limit was found')
+    return replay
+  })
+}
+
+/** Replays the input, and writes the decisions if they are wanted. */
+async function readDeciding(reader: InputReader, replay: Replay<Trials>, { stdout }: Io): Promise<void> {
+  const trials = replay.visitor
+  const writeDecisions = async () => {
+    const least = replay.hasTime && trials.foundKeys ? WRITE_LENGTH : HELD_LENGTH
+    if (trials.decisions.length > least) await write(stdout, trials.takeDecisions())
   }
+  await reader.read(replay, writeDecisions)
+}
+
+/** Writes the last decisions and the result. Throws if the result means nothing. */
+async function show(simulation: Simulation, options: SimulateOptions, io: Io): Promise<void> {
   const wrong = problems(simulation)
   if (wrong.length > 0) throw new Error(wrong.join('\n'))
-  await writeDecisions(0)
+  if (options.decisions) await write(io.stdout, simulation.replay.visitor.takeDecisions())
   const result = resultOf(simulation)
   const out = options.decisions ? io.stderr : io.stdout
   if (options.json) await write(out, `${JSON.stringify(result)}\n`)
   else await write(out, summaryText(result, { columns: out.columns, colour: Boolean(out.isTTY) && !io.env.NO_COLOR }))
   if (options.report !== undefined) await writeFile(options.report, reportPage(result, systemClock.wall()))
-  return complete ? EXIT.done : INTERRUPTED
 }
 
 /** Takes the configuration from the operands if it is the first of them: a YAML file or a folder. */
@@ -99,6 +123,12 @@ function withConfig<O extends SimulateOptions>(options: O, operands: readonly st
   return [{ ...options, config: first }, files]
 }
 
+/** The options with a limit in the place of the one that is to be found, if they have none. */
+function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
+  const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
+  return hasBytes ? given : { limit: 1, ...given }
+}
+
 /** The path of the field with the time. */
 function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
   if (time !== undefined) return time
@@ -106,18 +136,17 @@ function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<strin
   throw new UsageError('--time PATH is missing: the field that holds the time of an event', 'simulate')
 }
 
-/** Calls `work` with a signal that SIGINT and SIGTERM abort. Returns whether it ended without one. */
-async function untilInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
+/** Calls `work` with a signal that SIGINT and SIGTERM abort. */
+async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController()
   const stop = () => controller.abort()
   const signals = ['SIGINT', 'SIGTERM'] as const
   for (const name of signals) process.once(name, stop)
   try {
-    await work(controller.signal)
+    return await work(controller.signal)
   } finally {
     for (const name of signals) process.off(name, stop)
   }
-  return !controller.signal.aborted
 }
 
 function checkReadable(path: string): void {

@@ -1,5 +1,6 @@
 import { formatDuration, formatSize } from '../../lib/units.js'
 import type { Fact, SimulationResult, TrialResult } from './result.js'
+import { windowText } from './settings.js'
 import { keyTable, number, percent, type SummaryStyle, tableLines, USUAL_COLUMNS } from './table.js'
 
 /** Formats the result of a simulation for a terminal. */
@@ -23,11 +24,36 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
     ...(only ? [total('passed', only.passed), total('discarded', only.discarded)] : []),
     total('excluded', excluded),
     ...notes.map(row),
+    ...results.flatMap(trial => searchFacts(trial, result)).map(row),
     ...(events === 0 ? [] : ['', ...(only ? keyTable({ ...only, ...shown(only) }, style) : trialTable(result, style))]),
     '',
     yaml.trimEnd(),
   ]
   return lines.map(line => `${line}\n`).join('')
+}
+
+/** The limit that was found, how close the next one is, and what it costs. */
+function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): Fact[] {
+  const { search, window_ms, key_field, passed } = trial
+  if (!search) return []
+  const { goal, kind, does, needed, next, figures } = search
+  const by = key_field === null ? '' : ` by ${key_field}`
+  const throttle = `limit ${limitText(trial)} in ${windowText(window_ms)}${by}`
+  const text = needed
+    ? `${throttle} is the ${kind} that ${goal}: ${does}`
+    : `no limit is needed: without one it ${does}. ${throttle} is the lowest that discards nothing`
+  const facts = [{ name: 'found', text }]
+  if (next) facts.push({ name: 'next', text: `limit ${number(next.limit)} ${next.does}` })
+  const { matching, kept } = figures
+  if (matching === undefined || kept === undefined) return facts
+  const all = passed + excluded
+  const others = events - matching
+  const ofOthers = others === 0 ? '' : `, and ${percent(all - kept, others)} of the ${number(others)} others`
+  return [...facts, { name: 'costs', text: `${percent(all, events)} of all events pass${ofOthers}` }]
+}
+
+function limitText({ limit, unit }: TrialResult): string {
+  return unit === 'bytes' ? `${number(limit)} B` : number(limit)
 }
 
 /** The first keys, and the sum of all others. */
@@ -51,7 +77,7 @@ function trialTable({ results, events }: SimulationResult, style: SummaryStyle):
   const rows = results.map(trial => [
     trial.key_field ?? '(none)',
     formatDuration(trial.window_ms),
-    number(trial.limit),
+    limitText(trial),
     number(trial.passed),
     number(trial.discarded),
     percent(trial.discarded, events),

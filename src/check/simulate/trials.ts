@@ -82,6 +82,12 @@ export class Trials implements Visitor {
     return this.#keys.every(({ ids }) => !ids.hasNone)
   }
 
+  takeDecisions(): string {
+    const { decisions } = this
+    this.decisions = ''
+    return decisions
+  }
+
   enter(batch: EventBatch): void {
     for (const { groups } of this.#keys) for (const { decider } of groups) decider.enter(batch)
   }

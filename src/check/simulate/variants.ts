@@ -7,6 +7,7 @@ import { flagOf, inputOf, quoted, type ThrottleFlags } from '../throttle-flags.j
 export interface ChangedOptions {
   /** Each may be several values, separated by commas. */
   readonly limit: readonly string[]
+  readonly 'limit-bytes': readonly string[]
   readonly window: readonly string[]
   /** A path, or a list of paths in brackets. */
   readonly key: readonly string[]
@@ -31,10 +32,14 @@ export function variantsOf(
   const { exclude, 'window-mode': mode } = changes
   const common = inputOf({ exclude, 'window-mode': mode }, 'simulate', io)
   const combined = listOf(changes.key, false).flatMap(key =>
-    listOf(changes.window).flatMap(window => listOf(changes.limit).map(limit => ({ key, window, limit }))),
+    listOf(changes.window).flatMap(window =>
+      listOf(changes['limit-bytes']).flatMap(bytes =>
+        listOf(changes.limit).map(limit => ({ key, window, 'limit-bytes': bytes, limit })),
+      ),
+    ),
   )
   if (combined.length > MOST_VARIANTS) {
-    const message = `${combined.length} combinations of --limit, --window and --key; at most ${MOST_VARIANTS} are tried at once`
+    const message = `${combined.length} combinations of limits, windows and keys; at most ${MOST_VARIANTS} are tried at once`
     throw new UsageError(message, 'simulate')
   }
   return combined.map(flags =>
@@ -61,9 +66,10 @@ function listOf(values: readonly string[], divide = true): (string | undefined)[
 
 /** The options as one would type them. */
 export function typedOptions(changes: ChangedOptions): string[] {
-  const { limit, window, key, exclude, 'window-mode': mode } = changes
+  const { limit, 'limit-bytes': bytes, window, key, exclude, 'window-mode': mode } = changes
   return [
     ...limit.map(value => `--limit ${quoted(value)}`),
+    ...bytes.map(value => `--limit-bytes ${quoted(value)}`),
     ...window.map(value => `--window ${quoted(value)}`),
     ...key.map(value => `--key ${quoted(value)}`),
     ...(exclude === undefined ? [] : [`--exclude ${quoted(exclude)}`]),

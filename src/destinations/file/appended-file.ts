@@ -14,6 +14,8 @@ export const calls = {
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
   identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
+  /** The size of an open file. Another thread would take longer for that than for a write. */
+  size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
   writev: promisify(fs.writev),
   ftruncate: promisify(fs.ftruncate),
@@ -22,13 +24,15 @@ export const calls = {
 }
 export type FileCalls = typeof calls
 
-/** The same calls. On a remote file system, they are made one at a time, and only while it responds. */
+/** The same calls. On a remote file system, they are made one at a time, only while it responds, and in a thread. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
     (...args: unknown[]) => fileSystems.run(path, () => (call as (...args: unknown[]) => Promise<unknown>)(...args)),
   ])
-  return Object.fromEntries(through) as FileCalls
+  const size = async (fd: number) =>
+    fileSystems.mountOf(path) === undefined ? await os.size(fd) : (await fileSystems.run(path, () => os.fstat(fd))).size
+  return { ...(Object.fromEntries(through) as FileCalls), size }
 }
 
 /** O_NONBLOCK and O_NOCTTY ensure that opening returns at once, whatever replaced the file since it was checked. */
@@ -116,7 +120,7 @@ export class AppendedFile {
   }
 
   async append(request: readonly EventBatch[]): Promise<void> {
-    const { size } = await this.#calls.fstat(this.#fd).catch(error => {
+    const size = await this.#calls.size(this.#fd).catch(error => {
       this.#end = -1
       throw error
     })

@@ -1,8 +1,10 @@
 import t from 'tap'
 import { timeTicks, valueTicks } from '../../../src/check/simulate/report/axis.js'
 import { kneeOf } from '../../../src/check/simulate/report/knee.js'
+import { MARKS } from '../../../src/check/simulate/report/loss.js'
 import { reportPage } from '../../../src/check/simulate/report/page.js'
 import { DARK, LIGHT } from '../../../src/check/simulate/report/palette.js'
+import { PATTERN_DEFINITIONS } from '../../../src/check/simulate/report/style.js'
 import { contrast } from '../../support/contrast.js'
 import { madeResult } from '../../support/simulation-result.js'
 
@@ -61,6 +63,15 @@ t.test('all colours have contrast, in light and dark', async t => {
       t.ok(contrast(shape, back) >= 3, `${shape} on ${back}: ${contrast(shape, back)}`)
     t.ok(contrast(line, back) < 2, 'lines of the grid stay in the background')
   }
+})
+
+t.test('series differ in more than their colours', async t => {
+  const patterns = [...PATTERN_DEFINITIONS.matchAll(/id="pattern-(\w+)"([^>]*)><rect[^>]*>(.*?)<\/pattern>/g)]
+  const shapes = new Map(patterns.map(([, name, turned, shapes]) => [name, `${turned} ${shapes}`]))
+  const inOnePicture = [...LIGHT.series.map((_, i) => `s${i}`), 'rest'].map(name => shapes.get(name))
+  t.equal(new Set(inOnePicture).size, LIGHT.series.length + 1)
+  t.equal(new Set(['passed', 'discarded', 'excluded'].map(name => shapes.get(name))).size, 3)
+  t.equal(new Set(MARKS).size, MARKS.length)
 })
 
 t.test('nothing from events becomes markup', async t => {

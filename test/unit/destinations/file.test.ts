@@ -23,6 +23,7 @@ import { blackhole } from '../../../src/destinations/blackhole.js'
 import { calls, type FileCalls } from '../../../src/destinations/file/appended-file.js'
 import { FileDestination, file } from '../../../src/destinations/file.js'
 import { Stdout, stdout } from '../../../src/destinations/stdout.js'
+import { FileSystems } from '../../../src/lib/files/remote/file-systems.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 
@@ -257,6 +258,33 @@ t.test('a failed sync takes back what it was for, and only that', async t => {
   await destination.write(lines('one\n'), signal)
   t.match(readFileSync(path, 'utf8'), /^safe\n(two\n)?one\n$/)
   await destination.stop!(signal)
+})
+
+t.test('the size of a file is asked at once, and in another thread on a remote file system', async t => {
+  const folder = testFolder(t)
+  const appended = async (readMounts: () => string) => {
+    const asked: string[] = []
+    const os: FileCalls = {
+      ...calls,
+      fstat: ((fd: number) => {
+        asked.push('in a thread')
+        return calls.fstat(fd)
+      }) as FileCalls['fstat'],
+      size: fd => {
+        asked.push('at once')
+        return calls.size(fd)
+      },
+    }
+    const fileSystems = new FileSystems({ readMounts, probe: () => Promise.resolve() })
+    const context = { ...contextOf(), metrics: { counter: () => ({ value: 0 }) }, fileSystems } as never
+    const out = new FileDestination(file.options.parse({ path: join(folder, 'out.log') }), context, os)
+    await out.write(lines('x\n'), signal)
+    await out.stop!(signal)
+    return asked
+  }
+  t.same(await appended(() => ''), ['at once'])
+  t.same(await appended(() => `1 0 0:1 / ${folder} rw - nfs4 server:/x rw\n`), ['in a thread'])
+  t.equal(readFileSync(join(folder, 'out.log'), 'utf8'), 'x\nx\n')
 })
 
 t.test('only regular files are written, and nothing else is even opened', async t => {

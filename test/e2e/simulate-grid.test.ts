@@ -1,0 +1,325 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import type { SimulationResult, TrialResult } from '../../src/check/simulate/result.js'
+import { testFolder } from '../support/folder.js'
+import { Seeded } from '../support/seeded.js'
+import { callSimulate } from '../support/simulate.js'
+import { sluice } from '../support/sluice.js'
+
+interface Event {
+  readonly t: number
+  readonly app?: string
+  readonly host: string
+  readonly level: string
+  readonly pad: string
+}
+
+const START = Date.UTC(2026, 0, 5)
+
+/** Bursts of some apps, over `hours`. */
+function events(count: number, hours: number, seed = 1): Event[] {
+  const random = new Seeded(seed)
+  let t = START
+  return Array.from({ length: count }, () => {
+    if (random.chance(0.3)) t += random.below(Math.max(1, Math.round((hours * 3_600_000 * 2) / (count * 0.3))))
+    return {
+      t,
+      ...(random.chance(0.05) ? {} : { app: `app-${Math.floor(random.next() ** 3 * 9)}` }),
+      host: random.pick(['a', 'b', 'c']),
+      level: random.chance(0.1) ? 'error' : 'info',
+      pad: 'x'.repeat(random.below(40)),
+    }
+  })
+}
+
+const linesOf = (all: readonly object[]) => all.map(event => `${JSON.stringify(event)}\n`).join('')
+const sizeOf = (event: object) => Buffer.byteLength(JSON.stringify(event)) + 1
+
+/** Whether each event passes, decided the simple way. */
+function model(all: readonly Event[], key: 'app' | 'host', limit: number, windowMs: number, mode: string): boolean[] {
+  const passed = new Map<string | undefined, number[]>()
+  return all.map(event => {
+    const before = passed.get(event[key]) ?? []
+    passed.set(event[key], before)
+    // The windows of the bucket so far begin with the first event that is not in the one before.
+    let from = Number.NEGATIVE_INFINITY
+    for (const time of before) if (time - from >= windowMs) from = time
+    if (mode === 'aligned') from = Math.floor(event.t / windowMs) * windowMs
+    if (mode === 'sliding') from = event.t - windowMs + 1
+    const counted = event.t - from >= windowMs ? 0 : before.filter(time => time >= from).length
+    if (counted >= limit) return false
+    before.push(event.t)
+    return true
+  })
+}
+
+async function json(args: readonly string[], input: string | Buffer = ''): Promise<SimulationResult> {
+  const { code, stdout, stderr } = await callSimulate([...args, '--json', '--time', '.t'], input)
+  if (code !== 0) throw new Error(`${code}: ${stderr}`)
+  return JSON.parse(stdout) as SimulationResult
+}
+
+const sum = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0)
+
+t.test('every combination of limits, windows and keys agrees with a simple model', async t => {
+  const all = events(3000, 0.2)
+  for (const mode of ['fixed', 'aligned', 'sliding']) {
+    const args = ['--limit=3,50,1', '--limit=10', '--window=1s,1m', '--key=.app', '--key=.host']
+    const result = await json([...args, `--window-mode=${mode}`], linesOf(all))
+    t.equal(result.events, all.length)
+    t.equal(result.bytes, sum(all.map(sizeOf)))
+    const order = result.results.map(({ key_field, window_ms, limit }) => `${key_field} ${window_ms} ${limit}`)
+    t.same(order.slice(0, 5), ['.app 1000 3', '.app 1000 50', '.app 1000 1', '.app 1000 10', '.app 60000 3'])
+    t.equal(order.length, 16)
+    for (const trial of result.results) {
+      const key = trial.key_field === '.app' ? 'app' : 'host'
+      const passes = model(all, key, trial.limit!, trial.window_ms, mode)
+      checkTrial(t, trial, result, all, passes, key)
+    }
+  }
+})
+
+function checkTrial(
+  t: Test,
+  trial: TrialResult,
+  result: SimulationResult,
+  all: readonly Event[],
+  passes: readonly boolean[],
+  key: 'app' | 'host',
+): void {
+  const name = `${trial.window_mode} ${trial.key_field} ${trial.window_ms} ${trial.limit}`
+  const expected = new Map<string | null, { passed: number; discarded: number; passed_bytes: number }>()
+  for (const [i, event] of all.entries()) {
+    const id = event[key] ?? null
+    const row = expected.get(id) ?? { passed: 0, discarded: 0, passed_bytes: 0 }
+    expected.set(id, row)
+    row[passes[i] ? 'passed' : 'discarded']++
+    if (passes[i]) row.passed_bytes += sizeOf(event)
+  }
+  t.equal(trial.passed, passes.filter(Boolean).length, name)
+  t.equal(trial.passed + trial.discarded, all.length)
+  t.equal(trial.passed_bytes + trial.discarded_bytes, result.bytes)
+  const got = trial.by_key.map(({ key, passed, discarded, passed_bytes }) => [key, { passed, discarded, passed_bytes }])
+  t.same(new Map(got as [string | null, object][]), expected, `${name} by key`)
+  t.equal(trial.others, null)
+  const { over_time } = trial
+  t.equal(over_time.passed.length, result.slots!.count)
+  t.equal(sum(over_time.passed), trial.passed)
+  t.equal(sum(over_time.discarded), trial.discarded)
+  for (const [slot, discarded] of over_time.discarded.entries()) {
+    const parts = sum(over_time.by_key.map(row => row.discarded[slot]!)) + over_time.others[slot]!
+    if (parts !== discarded) t.fail(`${name}: the keys of slot ${slot} are ${parts} of ${discarded}`)
+    const from = result.slots!.start + slot * result.slots!.slot_ms
+    const inside = all.filter((event, i) => !passes[i] && event.t >= from && event.t < from + result.slots!.slot_ms)
+    if (inside.length !== discarded) t.fail(`${name}: slot ${slot} has ${inside.length}, not ${discarded}`)
+  }
+  const heaviest = over_time.by_key[0]
+  if (heaviest) t.equal(sum(heaviest.discarded), trial.by_key[0]!.discarded, `${name}: the heaviest key over time`)
+}
+
+t.test('excluded events pass every limit, and beyond max_keys a grid decides as single limits do', async t => {
+  const all = events(2000, 0.05, 2)
+  const dir = testFolder(t)
+  const config = join(dir, 'sluice.yaml')
+  for (const on_max_keys of ['pass', 'discard', 'default_bucket']) {
+    const options = `limit: 1, window: 10s, key_field: .app, max_keys: 3, on_max_keys: ${on_max_keys}`
+    writeFileSync(
+      config,
+      `sources: { in: { type: stdin, decode: json } }
+processors: { it: { type: throttle, inputs: [in], ${options}, exclude: "if (.level equal 'error')" } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+    )
+    const grid = await json([config, '--limit=1,2,20,400'], linesOf(all))
+    t.equal(grid.excluded, all.filter(({ level }) => level === 'error').length)
+    for (const trial of grid.results) {
+      const single = await json([config, `--limit=${trial.limit}`], linesOf(all))
+      t.same(trial, single.results[0], `${on_max_keys}, limit ${trial.limit}`)
+      t.equal(trial.passed + trial.discarded + grid.excluded, all.length)
+    }
+  }
+})
+
+t.test('keys beyond those that are listed: the others are their exact sum', async t => {
+  const all = Array.from({ length: 3000 }, (_, n) => ({ t: START, k: `k${n % 1500}`, pad: 'x'.repeat(n % 7) }))
+  const [trial] = (await json(['--limit=1', '--window=1s', '--key=.k'], linesOf(all))).results as [TrialResult]
+  t.equal(trial.by_key.length, 1000)
+  t.equal(trial.keys, 1500)
+  t.equal(trial.losing_keys, 1500)
+  t.match(trial.others, { keys: 500, passed: 500, discarded: 500 })
+  const bytes = sum(trial.by_key.map(key => key.passed_bytes + key.discarded_bytes))
+  t.equal(bytes + trial.others!.passed_bytes + trial.others!.discarded_bytes, sum(all.map(sizeOf)))
+})
+
+t.test('--suggest finds the lowest limit that keeps a share of the matching events', async t => {
+  const all = events(2000, 0.01, 3)
+  const kept = (limit: number, mode: string, level: string | undefined) => {
+    const passes = model(all, 'app', limit, 10_000, mode)
+    const matching = all.map(event => level === undefined || event.level === level)
+    return matching.filter((matches, i) => matches && passes[i]).length / matching.filter(Boolean).length
+  }
+  for (const [goal, share, level] of [
+    ['keep 90% where .level equal error', 0.9, 'error'],
+    [`keep 99.5 % where if (.level equal 'error')`, 0.995, 'error'],
+    ['keep 30%', 0.3, undefined],
+    ['keep 100% where .level equal info', 1, 'info'],
+  ] as const) {
+    for (const mode of ['fixed', 'sliding']) {
+      const args = ['--window=10s', '--key=.app', `--window-mode=${mode}`, '--suggest', goal]
+      const { limit, results } = await json(args, linesOf(all))
+      let expected = 1
+      while (kept(expected, mode, level) < share) expected++
+      t.equal(limit, expected, `${mode}: ${goal}`)
+      t.equal(results[0]!.limit, expected)
+      t.equal(results[0]!.passed, model(all, 'app', expected, 10_000, mode).filter(Boolean).length)
+    }
+  }
+  const { stdout } = await callSimulate(
+    ['--window=10s', '--key=.app', '--time=.t', '--suggest', 'keep 90% where .level equal error'],
+    linesOf(all),
+  )
+  const { limit } = await json(
+    ['--window=10s', '--key=.app', '--suggest=keep 90% where .level equal error'],
+    linesOf(all),
+  )
+  t.match(stdout.replace(/\s+/g, ' '), `found limit ${limit} in 10 seconds by .app is the lowest that keeps 90% of the`)
+  t.match(stdout, new RegExp(`^next +limit ${limit! - 1} keeps [\\d.]+ % of them`, 'm'))
+  t.match(stdout, /^costs +[\d.]+ % of all events pass, and [\d.]+ % of the [\d,]+ others$/m)
+  t.match(stdout, `\n    limit: ${limit}\n`)
+})
+
+t.test('--budget finds the highest limit within a size per calendar period, or its share', async t => {
+  const all = events(4000, 72, 4)
+  const budget = 80_000
+  const fits = (limit: number) => {
+    const passes = model(all, 'app', limit, 3_600_000, 'fixed')
+    const days = new Map<number, number>()
+    for (const [i, event] of all.entries()) {
+      if (!passes[i]) continue
+      const day = Math.floor(event.t / 86_400_000)
+      days.set(day, (days.get(day) ?? 0) + sizeOf(event))
+    }
+    return Math.max(...days.values()) <= budget
+  }
+  let expected = 1
+  while (fits(expected + 1)) expected++
+  const args = ['--window=1h', '--key=.app']
+  const result = await json([...args, '--budget=80kB per day'], linesOf(all))
+  t.equal(result.limit, expected)
+  t.ok(expected > 1)
+  const free = await json([...args, '--budget=5GB per day'], linesOf(all))
+  t.equal(free.results[0]!.discarded, 0)
+  t.match(free.results[0]!.search, { needed: false })
+  const lower = await json([...args, `--limit=${free.limit! - 1}`], linesOf(all))
+  t.ok(lower.results[0]!.discarded > 0, 'the lowest limit that discards nothing')
+
+  const steady = Array.from({ length: 600 }, (_, n) => ({ t: START + n * 100, n: 1000 + n }))
+  const bytes = sizeOf(steady[0]!)
+  // 60 windows of a second in the minute: 5 events in each are 3600 * 5 in an hour.
+  const share = await json(['--window=1s', `--budget=${3600 * 5 * bytes}B per hour`], linesOf(steady))
+  t.equal(share.limit, 5)
+})
+
+t.test('goals that no limit achieves are refused, with the reason', async t => {
+  const input = linesOf(events(500, 0.1, 5))
+  for (const [args, message] of [
+    [['--suggest=keep 90% where .level equal none'], `there are no events where .level equal 'none'`],
+    [
+      ['--budget=1kB per day'],
+      /^no limit in 1 second by .app passes at most 1.0 kB per day: limit 1 passes .* per day, extra/,
+    ],
+  ] as const) {
+    const { code, stdout, stderr } = await callSimulate(['--window=1s', '--key=.app', '--time=.t', ...args], input)
+    t.same({ code, stdout }, { code: 1, stdout: '' })
+    t.match(stderr.replace(/^sluice: /, ''), message)
+  }
+  for (const [args, message] of [
+    [['--suggest=keep most'], `--suggest must be like 'keep 99% where .level equal error'`],
+    [['--suggest=keep 101%'], 'more than 0 and at most 100 percent'],
+    [['--suggest=keep 9% where .level is'], '--suggest: '],
+    [['--budget=5GB'], `--budget must be like '5GB per day'`],
+    [['--budget=5GB per year'], `--budget must be like '5GB per day'`],
+    [['--budget=5GB per day', '--suggest=keep 9%'], 'give --suggest or --budget, not both'],
+    [['--budget=5GB per day', '--limit=5'], '--budget finds the limit: leave out --limit'],
+    [['--budget=5GB per day', '--decisions'], '--decisions is for one throttle'],
+    [['--limit=1,2', '--decisions'], '--decisions is for one throttle'],
+    [['--limit=1,x'], '--limit: must be a whole number'],
+    [['--limit=1', '--window='], '--window needs a value'],
+    [[], '--limit: is missing'],
+    [['--limit=1', '--time='], '--time needs a value'],
+  ] as const) {
+    const { code, stderr } = await callSimulate(
+      ['--window=1s', '--key=.app', '--time=.t', ...args].slice(
+        args.some(arg => arg.startsWith('--time')) ? 3 : args.some(arg => arg.startsWith('--window=')) ? 1 : 0,
+      ),
+      input,
+    )
+    t.equal(code, 2, stderr)
+    t.match(stderr, message)
+  }
+})
+
+t.test('gzip files, of several members, beside others; the first operand may be the configuration', async t => {
+  const all = events(600, 0.1, 6)
+  const dir = testFolder(t)
+  const path = (name: string) => join(dir, name)
+  writeFileSync(
+    path('sluice.yaml'),
+    `sources: { in: { type: file, include: [/none], decode: json } }
+processors: { it: { type: throttle, inputs: [in], limit: 2, window: 1s, key_field: .app, time_field: .t } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+  )
+  const members = [all.slice(0, 200), all.slice(200, 400)].map(part => gzipSync(linesOf(part)))
+  writeFileSync(path('a.gz'), Buffer.concat(members))
+  writeFileSync(path('b'), linesOf(all.slice(400)))
+  const run = async (args: readonly string[], input: string | Buffer = '') => {
+    const { code, stdout, stderr } = await callSimulate([path('sluice.yaml'), '--json', ...args], input)
+    t.equal(code, 0, stderr)
+    return (JSON.parse(stdout) as SimulationResult).results
+  }
+  const expected = await run([], linesOf(all))
+  t.equal(expected[0]!.passed, model(all, 'app', 2, 1000, 'fixed').filter(Boolean).length, 'time_field is the time')
+  t.same(await run([path('a.gz'), path('b')]), expected)
+  t.same(await run([], gzipSync(linesOf(all))), expected, 'standard input, too')
+
+  writeFileSync(path('cut.gz'), members[0]!.subarray(0, -9))
+  writeFileSync(path('bad.gz'), Buffer.concat([members[0]!.subarray(0, 20), Buffer.alloc(200, 7)]))
+  for (const [name, message] of [
+    ['cut.gz', 'its gzip data ends early: the file is not complete'],
+    ['bad.gz', 'it begins like gzip data, but is damaged'],
+  ]) {
+    const { code, stdout, stderr } = await callSimulate([path('sluice.yaml'), path(name!)])
+    t.same(
+      { code, stdout, stderr },
+      { code: 1, stdout: '', stderr: `sluice: cannot read ${path(name!)}: ${message}\n` },
+    )
+  }
+})
+
+t.test('an empty input, binary data and a line without an end', async t => {
+  const args = ['--limit=1', '--window=1s', '--time=.t']
+  const empty = await callSimulate(args)
+  t.equal(empty.code, 0)
+  t.match(empty.stdout, /^events +0$/m)
+  const binary = await callSimulate(args, Buffer.from(Array.from({ length: 4000 }, (_, n) => (n * 7) % 256)))
+  t.equal(binary.code, 1)
+  t.match(binary.stderr, /no event has a time in \.t.*lines not a JSON object/)
+  const huge = await callSimulate(args, `{"t":1}\n{"t":2,"x":"${'y'.repeat(5_000_000)}`)
+  t.equal(huge.code, 0)
+  t.match(huge.stdout, /^events +2$/m)
+})
+
+t.test('Ctrl-C prints the result so far', async t => {
+  const run = sluice(['simulate', '--limit=1', '--window=1s', '--time=.t', '--json', '--decisions'])
+  run.child.stdin!.write(linesOf(Array.from({ length: 5000 }, (_, n) => ({ t: n }))))
+  await run.until(() => run.stdout.includes('\n'))
+  run.child.kill('SIGINT')
+  t.equal(await run.exit, 130, run.stderr)
+  const result = JSON.parse(run.stderr) as SimulationResult
+  t.equal(result.complete, false)
+  t.ok(result.events > 0)
+  t.equal(run.stdout.trimEnd().split('\n').length, result.events)
+})
