@@ -155,6 +155,11 @@ export const commands: readonly Command[] = [
         value: 'BUDGET',
         text: 'Finds the highest limit that passes no more than a size per second, minute, hour, day, week or month (in UTC), as in "5GB per day". An input that covers less than that has its share of the budget.',
       },
+      compare: {
+        type: 'string',
+        value: 'FILE',
+        text: 'Another configuration: shows which events pass here and not there, or there and not here, by key. --component names the throttle in both.',
+      },
       decisions: {
         type: 'boolean',
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',

@@ -7,7 +7,7 @@ import type { Io } from '../../terminal/command-line.js'
 import { Progress } from '../../terminal/progress.js'
 import { type Input, replayed } from './input.js'
 import { bytesOf, totalSize } from './input-bytes.js'
-import type { Replay, Visitor } from './replay.js'
+import type { Frames } from './replay.js'
 
 /** Reads the inputs of a simulation, several times if needed, and shows the progress. */
 export class InputReader {
@@ -42,12 +42,12 @@ export class InputReader {
   }
 
   /** Replays all inputs. `afterPiece` is awaited after each piece. */
-  async read(replay: Replay<Visitor>, afterPiece = async () => {}): Promise<void> {
+  async read(frames: Frames, afterPiece = async () => {}): Promise<void> {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
       for (const input of this.#inputs) {
         const reading = { io: this.#io, progress, signal: this.#signal }
-        for await (const _ of replayed(replay, input, reading)) await afterPiece()
+        for await (const _ of replayed(frames, input, reading)) await afterPiece()
       }
     } finally {
       progress.end()

@@ -2,12 +2,13 @@ import { hostname } from 'node:os'
 import { resolve } from 'node:path'
 import type { ComponentConfig } from '../../config/load.js'
 import { type SplitOptions, Splitting } from '../../core/options/multiline-options.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
 import { systemClock } from '../../lib/time.js'
 import { UsageError } from '../../terminal/command-line.js'
 import { AS_OBJECTS, isTapped } from '../explain/event.js'
 import type { Way } from './before.js'
 import { bytesOf, type Reading } from './input-bytes.js'
-import type { Replay, Visitor } from './replay.js'
+import type { Frames } from './replay.js'
 
 /** An input of a simulation, and the source that its events belong to. */
 export interface Input {
@@ -49,27 +50,27 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
 }
 
 /** Replays one input as its source would read it. Yields after each piece. */
-export async function* replayed(
-  replay: Replay<Visitor>,
-  { path, source, copy }: Input,
-  reading: Reading,
-): AsyncGenerator<void> {
+export async function* replayed(frames: Frames, { path, source, copy }: Input, reading: Reading): AsyncGenerator<void> {
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
   const chunks = bytesOf(copy ?? path, reading)
   const first = await firstLines(chunks)
   const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
   const read = isRecorded ? AS_OBJECTS : options
   const file = path !== '-' && source.type === 'file' ? { path: resolve(path) } : {}
-  replay.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
+  frames.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
   const splitter = new Splitting(read).splitter()
   for await (const bytes of madeLines(source, first, chunks)) {
-    const frame = splitter.push(bytes)
-    if (frame) replay.replay(frame)
+    take(splitter.push(bytes), frames)
     yield
   }
-  const frame = splitter.flush()
-  if (frame) replay.replay(frame)
+  take(splitter.flush(), frames)
   yield
+}
+
+function take(frame: Frame | undefined, frames: Frames): void {
+  if (!frame) return
+  frames.replay(frame)
+  frame.release?.()
 }
 
 /** The first chunks, with at least one complete line of usual length. */

@@ -23,8 +23,16 @@ export interface Visitor {
   visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void
 }
 
+/** Takes the lines of inputs. */
+export interface Frames {
+  /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void
+  /** The bytes of a frame are only valid during the call. */
+  replay(frame: Frame): void
+}
+
 /** Replays events through the components before a throttle, each event at its own time. */
-export class Replay<V extends Visitor> {
+export class Replay<V extends Visitor> implements Frames {
   /** Number of events read. */
   read = 0
   /** Events that reached the throttle. One that reaches it on several paths counts several times. */
@@ -68,8 +76,7 @@ export class Replay<V extends Visitor> {
     return this.#hasTime
   }
 
-  /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
-  enter(origin: Omit<Origin, 'wanted'>, receivedAt = 0): void {
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
     this.#origin = { ...origin, wanted: this.#wanted }
     this.#receivedAt = receivedAt
   }
@@ -103,7 +110,6 @@ export class Replay<V extends Visitor> {
       }
       this.read++
     }
-    frame.release?.()
   }
 
   /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */

@@ -1,23 +1,27 @@
 import { accessSync, constants, statSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import type { FieldPath } from '../../core/event/field-path.js'
 import { systemClock } from '../../lib/time.js'
+import type { ThrottleOptions } from '../../processors/throttle/options.js'
 import { type Io, UsageError } from '../../terminal/command-line.js'
 import { EXIT } from '../../terminal/dispatch.js'
 import { parsePathFlag } from '../throttle-flags.js'
+import { Comparison } from './compare.js'
+import { comparisonResult, comparisonText } from './compare-summary.js'
 import { type Found, findLimits, type GoalOptions, goalOf } from './find-limits.js'
 import type { Goal } from './goal.js'
-import { inputsOf } from './input.js'
+import { type Input, inputsOf } from './input.js'
 import { InputReader } from './input-reader.js'
 import { problems } from './notes.js'
 import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result-of.js'
 import type { SearchPass } from './search.js'
-import { subjectOf } from './subject.js'
+import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
 import { type FieldContext, Trials } from './trials.js'
-import { type ChangedOptions, typedOptions, type Variant, variantsOf } from './variants.js'
+import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
 
 export interface SimulateOptions extends ChangedOptions, GoalOptions {
   readonly config: string | undefined
@@ -26,6 +30,17 @@ export interface SimulateOptions extends ChangedOptions, GoalOptions {
   readonly decisions: boolean
   readonly json: boolean
   readonly report: string | undefined
+  /** Path of another configuration. */
+  readonly compare: string | undefined
+}
+
+/** What is compared with another configuration. */
+interface Compared {
+  readonly throttle: ThrottleOptions
+  readonly subject: Subject
+  readonly path: FieldPath
+  readonly inputs: readonly Input[]
+  readonly signal: AbortSignal
 }
 
 /** Decisions are written in pieces of about this many characters. */
@@ -45,12 +60,22 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options, io)
   if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
+  if (options.compare !== undefined && (goal || options.decisions || options.report !== undefined || asked.length > 1))
+    throw new UsageError(
+      '--compare is for one throttle, without --suggest, --budget, --decisions and --report',
+      'simulate',
+    )
   const inputs = inputsOf(files, subject.way)
   // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
   if (options.report !== undefined) checkWritable(options.report)
 
   return untilInterrupted(async signal => {
+    if (options.compare !== undefined) {
+      const [{ options: throttle }] = asked as [Variant]
+      await compare({ throttle, subject, path, inputs, signal }, options, io)
+      return signal.aborted ? INTERRUPTED : EXIT.done
+    }
     const reader = new InputReader(inputs, io, signal)
     try {
       const found =
@@ -75,6 +100,29 @@ export async function simulate(given: SimulateOptions, operands: readonly string
     }
     return signal.aborted ? INTERRUPTED : EXIT.done
   })
+}
+
+/** Replays the input through a throttle and that of another configuration. */
+async function compare(
+  { throttle, subject, path, inputs, signal }: Compared,
+  { compare: other, component, json }: SimulateOptions,
+  io: Io,
+): Promise<void> {
+  const there = await subjectOf(other, component ?? subject.component, io)
+  const otherOptions = variantOf(there.given, {}).options
+  const comparison = new Comparison(
+    path,
+    { options: throttle, way: subject.way },
+    { options: otherOptions, way: there.way },
+  )
+  await new InputReader(inputs, io, signal).read(comparison)
+  const { timeless, events } = comparison.one
+  if (events > 0 && timeless === events)
+    throw new Error(`no event has a time in ${path.text}: name the field with --time`)
+  const about = { component: subject.component, config: subject.config ?? 'the options', other: other! }
+  const result = comparisonResult(comparison, { ...about, complete: !signal.aborted })
+  const style = { columns: io.stdout.columns, colour: Boolean(io.stdout.isTTY) && !io.env.NO_COLOR }
+  await write(io.stdout, json ? `${JSON.stringify(result)}\n` : comparisonText(result, style))
 }
 
 /** Finds the limits of the variants, which takes several passes over the input. */

@@ -327,7 +327,7 @@ t.test('agrees with a simulation of the same events, in order', async t => {
         way,
         (context, slots) => new Trials([options], context, slots, true),
       )
-      replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS })
+      replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS }, 0)
       const splitter = new LineSplitter(1024)
       const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
       replay.replay(splitter.push(Buffer.from(text))!)
