@@ -88,7 +88,7 @@ class WatchedThrottle implements Processor {
     for (let i = 0; i < batch.length; i++) {
       const marks = marksOf(batch, i)
       const { k: key = '' } = batch.fields(i) as { k?: string }
-      const passes = this.#counted.take(this.#options.key_field ? key : '', world.now, this.#options)
+      const passes = this.#counted.take(this.#options.key_field.length > 0 ? key : '', world.now, this.#options)
       if (passes !== (to[i] === MAIN))
         world.violate(`throttle ${this.#id}: ${marks.join(' ')} ${passes ? 'is within' : 'is beyond'} the limit`)
       for (const mark of marks) {
