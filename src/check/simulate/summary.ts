@@ -33,7 +33,7 @@ export function summaryText(result: SimulationResult, style: SummaryStyle): stri
 }
 
 /** The limit that was found, how close the next one is, and what it costs. */
-function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): Fact[] {
+export function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult): Fact[] {
   const { search, window_ms, key_field, passed } = trial
   if (!search) return []
   const { goal, kind, does, needed, next, figures } = search
@@ -52,7 +52,8 @@ function searchFacts(trial: TrialResult, { events, excluded }: SimulationResult)
   return [...facts, { name: 'costs', text: `${percent(all, events)} of all events pass${ofOthers}` }]
 }
 
-function limitText({ limit, unit }: TrialResult): string {
+/** The exact limit. */
+export function limitText({ limit, unit }: TrialResult): string {
   return unit === 'bytes' ? `${number(limit)} B` : number(limit)
 }
 

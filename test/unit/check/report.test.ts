@@ -134,6 +134,23 @@ t.test('the page is bounded, and what it leaves out is in an exact sum', async t
   }
 })
 
+t.test('a limit that was searched for comes first, with its goal and the next limit', async t => {
+  const result = madeResult(['a'], [{ limit: 1234 }])
+  const search = {
+    goal: 'keeps 99 % where <b>',
+    kind: 'lowest',
+    does: 'keeps 99.2 %',
+    figures: {},
+    needed: true,
+    next: { limit: 1233, does: 'keeps 98.9 %' },
+  } as const
+  const page = reportPage({ ...result, limit: 1234, results: [{ ...result.results[0]!, search }] }, 0)
+  const [, main = ''] = page.split('<main>')
+  t.match(main.trim(), /^<section aria-labelledby="found">/)
+  t.match(main, 'limit 1,234 in 1 second by .app is the lowest that keeps 99 % where &#60;b&#62;: keeps 99.2 %')
+  t.match(main, 'limit 1,233 keeps 98.9 %')
+})
+
 t.test('without events, or times, or with a single limit, the page says so', async t => {
   const none = madeResult([], [{ limit: 10 }])
   t.match(reportPage({ ...none, slots: null, from: null, to: null }, 0), 'No event had a time of its own.')

@@ -1,6 +1,7 @@
 import { formatSize } from '../../../lib/units.js'
 import type { SimulationResult, TrialResult } from '../result.js'
 import { amountText, windowText } from '../settings.js'
+import { limitText } from '../summary.js'
 import { number, percent } from '../table.js'
 import { bottomAxis, valueAxis, valueTicks } from './axis.js'
 import { kneeOf } from './knee.js'
@@ -163,7 +164,7 @@ function lossTable(
     trials.map(trial => {
       const { limit, window_ms, key_field, passed, discarded, discarded_bytes } = trial.result
       const address = link(trial.result)
-      const text = amountText(trial.result)
+      const text = limitText(trial.result)
       return [
         { html: address ? `<a href="${address}">${text}</a>` : text, value: limit },
         { html: windowText(window_ms), value: window_ms },

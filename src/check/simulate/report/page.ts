@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Fact, SimulationResult, TrialResult } from '../result.js'
+import { searchFacts } from '../summary.js'
 import { inputName, timeText } from '../table.js'
 import { type Curve, curvesOf, GRID_COLUMNS, lossSection } from './loss.js'
 import { escaped } from './markup.js'
@@ -50,7 +51,9 @@ export function reportPage(simulation: SimulationResult, madeAt: number): string
     trialSection(simulation, trial, { id: addresses.get(trial)!, isFirst: trial === first, keys }),
   )
   if (detailed.length < results.length)
-    details.unshift(`<p>Details follow for ${detailed.length} of the ${results.length} results.</p>`)
+    details.unshift(
+      `<p>Details follow for ${detailed.length} of the ${results.length} results. Simulate one of the others alone to see its details.</p>`,
+    )
   const loss = lossSection(curves, excluded, link)
   return `<!doctype html>
 <html lang="en">
@@ -66,8 +69,13 @@ ${PATTERN_DEFINITIONS}
 <header><h1>${title}</h1>
 <p>${subtitle(simulation)}</p></header>
 <main>
+${facts(
+  'found',
+  'The limit that was searched for',
+  results.flatMap(trial => searchFacts(trial, simulation)),
+)}
 ${(results.length > 1 ? [loss, ...details] : [...details, loss]).join('\n')}
-${facts('What was simulated', [...settings, ...notes, { name: 'made', text: timeText(madeAt) }])}
+${facts('settings', 'What was simulated', [...settings, ...notes, { name: 'made', text: timeText(madeAt) }])}
 <section aria-labelledby="yaml"><h2 id="yaml">Configuration</h2>
 <pre>${escaped(yaml)}</pre></section>
 </main>
@@ -90,7 +98,9 @@ function subtitle({ inputs, from, to, complete }: SimulationResult): string {
   return escaped(`Events of ${inputs.map(inputName).join(', ')}${span}${rest}.`)
 }
 
-function facts(heading: string, rows: readonly Fact[]): string {
+/** A section of names and texts; none if there are none. */
+function facts(id: string, heading: string, rows: readonly Fact[]): string {
+  if (rows.length === 0) return ''
   const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(text)}</dd>`)
-  return `<section aria-labelledby="settings"><h2 id="settings">${heading}</h2>\n<dl>${items.join('')}</dl></section>`
+  return `<section aria-labelledby="${id}"><h2 id="${id}">${heading}</h2>\n<dl>${items.join('')}</dl></section>`
 }
