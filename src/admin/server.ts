@@ -95,6 +95,12 @@ function createAdmin(
   return server
 }
 
+/** A positive number in a query; undefined if it is missing or no such number. */
+function numberIn(query: URLSearchParams, name: string): number | undefined {
+  const value = Number(query.get(name) ?? Number.NaN)
+  return value > 0 && Number.isFinite(value) ? value : undefined
+}
+
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
@@ -114,7 +120,9 @@ async function answer(
   if (pathname === '/tap' && tappable) {
     const limit = Number(searchParams.get('limit') ?? Number.POSITIVE_INFINITY)
     const where = searchParams.get('where') ?? undefined
-    streamTap({ component: searchParams.get('component') ?? '', limit, where }, tappable, response)
+    const [rate, forMs] = [numberIn(searchParams, 'rate'), numberIn(searchParams, 'for')]
+    const component = searchParams.get('component') ?? ''
+    streamTap({ component, limit, where, rate, forMs }, tappable, response)
     return
   }
   if (pathname === '/keys' && tappable) {

@@ -27,10 +27,16 @@ export interface TapQuery {
   readonly limit: number
   /** A condition; undefined selects all events. */
   readonly where: string | undefined
+  /** Most events inspected per second; default: 2,000. */
+  readonly rate?: number | undefined
+  /** Ends after so many milliseconds. */
+  readonly forMs?: number | undefined
 }
 
 /** Most events inspected per second: tapping must not slow down the pipeline. */
 const LOOKED_AT_PER_SECOND = 2000
+/** The same, if a client asks for more. */
+const MOST_PER_SECOND = 20_000
 /** Most bytes buffered for a slow client. */
 const UNREAD_BYTES = 1024 * 1024
 
@@ -47,7 +53,8 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     return
   }
   let left = query.limit
-  let looks = LOOKED_AT_PER_SECOND
+  const rate = Math.min(query.rate ?? LOOKED_AT_PER_SECOND, MOST_PER_SECOND)
+  let looks = rate
   let missed = 0
   const seen = (batch: EventBatch) => {
     for (let i = 0; i < batch.length && left > 0; i++) {
@@ -75,7 +82,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     missed = 0
   }
   const stop = everyOf(clock, 1000, () => {
-    looks = LOOKED_AT_PER_SECOND
+    looks = rate
     // A client that is slow now gets the total later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // A reload may have replaced the pipeline, so the tap is attached to the current one.
@@ -83,8 +90,10 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     remove = tappable.tap(query.component, seen)
     if (!remove) end()
   })
+  const stopAtEnd = query.forMs === undefined ? () => {} : clock.after(query.forMs, () => end())
   const end = () => {
     stop()
+    stopAtEnd()
     remove?.()
     if (response.writable) writeMissed()
     response.end()

@@ -160,6 +160,19 @@ export const commands: readonly Command[] = [
         value: 'FILE',
         text: 'Another configuration: shows which events pass here and not there, or there and not here, by key. --component names the throttle in both.',
       },
+      tap: {
+        type: 'string',
+        value: 'ID',
+        takes: 'throttle',
+        text: 'Instead of an INPUT: the events that reach this throttle of a running daemon, as they leave its inputs. Without --time they count when they arrive.',
+      },
+      for: { type: 'string', value: 'DURATION', text: 'How long --tap reads, as in 5m. Ctrl-C ends it earlier.' },
+      socket: {
+        type: 'string',
+        value: 'PATH',
+        takes: 'file',
+        text: 'With --tap: the socket of the daemon, if not sluice.sock in the data_dir.',
+      },
       decisions: {
         type: 'boolean',
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}. The summary goes to standard error.',
@@ -186,6 +199,10 @@ export const commands: readonly Command[] = [
       {
         title: 'the lowest limit that keeps nearly all errors',
         line: `sluice simulate --config sluice.yaml --time .timestamp --suggest "keep 99% where .level equal error" app.log`,
+      },
+      {
+        title: 'on what a running daemon gets now',
+        line: 'sluice simulate --tap limit_app --for 5m --limit 10,50,100',
       },
       {
         title: 'without a configuration',

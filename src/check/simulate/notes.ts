@@ -11,8 +11,8 @@ import type { Trials } from './trials.js'
 
 /** What was replayed, for the notes about it. */
 export interface Replayed {
-  /** The field with the time. */
-  readonly time: string
+  /** The field with the time; undefined: events count when they were received. */
+  readonly time: string | undefined
   readonly way: Way
   readonly replay: Replay<Trials>
 }

@@ -51,8 +51,8 @@ export class Replay<V extends Visitor> implements Frames {
   readonly before: Before
   readonly visitor: V
   readonly #wanted = new WantedNames()
-  readonly #timePath: FieldPath
-  readonly #time: FieldReader
+  readonly #timePath: FieldPath | undefined
+  readonly #time: FieldReader | undefined
   /** Slot of the timestamp, which events get from their origin if the line has none. */
   readonly #timestamp: number
   readonly #ack = new Ack(() => {})
@@ -62,10 +62,11 @@ export class Replay<V extends Visitor> implements Frames {
   #now = 0
   #hasTime = false
 
-  constructor(time: FieldPath, way: Way, createVisitor: (context: FieldContext, slots: TimeSlots) => V) {
+  /** `time`: the field with the time; undefined: events count when they were received. */
+  constructor(time: FieldPath | undefined, way: Way, createVisitor: (context: FieldContext, slots: TimeSlots) => V) {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
     this.#timePath = time
-    this.#time = context.field(time)
+    this.#time = time && context.field(time)
     this.#timestamp = this.#wanted.slot('timestamp')
     this.visitor = createVisitor(context, this.slots)
     this.before = new Before(way, context)
@@ -114,7 +115,8 @@ export class Replay<V extends Visitor> implements Frames {
 
   /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */
   #timeOf(batch: EventBatch, i: number): number {
-    const isOwn = this.#timePath.text !== '.timestamp' || batch.hasOwn(i, this.#timestamp)
+    if (!this.#time) return batch.receivedAt
+    const isOwn = this.#timePath?.text !== '.timestamp' || batch.hasOwn(i, this.#timestamp)
     return isOwn ? eventTime(this.#time, batch, i) : Number.NaN
   }
 

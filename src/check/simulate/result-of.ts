@@ -18,6 +18,8 @@ export interface Simulation extends Replayed {
   readonly variants: readonly Variant[]
   readonly inputs: readonly Input[]
   readonly complete: boolean
+  /** More notes. */
+  readonly notes?: readonly Fact[]
   /** How the limit of each trial was found, if it was searched for. */
   readonly searches: readonly SearchResult[]
 }
@@ -36,7 +38,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
     changed: typed,
     settings: settingsOf(simulation),
     inputs: inputs.map(({ path }) => path),
-    time,
+    time: time ?? null,
     complete,
     events: replay.events,
     bytes: replay.bytes,
@@ -45,7 +47,7 @@ export function resultOf(simulation: Simulation): SimulationResult {
     from: span?.from ?? null,
     to: span?.to ?? null,
     slots: used ?? null,
-    notes: notesOn(simulation),
+    notes: [...notesOn(simulation), ...(simulation.notes ?? [])],
     results: all.map((trial, n) => trialResult(trial, searches[n])),
     yaml: throttleYaml(subject.component, subject.inputs, variants[0]!.given),
   }

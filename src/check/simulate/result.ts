@@ -18,8 +18,8 @@ export interface SimulationResult {
   readonly settings: readonly Fact[]
   /** `-` means standard input. */
   readonly inputs: readonly string[]
-  /** The field with the time of the events. */
-  readonly time: string
+  /** The field with the time of the events; null: the time at which a daemon had them. */
+  readonly time: string | null
   /** False if it was interrupted before the end of the input. */
   readonly complete: boolean
   /** Events that reached the throttle, and their size including line ends. */

@@ -18,15 +18,14 @@ import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result-of.js'
 import type { SearchPass } from './search.js'
+import { simulateTap, type TapOptions } from './simulate-tap.js'
 import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
 import { type FieldContext, Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
 
-export interface SimulateOptions extends ChangedOptions, GoalOptions {
-  readonly config: string | undefined
+export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly component: string | undefined
-  readonly time: string | undefined
   readonly decisions: boolean
   readonly json: boolean
   readonly report: string | undefined
@@ -54,6 +53,8 @@ const INTERRUPTED = 130
 export async function simulate(given: SimulateOptions, operands: readonly string[], io: Io): Promise<number> {
   const [options, files] = withConfig(given, operands)
   const goal = goalOf(options)
+  if (options.report !== undefined) checkWritable(options.report)
+  if (options.tap !== undefined) return simulateLive(options, files, io)
   const subject = await subjectOf(options.config, options.component, io)
   const time = timeOf(options, subject.given)
   const path = parsePathFlag(time, 'time', 'simulate')
@@ -68,7 +69,6 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const inputs = inputsOf(files, subject.way)
   // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
-  if (options.report !== undefined) checkWritable(options.report)
 
   return untilInterrupted(async signal => {
     if (options.compare !== undefined) {
@@ -99,6 +99,20 @@ export async function simulate(given: SimulateOptions, operands: readonly string
       reader.close()
     }
     return signal.aborted ? INTERRUPTED : EXIT.done
+  })
+}
+
+/** Tries throttles on live traffic. */
+async function simulateLive(options: SimulateOptions, files: readonly string[], io: Io): Promise<number> {
+  const { suggest, budget, compare, decisions, component } = options
+  if (files.length > 0) throw new UsageError('--tap reads from a daemon: give no INPUT', 'simulate')
+  if (decisions || [suggest, budget, compare, component].some(option => option !== undefined)) {
+    const others = '--component, --suggest, --budget, --compare and --decisions'
+    throw new UsageError(`--tap sees each event once: it goes without ${others}`, 'simulate')
+  }
+  return untilInterrupted(async signal => {
+    await show(await simulateTap(options, signal, io), options, io)
+    return EXIT.done
   })
 }
 

@@ -40,17 +40,17 @@ export async function subjectOf(path: string | undefined, component: string | un
 
 /** A throttle whose input is lines with JSON objects. */
 function newThrottle(component = NEW_ID): Subject {
+  const way = wayFrom('input', component)
+  return { component, config: undefined, inputs: undefined, given: {}, way }
+}
+
+/** The way from a source of JSON objects straight to a throttle. */
+export function wayFrom(id: string, component: string): Way {
   const definition = components.find(
     ({ kind, type }) => kind === 'source' && type === 'stdin',
   ) as AnyDefinition<'source'>
-  const source = { id: 'input', kind: 'source', type: 'stdin', inputs: [], options: AS_OBJECTS, definition } as const
-  return {
-    component,
-    config: undefined,
-    inputs: undefined,
-    given: {},
-    way: { throttle: component, sources: [source], processors: [], readers: new Map([[source.id, [component]]]) },
-  }
+  const source = { id, kind: 'source', type: 'stdin', inputs: [], options: AS_OBJECTS, definition } as const
+  return { throttle: component, sources: [source], processors: [], readers: new Map([[id, [component]]]) }
 }
 
 function throttleOf(config: Config, id: string | undefined, path: string) {
