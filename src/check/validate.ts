@@ -1,5 +1,6 @@
 import { components } from '../components.js'
-import { tlsCheckAt } from '../config/checks/tls-check.js'
+import { checkLimitsFiles } from '../config/checks/limits-file-check.js'
+import { type FileCheck, tlsCheckAt } from '../config/checks/tls-check.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText, formatProblem, type Problem } from '../core/errors.js'
@@ -15,8 +16,8 @@ import { completed } from '../terminal/local-part.js'
 import { silentLog } from '../terminal/log.js'
 
 /**
- * Checks configurations without side effects: no network access, and no other files are opened than the certificates
- * and keys that they name. Files that destinations write to are only examined, and data_dir is searched for data that
+ * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
+ * keys and limits files that they name. Files that destinations write to are only examined, and data_dir is searched for data that
  * would belong to no component. Every error and warning is a line on stderr, every valid configuration a line on
  * stdout. The last line has the numbers of errors and warnings.
  */
@@ -37,7 +38,12 @@ export async function validate(
   }
   for (const path of paths) {
     try {
-      const here = { onThisMachine: true, tlsCheck: tlsCheckAt(systemClock.wall()) }
+      const checkTls = tlsCheckAt(systemClock.wall())
+      const fileCheck: FileCheck = (root, drafts, service, found) => {
+        checkTls(root, drafts, service, found)
+        checkLimitsFiles(drafts, found)
+      }
+      const here = { onThisMachine: true, fileCheck }
       const config = loadConfig(path, { env, components: known, serviceAlone: true, localPart: true, ...here })
       warnOf(config.warnings)
       const parts = config.isLocalPart

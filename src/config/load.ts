@@ -10,7 +10,7 @@ import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
 import { checkDataDir, checkOutputs } from './checks/outputs.js'
 import { checkRenames } from './checks/renames.js'
-import type { TlsCheck } from './checks/tls-check.js'
+import type { FileCheck } from './checks/tls-check.js'
 import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
 import type { ManagedOptions } from './managed/managed-options.js'
@@ -77,8 +77,8 @@ export interface LoadOptions {
   readonly localPart?: boolean
   /** Whether it will run on this machine: if so, the files that destinations write to are examined, but not opened. */
   readonly onThisMachine?: boolean
-  /** Set to check the files of certificates and keys that it names. Other callers do not load the code for this. */
-  readonly tlsCheck?: TlsCheck | undefined
+  /** Set to check the files that it names. Other callers do not load the code for this. */
+  readonly fileCheck?: FileCheck | undefined
 }
 
 /** Reads a file, all YAML files of a folder, or nothing (undefined), and opens no other file. Throws ConfigError. */
@@ -211,7 +211,7 @@ function assemble(
   { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, ...more }: LoadOptions,
   problems: Problems,
 ): Config {
-  const { addition, tlsCheck, localPart = false } = more
+  const { addition, fileCheck, localPart = false } = more
   const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
@@ -232,8 +232,8 @@ function assemble(
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
-  if (tlsCheck) {
-    tlsCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
+  if (fileCheck) {
+    fileCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
     checkComponents(drafts, warnings)
   }
   const state = env.STATE_DIRECTORY?.split(':')[0]

@@ -14,13 +14,7 @@ import type { Systemd } from './systemd/systemd.js'
 const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
 /** Stands in for the pipeline in inspections while none runs. */
-export const NOTHING = {
-  tap: () => undefined,
-  outputs: () => [],
-  watchKeys: () => undefined,
-  bucket: () => undefined,
-  readers: () => [],
-}
+export const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
 
 interface Runtime {
   readonly config: Config

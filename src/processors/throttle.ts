@@ -47,7 +47,9 @@ export const throttle = defineProcessor({
       ],
     },
   ],
-  copiesLines: ({ over_limit, annotate }) => over_limit !== 'mark' && !annotate,
+  // A limits file may name any field.
+  copiesLines: ({ over_limit, annotate, limits_file }) =>
+    over_limit !== 'mark' && !annotate && limits_file === undefined,
   usesFields: ({ key_field, time_field, exclude, cost, limits = [] }) => [
     ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
@@ -61,7 +63,12 @@ export const throttle = defineProcessor({
   warnings: clusterWarnings,
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
-    if (options.scope === 'local') return new ThrottleProcessor(options, context)
+    if (options.scope === 'local') {
+      const { limits_file: path } = options
+      if (path === undefined) return new ThrottleProcessor(options, context)
+      const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
+      return new ThrottleProcessor(options, context, undefined, await LimitsFile.open(path, options, context))
+    }
     const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
     return new ThrottleProcessor(
       options,
@@ -71,6 +78,10 @@ export const throttle = defineProcessor({
   },
   findings: async (options, context) => {
     const { explainThrottle } = await import('./throttle/explain.js')
-    return explainThrottle(options, deciderOptions(options, context, 0), context)
+    const { limits_file: path } = options
+    if (path === undefined) return explainThrottle(options, deciderOptions(options, context, 0), context)
+    const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
+    const { rules } = await LimitsFile.open(path, options, context)
+    return explainThrottle(options, deciderOptions(options, context, 0, rules), context)
   },
 })

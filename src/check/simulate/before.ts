@@ -4,6 +4,7 @@ import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { filter } from '../../processors/filter.js'
+import { withFileRules } from '../../processors/throttle/limits-file/read-limits.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { throttle } from '../../processors/throttle.js'
 import { UsageError } from '../../terminal/command-line.js'
@@ -110,7 +111,7 @@ function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: Fi
     const { condition } = options as { condition: Condition }
     return { id, passes: compileCondition(condition, path => fields.field(path)) }
   }
-  if (type === throttle.type) return throttleStage(id, options as ThrottleOptions, fields)
+  if (type === throttle.type) return throttleStage(id, withFileRules(options as ThrottleOptions), fields)
   throw new UsageError(`${id} is before the throttle, and a processor of type ${type} cannot be simulated`, 'simulate')
 }
 

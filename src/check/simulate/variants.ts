@@ -1,4 +1,5 @@
 import { parseOptions } from '../../config/parse-options.js'
+import { withFileRules } from '../../processors/throttle/limits-file/read-limits.js'
 import { type ThrottleOptions, throttleOptions } from '../../processors/throttle/options.js'
 import { type Io, UsageError } from '../../terminal/command-line.js'
 import { flagOf, inputOf, quoted, type ThrottleFlags } from '../throttle-flags.js'
@@ -50,7 +51,7 @@ export function variantsOf(
 /** Parses the options of a throttle. Errors name the flag if one has set the option. */
 export function variantOf(given: Readonly<Record<string, unknown>>, flags: ThrottleFlags): Variant {
   const parsed = parseOptions(throttleOptions, given)
-  if ('value' in parsed) return { given, options: parsed.value }
+  if ('value' in parsed) return { given, options: withFileRules(parsed.value) }
   const { path, message } = parsed.faults[0]!
   const flag = flagOf(path)
   const name = flag !== undefined && (flags[flag] !== undefined || given[path] === undefined) ? `--${flag}` : path

@@ -10,7 +10,8 @@ interface Found {
   readonly warnings: Problems
 }
 
-export type TlsCheck = (
+/** Checks files that a configuration names. */
+export type FileCheck = (
   root: MapNode,
   drafts: readonly Draft[],
   service: ServiceOptions | undefined,
@@ -22,7 +23,7 @@ export type TlsCheck = (
  * unreadable file is a warning, since it may exist where the configuration will be used. `wall`: the time at which they
  * must be valid.
  */
-export function tlsCheckAt(wall: number): TlsCheck {
+export function tlsCheckAt(wall: number): FileCheck {
   return (root, drafts, service, found) => checkTlsFiles(root, drafts, service, wall, found)
 }
 

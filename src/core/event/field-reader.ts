@@ -73,9 +73,9 @@ export class FieldReader {
     const end = batch.slotEnd(i, this.#slot)
     if (end & 1) {
       const value = batch.origin.codec.value(batch.chunk, start, end >> 1, this.#path.segments[0], batch.receivedAt)
-      return value === undefined ? this.#loadOrigin(batch, flags) : this.#setValue(valueAt(value, this.#rest))
+      return value === undefined ? this.#loadOrigin(batch, flags) : this.setValue(valueAt(value, this.#rest))
     }
-    if (this.#rest.length > 0) return this.#setValue(undefined)
+    if (this.#rest.length > 0) return this.setValue(undefined)
     return this.#setBytes(STRING, batch.chunk, start, end >> 1, true)
   }
 
@@ -83,25 +83,25 @@ export class FieldReader {
   #loadOrigin(batch: EventBatch, flags: number): ValueKind {
     const [name] = this.#path.segments
     const value = this.#rest.length === 0 ? originField(batch.origin, batch.receivedAt, flags, name) : undefined
-    return this.#setValue(value)
+    return this.setValue(value)
   }
 
   #loadChanged(batch: EventBatch, i: number): ValueKind {
     const { texts } = batch
-    if (!texts?.has(i)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    if (!texts?.has(i)) return this.setValue(valueAt(batch.event(i).fields, this.#path.segments))
     return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
   }
 
   /** Loads a field of a JSON object from the numbers in its slot. */
   #loadJson(bytes: Buffer, start: number, end: number): ValueKind {
-    if (start === 0) return this.#setValue(undefined)
+    if (start === 0) return this.setValue(undefined)
     if (this.#rest.length > 0) {
       const inner = this.#inner
       if (!inner) return this.#walk(bytes, start, end >> 1, this.#rest)
       this.#innerOut.fill(0)
-      if (!scanValue(bytes, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
+      if (!scanValue(bytes, start, end >> 1, inner, this.#innerOut, 0)) return this.setValue(undefined)
       start = this.#innerOut[0]!
-      if (start === 0) return this.#setValue(undefined)
+      if (start === 0) return this.setValue(undefined)
       end = this.#innerOut[1]!
       if (this.#rest.length > 1) return this.#walk(bytes, start, end >> 1, this.#rest.slice(1))
     }
@@ -129,7 +129,7 @@ export class FieldReader {
   }
 
   #walk(chunk: Buffer, start: number, end: number, segments: readonly Segment[]): ValueKind {
-    return this.#setValue(valueAt(JSON.parse(chunk.toString('utf8', start, end)), segments))
+    return this.setValue(valueAt(JSON.parse(chunk.toString('utf8', start, end)), segments))
   }
 
   #setBytes(kind: ValueKind, bytes: Buffer, start: number, end: number, plain: boolean): ValueKind {
@@ -141,7 +141,7 @@ export class FieldReader {
     return kind
   }
 
-  #setValue(value: unknown): ValueKind {
+  protected setValue(value: unknown): ValueKind {
     this.#value = value
     this.plain = false
     this.bytes = EMPTY
@@ -173,6 +173,23 @@ export class FieldReader {
     if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
     const value = this.value()
     return typeof value === 'string' ? numberOf(value) : Number(value)
+  }
+}
+
+/**
+ * Reads a field that was not known when lines were first scanned, by decoding the whole event. It takes much longer, and
+ * finds the same.
+ */
+export class LateFieldReader extends FieldReader {
+  readonly #segments: FieldPath['segments']
+
+  constructor(path: FieldPath) {
+    super(path, new WantedNames())
+    this.#segments = path.segments
+  }
+
+  override load(batch: EventBatch, i: number): ValueKind {
+    return this.setValue(valueAt(batch.fields(i), this.#segments))
   }
 }
 

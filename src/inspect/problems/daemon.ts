@@ -117,5 +117,12 @@ export function problemsOf(view: DaemonView): Problem[] {
       todo: LOST_FOR[reason] ?? lost,
     })
   }
+  for (const { labels, value } of scrape.all('sluice_throttle_limits_file_valid')) {
+    if (value !== 0) continue
+    problems.push({
+      what: `${labels.component_id}: its limits file cannot be used; the rules that were read last stay in use`,
+      todo: 'Correct the file; the log names the line. It is read again by itself.',
+    })
+  }
   return [...problems, ...deadLetterProblems(view), ...managedProblemsOf(view), ...tlsProblemsOf(view)]
 }

@@ -8,6 +8,7 @@ import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
 import { eventTime } from '../../throttle/event-decider.js'
 import type { Limit } from '../../throttle/limit.js'
 import { createDecider } from '../../throttle/live-decider.js'
+import type { RuleName } from '../../throttle/rules.js'
 import { periodsOf } from '../../throttle/several-windows.js'
 import type { ThrottleOptions } from './options.js'
 
@@ -28,7 +29,8 @@ export function explainThrottle(
     const findings: Finding[] = []
     const excluded = exclude?.(batch, 0)
     if (excluded) findings.push({ text: 'exclude', holds: excluded.holds, parts: [excluded] })
-    const { decisions } = createDecider(decider, context.clock).decide(batch)
+    const trial = createDecider(decider, context.clock)
+    const { decisions } = trial.decide(batch)
     if (decisions[0] === EXCLUDED) {
       findings.push({ text: 'it is excluded: it passes without being counted' })
       return findings
@@ -36,7 +38,10 @@ export function explainThrottle(
     const bucket = bucketOf(options, decider, batch)
     findings.push(bucket)
     if (options.time_field) findings.push(timeOf(options, decider, batch, context))
-    for (const limit of decider.limits) {
+    const rule = trial.ruleOf(batch, 0)
+    if (decider.rules) findings.push(ruleText(rule?.name))
+    if (rule?.limits.length === 0) return [...findings, { text: 'limit: unlimited, it passes' }]
+    for (const limit of rule?.limits ?? decider.limits) {
       findings.push({ text: windowText(limit, startText(limit, decider, batch, context)) })
     }
     if (bucket.holds) {
@@ -49,19 +54,23 @@ export function explainThrottle(
   }
 }
 
+/** The rule that holds for an event. */
+function ruleText(rule: RuleName | undefined): Finding {
+  if (!rule) return { text: 'limits: no rule holds for it, so the limit of the throttle applies', holds: false }
+  return { text: `limits: ${rule.list}[${rule.place - 1}] is the first rule that holds (${rule.text})`, holds: true }
+}
+
 /** The bucket of an event; `holds`: it is not the default bucket. */
 function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
-  if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket', bucket: null }
-  const key = new BucketKey(keyFields)
-  const holds = key.load(batch, 0)
-  const bucket = holds ? key.text() : null
+  if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket' }
+  const holds = new BucketKey(keyFields).load(batch, 0)
   const shown = keyFields.map((field, k) => {
     field.load(batch, 0)
     return `${paths[k]!.text} is ${shownValue(field)}`
   })
   const value = shown.join(', ')
-  if (!holds) return { text: 'key_field: without a value it counts in the default bucket', holds, value, bucket }
-  return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value, bucket }
+  if (!holds) return { text: 'key_field: without a value it counts in the default bucket', holds, value }
+  return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value }
 }
 
 /** The time at which it counts, and whether this is the event's own time. */

@@ -10,7 +10,7 @@ import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options
 import { keyMetricsOptions } from './key-metrics.js'
 import { checkLimits, limitOptions, limitsOf } from './limit-options.js'
 import { checkOverLimit, overLimitOptions } from './over-limit.js'
-import { checkRules, type RuledOptions, ruleOptions, rulesOf } from './rule-options.js'
+import { checkRules, type RuledOptions, type RuleOptions, ruleOptions, rulesOf } from './rule-options.js'
 import { summaryOptions } from './summary.js'
 
 /** Defaults with `time_field`. */
@@ -74,15 +74,17 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
-  .omit({ on_backlog: true, max_delay: true, ...CLUSTER_OPTIONS })
+  .omit({ on_backlog: true, max_delay: true, limits_file: true, ...CLUSTER_OPTIONS })
   .superRefine(check)
 
-/** Converts the component's options to those of a decider. */
+/** Converts the component's options to those of a decider. `ofFile`: the rules of its `limits_file`, if it has one. */
 export function deciderOptions(
-  options: ThrottleOptions,
+  options: Omit<ThrottleOptions, 'limits_file'>,
   context: { field(path: FieldPath): FieldReader },
   seed: number,
+  ofFile?: readonly RuleOptions[],
 ): DeciderOptions {
+  const hasRules = options.limits !== undefined || ofFile !== undefined
   return {
     limits: limitsOf(options),
     maxKeys: options.max_keys,
@@ -96,6 +98,6 @@ export function deciderOptions(
       onLate: options.on_late ?? LATENESS.on_late,
     },
     seed,
-    rules: options.limits && rulesOf(options, [], path => context.field(path)),
+    rules: hasRules ? rulesOf(options, ofFile ?? [], path => context.field(path)) : undefined,
   }
 }

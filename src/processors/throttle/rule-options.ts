@@ -4,7 +4,7 @@ import { conditionText } from '../../condition/condition-text.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { refuseAt } from '../../core/options/options.js'
-import { reaches } from '../../core/options/reach.js'
+import { filePath, reaches } from '../../core/options/reach.js'
 import { KeyPattern, KeyPatternError } from '../../throttle/key-pattern.js'
 import type { Rule } from '../../throttle/rules.js'
 import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
@@ -40,6 +40,11 @@ export const ruleOptions = {
     .optional()
     .describe(
       'Rules for some of the events, by condition (`when`), bucket (`key`) or both. The first that holds for an event replaces the options that it names; the others apply as above. Each rule has buckets of its own.',
+    ),
+  limits_file: filePath()
+    .optional()
+    .describe(
+      'File with such rules, which come after those of `limits`: a list in YAML, or CSV with a header of option names if its name ends with `.csv`. It is read again when it changes; if it is broken then, the rules that were read last stay in use.',
     ),
 }
 

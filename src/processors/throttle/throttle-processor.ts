@@ -1,8 +1,9 @@
 import { randomInt } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { BucketState, HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
+import type { HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { FieldReader } from '../../core/event/field-reader.js'
+import type { FieldPath } from '../../core/event/field-path.js'
+import { type FieldReader, LateFieldReader } from '../../core/event/field-reader.js'
 import type { BatchScope, Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
@@ -11,10 +12,11 @@ import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE
 import { EventDecider, looksLikeSeconds } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
-import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
+import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
+import { type RuleOptions, rulesOf } from './rule-options.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './throttle-metrics.js'
 import { WaitingRule } from './waiting.js'
 
@@ -50,20 +52,36 @@ export class ThrottleProcessor implements Processor {
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
   #isSucceeded = false
+  readonly #file: LimitsFile | undefined
+  /** Applies the rules of the file. */
+  readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
 
-  /** `share`: creates what shares the limit with other daemons, with `scope: cluster`. */
+  /** `share`: creates what shares the limit with other daemons, with `scope: cluster`. `file`: that of `limits_file`. */
   constructor(
     options: ThrottleOptions,
     context: ProcessorContext,
     share?: (compiled: DeciderOptions, before: unknown) => ClusterThrottle,
+    file?: LimitsFile,
   ) {
     const { clock } = context
     this.#clock = clock
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
-    const compiled = deciderOptions(options, context, randomInt(2 ** 31))
+    // Fields that a later version of the file is the first to name are not found when lines are scanned.
+    const known = new Map<string, FieldReader>()
+    const field = (path: FieldPath) => {
+      const reader = context.field(path)
+      known.set(path.text, reader)
+      return reader
+    }
+    const compiled = deciderOptions(options, { field }, randomInt(2 ** 31), file?.rules)
     this.#cluster = share?.(compiled, inherited?.windows)
     const decider = this.#cluster ?? createDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
+    this.#file = file
+    this.#applyRules = ofFile => {
+      const rules = rulesOf(options, ofFile, path => known.get(path.text) ?? new LateFieldReader(path))
+      if ('setRules' in decider) decider.setRules(rules)
+    }
     if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
     const metrics = metricsIn(options.mode, context.metrics)
@@ -76,16 +94,22 @@ export class ThrottleProcessor implements Processor {
     this.#waiting = WaitingRule.for(options, decider, compiled, clock)
     const help = 'Buckets in memory, without the default one.'
     metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
+    if (file) {
+      const help = 'Whether the rules in use are those of limits_file; 0: it is broken, and earlier ones are used.'
+      metrics.gauge('sluice_throttle_limits_file_valid', help, () => (file.isValid ? 1 : 0))
+    }
     if (decider instanceof EventDecider) {
       this.#countInEventTime = countInEventTime(decider, options, metrics, context.log)
     }
   }
 
   async start(): Promise<void> {
+    this.#file?.watch(this.#applyRules)
     await this.#cluster?.start()
   }
 
   async stop(): Promise<void> {
+    this.#file?.stop()
     if (!this.#isSucceeded) this.#refused.end()
     await this.#cluster?.stop()
   }
@@ -116,14 +140,9 @@ export class ThrottleProcessor implements Processor {
       end: most => {
         this.#watches.delete(keys)
         this.#stands = keys.stands
-        const { exact, keys: busiest } = keys.busiest(most)
-        return { exact, keys: busiest.map(count => ({ ...count, bucket: this.bucket(count.key) })) }
+        return keys.busiest(most)
       },
     }
-  }
-
-  bucket(key: string | null): BucketState {
-    return bucketState(this.#decider, this.#refused.history, key, this.#clock)
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {

@@ -1,0 +1,144 @@
+import { isUtf8 } from 'node:buffer'
+import { constants } from 'node:fs'
+import type { z } from 'zod'
+import { ConfigError, errorText, type Problem } from '../../../core/errors.js'
+import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { NearestName } from '../../../lib/nearest.js'
+import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from '../rule-options.js'
+import { readCsv } from './csv-rules.js'
+import type { Written, WrittenProblem } from './written-rules.js'
+import { readYamlRules } from './yaml-rules.js'
+
+/** Reads the rules of `limits_file`. */
+
+const LARGEST_FILE = 8 * 1024 * 1024
+/** More problems are not reported. */
+const MOST_PROBLEMS = 20
+
+export interface LimitsProblem extends WrittenProblem {
+  readonly file: string
+  /** Whether the file could not be read at all. */
+  readonly isMissing?: boolean
+}
+
+/** The rules, or why they cannot be used. */
+export type ReadLimits = { readonly rules: readonly RuleOptions[] } | { readonly problems: readonly LimitsProblem[] }
+
+/** Throws ConfigError if the rules cannot be used. */
+export function usableRules(read: ReadLimits): readonly RuleOptions[] {
+  if ('problems' in read) throw new ConfigError(read.problems.map(problemOf))
+  return read.rules
+}
+
+export function problemOf({ file, line, path, message }: LimitsProblem): Problem {
+  return { file, line, column: 1, path: pathText(path), message }
+}
+
+/** The options of a throttle with the rules of its file among its own. Throws ConfigError. */
+export function withFileRules<O extends RuledOptions & { readonly limits_file?: string | undefined }>(options: O): O {
+  const { limits_file: path, limits = [] } = options
+  if (path === undefined) return options
+  return { ...options, limits: [...limits, ...usableRules(readLimitsSync(path, options))], limits_file: undefined }
+}
+
+/** Reads the file at `path` for a throttle with these options, within the limits of its component. */
+export async function readLimits(path: string, options: RuledOptions, reach: Reach | undefined): Promise<ReadLimits> {
+  try {
+    const file = await openWithin(reach, path, constants.O_RDONLY)
+    try {
+      const wrong = unusable(await file.stat())
+      return wrong ? failed(path, wrong) : parseLimits(path, await file.readFile(), options)
+    } finally {
+      await file.close()
+    }
+  } catch (error) {
+    return missing(path, error)
+  }
+}
+
+/** Like `readLimits`, at once and without limits: for commands that have no daemon around them. */
+export function readLimitsSync(path: string, options: RuledOptions): ReadLimits {
+  try {
+    const wrong = unusable(statSync(path))
+    return wrong ? failed(path, wrong) : parseLimits(path, readFileSync(path), options)
+  } catch (error) {
+    return missing(path, error)
+  }
+}
+
+function unusable(stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number }): string | undefined {
+  if (stats.isDirectory()) return 'is a folder; name a file in it'
+  if (!stats.isFile()) return 'is not a regular file'
+  return stats.size > LARGEST_FILE ? `is larger than ${LARGEST_FILE / 1024 / 1024} MiB` : undefined
+}
+
+function failed(file: string, message: string): ReadLimits {
+  return { problems: [{ file, line: 1, path: [], message }] }
+}
+
+function missing(file: string, error: unknown): ReadLimits {
+  return { problems: [{ file, line: 1, path: [], message: `cannot be read: ${errorText(error)}`, isMissing: true }] }
+}
+
+/** Reads the rules in the bytes of a file. */
+export function parseLimits(file: string, bytes: Buffer, options: RuledOptions): ReadLimits {
+  if (bytes.length > LARGEST_FILE)
+    return failed(file, unusable({ isFile: () => true, isDirectory: () => false, size: bytes.length })!)
+  if (!isUtf8(bytes)) return failed(file, 'is not valid UTF-8')
+  const text = bytes.toString().replace(/^\uFEFF/, '')
+  const read = /\.csv$/i.test(file) ? readCsv(text) : readYamlRules(text)
+  const problems: LimitsProblem[] = []
+  const add = (line: number, path: readonly PropertyKey[], message: string) =>
+    problems.push({ file, line, path, message })
+  if ('problems' in read) {
+    for (const { line, path, message } of read.problems) add(line, path, message)
+    return { problems }
+  }
+  if (read.rules.length > MOST_RULES)
+    return failed(file, `has ${read.rules.length} rules; at most ${MOST_RULES} can be used`)
+  const rules: RuleOptions[] = []
+  const nearest = new NearestName()
+  for (const [n, written] of read.rules.entries()) {
+    const rule = check(written, options, nearest, (path, message) => add(written.lineOf(path), [n, ...path], message))
+    if (rule) rules.push(rule)
+    if (problems.length >= MOST_PROBLEMS) break
+  }
+  return problems.length > 0 ? { problems } : { rules }
+}
+
+/** `[3].limit`, as lists are numbered in the configuration. */
+function pathText(path: readonly PropertyKey[]): string {
+  return path.map((step, n) => (typeof step === 'number' ? `[${step}]` : `${n > 0 ? '.' : ''}${String(step)}`)).join('')
+}
+
+type Add = (path: readonly PropertyKey[], message: string) => void
+
+function check({ value }: Written, options: RuledOptions, nearest: NearestName, add: Add): RuleOptions | undefined {
+  const parsed = ruleSchema.safeParse(value)
+  if (!parsed.success) {
+    for (const issue of parsed.error.issues) explain(issue, nearest, add)
+    return undefined
+  }
+  const found = ruleProblems(parsed.data, options)
+  for (const { path, message } of found) add(path, message)
+  return found.length > 0 ? undefined : parsed.data
+}
+
+function explain(issue: z.core.$ZodIssue, nearest: NearestName, add: Add): void {
+  if (issue.code !== 'unrecognized_keys') {
+    add(
+      issue.path,
+      issue.path.length === 0 ? 'must be a rule, such as { key: "batch-*", limit: 10 }' : lower(issue.message),
+    )
+    return
+  }
+  const known = issue.path.length === 0 ? Object.keys(ruleSchema.shape) : []
+  for (const key of issue.keys) {
+    const near = nearest.find(key, known)
+    add([...issue.path, key], `unknown option${near ? `; did you mean "${near}"?` : ''}`)
+  }
+}
+
+const lower = (text: string) =>
+  text.replace(/^Invalid input: expected/, 'must be').replace(/^Too (small|big): expected \w+ to be/, 'must be')

@@ -1,0 +1,172 @@
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { ConfigError } from '../../../src/core/errors.js'
+import { parseLimits } from '../../../src/processors/throttle/limits-file/read-limits.js'
+import { throttle } from '../../../src/processors/throttle.js'
+import { batchOf, linesOf } from '../../support/batches.js'
+import { testFolder } from '../../support/folder.js'
+import { ManualTime, settle } from '../../support/manual-time.js'
+import { loadedStageOf } from '../../support/stage.js'
+
+const OPTIONS = throttle.options.parse({ limit: 1, window: '1h', key_field: '.app' })
+
+const read = (file: string, text: string) => parseLimits(file, Buffer.from(text), OPTIONS)
+const problems = (file: string, text: string) => {
+  const result = read(file, text)
+  return 'problems' in result
+    ? result.problems.map(({ line, path, message }) => `${line} ${path.join('.')}: ${message}`)
+    : []
+}
+
+t.test('the same rules in YAML and in CSV', async t => {
+  const yaml = `- { key: 'a-*', limit: 10, window: 1 Minutes }
+- when: if (.level equal 'error, "x"')
+  limit: unlimited
+- key: b
+  limit_bytes: 1MB
+  window_mode: sliding
+`
+  const csv = `key,when,limit,limit_bytes,window,window_mode\r
+a-*,,10,,1 Minutes,\r
+,"if (.level equal 'error, ""x""')",unlimited,,,
+\r
+b,,,1MB,,sliding
+`
+  const plain = (file: string, text: string) => JSON.parse(JSON.stringify(read(file, text)))
+  t.equal(plain('l.yaml', yaml).rules.length, 3)
+  t.same(plain('l.csv', csv), plain('l.yaml', yaml))
+  t.same(read('l.yaml', '[]'), { rules: [] }, 'a file may be without rules')
+})
+
+t.test('what is wrong is told with its line', async t => {
+  t.same(problems('l.yaml', `- { key: a, limit: 1 }\n- key: b\n  limt: 5\n`), [
+    '3 1.limt: unknown option; did you mean "limit"?',
+  ])
+  t.match(problems('l.yaml', `- key: a\n  limit: 0\n- key: 'b['\n`), [/^2 0\.limit: must be/, /^3 1\.key: has a \[/])
+  t.match(problems('l.yaml', `- key: a\n  also:\n    - limit: 5\n`), [/^3 0\.also\.0\.window: /])
+  t.match(problems('l.yaml', `- key: a\n  limit: 5\n - key: b`), [/^\d : /], 'syntax')
+  t.match(problems('l.yaml', ''), [/^1 : must be a list of rules/], 'an empty file, as one that is being written')
+  t.match(problems('l.yaml', 'limits: []'), [/must be a list/])
+  t.match(problems('l.yaml', '- 5'), [/^1 0: must be a rule/])
+  t.same(problems('l.yaml', '- { limit: 5 }'), ['1 0: needs when or key, or both'])
+  t.match(problems('l.csv', 'key,limit\na,5\nb,x\n'), [/^3 1\.limit: must be a whole number/])
+  t.match(problems('l.csv', 'key,limit\na,5\nb\n'), ['3 1: has 1 values; the header has 2'])
+  t.match(problems('l.csv', 'key,limt\na,5\n'), [/^2 0\.limt: unknown option; did you mean "limit"/])
+  t.match(problems('l.csv', ''), [/^1 : is empty/])
+  t.match(problems('l.csv', 'key,limit\na,5\n"b,6\n'), [/^3 /])
+  t.match(problems('l.yaml', `- { key: a, limit: 1 }\n`.repeat(10_001)), [/at most 10000/])
+  t.match(read('l.yaml', ' '.repeat(9_000_000)), { problems: [{ message: /larger than 8 MiB/ }] })
+  t.match(parseLimits('l.yaml', Buffer.from([0xff]), OPTIONS), { problems: [{ message: /UTF-8/ }] })
+})
+
+/** A throttle with a limits file, in a time that stands still. */
+async function throttleWith(t: Test, text: string, name = 'limits.yaml', options: object = {}) {
+  const path = join(testFolder(t), name)
+  writeFileSync(path, text)
+  const time = new ManualTime()
+  const logged: { msg: string; error?: string }[] = []
+  const log = pino({ base: null }, { write: line => void logged.push(JSON.parse(line)) })
+  const { stage, processor, counters, wanted } = await loadedStageOf(
+    throttle,
+    { limit: 1, window: '1h', key_field: '.app', limits_file: path, ...options },
+    { clock: time, log },
+  )
+  await processor.start?.(new AbortController().signal)
+  t.teardown(() => processor.stop?.(new AbortController().signal))
+  const through = async (...events: object[]) => {
+    const batch = batchOf(events, { wanted })
+    counters.arrived(batch.length, batch.bytes)
+    stage.write(batch)
+    await settle()
+    const left = stage.read()
+    left?.ack.settle('delivered')
+    return left ? linesOf(left).length : 0
+  }
+  /** Lets seconds go by until the log has `count` messages about the file. */
+  const lookUntil = async (count: number) => {
+    for (let n = 0; n < 2000 && logged.length < count; n++) await time.advance(1000)
+    return logged.at(-1)!
+  }
+  const valid = () => [...counters.series.get('sluice_throttle_limits_file_valid')![0]!.read()][0]!.value
+  return { path, time, logged, through, lookUntil, valid, counters }
+}
+type Test = Parameters<typeof testFolder>[0]
+
+const times = (n: number, event: object) => Array.from({ length: n }, () => event)
+
+t.test('a changed file is read again, and rules that did not change keep their windows', async t => {
+  const { path, through, lookUntil, valid } = await throttleWith(t, '- { key: a, limit: 2 }\n- { key: b, limit: 2 }\n')
+  t.equal(await through(...times(3, { app: 'a' })), 2)
+  t.equal(await through(...times(3, { app: 'b' })), 2)
+  t.equal(await through(...times(3, { app: 'c' })), 1)
+  writeFileSync(path, '- { key: b, limit: 3 }\n- { key: a, limit: 2 }\n')
+  t.match(await lookUntil(1), { msg: 'limits file read again', rules: 2 })
+  t.equal(await through(...times(3, { app: 'a' })), 0, 'its window goes on')
+  t.equal(await through(...times(4, { app: 'b' })), 3, 'a changed rule begins')
+  t.equal(await through(...times(2, { app: 'c' })), 0)
+  t.equal(valid(), 1)
+})
+
+t.test('a condition on a field that no rule named before is tested as well', async t => {
+  const { path, through, lookUntil } = await throttleWith(t, '- { key: a, limit: 2 }\n')
+  writeFileSync(path, `- { when: "if (.deep.level equal 'error')", limit: unlimited }\n`)
+  await lookUntil(1)
+  t.equal(await through(...times(5, { app: 'a', deep: { level: 'error' } })), 5)
+  t.equal(await through(...times(5, { app: 'a', deep: { level: 'info' } })), 1)
+})
+
+t.test('a broken file keeps the rules that were read last, and says so with file and line', async t => {
+  const made = await throttleWith(t, '- { key: a, limit: 2 }\n')
+  const { path, through, lookUntil, valid, logged } = made
+  const good = '- { key: a, limit: 3 }\n'
+  const broken: [string, () => void, RegExp][] = [
+    ['syntax', () => writeFileSync(path, '- { key: a\n  limit: }\n'), /limits\.yaml:\d+:1: /],
+    [
+      'an unknown option',
+      () => writeFileSync(path, '- key: a\n  limt: 5\n'),
+      /limits\.yaml:2:1: \[0\]\.limt: unknown option/,
+    ],
+    ['emptied', () => writeFileSync(path, ''), /limits\.yaml:1:1: must be a list/],
+    ['too large', () => writeFileSync(path, `#${' '.repeat(9_000_000)}`), /larger than 8 MiB/],
+    ['removed', () => rmSync(path), /cannot be read: .*no such file/],
+    ['a folder', () => mkdirSync(path), /is a folder/],
+  ]
+  for (const [what, breakIt, message] of broken) {
+    const before = logged.length
+    breakIt()
+    const { msg, error } = await lookUntil(before + 1)
+    t.equal(msg, 'the limits file cannot be used; keeping the rules that were read last', what)
+    t.match(error, message, what)
+    t.equal(valid(), 0, what)
+    t.equal(await through({ app: `${what}` }), 1)
+  }
+  t.equal(await through(...times(3, { app: 'a' })), 2, 'the old rule')
+  rmSync(path, { recursive: true })
+  writeFileSync(`${path}.new`, good)
+  renameSync(`${path}.new`, path)
+  t.match(await lookUntil(logged.length + 1), { msg: 'limits file read again' })
+  t.equal(valid(), 1)
+  t.equal(await through(...times(4, { app: 'a' })), 3)
+})
+
+t.test('a file that is being written is not read before it rests', async t => {
+  const { path, time, logged, through } = await throttleWith(t, '- { key: a, limit: 2 }\n')
+  for (let n = 1; n <= 5; n++) {
+    writeFileSync(path, `- { key: b, limit: ${n}`)
+    await time.advance(1000)
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+  t.same(logged, [], 'half of a rule was there five times')
+  t.equal(await through(...times(3, { app: 'a' })), 2)
+})
+
+t.test('a file that is broken at the start is an error with its place', async t => {
+  const error: ConfigError = await throttleWith(t, '- key: a\n  limit: x\n').then(
+    () => t.fail('it started'),
+    error => error,
+  )
+  t.ok(error instanceof ConfigError)
+  t.match(error.problems, [{ file: /limits\.yaml$/, line: 2, path: '[0].limit', message: /must be a whole number/ }])
+})
