@@ -127,7 +127,7 @@ function data({ id, title, slots, series }: Chart, sums: readonly number[]): str
     return [`<tr><th scope="row">${startOf(slots, slot)}</th>${cells}</tr>`]
   })
   const names = series.map(({ name }) => `<th scope="col"><bdi>${escaped(cut(name, LABEL_LENGTH))}</bdi></th>`).join('')
-  return `<details><summary>Data of this picture</summary>
+  return `<details><summary>As a table: ${title}</summary>
 <div class="scroll" role="region" tabindex="0" aria-labelledby="${id}-data"><table>
 <caption id="${id}-data">${title}: events in each ${formatDuration(slots.slot_ms)}; times without any are left out</caption>
 <thead><tr><th scope="col">from</th>${names}</tr></thead>

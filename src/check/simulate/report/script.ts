@@ -7,6 +7,7 @@ export const SCRIPT = `
 'use strict'
 const made = (name, properties) => Object.assign(document.createElement(name), properties)
 const FIRST_ROWS = 50
+const number = value => value.toLocaleString('en-US')
 const collator = new Intl.Collator(undefined, { numeric: true })
 
 /** Makes the heads of a table buttons that sort it; calls the function after that. */
@@ -37,15 +38,25 @@ function sorts(table, sorted) {
   })
 }
 
-/** Adds a field that filters the rows of a table. Shows the first ones of many until all are asked for. */
-function filters(table) {
+/** A labelled control above an element. */
+function control(text, input, above, ...others) {
+  const label = made('label', {})
+  label.append(text, input)
+  const controls = made('div', { className: 'controls' })
+  controls.append(label, ...others)
+  above.before(controls)
+}
+
+/**
+ * Shows the first ones of many rows until all are asked for; a table of keys gets a field that filters them. Returns a
+ * function to call when the order has changed.
+ */
+function shortens(table) {
   const body = table.tBodies[0]
+  const hasKeys = table.matches('.keys')
+  const noun = hasKeys ? ' keys' : ' results'
   const input = made('input', { type: 'search', autocomplete: 'off', spellcheck: false })
   const state = made('output', {})
-  const label = made('label', {})
-  label.append('Keys that contain', input)
-  const controls = made('div', { className: 'controls' })
-  controls.append(label, state)
   const more = made('button', { type: 'button', className: 'more' })
   let most = FIRST_ROWS
   const apply = () => {
@@ -55,9 +66,9 @@ function filters(table) {
       const fits = row.cells[0].textContent.toLowerCase().includes(wanted)
       row.hidden = !fits || ++found > most
     }
-    state.textContent = wanted ? found.toLocaleString('en-US') + ' of ' + body.rows.length.toLocaleString('en-US') + ' keys' : ''
+    state.textContent = wanted ? number(found) + ' of ' + number(body.rows.length) + noun : ''
     more.hidden = found <= most
-    more.textContent = 'Show all ' + found.toLocaleString('en-US') + ' keys'
+    more.textContent = 'Show all ' + number(found) + noun
   }
   input.addEventListener('input', apply)
   more.addEventListener('click', () => {
@@ -69,7 +80,7 @@ function filters(table) {
     first.tabIndex = -1
     first.focus()
   })
-  table.before(controls)
+  if (hasKeys) control('Keys that contain', input, table, state)
   table.after(more)
   apply()
   return apply
@@ -78,11 +89,7 @@ function filters(table) {
 function picks(results) {
   const select = made('select', {})
   for (const result of results) select.append(new Option(result.querySelector('h2').textContent, result.id))
-  const label = made('label', {})
-  label.append('Details of', select)
-  const controls = made('div', { className: 'controls' })
-  controls.append(label)
-  results[0].before(controls)
+  control('Details of', select, results[0])
   const show = () => {
     for (const result of results) result.hidden = result.id !== select.value
   }
@@ -100,8 +107,7 @@ function picks(results) {
   follow()
 }
 
-for (const table of document.querySelectorAll('table.sorts'))
-  sorts(table, table.matches('.keys') ? filters(table) : () => {})
+for (const table of document.querySelectorAll('table.sorts')) sorts(table, shortens(table))
 const results = [...document.querySelectorAll('section.result')]
 if (results.length > 1) picks(results)
 `
