@@ -63,7 +63,7 @@ const WANTED = [
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
-const MOST_BYTES = 1_100_000
+const MOST_BYTES = 1_300_000
 
 /** For an npm that leaves nothing outside of `folder`. */
 const npmOptions = (folder: string) => [
