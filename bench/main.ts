@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type ApiResult, formatApi, measureApi } from './api.js'
 import { type Backlog, measureBacklog } from './backlog.js'
+import { formatEvidence, measureEvidence } from './evidence.js'
 import { type FleetResult, formatFleet } from './fleet.js'
 import { measureWatching } from './idle.js'
 import { formatIngest, type IngestResult } from './ingest.js'
@@ -39,7 +40,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'evidence', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -122,6 +123,13 @@ async function main(): Promise<void> {
     const results = JSON.parse(child.stdout) as ThrottleResult[]
     if (options.json) report.throttle = results
     else process.stdout.write(`\n${formatThrottle(results)}`)
+  }
+  if (wants('evidence')) {
+    mkdirSync(folder, { recursive: true })
+    const result = await measureEvidence(folder, lines, runs, showOnTerminal)
+    showOnTerminal('')
+    if (options.json) report.evidence = result
+    else process.stdout.write(`\n${formatEvidence(result)}`)
   }
   if (wants('buffer')) {
     showOnTerminal('the disk buffer by itself')

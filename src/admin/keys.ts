@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
-import type { KeyWatch } from '../core/component.js'
+import type { BucketState, KeyWatch } from '../core/component.js'
+import { DISCARDED } from '../core/processor.js'
 import { sendAnswer } from '../http/server/answers.js'
 import { onReplyOver } from '../http/server/reply.js'
 import { sleep } from '../lib/time.js'
@@ -8,6 +9,10 @@ import { sleep } from '../lib/time.js'
 export interface Keyed {
   /** Starts to count by key. Returns undefined if the component does not exist or has no keys. */
   watchKeys(component: string): KeyWatch | undefined
+  /** The state of a bucket; undefined if the component does not exist or has no keys. Null: the default bucket. */
+  bucket(component: string, key: string | null): BucketState | undefined
+  /** The components that read an output. */
+  readers(output: string): string[]
 }
 
 export interface KeysQuery {
@@ -36,5 +41,14 @@ export async function answerKeys(query: KeysQuery, keyed: Keyed, response: Serve
   onReplyOver(response, () => gone.abort())
   await sleep(forMs, gone.signal)
   const counts = watch.end(MOST_KEYS)
-  sendAnswer(response, { status: 200, body: counts })
+  sendAnswer(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
 }
+
+/** Responds with the state of one bucket. `key`: null for the default one. */
+export function answerBucket(component: string, key: string | null, keyed: Keyed, response: ServerResponse): void {
+  const state = keyed.bucket(component, key)
+  if (!state) response.writeHead(404).end(`${component} has no keys\n`)
+  else sendAnswer(response, { status: 200, body: { key, ...state, discarded_to: discardedTo(component, keyed) } })
+}
+
+const discardedTo = (component: string, keyed: Keyed) => keyed.readers(`${component}.${DISCARDED}`)

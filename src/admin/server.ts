@@ -10,7 +10,7 @@ import { failReply } from '../http/server/reply.js'
 import { endWith, serveHttp, timeoutOptions } from '../http/server/serve-http.js'
 import { type ListenAddress, listenOn } from '../lib/network/inherited-sockets.js'
 import { createServer } from '../lib/network/node-http.js'
-import { answerKeys } from './keys.js'
+import { answerBucket, answerKeys } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'
 import { streamTap, type Tappable } from './tap.js'
@@ -128,6 +128,10 @@ async function answer(
   if (pathname === '/keys' && tappable) {
     const forMs = Number(searchParams.get('for') ?? 1000)
     await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable, response)
+    return
+  }
+  if (pathname === '/bucket' && tappable) {
+    answerBucket(searchParams.get('component') ?? '', searchParams.get('key'), tappable, response)
     return
   }
   if (pathname === '/about' && tappable && reports.about) {

@@ -64,8 +64,34 @@ export interface Source extends Lifecycle {
 export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
+  /** The state of a bucket. Only for processors that decide by key. */
+  bucket?(key: string | null): BucketState
   /** It holds events back for good reason, such as a server that its options say to wait for. */
   readonly isWaiting?: boolean
+}
+
+/** The state of a bucket of events, as an operator sees it. */
+export interface BucketState {
+  /** The limit that is nearest: what may pass in one window, in its unit. Missing if others share it. */
+  readonly limit?: number
+  readonly unit?: 'events' | 'bytes' | 'cost'
+  readonly window_ms?: number
+  readonly window_mode?: string
+  /** What has passed in the window. */
+  readonly used?: number
+  /** Of the open window, ISO 8601; missing if there is none. */
+  readonly since?: string
+  readonly until?: string
+  readonly discarded_last_hour: number
+  /** False: that is an estimate. */
+  readonly is_exact: boolean
+}
+
+/** What a daemon answers about a bucket. */
+export interface LiveBucket extends BucketState {
+  readonly key: string | null
+  /** The components that read discarded events. */
+  readonly discarded_to: readonly string[]
 }
 
 /** The decisions about the events of one key. */
@@ -74,6 +100,7 @@ export interface KeyCount {
   readonly key: string | null
   readonly passed: number
   readonly discarded: number
+  readonly bucket?: BucketState | undefined
 }
 
 export interface KeyCounts {
@@ -81,6 +108,8 @@ export interface KeyCounts {
   readonly exact: boolean
   /** The busiest first. */
   readonly keys: readonly KeyCount[]
+  /** The components that read discarded events. */
+  readonly discarded_to?: readonly string[]
 }
 
 export interface KeyWatch {

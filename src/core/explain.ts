@@ -9,6 +9,8 @@ export interface Finding {
   /** The event's value, as JSON or in words. */
   readonly value?: string
   readonly parts?: readonly Finding[]
+  /** The text of the bucket that the event counts in; null: the default one. */
+  readonly bucket?: string | null
 }
 
 /** What a component does with an event, as the first event it sees, and why. */

@@ -14,7 +14,13 @@ import type { Systemd } from './systemd/systemd.js'
 const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
 /** Stands in for the pipeline in inspections while none runs. */
-export const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
+export const NOTHING = {
+  tap: () => undefined,
+  outputs: () => [],
+  watchKeys: () => undefined,
+  bucket: () => undefined,
+  readers: () => [],
+}
 
 interface Runtime {
   readonly config: Config

@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/load.js'
-import type { KeyWatch } from '../core/component.js'
+import type { BucketState, KeyWatch } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import { ComponentSet } from '../flow/counters.js'
 import type { Tap } from '../flow/fan-out.js'
@@ -329,6 +329,17 @@ export class Supervisor {
   /** Starts counting a component's decisions by key; undefined if it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
     return this.#engine.taps.watchKeys(component)
+  }
+
+  /** The state of a bucket of a component; undefined if it has none. */
+  bucket(component: string, key: string | null): BucketState | undefined {
+    return this.#engine.taps.bucket(component, key)
+  }
+
+  /** The components that read an output. */
+  readers(output: string): string[] {
+    const { processors, destinations } = this.#config
+    return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
   }
 
   /** The current state of each destination. */

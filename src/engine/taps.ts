@@ -1,4 +1,4 @@
-import type { KeyWatch, Lifecycle, Processor } from '../core/component.js'
+import type { BucketState, KeyWatch, Lifecycle, Processor } from '../core/component.js'
 import { REJECTED } from '../core/options/delivery-options.js'
 import { type FanOut, type Input, pumpSide, type Tap } from '../flow/fan-out.js'
 import type { SideOutput } from '../flow/side-output.js'
@@ -40,7 +40,16 @@ export class Taps {
 
   /** Starts counting a component's decisions by key; undefined if it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
-    return (this.#components.get(component) as Partial<Processor> | undefined)?.watchKeys?.()
+    return this.#processor(component)?.watchKeys?.()
+  }
+
+  /** The state of a bucket of a component; undefined if it has none. */
+  bucket(component: string, key: string | null): BucketState | undefined {
+    return this.#processor(component)?.bucket?.(key)
+  }
+
+  #processor(id: string): Partial<Processor> | undefined {
+    return this.#components.get(id) as Partial<Processor> | undefined
   }
 
   /** Shows every batch of an output to `tap` until the result is called; undefined if there is no such output. */

@@ -1,7 +1,9 @@
 import { LONGEST_MS } from '../admin/keys.js'
 import { textOf } from '../admin/socket.js'
-import type { KeyCounts } from '../core/component.js'
+import type { BucketState, KeyCounts } from '../core/component.js'
 import { printable } from '../lib/printable.js'
+import { discardedText } from '../terminal/discarded-text.js'
+import { wrap } from '../terminal/wrap.js'
 import { ask } from './daemon-socket.js'
 import { type DaemonView, short, table } from './daemon-view.js'
 
@@ -41,17 +43,27 @@ async function keysOfOne(
   return answer.statusCode === 200 ? { id, seconds: ms / 1000, ...(JSON.parse(text) as KeyCounts) } : undefined
 }
 
-/** A table of the busiest keys for each throttle that had events. */
+/** A table of the busiest keys for each throttle that had events, with what is known of their buckets. */
 export function keyLines(throttles: readonly ThrottleKeys[], width: number): string[] {
-  return throttles.flatMap(({ id, seconds, exact, keys }) => {
+  return throttles.flatMap(({ id, seconds, exact, keys, discarded_to: readers }) => {
     if (keys.length === 0) return []
-    const rows = keys
-      .slice(0, SHOWN_KEYS)
-      .map(({ key, passed, discarded }) => [
-        key === null ? '(no key)' : printable(key),
-        ...[passed, discarded].map(events => short(events / seconds)),
-      ])
-    const head = `${id}: busiest keys${exact ? '' : ' (a sample)'}`
-    return ['', ...table([[head, 'passed/s', 'discard/s'], ...rows], width)]
+    const shown = keys.slice(0, SHOWN_KEYS)
+    const rows = shown.map(({ key, passed, discarded }) => [
+      key === null ? '(no key)' : printable(key),
+      ...[passed, discarded].map(events => short(events / seconds)),
+    ])
+    const head = [`${id}: busiest keys${exact ? '' : ' (a sample)'}`, 'passed/s', 'discard/s']
+    if (shown.some(({ bucket }) => bucket)) {
+      head.push('window', 'discard/h')
+      for (const [i, { bucket }] of shown.entries()) rows[i]!.push(...bucketCells(bucket))
+    }
+    return ['', ...table([head, ...rows], width), ...(readers ? wrap(discardedText(readers), width, '  ') : [])]
   })
+}
+
+/** How full the window of a bucket is, and what was discarded of it in the last hour. */
+function bucketCells(bucket: BucketState | undefined): [string, string] {
+  if (!bucket) return ['', '']
+  const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket
+  return [limit === undefined ? '' : `${short(used)}/${short(limit)}`, `${isExact ? '' : '~'}${short(lost)}`]
 }

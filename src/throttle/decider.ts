@@ -323,7 +323,8 @@ export abstract class KeyedDecider<T> {
   protected refusalAt(batch: EventBatch, i: number, time: number): Refusal | undefined {
     const level = this.level(batch, i, time)
     if (level === undefined) return undefined
-    const { limit, unit, windowMs } = level.limit
+    const { limit, unit, mode } = level.limit
+    const windowMs = mode === 'quota' ? level.until - level.since : level.limit.windowMs
     return { limit, unit, windowMs, count: level.used, rule: this.ruleOf(batch, i)?.name }
   }
 }

@@ -58,6 +58,12 @@ export class CountedEventWindows extends LimitEventWindows {
     return PASS
   }
 
+  override latest(bucket: number): number {
+    const start = this.times[bucket]!
+    if (this.#lengthMs > 0 || start === Number.NEGATIVE_INFINITY) return start
+    return this.#periods!.endOf(start) - this.longestMs
+  }
+
   fits(bucket: number, time: number, cost: number): TakenInTime {
     const place = this.#placeOf(bucket, time)
     if (place === NOWHERE) return LATE

@@ -49,8 +49,8 @@ export class SeveralEventWindows extends EventWindows {
 
   override latest(bucket: number): number {
     let latest = Number.NEGATIVE_INFINITY
-    for (const member of this.#members) latest = Math.max(latest, member.latest(bucket))
-    return latest
+    for (const member of this.#members) latest = Math.max(latest, member.latest(bucket) + member.longestMs)
+    return latest - this.longestMs
   }
 
   override adopt(bucket: number, from: SeveralEventWindows, fromBucket: number): void {

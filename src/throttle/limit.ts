@@ -21,7 +21,7 @@ interface Rate extends Counted {
   readonly mode: WindowMode
 }
 
-/** A limit in each calendar period. `windowMs` is the usual length of one. */
+/** A limit in each calendar period. `windowMs` is the usual length of one; most are as long. */
 export interface Quota extends Counted {
   readonly mode: 'quota'
   readonly per: CalendarUnit

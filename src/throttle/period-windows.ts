@@ -15,13 +15,15 @@ export class PeriodWindows extends LimitWindows {
   #startOfIt = 0
 
   constructor(limit: Limit, periods: Periods, wall: WallTime) {
-    super(limit, periods.longestMs)
+    super(limit)
     this.#periods = periods
     this.#wall = wall
   }
 
+  /** The bucket is idle when its period ends, however long that is. */
   override latest(bucket: number): number {
-    return this.times[bucket]! - this.#wall.offsetMs
+    const start = this.times[bucket]!
+    return start === Number.NEGATIVE_INFINITY ? start : this.#endOf(bucket) - this.spanMs
   }
 
   take(bucket: number, now: number): boolean {
@@ -74,7 +76,7 @@ export class PeriodWindows extends LimitWindows {
 
   level(bucket: number, now: number): Level {
     if (this.times[bucket]! < this.#start(now)) return this.levelOf(0, now, now)
-    return this.levelOf(this.counts[bucket]!, this.latest(bucket), this.#endOf(bucket))
+    return this.levelOf(this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
   }
 
   override restartAligned(): void {

@@ -56,8 +56,8 @@ export class SeveralWindows extends Windows {
 
   override latest(bucket: number): number {
     let latest = Number.NEGATIVE_INFINITY
-    for (const member of this.#members) latest = Math.max(latest, member.latest(bucket))
-    return latest
+    for (const member of this.#members) latest = Math.max(latest, member.latest(bucket) + member.spanMs)
+    return latest - this.spanMs
   }
 
   override adopt(bucket: number, from: SeveralWindows, fromBucket: number): void {

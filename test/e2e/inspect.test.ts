@@ -192,6 +192,20 @@ destinations:
   t.match(unknown.stderr, /there is no limm; there are app, gone, lim, lim\.discarded, out/)
   t.match(await look('tap', 'app', '--where', 'if (.app equals)'), { code: 2, stderr: /the condition/ })
 
+  const explained = await look('explain', '{"app":"a"}', '--live')
+  t.equal(explained.code, 0, explained.stderr)
+  t.match(
+    explained.stdout,
+    /^ +now: 3 of 3 have passed of its bucket in 1h 0m; the window is open since \S+ until \S+$/m,
+  )
+  t.match(
+    explained.stdout,
+    /^ +now: [1-9]\d* of its events were discarded in the last hour; discarded events are only c/m,
+  )
+  const document = JSON.parse((await look('explain', '{"n":1}', '--live', '--json')).stdout)
+  const step = document.steps.find(({ id }: { id: string }) => id === 'lim')
+  t.match(step.bucket, { key: null, used: 0, limit: 3, discarded_last_hour: 0, discarded_to: [] })
+
   const top = await look('top', '--interval', '1s', '--count', '2')
   t.equal(top.code, 0, top.stderr)
   const screens = top.stdout.split('\n\ncomponent ')
@@ -200,7 +214,10 @@ destinations:
   t.match(screens[1], /^lim +[1-9]\d* +\S+ +0 +[1-9]\d* +\d+ +2 keys$/m)
   t.match(screens[1], /^gone .* retrying, 6 buffered$/m)
   t.match(screens[1], /^lim: throttled +[1-9]/m)
-  t.match(screens[1], /^lim: busiest keys +passed\/s +discard\/s\n[ab] +0 +[1-9]\d*\n[ab] +0 +[1-9]\d*$/m)
+  t.match(
+    screens[1],
+    /^lim: busiest keys .* window +discard\/h\n[ab] +0 +[1-9]\d* +3\/3 +[1-9]\d*\n[ab] +0 +[1-9]\d* +3\/3 +[1-9]\d*\ndiscarded events are only counted/m,
+  )
   t.ok(
     top.stdout.split('\n').every(line => line.length <= 80 && !line.includes('\x1b')),
     '80 columns, no colour',

@@ -354,6 +354,8 @@ def vectors():
          "events": costs("c", (0, None), (0, -2), (0, "7"), (0, True), (0, []), (0, None))},
         {"name": "fixed: fractions add up exactly", "config": {**second, "limit": 1, "cost": ".c"},
          "events": costs("c", *[(0, 0.1)] * 10, (0, 0.000001))},
+        {"name": "fixed: a cost is rounded to a millionth", "config": {**second, "limit": 2, "cost": ".c"},
+         "events": costs("c", (0, 1.005), (0, 0.9949999), (0, 0.000001), (0, 0.0000001))},
         {"name": "fixed: bytes, with line ends", "config": {**second, "limit_bytes": 16}, "events": at(0, 0, 0, 1000)},
         *random_vectors("fixed", 24),
     ]
@@ -379,6 +381,9 @@ def vectors():
          "events": at(*[TODAY + 1000 * (n // 7) for n in range(70)], TODAY + 9999, TODAY + 10_000)},
         {"name": "gcra: a cost delays what comes after it", "config": {**gcra, "limit": 10, "burst": 0, "cost": ".c"},
          "events": costs("c", (0, 5), (0, 1), (499, 1), (500, 0.5), (549, 1), (550, 1), (700, 1000), (100_649, 1), (100_650, 1))},
+        {"name": "gcra: a cost that takes years", "config": {"limit": 7, "window": "1h", "window_mode": "gcra", "burst": 0, "cost": ".c"},
+         "events": costs("c", (0, 1000003.5), (514_287_514_285, 1), (514_287_514_286, 1))},
+        {"name": "gcra: a nanosecond", "config": {**gcra, "limit": 4, "burst": 0}, "events": at(0, 249.999999, 250, 499.999999, 500.000001, 750, 750.000001)},
         {"name": "gcra: fractions of a millisecond", "config": {**gcra, "limit": 4, "burst": 0}, "events": at(0.25, 250, 250.25, 500.125, 500.25, 750.5)},
         {"name": "gcra: in event time an earlier event passes if later ones still keep the limit",
          "config": {**gcra, "limit": 1, "burst": 0, "time_field": ".t"}, "events": at(10_000, 5000, 5500, 9000, 9500, 8000, 7500, 11_000)},

@@ -20,6 +20,7 @@ import { EXIT } from '../../terminal/dispatch.js'
 import { loadDaemonConfig } from '../../terminal/local-part.js'
 import { wrapIndented } from '../../terminal/wrap.js'
 import { type ReadEvent, readEvent } from './event.js'
+import { type AskBucket, withLiveBuckets } from './live.js'
 import { type ExplainProcessor, explainerOf } from './processor.js'
 
 export interface ExplainOptions {
@@ -28,6 +29,8 @@ export interface ExplainOptions {
   readonly event: string
   readonly source: string | undefined
   readonly json: boolean
+  /** Asks the daemon that runs this configuration for the state of buckets; undefined: no daemon is asked. */
+  readonly ask?: AskBucket | undefined
 }
 
 /** What one component does with the event. Without an explanation, the event does not reach it. */
@@ -60,7 +63,9 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const wanted = new WantedNames()
   const explainers = await explainersOf(config, wanted)
   const event = await readEvent(source, await textOf(options.event, io), wanted)
-  const steps = await stepsFrom(source, config, explainers, event)
+  const offline = await stepsFrom(source, config, explainers, event)
+  const { ask } = options
+  const steps = ask ? await withLiveBuckets(offline, (id, key) => ask(config.dataDir, id, key)) : offline
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
   else {

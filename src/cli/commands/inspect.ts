@@ -34,6 +34,7 @@ export const inspectCommands: readonly Command[] = [
     summary: 'Explains how one event would pass through a configuration: every component, every decision, and why.',
     text: [
       'Works offline: only the configuration and the event are read, nothing is delivered, and no daemon is asked. A throttle is explained as if this were its first event. Every part of a condition is shown with the value in the event.',
+      'With --live, the daemon that runs this configuration is asked, too: how full the bucket of the event is in each throttle, since when, how many of its events were discarded in the last hour, and where they went.',
       'The exit code is 1 if the event reaches no destination.',
     ],
     options: {
@@ -44,6 +45,7 @@ export const inspectCommands: readonly Command[] = [
         takes: 'source',
         text: 'The source of the event. Default: the first one.',
       },
+      live: { type: 'boolean', text: 'Also shows the state of buckets in the running daemon.' },
       json: { type: 'boolean', text: 'Prints JSON.' },
     },
     operands: {
@@ -69,7 +71,9 @@ export const inspectCommands: readonly Command[] = [
     ],
     async run({ options, operands }, io) {
       const { explain } = await import('../../check/explain/explain.js')
-      return explain({ ...options, event: operands[0] ?? '-' }, io)
+      const { live, ...rest } = options
+      const ask = live ? (await import('../../inspect/live-bucket.js')).liveBucket : undefined
+      return explain({ ...rest, ask, event: operands[0] ?? '-' }, io)
     },
   }),
   command({

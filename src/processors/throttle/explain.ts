@@ -62,15 +62,17 @@ function ruleText(rule: RuleName | undefined): Finding {
 
 /** The bucket of an event; `holds`: it is not the default bucket. */
 function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderOptions, batch: EventBatch): Finding {
-  if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket' }
-  const holds = new BucketKey(keyFields).load(batch, 0)
+  if (paths.length === 0) return { text: 'key_field: none, all events count in the default bucket', bucket: null }
+  const key = new BucketKey(keyFields)
+  const holds = key.load(batch, 0)
+  const bucket = holds ? key.text() : null
   const shown = keyFields.map((field, k) => {
     field.load(batch, 0)
     return `${paths[k]!.text} is ${shownValue(field)}`
   })
   const value = shown.join(', ')
-  if (!holds) return { text: 'key_field: without a value it counts in the default bucket', holds, value }
-  return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value }
+  if (!holds) return { text: 'key_field: without a value it counts in the default bucket', holds, value, bucket }
+  return { text: `key_field: it counts in the bucket of its value${paths.length > 1 ? 's' : ''}`, holds, value, bucket }
 }
 
 /** The time at which it counts, and whether this is the event's own time. */

@@ -4,6 +4,7 @@ import { discard, type Emitted, LATER, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
 import { type DeciderOptions, DISCARD, FULL, type Refusal, TOO_LATE, WAITS } from '../../throttle/decider.js'
+import { DiscardHistory } from '../../throttle/discard-history.js'
 import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'
 import { Annotation } from './annotate.js'
@@ -15,10 +16,15 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
+/** Events that are looked at for the history in a second, and beyond that in each batch. */
+const LOOKS_PER_SECOND = 4000
+const FEW_LOOKS = 4
+
 /** What RefusedEvents passes to a successor with the same options. */
 export interface RefusedState {
   readonly oneIn: OneInN | undefined
   readonly keys: KeyCounters | undefined
+  readonly history: DiscardHistory
 }
 
 /** The decisions about the events of a batch, and how many there are of each. */
@@ -42,14 +48,19 @@ export class RefusedEvents {
   readonly #reportBacklog: (events: number) => void
   readonly #metrics: ThrottleMetrics
   readonly #key: EventKey
+  readonly #hasKey: boolean
   readonly #oneIn: OneInN | undefined
   readonly #marks: boolean
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
-  /** Counts discarded events until one of the next two takes the counts. */
+  /** Counts discarded events until the next three take the counts; undefined if there is nothing but the history. */
   readonly #tally: DiscardTally | undefined
   readonly #summary: Summary | undefined
   readonly #keys: KeyCounters | undefined
+  readonly #history: DiscardHistory
+  /** Events that may be looked at until the end of this second. */
+  #looks = 0
+  #secondAt = Number.NEGATIVE_INFINITY
   /** Whether all there is to do is to discard them. */
   readonly #isPlain: boolean
   /** The limit of an event that was discarded for another reason. */
@@ -73,6 +84,7 @@ export class RefusedEvents {
     if (reasons.includes('throttled_backlog')) this.#backlogValues[DISCARD] = columnOf('throttled_backlog')
     this.#reportBacklog = options.time_field ? () => {} : backlogReport(context.log, context.clock)
     this.#key = new EventKey(decider.keyFields)
+    this.#hasKey = decider.keyFields.length > 0
     this.#isShadow = mode === 'shadow'
     this.#marks = over === 'mark'
     const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
@@ -81,8 +93,9 @@ export class RefusedEvents {
     if (summary) this.#summary = new Summary(summary, context.id, this.#isShadow, context.clock)
     if (perKey) this.#keys = before?.keys ?? new KeyCounters(perKey, context.clock.now())
     if (this.#keys) showKeys(this.#keys, context, () => this.#drain())
-    if (summary || perKey) this.#tally = new DiscardTally(decider.seed, summary !== undefined)
-    this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || this.#tally)
+    this.#history = before?.history ?? new DiscardHistory()
+    this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || summary || perKey)
+    if (!this.#isPlain) this.#tally = new DiscardTally(decider.seed, summary !== undefined)
     this.#unlimited = { ...decider.limits[0]!, count: 0 }
     const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#discarded = count(this.#isShadow ? 'would_discard' : 'discarded')
@@ -92,13 +105,19 @@ export class RefusedEvents {
 
   get state(): RefusedState {
     this.#drain()
-    return { oneIn: this.#oneIn, keys: this.#keys }
+    return { oneIn: this.#oneIn, keys: this.#keys, history: this.#history }
   }
 
   /** Counts events of keys as those of others, since there is no successor. */
   end(): void {
     this.#drain()
     if (this.#keys) endKeys(this.#keys, this.#metrics)
+  }
+
+  /** What was discarded in the last hour. */
+  get history(): DiscardHistory {
+    this.#drain()
+    return this.#history
   }
 
   /** Ends an interval of the summary. Returns its events. */
@@ -111,7 +130,9 @@ export class RefusedEvents {
   #drain(): void {
     const keys = this.#keys
     const summary = this.#summary
+    const now = this.#clock.now()
     this.#tally?.drain(count => {
+      this.#history.add(count.bucket, count.events, now)
       keys?.add(count)
       summary?.add(count)
     })
@@ -125,6 +146,8 @@ export class RefusedEvents {
     if (this.#isPlain) {
       this.#discarded.value += overLimit + counts[FULL]! + (counts[NO_BACKEND] ?? 0)
       for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
+      const discards = overLimit + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
+      if (discards > 0) this.#sample(batch, to, discards)
     } else {
       const now = this.#clock.now()
       const wall = this.#clock.wall()
@@ -140,6 +163,36 @@ export class RefusedEvents {
       }
     }
     if (batch.isBacklog && overLimit > 0) this.#reportBacklog(overLimit)
+  }
+
+  /** Counts some of the discarded events for the history, each in the place of others. */
+  #sample(batch: EventBatch, to: Uint8Array, discards: number): void {
+    const now = this.#clock.now()
+    if (!this.#hasKey) {
+      this.#history.add(null, discards, now)
+      return
+    }
+    if (now - this.#secondAt >= 1000) {
+      this.#secondAt = now
+      this.#looks = LOOKS_PER_SECOND
+    }
+    const isExact = discards <= Math.max(FEW_LOOKS, this.#looks)
+    if (!isExact) this.#history.sampled(now)
+    const { length } = batch
+    const places = isExact ? length : Math.max(FEW_LOOKS, this.#looks)
+    // The first one behind each of these places, which are at the same distance.
+    const found: number[] = []
+    for (let place = 0; place < places; place++) {
+      const end = Math.floor(((place + 1) * length) / places)
+      let i = Math.floor((place * length) / places)
+      while (i < end && (to[i] === MAIN || to[i] === LATER)) i++
+      if (i < end) found.push(i)
+    }
+    this.#looks -= found.length
+    for (const i of found) {
+      this.#key.load(batch, i)
+      this.#history.add(this.#key.name(), discards / found.length, now)
+    }
   }
 
   /** Returns whether the event is discarded. */

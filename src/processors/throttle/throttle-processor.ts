@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
+import type { BucketState, HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../core/event/field-reader.js'
@@ -12,6 +12,7 @@ import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE
 import { EventDecider, looksLikeSeconds } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
+import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
@@ -140,9 +141,14 @@ export class ThrottleProcessor implements Processor {
       end: most => {
         this.#watches.delete(keys)
         this.#stands = keys.stands
-        return keys.busiest(most)
+        const { exact, keys: busiest } = keys.busiest(most)
+        return { exact, keys: busiest.map(count => ({ ...count, bucket: this.bucket(count.key) })) }
       },
     }
+  }
+
+  bucket(key: string | null): BucketState {
+    return bucketState(this.#decider, this.#refused.history, key, this.#clock)
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {

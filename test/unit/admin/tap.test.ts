@@ -42,6 +42,8 @@ function watching(query: { limit?: number; where?: string; component?: string; o
   const tappable: Tappable = {
     outputs: () => query.outputs ?? ['app'],
     watchKeys: () => undefined,
+    bucket: () => undefined,
+    readers: () => [],
     tap(output, tap) {
       if (output !== 'app' || !there) return undefined
       taps.add(tap)

@@ -132,3 +132,18 @@ t.test('what a terminal is told', async t => {
   t.same(wrap('one two three', 8, '  '), ['one two', '  three'])
   t.same(wrap('one twothreefourfive', 8, '  '), ['one', '  twothreefourfive'])
 })
+
+t.test('keys are shown with their buckets, and where discarded events go', async t => {
+  const bucket = { limit: 100, used: 40, discarded_last_hour: 1234, is_exact: true }
+  const keys = [
+    { key: 'a', passed: 10, discarded: 90, bucket },
+    { key: null, passed: 10, discarded: 90, bucket: { discarded_last_hour: 7, is_exact: false } },
+  ]
+  const about = { id: 'lim', seconds: 2, exact: true, keys }
+  const text = screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: ['held_back', 'again'] }])
+  t.match(text, /^lim: busiest keys +passed\/s +discard\/s +window +discard\/h$/m)
+  t.match(text, /^a +5 +45 +40\/100 +1\.23k$/m)
+  t.match(text, /^\(no key\) +5 +45 +~7$/m)
+  t.match(text, /^discarded events go to held_back, again$/m)
+  t.match(screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: [] }]), /^discarded events are only counted/m)
+})

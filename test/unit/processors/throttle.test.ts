@@ -212,12 +212,12 @@ t.test('keys are counted while somebody looks, by each who does', async t => {
   const second = processor.watchKeys!()
   time.now = 1000
   await through(app('b'))
-  t.same(first.end(10).keys, [
+  t.match(first.end(10).keys, [
     { key: 'a', passed: 1, discarded: 1 },
     { key: 'b', passed: 2, discarded: 0 },
   ])
   await through(app('c'))
-  t.same(second.end(10).keys, [
+  t.match(second.end(10).keys, [
     { key: 'b', passed: 1, discarded: 0 },
     { key: 'c', passed: 1, discarded: 0 },
   ])

@@ -3,7 +3,8 @@ import type { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
-import { PASS } from '../../../src/throttle/decider.js'
+import { DISCARD, PASS, TOO_LATE } from '../../../src/throttle/decider.js'
+import { LATE } from '../../../src/throttle/event-windows.js'
 import { createDecider } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 
@@ -158,6 +159,21 @@ t.test('a quota is not given twice when the clock is set back, and beside other 
   t.ok(passes(1000, -3_600_000), 'set back into the day before: counted in the newest day')
   t.ok(passes(1000))
   t.notOk(passes(1000))
+})
+
+t.test('an event that is late in one limit counts in the others if it passes', async t => {
+  const config = { limit: 1, window: '1s', allowed_lateness: '1s', time_field: '.t', quota: { limit: 3, per: 'day' } }
+  const times = [10_000, 5000, 6000, 20_000].map(time => at(time))
+  const decide = (on_late: string) => {
+    const origin = originOf('json')
+    const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
+    const options = deciderOptions(throttle.options.parse({ ...config, on_late }), { field }, 1)
+    const [batch] = batchesOf(times.map(event => `${JSON.stringify(event)}\n`).join(''), origin)
+    const { decisions } = createDecider(options, { now: () => 0, wall: () => 1e6 }).decide(batch!)
+    return [...decisions.subarray(0, times.length)]
+  }
+  t.same(decide('pass'), [PASS, LATE, LATE, DISCARD])
+  t.same(decide('discard'), [PASS, TOO_LATE, TOO_LATE, PASS], 'what is discarded costs nothing')
 })
 
 t.test('limits that cannot be, or do nothing, are refused with their place', async t => {

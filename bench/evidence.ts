@@ -1,0 +1,84 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { APPS, type Input, makeInput } from './input.js'
+import { measure, median, RUN } from './measure.js'
+
+/** What it costs that a throttle says what it discards: the CPU time of whole runs, each beside one of a plain throttle. */
+
+export interface EvidenceResult {
+  readonly lines: number
+  readonly runs: number
+  /** CPU seconds of a run with a plain throttle. */
+  readonly plain: number
+  /** The CPU time in relation to it, by what the throttle does besides. */
+  readonly ratios: Readonly<Record<string, number>>
+}
+
+const WANTED = 1.15
+const ALSO = 'also: [{ limit: 1000000, window: 24 Hours }]'
+const TOLD = 'per_key_metrics: { top: 20 }, summary: { every: 1 Seconds }'
+const WAYS: Readonly<Record<string, string>> = {
+  'metrics by key and summaries': TOLD,
+  'two limits': ALSO,
+  'metrics by key, summaries and two limits': `${TOLD}, ${ALSO}`,
+}
+
+/** Half of the lines of each app are discarded. */
+async function cpuOf(input: Input, folder: string, more: string): Promise<number> {
+  const config = join(folder, 'sluice.yaml')
+  const limit = Math.floor(input.lines / APPS / 2)
+  writeFileSync(
+    config,
+    `data_dir: ${JSON.stringify(join(folder, 'state'))}
+metrics: { listen: 127.0.0.1:0 }
+sources: { lines: { type: file, include: [${JSON.stringify(input.path)}], decode: json, follow: false } }
+processors: { limit_app: { type: throttle, inputs: [lines], limit: ${limit}, window: 1 Hours, key_field: .app${more && `, ${more}`} } }
+destinations: { copy: { type: file, inputs: [limit_app], path: ${JSON.stringify(join(folder, 'out.ndjson'))}, encoding: raw } }
+`,
+  )
+  try {
+    return (await measure([...RUN, config])).cpuSeconds
+  } finally {
+    for (const name of ['state', 'out.ndjson']) rmSync(join(folder, name), { recursive: true, force: true })
+  }
+}
+
+/** `progress` is told what is going on. */
+export async function measureEvidence(
+  folder: string,
+  lines: number,
+  runs: number,
+  progress: (text: string) => void,
+): Promise<EvidenceResult> {
+  const work = mkdtempSync(join(folder, 'sluice-evidence-'))
+  try {
+    const input = makeInput(work, lines, progress)
+    const plain: number[] = []
+    const ratios = new Map<string, number[]>(Object.keys(WAYS).map(way => [way, []]))
+    for (let run = 0; run <= runs; run++) {
+      for (const [way, more] of Object.entries(WAYS)) {
+        progress(run === 0 ? 'warming up' : `run ${run} of ${runs}: ${way}`)
+        const before = await cpuOf(input, work, '')
+        const with_ = await cpuOf(input, work, more)
+        if (run === 0) continue
+        plain.push(before)
+        ratios.get(way)!.push(with_ / before)
+      }
+    }
+    return {
+      lines,
+      runs,
+      plain: median(plain),
+      ratios: Object.fromEntries([...ratios].map(([way, all]) => [way, median(all)])),
+    }
+  } finally {
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+export function formatEvidence({ lines, plain, ratios }: EvidenceResult): string {
+  const each = Object.entries(ratios).map(([way, ratio]) => `  ${way}: ${ratio.toFixed(2)}\n`)
+  return `a throttle that discards half of ${lines} lines: ${plain.toFixed(2)} CPU-s; in relation to it, with
+${each.join('')}wanted: at most ${WANTED} with all of them
+`
+}

@@ -1,0 +1,40 @@
+import type { BucketState, LiveBucket } from '../../core/component.js'
+import type { Finding } from '../../core/explain.js'
+import { formatDuration, formatSize } from '../../lib/units.js'
+import { discardedText } from '../../terminal/discarded-text.js'
+
+/** Asks a daemon for the state of a bucket; undefined if it has none. */
+export type AskBucket = (dataDir: string, component: string, key: string | null) => Promise<LiveBucket | undefined>
+
+/** A step with the state of its bucket. */
+type Live<S> = S & { readonly bucket?: LiveBucket }
+
+/** Adds to each step the state of the bucket that its findings name. `ask` asks for it. */
+export async function withLiveBuckets<S extends { readonly id: string; readonly findings?: readonly Finding[] }>(
+  steps: readonly S[],
+  ask: (component: string, key: string | null) => Promise<LiveBucket | undefined>,
+): Promise<Live<S>[]> {
+  const live: Live<S>[] = []
+  for (const step of steps) {
+    const key = step.findings?.find(finding => finding.bucket !== undefined)?.bucket
+    const bucket = key === undefined ? undefined : await ask(step.id, key)
+    if (!bucket) live.push(step)
+    else live.push({ ...step, bucket, findings: [...(step.findings ?? []), ...liveFindings(bucket)] })
+  }
+  return live
+}
+
+function liveFindings({ discarded_to: readers, ...state }: LiveBucket): Finding[] {
+  const about = state.is_exact ? '' : 'about '
+  const lost = `now: ${about}${state.discarded_last_hour} of its events were discarded in the last hour`
+  return [...levelFindings(state), { text: `${lost}; ${discardedText(readers)}` }]
+}
+
+function levelFindings({ limit, unit, used, window_ms: windowMs, since, until }: BucketState): Finding[] {
+  if (limit === undefined || used === undefined || windowMs === undefined) return []
+  const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : String(value))
+  const what = unit === 'cost' ? 'a cost of ' : ''
+  const span = since === undefined ? 'no window is open' : `the window is open since ${since} until ${until}`
+  const text = `now: ${what}${amount(used)} of ${amount(limit)} have passed of its bucket in ${formatDuration(windowMs)}; ${span}`
+  return [{ text }]
+}

@@ -1,0 +1,18 @@
+import { socketPath, textOf } from '../admin/socket.js'
+import type { LiveBucket } from '../core/component.js'
+import { ask } from './daemon-socket.js'
+
+/**
+ * Asks the daemon with this `data_dir` for the state of a bucket; null: the default one. Undefined: the daemon has no
+ * such component, or it has no buckets.
+ */
+export async function liveBucket(
+  dataDir: string,
+  component: string,
+  key: string | null,
+): Promise<LiveBucket | undefined> {
+  const query = new URLSearchParams({ component, ...(key === null ? {} : { key }) })
+  const answer = await ask(socketPath(dataDir), `/bucket?${query}`)
+  const text = await textOf(answer)
+  return answer.statusCode === 200 ? (JSON.parse(text) as LiveBucket) : undefined
+}

@@ -1,0 +1,60 @@
+import t from 'tap'
+import { throttleStage } from '../../support/throttle-stage.js'
+
+const app = (app: unknown) => ({ app })
+const times = (n: number, key: unknown) => Array.from({ length: n }, () => app(key))
+const START = 1_700_000_000_000
+const at = (ms: number) => new Date(START + ms).toISOString()
+
+t.test('a bucket says how full it is, since when, and what it discarded in the last hour', async t => {
+  for (const more of [{}, { summary: {} }, { mode: 'shadow' }]) {
+    const { through, time, processor } = await throttleStage({ limit: 3, window: '10s', key_field: '.app', ...more })
+    await time.advance(5000)
+    await through([...times(5, 'a'), ...times(2, 'b'), {}])
+    const about = { limit: 3, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true }
+    const open = { since: at(5000), until: at(15_000) }
+    t.same(processor.bucket!('a'), { ...about, used: 3, ...open, discarded_last_hour: 2 })
+    t.same(processor.bucket!('b'), { ...about, used: 2, ...open, discarded_last_hour: 0 })
+    t.same(processor.bucket!(null), { ...about, used: 1, ...open, discarded_last_hour: 0 })
+    t.same(processor.bucket!('c'), { ...about, used: 0, discarded_last_hour: 0 })
+    await time.advance(10_000)
+    t.same(processor.bucket!('a'), { ...about, used: 0, discarded_last_hour: 2 }, 'no window is open')
+  }
+})
+
+t.test('of several limits it is the one that is nearest, and in event time the window of the events', async t => {
+  const { through, processor } = await throttleStage({
+    limit: 4,
+    window: '1s',
+    key_field: '.app',
+    also: [{ limit: 5, window: '1 Hours' }],
+    time_field: '.ts',
+  })
+  await through([1000, 1000, 2500, 2500, 2500, 2500].map(ms => ({ ...app('a'), ts: START - 60_000 + ms })))
+  t.match(processor.bucket!('a'), { limit: 5, used: 5, since: at(-59_000), discarded_last_hour: 1 })
+})
+
+t.test('of many discards in a batch without other evidence some are looked at, in proportion', async t => {
+  const { through, processor } = await throttleStage({ limit: 1, window: '1 Hours', key_field: '.app' })
+  await through(Array.from({ length: 8000 }, (_, n) => app(n % 4 === 0 ? 'b' : 'a')).sort(() => Math.random() - 0.5))
+  const [a, b] = [processor.bucket!('a'), processor.bucket!('b')]
+  t.notOk(a.is_exact)
+  t.ok(Math.abs(a.discarded_last_hour + b.discarded_last_hour - 7998) <= 1)
+})
+
+t.test('the history goes on after a reload', async t => {
+  const options = { limit: 1, window: '1 Hours', key_field: '.app' }
+  const first = await throttleStage(options)
+  await first.through(times(3, 'a'))
+  const inherited = first.processor.handOver!()!.value
+  const second = await throttleStage(options, { time: first.time, inherited })
+  await second.through(times(1, 'a'))
+  t.match(second.processor.bucket!('a'), { used: 1, discarded_last_hour: 3 })
+})
+
+t.test('keys that are watched come with their buckets', async t => {
+  const { through, processor } = await throttleStage({ limit: 2, key_field: '.app' })
+  const watch = processor.watchKeys!()
+  await through(times(3, 'a'))
+  t.match(watch.end(5).keys, [{ key: 'a', passed: 2, discarded: 1, bucket: { used: 2, discarded_last_hour: 1 } }])
+})
