@@ -1,3 +1,4 @@
+import { LARGEST_MS } from '../lib/formats/iso-time.js'
 import { type Limit, scaleOf } from './limit.js'
 
 /**
@@ -8,6 +9,7 @@ import { type Limit, scaleOf } from './limit.js'
 const NS_PER_MS = 1_000_000
 /** Sums of two rests stay exact below this. */
 const MOST_PARTS = 2 ** 52
+const FARTHEST_MS = LARGEST_MS / 2
 /** Parts of a nanosecond where the exact number would be too large: costs are then rounded, far below a nanosecond. */
 const PARTS_PER_NS = 2 ** 30
 
@@ -114,9 +116,9 @@ export class GcraTime {
     return this.ms < ms || (this.ms === ms && this.rest < rest)
   }
 
-  /** As milliseconds, rounded. */
+  /** As milliseconds, rounded; a cost that takes longer than dates reach ends before that. */
   get value(): number {
-    return this.ms + this.rest / this.#rate.parts
+    return Math.min(this.ms + this.rest / this.#rate.parts, FARTHEST_MS)
   }
 }
 

@@ -161,6 +161,22 @@ t.test('a quota is not given twice when the clock is set back, and beside other 
   t.notOk(passes(1000))
 })
 
+t.test('a bucket whose gcra waits longer than dates reach can still be described', async t => {
+  for (const inEventTime of [false, true]) {
+    const origin = originOf('json')
+    const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
+    const more = inEventTime ? { time_field: '.t' } : {}
+    const config = { limit: 1, window: '1h', window_mode: 'gcra', cost: '.c', ...more }
+    const options = deciderOptions(throttle.options.parse(config), { field }, 1)
+    const decider = createDecider(options, { now: () => 0, wall: () => 0 })
+    const [batch] = batchesOf('{"t":0,"c":1e400}\n{"t":0,"c":1}\n', origin)
+    t.same([...decider.decide(batch!).decisions.subarray(0, 2)], [PASS, DISCARD])
+    const { used, until } = decider.level(batch!, 1, 0)!
+    t.ok(used > 1e9)
+    t.match(new Date(until + 1.8e12).toISOString(), /^\+/)
+  }
+})
+
 t.test('an event that is late in one limit counts in the others if it passes', async t => {
   const config = { limit: 1, window: '1s', allowed_lateness: '1s', time_field: '.t', quota: { limit: 3, per: 'day' } }
   const times = [10_000, 5000, 6000, 20_000].map(time => at(time))
