@@ -13,6 +13,7 @@ import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
 import { formatScrape, measureScrape, type ScrapeResult } from './scrape.js'
+import { formatSimulate, measureSimulate } from './simulate.js'
 import { formatStart, measureStart, type StartResult } from './start.js'
 import {
   type BufferResult,
@@ -40,7 +41,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'evidence', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'evidence', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -130,6 +131,12 @@ async function main(): Promise<void> {
     showOnTerminal('')
     if (options.json) report.evidence = result
     else process.stdout.write(`\n${formatEvidence(result)}`)
+  }
+  if (wants('simulate')) {
+    const result = await measureSimulate(folder, lines, runs, showOnTerminal)
+    showOnTerminal('')
+    if (options.json) report.simulate = result
+    else process.stdout.write(`\n${formatSimulate(result)}`)
   }
   if (wants('buffer')) {
     showOnTerminal('the disk buffer by itself')

@@ -97,7 +97,7 @@ export const commands: readonly Command[] = [
         type: 'string',
         short: 'c',
         value: 'FILE',
-        text: 'The configuration with the throttle. An INPUT before all others that ends in .yaml is taken as this.',
+        text: 'The configuration with the throttle. May also be given without the option name, before all operands, if it is a YAML file or a folder.',
       },
       component: {
         type: 'string',

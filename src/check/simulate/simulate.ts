@@ -178,10 +178,12 @@ async function show(simulation: Simulation, options: SimulateOptions, io: Io): P
   if (options.report !== undefined) await writeFile(options.report, reportPage(result, systemClock.wall()))
 }
 
-/** Takes the configuration from the operands if it is the first of them: a YAML file or a folder. */
+/** Takes the configuration from the operands if it is the first of them. Events are not in a YAML file or a folder. */
 function withConfig<O extends SimulateOptions>(options: O, operands: readonly string[]): [O, readonly string[]] {
   const [first, ...files] = operands
-  if (options.config !== undefined || first === undefined || !/\.ya?ml$/.test(first)) return [options, operands]
+  if (options.config !== undefined || first === undefined) return [options, operands]
+  const isConfig = /\.ya?ml$/.test(first) || statSync(first, { throwIfNoEntry: false })?.isDirectory()
+  if (!isConfig) return [options, operands]
   return [{ ...options, config: first }, files]
 }
 

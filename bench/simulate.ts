@@ -1,0 +1,63 @@
+import { mkdirSync, rmSync } from 'node:fs'
+import { makeInput } from './input.js'
+import { measure, median, SLUICE } from './measure.js'
+
+/** How fast `sluice simulate` is, in CPU time. */
+export interface SimulateResult {
+  readonly lines: number
+  /** Lines per second of CPU time, with one limit. */
+  readonly lines_per_second: number
+  /** CPU seconds of each run in relation to one limit; medians of runs in turn. */
+  readonly ratios: Readonly<Record<string, number>>
+  readonly rss_mb: number
+}
+
+const GRID = Array.from({ length: 20 }, (_, n) => n + 1).join()
+const ONE = 'one limit'
+const WAYS: Readonly<Record<string, readonly string[]>> = {
+  [ONE]: ['--limit=5'],
+  '20 limits': [`--limit=${GRID}`],
+  '20 limits, sliding': [`--limit=${GRID}`, '--window-mode=sliding'],
+  '3 keys': ['--limit=5', '--key=.host', '--key=.level'],
+}
+
+export async function measureSimulate(
+  folder: string,
+  lines: number,
+  runs: number,
+  progress: (text: string) => void,
+): Promise<SimulateResult> {
+  mkdirSync(folder, { recursive: true })
+  const input = makeInput(folder, lines, progress)
+  const cpu = new Map(Object.keys(WAYS).map(way => [way, [] as number[]]))
+  let rss = 0
+  try {
+    // In turn, so that a slow moment of the machine hits all of them. The first round fills the page cache.
+    for (let round = 0; round <= runs; round++) {
+      for (const [way, options] of Object.entries(WAYS)) {
+        progress(`simulate: ${way}, ${round === 0 ? 'warming up' : `run ${round} of ${runs}`}`)
+        const call = ['simulate', '--key=.app', '--window=1s', '--time=.timestamp', ...options, input.path]
+        const { cpuSeconds, rssBytes } = await measure([SLUICE, ...call])
+        if (round > 0) cpu.get(way)!.push(cpuSeconds)
+        rss = Math.max(rss, rssBytes)
+      }
+    }
+  } finally {
+    for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
+  }
+  const one = cpu.get(ONE)!
+  const ratio = (way: string) => median(cpu.get(way)!.map((seconds, round) => seconds / one[round]!))
+  return {
+    lines,
+    lines_per_second: Math.round(lines / median(one)),
+    ratios: Object.fromEntries(Object.keys(WAYS).map(way => [way, Math.round(ratio(way) * 100) / 100])),
+    rss_mb: Math.round(rss / 1e6),
+  }
+}
+
+export function formatSimulate({ lines_per_second, ratios, rss_mb }: SimulateResult): string {
+  const others = Object.entries(ratios).filter(([way]) => way !== ONE)
+  return `simulate: ${(lines_per_second / 1e6).toFixed(2)} M lines/s of CPU time with one limit; in relation to it ${others.map(([way, ratio]) => `${way} ${ratio.toFixed(2)}`).join(', ')}; at most ${rss_mb} MB
+wanted: 1.5 M lines/s, and 20 limits in at most 4 times the time of one
+`
+}
