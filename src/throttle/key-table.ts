@@ -1,6 +1,3 @@
-/** From this length on, columns grow by a quarter rather than to twice their length, to limit unused memory. */
-const LARGE = 1024
-
 /**
  * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
  * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
@@ -84,14 +81,14 @@ export class KeyTable {
   }
 
   #growKeys(atLeast: number): void {
-    const larger = Buffer.alloc(Math.max(atLeast, grown(this.#keys.length)))
+    const larger = Buffer.alloc(Math.max(atLeast, this.#keys.length * 2))
     this.#keys.copy(larger)
     this.#keys = larger
     this.#view = viewOf(larger)
   }
 
   #growColumns(): void {
-    const capacity = grown(this.#hashes.length)
+    const capacity = this.#hashes.length * 2
     const hashes = new Int32Array(capacity)
     hashes.set(this.#hashes)
     this.#hashes = hashes
@@ -113,10 +110,6 @@ export class KeyTable {
   key(id: number): string {
     return this.#keys.toString('utf8', this.#offsets[id]!, this.#offsets[id + 1]!)
   }
-}
-
-function grown(length: number): number {
-  return length < LARGE ? length * 2 : length + (length >> 2)
 }
 
 export function viewOf(bytes: Uint8Array): DataView {

@@ -13,9 +13,9 @@ export interface BucketsOptions extends Lifetime {
 const UNDIVIDED = 100_000
 /** Growing or searching so many buckets takes a few milliseconds. */
 const PART = 65_536
-const MOST_PARTS = 256
+const MOST_PARTS = 64
 /** The work of one call of `advance`, in buckets checked. Keeping one while others are dropped costs more. */
-const MOST_WORK = 1_000_000
+const MOST_WORK = 300_000
 const KEEPING = 16
 /** Idle buckets are dropped when they are at least 1/4 of a part; of a small part, always. */
 const WORTH_DROPPING = 4

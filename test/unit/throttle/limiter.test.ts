@@ -209,6 +209,32 @@ t.test('idle buckets are released', async t => {
   }
 })
 
+t.test('many buckets are divided into parts, which changes no decision and no bound', async t => {
+  const random = seeded(31)
+  const maxKeys = 200_000
+  const chosen = options('fixed', { limit: 1, windowMs: 1000, maxKeys })
+  const [limiter, key] = [new KeyedLimiter(chosen), Buffer.alloc(4)]
+  const view = viewOf(key)
+  const opened = new Float64Array(600_000).fill(Number.NEGATIVE_INFINITY)
+  const counts = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
+  let now = 0
+  let wrong = 0
+  for (let n = 0; n < 1_500_000; n++) {
+    if (n % 500 === 0) limiter.advance((now += 1.1))
+    const number = Math.floor(random() * (now < 700 ? 100_000 : opened.length))
+    key.writeUInt32LE(number)
+    const isOpen = now - opened[number]! < 1000
+    const got = limiter.take(view, 0, 4, now)
+    counts[got]++
+    if (got === PASS) opened[number] = now
+    if (isOpen !== (got === DISCARD) || limiter.keys > maxKeys) wrong++
+  }
+  t.equal(wrong, 0)
+  t.ok(counts[PASS] > 300_000 && counts[DISCARD] > 100_000 && counts[FULL] > 100_000, JSON.stringify(counts))
+  for (let n = 0; n < 20; n++) limiter.advance(now + 5000)
+  t.equal(limiter.keys, 0, 'all are released')
+})
+
 t.test('the default bucket is one more, and is never refused', async t => {
   for (const mode of MODES) {
     const limiter = new KeyedLimiter(options(mode, { maxKeys: 1 }))
