@@ -1,4 +1,3 @@
-import { z } from 'zod'
 import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../core/event/event-editor.js'
@@ -6,15 +5,6 @@ import { parseFieldPath } from '../../core/event/field-path.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { Refusal } from '../../throttle/decider.js'
 import type { EventKey } from '../../throttle/event-key.js'
-
-export const annotateOptions = {
-  annotate: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window, and `unit` if the limit is one of `bytes` or `cost`. With `over_limit: mark`, marked events have it anyway.',
-    ),
-}
 
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d

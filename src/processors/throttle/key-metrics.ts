@@ -1,25 +1,9 @@
-import { z } from 'zod'
-import { duration } from '../../core/options/options.js'
 import type { Clock } from '../../lib/time.js'
 import { DEFAULT, OTHER } from '../../throttle/bucket-name.js'
 import type { DiscardCount } from '../../throttle/discard-tally.js'
 import { HeaviestKeys, type HeavyKey } from '../../throttle/heaviest-keys.js'
+import type { KeyMetricsOptions } from './evidence-options.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
-
-export const keyMetricsOptions = {
-  per_key_metrics: z
-    .strictObject({
-      top: z.int().min(1).max(1000).default(20).describe('Number of keys that have a series of their own.'),
-      every: duration()
-        .prefault('10 Seconds')
-        .describe('How long a key keeps its series at least, even if others are discarded more often.'),
-    })
-    .optional()
-    .describe(
-      'Counts discarded events of the heaviest keys in `sluice_throttle_key_discarded_events_total{key}`, and those of all other keys together as `key="__other__"`. Events without a key are `key="__default__"`.',
-    ),
-}
-export type KeyMetricsOptions = NonNullable<z.output<typeof keyMetricsOptions.per_key_metrics>>
 
 interface KeysContext {
   readonly metrics: ThrottleMetrics

@@ -4,14 +4,17 @@ import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
-import { annotateOptions } from './annotate.js'
 import { backlogOptions, checkBacklog } from './backlog.js'
 import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
-import { keyMetricsOptions } from './key-metrics.js'
+import {
+  annotateOptions,
+  checkOverLimit,
+  keyMetricsOptions,
+  overLimitOptions,
+  summaryOptions,
+} from './evidence-options.js'
 import { checkLimits, limitOptions, limitsOf } from './limit-options.js'
-import { checkOverLimit, overLimitOptions } from './over-limit.js'
 import { checkRules, type RuledOptions, type RuleOptions, ruleOptions, rulesOf } from './rule-options.js'
-import { summaryOptions } from './summary.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const

@@ -1,52 +1,6 @@
-import { z } from 'zod'
-import { duration, refuseAt } from '../../core/options/options.js'
 import type { EventKey } from '../../throttle/event-key.js'
 import { KeyedBuckets } from '../../throttle/keyed-buckets.js'
 import { BucketColumns } from '../../throttle/windows.js'
-
-const OVER_LIMIT = 'must be discard, mark, {pass_one_in: N} with a whole number N, or {wait: DURATION}'
-
-/** Options about what happens to events over the limit. */
-export const overLimitOptions = {
-  mode: z
-    .enum(['enforce', 'shadow'])
-    .default('enforce')
-    .describe(
-      'shadow: decides, counts and summarizes as if it discarded, but passes every event unchanged. Its metrics have the label `mode="shadow"`, and the decision `would_discard` instead of `discarded`.',
-    ),
-  over_limit: z
-    .union(
-      [
-        z.enum(['discard', 'mark']),
-        z.strictObject({
-          pass_one_in: z
-            .int()
-            .min(2)
-            .max(1_000_000_000)
-            .describe('Of the events of each bucket that are over the limit, every one of this number passes.'),
-        }),
-        z.strictObject({
-          wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
-        }),
-      ],
-      { error: OVER_LIMIT },
-    )
-    .default('discard')
-    .describe(
-      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle` (see annotate). pass_one_in: every N-th of its bucket passes, the others are discarded. wait: it waits for room, at most so long, and is discarded then; its source is read more slowly.',
-    ),
-}
-
-type OverLimit = z.output<typeof overLimitOptions.over_limit>
-
-/** Refuses to wait for room in windows that do not move on with the clock. */
-export function checkOverLimit(
-  { over_limit, time_field }: { over_limit?: OverLimit; time_field?: unknown },
-  context: z.RefinementCtx,
-): void {
-  if (time_field && typeof over_limit === 'object' && 'wait' in over_limit)
-    refuseAt(context, ['over_limit'], 'cannot wait with time_field: in the time of the events, waiting makes no room')
-}
 
 /** How long the count of a bucket is kept in which nothing is over the limit. */
 const KEPT_MS = 3_600_000

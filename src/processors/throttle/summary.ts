@@ -1,33 +1,8 @@
-import { z } from 'zod'
-import { duration } from '../../core/options/options.js'
 import { DISCARDED, type Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { OTHER } from '../../throttle/bucket-name.js'
 import type { DiscardCount } from '../../throttle/discard-tally.js'
-
-export const summaryOptions = {
-  summary: z
-    .strictObject({
-      every: duration(100).prefault('10 Seconds').describe('Length of an interval.'),
-      to: z
-        .enum(['passed', 'discarded', 'both'])
-        .default('passed')
-        .describe('Where the events go: with those that pass, to the side output `discarded`, or to both.'),
-      max_per_interval: z
-        .int()
-        .min(1)
-        .max(10_000)
-        .default(1000)
-        .describe(
-          'Number of buckets that get an event of their own. The others are summed up in one with `"bucket":"__other__"`.',
-        ),
-    })
-    .optional()
-    .describe(
-      'At the end of each interval, and when the throttle ends or is replaced, emits an event for each bucket with discarded events: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. These events are not throttled by the throttle that emits them. In shadow mode the message is `would be throttled`, and `throttle` has `"mode":"shadow"`.',
-    ),
-}
-export type SummaryOptions = NonNullable<z.output<typeof summaryOptions.summary>>
+import type { SummaryOptions } from './evidence-options.js'
 
 /** Buckets that are counted in an interval, for each one that gets an event. */
 const COUNTED_EACH = 4
