@@ -72,12 +72,14 @@ export interface Processor extends Decides, Lifecycle {
 
 /** The state of a bucket of events, as an operator sees it. */
 export interface BucketState {
+  /** The rule that discarded one of its last events, as people find it in the configuration. */
+  readonly rule?: string
   /** The limit that is nearest: what may pass in one window, in its unit. Missing if others share it. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
   readonly window_mode?: string
-  /** What has passed in the window. */
+  /** What has passed in the window; with a rule, when it discarded that event. */
   readonly used?: number
   /** Of the open window, ISO 8601; missing if there is none. */
   readonly since?: string

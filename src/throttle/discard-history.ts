@@ -1,4 +1,5 @@
 import { DEFAULT } from './bucket-name.js'
+import type { Refusal } from './decider.js'
 
 const MINUTE_MS = 60_000
 const MINUTES = 60
@@ -10,6 +11,8 @@ interface Row {
   readonly minutes: Float64Array
   /** The newest minute in it. */
   newest: number
+  /** The limit that discarded one of the last of them. */
+  refusal: Refusal | undefined
 }
 
 /** How many events of the buckets that are discarded most often were discarded in the last hour. Memory is bounded. */
@@ -19,15 +22,30 @@ export class DiscardHistory {
 
   /** `bucket`: its name; null: the default one. `now`: milliseconds, as in all calls. */
   add(bucket: string | null, events: number, now: number): void {
+    const row = this.#row(bucket, now)
+    advance(row, now)
+    row.minutes[row.newest % MINUTES]! += events
+  }
+
+  /** Keeps which limit discarded an event of a bucket. */
+  note(bucket: string | null, refusal: Refusal | undefined, now: number): void {
+    this.#row(bucket, now).refusal = refusal
+  }
+
+  /** The limit that discarded one of the last events of a bucket, if that is known. */
+  refusal(bucket: string | null): Refusal | undefined {
+    return this.#rows.get(bucket ?? DEFAULT)?.refusal
+  }
+
+  #row(bucket: string | null, now: number): Row {
     const name = bucket ?? DEFAULT
     let row = this.#rows.get(name)
     if (!row) {
       if (this.#rows.size === KEPT * 2) this.#forget(now)
-      row = { minutes: new Float64Array(MINUTES), newest: Math.floor(now / MINUTE_MS) }
+      row = { minutes: new Float64Array(MINUTES), newest: Math.floor(now / MINUTE_MS), refusal: undefined }
       this.#rows.set(name, row)
     }
-    advance(row, now)
-    row.minutes[row.newest % MINUTES]! += events
+    return row
   }
 
   /** Reports that only a sample of the events was counted, in proportion. */

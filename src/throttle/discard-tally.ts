@@ -47,8 +47,8 @@ export class DiscardTally {
     return this.#keys.size === MOST_ROWS
   }
 
-  /** Counts event `i`, which has this key. `wall`: the time now. There must be room. */
-  add(key: EventKey, batch: EventBatch, i: number, wall: number): void {
+  /** Counts event `i`, which has this key. `wall`: the time now. There must be room. Returns whether it is the first. */
+  add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
     const { bytes, start, end } = key
     const hash = hashBytes(bytes, start, end, this.#seed)
     const known = this.#keys.find(bytes, start, end, hash)
@@ -57,6 +57,7 @@ export class DiscardTally {
     columns[at]! += 1
     columns[at + 1]! += batch.size(i)
     columns[at + 3] = wall
+    return known < 0
   }
 
   #addRow(key: EventKey, hash: number, batch: EventBatch, i: number, wall: number): number {

@@ -23,3 +23,8 @@ export interface RuleName {
   /** Its pattern and condition, as in `key batch-*`. */
   readonly text: string
 }
+
+/** A rule as people find it in the configuration: `limits[0] (key batch-*)`. */
+export function ruleTitle({ list, place, text }: RuleName): string {
+  return `${list}[${place - 1}] (${text})`
+}

@@ -30,10 +30,14 @@ function liveFindings({ discarded_to: readers, ...state }: LiveBucket): Finding[
   return [...levelFindings(state), { text: `${lost}; ${discardedText(readers)}` }]
 }
 
-function levelFindings({ limit, unit, used, window_ms: windowMs, since, until }: BucketState): Finding[] {
+function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, until }: BucketState): Finding[] {
   if (limit === undefined || used === undefined || windowMs === undefined) return []
   const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : String(value))
   const what = unit === 'cost' ? 'a cost of ' : ''
+  if (rule !== undefined) {
+    const full = `${what}${amount(used)} of ${amount(limit)} had passed in ${formatDuration(windowMs)}`
+    return [{ text: `now: ${rule} discarded one of its last events, when ${full}` }]
+  }
   const span = since === undefined ? 'no window is open' : `the window is open since ${since} until ${until}`
   const text = `now: ${what}${amount(used)} of ${amount(limit)} have passed of its bucket in ${formatDuration(windowMs)}; ${span}`
   return [{ text }]

@@ -5,6 +5,7 @@ import { parseFieldPath } from '../../core/event/field-path.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { Refusal } from '../../throttle/decider.js'
 import type { EventKey } from '../../throttle/event-key.js'
+import { ruleTitle } from '../../throttle/rules.js'
 
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d
@@ -22,13 +23,14 @@ export class Annotation {
     this.#component = Buffer.from(`{"component":${JSON.stringify(context.id)},"bucket":`)
   }
 
-  add(batch: EventBatch, i: number, key: EventKey, { limit, windowMs, count, unit }: Refusal): void {
+  add(batch: EventBatch, i: number, key: EventKey, { limit, windowMs, count, unit, rule }: Refusal): void {
     const json = this.#json
     json.clear()
     json.add(this.#component, 0, this.#component.length)
     key.writeName(json)
     json.addText(`,"limit":${limit},"window_ms":${windowMs},"count":${count}`)
     if (unit !== 'events') json.addText(`,"unit":"${unit}"`)
+    if (rule) json.addText(`,"rule":${JSON.stringify(ruleTitle(rule))}`)
     json.addByte(CLOSE_OBJECT)
     this.#editor.open(batch, i)
     this.#editor.setJson(this.#field, json.bytes, 0, json.length)

@@ -50,7 +50,7 @@ export const annotateOptions = {
     .boolean()
     .default(false)
     .describe(
-      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window, and `unit` if the limit is one of `bytes` or `cost`. With `over_limit: mark`, marked events have it anyway.',
+      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window, `unit` if the limit is one of `bytes` or `cost`, and the `rule` that it is of, if any. With `over_limit: mark`, marked events have it anyway.',
     ),
 }
 

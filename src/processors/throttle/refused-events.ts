@@ -49,6 +49,7 @@ export class RefusedEvents {
   readonly #metrics: ThrottleMetrics
   readonly #key: EventKey
   readonly #hasKey: boolean
+  readonly #hasRules: boolean
   readonly #oneIn: OneInN | undefined
   readonly #marks: boolean
   readonly #isShadow: boolean
@@ -85,6 +86,7 @@ export class RefusedEvents {
     this.#reportBacklog = options.time_field ? () => {} : backlogReport(context.log, context.clock)
     this.#key = new EventKey(decider.keyFields)
     this.#hasKey = decider.keyFields.length > 0
+    this.#hasRules = decider.rules !== undefined
     this.#isShadow = mode === 'shadow'
     this.#marks = over === 'mark'
     const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
@@ -147,7 +149,7 @@ export class RefusedEvents {
       this.#discarded.value += overLimit + counts[FULL]! + (counts[NO_BACKEND] ?? 0)
       for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
       const discards = overLimit + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
-      if (discards > 0) this.#sample(batch, to, discards)
+      if (discards > 0) this.#sample(batch, to, discards, refusalOf)
     } else {
       const now = this.#clock.now()
       const wall = this.#clock.wall()
@@ -166,9 +168,9 @@ export class RefusedEvents {
   }
 
   /** Counts some of the discarded events for the history, each in the place of others. */
-  #sample(batch: EventBatch, to: Uint8Array, discards: number): void {
+  #sample(batch: EventBatch, to: Uint8Array, discards: number, refusalOf: RefusalOf | undefined): void {
     const now = this.#clock.now()
-    if (!this.#hasKey) {
+    if (!this.#hasKey && !this.#hasRules) {
       this.#history.add(null, discards, now)
       return
     }
@@ -191,7 +193,9 @@ export class RefusedEvents {
     this.#looks -= found.length
     for (const i of found) {
       this.#key.load(batch, i)
-      this.#history.add(this.#key.name(), discards / found.length, now)
+      const bucket = this.#key.name()
+      this.#history.add(bucket, discards / found.length, now)
+      if (this.#hasRules) this.#history.note(bucket, refusalOf?.(batch, i), now)
     }
   }
 
@@ -220,7 +224,8 @@ export class RefusedEvents {
     if (decision !== TOO_LATE) this.#discarded.value++
     if (this.#tally) {
       if (this.#tally.isFull) this.#drain()
-      this.#tally.add(key, batch, i, wall)
+      const isFirst = this.#tally.add(key, batch, i, wall)
+      if (isFirst && this.#hasRules) this.#history.note(key.name(), refusalOf?.(batch, i), now)
     }
     this.#annotate(batch, i, decision === DISCARD ? refusalOf : undefined)
     return !this.#isShadow

@@ -44,6 +44,7 @@ export class ThrottleProcessor implements Processor {
   readonly #failOpen: { value: number }
   readonly #countInEventTime: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
+  readonly #hasRules: boolean
   readonly #refused: RefusedEvents
   /** Undefined: no event waits. */
   readonly #waiting: WaitingRule | undefined
@@ -85,6 +86,7 @@ export class ThrottleProcessor implements Processor {
     }
     if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
+    this.#hasRules = compiled.rules !== undefined
     const metrics = metricsIn(options.mode, context.metrics)
     const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#passed = count('passed')
@@ -148,7 +150,7 @@ export class ThrottleProcessor implements Processor {
   }
 
   bucket(key: string | null): BucketState {
-    return bucketState(this.#decider, this.#refused.history, key, this.#clock)
+    return bucketState(this.#decider, this.#refused.history, key, this.#clock, this.#hasRules)
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {

@@ -58,3 +58,15 @@ t.test('keys that are watched come with their buckets', async t => {
   await through(times(3, 'a'))
   t.match(watch.end(5).keys, [{ key: 'a', passed: 2, discarded: 1, bucket: { used: 2, discarded_last_hour: 1 } }])
 })
+
+t.test('with rules it is the one that discarded last, and annotated events name it', async t => {
+  for (const more of [{}, { annotate: true }]) {
+    const limits = [{ key: 'b*', limit: 1 }]
+    const stage = await throttleStage({ limit: 5, window: '10s', key_field: '.app', limits, ...more })
+    const { discarded } = await stage.through(times(3, 'b1'))
+    const rule = 'limits[0] (key b*)'
+    t.match(stage.processor.bucket!('b1'), { rule, limit: 1, window_ms: 10_000, used: 1, discarded_last_hour: 2 })
+    t.same(stage.processor.bucket!('a'), { discarded_last_hour: 0, is_exact: true })
+    if ('annotate' in more) t.match(JSON.parse(discarded[0]!).throttle, { bucket: 'b1', limit: 1, rule })
+  }
+})
