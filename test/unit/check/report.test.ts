@@ -1,5 +1,5 @@
 import t from 'tap'
-import { timeTicks, valueTicks } from '../../../src/check/simulate/report/axis.js'
+import { startText, timeTicks, valueTicks } from '../../../src/check/simulate/report/axis.js'
 import { kneeOf } from '../../../src/check/simulate/report/knee.js'
 import { MARKS } from '../../../src/check/simulate/report/loss.js'
 import { reportPage } from '../../../src/check/simulate/report/page.js'
@@ -54,6 +54,9 @@ t.test('axes have few ticks with round values', async t => {
   ])
   t.same(labels('2026-01-01T10:00:00Z', 4 * 86_400_000), ['2026-01-02', '2026-01-03', '2026-01-04', '2026-01-05'])
   t.ok(timeTicks(8.64e15 - 10, 100).length > 0, 'up to the last date that there is')
+  t.ok(timeTicks(-8.64e15 - 10, 100).length > 0, 'from the first one on')
+  t.equal(startText({ start: -8.64e15 - 10, slot_ms: 20, count: 2 }, 0), '-271821-04-20T00:00:00.000Z')
+  t.equal(startText({ start: -8.64e15 - 10, slot_ms: 20, count: 2 }, 1), '-271821-04-20T00:00:00.010Z')
 })
 
 t.test('all colours have contrast, in light and dark', async t => {

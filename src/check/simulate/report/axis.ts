@@ -1,3 +1,4 @@
+import type { Slots } from '../result.js'
 import { timeText } from '../table.js'
 import { round } from './markup.js'
 
@@ -15,7 +16,7 @@ const TIME_STEPS = [
   ...[1, 2, 7, 14, 30, 90, 365, 3650, 36_500].map(n => n * DAY),
 ]
 const TIME_TICKS = 6
-/** The last time that a Date can have. */
+/** The last time that a Date can have; the first one is its negative. */
 const LAST_DATE = 8.64e15
 const VALUE_TICKS = 4
 /** The least distance of labels, as a part of the width: on a screen, and on a phone. */
@@ -39,12 +40,17 @@ export function valueTicks(most: number, least: number): number[] {
   return Array.from({ length: count + 1 }, (_, i) => i * step)
 }
 
+/** The start of a slot; the first one may begin before all dates. */
+export function startText({ start, slot_ms }: Slots, slot: number): string {
+  return timeText(Math.max(start + slot * slot_ms, -LAST_DATE))
+}
+
 /** Full seconds, minutes, hours or days (UTC) from `startMs` on. */
 export function timeTicks(startMs: number, lengthMs: number): Tick[] {
   const step = TIME_STEPS.find(step => lengthMs / step <= TIME_TICKS) ?? lengthMs
   const ticks: Tick[] = []
   const endMs = Math.min(startMs + lengthMs, LAST_DATE)
-  for (let time = Math.ceil(startMs / step) * step; time <= endMs; time += step) {
+  for (let time = Math.ceil(Math.max(startMs, -LAST_DATE) / step) * step; time <= endMs; time += step) {
     const iso = timeText(time)
     const [date = '', clock = ''] = iso.split('T')
     const label = step >= DAY || time % DAY === 0 ? date : clock.slice(0, step < SECOND ? -1 : step < MINUTE ? -5 : -8)

@@ -1,7 +1,7 @@
 import { formatDuration } from '../../../lib/units.js'
 import type { Slots, TimeResult } from '../result.js'
-import { count, keyName, number, timeText } from '../table.js'
-import { bottomAxis, timeTicks, valueAxis, valueTicks } from './axis.js'
+import { count, keyName, number } from '../table.js'
+import { bottomAxis, startText, timeTicks, valueAxis, valueTicks } from './axis.js'
 import { cut, escaped, LABEL_LENGTH, round } from './markup.js'
 
 /** Bars over time, stacked, with a legend, a text alternative and a table of their data. */
@@ -105,18 +105,16 @@ function bar({ slots, series }: Chart, slot: number, y: (value: number) => numbe
   })
   const most = shown.sort((a, b) => b.counts[slot]! - a.counts[slot]!).slice(0, MOST_IN_TOOLTIP)
   const parts = most.map(({ name, counts }) => `${number(counts[slot]!)} ${cut(name, LABEL_LENGTH)}`)
-  return `<g><title>${escaped(`${startOf(slots, slot)}: ${parts.join(', ')}`)}</title>${rects.join('')}</g>`
+  return `<g><title>${escaped(`${startText(slots, slot)}: ${parts.join(', ')}`)}</title>${rects.join('')}</g>`
 }
-
-const startOf = ({ start, slot_ms }: Slots, slot: number) => timeText(start + slot * slot_ms)
 
 /** What the picture says, for those who do not see it. */
 function alternative({ title, slots, series }: Chart, sums: readonly number[]): string {
   const most = Math.max(...sums)
   const total = (counts: readonly number[]) => counts.reduce((sum, value) => sum + value, 0)
   const parts = series.map(({ name, counts }) => `${cut(name, LABEL_LENGTH)}: ${number(total(counts))}`)
-  const span = `${count(slots.count, 'bar')} of ${formatDuration(slots.slot_ms)} from ${startOf(slots, 0)} on`
-  const peak = `The highest bar has ${count(most, 'event')}, at ${startOf(slots, sums.indexOf(most))}.`
+  const span = `${count(slots.count, 'bar')} of ${formatDuration(slots.slot_ms)} from ${startText(slots, 0)} on`
+  const peak = `The highest bar has ${count(most, 'event')}, at ${startText(slots, sums.indexOf(most))}.`
   return `${title}: ${span}. ${peak} In all, ${parts.join('; ')}.`
 }
 
@@ -124,7 +122,7 @@ function data({ id, title, slots, series }: Chart, sums: readonly number[]): str
   const rows = sums.flatMap((sum, slot) => {
     if (sum === 0) return []
     const cells = series.map(({ counts }) => `<td>${number(counts[slot]!)}</td>`).join('')
-    return [`<tr><th scope="row">${startOf(slots, slot)}</th>${cells}</tr>`]
+    return [`<tr><th scope="row">${startText(slots, slot)}</th>${cells}</tr>`]
   })
   const names = series.map(({ name }) => `<th scope="col"><bdi>${escaped(cut(name, LABEL_LENGTH))}</bdi></th>`).join('')
   return `<details><summary>As a table: ${title}</summary>
