@@ -154,6 +154,14 @@ t.test('a limit that was searched for comes first, with its goal and the next li
   t.match(main, 'limit 1,233 keeps 98.9 %')
 })
 
+t.test('of many inputs the first are named', async t => {
+  const inputs = Array.from({ length: 10_000 }, (_, n) => `/var/log/app/${n}.log`)
+  const settings = [{ name: 'input', text: inputs.join(', ') }]
+  const page = reportPage({ ...madeResult(['a'], [{ limit: 1 }]), inputs, settings }, 0)
+  t.match(page, 'Events of /var/log/app/0.log, /var/log/app/1.log, /var/log/app/2.log and 9,997 other inputs, from')
+  t.ok(page.length < 200_000, `${page.length}`)
+})
+
 t.test('without events, or times, or with a single limit, the page says so', async t => {
   const none = madeResult([], [{ limit: 10 }])
   t.match(reportPage({ ...none, slots: null, from: null, to: null }, 0), 'No event had a time of its own.')

@@ -86,7 +86,7 @@ ${valueAxis(ticks, y, number).join('\n')}
 ${bars.join('\n')}
 ${bottomAxis(timeTicks(slots.start, slots.count * slots.slot_ms), HEIGHT).join('\n')}
 </svg></div>
-<p class="note">Each bar is ${formatDuration(slots.slot_ms)} of the time in the events (UTC).</p>
+<p class="note">Each bar is ${formatDuration(slots.slot_ms)}. Times are in UTC.</p>
 ${data(drawn, sums)}
 </figure>`
 }

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import type { Fact, SimulationResult, TrialResult } from '../result.js'
 import { searchFacts } from '../summary.js'
-import { inputName, timeText } from '../table.js'
+import { count, inputName, timeText } from '../table.js'
 import { type Curve, curvesOf, GRID_COLUMNS, lossSection } from './loss.js'
-import { escaped } from './markup.js'
+import { cut, escaped, KEY_LENGTH } from './markup.js'
 import { SCRIPT } from './script.js'
 import { cardStyle, columnStyle } from './sortable-table.js'
 import { PATTERN_DEFINITIONS, styleSheet } from './style.js'
@@ -19,6 +19,9 @@ const MOST_DETAILED = 12
 /** Keys that are shown by name: of all results together, and of one. */
 const MOST_KEYS = 2000
 const MOST_KEYS_OF_ONE = 1000
+/** Inputs that are named below the title, and the longest text about them and the settings. */
+const MOST_INPUTS = 3
+const LONGEST_TEXT = 2000
 
 const STYLE = styleSheet(
   `${columnStyle('keys', KEY_COLUMNS)}, ${columnStyle('grid', GRID_COLUMNS)}`,
@@ -93,14 +96,16 @@ function detailedTrials(results: readonly TrialResult[], curves: readonly Curve[
 }
 
 function subtitle({ inputs, from, to, complete }: SimulationResult): string {
+  const named = inputs.slice(0, MOST_INPUTS).map(input => cut(inputName(input), KEY_LENGTH))
+  const more = inputs.length > named.length ? ` and ${count(inputs.length - named.length, 'other input')}` : ''
   const span = from === null || to === null ? '' : `, from ${timeText(from)} to ${timeText(to)}`
   const rest = complete ? '' : '. The simulation was interrupted before the end of the input'
-  return escaped(`Events of ${inputs.map(inputName).join(', ')}${span}${rest}.`)
+  return escaped(`Events of ${named.join(', ')}${more}${span}${rest}.`)
 }
 
 /** A section of names and texts; none if there are none. */
 function facts(id: string, heading: string, rows: readonly Fact[]): string {
   if (rows.length === 0) return ''
-  const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(text)}</dd>`)
+  const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(cut(text, LONGEST_TEXT))}</dd>`)
   return `<section aria-labelledby="${id}"><h2 id="${id}">${heading}</h2>\n<dl>${items.join('')}</dl></section>`
 }
