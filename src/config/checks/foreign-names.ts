@@ -44,7 +44,6 @@ export const MEANT: Readonly<Record<string, readonly string[]>> = {
   capacity: ['limit'],
   events_per_second: ['limit'],
   max_rate: ['limit'],
-  burst: ['limit'],
   'ratelimit.burst': ['limit'],
   'ratelimit.interval': ['window'],
   group_reset_rate_s: ['limit'],
