@@ -142,8 +142,8 @@ export const commands: readonly Command[] = [
       'window-mode': {
         type: 'string',
         value: 'MODE',
-        takes: ['fixed', 'aligned', 'sliding'],
-        text: 'Position of the windows in time, instead of the configured one: fixed, aligned or sliding.',
+        takes: ['fixed', 'aligned', 'sliding', 'gcra'],
+        text: 'Position of the windows in time, instead of the configured one: fixed, aligned, sliding or gcra.',
       },
       suggest: {
         type: 'string',
@@ -232,8 +232,8 @@ export const commands: readonly Command[] = [
       'window-mode': {
         type: 'string',
         value: 'MODE',
-        takes: ['fixed', 'aligned', 'sliding'],
-        text: 'Position of the windows in time: fixed (default), aligned or sliding.',
+        takes: ['fixed', 'aligned', 'sliding', 'gcra'],
+        text: 'Position of the windows in time: fixed (default), aligned, sliding or gcra.',
       },
       time: {
         type: 'string',

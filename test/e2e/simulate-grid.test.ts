@@ -64,7 +64,7 @@ async function json(args: readonly string[], input: string | Buffer = ''): Promi
 const sum = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0)
 
 t.test('every combination of limits, windows and keys agrees with a simple model', async t => {
-  const all = events(3000, 0.2)
+  const all = events(1200, 0.08)
   for (const mode of ['fixed', 'aligned', 'sliding']) {
     const args = ['--limit=3,50,1', '--limit=10', '--window=1s,1m', '--key=.app', '--key=.host']
     const result = await json([...args, `--window-mode=${mode}`], linesOf(all))
@@ -154,7 +154,7 @@ t.test('keys beyond those that are listed: the others are their exact sum', asyn
 })
 
 t.test('--suggest finds the lowest limit that keeps a share of the matching events', async t => {
-  const all = events(2000, 0.01, 3)
+  const all = events(600, 0.01, 3)
   const kept = (limit: number, mode: string, level: string | undefined) => {
     const passes = model(all, 'app', limit, 10_000, mode)
     const matching = all.map(event => level === undefined || event.level === level)
@@ -191,8 +191,8 @@ t.test('--suggest finds the lowest limit that keeps a share of the matching even
 })
 
 t.test('--budget finds the highest limit within a size per calendar period, or its share', async t => {
-  const all = events(4000, 72, 4)
-  const budget = 80_000
+  const all = events(1500, 72, 4)
+  const budget = 30_000
   const fits = (limit: number) => {
     const passes = model(all, 'app', limit, 3_600_000, 'fixed')
     const days = new Map<number, number>()
@@ -206,7 +206,7 @@ t.test('--budget finds the highest limit within a size per calendar period, or i
   let expected = 1
   while (fits(expected + 1)) expected++
   const args = ['--window=1h', '--key=.app']
-  const result = await json([...args, '--budget=80kB per day'], linesOf(all))
+  const result = await json([...args, '--budget=30kB per day'], linesOf(all))
   t.equal(result.limit, expected)
   t.ok(expected > 1)
   const free = await json([...args, '--budget=5GB per day'], linesOf(all))
@@ -297,6 +297,61 @@ destinations: { out: { type: blackhole, inputs: [it] } }
       { code: 1, stdout: '', stderr: `sluice: cannot read ${path(name!)}: ${message}\n` },
     )
   }
+})
+
+t.test('what a daemon does beyond deciding is named; rules and limits of bytes decide as in the daemon', async t => {
+  const dir = testFolder(t)
+  const config = join(dir, 'sluice.yaml')
+  const all = events(900, 0.05, 8)
+  const simulated = async (options: string, args: readonly string[] = []) => {
+    writeFileSync(
+      config,
+      `sources: { in: { type: stdin, decode: json } }
+processors: { it: { type: throttle, inputs: [in], window: 1m, key_field: .app, time_field: .t, ${options} } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+    )
+    const { code, stdout, stderr } = await callSimulate([config, ...args], linesOf(all))
+    t.equal(code, 0, stderr)
+    return stdout
+  }
+  const shadow = await simulated('limit: 5, mode: shadow')
+  t.match(shadow, /^mode +shadow: the daemon passes the events that are shown as discarded$/m)
+  t.match(shadow, '\n    mode: shadow\n')
+  t.match(await simulated('limit: 5, over_limit: { pass_one_in: 10 }'), /^over_limit the daemon passes one in 10 of/m)
+  t.match(await simulated('limit: 5, over_limit: mark'), /^over_limit mark: the daemon passes/m)
+
+  const ruled =
+    'limit: 5, limits: [{ key: "app-[01]", limit: 1 }, { when: "if (.level equal \'error\')", limit: unlimited }]'
+  t.match(await simulated(ruled), /^limits +2 rules, the first that matches decides$/m)
+  const { results } = JSON.parse(await simulated(ruled, ['--limit=5,100000', '--json'])) as SimulationResult
+  const [five, most] = results as [TrialResult, TrialResult]
+  const ofRule = (trial: TrialResult) => trial.by_key.filter(({ key }) => key === 'app-0' || key === 'app-1')
+  t.same(
+    ofRule(five).map(({ passed }) => passed),
+    ofRule(most).map(({ passed }) => passed),
+    'rules keep their limits',
+  )
+  t.equal(most.discarded, sum(ofRule(most).map(({ discarded }) => discarded)))
+  t.ok(five.discarded > most.discarded)
+
+  const bytes = JSON.parse(await simulated('limit_bytes: 500', ['--limit-bytes=1kB,1MB', '--json'])) as SimulationResult
+  t.same(
+    bytes.results.map(({ limit, unit }) => [limit, unit]),
+    [
+      [1000, 'bytes'],
+      [1_000_000, 'bytes'],
+    ],
+  )
+  t.ok(bytes.results[0]!.discarded > 0)
+  t.equal(bytes.results[1]!.discarded, 0)
+  const found = JSON.parse(await simulated('limit_bytes: 500', ['--suggest=keep 80%', '--json'])) as SimulationResult
+  const passedWith = async (limit: number) => {
+    const text = await simulated('limit_bytes: 500', [`--limit-bytes=${limit}`, '--json'])
+    return (JSON.parse(text) as SimulationResult).results[0]!.passed / all.length
+  }
+  t.ok((await passedWith(found.limit_bytes!)) >= 0.8)
+  t.ok((await passedWith(found.limit_bytes! - 1)) < 0.8)
 })
 
 t.test('an empty input, binary data and a line without an end', async t => {

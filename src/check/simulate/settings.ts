@@ -1,11 +1,11 @@
 import { conditionText } from '../../condition/condition-text.js'
 import type { FieldPath } from '../../core/event/field-path.js'
-import { formatSize } from '../../lib/units.js'
+import { formatDuration, formatSize } from '../../lib/units.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { LATENESS, type ThrottleOptions } from '../../processors/throttle/options.js'
 import type { Limit } from '../../throttle/limit.js'
 import type { Fact } from './result.js'
-import { number } from './table.js'
+import { count, number } from './table.js'
 
 /** Describes throttles in words. */
 
@@ -27,7 +27,25 @@ export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
     ...(exclude ? [{ name: 'exclude', text: `if (${conditionText(exclude)})` }] : []),
     ...(keys === '' ? [] : [{ name: 'max_keys', text: `${number(max_keys)}, beyond it ${on_max_keys}` }]),
     ...(time_field ? [{ name: 'lateness', text: `${windowText(allowed_lateness)}, beyond it ${on_late}` }] : []),
+    ...beyondDeciding(first),
   ]
+}
+
+/** Options with which the daemon does something else than is simulated. */
+function beyondDeciding({ mode, over_limit, limits, scope }: ThrottleOptions): Fact[] {
+  const facts: Fact[] = []
+  const add = (name: string, text: string) => facts.push({ name, text })
+  if (limits) add('limits', `${count(limits.length, 'rule')}, the first that matches decides`)
+  if (mode === 'shadow') add('mode', 'shadow: the daemon passes the events that are shown as discarded')
+  if (over_limit === 'mark') add('over_limit', 'mark: the daemon passes the events that are shown as discarded, marked')
+  if (typeof over_limit === 'object' && 'pass_one_in' in over_limit)
+    add('over_limit', `the daemon passes one in ${number(over_limit.pass_one_in)} of the events shown as discarded`)
+  if (typeof over_limit === 'object' && 'wait' in over_limit) {
+    const wait = formatDuration(over_limit.wait)
+    add('over_limit', `in the daemon, the events shown as discarded wait for room, for ${wait} at most`)
+  }
+  if (scope === 'cluster') add('scope', 'cluster: as if one daemon had the whole limit and got these events')
+  return facts
 }
 
 /** `limit 5 or 10 in 1 second by .app, fixed windows`; modes that differ follow their limit. */
