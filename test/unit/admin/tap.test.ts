@@ -34,7 +34,9 @@ class Answer extends Writable {
   }
 }
 
-function watching(query: { limit?: number; where?: string; component?: string; outputs?: string[] } = {}) {
+function watching(
+  query: { limit?: number; where?: string; component?: string; outputs?: string[]; rate?: number; forMs?: number } = {},
+) {
   const answer = new Answer()
   const taps = new Set<(batch: EventBatch) => void>()
   const time = new ManualTime()
@@ -50,14 +52,15 @@ function watching(query: { limit?: number; where?: string; component?: string; o
       return () => taps.delete(tap)
     },
   }
-  const { limit = Number.POSITIVE_INFINITY, where, component = 'app' } = query
-  streamTap({ component, limit, where }, tappable, answer as unknown as ServerResponse, time)
+  const { limit = Number.POSITIVE_INFINITY, where, component = 'app', rate, forMs } = query
+  streamTap({ component, limit, where, rate, forMs }, tappable, answer as unknown as ServerResponse, time)
   t.teardown(() => answer.destroy())
   return {
     answer,
     taps,
     /** Lets a second pass, at the end of which the tap reports what it skipped. */
     second: () => time.advance(1000),
+    halfSecond: () => time.advance(500),
     show: (lines: object[]) => {
       for (const tap of taps) tap(batchOf(lines))
     },
@@ -124,3 +127,26 @@ t.test('a limit, a condition, and the end', async t => {
   t.match(none, { status: 404, text: 'there is no other; no pipeline runs now, see: sluice status\n' })
   t.match(watching({ where: 'if (x)' }).answer, { status: 400, text: /the condition/ })
 })
+
+t.test(
+  'a client may ask for more events per second, up to a bound, and for an end that reports what was skipped',
+  async t => {
+    const tap = watching({ rate: 5000, forMs: 2500 })
+    tap.show(numbered(6000))
+    t.equal(tap.events().length, 5000)
+    await tap.second()
+    await tap.second()
+    t.equal(tap.missed(), 1000)
+    tap.show(numbered(5001))
+    t.equal(tap.answer.writableEnded, false)
+    await tap.halfSecond()
+    t.equal(tap.answer.writableEnded, true)
+    t.equal(tap.missed(), 1001)
+    t.equal(tap.taps.size, 0)
+    const most = watching({ rate: 1e9 })
+    most.show(numbered(20_001))
+    await most.second()
+    t.equal(most.events().length, 20_000)
+    t.equal(most.missed(), 1)
+  },
+)
