@@ -65,6 +65,7 @@ export interface ThrottleResult {
   readonly per_second?: number
   readonly bytes_per_bucket?: number
   readonly at_worst?: number
+  readonly longest_step_ms?: number
 }
 
 const RATES: Record<string, string> = {
@@ -80,12 +81,12 @@ export function formatThrottle(results: readonly ThrottleResult[]): string {
     const told = rates.map(({ bench, per_second: rate }) => `${(rate! / 1e6).toFixed(1)} M ${RATES[bench] ?? bench}`)
     const memory = own.find(({ bytes_per_bucket: bytes }) => bytes !== undefined)
     if (memory) {
-      const { bytes_per_bucket: bytes, at_worst: worst, keys } = memory
-      told.push(`${bytes} bytes a bucket (at worst ${worst}) with ${keys} keys`)
+      const { bytes_per_bucket: bytes, at_worst: worst, longest_step_ms: step, keys } = memory
+      told.push(`${bytes} bytes a bucket (at worst ${worst}) with ${keys} keys, ${step} ms for the longest batch`)
     }
     return `throttle, ${mode} windows: ${told.join(', ')}\n`
   })
-  return `${lines.join('')}wanted: 10 M decisions/s with 1,000 keys, at most 150 bytes a bucket with 1,000,000\n`
+  return `${lines.join('')}wanted: 10 M decisions/s with 1,000 keys, at most 150 bytes a bucket and 50 ms a batch with 1,000,000\n`
 }
 
 /** What bench/buffer.ts says of itself. */

@@ -31,8 +31,8 @@ function report(result: Record<string, string | number>): void {
   if (!asArray) process.stdout.write(`${JSON.stringify(result)}\n`)
 }
 
-function limiterOptions(mode: WindowMode, windowMs = 1000): LimiterOptions {
-  return { limits: [{ limit: 100, windowMs, mode, unit: 'events' }], maxKeys: 10_000_000, seed: 12345 }
+function limiterOptions(mode: WindowMode, windowMs = 1000, maxKeys = 10_000_000): LimiterOptions {
+  return { limits: [{ limit: 100, windowMs, mode, unit: 'events' }], maxKeys, seed: 12345 }
 }
 
 /** Of this process: what others do meanwhile does not count. */
@@ -106,6 +106,34 @@ async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst:
   return { fresh, worst }
 }
 
+/** Events of a batch. */
+const STEP = 1000
+
+/**
+ * The CPU milliseconds of the longest batch, while the buckets are filled, used again, and all of them replaced by
+ * others, for which idle ones have to make room.
+ */
+function longestStep(mode: WindowMode): number {
+  const windowMs = 10_000
+  const limiter = new KeyedLimiter(limiterOptions(mode, windowMs, MANY))
+  const key = Buffer.alloc(11)
+  const view = viewOf(key)
+  let longest = 0
+  for (const [round, first] of [0, 0, MANY, MANY].entries()) {
+    for (let i = 0; i < MANY; i += STEP) {
+      const now = (round + i / MANY) * windowMs
+      const begin = cpuSeconds()
+      limiter.advance(now)
+      for (let n = i; n < i + STEP; n++) {
+        key.write(`app-${String(first + n).padStart(7, '0')}`)
+        limiter.take(view, 0, key.length, now)
+      }
+      longest = Math.max(longest, cpuSeconds() - begin)
+    }
+  }
+  return longest * 1000
+}
+
 for (const mode of MODES) {
   const perSecond = (measure: (mode: WindowMode) => number) =>
     Math.round(Math.max(...Array.from({ length: ROUNDS }, () => measure(mode))))
@@ -118,6 +146,7 @@ for (const mode of MODES) {
     keys: MANY,
     bytes_per_bucket: Math.round(fresh),
     at_worst: Math.round(worst),
+    longest_step_ms: Math.round(longestStep(mode)),
   })
 }
 if (asArray) process.stdout.write(`${JSON.stringify(results)}\n`)

@@ -18,9 +18,8 @@ export class KeyPattern {
   readonly text: string | undefined
   /** The characters that all matching texts begin with. */
   readonly prefix: string
-  /** Whether every text with the prefix matches. */
-  readonly #isPrefix: boolean
-  readonly #pattern: Pattern
+  /** Undefined: every text with the prefix matches, or only the prefix itself. */
+  readonly #pattern: Pattern | undefined
 
   /** `isList`: texts are JSON arrays, so that a bracket at the beginning is one. Throws KeyPatternError. */
   constructor(source: string, isList = false) {
@@ -31,12 +30,13 @@ export class KeyPattern {
     this.source = source
     this.prefix = reader.prefix
     this.text = reader.isLiteral ? reader.prefix : undefined
-    this.#isPrefix = expression === `${escaped(reader.prefix)}.*`
-    this.#pattern = compiled(expression)
+    const isSimple = reader.isLiteral || expression === `${escaped(reader.prefix)}.*`
+    this.#pattern = isSimple ? undefined : compiled(expression)
   }
 
   test(text: string): boolean {
-    return text.startsWith(this.prefix) && (this.#isPrefix || this.#pattern.test(text))
+    if (this.text !== undefined) return text === this.text
+    return text.startsWith(this.prefix) && (this.#pattern?.test(text) ?? true)
   }
 }
 
