@@ -85,6 +85,13 @@ t.test('nobody is told that no events are lost while some of them are dropped', 
   }
 })
 
+t.test('a limits file that cannot be used is a problem while earlier rules are in use', async t => {
+  const valid = (id: string, value: number) => `sluice_throttle_limits_file_valid{component_id="${id}"} ${value}`
+  t.match(problemsOf(view([], [valid('good', 1), valid('bad', 0)])), [
+    { what: 'bad: its limits file cannot be used; the rules that were read last stay in use', todo: /names the line/ },
+  ])
+})
+
 t.test('certificates that expire, and refused clients', async t => {
   const at = (days: number) => days * 86_400
   const expiry = (id: string, days: number) =>
