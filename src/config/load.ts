@@ -5,6 +5,7 @@ import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.
 import { readFileSync } from '../lib/files/remote/guarded-fs.js'
 import { NearestName } from '../lib/nearest.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
+import { checkBacklog } from './checks/backlog-warnings.js'
 import { checkComponents, checkFields } from './checks/component-warnings.js'
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
@@ -235,6 +236,7 @@ function assemble(
   if (fileCheck) {
     fileCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
     checkComponents(drafts, warnings)
+    checkBacklog(drafts, warnings)
   }
   const state = env.STATE_DIRECTORY?.split(':')[0]
   const dataDir = resolve(parsed?.data_dir ?? (state || 'state'))

@@ -308,6 +308,10 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
   /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
+  /** Sources only: whether it reads later what was written while it did not run (EventBatch.isBacklog). */
+  catchesUp?(options: z.output<S>): boolean
+  /** Processors only: what happens that is easily overlooked when a source catches up; undefined: nothing. */
+  onBacklog?(options: z.output<S>): string | undefined
   /** Sources only: the fields that its events can have; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
   /** The options that name event fields. */

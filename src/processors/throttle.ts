@@ -1,5 +1,6 @@
 import { pathsOf } from '../condition/condition.js'
 import { defineProcessor } from '../core/component.js'
+import { lossOfBacklog } from './throttle/backlog.js'
 import { clusterWarnings } from './throttle/cluster/options.js'
 import { deciderOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
@@ -52,7 +53,9 @@ export const throttle = defineProcessor({
     over_limit !== 'mark' && !annotate && limits_file === undefined,
   usesFields: ({ key_field, time_field, exclude, cost, limits = [] }) => [
     ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
-    ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
+    ...(time_field && time_field !== 'auto'
+      ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }]
+      : []),
     ...(cost ? [{ option: 'cost', path: cost, without: 'each event costs 1' }] : []),
     ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
     ...limits.flatMap(({ when, cost }) => [
@@ -60,6 +63,7 @@ export const throttle = defineProcessor({
       ...(cost ? [{ option: 'limits', path: cost, without: 'each event costs 1' }] : []),
     ]),
   ],
+  onBacklog: lossOfBacklog,
   warnings: clusterWarnings,
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')

@@ -18,6 +18,7 @@ export const file = defineSource({
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
   movable: true,
+  catchesUp: ({ follow }) => follow,
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),
   warnings: ({ include }) => includeWarnings(include),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),

@@ -32,6 +32,7 @@ export const journald = defineSource({
     },
   ],
   overlaps: (_options, saved) => (placeIn(saved).cursor === undefined ? [] : ['the journal']),
+  catchesUp: () => true,
   fields: ({ include_fields }) => fieldsOfEntries(include_fields),
   create: async (options, context) => new (await import('./journald/journald-source.js')).Journald(options, context),
   linesOf: async (options, given, host) =>

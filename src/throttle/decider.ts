@@ -3,6 +3,7 @@ import type { FieldReader } from '../core/event/field-reader.js'
 import { BucketKey } from './bucket-key.js'
 import { BucketRoom } from './bucket-room.js'
 import { Costs } from './costs.js'
+import type { TimeReader } from './event-time.js'
 import type { LATE } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import { type Lane, Lanes } from './lanes.js'
@@ -167,7 +168,7 @@ export interface DeciderOptions extends LimiterOptions {
 }
 
 export interface EventTimeOptions {
-  readonly field: FieldReader
+  readonly time: TimeReader
   readonly latenessMs: number
   readonly onLate: 'pass' | 'discard'
 }

@@ -1,6 +1,4 @@
 import type { EventBatch } from '../core/event/batch.js'
-import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../core/event/field-reader.js'
-import { LARGEST_MS, parseIsoTime } from '../lib/formats/iso-time.js'
 import type { Clock } from '../lib/time.js'
 import { BucketRoom } from './bucket-room.js'
 import {
@@ -21,66 +19,6 @@ import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
 import type { Rule } from './rules.js'
 
-/** Maximum number of digits of an exact integer. */
-const MOST_DIGITS = 15
-/** A number with this many digits is a date: `20260131`. */
-const DATE_DIGITS = 8
-
-/** The time in a field, in milliseconds since the epoch: a number, also as text, or ISO 8601. NaN if there is none. */
-export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
-  switch (field.load(batch, i)) {
-    case STRING:
-      return textTime(field)
-    case NUMBER:
-      return possible(field.number())
-    case OBJECT_VALUE: {
-      // Only events created by a program can contain a Date.
-      const value = field.bytes.length === 0 ? field.value() : undefined
-      return value instanceof Date ? value.getTime() : Number.NaN
-    }
-    default:
-      return Number.NaN
-  }
-}
-
-function textTime(field: FieldReader): number {
-  let { bytes, start, end } = field
-  if (!field.plain) {
-    bytes = Buffer.from(field.text())
-    start = 0
-    end = bytes.length
-  }
-  const whole = end - start === DATE_DIGITS ? Number.NaN : wholeNumber(bytes, start, end)
-  if (!Number.isNaN(whole)) return whole
-  const time = parseIsoTime(bytes, start, end)
-  return Number.isNaN(time) ? possible(field.number()) : time
-}
-
-/** The integer with the digits [start, end); NaN if there are other characters or too many digits. */
-function wholeNumber(bytes: Uint8Array, start: number, end: number): number {
-  if (start === end || end - start > MOST_DIGITS) return Number.NaN
-  let value = 0
-  for (let p = start; p < end; p++) {
-    const digit = bytes[p]! - 0x30
-    if (digit < 0 || digit > 9) return Number.NaN
-    value = value * 10 + digit
-  }
-  return value
-}
-
-function possible(ms: number): number {
-  return Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
-}
-
-/** As milliseconds, this range lies before 1973; as seconds, in the present. */
-const SECONDS_FROM = 1e8
-const SECONDS_TO = 1e11
-
-/** Whether a value in milliseconds is more plausible in seconds. */
-export function looksLikeSeconds(ms: number): boolean {
-  return ms > SECONDS_FROM && ms < SECONDS_TO
-}
-
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
 const SILENCE_MS = 3_600_000
 
@@ -92,12 +30,12 @@ export class EventLimiter {
   readonly #buckets: KeyedBuckets<EventWindows>
   readonly #longestSilenceMs: number
   readonly #options: LimiterOptions
-  readonly #time: Omit<EventTimeOptions, 'field'>
+  readonly #time: Omit<EventTimeOptions, 'time'>
   readonly #keys: BucketRoom
   readonly #ofRules = new Map<string, EventLimiter>()
 
   /** `parent`: for the limiter of a rule. */
-  constructor(options: LimiterOptions, time: Omit<EventTimeOptions, 'field'>, parent?: EventLimiter) {
+  constructor(options: LimiterOptions, time: Omit<EventTimeOptions, 'time'>, parent?: EventLimiter) {
     const { limits, maxKeys, seed } = options
     const { latenessMs, onLate } = time
     this.#options = options
@@ -254,12 +192,12 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
 
   /** The time at which event `i` of the last batch counts. */
   timeOf(batch: EventBatch, i: number): number {
-    const time = eventTime(this.#options.field, batch, i)
+    const time = this.#options.time.of(batch, i)
     return time <= this.#latest ? time : this.#arrival
   }
 
   #decideOne(batch: EventBatch, i: number): Decision {
-    const time = eventTime(this.#options.field, batch, i)
+    const time = this.#options.time.of(batch, i)
     if (time <= this.#latest) return this.#decideAt(batch, i, time)
     if (Number.isNaN(time)) this.unreadable++
     else this.ahead++

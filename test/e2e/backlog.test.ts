@@ -153,3 +153,20 @@ t.test('nothing is lost when the daemon is stopped, killed or reloaded while it 
     )
   }
 })
+
+t.test('time_field: auto counts what was missed when it was written', async t => {
+  const config = configOf('limit: 20, time_field: auto')
+  const folder = testFolder(t, { 'app.log': lines(0, 1, { time: Date.now() - 60_000 }) })
+  const first = await startDaemon(t, folder, config)
+  await first.scrapedUntil(scrape => scrape.events('out').sent === 1)
+  await first.stop(t)
+  // Ten lines a second while the daemon does not run.
+  const began = Date.now() - 10_000
+  for (let n = 1; n <= 100; n++) appendFileSync(join(folder, 'app.log'), lines(n, n + 1, { time: began + n * 100 }))
+  const daemon = await startDaemon(t, folder, config)
+  const scrape = await settled(daemon, 100)
+  t.equal(scrape.sum(DISCARDS), 0)
+  t.equal(scrape.sum('sluice_throttle_untimed_events_total'), 0)
+  await daemon.stop(t)
+  t.same(numbersIn(folder), all(101))
+})

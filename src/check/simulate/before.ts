@@ -9,7 +9,7 @@ import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/
 import { throttle } from '../../processors/throttle.js'
 import { UsageError } from '../../terminal/command-line.js'
 import { Decider, EXCLUDED, FAIL_OPEN, PASS } from '../../throttle/decider.js'
-import { EventDecider, eventTime } from '../../throttle/event-decider.js'
+import { EventDecider } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { STOPPED_CLOCK } from './trial-deciders.js'
 import type { FieldContext } from './trials.js'
@@ -133,7 +133,7 @@ function throttleStage(id: string, options: ThrottleOptions, fields: FieldContex
     id,
     enter: batch => decider.enter(batch, 0, Number.NEGATIVE_INFINITY),
     passes(batch, i, now) {
-      const time = eventTime(inEventTime.field, batch, i)
+      const time = inEventTime.time.of(batch, i)
       return PASSING.has(decider.decideOne(batch, i, Number.isNaN(time) ? now : time))
     },
   }

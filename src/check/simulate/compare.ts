@@ -67,7 +67,7 @@ export class Comparison implements Frames {
   passed = 0
   otherPassed = 0
 
-  constructor(time: FieldPath, one: Side, other: Side) {
+  constructor(time: FieldPath | 'auto', one: Side, other: Side) {
     this.one = new Replay(time, one.way, context => new Passes(one.options, context))
     this.other = new Replay(time, other.way, context => new Passes(other.options, context))
     this.#otherWay = other.way

@@ -1,7 +1,7 @@
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { Codec } from '../../core/codec.js'
 import { formatDuration } from '../../lib/units.js'
-import { looksLikeSeconds } from '../../throttle/event-decider.js'
+import { looksLikeSeconds } from '../../throttle/event-time.js'
 import type { Way } from './before.js'
 import type { Replay } from './replay.js'
 import type { Fact } from './result.js'

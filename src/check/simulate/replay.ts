@@ -5,7 +5,8 @@ import { FieldReader } from '../../core/event/field-reader.js'
 import type { Origin } from '../../core/event/origin.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
-import { eventTime } from '../../throttle/event-decider.js'
+import { AutoTime } from '../../throttle/auto-time.js'
+import { NamedTime, type TimeReader } from '../../throttle/event-time.js'
 import { Before, type Way } from './before.js'
 import { TimeSlots } from './slots.js'
 import type { FieldContext } from './trials.js'
@@ -51,8 +52,8 @@ export class Replay<V extends Visitor> implements Frames {
   readonly before: Before
   readonly visitor: V
   readonly #wanted = new WantedNames()
-  readonly #timePath: FieldPath | undefined
-  readonly #time: FieldReader | undefined
+  readonly #timePath: FieldPath | 'auto' | undefined
+  readonly #time: TimeReader | undefined
   /** Slot of the timestamp, which events get from their origin if the line has none. */
   readonly #timestamp: number
   readonly #ack = new Ack(() => {})
@@ -63,10 +64,14 @@ export class Replay<V extends Visitor> implements Frames {
   #hasTime = false
 
   /** `time`: the field with the time; undefined: events count when they were received. */
-  constructor(time: FieldPath | undefined, way: Way, createVisitor: (context: FieldContext, slots: TimeSlots) => V) {
+  constructor(
+    time: FieldPath | 'auto' | undefined,
+    way: Way,
+    createVisitor: (context: FieldContext, slots: TimeSlots) => V,
+  ) {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
     this.#timePath = time
-    this.#time = time && context.field(time)
+    if (time) this.#time = time === 'auto' ? new AutoTime(context) : new NamedTime(context.field(time))
     this.#timestamp = this.#wanted.slot('timestamp')
     this.visitor = createVisitor(context, this.slots)
     this.before = new Before(way, context)
@@ -116,8 +121,8 @@ export class Replay<V extends Visitor> implements Frames {
   /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */
   #timeOf(batch: EventBatch, i: number): number {
     if (!this.#time) return batch.receivedAt
-    const isOwn = this.#timePath?.text !== '.timestamp' || batch.hasOwn(i, this.#timestamp)
-    return isOwn ? eventTime(this.#time, batch, i) : Number.NaN
+    const isNamed = typeof this.#timePath === 'object' && this.#timePath.text === '.timestamp'
+    return isNamed && !batch.hasOwn(i, this.#timestamp) ? Number.NaN : this.#time.of(batch, i)
   }
 
   #sample(batch: EventBatch, i: number): void {

@@ -37,7 +37,7 @@ export interface SimulateOptions extends TapOptions, GoalOptions {
 interface Compared {
   readonly throttle: ThrottleOptions
   readonly subject: Subject
-  readonly path: FieldPath
+  readonly path: FieldPath | 'auto'
   readonly inputs: readonly Input[]
   readonly signal: AbortSignal
 }
@@ -57,7 +57,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   if (options.tap !== undefined) return simulateLive(options, files, io)
   const subject = await subjectOf(options.config, options.component, io)
   const time = timeOf(options, subject.given)
-  const path = parsePathFlag(time, 'time', 'simulate')
+  const path = time === 'auto' ? ('auto' as const) : parsePathFlag(time, 'time', 'simulate')
   const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options, io)
   if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
@@ -132,7 +132,7 @@ async function compare(
   await new InputReader(inputs, io, signal).read(comparison)
   const { timeless, events } = comparison.one
   if (events > 0 && timeless === events)
-    throw new Error(`no event has a time in ${path.text}: name the field with --time`)
+    throw new Error(`no event has a time in ${path === 'auto' ? path : path.text}: name the field with --time`)
   const about = { component: subject.component, config: subject.config ?? 'the options', other: other! }
   const result = comparisonResult(comparison, { ...about, complete: !signal.aborted })
   const style = { columns: io.stdout.columns, colour: Boolean(io.stdout.isTTY) && !io.env.NO_COLOR }

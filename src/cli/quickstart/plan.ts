@@ -97,6 +97,7 @@ processors:
     limit: ${LIMIT}
     window: 1 Seconds
     key_field: .app
+    on_backlog: pace               # what was missed is read only as fast as that
 
 destinations:
 ${destinationYaml(plan)}`

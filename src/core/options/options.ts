@@ -157,6 +157,14 @@ export const fieldPath = once(() => {
     .transform((text, context) => readPath(text, context))
 })
 
+/** Parses the path of a field with a time, or `auto`. */
+export const timeField = once(() => {
+  return z
+    .string()
+    .meta({ title: 'field path' })
+    .transform((text, context) => (text === 'auto' ? text : readPath(text, context)))
+})
+
 const MOST_FIELD_PATHS = 16
 
 /** Parses a field path or a list of them; blank becomes an empty list. */

@@ -30,6 +30,18 @@ export function checkBacklog({ on_backlog, max_delay }: BacklogOptions, context:
     refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
 }
 
+/** What becomes of backlog unless the options say what should. */
+export function lossOfBacklog(options: {
+  mode: string
+  over_limit: unknown
+  on_backlog?: string | undefined
+  time_field?: unknown
+}): string | undefined {
+  const { mode, over_limit, on_backlog, time_field } = options
+  if (mode === 'shadow' || over_limit === 'mark' || on_backlog !== undefined || time_field) return undefined
+  return 'what exceeds the limit is discarded; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)'
+}
+
 /** Creates a function that logs discarded backlog, once in a while. */
 export function backlogReport(log: Logger, clock: Clock): (events: number) => void {
   const limit = new LogLimit(clock)

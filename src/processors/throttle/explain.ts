@@ -1,11 +1,13 @@
 import { explainCondition } from '../../condition/explain.js'
 import type { ComponentContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import type { FieldPath } from '../../core/event/field-path.js'
 import { type Finding, shownValue } from '../../core/explain.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
+import { AutoTime } from '../../throttle/auto-time.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
 import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
-import { eventTime } from '../../throttle/event-decider.js'
+import type { NamedTime } from '../../throttle/event-time.js'
 import type { Limit } from '../../throttle/limit.js'
 import { createDecider } from '../../throttle/live-decider.js'
 import type { RuleName } from '../../throttle/rules.js'
@@ -79,7 +81,7 @@ function bucketOf({ key_field: paths }: ThrottleOptions, { keyFields }: DeciderO
 function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: ComponentContext): [ms: number, own: boolean] {
   const { eventTime: by } = decider
   if (!by) return [clock.wall(), false]
-  const time = eventTime(by.field, batch, 0)
+  const time = by.time.of(batch, 0)
   return time <= batch.receivedAt + Math.max(by.latenessMs, 1000) ? [time, true] : [batch.receivedAt, false]
 }
 
@@ -90,9 +92,11 @@ function timeOf(
   context: ComponentContext,
 ): Finding {
   const [, own] = timeAt(decider, batch, context)
-  const { field, latenessMs, onLate } = decider.eventTime!
-  const read = Number.isNaN(eventTime(field, batch, 0))
-  const value = `${time_field!.text} is ${shownValue(field)}`
+  const { time, latenessMs, onLate } = decider.eventTime!
+  const read = Number.isNaN(time.of(batch, 0))
+  const named = { path: time_field as FieldPath, field: (time as NamedTime).field }
+  const { path, field } = time instanceof AutoTime ? time.fieldOf(batch, 0) : named
+  const value = `${path.text} is ${shownValue(field)}`
   if (own) {
     const late = onLate === 'pass' ? 'passes' : 'is discarded'
     const text = `time_field: it counts at its own time; more than ${formatDuration(latenessMs)} behind the newest event, one that cannot be counted ${late}`

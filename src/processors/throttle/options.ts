@@ -2,8 +2,10 @@ import { z } from 'zod'
 import { compileCondition, condition } from '../../condition/condition.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
-import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
+import { duration, fieldPaths, refuseAt, timeField } from '../../core/options/options.js'
+import { AutoTime } from '../../throttle/auto-time.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
+import { NamedTime } from '../../throttle/event-time.js'
 import { backlogOptions, checkBacklog } from './backlog.js'
 import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
 import {
@@ -30,10 +32,10 @@ const fields = z.strictObject({
     .enum(['default_bucket', 'pass', 'discard'])
     .default('pass')
     .describe('What happens to events of a new key beyond max_keys. An open window is never dropped to make room.'),
-  time_field: fieldPath()
+  time_field: timeField()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows then use this time instead of the clock, so a backlog passes as it would have when it was written.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows then use this time instead of the clock, so a backlog passes as it would have when it was written. auto: the time that the source or codec knows (the journal, syslog), or else the first of `.timestamp`, `.@timestamp`, `.time`, `.ts`, `.@t`, `.t`, `.datetime`, `.date` and `.eventTime` that has one; seconds, micro- and nanoseconds are converted. Events without a time count when they arrive.',
     ),
   allowed_lateness: duration(0)
     .optional()
@@ -96,7 +98,7 @@ export function deciderOptions(
     keyFields: options.key_field.map(path => context.field(path)),
     costField: options.cost && context.field(options.cost),
     eventTime: options.time_field && {
-      field: context.field(options.time_field),
+      time: options.time_field === 'auto' ? new AutoTime(context) : new NamedTime(context.field(options.time_field)),
       latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,
       onLate: options.on_late ?? LATENESS.on_late,
     },

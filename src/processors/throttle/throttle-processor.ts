@@ -9,7 +9,8 @@ import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
 import { type Decided, NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
 import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../throttle/decider.js'
-import { EventDecider, looksLikeSeconds } from '../../throttle/event-decider.js'
+import { EventDecider } from '../../throttle/event-decider.js'
+import { looksLikeSeconds } from '../../throttle/event-time.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
 import { bucketState } from './bucket-state.js'
@@ -216,6 +217,9 @@ function countInEventTime(
     counted = limiter.room.forgotten
     if (warned || !looksLikeSeconds(limiter.progress.oldest)) return
     warned = true
-    log.warn({ field: time_field?.text }, 'time_field must contain milliseconds; its numbers look like seconds')
+    log.warn(
+      { field: time_field === 'auto' ? time_field : time_field?.text },
+      'time_field must contain milliseconds; its numbers look like seconds',
+    )
   }
 }

@@ -168,3 +168,36 @@ t.test('a throttle in shadow needs no reader', async t => {
   t.same(warningsOf(unread('shadow')), [])
   t.match(warningsOf(unread('enforce')), [/nobody reads what it passes on/])
 })
+
+t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {
+  const folder = testFolder(t)
+  const path = join(folder, 'c.yaml')
+  const warningsFor = async (source: string, ...options: string[]) => {
+    writeFileSync(path, `metrics: false\n${throttled(source, ...options)}`)
+    const io = {
+      stdout: { write: () => true },
+      stderr: { text: '', write: (text: string) => (io.stderr.text += text) },
+    }
+    await validate([path], {}, io as never)
+    return io.stderr.text.split('\n').filter(line => line.includes('fallen behind'))
+  }
+  writeFileSync(join(folder, 'a.log'), '')
+  const file = `type: file, include: [${join(folder, 'a.log')}]`
+  for (const source of [file, 'type: journald']) {
+    const [warning, ...others] = await warningsFor(source)
+    t.match(warning, /:5:3: processors\.lim: warning: when in has fallen behind,.* on_backlog: pace.* time_field: auto/)
+    t.same(others, [])
+  }
+  for (const option of [
+    'on_backlog: pace',
+    'on_backlog: pass',
+    'on_backlog: as_live',
+    'time_field: auto',
+    'time_field: .timestamp',
+    'mode: shadow',
+    'over_limit: mark',
+  ])
+    t.same(await warningsFor(file, option), [], option)
+  for (const source of ['type: stdin', `${file}, follow: false`, "type: tcp, listen: '127.0.0.1:0'"])
+    t.same(await warningsFor(source), [], source)
+})
