@@ -33,7 +33,7 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
   }, 10)
   t.teardown(() => clearInterval(writing))
 
-  const tap = sluice(['simulate', '--tap=lim', '--for=2s', '-c', config, '--limit=2,5,100000', '--json'])
+  const tap = sluice(['simulate', '--tap=lim', '--for=3s', '-c', config, '--limit=2,5,100000', '--json'])
   t.equal(await tap.exit, 0, tap.stderr)
   const result = JSON.parse(tap.stdout) as SimulationResult
   t.equal(result.complete, true)
@@ -53,8 +53,9 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
   t.equal(result.time, null)
 
   const interrupted = sluice(['simulate', '--tap', 'lim', '--for=1h', '-c', config, '--limit=3'])
+  await interrupted.until(() => interrupted.stderr.includes('tapping wanted for 1h 0m'))
   const seen = n
-  await interrupted.until(() => n > seen + 400)
+  await interrupted.until(() => n > seen + 1200)
   interrupted.child.kill('SIGINT')
   t.equal(await interrupted.exit, 0, interrupted.stderr)
   t.match(interrupted.stdout, /^passed +6 /m, 'Ctrl-C ends it')
@@ -73,8 +74,7 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
   }
 
   const left = sluice(['simulate', '--tap=lim', '--for=1h', '-c', config])
-  const before = n
-  await left.until(() => n > before + 400)
+  await left.until(() => left.stderr.includes('tapping'))
   daemon.child.kill('SIGKILL')
   t.equal(await left.exit, 1)
   t.match(left.stderr, 'the daemon has ended')

@@ -31,7 +31,8 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   if (config === undefined)
     throw new UsageError('the daemon has no configuration file: give the configuration with --config', 'simulate')
   const subject = await subjectOf(config, options.tap, io)
-  const time = options.time ?? (subject.given.time_field as string | undefined)
+  const { time_field } = subject.given
+  const time = options.time ?? (typeof time_field === 'string' && time_field.startsWith('.') ? time_field : undefined)
   const path = time === undefined ? undefined : parsePathFlag(time, 'time', 'simulate')
   const variants = variantsOf(subject.given, options, io)
   const throttles = variants.map(variant => variant.options)
@@ -39,9 +40,9 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   const way = wayFrom(TAP_SOURCE, subject.component)
   const replay = new Replay(path, way, (context, slots) => new Trials(throttles, context, slots))
   const outputs = [...new Set(subject.inputs)]
-  if (io.stderr.isTTY)
-    io.stderr.write(`tapping ${outputs.join(', ')} for ${formatDuration(forMs)}; Ctrl-C ends this earlier\n`)
-  const skipped = await replayTaps(replay, { socket, outputs, forMs, signal })
+  const text = `tapping ${outputs.join(', ')} for ${formatDuration(forMs)}; Ctrl-C ends this earlier`
+  const begun = () => io.stderr.write(`sluice simulate: ${text}\n`)
+  const skipped = await replayTaps(replay, { socket, outputs, forMs, signal, begun })
   return {
     ...{ subject, time, way, replay, variants },
     inputs: outputs.map(output => ({ path: `${output} of the running daemon`, source: way.sources[0]! })),

@@ -196,7 +196,7 @@ function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOpti
 /** The path of the field with the time. */
 function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
   if (time !== undefined) return time
-  if (typeof time_field === 'string') return time_field
+  if (typeof time_field === 'string' && time_field.startsWith('.')) return time_field
   throw new UsageError('--time PATH is missing: the field that holds the time of an event', 'simulate')
 }
 

@@ -23,10 +23,12 @@ export interface Tapping {
   /** Ends after so many milliseconds, or at the signal. */
   readonly forMs: number
   readonly signal: AbortSignal
+  /** Called when all taps have begun. */
+  readonly begun: () => void
 }
 
 /** Replays what leaves outputs of a running daemon. Resolves with the number of skipped events. */
-export async function replayTaps(frames: Frames, { socket, outputs, forMs, signal }: Tapping): Promise<number> {
+export async function replayTaps(frames: Frames, { socket, outputs, forMs, signal, begun }: Tapping): Promise<number> {
   const responses = await Promise.all(
     outputs.map(async output => {
       const query = new URLSearchParams({ component: output, rate: String(TAPPED_PER_SECOND), for: String(forMs) })
@@ -35,6 +37,7 @@ export async function replayTaps(frames: Frames, { socket, outputs, forMs, signa
       throw new Error(printableText((await textOf(response)).trim()))
     }),
   )
+  begun()
   const skipped = await Promise.all(responses.map(response => replayTap(frames, response, signal)))
   return skipped.reduce((sum, events) => sum + events, 0)
 }
