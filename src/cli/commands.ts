@@ -108,7 +108,7 @@ export const commands: readonly Command[] = [
       time: {
         type: 'string',
         value: 'PATH',
-        text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string. Default: time_field of the throttle.',
+        text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string; auto: the first usual field that has one. Default: time_field of the throttle, otherwise auto.',
       },
       limit: {
         type: 'string',

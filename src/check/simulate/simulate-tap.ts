@@ -32,8 +32,8 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
     throw new UsageError('the daemon has no configuration file: give the configuration with --config', 'simulate')
   const subject = await subjectOf(config, options.tap, io)
   const { time_field } = subject.given
-  const time = options.time ?? (typeof time_field === 'string' && time_field.startsWith('.') ? time_field : undefined)
-  const path = time === undefined ? undefined : parsePathFlag(time, 'time', 'simulate')
+  const time = options.time ?? (typeof time_field === 'string' ? time_field : undefined)
+  const path = time === undefined || time === 'auto' ? time : parsePathFlag(time, 'time', 'simulate')
   const variants = variantsOf(subject.given, options, io)
   const throttles = variants.map(variant => variant.options)
   // The daemon itself applies what is before the throttle.

@@ -193,11 +193,9 @@ function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOpti
   return hasBytes ? given : { limit: 1, ...given }
 }
 
-/** The path of the field with the time. */
+/** The path of the field with the time; auto: the first usual field that has one. */
 function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
-  if (time !== undefined) return time
-  if (typeof time_field === 'string' && time_field.startsWith('.')) return time_field
-  throw new UsageError('--time PATH is missing: the field that holds the time of an event', 'simulate')
+  return time ?? (typeof time_field === 'string' ? time_field : 'auto')
 }
 
 /** Calls `work` with a signal that SIGINT and SIGTERM abort. */
