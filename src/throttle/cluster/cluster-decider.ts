@@ -3,10 +3,10 @@ import type { Clock } from '../../lib/time.js'
 import { BucketKey } from '../bucket-key.js'
 import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, KeyedLimiter, PASS } from '../decider.js'
 import { viewOf } from '../key-table.js'
-import type { Limit, WindowMode } from '../limit.js'
+import type { Limit } from '../limit.js'
 import { ASK, type Asked, LeaseLimiter } from './lease-limiter.js'
 import type { Demand, Grant } from './script.js'
-import type { SharedLimit } from './shared-limit.js'
+import { CLOCK_MARGIN, type SharedLimit } from './shared-limit.js'
 
 /** The server could not be asked, with `on_backend_failure: discard`. */
 export const NO_BACKEND = 9
@@ -23,7 +23,8 @@ export interface Backend {
   untilReachable(signal: AbortSignal): Promise<void>
 }
 
-export interface ClusterOptions extends DeciderOptions {
+export interface ClusterOptions
+  extends Pick<DeciderOptions, 'exclude' | 'keyFields' | 'maxKeys' | 'onMaxKeys' | 'seed'> {
   readonly shared: SharedLimit
   readonly onFailure: OnFailure
   /** The limit while the server cannot be asked, with `local_share`. */
@@ -43,15 +44,13 @@ export interface Decided {
 export class ClusterBuckets {
   readonly leases: LeaseLimiter
   readonly local: KeyedLimiter
-  /** Wall clock minus monotonic clock, in milliseconds, for local windows. */
-  readonly epoch: number
 
-  constructor({ shared, maxKeys, seed, localLimit }: ClusterOptions, clock: Clock) {
+  constructor({ shared, maxKeys, seed, localLimit }: ClusterOptions) {
     this.leases = new LeaseLimiter(shared, maxKeys, seed)
-    const { mode, windowMs } = shared
-    const share: Limit = { mode: mode as WindowMode, limit: localLimit, windowMs, unit: 'events' }
+    // Fixed windows that are no shorter than those of the server: any window there meets at most two of them.
+    const windowMs = shared.windowMs * (1 + CLOCK_MARGIN)
+    const share: Limit = { mode: 'fixed', limit: localLimit, windowMs, unit: 'events' }
     this.local = new KeyedLimiter({ limits: [share], maxKeys, seed })
-    this.epoch = clock.wall() - clock.now()
   }
 }
 
@@ -67,7 +66,7 @@ export class ClusterDecider {
   readonly #backend: Backend
 
   constructor(options: ClusterOptions, clock: Clock, backend: Backend, buckets?: ClusterBuckets) {
-    this.buckets = buckets ?? new ClusterBuckets(options, clock)
+    this.buckets = buckets ?? new ClusterBuckets(options)
     this.#options = options
     this.#key = options.keyFields.length > 0 ? new BucketKey(options.keyFields) : undefined
     this.#clock = clock
@@ -146,11 +145,11 @@ export class ClusterDecider {
 
   /** The number of events that pass without the server, by demand. */
   #alone(demands: Demand[]): number[] {
-    const { onFailure, shared } = this.#options
+    const { onFailure } = this.#options
     if (onFailure === 'pass') return demands.map(({ need }) => need)
     if (onFailure !== 'local_share') return demands.map(() => 0)
-    const { local, epoch } = this.buckets
-    const now = this.#clock.now() + (shared.mode === 'aligned' ? epoch : 0)
+    const { local } = this.buckets
+    const now = this.#clock.now()
     local.advance(now)
     return demands.map(({ key, need }) => {
       if (key.length === 0) return local.takeDefaults(need, now)

@@ -3,7 +3,7 @@ import { viewOf } from '../key-table.js'
 import { KeyedBuckets } from '../keyed-buckets.js'
 import { Leases } from './leases.js'
 import type { Demand, Grant } from './script.js'
-import { LEASED_PART, type SharedLimit } from './shared-limit.js'
+import { CLOCK_MARGIN, LEASED_PART, type SharedLimit } from './shared-limit.js'
 
 /** The server has to be asked about the event. */
 export const ASK = 8
@@ -70,20 +70,25 @@ export class LeaseLimiter {
   #take(leases: Leases, id: number, bytes: DataView, start: number, end: number, now: number): Asked {
     if (leases.spend(id, now)) return PASS
     if (leases.isFull(id, now)) return DISCARD
-    const demand = leases.demand(id, this.#batch)
-    this.demand = demand < 0 ? this.demands.length : demand
-    if (demand < 0) {
-      leases.setDemand(id, this.#batch, this.demand)
-      const key = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
-      this.demands.push({ key, need: 1, ahead: this.#ahead(leases.size(id)), ticket: 0 })
-    } else this.demands[demand]!.need++
+    const index = leases.demand(id, this.#batch)
+    if (index >= 0) {
+      const demand = this.demands[index]!
+      demand.need++
+      demand.ahead = this.#ahead(demand.need, leases.size(id, now))
+      this.demand = index
+      return ASK
+    }
+    this.demand = this.demands.length
+    leases.setDemand(id, this.#batch, this.demand)
+    const key = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
+    this.demands.push({ key, need: 1, ahead: this.#ahead(1, leases.size(id, now)), ticket: 0 })
     return ASK
   }
 
-  /** Twice as much as the last time, so that a bucket in use is asked about ever less often. */
-  #ahead(size: number): number {
+  /** Twice as much as was spent of the last lease, so that a bucket in use is asked about ever less often. */
+  #ahead(need: number, size: number): number {
     const { part, limit } = this.#limit
-    return part === 0 ? 0 : Math.min(Math.floor(limit * LEASED_PART), Math.max(16, size * 2))
+    return part === 0 ? 0 : Math.min(Math.floor(limit * LEASED_PART), Math.max(need, size * 2))
   }
 
   /** Keeps what was granted beyond the need, or that the bucket is full. `sentAt`: when the server was asked. */
@@ -97,7 +102,8 @@ export class LeaseLimiter {
       leases.setFull(id, Math.min(sentAt + waitMs, now + windowMs * FULL_PART))
       return
     }
-    const until = sentAt + (mode === 'gcra' ? windowMs * GCRA_LEASE_PART : waitMs)
+    const validMs = mode === 'gcra' ? windowMs * GCRA_LEASE_PART : waitMs
+    const until = sentAt + validMs * (1 - CLOCK_MARGIN)
     leases.add(id, granted - need, until, ticket, now, mode === 'gcra')
     this.#leased.set(key.toString('latin1'), key)
   }

@@ -47,9 +47,9 @@ export class Leases extends BucketColumns {
     this.#demands[bucket] = demand
   }
 
-  /** The size of the last lease. */
-  size(bucket: number): number {
-    return this.#sizes[bucket]!
+  /** How much of the last lease was spent, or may still be. */
+  size(bucket: number, now: number): number {
+    return now < this.times[bucket]! ? this.#sizes[bucket]! : Math.max(0, this.#sizes[bucket]! - this.counts[bucket]!)
   }
 
   /**

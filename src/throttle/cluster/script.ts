@@ -84,7 +84,7 @@ export interface Demand {
   /** Units needed now; negative: given back. */
   need: number
   /** Units wanted besides, for later. */
-  readonly ahead: number
+  ahead: number
   /** The ticket of the units given back. */
   readonly ticket: number
 }
@@ -112,31 +112,40 @@ export interface ScriptCall {
 
 const LETTERS: Readonly<Record<SharedLimit['mode'], string>> = { fixed: 'f', aligned: 'a', gcra: 'g' }
 
-/** The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. */
-export function callsFor(demands: readonly Demand[], limit: SharedLimit, group: string, byTag: boolean): ScriptCall[] {
-  const tags = demands.map(({ key }) => tagOf(key))
-  const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
-  for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
-  const letter = LETTERS[limit.mode]
-  const prefixes = Array.from({ length: TAGS }, (_, tag) => Buffer.from(`sluice:${letter}:{${group}.${tag}}:`))
-  const window = Math.max(1, Math.round(limit.windowMs * MICROS))
-  const head = [letter, `${limit.limit}`, `${window}`, `${limit.burst}`, `${limit.part}`]
-  const calls: ScriptCall[] = []
-  for (const list of lists) {
-    for (let from = 0; from < list.length; from += MOST_KEYS) {
-      const some = list.slice(from, from + MOST_KEYS)
-      const asked = Buffer.alloc(some.length * 24)
-      const keys = some.map((index, i) => {
-        const { key, need, ahead, ticket } = demands[index]!
-        asked.writeDoubleLE(need, i * 24)
-        asked.writeDoubleLE(ahead, i * 24 + 8)
-        asked.writeDoubleLE(ticket, i * 24 + 16)
-        return Buffer.concat([prefixes[tags[index]!]!, key])
-      })
-      calls.push({ keys, args: [...head, asked], demands: some })
-    }
+/** Makes the calls for the demands of a group about one limit. */
+export class ScriptCalls {
+  readonly #head: readonly string[]
+  /** What keys begin with, by tag. */
+  readonly #prefixes: readonly Buffer[]
+
+  constructor({ mode, limit, windowMs, burst, part }: SharedLimit, group: string) {
+    const window = Math.max(1, Math.round(windowMs * MICROS))
+    this.#head = [LETTERS[mode], `${limit}`, `${window}`, `${burst}`, `${part}`]
+    this.#prefixes = Array.from({ length: TAGS }, (_, tag) => Buffer.from(`sluice:${LETTERS[mode]}:{${group}.${tag}}:`))
   }
-  return calls
+
+  /** The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. */
+  for(demands: readonly Demand[], byTag: boolean): ScriptCall[] {
+    const tags = demands.map(({ key }) => tagOf(key))
+    const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
+    for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
+    const calls: ScriptCall[] = []
+    for (const list of lists) {
+      for (let from = 0; from < list.length; from += MOST_KEYS) {
+        const some = list.slice(from, from + MOST_KEYS)
+        const asked = Buffer.alloc(some.length * 24)
+        const keys = some.map((index, i) => {
+          const { key, need, ahead, ticket } = demands[index]!
+          asked.writeDoubleLE(need, i * 24)
+          asked.writeDoubleLE(ahead, i * 24 + 8)
+          asked.writeDoubleLE(ticket, i * 24 + 16)
+          return Buffer.concat([this.#prefixes[tags[index]!]!, key])
+        })
+        calls.push({ keys, args: [...this.#head, asked], demands: some })
+      }
+    }
+    return calls
+  }
 }
 
 /** Puts what a call replied into the grants, by demand. Throws if it is not a reply of the script. */

@@ -11,3 +11,6 @@ export interface SharedLimit {
 
 /** The part of the limit, and of what is left of it, that a member takes ahead at most. */
 export const LEASED_PART = 0.1
+
+/** The speeds of two clocks may differ by this part: ten times what clocks of computers are off by. */
+export const CLOCK_MARGIN = 0.001

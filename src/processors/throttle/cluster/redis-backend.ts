@@ -1,18 +1,18 @@
 import { createHash } from 'node:crypto'
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Observer } from '../../../core/component.js'
-import { Backoff, systemRandom } from '../../../lib/backoff.js'
+import { Backoff, type Random, systemRandom } from '../../../lib/backoff.js'
 import { deadline, type TimerClock } from '../../../lib/time.js'
 import type { RedisConnection } from '../../../redis/connection.js'
 import { type RedisProblem, RedisTimeout, redisProblem } from '../../../redis/redis-error.js'
 import type { Backend } from '../../../throttle/cluster/cluster-decider.js'
 import {
-  callsFor,
   type Demand,
   type Grant,
   readReply,
   SCRIPT,
   type ScriptCall,
+  ScriptCalls,
 } from '../../../throttle/cluster/script.js'
 import type { SharedLimit } from '../../../throttle/cluster/shared-limit.js'
 
@@ -49,9 +49,10 @@ const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
  */
 export class RedisBackend implements Backend {
   readonly #connect: Connect
+  readonly #calls: ScriptCalls
   readonly #options: RedisBackendOptions
   readonly #context: RedisBackendContext
-  readonly #backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, systemRandom)
+  readonly #backoff: Backoff
   readonly #closed = new AbortController()
   readonly #requests: { value: number }
   readonly #latency: Observer
@@ -62,11 +63,18 @@ export class RedisBackend implements Backend {
   #cancelProbe: (() => void) | undefined
   #waiting: (() => void)[] = []
 
-  constructor(connect: Connect, options: RedisBackendOptions, context: RedisBackendContext) {
+  constructor(
+    connect: Connect,
+    options: RedisBackendOptions,
+    context: RedisBackendContext,
+    random: Random = systemRandom,
+  ) {
     const { metrics } = context
     this.#connect = connect
+    this.#calls = new ScriptCalls(options.limit, options.group)
     this.#options = options
     this.#context = context
+    this.#backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
     const up = 'Whether the server that keeps the buckets of the group replies in time.'
     metrics.gauge('sluice_throttle_backend_up', up, () => (this.isUp ? 1 : 0))
     this.#requests = metrics.counter('sluice_throttle_backend_requests_total', 'Round trips to the server.')
@@ -120,8 +128,8 @@ export class RedisBackend implements Backend {
 
   /** One round trip: all calls are sent before the first reply. */
   async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
-    const { limit, group, timeoutMs } = this.#options
-    const calls = callsFor(demands, limit, group, connection.isCluster)
+    const { timeoutMs } = this.#options
+    const calls = this.#calls.for(demands, connection.isCluster)
     const grants: Grant[] = []
     this.#requests.value++
     const replies = Promise.all(calls.map(async call => readReply(call, await evaluate(connection, call), grants)))

@@ -1,6 +1,6 @@
 import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
-import { callsFor, type Demand, type Grant, readReply, SCRIPT } from '../../../../src/throttle/cluster/script.js'
+import { type Demand, type Grant, readReply, SCRIPT, ScriptCalls } from '../../../../src/throttle/cluster/script.js'
 import type { SharedLimit } from '../../../../src/throttle/cluster/shared-limit.js'
 import { testFolder } from '../../../support/folder.js'
 import { startRedis } from '../../../support/redis-server.js'
@@ -23,7 +23,7 @@ type Client = NonNullable<Awaited<ReturnType<typeof server>>>
 
 async function ask(client: Client, limit: SharedLimit, demands: readonly Demand[], micros?: number): Promise<Grant[]> {
   const grants: Grant[] = []
-  for (const call of callsFor(demands, limit, 'group', false)) {
+  for (const call of new ScriptCalls(limit, 'group').for(demands, false)) {
     const time = micros === undefined ? [] : [String(Math.floor(micros / 1e6)), String(micros % 1e6)]
     const text = micros === undefined ? SCRIPT : AT_TIME
     const reply = await client.sendCommand([
@@ -93,10 +93,8 @@ t.test('more buckets than one call may have are asked about in several', async t
 
 t.test('the keys of a call are in one slot of a Redis Cluster, in at most 16 calls', t => {
   const limit: SharedLimit = { mode: 'fixed', limit: 3, windowMs: HOUR, burst: 2, part: 0 }
-  const calls = callsFor(
+  const calls = new ScriptCalls(limit, 'group').for(
     Array.from({ length: 1000 }, (_, i) => need(`k${i}`, 1)),
-    limit,
-    'group',
     true,
   )
   t.ok(calls.length > 8 && calls.length <= 16)

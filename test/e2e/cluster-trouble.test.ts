@@ -1,0 +1,135 @@
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
+import { connect, createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
+import { freePort } from '../support/free-port.js'
+import { startRedis } from '../support/redis-server.js'
+
+/** Four real daemons share limits by a real Redis that is stopped, killed, slow and restarted empty. */
+
+const MEMBERS = 4
+const LIMIT = 400
+const SHARE = LIMIT / MEMBERS
+const PORTION = 50
+const PORTIONS = 8
+const TROUBLES = ['none', 'stopped', 'slow', 'killed', 'restarted'] as const
+type Trouble = (typeof TROUBLES)[number]
+
+/** A throttle and a file for each trouble, since a limit is used up once. */
+function configuration(folder: string, port: number): string {
+  const throttle = (trouble: Trouble) => `
+  ${trouble}:
+    type: throttle
+    inputs: [in_${trouble}]
+    limit: ${LIMIT}
+    window: 1 Hours
+    scope: cluster
+    redis: { url: "redis://127.0.0.1:${port}" }
+    expected_members: ${MEMBERS}`
+  const source = (trouble: Trouble) => `
+  in_${trouble}: { type: file, include: [${join(folder, `${trouble}.log`)}], decode: json }`
+  return `
+sources:${TROUBLES.map(source).join('')}
+processors:${TROUBLES.map(throttle).join('')}
+destinations: { out: { type: file, inputs: [${TROUBLES.join(', ')}], path: ${join(folder, 'out.txt')} } }
+`
+}
+
+/** Passes bytes on to a port, and replies after a delay. */
+async function startProxy(t: Test, to: number) {
+  const proxy = { port: 0, delayMs: 0 }
+  const sockets = new Set<Socket>()
+  const server = createServer(client => {
+    const redis = connect(to, '127.0.0.1')
+    for (const [socket, other] of [
+      [client, redis],
+      [redis, client],
+    ] as const) {
+      sockets.add(socket)
+      socket.on('error', () => {}).on('close', () => other.destroy())
+    }
+    client.pipe(redis)
+    redis.on('data', data => {
+      if (proxy.delayMs === 0) client.write(data)
+      else setTimeout(() => client.destroyed || client.write(data), proxy.delayMs)
+    })
+  })
+  proxy.port = await freePort()
+  await new Promise<void>(resolve => server.listen(proxy.port, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return proxy
+}
+
+t.test('four daemons keep within the bound while Redis is in trouble', { timeout: 150_000 }, async t => {
+  const below = testFolder(t)
+  const port = await freePort()
+  let redis = await startRedis(t, below, [], port)
+  if (!redis) return
+  const proxy = await startProxy(t, port)
+  const folders = Array.from({ length: MEMBERS }, (_, n) => join(below, `member-${n}`))
+  for (const folder of folders) {
+    mkdirSync(folder)
+    for (const trouble of TROUBLES) writeFileSync(join(folder, `${trouble}.log`), '')
+  }
+  const daemons = await Promise.all(folders.map(folder => startDaemon(t, folder, configuration(folder, proxy.port))))
+  const isUp = (daemon: Daemon, trouble: Trouble) =>
+    daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up', { component_id: trouble }) === 1)
+  const decisions = (daemon: Daemon, trouble: Trouble, events: number) =>
+    daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_events_total', { component_id: trouble }) >= events)
+  const lines = '{"n":1}\n'.repeat(PORTION)
+
+  const begin: Record<Trouble, () => unknown> = {
+    none: () => {},
+    stopped: () => redis!.child.kill('SIGSTOP'),
+    slow: () => {
+      proxy.delayMs = 1000
+    },
+    killed: () => redis!.kill(),
+    restarted: async () => {
+      await redis!.kill()
+      redis = await startRedis(t, below, [], port)
+    },
+  }
+  const end: Record<Trouble, () => unknown> = {
+    none: () => {},
+    stopped: () => redis!.child.kill('SIGCONT'),
+    slow: () => {
+      proxy.delayMs = 0
+    },
+    killed: async () => {
+      redis = await startRedis(t, below, [], port)
+    },
+    restarted: () => {},
+  }
+  for (const trouble of TROUBLES) {
+    for (const daemon of daemons) await isUp(daemon, trouble)
+    const began = performance.now()
+    for (let portion = 1; portion <= PORTIONS; portion++) {
+      if (portion === 2) await begin[trouble]()
+      if (portion === PORTIONS) await end[trouble]()
+      for (const folder of folders) appendFileSync(join(folder, `${trouble}.log`), lines)
+      for (const daemon of daemons) await decisions(daemon, trouble, portion * PORTION)
+    }
+    const took = performance.now() - began
+    let [passed, alone] = [0, 0]
+    for (const daemon of daemons) {
+      const scrape = await daemon.scrape()
+      passed += scrape.sum('sluice_throttle_events_total', { component_id: trouble, decision: 'passed' })
+      if (scrape.sum('sluice_throttle_alone_events_total', { component_id: trouble }) > 0) alone++
+    }
+    const losses = trouble === 'killed' || trouble === 'restarted' ? 1 : 0
+    const bound = LIMIT * (1 + losses) + SHARE * alone
+    const [over, under] = [Math.max(0, passed - LIMIT), Math.max(0, LIMIT - passed)]
+    t.comment(`${trouble}: overshoot ${over} of ${bound - LIMIT} possible, undershoot ${under}, ${Math.round(took)} ms`)
+    t.ok(passed <= bound, `${trouble}: ${passed} passed, at most ${bound} may`)
+    t.ok(under <= (LIMIT / 10) * MEMBERS, `${trouble}: no more is missing than leases hold`)
+    if (trouble === 'none') t.equal(alone, 0)
+    if (trouble === 'stopped' || trouble === 'slow' || trouble === 'killed') t.equal(alone, MEMBERS, trouble)
+  }
+  for (const daemon of daemons) await daemon.stop(t)
+})

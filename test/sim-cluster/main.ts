@@ -1,0 +1,69 @@
+import { parseArgs } from 'node:util'
+import { type Outcome, runCluster, type Settings } from './run.js'
+
+/** `npm run sim:cluster`: many simulated daemons share limits, with delays, losses and a server in trouble. */
+
+const USAGE = `Usage: npm run sim:cluster -- [options]
+
+  --daemons N  how many daemons share the limit (default: 200)
+  --seeds N    how many seeds (default: 3)
+  --from N     the first one (default: 1)
+  --windows N  how long events arrive, in windows (default: 11)
+  --mode M     one mode only: fixed, aligned or gcra
+`
+
+const { values } = parseArgs({
+  options: {
+    daemons: { type: 'string', default: '200' },
+    seeds: { type: 'string', default: '3' },
+    from: { type: 'string', default: '1' },
+    windows: { type: 'string', default: '11' },
+    mode: { type: 'string' },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+
+const say = (text: string) => process.stdout.write(`${text}\n`)
+
+function line({ mode, accuracy, troubles, seed }: Settings, outcome: Outcome): string {
+  const { events, passed, alone, overshoot, bound, undershoot } = outcome
+  const how = `${mode} ${accuracy}, ${troubles ? 'server in trouble' : 'server well'}, seed ${seed}`
+  const counts = `${events} events, ${passed} passed, ${alone} of them alone`
+  return `${how}: ${counts}; overshoot ${overshoot} of ${bound} possible; undershoot ${(undershoot * 100).toFixed(1)} %`
+}
+
+async function main(): Promise<number> {
+  if (values.help) {
+    say(USAGE)
+    return 0
+  }
+  let failed = 0
+  const modes = (['aligned', 'fixed', 'gcra'] as const).filter(
+    mode => values.mode === undefined || values.mode === mode,
+  )
+  for (let n = 0; n < Number(values.seeds); n++) {
+    for (const mode of modes) {
+      for (const accuracy of ['leased', 'exact'] as const) {
+        for (const troubles of [false, true]) {
+          const windows = Number(values.windows)
+          const settings = {
+            seed: Number(values.from) + n,
+            daemons: Number(values.daemons),
+            mode,
+            accuracy,
+            windows,
+            troubles,
+          }
+          const outcome = await runCluster(settings)
+          say(line(settings, outcome))
+          for (const text of outcome.violations.slice(0, 3)) say(`VIOLATION ${text}`)
+          if (outcome.violations.length > 0) failed++
+        }
+      }
+    }
+  }
+  say(`${failed} runs broke the bound`)
+  return failed > 0 ? 1 : 0
+}
+
+process.exitCode = await main()
