@@ -116,7 +116,7 @@ export class ClusterThrottle {
   }
 }
 
-function sharedLimit({ limit, windowMs, mode, burst = limit - 1 }: Limit, accuracy: 'exact' | 'leased'): SharedLimit {
-  if (mode === 'sliding' || mode === 'quota') throw new Error(`${mode} windows cannot be shared`)
-  return { mode, limit, windowMs, burst, part: accuracy === 'leased' ? LEASED_PART : 0 }
+function sharedLimit({ limit, windowMs, mode, burst }: Limit, accuracy: 'exact' | 'leased'): SharedLimit {
+  if (mode === 'sliding' || mode === 'quota') throw new Error(`${mode} limits cannot be shared`)
+  return { mode, limit, windowMs, burst: burst ?? limit - 1, part: accuracy === 'leased' ? LEASED_PART : 0 }
 }
