@@ -100,12 +100,13 @@ const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2 }
   timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time, on_error: dead_letter }
+  shared: { type: throttle, inputs: [logs], limit: 1, window: 1h, scope: cluster, redis: { url: "redis://127.0.0.1:9" }, expected_members: 2 }
 destinations:
   up: { type: http, inputs: [limit.discarded], url: "${receiver.url('/up')}", batch: { max_wait: 50ms }, buffer: { type: disk } }
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
   failing: { type: http, inputs: [timed], url: "http://127.0.0.1:9/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
   refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
-  nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal] }
+  nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal, shared] }
 shutdown_timeout: 1s
 `
 
