@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { byteSize, refuse } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
 import { NearestName } from '../../lib/nearest.js'
 
 /** The options of a limit in calendar periods. */
@@ -9,10 +10,8 @@ export const LARGEST_LIMIT = 0xffffffff
 export const LARGEST_BYTES = 1e15
 
 /** A zone that the runtime knows. */
-const timeZone = z
-  .string()
-  .meta({ examples: ['Europe/Berlin'] })
-  .transform((name, context): string => {
+const timeZone = reaches('nothing', z.string().meta({ examples: ['Europe/Berlin'] })).transform(
+  (name, context): string => {
     try {
       return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone
     } catch {
@@ -20,7 +19,8 @@ const timeZone = z
       const hint = nearest === undefined ? ', as in Europe/Berlin' : `; did you mean "${nearest}"?`
       return refuse(context, `is not a time zone of this system${hint}`)
     }
-  })
+  },
+)
 
 export const quota = z.strictObject({
   limit: z.int().min(1).max(LARGEST_LIMIT).optional().describe('Number of events, or sum of their costs.'),
