@@ -9,8 +9,9 @@ import { deliveryOptions } from '../core/options/delivery-options.js'
 import { type SplitOptions, Splitting } from '../core/options/multiline-options.js'
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/measure/metrics.js'
-import { aborted, sleep, systemClock, type TimerClock } from '../lib/time.js'
+import { aborted, nextTurn, sleep, systemClock } from '../lib/time.js'
 import type { Io } from '../terminal/command-line.js'
+import { StepClock } from './step-clock.js'
 
 /** An event that left a component. */
 export interface Left {
@@ -18,46 +19,9 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** Start time of a test: a full hour, day and year, which aligned windows start at. */
-const FIRST_TIME = Date.UTC(2026, 0, 1)
-const STEP_LIMIT_MS = 30_000
+/** How long nothing may be delivered although something could be. */
+const STUCK_MS = 30_000
 const MOST_LINE_BYTES = 64 * 1024 * 1024
-
-/** A clock that the steps set, with timers. */
-class StepClock implements TimerClock {
-  #at = 0
-  #timers: { readonly at: number; readonly fn: () => void }[] = []
-
-  now(): number {
-    return this.#at
-  }
-
-  wall(): number {
-    return FIRST_TIME + this.#at
-  }
-
-  after(ms: number, fn: () => void): () => void {
-    const timer = { at: this.#at + ms, fn }
-    this.#timers.push(timer)
-    return () => this.#remove(timer)
-  }
-
-  #remove(timer: { readonly at: number; readonly fn: () => void }): void {
-    this.#timers = this.#timers.filter(other => other !== timer)
-  }
-
-  /** Advances to a time and fires all timers that are due by then. */
-  goTo(time: number): void {
-    for (;;) {
-      const next = this.#timers.toSorted((a, b) => a.at - b.at)[0]
-      if (!next || next.at > time) break
-      this.#remove(next)
-      this.#at = Math.max(this.#at, next.at)
-      next.fn()
-    }
-    this.#at = time
-  }
-}
 
 /** Replaces a source and emits the lines that it is given. */
 class GivenSource implements Source {
@@ -78,7 +42,7 @@ class GivenSource implements Source {
     return aborted(signal)
   }
 
-  async give(events: readonly TestEvent[], now: number): Promise<void> {
+  async give({ events, backlog }: ConfigTest['steps'][number], now: number): Promise<void> {
     const text = events.map(event => `${typeof event === 'string' ? event : JSON.stringify(event)}\n`).join('')
     const splitter = this.#splitting.splitter()
     const origin = this.#context.origin(this.#options.decode)
@@ -90,6 +54,7 @@ class GivenSource implements Source {
             origin,
             now,
             this.#out!.ack(() => {}),
+            backlog,
           ),
         )
     }
@@ -115,34 +80,63 @@ export async function runTest(
     }
     return { ...source, definition: { ...source.definition, create } as AnyDefinition<'source'> }
   })
-  const processors = config.processors.map(processor => {
-    const { definition } = processor
-    const create: typeof definition.create = (options, context) => definition.create(options, { ...context, clock })
-    return { ...processor, definition: { ...definition, create } as AnyDefinition<'processor'> }
-  })
   const destinations = config.destinations.map(destination => keeper(destination, left.get(destination.id)))
   const watched = [...left].filter(([output]) => !config.destinations.some(({ id }) => id === output))
   for (const [i, [output, kept]] of watched.entries()) {
     destinations.push(keeper({ ...config.destinations[0]!, id: `expected_${i}`, inputs: [output] }, kept))
   }
   const metrics = new Metrics(log)
-  const around = { log, clock: systemClock, random: () => 1, metrics, ...io }
-  const engine = await Engine.build({ ...config, dataDir, sources, processors, destinations }, around)
+  const runtime = { log, clock: systemClock, processorClock: clock, random: () => 1, metrics, ...io }
+  const engine = await Engine.build({ ...config, dataDir, sources, destinations }, runtime)
   const ended = engine.run()
+  const atRest = () => movesNoMore(() => engine.undelivered() - waitingIn(metrics))
   try {
     // A source starts to run in a separate event loop turn.
     await sleep(0)
-    for (const { at, into, events } of test.steps) {
-      clock.goTo(at)
-      await given.get(into)!.give(events, clock.wall())
-      for (const end = systemClock.now() + STEP_LIMIT_MS; engine.undelivered() > 0; await sleep(1))
-        if (systemClock.now() > end) throw new Error('the events of a step did not come through')
+    for (const step of test.steps) {
+      for (let next = clock.next; next <= step.at; next = clock.next) {
+        clock.goTo(next)
+        await atRest()
+      }
+      clock.goTo(step.at)
+      let isGiven = false
+      const giving = given
+        .get(step.into)!
+        .give(step, clock.wall())
+        .then(() => {
+          isGiven = true
+        })
+      for (await atRest(); !isGiven; await atRest()) clock.goTo(clock.next)
+      await giving
     }
+    for (; engine.undelivered() > 0; await atRest()) clock.goTo(clock.next)
   } finally {
-    engine.stop(AbortSignal.timeout(STEP_LIMIT_MS))
+    engine.stop(AbortSignal.timeout(STUCK_MS))
     await ended
   }
   return left
+}
+
+/** Number of events that wait for the time to go on. */
+function waitingIn({ components }: Metrics): number {
+  let events = 0
+  for (const one of components.values()) events += one.waiting()
+  return events
+}
+
+/** Resolves when `moving` returns 0. */
+async function movesNoMore(moving: () => number): Promise<void> {
+  let before = 0
+  let end = 0
+  for (;;) {
+    await nextTurn()
+    const now = moving()
+    if (now === 0) return
+    if (now !== before) end = systemClock.now() + STUCK_MS
+    else if (systemClock.now() > end) throw new Error('the events of a step did not come through')
+    before = now
+    await sleep(1)
+  }
 }
 
 /** The destination, modified to collect its events. */

@@ -134,13 +134,13 @@ export class Engine {
   }
 
   #context({ id, kind, type, reach }: ComponentConfig): Wide {
-    const { log, clock, metrics } = this.#runtime
+    const { log, clock, processorClock = clock, metrics } = this.#runtime
     const counters = metrics.component(id, kind, type)
     this.#counters.set(id, counters)
     return {
       id,
       log: log.child({ component: id }),
-      clock,
+      clock: kind === 'processor' ? processorClock : clock,
       metrics: counters,
       reach,
       inherited: this.#handover?.handoverStates.take(id),

@@ -29,6 +29,8 @@ export type EngineConfig = Pick<
 export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock
+  /** The clock of processors and their stages, if they have another one. */
+  readonly processorClock?: TimerClock
   readonly random: () => number
   readonly metrics: CounterSet
   readonly stdin: Readable

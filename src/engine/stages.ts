@@ -35,6 +35,7 @@ export class Stages {
     const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
     const stage = new Stage(processor, plan, { id, log, clock, metrics, origin, onError, deadLetters, readsAgain })
     metrics.holds = () => stage.holds()
+    metrics.waiting = () => stage.waiting.events
     showUtilization(metrics, stage.busy)
     if (deadLetters) {
       const help = '1 if dead letters cannot be written. No event passes the processor until they can.'

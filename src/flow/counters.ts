@@ -133,6 +133,8 @@ export class ComponentCounters implements ComponentMetrics {
   beforeScrape: (() => Promise<void>) | undefined
   /** What the component holds, in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
+  /** How many of these events wait for their decision. */
+  waiting: () => number = () => 0
   readonly #counters = new Map<string, Counter>()
 
   constructor(id: string, kind: Kind, type: string) {
@@ -240,6 +242,7 @@ export class ComponentCounters implements ComponentMetrics {
     Object.assign(this.#givenBack, this.inFlight())
     Object.assign(this.queued, { events: 0, bytes: 0 })
     this.holds = () => ({ events: 0, bytes: 0 })
+    this.waiting = () => 0
     this.beforeScrape = undefined
     for (const [name, all] of this.series) {
       const counted = all.filter(({ type }) => type === 'counter')

@@ -150,6 +150,11 @@ export class Stage extends Transform {
     return this.#later ? sum(held, this.#later.amount) : held
   }
 
+  /** Events and bytes whose decision waits. */
+  get waiting(): Amount {
+    return this.#later?.amount ?? { events: 0, bytes: 0 }
+  }
+
   /** Gives back the events that wait, from now on, to sources that read them again. The others are decided now. */
   giveBack(): void {
     this.#later?.end()

@@ -21,6 +21,10 @@ const step = z.strictObject({
     .min(1)
     .max(100_000)
     .describe('Lines as the source would read them. A mapping stands for a line of JSON.'),
+  backlog: z
+    .boolean()
+    .default(false)
+    .describe('Whether the source reads them while it catches up, as after a stop: see `on_backlog` of a throttle.'),
 })
 
 const expected = z.union([z.int().min(0), z.array(event)], {
@@ -38,7 +42,9 @@ const configTest = z.strictObject({
           context.addIssue({ code: 'custom', path: [i, 'at'], message: 'must not be before the step before it' })
       }
     })
-    .describe('The input, ordered by time. All events of a step are processed before the next step begins.'),
+    .describe(
+      'The input, ordered by time. All events of a step are processed before the next step begins, unless they wait for room in a throttle. After the last step time goes on until none waits.',
+    ),
   expect: z
     .record(z.string(), expected)
     .describe(
