@@ -1,5 +1,6 @@
 // The panels of the dashboard for Grafana, row by row; dashboard.mjs makes it of them.
 import { BY, bounds, C, EACH, kind, lines, perComponent, quantile, rate, S, stat, table } from './dashboard-panels.mjs'
+import { THROTTLE_ROWS } from './dashboard-throttles.mjs'
 
 /** The metrics of all codecs, as one with a label `codec`. */
 const UNDECODED = `label_replace({__name__=~"sluice_not_.+_lines_total", ${C}}, "codec", "$1", "__name__", "sluice_not_(.+)_lines_total")`
@@ -180,42 +181,7 @@ export const ROWS = {
       ],
     ]),
   ],
-  Throttles: [
-    lines(
-      'Decisions',
-      'Events that passed, were excluded from the limit, or were discarded; fail_open: passed for want of room for their key.',
-      'eps',
-      [[`sum by (component_id, decision) (${rate('sluice_throttle_events_total')})`, '{{component_id}} {{decision}}']],
-      { stacked: true },
-    ),
-    lines(
-      'Share discarded',
-      'Of what reached a throttle. High: one noisy application, or a limit that is too low?',
-      'percentunit',
-      [
-        [
-          `sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="discarded"`)}) / sum ${BY} (${rate('sluice_throttle_events_total')})`,
-          EACH,
-        ],
-      ],
-      { thresholds: bounds(0.5, 0.9) },
-    ),
-    lines('Buckets', 'Keys in memory; max_keys bounds them.', 'short', [
-      [`sum ${BY} (sluice_throttle_buckets{${C}})`, EACH],
-    ]),
-    lines(
-      'In the time of events',
-      'Windows that are kept for late events, and events whose own time could not be used.',
-      'short',
-      [
-        [`sum ${BY} (sluice_throttle_kept_windows{${C}})`, `${EACH} windows`],
-        [
-          `sum by (component_id, reason) (${rate('sluice_throttle_untimed_events_total')})`,
-          '{{component_id}} {{reason}}, per second',
-        ],
-      ],
-    ),
-  ],
+  ...THROTTLE_ROWS,
   'Destinations and delivery': [
     lines(
       'Time of an attempt',

@@ -19,7 +19,7 @@ const ALL_MAIN = Buffer.alloc(4096, MAIN)
 
 export type StageMetrics = Pick<
   ComponentMetrics,
-  'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter'
+  'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter' | 'gauge'
 >
 
 export interface DecidedContext {

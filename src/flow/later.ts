@@ -44,6 +44,16 @@ export class Later {
     return this.#waiting.isFull
   }
 
+  /** Number of events that wait, also while they are asked about. */
+  get waiting(): number {
+    return this.#waiting.amount.events
+  }
+
+  /** Number of sources of which no more is taken. */
+  get fullSources(): number {
+    return this.#waiting.fullSources
+  }
+
   /** Events and bytes that wait, also while they are asked about, and those given back. */
   get amount(): Amount {
     return sum(this.#waiting.amount, this.#givenBack)

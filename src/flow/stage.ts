@@ -96,7 +96,11 @@ export class Stage extends Transform {
   }
 
   #laterEvents(): Later {
-    const { clock, readsAgain = () => false } = this.#context
+    const { clock, metrics, readsAgain = () => false } = this.#context
+    const waiting = 'Events that the component keeps until there is room for them.'
+    metrics.gauge('sluice_component_waiting_events', waiting, () => this.#later!.waiting)
+    const full = 'Sources of which so many events wait that no more are taken.'
+    metrics.gauge('sluice_component_waiting_full_sources', full, () => this.#later!.fullSources)
     return new Later({
       clock,
       readsAgain,

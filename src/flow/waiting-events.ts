@@ -48,6 +48,13 @@ export class WaitingEvents {
     return this.amount.events >= MOST_EVENTS_IN_ALL || this.amount.bytes >= MOST_BYTES_IN_ALL
   }
 
+  /** Number of sources of which no more is kept. */
+  get fullSources(): number {
+    let full = 0
+    for (const line of this.#lines.values()) if (isFull(line)) full++
+    return full
+  }
+
   /** Whether a batch of this source has to wait behind others. */
   queues(source: string, now: number): boolean {
     const line = this.#lines.get(source)

@@ -13,6 +13,8 @@ const AT_ONCE = 16
 export class BucketRoom {
   /** Number of buckets in memory. */
   size = 0
+  /** Number of buckets that were dropped because they were idle, or their rule is gone. */
+  dropped = 0
   readonly #maxKeys: number
   readonly #members: Member[] = []
   #advanced = 0
@@ -20,6 +22,12 @@ export class BucketRoom {
 
   constructor(maxKeys: number) {
     this.#maxKeys = maxKeys
+  }
+
+  /** Counts buckets as dropped. */
+  drop(buckets: number): void {
+    this.size -= buckets
+    this.dropped += buckets
   }
 
   add(member: Member): void {

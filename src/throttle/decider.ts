@@ -78,6 +78,11 @@ export class KeyedLimiter {
     return this.#room.size
   }
 
+  /** Number of buckets that were dropped; with those of rules. */
+  get dropped(): number {
+    return this.#room.dropped
+  }
+
   /** Drops idle buckets. Call before the takes for one point in time. */
   advance(now: number): void {
     this.#room.advance(now)

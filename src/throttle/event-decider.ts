@@ -73,6 +73,11 @@ export class EventLimiter {
     return this.#keys.size
   }
 
+  /** Number of buckets that were dropped; with those of rules. */
+  get dropped(): number {
+    return this.#keys.dropped
+  }
+
   /** Number of windows in memory, without the newest of each bucket. */
   get kept(): number {
     return this.room.rows

@@ -91,7 +91,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     const { size } = part
     part.dropIdle(now, least, isFull)
     this.size -= size - part.size
-    this.#room.size -= size - part.size
+    this.#room.drop(size - part.size)
     return size === part.size ? 0 : part.size
   }
 
@@ -100,7 +100,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     for (const part of this.#parts) part?.windows.release()
     this.#parts.fill(undefined)
     this.#only = undefined
-    this.#room.size -= this.size
+    this.#room.drop(this.size)
     this.size = 0
   }
 

@@ -91,14 +91,21 @@ t.test('the dashboard is what its table makes, and every panel has its place, un
   }
 })
 
+const BEHIND = '{ type: file, include: [behind.log] }'
+
 const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
   logs: { type: file, include: [in.log, loop.log], decode: json }
   sent: { type: tcp, listen: "127.0.0.1:0", decode: syslog }
   pushed: { type: http, listen: "127.0.0.1:0" }
   secure: { type: tcp, listen: "127.0.0.1:0", tls: { cert_file: ${certificates.path('daemon.pem')}, key_file: ${certificates.path('daemon.key')} } }
   journal: { type: journald }
+  behind: ${BEHIND}
 processors:
-  limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2 }
+  limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2, per_key_metrics: { top: 1 }, summary: { every: 100ms, max_per_interval: 1 } }
+  full: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2, on_max_keys: discard, limits_file: limits.yaml }
+  shadow: { type: throttle, inputs: [logs], limit: 1, window: 1h, mode: shadow }
+  caught: { type: throttle, inputs: [behind], limit: 1, window: 1h }
+  paced: { type: throttle, inputs: [behind], limit: 1, window: 1h, on_backlog: pace }
   timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time, on_error: dead_letter }
   shared: { type: throttle, inputs: [logs], limit: 1, window: 1h, scope: cluster, redis: { url: "redis://127.0.0.1:9" }, expected_members: 2 }
 destinations:
@@ -106,7 +113,7 @@ destinations:
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
   failing: { type: http, inputs: [timed], url: "http://127.0.0.1:9/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
   refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
-  nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal, shared] }
+  nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal, shared, full, caught, paced] }
 shutdown_timeout: 1s
 `
 
@@ -115,11 +122,26 @@ const JOURNALCTL = `#!/bin/sh
 while echo '{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1763640000000000","MESSAGE":"m"}' && echo undecodable; do sleep 0.1; done
 `
 
+/** Leaves more in a file than a throttle keeps waiting, of which one line was read. */
+async function fallBehind(t: Test, own: string): Promise<void> {
+  writeFileSync(join(own, 'behind.log'), 'first\n')
+  const daemon = await startDaemon(
+    t,
+    own,
+    `sources: { behind: ${BEHIND} }\ndestinations: { nowhere: { type: blackhole, inputs: [behind] } }\n`,
+  )
+  await daemon.scrapedUntil(scrape => scrape.events('nowhere').sent === 1)
+  await daemon.stop(t)
+  appendFileSync(join(own, 'behind.log'), 'more\n'.repeat(12_000))
+}
+
 /** A daemon with components of every kind; some work, others fail. */
 async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates: Certificates) {
   receiver.otherwise = ({ path }) => (path === '/held' ? 401 : path === '/refused' ? 400 : 202)
   // A link to itself cannot be opened, not even by root.
   symlinkSync('loop.log', join(own, 'loop.log'))
+  await fallBehind(t, own)
+  writeFileSync(join(own, 'limits.yaml'), '- { key: a*, limit: 1 }\n')
   mkdirSync(join(own, 'bin'))
   writeFileSync(join(own, 'bin/journalctl'), JOURNALCTL, { mode: 0o755 })
   const daemon = await startDaemon(t, own, CONFIG(receiver, certificates), {
@@ -136,8 +158,10 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates
   let n = 0
   const write = () => {
     let text = 'not JSON\n'
-    for (let i = 0; i < 40; i++, n++)
-      text += `{"app":"a${n % 3}","time":"${i === 0 ? 'never' : new Date().toISOString()}","rest":"${'x'.repeat(500)}"}\n`
+    for (let i = 0; i < 40; i++, n++) {
+      const time = i < 5 ? 'never' : new Date(Date.now() - (i > 37 ? 3_600_000 : 0)).toISOString()
+      text += `{"app":"a${n % 3}","time":"${time}","rest":"${'x'.repeat(500)}"}\n`
+    }
     appendFileSync(join(own, 'in.log'), text)
     socket.write('one\n')
     // Not TLS, and refused therefore.
@@ -262,7 +286,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
       queries.set(`${alert}, without its bounds`, unbounded)
     }
   }
-  t.ok(queries.size > 70, `${queries.size} queries`)
+  t.ok(queries.size > 130, `${queries.size} queries`)
   for (const expr of queries.values()) t.notMatch(expr.replace('"$1"', ''), /\$/, 'every variable is known')
 
   // What only a reload, and one that fails, shows.
@@ -271,6 +295,8 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   await prometheusSees(prometheus, queries.get('annotation')!)
   queries.delete('annotation')
   await reload(daemon, text => `${text}nonsense: 1\n`, /cannot apply the new/)
+  // No configuration could be loaded with it.
+  writeFileSync(join(own, 'daemon/limits.yaml'), 'broken')
   const left = await withoutAnswer(prometheus, queries, 40_000)
   t.same([...left.keys()], [], 'queries without an answer')
 

@@ -92,7 +92,13 @@ export class RefusedEvents {
     const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
     if (oneIn > 0) this.#oneIn = before?.oneIn ?? new OneInN(oneIn, decider.maxKeys, decider.seed)
     if (!this.#isShadow && (annotate || this.#marks)) this.#annotation = new Annotation(context)
-    if (summary) this.#summary = new Summary(summary, context.id, this.#isShadow, context.clock)
+    if (summary) {
+      const unnamed = context.metrics.counter(
+        'sluice_throttle_summarized_other_events_total',
+        'Discarded events in summaries of the bucket __other__, because more buckets than max_per_interval had some.',
+      )
+      this.#summary = new Summary(summary, context.id, this.#isShadow, context.clock, unnamed)
+    }
     if (perKey) this.#keys = before?.keys ?? new KeyCounters(perKey, context.clock.now())
     if (this.#keys) showKeys(this.#keys, context, () => this.#drain())
     this.#history = before?.history ?? new DiscardHistory()

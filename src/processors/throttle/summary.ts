@@ -15,16 +15,19 @@ export class Summary {
   readonly #component: string
   readonly #isShadow: boolean
   readonly #clock: Clock
+  /** Counts events that are reported without their bucket. */
+  readonly #unnamed: { value: number }
   readonly #sums = new Map<string | null, Sum>()
   /** Of the buckets for which there was no room. */
   #others: Sum | undefined
   #since: number
 
-  constructor(options: SummaryOptions, component: string, isShadow: boolean, clock: Clock) {
+  constructor(options: SummaryOptions, component: string, isShadow: boolean, clock: Clock, unnamed: { value: number }) {
     this.#options = options
     this.#component = component
     this.#isShadow = isShadow
     this.#clock = clock
+    this.#unnamed = unnamed
     this.#since = clock.now()
   }
 
@@ -49,7 +52,10 @@ export class Summary {
     const sorted = [...this.#sums].sort(([, a], [, b]) => b.events - a.events)
     for (const [, sum] of sorted.splice(max_per_interval)) this.#addToOthers(sum)
     const events = sorted.map(([bucket, sum]) => this.#event(bucket, sum, intervalMs))
-    if (this.#others) events.push(this.#event(OTHER, this.#others, intervalMs))
+    if (this.#others) {
+      events.push(this.#event(OTHER, this.#others, intervalMs))
+      this.#unnamed.value += this.#others.events
+    }
     this.#sums.clear()
     this.#others = undefined
     return [

@@ -19,7 +19,14 @@ import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { type RuleOptions, rulesOf } from './rule-options.js'
-import { DECISIONS, DECISIONS_HELP, metricsIn, type ThrottleMetrics } from './throttle-metrics.js'
+import {
+  DECISIONS,
+  DECISIONS_HELP,
+  metricsIn,
+  showBuckets,
+  showLimitsFile,
+  type ThrottleMetrics,
+} from './throttle-metrics.js'
 import { WaitingRule } from './waiting.js'
 
 /** What a throttle passes to a successor with the same options. */
@@ -43,6 +50,7 @@ export class ThrottleProcessor implements Processor {
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
   readonly #failOpen: { value: number }
+  readonly #countDropped: () => void
   readonly #countInEventTime: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
   readonly #hasRules: boolean
@@ -96,12 +104,8 @@ export class ThrottleProcessor implements Processor {
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
     this.#waiting = WaitingRule.for(options, decider, compiled, clock)
-    const help = 'Buckets in memory, without the default one.'
-    metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
-    if (file) {
-      const help = 'Whether the rules in use are those of limits_file; 0: it is broken, and earlier ones are used.'
-      metrics.gauge('sluice_throttle_limits_file_valid', help, () => (file.isValid ? 1 : 0))
-    }
+    this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
+    if (file) showLimitsFile(metrics, file)
     if (decider instanceof EventDecider) {
       this.#countInEventTime = countInEventTime(decider, options, metrics, context.log)
     }
@@ -177,6 +181,7 @@ export class ThrottleProcessor implements Processor {
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
+    this.#countDropped()
     this.#countInEventTime?.()
     const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)

@@ -1,3 +1,4 @@
+import { BucketRoom } from '../bucket-room.js'
 import { DISCARD, FULL, PASS } from '../decider.js'
 import { viewOf } from '../key-table.js'
 import { KeyedBuckets } from '../keyed-buckets.js'
@@ -27,6 +28,7 @@ export class LeaseLimiter {
   demands: Demand[] = []
   readonly #limit: SharedLimit
   readonly #buckets: KeyedBuckets<Leases>
+  readonly #room: BucketRoom
   readonly #default = new Leases()
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
@@ -35,12 +37,18 @@ export class LeaseLimiter {
   constructor(limit: SharedLimit, maxKeys: number, seed: number) {
     this.#limit = limit
     const options = { idleMs: limit.windowMs, maxKeys, seed, keepsUsed: false }
-    this.#buckets = new KeyedBuckets(options, () => new Leases())
+    this.#room = new BucketRoom(maxKeys)
+    this.#buckets = new KeyedBuckets(options, () => new Leases(), this.#room)
   }
 
   /** Number of buckets in memory, without the default one. */
   get keys(): number {
     return this.#buckets.size
+  }
+
+  /** Number of buckets that were dropped. */
+  get dropped(): number {
+    return this.#room.dropped
   }
 
   /** After so many milliseconds without use a lease is given back. */

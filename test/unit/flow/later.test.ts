@@ -167,8 +167,16 @@ t.test('events of a source that are due go before those that arrive', async t =>
 
 t.test('what is kept of a source is bounded, and no other source waits for that', async t => {
   const { send, left, clock, asked, counters, balanced } = stageWith()
+  const waiting = () =>
+    ['events', 'full_sources'].map(
+      name => [...counters.series.get(`sluice_component_waiting_${name}`)![0]!.read()][0]!.value,
+    )
   const many = Array.from({ length: 10_000 }, (_, n) => ({ n, at: 100 }))
-  await send('a', ...many)
+  t.same(waiting(), [0, 0])
+  await send('a', ...many.slice(1))
+  t.same(waiting(), [9999, 0])
+  await send('a', many[0]!)
+  t.same(waiting(), [10_000, 1])
   asked.length = 0
   await send('a', { n: -1 })
   t.same(asked, [], 'it waits without being asked about')
@@ -179,6 +187,7 @@ t.test('what is kept of a source is bounded, and no other source waits for that'
   await settle()
   t.equal(left.length, 10_002)
   t.equal(left.at(-1), -1)
+  t.same(waiting(), [0, 0])
   t.ok(balanced())
 })
 

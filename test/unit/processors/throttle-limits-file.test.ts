@@ -89,15 +89,19 @@ async function throttleWith(t: Test, text: string, name = 'limits.yaml', options
     for (let n = 0; n < 2000 && logged.length < count; n++) await time.advance(1000)
     return logged.at(-1)!
   }
-  const valid = () => [...counters.series.get('sluice_throttle_limits_file_valid')![0]!.read()][0]!.value
-  return { path, time, logged, through, lookUntil, valid, counters }
+  const gauge = (name: string) => [...counters.series.get(`sluice_throttle_limits_file_${name}`)![0]!.read()][0]!.value
+  const valid = () => gauge('valid')
+  return { path, time, logged, through, lookUntil, valid, gauge, counters }
 }
 type Test = Parameters<typeof testFolder>[0]
 
 const times = (n: number, event: object) => Array.from({ length: n }, () => event)
 
 t.test('a changed file is read again, and rules that did not change keep their windows', async t => {
-  const { path, through, lookUntil, valid } = await throttleWith(t, '- { key: a, limit: 2 }\n- { key: b, limit: 2 }\n')
+  const made = await throttleWith(t, '- { key: a, limit: 2 }\n- { key: b, limit: 2 }\n- { key: d, limit: 2 }\n')
+  const { path, time, through, lookUntil, valid, gauge } = made
+  const readAt = time.wall() / 1000
+  t.same([gauge('rules'), gauge('read_timestamp_seconds')], [3, readAt])
   t.equal(await through(...times(3, { app: 'a' })), 2)
   t.equal(await through(...times(3, { app: 'b' })), 2)
   t.equal(await through(...times(3, { app: 'c' })), 1)
@@ -107,6 +111,8 @@ t.test('a changed file is read again, and rules that did not change keep their w
   t.equal(await through(...times(4, { app: 'b' })), 3, 'a changed rule begins')
   t.equal(await through(...times(2, { app: 'c' })), 0)
   t.equal(valid(), 1)
+  t.equal(gauge('rules'), 2)
+  t.ok(gauge('read_timestamp_seconds') > readAt)
 })
 
 t.test('a condition on a field that no rule named before is tested as well', async t => {

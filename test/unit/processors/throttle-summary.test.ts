@@ -97,6 +97,7 @@ t.test('beyond max_per_interval the rest is one exact event, and the heaviest bu
     'of the eight buckets that are counted by name',
   )
   t.match(passed[0].throttle, { bucket: 'k7', discarded_events: 8 })
+  t.same(stage.series('sluice_throttle_summarized_other_events_total'), { '': 210 - 8 - 7 })
 })
 
 t.test('a bucket of the name __other__ is not the rest', async t => {

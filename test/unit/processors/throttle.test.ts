@@ -101,6 +101,9 @@ t.test('the gauge falls when buckets are idle, though nothing comes', async t =>
     t.same(series('sluice_throttle_buckets'), { '': 3 })
     time.now = 3000
     t.same(series('sluice_throttle_buckets'), { '': 0 }, window_mode)
+    t.same(series('sluice_throttle_max_buckets'), { '': 100_000 })
+    await through(app('a'))
+    t.same(series('sluice_throttle_dropped_buckets_total'), { '': 3 })
   }
 })
 

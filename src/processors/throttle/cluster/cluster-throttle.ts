@@ -67,6 +67,10 @@ export class ClusterThrottle {
     return this.#decider.buckets.leases.keys
   }
 
+  get limiter(): { readonly dropped: number } {
+    return this.#decider.buckets.leases
+  }
+
   /** Whether it waits for the server, as `on_backend_failure: wait` says. */
   get isWaiting(): boolean {
     return this.#waiting > 0 && !this.#backend.isUp

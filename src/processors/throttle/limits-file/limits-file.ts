@@ -22,6 +22,8 @@ export class LimitsFile {
   /** Whether the rules are those of the file. */
   isValid = true
   rules: readonly RuleOptions[] = []
+  /** When they were read, by the wall clock. */
+  readAt = 0
   readonly #path: string
   readonly #options: RuledOptions
   readonly #log: Logger
@@ -38,6 +40,7 @@ export class LimitsFile {
     const file = new LimitsFile(path, options, context)
     file.#version = file.#seen = await file.#look()
     file.rules = usableRules(await readLimits(path, options, context.reach))
+    file.readAt = context.clock.wall()
     return file
   }
 
@@ -77,6 +80,7 @@ export class LimitsFile {
       return
     }
     this.rules = read.rules
+    this.readAt = this.#clock.wall()
     this.#log.info({ file: this.#path, rules: read.rules.length }, 'limits file read again')
     apply(read.rules)
   }
