@@ -7,7 +7,7 @@ import { viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
 const LONGEST_KEY = 256
-/** A buffer that grew beyond this for a long key is not kept. */
+/** A buffer that grew beyond this is kept only as long as keys need it. */
 const KEPT_BYTES = 64 * 1024
 
 const NULL_TEXT = Buffer.from('null')
@@ -57,7 +57,8 @@ export class BucketKey {
   }
 
   #loadList(batch: EventBatch, i: number): boolean {
-    if (this.#list.bytes.length > KEPT_BYTES) this.#list = new GrowingBytes()
+    const last = this.#list
+    if (last.bytes.length > KEPT_BYTES && last.length <= KEPT_BYTES) this.#list = new GrowingBytes()
     const list = this.#list
     list.clear()
     let found = false
