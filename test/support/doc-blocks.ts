@@ -9,8 +9,10 @@ import { checkout } from './checkout.js'
  *   yaml                      a whole configuration: has to be valid
  *   yaml part [SECTION]       a part of one; with SECTION what is within that
  *   yaml prometheus           for Prometheus: promtool has to agree
+ *   yaml rules                rules for Prometheus, likewise
  *   yaml … file=NAME          the same, and the commands of the page find it by that name
  *   sh run                    commands that are run, one after the other, in a folder of the page
+ *   sh steps                  commands that are run by test/e2e/roll-out.test.ts
  *   sh tree                   commands that are run in a booted tree (test/systemd)
  *   sh norun REASON           commands that are not run; those of sluice have to be understood by it
  *   text output               what the commands before have printed, with … for anything
@@ -24,6 +26,12 @@ export interface DocBlock {
   readonly words: readonly string[]
   readonly text: string
 }
+
+export const place = ({ page, line }: DocBlock) => `${page}:${line}`
+
+/** The name that a block has behind `file=`. */
+export const fileName = ({ words }: DocBlock): string | undefined =>
+  words.find(word => word.startsWith('file='))?.slice('file='.length)
 
 /** `README.md` and the pages in `docs`. */
 export function docPages(): string[] {
