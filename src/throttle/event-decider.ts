@@ -14,7 +14,7 @@ import {
   TOO_LATE,
 } from './decider.js'
 import { createEventWindows } from './event-several.js'
-import { type EventWindows, LATE, Progress, type Room, type TakenInTime } from './event-windows.js'
+import { type EventWindows, LATE, Progress, type Room, type Shared, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
 import type { Rule } from './rules.js'
@@ -34,16 +34,23 @@ export class EventLimiter {
   readonly #keys: BucketRoom
   readonly #ofRules = new Map<string, EventLimiter>()
 
-  /** `parent`: for the limiter of a rule. */
-  constructor(options: LimiterOptions, time: Omit<EventTimeOptions, 'time'>, parent?: EventLimiter) {
-    const { limits, maxKeys, seed } = options
-    const { latenessMs, onLate } = time
+  /**
+   * `parent`: for the limiter of a rule. `createMany` makes the windows of many buckets; by default those of the limits.
+   */
+  constructor(
+    options: LimiterOptions,
+    time: Omit<EventTimeOptions, 'time'>,
+    parent?: EventLimiter,
+    createMany = (shared: Shared) => createEventWindows(options.limits, time.onLate === 'pass', shared),
+  ) {
+    const { maxKeys, seed } = options
+    const { latenessMs } = time
     this.#options = options
     this.#time = time
     this.room = parent?.room ?? { rows: 0, buckets: 0, forgotten: 0 }
     this.#keys = parent ? parent.#keys : new BucketRoom(maxKeys)
     const progress = parent?.progress ?? new Progress(latenessMs)
-    const create = () => createEventWindows(limits, onLate === 'pass', { progress, room: this.room })
+    const create = () => createMany({ progress, room: this.room })
     this.progress = progress
     this.#default = create()
     const idleMs = this.#default.longestMs + latenessMs

@@ -11,7 +11,7 @@ import { UsageError } from '../../terminal/command-line.js'
 import { Decider, EXCLUDED, FAIL_OPEN, PASS } from '../../throttle/decider.js'
 import { EventDecider } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
-import { STOPPED_CLOCK } from './trial-deciders.js'
+import { STOPPED_CLOCK } from './trial-decider.js'
 import type { FieldContext } from './trials.js'
 
 /** The part of a configuration that events pass before they reach a throttle. */

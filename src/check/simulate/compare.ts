@@ -9,7 +9,8 @@ import { EXEMPT } from '../../throttle/ranked-decider.js'
 import type { Way } from './before.js'
 import { KeyIds, OTHERS } from './key-ids.js'
 import { type Frames, Replay, type Visitor } from './replay.js'
-import { createTrialDecider, type TrialDecider } from './trial-deciders.js'
+import type { TrialDecider } from './trial-decider.js'
+import { createTrialDecider } from './trial-deciders.js'
 import type { FieldContext } from './trials.js'
 
 /** Events and bytes that pass one of two throttles alone. */

@@ -15,7 +15,7 @@ const NO_ROW = -1
 export class HeavyKeys {
   readonly #slots: TimeSlots
   readonly #trials: number
-  /** For each slot, row and number of trials that discard: events. */
+  /** For each slot, row and number of trials that discard: events, less those of which the trials after it discard some. */
   readonly #table: SlotTable
   readonly #keys: Int32Array
   #used = 0
@@ -32,8 +32,8 @@ export class HeavyKeys {
     this.#table = slots.table(this.#keys.length * trials)
   }
 
-  /** Counts an event that `lost` trials discard, at least one. */
-  add(id: number, lost: number, slot: number): void {
+  /** Counts an event that the trials [from, to) discard, at least one. Called for each such run of trials. */
+  add(id: number, from: number, to: number, slot: number): void {
     if (id >= this.#rows.length) this.#grow(id)
     const total = ++this.#totals[id]!
     let row = this.#rows[id]!
@@ -42,7 +42,9 @@ export class HeavyKeys {
       row = this.#rowFor(id, total)
       if (row === NO_ROW) return
     }
-    this.#table.cells[slot * this.#table.width + row * this.#trials + lost - 1]!++
+    const at = slot * this.#table.width + row * this.#trials - 1
+    this.#table.cells[at + to]!++
+    if (from > 0) this.#table.cells[at + from]!--
   }
 
   #rowFor(id: number, total: number): number {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -39,6 +39,11 @@ export class InputReader {
       await file.close()
     }
     this.#inputs = this.#inputs.map(input => (input.path === '-' ? { ...input, copy } : input))
+  }
+
+  /** Whether `read` can be called again. */
+  get canReadAgain(): boolean {
+    return this.#inputs.every(({ path, copy }) => copy !== undefined || (path !== '-' && statSync(path).isFile()))
   }
 
   /** Replays all inputs. `afterPiece` is awaited after each piece. */

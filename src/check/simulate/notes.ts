@@ -20,8 +20,9 @@ export interface Replayed {
 /** What to know about the numbers. */
 export function notesOn({ replay, time, way }: Replayed): Fact[] {
   const { before, undecoded, slots, timeless, backwards, furthestBackMs } = replay
-  const [{ decider }] = replay.visitor.all as [Trials['all'][number]]
-  const { failedOpen, refused, late } = decider
+  const [{ decider, index }] = replay.visitor.all as [Trials['all'][number]]
+  const { failedOpen, refused } = decider
+  const late = decider.late(index)
   const { span } = slots
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
@@ -39,6 +40,8 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
   }
   if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
   if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
+  if (replay.visitor.lackedRoom)
+    add('max_keys', 'the limits were tried with the same buckets; each alone may have room for other keys')
   if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
     add('note', `numbers in ${time} are milliseconds; these look like seconds`)

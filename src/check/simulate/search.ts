@@ -3,7 +3,8 @@ import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { EXEMPT } from '../../throttle/ranked-decider.js'
 import type { Does, Goal, Meter } from './goal.js'
 import type { Visitor } from './replay.js'
-import { createTrialDecider, isRankable, type TrialDecider } from './trial-deciders.js'
+import type { TrialDecider } from './trial-decider.js'
+import { createTrialDecider, isRankable, isShareable } from './trial-deciders.js'
 import type { FieldContext } from './trials.js'
 import type { Variant } from './variants.js'
 
@@ -102,7 +103,7 @@ class Attempt {
     this.search = search
     this.limits = search.limits()
     const trials = this.limits.map(limit => ({ ...options, [search.option]: limit }))
-    const groups = isRankable(options) ? [trials] : trials.map(trial => [trial])
+    const groups = isShareable(options) ? [trials] : trials.map(trial => [trial])
     this.#deciders = groups.map(group => createTrialDecider(group, context))
     this.meter = search.goal.meter(this.limits.length, limitsOf(options)[0]!.windowMs, context)
     this.#lost = new Uint8Array(this.limits.length)
@@ -116,8 +117,10 @@ class Attempt {
     const lost = this.#lost
     const deciders = this.#deciders
     if (deciders.length === 1) {
+      const [{ outcome }] = deciders as [TrialDecider]
       const first = deciders[0]!.lost(batch, i, now)
-      for (let k = 0; k < lost.length; k++) lost[k] = first !== EXEMPT && k < first ? 1 : 0
+      if (outcome !== undefined && first !== EXEMPT) lost.set(outcome)
+      else for (let k = 0; k < lost.length; k++) lost[k] = first !== EXEMPT && k < first ? 1 : 0
     } else {
       for (let k = 0; k < lost.length; k++) lost[k] = deciders[k]!.lost(batch, i, now) === 1 ? 1 : 0
     }

@@ -82,12 +82,15 @@ export async function simulate(given: SimulateOptions, operands: readonly string
         goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
       const variants = found?.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
-      const replay = new Replay(
-        path,
-        subject.way,
-        (context, slots) => new Trials(throttles, context, slots, options.decisions),
-      )
-      await readDeciding(reader, replay, io)
+      const tried = async (sharesBuckets: boolean) => {
+        const how = { wantsDecisions: options.decisions, sharesBuckets }
+        const replay = new Replay(path, subject.way, (context, slots) => new Trials(throttles, context, slots, how))
+        await readDeciding(reader, replay, io)
+        return replay
+      }
+      const together = await tried(true)
+      const isFinal = !together.visitor.lackedRoom || !reader.canReadAgain || signal.aborted
+      const replay = isFinal ? together : await tried(false)
       const simulation = {
         ...{ subject, time, way: subject.way, replay, variants, inputs },
         typed: typedOptions(options),

@@ -1,13 +1,13 @@
 import type { EventBatch } from '../../core/event/batch.js'
+import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { Decider, type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, TOO_LATE } from '../../throttle/decider.js'
 import { EventDecider } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { EXEMPT, RankedDecider, REFUSED, UNCOUNTED } from '../../throttle/ranked-decider.js'
+import { GridTrials } from './grid-trials.js'
+import { decideOne, enterBatch, STOPPED_CLOCK, type TrialDecider } from './trial-decider.js'
 import type { FieldContext } from './trials.js'
-
-/** The time is that of the events. */
-export const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 
 /** Options with which windows open at the same times whatever the limit is, or that do not decide about events. */
 const RANKABLE = new Set([
@@ -25,6 +25,7 @@ const RANKABLE = new Set([
   'per_key_metrics',
   'persist',
   'on_backlog',
+  'max_delay',
   'scope',
   'group',
   'redis',
@@ -40,25 +41,16 @@ export function isRankable(options: ThrottleOptions): boolean {
   return Object.entries(options).every(([name, value]) => value === undefined || RANKABLE.has(name))
 }
 
-/** Decides for trials that differ in their limit alone, the lowest first. */
-export interface TrialDecider {
-  /** Events of keys beyond `max_keys`: passed uncounted, and discarded. */
-  readonly failedOpen: number
-  readonly refused: number
-  /** Events that are later than allowed, if the throttle has windows in event time. */
-  readonly late: number
-  /** Whether the last event was counted in the default bucket. */
-  readonly byDefault: boolean
-  /** Called before the events of a batch. */
-  enter(batch: EventBatch): void
-  /** How many trials discard an event, which are the first ones; EXEMPT if it is excluded. */
-  lost(batch: EventBatch, i: number, now: number): number
+/** Whether throttles that differ from this one in their limits alone can share their buckets. */
+export function isShareable({ limits }: ThrottleOptions): boolean {
+  return limits === undefined
 }
 
-/** Creates the decider of one trial, or of several that are rankable. */
+/** Creates the decider of one trial, or of several that can be decided together: if rankable, the lowest limit first. */
 export function createTrialDecider(trials: readonly ThrottleOptions[], context: FieldContext): TrialDecider {
   const compiled = deciderOptions(trials[0]!, context, 0)
   if (trials.length === 1) return new SingleTrial(compiled)
+  if (!isRankable(trials[0]!)) return new GridTrials(compiled, trials.map(limitsOf))
   const limits = trials.map(({ limit }) => limit!)
   return new RankedTrials(compiled, limits)
 }
@@ -67,7 +59,8 @@ export function createTrialDecider(trials: readonly ThrottleOptions[], context: 
 class SingleTrial implements TrialDecider {
   failedOpen = 0
   refused = 0
-  late = 0
+  readonly outcome = undefined
+  #late = 0
   readonly #decider: Decider | EventDecider
 
   constructor(options: DeciderOptions) {
@@ -80,14 +73,16 @@ class SingleTrial implements TrialDecider {
     return this.#decider.byDefault
   }
 
+  late(): number {
+    return this.#late
+  }
+
   enter(batch: EventBatch): void {
-    if (this.#decider instanceof EventDecider) this.#decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
+    enterBatch(this.#decider, batch)
   }
 
   lost(batch: EventBatch, i: number, now: number): number {
-    const decider = this.#decider
-    if (decider instanceof Decider) decider.limiter.advance(now)
-    switch (decider.decideOne(batch, i, now)) {
+    switch (decideOne(this.#decider, batch, i, now)) {
       case EXCLUDED:
         return EXEMPT
       case FAIL_OPEN:
@@ -97,10 +92,10 @@ class SingleTrial implements TrialDecider {
         this.refused++
         return 1
       case LATE:
-        this.late++
+        this.#late++
         return 0
       case TOO_LATE:
-        this.late++
+        this.#late++
         return 1
       case DISCARD:
         return 1
@@ -110,11 +105,11 @@ class SingleTrial implements TrialDecider {
   }
 }
 
-/** One decider for several limits. */
+/** One decider for several limits, of which each event has a number in its window. */
 class RankedTrials implements TrialDecider {
   failedOpen = 0
   refused = 0
-  readonly late = 0
+  readonly outcome = undefined
   readonly #decider: RankedDecider
   readonly #limits: readonly number[]
 
@@ -125,6 +120,11 @@ class RankedTrials implements TrialDecider {
 
   get byDefault(): boolean {
     return this.#decider.byDefault
+  }
+
+  /** There is no event time. */
+  late(): number {
+    return 0
   }
 
   enter(): void {}

@@ -1,9 +1,13 @@
+import type { Outcome } from './grid-windows.js'
 import { HeavyKeys } from './heavy-keys.js'
 import { type KeyIds, OTHERS } from './key-ids.js'
 import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
 import type { SlotTable, TimeSlots } from './slots.js'
 
-/** Columns for each key; then follow events and bytes for each number of trials that discard. */
+/**
+ * Columns for each key; then follow events and bytes for each number of first trials that discard. Where trials discard
+ * after one that does not, one event less is counted up to that one, and one more up to them.
+ */
 const EXCLUDED = 0
 const EXCLUDED_BYTES = 1
 const OPENED = 2
@@ -18,7 +22,7 @@ const KEYS_OVER_TIME = 12
 export interface TallyOptions {
   readonly ids: KeyIds
   readonly slots: TimeSlots
-  /** Trials that differ in their limit alone, the lowest first. What one discards, all before it discard as well. */
+  /** Trials that differ in their limits alone, the lowest first. What one discards, most before it discard as well. */
   readonly trials: number
   readonly windowMs: number
   readonly aligned: boolean
@@ -58,7 +62,7 @@ export class TrialTally {
     columns[at + LOST + 2 * lost + 1]! += bytes
     if (slot >= 0) {
       this.#times.cells[slot * this.#times.width + 1 + lost]!++
-      if (lost > 0) this.#heavy.add(id, lost, slot)
+      if (lost > 0) this.#heavy.add(id, 0, lost, slot)
     }
     if (columns[at + DEMAND] === 0 || time - columns[at + OPENED]! >= this.#windowMs) {
       columns[at + OPENED] = this.#aligned ? Math.floor(time / this.#windowMs) * this.#windowMs : time
@@ -68,6 +72,29 @@ export class TrialTally {
     if (demand <= columns[at + BUSIEST]!) return
     columns[at + BUSIEST] = demand
     columns[at + BUSIEST_AT] = columns[at + OPENED]!
+  }
+
+  /** Counts the event just added in trials that discard it, too, after the first `lost` ones and one that does not. */
+  addFurther(id: number, outcome: Outcome, lost: number, bytes: number, slot: number): void {
+    for (let from = outcome.indexOf(1, lost); from >= 0; from = outcome.indexOf(1, lost)) {
+      const passes = outcome.indexOf(0, from)
+      lost = passes < 0 ? this.#trials : passes
+      this.#move(id, from, lost, bytes, slot)
+    }
+  }
+
+  #move(id: number, from: number, to: number, bytes: number, slot: number): void {
+    const at = id * this.#width + LOST
+    const columns = this.#columns
+    columns[at + 2 * from]!--
+    columns[at + 2 * from + 1]! -= bytes
+    columns[at + 2 * to]!++
+    columns[at + 2 * to + 1]! += bytes
+    if (slot < 0) return
+    const { cells, width } = this.#times
+    cells[slot * width + 1 + from]!--
+    cells[slot * width + 1 + to]!++
+    this.#heavy.add(id, from, to, slot)
   }
 
   addExcluded(id: number, bytes: number, slot: number): void {

@@ -9,7 +9,8 @@ import { EXEMPT } from '../../throttle/ranked-decider.js'
 import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
 import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
-import { createTrialDecider, isRankable, type TrialDecider } from './trial-deciders.js'
+import type { TrialDecider } from './trial-decider.js'
+import { createTrialDecider, isRankable, isShareable } from './trial-deciders.js'
 import { TrialTally, tallyWidth } from './trial-tally.js'
 
 export interface FieldContext {
@@ -20,7 +21,7 @@ export interface FieldContext {
 const MOST_NUMBERS = 6_000_000
 const MOST_KEYS = 250_000
 
-/** Trials that are decided together: they differ in their limit alone. */
+/** Trials that are decided together: they differ in their limits alone. */
 interface Group {
   readonly decider: TrialDecider
   readonly tally: TrialTally
@@ -43,6 +44,12 @@ export interface Trial {
   readonly index: number
 }
 
+export interface TrialsOptions {
+  readonly wantsDecisions?: boolean
+  /** Whether trials share buckets where that makes no difference before there are more than `max_keys`. */
+  readonly sharesBuckets?: boolean
+}
+
 /** Tries several throttles on the same events, in one pass. */
 export class Trials implements Visitor {
   /** In the order in which they were given. */
@@ -52,19 +59,25 @@ export class Trials implements Visitor {
   readonly #keys: readonly SameKey[]
   readonly #wantsDecisions: boolean
 
-  constructor(all: readonly ThrottleOptions[], context: FieldContext, slots: TimeSlots, wantsDecisions = false) {
+  constructor(
+    all: readonly ThrottleOptions[],
+    context: FieldContext,
+    slots: TimeSlots,
+    { wantsDecisions = false, sharesBuckets = true }: TrialsOptions = {},
+  ) {
     this.#wantsDecisions = wantsDecisions
+    const areTogether = sharesBuckets ? isShareable : isRankable
     const places = new Map<ThrottleOptions, Omit<Trial, 'options'>>()
     this.#keys = grouped(all, keyOf).map(sameKey => {
       const key = new BucketKey(deciderOptions(sameKey[0]!, context, 0).keyFields)
-      const groups = grouped(sameKey, options => (isRankable(options) ? options.window : options))
+      const groups = grouped(sameKey, options => (areTogether(options) ? options.window : options))
       const width = groups.reduce((sum, group) => sum + tallyWidth(group.length), 0)
       const ids = new KeyIds(key, Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / width)))
       return {
         key,
         ids,
         groups: groups.map(group => {
-          const ascending = [...group].sort((a, b) => a.limit! - b.limit!)
+          const ascending = [...group].sort(byLimit)
           const { windowMs, mode } = limitsOf(ascending[0]!)[0]!
           const aligned = mode === 'aligned'
           const tally = new TrialTally({ ids, slots, trials: group.length, windowMs, aligned })
@@ -80,6 +93,15 @@ export class Trials implements Visitor {
   /** Whether each trial with a key has found it in an event. */
   get foundKeys(): boolean {
     return this.#keys.every(({ ids }) => !ids.hasNone)
+  }
+
+  /** Whether trials that share buckets had no room for more: each alone would have had its own. */
+  get lackedRoom(): boolean {
+    return this.all.some(
+      ({ decider: { outcome, failedOpen, refused }, options: { on_max_keys, max_keys }, ids }) =>
+        outcome !== undefined &&
+        (failedOpen > 0 || refused > 0 || (on_max_keys === 'default_bucket' && ids.size > max_keys)),
+    )
   }
 
   takeDecisions(): string {
@@ -99,7 +121,11 @@ export class Trials implements Visitor {
       for (const { decider, tally } of groups) {
         const lost = decider.lost(batch, i, now)
         if (lost === EXEMPT) tally.addExcluded(id, bytes, slot)
-        else tally.add(decider.byDefault ? DEFAULT_BUCKET : id, lost, bytes, now, slot)
+        else {
+          const bucket = decider.byDefault ? DEFAULT_BUCKET : id
+          tally.add(bucket, lost, bytes, now, slot)
+          if (decider.outcome !== undefined) tally.addFurther(bucket, decider.outcome, lost, bytes, slot)
+        }
         if (this.#wantsDecisions) this.#write(n, lost, decider.byDefault ? DEFAULT_BUCKET : id)
       }
     }
@@ -110,6 +136,12 @@ export class Trials implements Visitor {
     const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#keys[0]!.key.text()))
     this.decisions += `{"n":${n},"decision":"${decision}","bucket":${bucket}}\n`
   }
+}
+
+function byLimit(a: ThrottleOptions, b: ThrottleOptions): number {
+  const { limit: first = 0, limit_bytes: firstBytes = 0 } = a
+  const { limit: second = 0, limit_bytes: secondBytes = 0 } = b
+  return first - second || firstBytes - secondBytes
 }
 
 /** The items in groups of the same key, in the order of their first item. */

@@ -103,9 +103,9 @@ t.test('aligned windows, and no others when all keys are shown', async t => {
 t.test('the heaviest keys over time: a heavier one takes the place of the lightest, and starts there', async t => {
   const slots = new TimeSlots()
   const heavy = new HeavyKeys(slots, 2)
-  for (let id = 0; id < 128; id++) for (let n = 0; n <= id; n++) heavy.add(id, 2, slots.slot(0))
+  for (let id = 0; id < 128; id++) for (let n = 0; n <= id; n++) heavy.add(id, 0, 2, slots.slot(0))
   t.same(heavy.most(1, 1), [{ id: 127, discarded: [128] }])
-  for (let n = 0; n < 10; n++) heavy.add(500, 1, slots.slot(1))
+  for (let n = 0; n < 10; n++) heavy.add(500, 0, 1, slots.slot(1))
   const all = heavy.most(0, 200)
   t.equal(all.length, 128)
   t.match(all.at(-1), { id: 1, discarded: [2, 0] }, 'the lightest has gone')

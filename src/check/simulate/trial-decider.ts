@@ -1,0 +1,35 @@
+import type { EventBatch } from '../../core/event/batch.js'
+import { Decider, type Decision } from '../../throttle/decider.js'
+import { EventDecider } from '../../throttle/event-decider.js'
+import type { Outcome } from './grid-windows.js'
+
+/** The time is that of the events. */
+export const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
+
+/** Decides for trials that differ in their limits alone. */
+export interface TrialDecider {
+  /** Events of keys beyond `max_keys`: passed uncounted, and discarded. */
+  readonly failedOpen: number
+  readonly refused: number
+  /** Whether the last event was counted in the default bucket. */
+  readonly byDefault: boolean
+  /** What each trial did with the last event; undefined if those that discard are always the first ones. */
+  readonly outcome: Outcome | undefined
+  /** Events that are later than a trial allows, if the throttle has windows in event time. */
+  late(trial: number): number
+  /** Called before the events of a batch. */
+  enter(batch: EventBatch): void
+  /** How many of the first trials discard an event, before the first one that does not; EXEMPT if it is excluded. */
+  lost(batch: EventBatch, i: number, now: number): number
+}
+
+/** Starts a batch, before the decisions about it. */
+export function enterBatch(decider: Decider | EventDecider, batch: EventBatch): void {
+  if (decider instanceof EventDecider) decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
+}
+
+/** Decides on one event at the time that is its own in this simulation. */
+export function decideOne(decider: Decider | EventDecider, batch: EventBatch, i: number, now: number): Decision {
+  if (decider instanceof Decider) decider.limiter.advance(now)
+  return decider.decideOne(batch, i, now)
+}
