@@ -91,6 +91,7 @@ export class Later {
     if (began >= this.#notBefore || this.#isEnding) {
       // What is asked now may call this again.
       this.#notBefore = Number.POSITIVE_INFINITY
+      this.#waiting.beginRound()
       while (mayAsk()) {
         const next = this.#waiting.next(began)
         if (!next) break

@@ -19,6 +19,8 @@ export interface Waiting {
   dueAt: number
   /** Whether the processor is being asked about it. */
   isAsked: boolean
+  /** The round in which the processor was asked about it last. */
+  readonly round: number
 }
 
 /** What waits of one source, in the order of arrival. */
@@ -38,6 +40,7 @@ export class WaitingEvents {
   /** Everything that waits. */
   readonly amount: Amount = { events: 0, bytes: 0 }
   readonly #lines = new Map<string, Line>()
+  #round = 0
 
   get isEmpty(): boolean {
     return this.#lines.size === 0
@@ -67,12 +70,20 @@ export class WaitingEvents {
     add(this.amount, batch.length, batch.bytes)
   }
 
-  /** The next batch to ask about, which is then `isAsked`; undefined if none is due. */
+  beginRound(): void {
+    this.#round++
+  }
+
+  /**
+   * The next batch to ask about, which is then `isAsked`; undefined if none is due. Each comes once in a round, since
+   * what is still LATER may be due at the same moment.
+   */
   next(now: number): Waiting | undefined {
+    const current = this.#round
     for (const [source, line] of this.#lines) {
-      let next = line.kept.find(({ isAsked, dueAt }) => !isAsked && dueAt <= now)
+      let next = line.kept.find(({ isAsked, dueAt, round }) => !isAsked && round < current && dueAt <= now)
       if (!next && line.behind.length > 0 && !isFull(line)) {
-        next = { batch: line.behind.shift()!, since: now, dueAt: now, isAsked: true }
+        next = { batch: line.behind.shift()!, since: now, dueAt: now, isAsked: true, round: current }
         line.kept.push(next)
         add(line.amount, next.batch.length, next.batch.bytes)
       }
@@ -88,7 +99,7 @@ export class WaitingEvents {
 
   /** Keeps the events of a batch that has just arrived. */
   keep(batches: readonly EventBatch[], since: number, dueAt: number): void {
-    for (const batch of batches) this.#put(this.#lineOf(batch), { batch, since, dueAt, isAsked: false })
+    for (const batch of batches) this.#put(this.#lineOf(batch), batch, since, dueAt)
   }
 
   /** Replaces a batch that was asked about by what is left of it. `events` and `bytes`: its size when it was asked. */
@@ -99,13 +110,13 @@ export class WaitingEvents {
     add(line.amount, -events, -bytes)
     add(this.amount, -events, -bytes)
     const { since } = asked
-    for (const [n, batch] of left.entries()) this.#put(line, { batch, since, dueAt, isAsked: false }, index + n)
+    for (const [n, batch] of left.entries()) this.#put(line, batch, since, dueAt, index + n)
     if (line.kept.length + line.behind.length === 0) this.#lines.delete(asked.batch.origin.source)
   }
 
-  #put(line: Line, waiting: Waiting, index = line.kept.length): void {
-    const { length, bytes } = waiting.batch
-    line.kept.splice(index, 0, waiting)
+  #put(line: Line, batch: EventBatch, since: number, dueAt: number, index = line.kept.length): void {
+    const { length, bytes } = batch
+    line.kept.splice(index, 0, { batch, since, dueAt, isAsked: false, round: this.#round })
     add(line.amount, length, bytes)
     add(this.amount, length, bytes)
   }

@@ -10,6 +10,7 @@ import type { Machine } from './machine.js'
 import { mount } from './patched-fs.js'
 import { type Counters, runtimeIn } from './process.js'
 import type { Tears } from './tears.js'
+import { waits } from './throttle.js'
 import { changed, type Topology } from './topology.js'
 
 /** One process from its start to its end, and what happens to it meanwhile. */
@@ -90,9 +91,10 @@ export class Life {
     if (troubled) await this.#recovers()
     const end = world.now + DRAIN_MS
     let missing = outcome.missing(1)
-    // A destination on hold is not waited for by a stop.
-    const waits = () => missing.length > 0 || (troubled && this.#supervisor?.undelivered() !== 0)
-    for (let ms = CHECK_MS; waits() && world.now < end; ms = Math.min(ms * 1.3, 10_000)) {
+    // A destination on hold is not waited for by a stop, and neither is an event that waits for room.
+    const holdsBack = troubled || this.#topology.processors.some(({ throttle }) => waits(throttle))
+    const goesOn = () => missing.length > 0 || (holdsBack && this.#supervisor?.undelivered() !== 0)
+    for (let ms = CHECK_MS; goesOn() && world.now < end; ms = Math.min(ms * 1.3, 10_000)) {
       await world.wait(ms)
       this.#check()
       missing = outcome.missing(1)

@@ -1,6 +1,6 @@
 import { defineProcessor, type HandoverState, type Processor, type ProcessorContext } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
-import { type BatchScope, MAIN } from '../../src/core/processor.js'
+import { type BatchScope, LATER, MAIN } from '../../src/core/processor.js'
 import { ThrottleProcessor } from '../../src/processors/throttle/throttle-processor.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { currentMachine } from './machine.js'
@@ -13,6 +13,11 @@ export interface ThrottleSpec {
   readonly windowMs: number
   readonly mode: 'fixed' | 'sliding'
   readonly keyed: boolean
+  /** How long events may wait for room; 0: not at all. */
+  readonly waitMs: number
+  readonly onBacklog: 'as_live' | 'pace' | 'pass'
+  /** With `pace`. */
+  readonly maxDelayMs: number
 }
 
 const PARSED = {
@@ -21,10 +26,22 @@ const PARSED = {
 }
 
 /** The options of a configuration for it, after a check. */
-export function throttleOptionsOf({ limit, windowMs, mode, keyed }: ThrottleSpec) {
-  return { ...PARSED[keyed ? 'keyed' : 'plain'], limit, window: windowMs, window_mode: mode }
+export function throttleOptionsOf(spec: ThrottleSpec) {
+  const { limit, windowMs, mode, keyed, waitMs, onBacklog, maxDelayMs } = spec
+  return {
+    ...PARSED[keyed ? 'keyed' : 'plain'],
+    limit,
+    window: windowMs,
+    window_mode: mode,
+    over_limit: waitMs > 0 ? ({ wait: waitMs } as const) : ('discard' as const),
+    on_backlog: onBacklog,
+    max_delay: onBacklog === 'pace' ? maxDelayMs : undefined,
+  }
 }
 type Options = ReturnType<typeof throttleOptionsOf>
+
+/** Whether events may wait in it. */
+export const waits = ({ waitMs, onBacklog }: ThrottleSpec) => waitMs > 0 || onBacklog === 'pace'
 
 export type Fate = 'passed' | 'discarded'
 
@@ -44,6 +61,11 @@ class Counted {
   readonly #passed = new Map<string, number[]>()
   /** Whatever counted, or was beyond the limit. */
   readonly decided = new Set<string>()
+
+  /** In how many milliseconds there is room, after an event that is beyond the limit. */
+  roomIn(key: string, now: number, { window }: Options): number {
+    return this.#passed.get(key)![0]! + window! - now
+  }
 
   /** Whether an event at this time is within the limit; then it counts. */
   take(key: string, now: number, { limit, window, window_mode }: Options): boolean {
@@ -72,6 +94,8 @@ class WatchedThrottle implements Processor {
   readonly #options: Options
   readonly #throttle: ThrottleProcessor
   readonly #counted: Counted
+  /** Backlog that waits, by bucket. */
+  readonly #waiting = new Map<string, Set<string>>()
 
   constructor(options: Options, context: ProcessorContext) {
     const left = context.inherited instanceof Left ? context.inherited : undefined
@@ -85,13 +109,18 @@ class WatchedThrottle implements Processor {
     void this.#throttle.process(batch, to, scope)
     const { world, throttles } = currentMachine()
     const { fates, changed, hasCopies } = throttles.get(this.#id)!
+    const options = this.#options
     for (let i = 0; i < batch.length; i++) {
       const marks = marksOf(batch, i)
-      const { k: key = '' } = batch.fields(i) as { k?: string }
-      const passes = this.#counted.take(this.#options.key_field.length > 0 ? key : '', world.now, this.#options)
+      const { k = '' } = batch.fields(i) as { k?: string }
+      const key = options.key_field.length > 0 ? k : ''
+      const isFree = batch.isBacklog && options.on_backlog === 'pass'
+      const passes = isFree || this.#counted.take(key, world.now, options)
       if (passes !== (to[i] === MAIN))
         world.violate(`throttle ${this.#id}: ${marks.join(' ')} ${passes ? 'is within' : 'is beyond'} the limit`)
-      for (const mark of marks) {
+      if (!passes) this.#checkWait(key, batch.isBacklog, to[i] === LATER, scope, marks)
+      this.#noteWaiting(key, marks, to[i] === LATER && batch.isBacklog)
+      for (const mark of to[i] === LATER ? [] : marks) {
         const fate = passes ? 'passed' : 'discarded'
         if ((fates.get(mark) ?? fate) !== fate) changed.add(mark)
         fates.set(mark, fate)
@@ -100,6 +129,27 @@ class WatchedThrottle implements Processor {
         this.#counted.decided.add(mark)
       }
     }
+  }
+
+  /** An event beyond the limit waits if there will be room in time, and only then. */
+  #checkWait(key: string, isBacklog: boolean, isLater: boolean, scope: BatchScope, marks: readonly string[]): void {
+    const { over_limit: over, on_backlog, max_delay = 0 } = this.#options
+    const { world } = currentMachine()
+    const live = typeof over === 'object' ? over.wait : 0
+    const backlog = on_backlog === 'pace' ? max_delay : live
+    const roomIn = this.#counted.roomIn(key, world.now, this.#options)
+    const fits = (ms: number) => scope.mayWait && ms > scope.keptMs && roomIn <= ms - scope.keptMs
+    // What is live waits behind backlog, and for a moment after it.
+    const may = fits(isBacklog ? backlog : Math.max(live, backlog))
+    const must = fits(isBacklog ? backlog : live) && (isBacklog || backlog >= live || !this.#waiting.get(key)?.size)
+    if (isLater ? may : !must) return
+    world.violate(`throttle ${this.#id}: ${marks.join(' ')} ${isLater ? 'waits in vain' : 'could have waited'}`)
+  }
+
+  #noteWaiting(key: string, marks: readonly string[], isWaiting: boolean): void {
+    const waiting = this.#waiting.get(key) ?? new Set()
+    for (const mark of marks) isWaiting ? waiting.add(mark) : waiting.delete(mark)
+    this.#waiting.set(key, waiting)
   }
 
   handOver(): HandoverState {

@@ -109,12 +109,15 @@ class TopicSource implements Source {
       while (saves[0] && saves[0].at < checkpoints.savedAt) topic.saved = Math.max(topic.saved, saves.shift()!.next)
     }
     const origin = this.#context.origin(JSON_OBJECTS)
+    // The first read of all is no backlog.
+    const backlogEnd = next > 0 ? topic.available(world.now) : 0
     let isBack = false
     const wake = new AbortController()
     signal.addEventListener('abort', () => wake.abort(REASON), { once: true })
     while (!signal.aborted) {
       if (isBack) throw new GivenBackError('given back')
-      const end = Math.min(topic.available(world.now), next + this.#options.batch)
+      const most = next < backlogEnd ? backlogEnd : topic.available(world.now)
+      const end = Math.min(most, next + this.#options.batch)
       if (end === next) {
         await sleep(next === topic.count ? 2 ** 30 : topic.everyMs, wake.signal)
         continue
@@ -129,7 +132,8 @@ class TopicSource implements Source {
         isBack = true
         wake.abort(REASON)
       })
-      await out.send(new EventBatch(frameOf(lines, this.#options.large), origin, clock.wall(), out.ack(onSettled)))
+      const frame = frameOf(lines, this.#options.large)
+      await out.send(new EventBatch(frame, origin, clock.wall(), out.ack(onSettled), from < backlogEnd))
     }
   }
 }

@@ -78,6 +78,9 @@ export function makeTopology(random: Seeded): Topology {
         windowMs: random.pick([50, 500, 5000]),
         mode: random.pick(['fixed', 'sliding'] as const),
         keyed: random.chance(0.5),
+        waitMs: random.pick([0, 0, 40, 2000, 60_000]),
+        onBacklog: random.pick(['as_live', 'as_live', 'pace', 'pace', 'pass'] as const),
+        maxDelayMs: random.pick([100, 3000, 3_600_000]),
       },
       version: 0,
     })
