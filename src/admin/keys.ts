@@ -10,7 +10,7 @@ export interface Keyed {
   /** Starts to count by key. Returns undefined if the component does not exist or has no keys. */
   watchKeys(component: string): KeyWatch | undefined
   /** The state of a bucket; undefined if the component does not exist or has no keys. Null: the default bucket. */
-  bucket(component: string, key: string | null): BucketState | undefined
+  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined
   /** The components that read an output. */
   readers(output: string): string[]
 }
@@ -44,9 +44,12 @@ export async function answerKeys(query: KeysQuery, keyed: Keyed, response: Serve
   sendAnswer(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
 }
 
-/** Responds with the state of one bucket. `key`: null for the default one. */
-export function answerBucket(component: string, key: string | null, keyed: Keyed, response: ServerResponse): void {
-  const state = keyed.bucket(component, key)
+/** Responds with the state of one bucket. Without a `key` it is the default one; an empty `rule` is none. */
+export function answerBucket(query: URLSearchParams, keyed: Keyed, response: ServerResponse): void {
+  const component = query.get('component') ?? ''
+  const key = query.get('key')
+  const rule = query.get('rule') ?? undefined
+  const state = keyed.bucket(component, key, rule === '' ? null : rule)
   if (!state) response.writeHead(404).end(`${component} has no keys\n`)
   else sendAnswer(response, { status: 200, body: { key, ...state, discarded_to: discardedTo(component, keyed) } })
 }

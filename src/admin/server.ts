@@ -131,7 +131,7 @@ async function answer(
     return
   }
   if (pathname === '/bucket' && tappable) {
-    answerBucket(searchParams.get('component') ?? '', searchParams.get('key'), tappable, response)
+    answerBucket(searchParams, tappable, response)
     return
   }
   if (pathname === '/about' && tappable && reports.about) {

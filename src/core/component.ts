@@ -64,22 +64,25 @@ export interface Source extends Lifecycle {
 export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
-  /** The state of a bucket. Only for processors that decide by key. */
-  bucket?(key: string | null): BucketState
+  /**
+   * The state of a bucket. Only for processors that decide by key. `rule`: the rule whose bucket it is, as in
+   * BucketState, null if none is; undefined: the one that applies to its events as far as is known.
+   */
+  bucket?(key: string | null, rule?: string | null): BucketState
   /** It holds events back for good reason, such as a server that its options say to wait for. */
   readonly isWaiting?: boolean
 }
 
 /** The state of a bucket of events, as an operator sees it. */
 export interface BucketState {
-  /** The rule that discarded one of its last events, as people find it in the configuration. */
+  /** The rule whose bucket it is, as people find it in the configuration. */
   readonly rule?: string
-  /** The limit that is nearest: what may pass in one window, in its unit. Missing if others share it. */
+  /** The limit that is nearest: what may pass in one window, in its unit. Missing if others share it, or none is known. */
   readonly limit?: number
   readonly unit?: 'events' | 'bytes' | 'cost'
   readonly window_ms?: number
   readonly window_mode?: string
-  /** What has passed in the window; with a rule, when it discarded that event. */
+  /** What has passed in the window. */
   readonly used?: number
   /** Of the open window, ISO 8601; missing if there is none. */
   readonly since?: string

@@ -11,6 +11,8 @@ export interface Finding {
   readonly parts?: readonly Finding[]
   /** The text of the bucket that the event counts in; null: the default one. */
   readonly bucket?: string | null
+  /** The rule that applies to the event in that bucket; null: none. */
+  readonly rule?: string | null
 }
 
 /** What a component does with an event, as the first event it sees, and why. */

@@ -332,8 +332,8 @@ export class Supervisor {
   }
 
   /** The state of a bucket of a component; undefined if it has none. */
-  bucket(component: string, key: string | null): BucketState | undefined {
-    return this.#engine.taps.bucket(component, key)
+  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
+    return this.#engine.taps.bucket(component, key, rule)
   }
 
   /** The components that read an output. */

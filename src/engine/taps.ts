@@ -44,8 +44,8 @@ export class Taps {
   }
 
   /** The state of a bucket of a component; undefined if it has none. */
-  bucket(component: string, key: string | null): BucketState | undefined {
-    return this.#processor(component)?.bucket?.(key)
+  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
+    return this.#processor(component)?.bucket?.(key, rule)
   }
 
   #processor(id: string): Partial<Processor> | undefined {

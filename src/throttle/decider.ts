@@ -118,7 +118,7 @@ export class KeyedLimiter {
 
   /** The level of the bucket with key bytes[start, end); undefined if there is no room for it. */
   level(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Level | undefined {
-    const id = this.#buckets.bucket(bytes, start, end, now)
+    const id = this.#buckets.peek(bytes, start, end, now)
     return id < 0 ? undefined : this.#buckets.windows.level(id, now, cost, size)
   }
 

@@ -125,7 +125,7 @@ export class EventLimiter {
 
   /** The level of the bucket with key bytes[start, end); undefined if there is no room for it. */
   level(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): Level | undefined {
-    const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
+    const id = this.#buckets.peek(bytes, start, end, this.progress.oldest)
     return id < 0 ? undefined : this.#buckets.windows.level(id, time, cost, size)
   }
 

@@ -125,6 +125,16 @@ export class KeyedBuckets<W extends BucketColumns> {
     return id
   }
 
+  /** Like `bucket`, but adds none: if there is none yet, `windows` is an empty one. */
+  peek(bytes: DataView, start: number, end: number, now: number): number {
+    const hash = hashBytes(bytes, start, end, this.#options.seed)
+    const part = this.#parts[(hash >>> 24) & this.#mask]
+    const id = part?.find(bytes, start, end, hash) ?? -1
+    if (id < 0 && !this.#room.hasRoom(now)) return -1
+    this.windows = id < 0 ? this.#create() : part!.windows
+    return Math.max(0, id)
+  }
+
   #partOf(hash: number, now: number): BucketPart<W> {
     const index = (hash >>> 24) & this.#mask
     return this.#parts[index] ?? this.#begin(index, now)

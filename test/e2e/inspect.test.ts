@@ -153,7 +153,7 @@ t.test('status, top and tap of a running daemon, through its socket', async t =>
 metrics: false
 shutdown_timeout: 1s
 sources: { app: { type: file, include: [${log}], decode: json } }
-processors: { lim: { type: throttle, inputs: [app], limit: 3, window: 1h, key_field: .app } }
+processors: { lim: { type: throttle, inputs: [app], limit: 3, window: 1h, key_field: .app, limits: [{ when: "if (.hot equal 'yes')", limit: 9 }] } }
 destinations:
   out: { type: file, inputs: [lim], path: ./out.log, encoding: raw }
   gone: { type: http, inputs: [lim], url: http://127.0.0.1:9/, buffer: { type: disk, max_bytes: 10MB } }
@@ -201,6 +201,10 @@ destinations:
   t.match(
     explained.stdout,
     /^ +now: [1-9]\d* of its events were discarded in the last hour; discarded events are only c/m,
+  )
+  t.match(
+    (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout,
+    /^ +now: 0 of 9 have passed of its bucket under limits\[0\] \(if \(\.hot equal 'yes'\)\) in 1h 0m; no window is open$/m,
   )
   const document = JSON.parse((await look('explain', '{"n":1}', '--live', '--json')).stdout)
   const step = document.steps.find(({ id }: { id: string }) => id === 'lim')

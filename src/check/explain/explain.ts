@@ -65,7 +65,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const event = await readEvent(source, await textOf(options.event, io), wanted)
   const offline = await stepsFrom(source, config, explainers, event)
   const { ask } = options
-  const steps = ask ? await withLiveBuckets(offline, (id, key) => ask(config.dataDir, id, key)) : offline
+  const steps = ask ? await withLiveBuckets(offline, (id, key, rule) => ask(config.dataDir, id, key, rule)) : offline
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
   else {

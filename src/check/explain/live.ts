@@ -4,7 +4,12 @@ import { formatDuration, formatSize } from '../../lib/units.js'
 import { discardedText } from '../../terminal/discarded-text.js'
 
 /** Asks a daemon for the state of a bucket; undefined if it has none. */
-export type AskBucket = (dataDir: string, component: string, key: string | null) => Promise<LiveBucket | undefined>
+export type AskBucket = (
+  dataDir: string,
+  component: string,
+  key: string | null,
+  rule: string | null | undefined,
+) => Promise<LiveBucket | undefined>
 
 /** A step with the state of its bucket. */
 type Live<S> = S & { readonly bucket?: LiveBucket }
@@ -12,12 +17,13 @@ type Live<S> = S & { readonly bucket?: LiveBucket }
 /** Adds to each step the state of the bucket that its findings name. `ask` asks for it. */
 export async function withLiveBuckets<S extends { readonly id: string; readonly findings?: readonly Finding[] }>(
   steps: readonly S[],
-  ask: (component: string, key: string | null) => Promise<LiveBucket | undefined>,
+  ask: (component: string, key: string | null, rule: string | null | undefined) => Promise<LiveBucket | undefined>,
 ): Promise<Live<S>[]> {
   const live: Live<S>[] = []
   for (const step of steps) {
     const key = step.findings?.find(finding => finding.bucket !== undefined)?.bucket
-    const bucket = key === undefined ? undefined : await ask(step.id, key)
+    const rule = step.findings?.find(finding => finding.rule !== undefined)?.rule
+    const bucket = key === undefined ? undefined : await ask(step.id, key, rule)
     if (!bucket) live.push(step)
     else live.push({ ...step, bucket, findings: [...(step.findings ?? []), ...liveFindings(bucket)] })
   }
@@ -34,11 +40,8 @@ function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, un
   if (limit === undefined || used === undefined || windowMs === undefined) return []
   const amount = (value: number) => (unit === 'bytes' ? formatSize(value) : String(value))
   const what = unit === 'cost' ? 'a cost of ' : ''
-  if (rule !== undefined) {
-    const full = `${what}${amount(used)} of ${amount(limit)} had passed in ${formatDuration(windowMs)}`
-    return [{ text: `now: ${rule} discarded one of its last events, when ${full}` }]
-  }
   const span = since === undefined ? 'no window is open' : `the window is open since ${since} until ${until}`
-  const text = `now: ${what}${amount(used)} of ${amount(limit)} have passed of its bucket in ${formatDuration(windowMs)}; ${span}`
+  const bucket = rule === undefined ? 'its bucket' : `its bucket under ${rule}`
+  const text = `now: ${what}${amount(used)} of ${amount(limit)} have passed of ${bucket} in ${formatDuration(windowMs)}; ${span}`
   return [{ text }]
 }

@@ -10,6 +10,9 @@ import { ruleTitle } from '../../throttle/rules.js'
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d
 
+/** The limit that an event exceeded; without a count where it is not known. */
+export type Exceeded = Omit<Refusal, 'count'> & { readonly count?: number }
+
 /** Writes the field `.throttle`. */
 export class Annotation {
   readonly #editor: EventEditor
@@ -23,14 +26,18 @@ export class Annotation {
     this.#component = Buffer.from(`{"component":${JSON.stringify(context.id)},"bucket":`)
   }
 
-  add(batch: EventBatch, i: number, key: EventKey, { limit, windowMs, count, unit, rule }: Refusal): void {
+  /** `reason`: why it is discarded, unless it is simply beyond the limit. */
+  add(batch: EventBatch, i: number, key: EventKey, exceeded: Exceeded, reason?: string): void {
+    const { limit, windowMs, count, unit, rule } = exceeded
     const json = this.#json
     json.clear()
     json.add(this.#component, 0, this.#component.length)
     key.writeName(json)
-    json.addText(`,"limit":${limit},"window_ms":${windowMs},"count":${count}`)
+    json.addText(`,"limit":${limit},"window_ms":${windowMs}`)
+    if (count !== undefined) json.addText(`,"count":${count}`)
     if (unit !== 'events') json.addText(`,"unit":"${unit}"`)
     if (rule) json.addText(`,"rule":${JSON.stringify(ruleTitle(rule))}`)
+    if (reason !== undefined) json.addText(`,"reason":"${reason}"`)
     json.addByte(CLOSE_OBJECT)
     this.#editor.open(batch, i)
     this.#editor.setJson(this.#field, json.bytes, 0, json.length)

@@ -50,7 +50,7 @@ export const annotateOptions = {
     .boolean()
     .default(false)
     .describe(
-      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window, `unit` if the limit is one of `bytes` or `cost`, and the `rule` that it is of, if any. With `over_limit: mark`, marked events have it anyway.',
+      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window (missing where that is not known, as of a limit that other daemons share), `unit` if the limit is one of `bytes` or `cost`, the `rule` that it is of, if any, and the `reason` if it is another than `throttled`. With `over_limit: mark`, marked events have it anyway.',
     ),
 }
 

@@ -10,7 +10,7 @@ import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
 import type { NamedTime } from '../../throttle/event-time.js'
 import type { Limit } from '../../throttle/limit.js'
 import { createDecider } from '../../throttle/live-decider.js'
-import type { RuleName } from '../../throttle/rules.js'
+import { type RuleName, ruleTitle } from '../../throttle/rules.js'
 import { periodsOf } from '../../throttle/several-windows.js'
 import type { ThrottleOptions } from './options.js'
 
@@ -58,8 +58,11 @@ export function explainThrottle(
 
 /** The rule that holds for an event. */
 function ruleText(rule: RuleName | undefined): Finding {
-  if (!rule) return { text: 'limits: no rule holds for it, so the limit of the throttle applies', holds: false }
-  return { text: `limits: ${rule.list}[${rule.place - 1}] is the first rule that holds (${rule.text})`, holds: true }
+  if (!rule) {
+    return { text: 'limits: no rule holds for it, so the limit of the throttle applies', holds: false, rule: null }
+  }
+  const text = `limits: ${rule.list}[${rule.place - 1}] is the first rule that holds (${rule.text})`
+  return { text, holds: true, rule: ruleTitle(rule) }
 }
 
 /** The bucket of an event; `holds`: it is not the default bucket. */

@@ -7,7 +7,7 @@ import { type DeciderOptions, DISCARD, FULL, type Refusal, TOO_LATE, WAITS } fro
 import { DiscardHistory } from '../../throttle/discard-history.js'
 import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'
-import { Annotation } from './annotate.js'
+import { Annotation, type Exceeded } from './annotate.js'
 import { backlogReport } from './backlog.js'
 import { endKeys, KeyCounters, showKeys } from './key-metrics.js'
 import type { ThrottleOptions } from './options.js'
@@ -41,6 +41,7 @@ type Context = Pick<ProcessorContext, 'id' | 'log' | 'clock' | 'editor'> & { rea
 /** Carries out what the options want for the events that a throttle did not let pass. */
 export class RefusedEvents {
   readonly #clock: Clock
+  readonly #reasons: readonly string[]
   /** The column's value for each decision. */
   readonly #values = new Uint8Array(NO_BACKEND + 1)
   /** The same for backlog. */
@@ -64,8 +65,8 @@ export class RefusedEvents {
   #secondAt = Number.NEGATIVE_INFINITY
   /** Whether all there is to do is to discard them. */
   readonly #isPlain: boolean
-  /** The limit of an event that was discarded for another reason. */
-  readonly #unlimited: Refusal
+  /** What is said of an event that no limit is known to have discarded. */
+  readonly #limit: Exceeded
   readonly #discarded: { value: number }
   readonly #marked: { value: number }
   readonly #sampled: { value: number }
@@ -73,6 +74,7 @@ export class RefusedEvents {
   constructor(options: ThrottleOptions, decider: DeciderOptions, context: Context, before?: RefusedState) {
     const { mode, over_limit: over, annotate, summary, per_key_metrics: perKey } = options
     const reasons: readonly string[] = throttlePlan(options).reasons
+    this.#reasons = reasons
     const columnOf = (reason: keyof typeof THROTTLE_REASONS) => discard(reasons.indexOf(reason))
     this.#clock = context.clock
     this.#metrics = context.metrics
@@ -104,7 +106,7 @@ export class RefusedEvents {
     this.#history = before?.history ?? new DiscardHistory()
     this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || summary || perKey)
     if (!this.#isPlain) this.#tally = new DiscardTally(decider.seed, summary !== undefined)
-    this.#unlimited = { ...decider.limits[0]!, count: 0 }
+    this.#limit = decider.limits[0]!
     const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#discarded = count(this.#isShadow ? 'would_discard' : 'discarded')
     this.#marked = this.#marks ? count(this.#isShadow ? 'would_mark' : 'marked') : { value: 0 }
@@ -223,7 +225,7 @@ export class RefusedEvents {
       }
       if (this.#marks) {
         this.#marked.value++
-        this.#annotate(batch, i, refusalOf)
+        this.#annotation?.add(batch, i, key, refusalOf?.(batch, i) ?? this.#limit)
         return false
       }
     }
@@ -233,11 +235,17 @@ export class RefusedEvents {
       const isFirst = this.#tally.add(key, batch, i, wall)
       if (isFirst && this.#hasRules) this.#history.note(key.name(), refusalOf?.(batch, i), now)
     }
-    this.#annotate(batch, i, decision === DISCARD ? refusalOf : undefined)
+    this.#annotation?.add(batch, i, key, this.#exceeded(batch, i, decision, refusalOf), this.#reason(batch, decision))
     return !this.#isShadow
   }
 
-  #annotate(batch: EventBatch, i: number, refusalOf: RefusalOf | undefined): void {
-    this.#annotation?.add(batch, i, this.#key, refusalOf?.(batch, i) ?? this.#unlimited)
+  #exceeded(batch: EventBatch, i: number, decision: number, refusalOf: RefusalOf | undefined): Exceeded {
+    return (decision === DISCARD && refusalOf?.(batch, i)) || this.#limit
+  }
+
+  #reason(batch: EventBatch, decision: number): string | undefined {
+    const values = batch.isBacklog ? this.#backlogValues : this.#values
+    const reason = this.#reasons[values[decision]! - discard(0)]
+    return reason === 'throttled' ? undefined : reason
   }
 }

@@ -13,6 +13,7 @@ import { EventDecider } from '../../throttle/event-decider.js'
 import { looksLikeSeconds } from '../../throttle/event-time.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
+import type { Rule } from '../../throttle/rules.js'
 import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import type { LimitsFile } from './limits-file/limits-file.js'
@@ -53,7 +54,8 @@ export class ThrottleProcessor implements Processor {
   readonly #countDropped: () => void
   readonly #countInEventTime: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
-  readonly #hasRules: boolean
+  readonly #onMaxKeys: DeciderOptions['onMaxKeys']
+  #rules: readonly Rule[] | undefined
   readonly #refused: RefusedEvents
   /** Undefined: no event waits. */
   readonly #waiting: WaitingRule | undefined
@@ -92,10 +94,12 @@ export class ThrottleProcessor implements Processor {
     this.#applyRules = ofFile => {
       const rules = rulesOf(options, ofFile, path => known.get(path.text) ?? new LateFieldReader(path))
       if ('setRules' in decider) decider.setRules(rules)
+      this.#rules = rules
     }
     if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
-    this.#hasRules = compiled.rules !== undefined
+    this.#onMaxKeys = compiled.onMaxKeys
+    this.#rules = compiled.rules
     const metrics = metricsIn(options.mode, context.metrics)
     const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#passed = count('passed')
@@ -154,8 +158,11 @@ export class ThrottleProcessor implements Processor {
     }
   }
 
-  bucket(key: string | null): BucketState {
-    return bucketState(this.#decider, this.#refused.history, key, this.#clock, this.#hasRules)
+  bucket(key: string | null, rule?: string | null): BucketState {
+    const { history } = this.#refused
+    const sharesDefault = this.#onMaxKeys === 'default_bucket'
+    const of = { decider: this.#decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
+    return bucketState(of, key, rule)
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {

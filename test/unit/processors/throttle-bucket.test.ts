@@ -8,7 +8,7 @@ const at = (ms: number) => new Date(START + ms).toISOString()
 
 t.test('a bucket says how full it is, since when, and what it discarded in the last hour', async t => {
   for (const more of [{}, { summary: {} }, { mode: 'shadow' }]) {
-    const { through, time, processor } = await throttleStage({ limit: 3, window: '10s', key_field: '.app', ...more })
+    const { through, time, processor, series } = await throttleStage({ limit: 3, window: '10s', key_field: '.app', ...more })
     await time.advance(5000)
     await through([...times(5, 'a'), ...times(2, 'b'), {}])
     const about = { limit: 3, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true }
@@ -17,6 +17,7 @@ t.test('a bucket says how full it is, since when, and what it discarded in the l
     t.same(processor.bucket!('b'), { ...about, used: 2, ...open, discarded_last_hour: 0 })
     t.same(processor.bucket!(null), { ...about, used: 1, ...open, discarded_last_hour: 0 })
     t.same(processor.bucket!('c'), { ...about, used: 0, discarded_last_hour: 0 })
+    t.same(Object.values(series('sluice_throttle_buckets')), [2], 'to ask adds no bucket')
     await time.advance(10_000)
     t.same(processor.bucket!('a'), { ...about, used: 0, discarded_last_hour: 2 }, 'no window is open')
   }
@@ -59,14 +60,59 @@ t.test('keys that are watched come with their buckets', async t => {
   t.match(watch.end(5).keys, [{ key: 'a', passed: 2, discarded: 1, bucket: { used: 2, discarded_last_hour: 1 } }])
 })
 
-t.test('with rules it is the one that discarded last, and annotated events name it', async t => {
-  for (const more of [{}, { annotate: true }]) {
-    const limits = [{ key: 'b*', limit: 1 }]
-    const stage = await throttleStage({ limit: 5, window: '10s', key_field: '.app', limits, ...more })
-    const { discarded } = await stage.through(times(3, 'b1'))
+const RULES = [
+  { key: 'b*', limit: 1 },
+  { key: 'free', limit: 'unlimited' },
+  { key: 'c', when: "if (.hot equal 'yes')", limit: 2 },
+]
+
+t.test('under a rule it says how full it is now, and annotated events name the rule', async t => {
+  for (const more of [{}, { annotate: true }, { time_field: '.t' }]) {
+    const stage = await throttleStage({ limit: 5, window: '10s', key_field: '.app', limits: RULES, ...more })
+    const { processor, time } = stage
+    const { discarded } = await stage.through(times(3, 'b1').map(event => ({ ...event, t: START })))
     const rule = 'limits[0] (key b*)'
-    t.match(stage.processor.bucket!('b1'), { rule, limit: 1, window_ms: 10_000, used: 1, discarded_last_hour: 2 })
-    t.same(stage.processor.bucket!('a'), { discarded_last_hour: 0, is_exact: true })
+    const about = { rule, limit: 1, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true }
+    const open = { since: at(0), until: at(10_000) }
+    t.same(processor.bucket!('b1'), { ...about, used: 1, ...open, discarded_last_hour: 2 })
+    t.same(processor.bucket!('b2'), { ...about, used: 0, discarded_last_hour: 0 })
+    t.same(processor.bucket!('free'), {
+      rule: 'limits[1] (key free)',
+      discarded_last_hour: 0,
+      is_exact: true,
+    })
+    t.match(processor.bucket!('a'), { limit: 5, used: 0 }, 'no rule holds')
     if ('annotate' in more) t.match(JSON.parse(discarded[0]!).throttle, { bucket: 'b1', limit: 1, rule })
+    if ('time_field' in more) continue
+    await time.advance(10_000)
+    t.same(processor.bucket!('b1'), { ...about, used: 0, discarded_last_hour: 2 })
+  }
+})
+
+t.test('a rule with a condition is the one that was asked for, or that discarded an event of the key', async t => {
+  const stage = await throttleStage({ limit: 5, window: '10s', key_field: '.app', limits: RULES })
+  const { processor } = stage
+  const hot = times(2, 'c').map(event => ({ ...event, hot: 'yes' }))
+  await stage.through([...hot, ...times(4, 'c')])
+  t.same(processor.bucket!('c'), { discarded_last_hour: 0, is_exact: true }, 'it depends on the event')
+  const rule = `limits[2] (key c and if (.hot equal 'yes'))`
+  t.match(processor.bucket!('c', rule), { rule, limit: 2, used: 2 })
+  t.match(processor.bucket!('c', null), { limit: 5, used: 4 })
+  t.same(processor.bucket!('c', 'limits[9] (key gone)'), { discarded_last_hour: 0, is_exact: true })
+  await stage.through([...hot.slice(1), ...times(2, 'c')])
+  t.match(processor.bucket!('c'), { limit: 5, used: 5 }, 'the last discard was by the limit of the throttle')
+  await stage.through(hot)
+  t.match(processor.bucket!('c'), { rule, limit: 2, used: 2, discarded_last_hour: 4 })
+})
+
+t.test('without room for a key it is the default bucket that its events count in', async t => {
+  for (const [on_max_keys, level] of [
+    ['default_bucket', { limit: 2, used: 1 }],
+    ['pass', {}],
+  ] as const) {
+    const { through, processor } = await throttleStage({ limit: 2, key_field: '.app', max_keys: 1, on_max_keys })
+    await through([...times(2, 'a'), ...times(1, 'b')])
+    t.match(processor.bucket!('b'), { ...level, discarded_last_hour: 0 })
+    t.equal('limit' in processor.bucket!('b'), 'limit' in level)
   }
 })

@@ -76,6 +76,29 @@ t.test('discarded events are annotated where they are read, whatever they were d
   t.match(JSON.parse(discarded[0]!), { message: 'same', file: '/log', ...note('same') })
 })
 
+t.test('what was discarded for another reason says so, without a count that nobody knows', async t => {
+  const options = { annotate: true, key_field: '.app', limit: 2, max_keys: 1, on_max_keys: 'discard' }
+  const { through } = await throttleStage(options)
+  const throttle = { component: 'p', bucket: 'b', limit: 2, window_ms: 1000, reason: 'max_keys' }
+  const notes = (lines: string[]) => lines.map(line => JSON.parse(line).throttle)
+  t.same(notes((await through([app('a'), app('b')])).discarded), [throttle])
+  const { discarded } = await through([app('a'), app('a'), app('a')], { isBacklog: true })
+  const known = { ...throttle, bucket: 'a', count: 2 }
+  t.same(notes(discarded), [
+    { ...known, reason: 'throttled_backlog' },
+    { ...known, reason: 'throttled_backlog' },
+  ])
+  const late = await throttleStage({
+    annotate: true,
+    time_field: '.t',
+    on_late: 'discard',
+    window_mode: 'aligned',
+    allowed_lateness: '1s',
+  })
+  const found = await late.through([3_600_000, 3_601_000, 1000].map(t => ({ t })))
+  t.same(notes(found.discarded), [{ component: 'p', bucket: null, limit: 1, window_ms: 1000, reason: 'late' }])
+})
+
 t.test('the names of buckets are valid, bounded, and not those of other things', async t => {
   const { through } = await throttleStage({ annotate: true, key_field: '.app' })
   const long = 'ö'.repeat(200)
