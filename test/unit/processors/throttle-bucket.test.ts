@@ -8,7 +8,12 @@ const at = (ms: number) => new Date(START + ms).toISOString()
 
 t.test('a bucket says how full it is, since when, and what it discarded in the last hour', async t => {
   for (const more of [{}, { summary: {} }, { mode: 'shadow' }]) {
-    const { through, time, processor, series } = await throttleStage({ limit: 3, window: '10s', key_field: '.app', ...more })
+    const { through, time, processor, series } = await throttleStage({
+      limit: 3,
+      window: '10s',
+      key_field: '.app',
+      ...more,
+    })
     await time.advance(5000)
     await through([...times(5, 'a'), ...times(2, 'b'), {}])
     const about = { limit: 3, unit: 'events', window_ms: 10_000, window_mode: 'fixed', is_exact: true }
