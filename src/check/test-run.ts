@@ -5,6 +5,7 @@ import type { ConfigTest, TestEvent } from '../config/checks/config-tests.js'
 import type { ComponentConfig, Config } from '../config/load.js'
 import type { AnyDefinition, Output, Source, SourceContext } from '../core/component.js'
 import { EventBatch } from '../core/event/batch.js'
+import { MODIFIED } from '../core/event/flags.js'
 import { deliveryOptions } from '../core/options/delivery-options.js'
 import { type SplitOptions, Splitting } from '../core/options/multiline-options.js'
 import { Engine } from '../engine/engine.js'
@@ -15,6 +16,7 @@ import { StepClock } from './step-clock.js'
 
 /** An event that left a component. */
 export interface Left {
+  /** As read, or JSON if the event was changed. */
   readonly line: string
   readonly fields: Readonly<Record<string, unknown>>
 }
@@ -150,8 +152,10 @@ function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined
 }
 
 function leftOf(batch: EventBatch, i: number): Left {
-  const line = batch.chunk.toString('utf8', batch.starts[i]!, batch.ends[i]!)
-  return { line, fields: structuredClone(batch.fields(i)) }
+  const fields = structuredClone(batch.fields(i))
+  const isModified = (batch.flags[i]! & MODIFIED) !== 0
+  const line = isModified ? JSON.stringify(fields) : batch.chunk.toString('utf8', batch.starts[i]!, batch.ends[i]!)
+  return { line, fields }
 }
 
 /** Whether the event is the expected one. */

@@ -65,6 +65,12 @@ tests:
     steps: [{ into: app_logs, events: [{ app: a }] }]
     expect: { limit_app: 1 }
 `,
+    'changed.yaml': `${CONFIG.replace('limit: 1', 'annotate: true, limit: 1')}
+tests:
+  - name: a difference within a field
+    steps: [{ into: app_logs, events: [{ app: a, n: 1 }, { app: a, n: 2 }] }]
+    expect: { limit_app.discarded: [{ throttle: { limit: 2 } }] }
+`,
     'unknown.yaml': `${CONFIG}
 tests:
   - name: names that are not there
@@ -94,6 +100,9 @@ ok     right
 1 passed, 1 failed
 `,
   )
+
+  const changed = await done(['test', 'changed.yaml'], { cwd: folder })
+  t.match(changed.stdout, '+ {"app":"a","n":2,"throttle":{"component":"limit_app","bucket":"a","limit":1,')
 
   const unknown = await done(['test', 'unknown.yaml'], { cwd: folder })
   t.equal(unknown.code, 78)
