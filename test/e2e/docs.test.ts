@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
@@ -7,7 +7,15 @@ import { components } from '../../src/components.js'
 import { parseConfig } from '../../src/config/load.js'
 import { findCommand, readCall } from '../../src/terminal/command-line.js'
 import { checkout } from '../support/checkout.js'
-import { commandLines, type DocBlock, docBlocks, docPages, place, sluiceCalls } from '../support/doc-blocks.js'
+import {
+  commandLines,
+  type DocBlock,
+  docBlocks,
+  docPages,
+  place,
+  quotedFile,
+  sluiceCalls,
+} from '../support/doc-blocks.js'
 import { runBlocks } from '../support/doc-run.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
@@ -32,8 +40,8 @@ const FILES: Record<string, Record<string, string>> = {
 
 const pages = docPages().map(page => ({ page, blocks: docBlocks(page) }))
 
-/** The words behind the language without `file=NAME`. */
-const wordsOf = ({ words }: DocBlock) => words.filter(word => !word.startsWith('file='))
+/** The words behind the language without `file=NAME` and `from=PATH`. */
+const wordsOf = ({ words }: DocBlock) => words.filter(word => !/^(file|from)=/.test(word))
 
 function checkYaml(t: Test, block: DocBlock, promtool: string | undefined): void {
   const words = wordsOf(block)
@@ -48,6 +56,12 @@ function checkYaml(t: Test, block: DocBlock, promtool: string | undefined): void
   }
   const known = kind === undefined || (kind === 'part' && (section === undefined || SECTIONS.includes(section)))
   t.ok(known && rest.length === 0, `${place(block)}: "yaml ${words.join(' ')}" is known`)
+  const quoted = quotedFile(block)
+  if (quoted !== undefined)
+    t.ok(
+      `\n${readFileSync(join(checkout, quoted), 'utf8')}`.includes(`\n${block.text}`),
+      `${place(block)}: is in ${quoted}`,
+    )
   const text = section === undefined ? block.text : `${section}:\n${block.text}`
   const options = { env: VARIABLES, components, serviceAlone: true, partial: kind === 'part' }
   try {
@@ -93,6 +107,17 @@ t.test('every configuration holds, and every command can be understood', async t
   }
 })
 
+t.test('every recipe for a throttle has tests, and is in the guide', async t => {
+  const recipes = readdirSync(join(checkout, 'config/examples')).filter(name => name.startsWith('throttle-'))
+  const quoted = docBlocks('docs/throttling.md').map(quotedFile)
+  t.ok(recipes.length > 3)
+  for (const name of recipes) {
+    const path = `config/examples/${name}`
+    t.match(readFileSync(join(checkout, path), 'utf8'), /^tests:/m, path)
+    t.ok(quoted.includes(path), `${path} is quoted`)
+  }
+})
+
 t.test('the version that pages speak of is that of the package', async t => {
   const { version } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }
   for (const { page } of pages) {
@@ -105,7 +130,8 @@ t.test('commands within the text exist', async t => {
   for (const { page } of pages) {
     const text = readFileSync(join(checkout, page), 'utf8').replace(/^```.*?^```$/gms, '')
     for (const [, span = ''] of text.matchAll(/`(sluice [^`]+)`/g)) {
-      for (const argv of sluiceCalls(span)) {
+      for (const call of sluiceCalls(span)) {
+        const argv = call[0] === 'help' ? call.slice(1) : call
         const found = commands.filter(({ name }) => name === argv.slice(0, name.split(' ').length).join(' '))[0]
         const family = commands.some(({ name }) => name.startsWith(`${argv.join(' ')} `))
         if (!found && !family) t.fail(`${page}: \`${span}\`: there is no such command`)

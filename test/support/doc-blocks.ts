@@ -10,6 +10,7 @@ import { checkout } from './checkout.js'
  *   yaml part [SECTION]       a part of one; with SECTION what is within that
  *   yaml prometheus           for Prometheus: promtool has to agree
  *   yaml rules                rules for Prometheus, likewise
+ *   yaml … from=PATH          the same, and the lines are in that file of the repository
  *   yaml … file=NAME          the same, and the commands of the page find it by that name
  *   sh run                    commands that are run, one after the other, in a folder of the page
  *   sh steps                  commands that are run by test/e2e/roll-out.test.ts
@@ -29,9 +30,14 @@ export interface DocBlock {
 
 export const place = ({ page, line }: DocBlock) => `${page}:${line}`
 
+const wordAfter = ({ words }: DocBlock, name: string) =>
+  words.find(word => word.startsWith(`${name}=`))?.slice(name.length + 1)
+
 /** The name that a block has behind `file=`. */
-export const fileName = ({ words }: DocBlock): string | undefined =>
-  words.find(word => word.startsWith('file='))?.slice('file='.length)
+export const fileName = (block: DocBlock): string | undefined => wordAfter(block, 'file')
+
+/** The file that a block quotes, behind `from=`. */
+export const quotedFile = (block: DocBlock): string | undefined => wordAfter(block, 'from')
 
 /** `README.md` and the pages in `docs`. */
 export function docPages(): string[] {
