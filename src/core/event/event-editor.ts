@@ -3,6 +3,7 @@ import { findItem, findMember, found, isEmptyObject, MemberName, memberOf } from
 import { SLOT, scanObject, skipSpace, type WantedNames } from '../../lib/formats/json-scan.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
+import { addUnique } from '../../lib/formats/unique-members.js'
 import { behindMark } from '../codec.js'
 import type { EventBatch } from './batch.js'
 import type { FieldPath } from './field-path.js'
@@ -130,7 +131,7 @@ export class EventEditor {
     this.#touch(field)
     if (!this.#find(field, true)) return false
     if (found.count > 1) {
-      this.#rewrite()
+      this.#unify(field)
       return this.remove(field)
     }
     const { cutStart, cutEnd } = found
@@ -163,7 +164,7 @@ export class EventEditor {
     const end = field.slot >= 0 ? this.#slots[field.slot * SLOT + 1]! : (found.end << 1) | 1
     const isReplaced = this.#findIn(name, this.#depth === 0 ? to.slot : -1)
     if (count > 1 || found.count > 1) {
-      this.#rewrite()
+      this.#unify(field)
       return this.rename(field, to)
     }
     if (isReplaced) {
@@ -348,11 +349,14 @@ export class EventEditor {
     this.#isWritten = true
   }
 
-  /** Applies the pending changes and writes the event as JSON.stringify does, which leaves no name twice. */
-  #rewrite(): void {
+  /** Applies the pending changes, and writes the object that a field is in with each name once. */
+  #unify(field: EditedField): void {
     this.#apply()
-    const json = Buffer.from(jsonText(JSON.parse(this.#bytes.toString('utf8', this.#start, this.#end))))
-    this.#use(json, 0, json.length)
+    this.#find(field, true)
+    const { text } = this.#splices
+    addUnique(text, this.#bytes, this.#parentStart, this.#parentEnd)
+    this.#splices.add(this.#parentStart, this.#parentEnd, 0)
+    this.#write()
     this.#scan()
   }
 

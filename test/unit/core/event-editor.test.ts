@@ -137,6 +137,27 @@ t.test('a name that occurs twice is removed and renamed as one, also after it wa
   t.equal(json(batch), '{"n":1}\n{"b":"new","n":1}\n{}\n')
 })
 
+t.test('where a name occurs twice, its object keeps the bytes of the values that count', async t => {
+  const { wanted, editor, fields } = prepared(['.a', '.b', '.o.a', '.o.b', '.n'])
+  const [a, b, inner, other, n] = fields as [EditedField, EditedField, EditedField, EditedField, EditedField]
+  const changes: [string, () => void, string][] = [
+    ['{"a":1,"id": 12345678901234567890 ,"a":2}', () => editor.remove(a), '{"id": 12345678901234567890}'],
+    ['{"x":1.50,"a":1,"x":2.50,"a":{"k": 1}}', () => editor.rename(a, b), '{"x":2.50,"b":{"k": 1}}'],
+    ['{"b":1.0,"a":1.50,"b":2}', () => editor.rename(a, b), '{"b":1.50}'],
+    ['{"o":{"a":1,"n":1e2,"a":2},"n": 1.0}', () => editor.remove(inner), '{"o":{"n":1e2},"n": 1.0}'],
+    ['{"o": {"a":1, "a":2.0} ,"n": 1.0}', () => editor.rename(inner, other), '{"o": {"b":2.0} ,"n": 1.0}'],
+    ['{"a":1,"a":2,"n":1.0}', () => editor.setJson(n, Buffer.from('2.0')) && editor.remove(a), '{"n":2.0}'],
+    ['{"a":1,"a":2}', () => editor.remove(a), '{}'],
+  ]
+  for (const [line, change, expected] of changes) {
+    const batch = batchOf([line], { wanted })
+    editor.open(batch, 0)
+    change()
+    editor.close()
+    t.equal(json(batch), `${expected}\n`, line)
+  }
+})
+
 t.test('what a field cannot be set to', async t => {
   const { wanted, editor, fields } = prepared(['.a', '.b'])
   const [a, b] = fields as [EditedField, EditedField]

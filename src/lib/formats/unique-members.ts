@@ -1,0 +1,33 @@
+import type { GrowingBytes } from './growing-bytes.js'
+import { skipSpace, stringEnd, valueEnd } from './json-scan.js'
+
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const COMMA = 0x2c
+
+/** A member of an object: where its name begins, and where its value ends. */
+type Member = readonly [from: number, to: number]
+
+/**
+ * Adds the valid JSON object [start, end) with each name once: at the place of the first member that has it, with the
+ * value of the last one, as JSON.parse reads it. Members are copied as they were written.
+ */
+export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number): void {
+  const members = new Map<string, Member>()
+  let p = skipSpace(b, skipSpace(b, start, end) + 1, end)
+  while (b[p] !== CLOSE_OBJECT) {
+    const from = p
+    const nameEnd = stringEnd(b, p + 1) + 1
+    p = valueEnd(b, skipSpace(b, skipSpace(b, nameEnd, end) + 1, end), end)
+    members.set(JSON.parse(b.toString('utf8', from, nameEnd)) as string, [from, p])
+    p = skipSpace(b, p, end)
+    if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+  }
+  let before = OPEN_OBJECT
+  for (const [from, memberEnd] of members.values()) {
+    to.addByte(before)
+    to.add(b, from, memberEnd)
+    before = COMMA
+  }
+  to.addByte(CLOSE_OBJECT)
+}
