@@ -88,22 +88,26 @@ export class Later {
     const { clock, mayAsk, ask, onRound } = this.#context
     const began = clock.now()
     if (this.isEmpty || this.#isOver) return
+    let goesOn = true
     if (began >= this.#notBefore || this.#isEnding) {
       // What is asked now may call this again.
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#waiting.beginRound()
-      while (mayAsk()) {
+      goesOn = mayAsk()
+      while (goesOn) {
         const next = this.#waiting.next(began)
         if (!next) break
         // The others of its chunk may be gone by now.
         next.batch.compact()
         ask(next)
+        goesOn = mayAsk()
       }
       const now = clock.now()
       this.#notBefore = now + Math.max(ROUND_MS, ROUND_SHARE * (now - began))
       onRound()
     }
-    this.#setTimer()
+    // Otherwise this is called when it may go on.
+    if (goesOn) this.#setTimer()
   }
 
   #setTimer(): void {

@@ -71,6 +71,8 @@ export class Stage extends Transform {
   /** The column for the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
+  /** While a side output is full. */
+  #room: Promise<void> | undefined
   /** Takes the next batch. */
   #next: TransformCallback | undefined
   #flushed: TransformCallback | undefined
@@ -300,16 +302,12 @@ export class Stage extends Transform {
 
   /** Resolves when every side output has room; false: it never will. */
   async #hasRoom(): Promise<boolean> {
-    for (const output of this.#fullOutputs()) {
-      await new Promise<void>(resolve => {
-        const go = () => {
-          output.off('drain', go)
-          output.off('close', go)
-          resolve()
-        }
-        output.on('drain', go)
-        output.on('close', go)
+    while (this.#fullOutputs().length > 0) {
+      // All who wait share the listeners.
+      this.#room ??= drained(this.#fullOutputs()[0]!).finally(() => {
+        this.#room = undefined
       })
+      await this.#room
     }
     return !this.destroyed
   }
@@ -383,4 +381,17 @@ export class Stage extends Transform {
     this.#later?.destroy()
     done(error)
   }
+}
+
+/** Resolves when the output has room, or is destroyed. */
+function drained(output: SideOutput): Promise<void> {
+  return new Promise(resolve => {
+    const go = () => {
+      output.off('drain', go)
+      output.off('close', go)
+      resolve()
+    }
+    output.on('drain', go)
+    output.on('close', go)
+  })
 }

@@ -208,6 +208,41 @@ t.test('they leave only when there is room', async t => {
   )
 })
 
+t.test('nothing is asked about twice at one moment', async t => {
+  const { asked, send, left, clock } = stageWith((_, scope, now) => {
+    if (now >= 20) return MAIN
+    scope.later(0)
+    return LATER
+  })
+  await send('a', { n: 1 })
+  await send('a', { n: 2 })
+  t.ok(asked.length <= 4, `asked ${asked.length} times`)
+  await clock.advance(30)
+  t.same(left, [1, 2])
+})
+
+t.test('while a side output is full, no timer rings for what waits, and no listeners pile up', async t => {
+  const { stage, send, batch, left, clock } = stageWith((event, scope, now) =>
+    event.n < 0 ? discard(0) : inTime(event, scope, now),
+  )
+  const discarded = stage.outputs.get('discarded')!
+  discarded.connected = true
+  await send('a', { n: 1, at: 10 }, { n: 2, at: 20 })
+  for (let n = 0; n < 40; n++) stage.write(batch('b', [{ n: -1 }]))
+  await settle()
+  t.ok(discarded.writableNeedDrain)
+  const before = discarded.listenerCount('drain')
+  await clock.advance(100_000)
+  t.equal(clock.timers, 0)
+  t.ok(before <= 1 && discarded.listenerCount('drain') <= 1)
+  t.same(left, [])
+  discarded.resume()
+  await settle()
+  await clock.advance(100)
+  await settle()
+  t.same(left, [1, 2])
+})
+
 t.test('LATER fails the event where the plan knows nothing of it', async t => {
   const processor: Processor = {
     process(_, to) {
