@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { SimulationResult, TrialResult } from '../../src/check/simulate/result.js'
+import { formatDuration } from '../../src/lib/units.js'
 import { testFolder } from '../support/folder.js'
 import { Seeded } from '../support/seeded.js'
 import { callSimulate } from '../support/simulate.js'
@@ -154,6 +155,8 @@ t.test('a grid says of each limit what a simulation of that limit alone says, wh
     `window_mode: ${mode}, limit_bytes: 300`,
     `window_mode: ${mode}, also: [{ limit: 9, window: 20s }]`,
     `window_mode: ${mode}, quota: { limit: 40, per: hour, time_zone: UTC }`,
+    `window_mode: ${mode}, over_limit: { pass_one_in: 3 }`,
+    `window_mode: ${mode}, over_limit: { wait: 1s }`,
     `window_mode: ${mode}, limits: [{ key: app-0, limit: 2 }, { when: "if (.level equal 'error')", limit: unlimited }]`,
   ])
   for (const [n, throttle] of [...throttles, 'window_mode: gcra, burst: 0'].entries()) {
@@ -176,6 +179,88 @@ destinations: { out: { type: blackhole, inputs: [it] } }
       const single = await json(one, linesOf(all))
       t.strictSame(trial, single.results[0], `${throttle}, ${one.slice(1).join(' ')}`)
     }
+  }
+})
+
+t.test(
+  'over_limit: one in N of the discarded events passes, and an event passes that finds room while it waits',
+  async t => {
+    const all = events(1200, 0.08, 9)
+    const config = join(testFolder(t), 'sluice.yaml')
+    const simulated = async (options: string) => {
+      writeFileSync(
+        config,
+        `sources: { in: { type: stdin, decode: json } }
+processors: { it: { type: throttle, inputs: [in], limit: 3, window: 2s, key_field: .app, ${options} } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+      )
+      const { code, stdout, stderr } = await callSimulate([config, '--decisions', '--time=.t'], linesOf(all))
+      t.equal(code, 0, stderr)
+      return { summary: stderr, passes: stdout.split('\n').flatMap(line => (line ? [line.includes('"pass"')] : [])) }
+    }
+    const over = new Map<string | undefined, number>()
+    const oneIn = model(all, 'app', 3, 2000, 'fixed').map((passes, i) => {
+      if (passes) return true
+      const count = (over.get(all[i]!.app) ?? 0) + 1
+      over.set(all[i]!.app, count)
+      return count % 4 === 0
+    })
+    t.ok(oneIn.includes(false))
+    t.strictSame((await simulated('over_limit: { pass_one_in: 4 }')).passes, oneIn)
+
+    // The queue of a bucket: each event passes at the first moment from the one before on at which the window has room.
+    const passed = new Map<string | undefined, number[]>()
+    let waited = 0
+    let longest = 0
+    const waits = all.map(({ app, t: now }) => {
+      const before = passed.get(app) ?? []
+      passed.set(app, before)
+      let from = Math.max(now, before.at(-1) ?? 0)
+      while (before.filter(time => time > from - 2000).length >= 3) from++
+      if (from - now > 1500) return false
+      before.push(from)
+      if (from > now) waited++
+      longest = Math.max(longest, from - now)
+      return true
+    })
+    t.ok(waits.includes(false))
+    t.ok(waited > 10)
+    const { passes, summary } = await simulated('window_mode: sliding, over_limit: { wait: 1500ms }')
+    t.strictSame(passes, waits)
+    t.match(summary, /^over_limit wait: what finds room within 1.5s is shown as passed, as if the$/m)
+    t.match(
+      summary,
+      new RegExp(`^waited +${waited} events passed after a wait of up to ${formatDuration(longest)}$`, 'm'),
+    )
+    t.match(
+      (await simulated('on_backlog: pace')).summary,
+      /^on_backlog pace: nothing is backlog here, all events count/m,
+    )
+  },
+)
+
+t.test('a throttle before the simulated one passes what it would pass in the daemon', async t => {
+  const config = join(testFolder(t), 'sluice.yaml')
+  const all = Array.from({ length: 12 }, (_, n) => ({ t: START + n }))
+  for (const [options, reach] of [
+    ['mode: shadow', 12],
+    ['over_limit: mark', 12],
+    ['over_limit: { pass_one_in: 5 }', 4],
+    ['over_limit: { wait: 1s }', 4],
+    ['over_limit: discard', 2],
+    ['over_limit: mark, key_field: .t, max_keys: 1, on_max_keys: discard', 1],
+  ] as const) {
+    writeFileSync(
+      config,
+      `sources: { in: { type: stdin, decode: json } }
+processors:
+  first: { type: throttle, inputs: [in], limit: 2, window: 1s, ${options} }
+  second: { type: throttle, inputs: [first], limit: 100, window: 1s }
+destinations: { out: { type: blackhole, inputs: [second] } }
+`,
+    )
+    t.equal((await json([config, '--component=second'], linesOf(all))).events, reach, options)
   }
 })
 
@@ -355,7 +440,7 @@ destinations: { out: { type: blackhole, inputs: [it] } }
   const shadow = await simulated('limit: 5, mode: shadow')
   t.match(shadow, /^mode +shadow: the daemon passes the events that are shown as discarded$/m)
   t.match(shadow, '\n    mode: shadow\n')
-  t.match(await simulated('limit: 5, over_limit: { pass_one_in: 10 }'), /^over_limit the daemon passes one in 10 of/m)
+  t.match(await simulated('limit: 5, over_limit: { pass_one_in: 10 }'), /^over_limit pass_one_in 10: those that pass/m)
   t.match(await simulated('limit: 5, over_limit: mark'), /^over_limit mark: the daemon passes/m)
 
   const ruled =

@@ -8,10 +8,7 @@ import { withFileRules } from '../../processors/throttle/limits-file/read-limits
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { throttle } from '../../processors/throttle.js'
 import { UsageError } from '../../terminal/command-line.js'
-import { Decider, EXCLUDED, FAIL_OPEN, PASS } from '../../throttle/decider.js'
-import { EventDecider } from '../../throttle/event-decider.js'
-import { LATE } from '../../throttle/event-windows.js'
-import { STOPPED_CLOCK } from './trial-decider.js'
+import { createTrialDecider } from './trial-deciders.js'
 import type { FieldContext } from './trials.js'
 
 /** The part of a configuration that events pass before they reach a throttle. */
@@ -32,7 +29,6 @@ interface Stage {
   readonly enter?: (batch: EventBatch) => void
 }
 
-const PASSING = new Set<number>([PASS, EXCLUDED, FAIL_OPEN, LATE])
 /** All paths from the sources to a throttle. */
 export function wayTo(config: Config, throttleId: string): Way {
   const sources = new Map(config.sources.map(source => [source.id, source]))
@@ -116,25 +112,17 @@ function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: Fi
 }
 
 function throttleStage(id: string, options: ThrottleOptions, fields: FieldContext): Stage {
-  const compiled = deciderOptions(options, fields, 0)
-  const { eventTime: inEventTime } = compiled
-  if (!inEventTime) {
-    const decider = new Decider(compiled)
-    return {
-      id,
-      passes(batch, i, now) {
-        decider.limiter.advance(now)
-        return PASSING.has(decider.decideOne(batch, i, now))
-      },
-    }
-  }
-  const decider = new EventDecider(compiled, inEventTime, STOPPED_CLOCK)
+  const decider = createTrialDecider([options], fields)
+  const { eventTime } = deciderOptions(options, fields, 0)
   return {
     id,
-    enter: batch => decider.enter(batch, 0, Number.NEGATIVE_INFINITY),
+    enter: batch => decider.enter(batch),
     passes(batch, i, now) {
-      const time = inEventTime.time.of(batch, i)
-      return PASSING.has(decider.decideOne(batch, i, Number.isNaN(time) ? now : time))
+      const time = eventTime ? eventTime.time.of(batch, i) : now
+      const refused = decider.refused + decider.late(0)
+      if (decider.lost(batch, i, Number.isNaN(time) ? now : time) !== 1 || options.mode === 'shadow') return true
+      // A marked event passes; one that has no bucket, or is late, is discarded nevertheless.
+      return options.over_limit === 'mark' && decider.refused + decider.late(0) === refused
     },
   }
 }

@@ -5,9 +5,10 @@ import type { Shared } from '../../throttle/event-windows.js'
 import type { Limit } from '../../throttle/limit.js'
 import { EXEMPT } from '../../throttle/ranked-decider.js'
 import type { Windows } from '../../throttle/windows.js'
-import { GridEventWindows, GridWindows, type Outcome } from './grid-windows.js'
+import { GridEventWindows, GridWindows, type Outcome, TOO_LATE } from './grid-windows.js'
 import { SlidingGrid } from './sliding-grid.js'
 import { decideOne, enterBatch, STOPPED_CLOCK, type TrialDecider } from './trial-decider.js'
+import type { TrialSamples } from './trial-samples.js'
 
 /** One decider whose buckets have the windows of all trials, those of the daemon. */
 export class GridTrials implements TrialDecider {
@@ -17,7 +18,10 @@ export class GridTrials implements TrialDecider {
   readonly #late: Float64Array
   readonly #decider: Decider | EventDecider
 
-  constructor(options: DeciderOptions, trials: readonly (readonly Limit[])[]) {
+  readonly #samples: TrialSamples | undefined
+
+  constructor(options: DeciderOptions, trials: readonly (readonly Limit[])[], samples: TrialSamples | undefined) {
+    this.#samples = samples
     const outcome = new Uint8Array(trials.length)
     const late = new Float64Array(trials.length)
     this.outcome = outcome
@@ -59,10 +63,20 @@ export class GridTrials implements TrialDecider {
       case FULL:
         this.refused++
         outcome.fill(1)
+        break
+      default:
+        this.#samples?.apply(batch, i, now, outcome)
+        this.#showLate()
     }
     let lost = 0
     while (lost < outcome.length && outcome[lost] === 1) lost++
     return lost
+  }
+
+  /** Shows trials that discard the event because it is late as such that discard it. */
+  #showLate(): void {
+    const { outcome } = this
+    for (let k = outcome.indexOf(TOO_LATE); k >= 0; k = outcome.indexOf(TOO_LATE, k)) outcome[k] = 1
   }
 }
 

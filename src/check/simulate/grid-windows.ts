@@ -8,6 +8,8 @@ import { Windows } from '../../throttle/windows.js'
 
 /** What the trials of a grid did with the last event: 1 for each that discards it, 0 for each that lets it pass. */
 export type Outcome = Uint8Array<ArrayBuffer>
+/** Of windows in event time: the trial discards the event because it is late. */
+export const TOO_LATE = 2
 
 /** Windows of which nothing is asked but to take events, and to be kept. */
 export abstract class OnlyTaken extends Windows {
@@ -97,7 +99,7 @@ export interface GridInTime {
   readonly rooms: readonly Room[]
 }
 
-/** Like GridWindows, in event time. */
+/** Like GridWindows, in event time; `outcome` may also be TOO_LATE. */
 export class GridEventWindows extends EventWindows {
   override readonly longestMs: number
   readonly #grid: GridInTime
@@ -128,7 +130,8 @@ export class GridEventWindows extends EventWindows {
   #note(k: number, taken: TakenInTime): void {
     const { outcome, late, onLate } = this.#grid
     if (taken === LATE) late[k]!++
-    outcome[k] = taken === DISCARD || (taken === LATE && onLate === 'discard') ? 1 : 0
+    if (taken === LATE) outcome[k] = onLate === 'discard' ? TOO_LATE : 0
+    else outcome[k] = taken === DISCARD ? 1 : 0
   }
 
   level(): Level {

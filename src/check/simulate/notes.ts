@@ -21,7 +21,7 @@ export interface Replayed {
 export function notesOn({ replay, time, way }: Replayed): Fact[] {
   const { before, undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, index }] = replay.visitor.all as [Trials['all'][number]]
-  const { failedOpen, refused } = decider
+  const { failedOpen, refused, waits } = decider
   const late = decider.late(index)
   const { span } = slots
   const facts: Fact[] = []
@@ -42,6 +42,8 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
   if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
   if (replay.visitor.lackedRoom)
     add('max_keys', 'the limits were tried with the same buckets; each alone may have room for other keys')
+  if (waits && waits.events > 0)
+    add('waited', `${count(waits.events, 'event')} passed after a wait of up to ${formatDuration(waits.longestMs)}`)
   if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
     add('note', `numbers in ${time} are milliseconds; these look like seconds`)

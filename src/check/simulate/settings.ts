@@ -2,6 +2,7 @@ import { conditionText } from '../../condition/condition-text.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
+import { longestWaits } from '../../processors/throttle/longest-waits.js'
 import { LATENESS, type ThrottleOptions } from '../../processors/throttle/options.js'
 import type { Limit } from '../../throttle/limit.js'
 import type { Fact } from './result.js'
@@ -31,19 +32,23 @@ export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
   ]
 }
 
-/** Options with which the daemon does something else than is simulated. */
-function beyondDeciding({ mode, over_limit, limits, scope }: ThrottleOptions): Fact[] {
+/** Options with which the daemon does more than to pass and discard, or something else than is simulated. */
+function beyondDeciding(options: ThrottleOptions): Fact[] {
+  const { mode, over_limit, on_backlog, limits, scope } = options
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
   if (limits) add('limits', `${count(limits.length, 'rule')}, the first that matches decides`)
   if (mode === 'shadow') add('mode', 'shadow: the daemon passes the events that are shown as discarded')
   if (over_limit === 'mark') add('over_limit', 'mark: the daemon passes the events that are shown as discarded, marked')
   if (typeof over_limit === 'object' && 'pass_one_in' in over_limit)
-    add('over_limit', `the daemon passes one in ${number(over_limit.pass_one_in)} of the events shown as discarded`)
-  if (typeof over_limit === 'object' && 'wait' in over_limit) {
-    const wait = formatDuration(over_limit.wait)
-    add('over_limit', `in the daemon, the events shown as discarded wait for room, for ${wait} at most`)
+    add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: those that pass are shown as passed`)
+  const { live } = longestWaits(options)
+  if (live > 0) {
+    const room = `what finds room within ${formatDuration(live)} is shown as passed`
+    add('over_limit', `wait: ${room}, as if the source could go on meanwhile`)
   }
+  if (on_backlog !== undefined && on_backlog !== 'as_live')
+    add('on_backlog', `${on_backlog}: nothing is backlog here, all events count as live`)
   if (scope === 'cluster') add('scope', 'cluster: as if one daemon had the whole limit and got these events')
   return facts
 }

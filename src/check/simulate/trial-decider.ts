@@ -15,6 +15,8 @@ export interface TrialDecider {
   readonly byDefault: boolean
   /** What each trial did with the last event; undefined if those that discard are always the first ones. */
   readonly outcome: Outcome | undefined
+  /** Events that passed after they had waited for room, and the longest wait; undefined if none ever waits. */
+  readonly waits?: { readonly events: number; readonly longestMs: number }
   /** Events that are later than a trial allows, if the throttle has windows in event time. */
   late(trial: number): number
   /** Called before the events of a batch. */

@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
+import { longestWaits } from '../../processors/throttle/longest-waits.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { Decider, type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, TOO_LATE } from '../../throttle/decider.js'
 import { EventDecider } from '../../throttle/event-decider.js'
@@ -7,7 +8,9 @@ import { LATE } from '../../throttle/event-windows.js'
 import { EXEMPT, RankedDecider, REFUSED, UNCOUNTED } from '../../throttle/ranked-decider.js'
 import { GridTrials } from './grid-trials.js'
 import { decideOne, enterBatch, STOPPED_CLOCK, type TrialDecider } from './trial-decider.js'
+import { TrialSamples } from './trial-samples.js'
 import type { FieldContext } from './trials.js'
+import { WaitingTrial } from './waiting-trial.js'
 
 /** Options with which windows open at the same times whatever the limit is, or that do not decide about events. */
 const RANKABLE = new Set([
@@ -36,21 +39,31 @@ const RANKABLE = new Set([
 
 /** Whether throttles that differ from this one in their limit alone can be decided in one step. */
 export function isRankable(options: ThrottleOptions): boolean {
-  if (options.limit === undefined) return false
+  if (options.limit === undefined || oneInOf(options) > 0 || longestWaits(options).live > 0) return false
   if (options.window_mode !== 'fixed' && options.window_mode !== 'aligned') return false
   return Object.entries(options).every(([name, value]) => value === undefined || RANKABLE.has(name))
 }
 
 /** Whether throttles that differ from this one in their limits alone can share their buckets. */
-export function isShareable({ limits }: ThrottleOptions): boolean {
-  return limits === undefined
+export function isShareable(options: ThrottleOptions): boolean {
+  return options.limits === undefined && longestWaits(options).live === 0
+}
+
+/** Of how many events over the limit one passes; 0: none does. */
+function oneInOf({ over_limit }: ThrottleOptions): number {
+  return typeof over_limit === 'object' && 'pass_one_in' in over_limit ? over_limit.pass_one_in : 0
 }
 
 /** Creates the decider of one trial, or of several that can be decided together: if rankable, the lowest limit first. */
 export function createTrialDecider(trials: readonly ThrottleOptions[], context: FieldContext): TrialDecider {
-  const compiled = deciderOptions(trials[0]!, context, 0)
-  if (trials.length === 1) return new SingleTrial(compiled)
-  if (!isRankable(trials[0]!)) return new GridTrials(compiled, trials.map(limitsOf))
+  const [first] = trials as [ThrottleOptions]
+  const compiled = deciderOptions(first, context, 0)
+  const waitMs = longestWaits(first).live
+  if (waitMs > 0) return new WaitingTrial(compiled, waitMs)
+  const oneIn = oneInOf(first)
+  const samples = oneIn > 0 ? new TrialSamples(oneIn, trials.length, compiled) : undefined
+  if (trials.length === 1) return new SingleTrial(compiled, samples)
+  if (!isRankable(first)) return new GridTrials(compiled, trials.map(limitsOf), samples)
   const limits = trials.map(({ limit }) => limit!)
   return new RankedTrials(compiled, limits)
 }
@@ -62,8 +75,11 @@ class SingleTrial implements TrialDecider {
   readonly outcome = undefined
   #late = 0
   readonly #decider: Decider | EventDecider
+  readonly #samples: TrialSamples | undefined
+  readonly #sampled = new Uint8Array(1)
 
-  constructor(options: DeciderOptions) {
+  constructor(options: DeciderOptions, samples: TrialSamples | undefined) {
+    this.#samples = samples
     this.#decider = options.eventTime
       ? new EventDecider(options, options.eventTime, STOPPED_CLOCK)
       : new Decider(options)
@@ -98,7 +114,9 @@ class SingleTrial implements TrialDecider {
         this.#late++
         return 1
       case DISCARD:
-        return 1
+        this.#sampled[0] = 1
+        this.#samples?.apply(batch, i, now, this.#sampled)
+        return this.#sampled[0]
       default:
         return 0
     }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GridEventWindows, GridWindows } from '../../../src/check/simulate/grid-windows.js'
+import { GridEventWindows, GridWindows, TOO_LATE } from '../../../src/check/simulate/grid-windows.js'
 import { SlidingGrid } from '../../../src/check/simulate/sliding-grid.js'
 import { DISCARD } from '../../../src/throttle/decider.js'
 import { createEventWindows } from '../../../src/throttle/event-several.js'
@@ -99,7 +99,9 @@ t.test('the trials of a grid discard the same in event time, and count their own
       const alone = limits.map(limit => createEventWindows([limit], onLate === 'pass', { progress, room: newRoom() }))
       const expected = decide(progress, alone, () => {
         for (const [k, decision] of taken.entries()) if (decision === LATE) late[k]!++
-        return taken.map(decision => (decision === DISCARD || (decision === LATE && onLate === 'discard') ? 1 : 0))
+        return taken.map(decision =>
+          decision !== LATE ? Number(decision === DISCARD) : onLate === 'pass' ? 0 : TOO_LATE,
+        )
       })
 
       const rooms = limits.map(newRoom)
