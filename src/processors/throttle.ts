@@ -1,12 +1,18 @@
 import { pathsOf } from '../condition/condition.js'
-import { defineProcessor } from '../core/component.js'
+import { type ComponentContext, defineProcessor } from '../core/component.js'
+import type { DeciderOptions } from '../throttle/decider.js'
 import { lossOfBacklog } from './throttle/backlog.js'
 import { clusterWarnings } from './throttle/cluster/options.js'
-import { deciderOptions, throttleOptions } from './throttle/options.js'
+import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
+
+async function openLimits(path: string, options: ThrottleOptions, context: ComponentContext) {
+  const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
+  return LimitsFile.open(path, options, context)
+}
 
 export const throttle = defineProcessor({
   type: 'throttle',
@@ -67,25 +73,18 @@ export const throttle = defineProcessor({
   warnings: clusterWarnings,
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
-    if (options.scope === 'local') {
-      const { limits_file: path } = options
-      if (path === undefined) return new ThrottleProcessor(options, context)
-      const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
-      return new ThrottleProcessor(options, context, undefined, await LimitsFile.open(path, options, context))
-    }
+    const { limits_file: path } = options
+    const file = path === undefined ? undefined : await openLimits(path, options, context)
+    if (options.scope === 'local') return new ThrottleProcessor(options, context, undefined, file)
     const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
-    return new ThrottleProcessor(
-      options,
-      context,
-      (compiled, before) => new ClusterThrottle(options, compiled, context, before),
-    )
+    const share = (compiled: DeciderOptions, before: unknown) => new ClusterThrottle(options, compiled, context, before)
+    return new ThrottleProcessor(options, context, share, file)
   },
   findings: async (options, context) => {
     const { explainThrottle } = await import('./throttle/explain.js')
     const { limits_file: path } = options
     if (path === undefined) return explainThrottle(options, deciderOptions(options, context, 0), context)
-    const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
-    const { rules } = await LimitsFile.open(path, options, context)
+    const { rules } = await openLimits(path, options, context)
     return explainThrottle(options, deciderOptions(options, context, 0, rules), context)
   },
 })

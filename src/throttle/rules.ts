@@ -7,6 +7,8 @@ import type { Limit } from './limit.js'
 export interface Rule {
   /** The same for the same rule, also if it has moved in its list. */
   readonly id: string
+  /** The same in all daemons whose rule has this pattern and condition, whatever its limits are. */
+  readonly sharedName: string
   /** For people. */
   readonly name: RuleName
   readonly when: ((batch: EventBatch, i: number) => boolean) | undefined

@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { makeCertificates } from '../support/certificates.js'
-import { type Daemon, startDaemon } from '../support/daemon.js'
+import { decided, lines, member } from '../support/cluster-member.js'
+import type { Daemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
@@ -12,50 +13,6 @@ import { eventually } from '../support/patience.js'
 import { type RedisServer, startRedis } from '../support/redis-server.js'
 
 /** A throttle whose limit several daemons share, with a real Redis. */
-
-const lines = (count: number, app = 'a') =>
-  Array.from({ length: count }, (_, n) => `{"app":"${app}","n":${n}}\n`).join('')
-
-interface Settings {
-  /** A new folder is made there. */
-  readonly below: string
-  readonly redis: string
-  readonly limit?: number
-  readonly more?: string
-  readonly members?: string
-}
-
-let count = 0
-/** A daemon that throttles what it reads from standard input. */
-function member(
-  t: Test,
-  { below, redis, limit = 100, more = '', members = 'expected_members: 4' }: Settings,
-): Promise<Daemon> {
-  const folder = join(below, `member-${count++}`)
-  mkdirSync(folder)
-  return startDaemon(
-    t,
-    folder,
-    `
-sources: { in: { type: stdin, decode: json } }
-processors:
-  limited:
-    type: throttle
-    inputs: [in]
-    limit: ${limit}
-    window: 1 Hours
-    key_field: .app
-    scope: cluster
-    ${members}
-    redis: ${redis}
-    ${more}
-destinations: { out: { type: file, inputs: [limited], path: ${join(folder, 'out.log')} } }
-`,
-  )
-}
-
-const decided = (daemon: Daemon, events: number) =>
-  daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_events_total') >= events)
 
 for (const accuracy of ['exact', 'leased']) {
   t.test(`three daemons let through the limit together, ${accuracy}`, async t => {

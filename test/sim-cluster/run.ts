@@ -4,9 +4,10 @@ import { ComponentCounters } from '../../src/flow/counters.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { RedisBackend } from '../../src/processors/throttle/cluster/redis-backend.js'
 import { type Backend, ClusterDecider } from '../../src/throttle/cluster/cluster-decider.js'
-import { GCRA_LEASE_PART } from '../../src/throttle/cluster/lease-limiter.js'
-import { LEASED_PART, type SharedLimit } from '../../src/throttle/cluster/shared-limit.js'
+import { GCRA_LEASE_PART } from '../../src/throttle/cluster/script.js'
+import { LEASED_PART } from '../../src/throttle/cluster/shared-limits.js'
 import { PASS } from '../../src/throttle/decider.js'
+import type { Limit } from '../../src/throttle/limit.js'
 import { batchOf, readerOf } from '../support/batches.js'
 import { Seeded } from '../support/seeded.js'
 import { SimulatedServer } from './server.js'
@@ -15,7 +16,7 @@ import { World } from './world.js'
 export interface Settings {
   readonly seed: number
   readonly daemons: number
-  readonly mode: SharedLimit['mode']
+  readonly mode: 'fixed' | 'aligned' | 'gcra'
   readonly accuracy: 'exact' | 'leased'
   /** How long events arrive, in windows of a second. */
   readonly windows: number
@@ -38,6 +39,7 @@ export interface Outcome {
 
 const WINDOW = 1000
 const LIMIT = 500
+const BURST = LIMIT / 10
 /** Of one much more arrives than the limit, of another about as much, and little of the last. */
 const KEYS = ['heavy', 'light', 'rare'] as const
 const BATCHES_PER_WINDOW = 50
@@ -57,8 +59,8 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
   const random = new Seeded(seed)
   const world = new World()
   const part = accuracy === 'leased' ? LEASED_PART : 0
-  const limit: SharedLimit = { mode, limit: LIMIT, windowMs: WINDOW, burst: LIMIT / 10, part }
-  const server = new SimulatedServer(world, random, { delayMs: 1, loss: troubles ? 0.001 : 0 }, limit)
+  const limit: Limit = { mode, limit: LIMIT, windowMs: WINDOW, burst: BURST, unit: 'events' }
+  const server = new SimulatedServer(world, random, { delayMs: 1, loss: troubles ? 0.001 : 0 })
   const share = Math.max(1, Math.floor(LIMIT / daemons))
   const buckets = new Map<string, Bucket>(KEYS.map(key => [key, { passed: [], offered: new Map() }]))
   const begin = world.now
@@ -75,7 +77,7 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
       clock,
       metrics: new ComponentCounters('p', 'processor', 'throttle'),
     }
-    const options = { limit, group: 'g', timeoutMs: TIMEOUT, onFailure: 'local_share' }
+    const options = { group: 'g', timeoutMs: TIMEOUT, onFailure: 'local_share' }
     const redis = new RedisBackend(connect, options, context, () => random.next())
     /** Units of the server that events of the batch got, by key. */
     let granted = new Map<string, number>()
@@ -84,8 +86,8 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
       async ask(demands) {
         const grants = await redis.ask(demands)
         for (const [i, grant] of (grants ?? []).entries()) {
-          const { key, need } = demands[i]!
-          if (need > 0) granted.set(key.toString(), Math.min(need, grant.granted))
+          const { key, events } = demands[i]!
+          if (events > 0) granted.set(key.toString(), grant.passed as number)
         }
         return grants
       },
@@ -97,8 +99,9 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
         maxKeys: 1000,
         onMaxKeys: 'pass',
         seed: id,
-        shared: limit,
-        localLimit: share,
+        limits: [limit],
+        part,
+        members: daemons,
         onFailure: 'local_share',
       },
       clock,
@@ -141,8 +144,8 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
     }
     next()
     const sweep = () => {
-      void decider.giveBack(decider.buckets.leases.idleMs)
-      if (world.now < end) world.at(world.now + decider.buckets.leases.idleMs, sweep)
+      void decider.giveBack(decider.limiter.idleMs)
+      if (world.now < end) world.at(world.now + decider.limiter.idleMs, sweep)
     }
     sweep()
   }
@@ -158,7 +161,7 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
   }
   for (let id = 0; id < daemons; id++) void startDaemon(id)
   await world.run(end + 5 * WINDOW)
-  const judged = KEYS.map(key => judge(buckets.get(key)!, server.losses, limit, share))
+  const judged = KEYS.map(key => judge(buckets.get(key)!, server.losses, mode, share))
   const worst = judged.toSorted((a, b) => b.overshoot - a.overshoot)[0]!
   const all = [...buckets.values()].flatMap(({ passed }) => passed)
   return {
@@ -188,12 +191,12 @@ const sum = (passed: readonly Passed[]) => passed.reduce((sum, { events }) => su
 const windowOf = (at: number) => Math.floor(at / WINDOW)
 
 /** Compares what passed of a bucket in each window with what docs/cluster-limits.md says may pass. */
-function judge({ passed, offered }: Bucket, losses: number[], limit: SharedLimit, share: number) {
+function judge({ passed, offered }: Bucket, losses: number[], mode: Settings['mode'], share: number) {
   passed.sort((a, b) => a.at - b.at)
   const violations: string[] = []
   let [overshoot, bound, missing, quiet] = [0, 0, 0, 0]
   // Aligned windows are those of the server; of the others, all that begin with an event.
-  const starts = limit.mode === 'aligned' ? [...offered.keys()].map(n => n * WINDOW) : passed.map(({ at }) => at)
+  const starts = mode === 'aligned' ? [...offered.keys()].map(n => n * WINDOW) : passed.map(({ at }) => at)
   let first = 0
   for (const start of starts.sort((a, b) => a - b)) {
     while (first < passed.length && passed[first]!.at < start) first++
@@ -204,12 +207,12 @@ function judge({ passed, offered }: Bucket, losses: number[], limit: SharedLimit
       if (passed[i]!.alone !== undefined) alone.add(passed[i]!.alone!)
     }
     const lost = losses.filter(at => at >= start && at < start + WINDOW).length
-    const windows = limit.mode === 'fixed' ? 2 : 1
-    const smooth = (1 + lost) * (limit.burst + 1) + LIMIT * (1 + GCRA_LEASE_PART)
-    const allowed = Math.floor(limit.mode === 'gcra' ? smooth : (windows + lost) * LIMIT) + 2 * share * alone.size
+    const windows = mode === 'fixed' ? 2 : 1
+    const smooth = (1 + lost) * (BURST + 1) + LIMIT * (1 + GCRA_LEASE_PART)
+    const allowed = Math.floor(mode === 'gcra' ? smooth : (windows + lost) * LIMIT) + 2 * share * alone.size
     if (count > allowed) violations.push(`${count} passed in the window from ${start} ms, ${allowed} may`)
     if (count - LIMIT > overshoot) [overshoot, bound] = [count - LIMIT, allowed - LIMIT]
-    if (limit.mode !== 'aligned' || alone.size > 0 || lost > 0) continue
+    if (mode !== 'aligned' || alone.size > 0 || lost > 0) continue
     quiet++
     missing += Math.max(0, Math.min(LIMIT, offered.get(windowOf(start))!) - count) / LIMIT
   }

@@ -1,6 +1,4 @@
 import type { RedisConnection } from '../../src/redis/connection.js'
-import type { Demand } from '../../src/throttle/cluster/script.js'
-import type { SharedLimit } from '../../src/throttle/cluster/shared-limit.js'
 import { ScriptModel } from '../support/script-model.js'
 import type { Seeded } from '../support/seeded.js'
 import type { World } from './world.js'
@@ -22,17 +20,16 @@ export class SimulatedServer {
   readonly #world: World
   readonly #random: Seeded
   readonly #network: Network
-  readonly #model: ScriptModel
+  readonly #model = new ScriptModel()
   readonly #breaks = new Set<() => void>()
   #isDown = false
   /** What a stopped server will execute when it continues. */
   #stopped: (() => void)[] | undefined
 
-  constructor(world: World, random: Seeded, network: Network, limit: SharedLimit) {
+  constructor(world: World, random: Seeded, network: Network) {
     this.#world = world
     this.#random = random
     this.#network = network
-    this.#model = new ScriptModel(limit)
   }
 
   /** As SIGSTOP: what was received is executed later. */
@@ -100,15 +97,10 @@ export class SimulatedServer {
     return { isCluster: false, command: (_key, args) => command(args), destroy: close }
   }
 
-  #execute(args: readonly (string | Buffer)[]): number[] {
+  #execute(args: readonly (string | Buffer)[]): (number | string)[] {
     const count = Number(args[2])
-    const asked = args.at(-1) as Buffer
-    const demands = args.slice(3, 3 + count).map((key, i): Demand => {
-      const [need, ahead, ticket] = [0, 8, 16].map(at => asked.readDoubleLE(i * 24 + at)) as [number, number, number]
-      return { key: key as Buffer, need, ahead, ticket }
-    })
-    const grants = this.#model.execute(demands, Math.floor(this.#world.now * 1000))
-    return grants.flatMap(({ granted, waitMs, ticket }) => [granted, waitMs * 1000, ticket])
+    const buffers = args.slice(3) as Buffer[]
+    return this.#model.execute(buffers.slice(0, count), buffers.slice(count), Math.floor(this.#world.now * 1000))
   }
 
   #delay(): number {

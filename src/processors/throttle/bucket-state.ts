@@ -2,6 +2,7 @@ import type { BucketState } from '../../core/component.js'
 import type { Clock } from '../../lib/time.js'
 import { keyBytes } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
+import { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import type { Limiter } from '../../throttle/decider.js'
 import type { DiscardHistory } from '../../throttle/discard-history.js'
 import { EventDecider } from '../../throttle/event-decider.js'
@@ -60,7 +61,8 @@ function ruleOf(rules: readonly Rule[], key: string | null, title: string | null
 /** How full the bucket is now; in event time, when the events are that come now. */
 function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
   const inEventTime = decider instanceof EventDecider
-  if (!(decider instanceof LiveDecider || inEventTime) || rule?.limits.length === 0) return {}
+  const hasLevels = inEventTime || decider instanceof LiveDecider || decider instanceof ClusterDecider
+  if (!hasLevels || rule?.limits.length === 0) return {}
   const { limiter } = decider
   const time = 'progress' in limiter ? limiter.progress.oldest : now
   if (!Number.isFinite(time)) return {}

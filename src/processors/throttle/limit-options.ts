@@ -69,8 +69,15 @@ const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_by
 const MISSING_LIMIT = 'is missing; it must be a whole number, or limit_bytes a size'
 const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
 
+/** Why a limit cannot be shared by several daemons. */
+const NOT_SHARED =
+  'sliding cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
+
+/** Limits, and whether several daemons share them. */
+export type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }
+
 /** Adds an issue for limits that do not fit together. */
-export function checkLimits(options: LimitOptions, context: z.RefinementCtx): void {
+export function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
   const { window, cost, quota, also = [] } = options
   if (!hasLimit(options) && quota === undefined) refuseAt(context, ['limit'], MISSING_LIMIT)
   if (window === undefined && (hasLimit(options) || quota === undefined)) refuseAt(context, ['window'], MISSING_WINDOW)
@@ -78,10 +85,17 @@ export function checkLimits(options: LimitOptions, context: z.RefinementCtx): vo
   if (cost !== undefined && ![options, ...also, ...(quota ? [quota] : [])].some(({ limit }) => limit !== undefined))
     refuseAt(context, ['cost'], 'has no effect without limit; limit_bytes counts the size of an event')
   checkBurst(options, [], context)
+  if (options.scope === 'cluster') checkShared(options, context)
   for (const [n, more] of also.entries()) {
     if (!hasLimit(more)) refuseAt(context, ['also', n, 'limit'], MISSING_LIMIT)
     checkBurst({ ...more, window_mode: more.window_mode ?? options.window_mode }, ['also', n], context)
   }
+}
+
+function checkShared({ window_mode, also = [] }: LimitOptions, context: z.RefinementCtx): void {
+  if (window_mode === 'sliding') refuseAt(context, ['window_mode'], NOT_SHARED)
+  for (const [n, more] of also.entries())
+    if (more.window_mode === 'sliding') refuseAt(context, ['also', n, 'window_mode'], NOT_SHARED)
 }
 
 function checkBurst({ burst, window_mode }: Own, at: (string | number)[], context: z.RefinementCtx): void {

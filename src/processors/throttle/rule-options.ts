@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { compileCondition, condition } from '../../condition/condition.js'
 import { conditionText } from '../../condition/condition-text.js'
@@ -7,7 +8,7 @@ import { refuseAt } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { KeyPattern, KeyPatternError } from '../../throttle/key-pattern.js'
 import type { Rule } from '../../throttle/rules.js'
-import { checkLimits, type LimitOptions, limitOptions, limitsOf } from './limit-options.js'
+import { checkLimits, type LimitOptions, limitOptions, limitsOf, type ScopedLimits } from './limit-options.js'
 
 /** The options that make limits differ by key or condition. */
 
@@ -49,7 +50,7 @@ export const ruleOptions = {
 }
 
 /** The options of a throttle that matter for its rules. */
-export type RuledOptions = LimitOptions & {
+export type RuledOptions = ScopedLimits & {
   readonly key_field: readonly FieldPath[]
   readonly limits?: readonly RuleOptions[] | undefined
 }
@@ -85,7 +86,7 @@ export function ruleProblems(rule: RuleOptions, options: RuledOptions): readonly
   return [...problems, ...useless.map(([name]) => ({ path: [name], message: 'has no effect with limit: unlimited' }))]
 }
 
-function problemsOf(options: LimitOptions): RuleProblem[] {
+function problemsOf(options: ScopedLimits): RuleProblem[] {
   const problems: RuleProblem[] = []
   const addIssue = ({ path, message }: { path?: (string | number)[]; message: string }) =>
     problems.push({ path: path ?? [], message })
@@ -126,16 +127,22 @@ export function rulesOf(
     return reader
   }
   const seen = new Map<string, number>()
+  /** How many there were before it. */
+  const count = (text: string) => {
+    const before = seen.get(text) ?? 0
+    seen.set(text, before + 1)
+    return before
+  }
   const compile = (list: Rule['name']['list']) => (rule: RuleOptions, n: number) => {
     const { when, key, limit } = rule
     const of = merged(options, rule)
     const condition = when && `if (${conditionText(when)})`
     const limits = limit === 'unlimited' ? [] : limitsOf(of)
     const same = JSON.stringify([key, condition, limits, of.cost?.text])
-    const before = seen.get(same) ?? 0
-    seen.set(same, before + 1)
+    const matched = JSON.stringify([key, condition])
     return {
-      id: `${before} ${same}`,
+      id: `${count(same)} ${same}`,
+      sharedName: digest(`${count(matched)} ${matched}`),
       name: { list, place: n + 1, text: [key && `key ${key}`, condition].filter(Boolean).join(' and ') },
       when: when && compileCondition(when, shared),
       key: key === undefined ? undefined : patternOf(key, options),
@@ -145,3 +152,6 @@ export function rulesOf(
   }
   return [...(options.limits ?? []).map(compile('limits')), ...ofFile.map(compile('limits_file'))]
 }
+
+/** A short name that is practically unique. */
+const digest = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 16)

@@ -161,7 +161,8 @@ export class ThrottleProcessor implements Processor {
   bucket(key: string | null, rule?: string | null): BucketState {
     const { history } = this.#refused
     const sharesDefault = this.#onMaxKeys === 'default_bucket'
-    const of = { decider: this.#decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
+    const decider = this.#cluster?.decider ?? this.#decider
+    const of = { decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
     return bucketState(of, key, rule)
   }
 

@@ -1,12 +1,10 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
-import { BucketKey } from '../bucket-key.js'
-import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, KeyedLimiter, PASS } from '../decider.js'
+import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, KeyedDecider, PASS, type Refusal } from '../decider.js'
 import { viewOf } from '../key-table.js'
-import type { Limit } from '../limit.js'
-import { ASK, type Asked, LeaseLimiter } from './lease-limiter.js'
-import type { Demand, Grant } from './script.js'
-import { CLOCK_MARGIN, type SharedLimit } from './shared-limit.js'
+import type { Rule } from '../rules.js'
+import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
+import type { Demand, Grant } from './script-calls.js'
 
 /** The server could not be asked, with `on_backend_failure: discard`. */
 export const NO_BACKEND = 9
@@ -23,12 +21,8 @@ export interface Backend {
   untilReachable(signal: AbortSignal): Promise<void>
 }
 
-export interface ClusterOptions
-  extends Pick<DeciderOptions, 'exclude' | 'keyFields' | 'maxKeys' | 'onMaxKeys' | 'seed'> {
-  readonly shared: SharedLimit
+export interface ClusterOptions extends DeciderOptions, LeaseOptions {
   readonly onFailure: OnFailure
-  /** The limit while the server cannot be asked, with `local_share`. */
-  readonly localLimit: number
 }
 
 /** The decisions about a batch. */
@@ -40,123 +34,128 @@ export interface Decided {
   readonly alone: number
 }
 
-/** What a decider passes to its successor. */
-export class ClusterBuckets {
-  readonly leases: LeaseLimiter
-  readonly local: KeyedLimiter
-
-  constructor({ shared, maxKeys, seed, localLimit }: ClusterOptions) {
-    this.leases = new LeaseLimiter(shared, maxKeys, seed)
-    // Fixed windows that are no shorter than those of the server: any window there meets at most two of them.
-    const windowMs = shared.windowMs * (1 + CLOCK_MARGIN)
-    const share: Limit = { mode: 'fixed', limit: localLimit, windowMs, unit: 'events' }
-    this.local = new KeyedLimiter({ limits: [share], maxKeys, seed })
-  }
-}
-
 /**
  * Decides in agreement with the other members of a group. What cannot be decided from leases is asked of the server, for
  * all buckets of a batch at once.
  */
-export class ClusterDecider {
-  readonly buckets: ClusterBuckets
-  readonly #options: ClusterOptions
-  readonly #key: BucketKey | undefined
+export class ClusterDecider extends KeyedDecider<Asked> {
+  /** What a decider passes to its successor. */
+  override readonly limiter: LeaseLimiter
+  readonly #onFailure: OnFailure
   readonly #clock: Clock
   readonly #backend: Backend
 
-  constructor(options: ClusterOptions, clock: Clock, backend: Backend, buckets?: ClusterBuckets) {
-    this.buckets = buckets ?? new ClusterBuckets(options)
-    this.#options = options
-    this.#key = options.keyFields.length > 0 ? new BucketKey(options.keyFields) : undefined
+  constructor(options: ClusterOptions, clock: Clock, backend: Backend, limiter = new LeaseLimiter(options)) {
+    super(options)
+    this.limiter = limiter
+    this.#onFailure = options.onFailure
     this.#clock = clock
     this.#backend = backend
+    this.useRules(options.rules, limiter)
+  }
+
+  /** Sets the rules, in the place of those before; only if the options have some. */
+  setRules(rules: readonly Rule[]): void {
+    this.useRules(rules, this.limiter)
   }
 
   /** Decides on all events of a batch; a promise if the server has to be asked. */
   decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
     const now = this.#clock.now()
-    const { leases } = this.buckets
-    leases.advance(now)
-    leases.begin()
+    const { limiter } = this
+    const { asking } = limiter
+    limiter.advance(now)
+    asking.begin()
     const decisions = new Uint8Array(batch.length)
     const counts = new Uint32Array(DECISIONS)
     /** The events that wait for the server, each followed by its demand. */
-    const asking: number[] = []
+    const waiting: number[] = []
     for (let i = 0; i < batch.length; i++) {
-      const decision = this.#decideOne(batch, i, now)
+      const decision = this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
       decisions[i] = decision
       counts[decision]!++
-      if (decision === ASK) asking.push(i, leases.demand)
+      if (decision === ASK) waiting.push(i, asking.last)
     }
     const decided = { decisions, counts, alone: 0 }
-    return asking.length === 0 ? decided : this.#ask(leases.demands, asking, decided, signal)
+    return waiting.length === 0 ? decided : this.#ask(asking.demands, waiting, decided, signal)
   }
 
   /** Gives back the leases that were not used for so long. */
   async giveBack(idleMs: number): Promise<void> {
-    const demands = this.buckets.leases.giveBack(this.#clock.now(), idleMs)
+    const demands = this.limiter.giveBack(this.#clock.now(), idleMs)
     // Without a reply they expire with their window.
     if (demands.length > 0) await this.#backend.ask(demands)
   }
 
-  #decideOne(batch: EventBatch, i: number, now: number): Asked | typeof EXCLUDED | typeof FAIL_OPEN {
-    const { exclude, onMaxKeys } = this.#options
-    const { leases } = this.buckets
-    if (exclude?.(batch, i)) return EXCLUDED
-    const key = this.#key
-    if (key === undefined || !key.load(batch, i)) return leases.takeDefault(now)
-    const taken = leases.take(key.bytes, key.start, key.end, now)
-    if (taken !== FULL || onMaxKeys === 'discard') return taken
-    return onMaxKeys === 'pass' ? FAIL_OPEN : leases.takeDefault(now)
+  /** Why event `i` of a batch was just discarded, as far as the server said. Slow: not for each event. */
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.refusalAt(batch, i, this.#clock.now())
   }
 
-  async #ask(demands: Demand[], asking: number[], decided: Decided, signal: AbortSignal): Promise<Decided> {
-    const wait = this.#options.onFailure === 'wait'
+  async #ask(demands: LimiterDemand[], waiting: number[], decided: Decided, signal: AbortSignal): Promise<Decided> {
+    const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()
     let grants = await this.#backend.ask(demands)
+    // The server may have taken back what came with the demands, although its reply was lost.
+    if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
     while (!grants && wait && !signal.aborted) {
       await this.#backend.untilReachable(signal)
       sentAt = this.#clock.now()
       grants = await this.#backend.ask(demands)
     }
-    const left = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
-    const refused = grants || this.#options.onFailure !== 'discard' ? DISCARD : NO_BACKEND
-    const passed = grants || this.#options.onFailure !== 'pass' ? PASS : FAIL_OPEN
+    const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
+    const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND
+    const pass = grants || this.#onFailure !== 'pass' ? PASS : FAIL_OPEN
     const { decisions, counts } = decided
-    for (let at = 0; at < asking.length; at += 2) {
-      const decision = left[asking[at + 1]!]!-- > 0 ? passed : refused
-      decisions[asking[at]!] = decision
+    const next = new Uint32Array(demands.length)
+    for (let at = 0; at < waiting.length; at += 2) {
+      const demand = waiting[at + 1]!
+      const decision = isPassed(passed[demand]!, next[demand]!++) ? pass : refusal
+      decisions[waiting[at]!] = decision
       counts[decision]!++
     }
     counts[ASK] = 0
-    return grants ? decided : { ...decided, alone: asking.length / 2 }
+    return grants ? decided : { ...decided, alone: waiting.length / 2 }
   }
 
-  /** The number of events that pass, by demand. */
-  #granted(demands: Demand[], grants: readonly Grant[], sentAt: number): number[] {
+  #granted(demands: LimiterDemand[], grants: readonly Grant[], sentAt: number): Grant['passed'][] {
     const now = this.#clock.now()
     return demands.map((demand, i) => {
       const grant = grants[i]!
-      this.buckets.leases.keep(demand, grant, sentAt, now)
-      return Math.min(demand.need, grant.granted)
+      demand.by.keep(demand, grant, sentAt, now)
+      return grant.passed
     })
   }
 
-  /** The number of events that pass without the server, by demand. */
-  #alone(demands: Demand[]): number[] {
-    const { onFailure } = this.#options
-    if (onFailure === 'pass') return demands.map(({ need }) => need)
-    if (onFailure !== 'local_share') return demands.map(() => 0)
-    const { local } = this.buckets
+  /** The events that pass without the server, by demand. */
+  #alone(demands: LimiterDemand[]): Grant['passed'][] {
+    if (this.#onFailure === 'pass') return demands.map(({ events }) => events)
+    if (this.#onFailure !== 'local_share') return demands.map(() => 0)
     const now = this.#clock.now()
+    const { local } = this.limiter
+    local.wall.offsetMs = this.#clock.wall() - now
     local.advance(now)
-    return demands.map(({ key, need }) => {
-      if (key.length === 0) return local.takeDefaults(need, now)
-      const view = viewOf(key)
-      let passed = 0
-      while (passed < need && local.take(view, 0, key.length, now) === PASS) passed++
-      return passed
-    })
+    return demands.map(demand => aloneOf(demand, now))
   }
+}
+
+/** Whether event `n` of a demand passes. */
+function isPassed(passed: Grant['passed'], n: number): boolean {
+  return typeof passed === 'number' ? n < passed : passed[n] === 1
+}
+
+function aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
+  const view = viewOf(key)
+  if (list === undefined) {
+    if (key.length === 0) return local.takeDefaults(events, now)
+    let passed = 0
+    while (passed < events && local.take(view, 0, key.length, now) === PASS) passed++
+    return passed
+  }
+  return Uint8Array.from({ length: events }, (_, n) => {
+    const [cost, size] = [list[n * 2]!, list[n * 2 + 1]!]
+    const taken =
+      key.length === 0 ? local.takeDefaultCost(now, cost, size) : local.takeCost(view, 0, key.length, now, cost, size)
+    return taken === PASS ? 1 : 0
+  })
 }

@@ -1,130 +1,246 @@
 import { BucketRoom } from '../bucket-room.js'
-import { DISCARD, FULL, PASS } from '../decider.js'
+import { DISCARD, FULL, KeyedLimiter, keepOnly, PASS, type RuledLimiter } from '../decider.js'
 import { viewOf } from '../key-table.js'
 import { KeyedBuckets } from '../keyed-buckets.js'
+import { type Level, type Limit, scaleOf } from '../limit.js'
+import type { Rule } from '../rules.js'
 import { Leases } from './leases.js'
-import type { Demand, Grant } from './script.js'
-import { CLOCK_MARGIN, LEASED_PART, type SharedLimit } from './shared-limit.js'
+import type { Demand, Grant } from './script-calls.js'
+import { CLOCK_MARGIN, SharedLimits } from './shared-limits.js'
 
 /** The server has to be asked about the event. */
 export const ASK = 8
-export type Asked = typeof PASS | typeof DISCARD | typeof FULL | typeof ASK
+export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
-/** The part of a window for which a bucket that was found full is not asked about again. */
+/** For how long a bucket that was found full is not asked about again: a part of the window, at most a second. */
 const FULL_PART = 1 / 20
-/** In gcra, the part of a window for which a lease may be spent. */
-export const GCRA_LEASE_PART = 1 / 10
+const LONGEST_FULL_MS = 1000
 /** A lease that was not used for this part of a window is given back. */
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
 const NO_KEY = viewOf(Buffer.alloc(0))
 
-/** Decides from what was taken ahead, and collects what the server has to be asked for a batch. */
-export class LeaseLimiter {
+export interface LeaseOptions {
+  readonly limits: readonly Limit[]
+  /** The greatest part of what is left that is taken ahead; 0: the server is asked about each event. */
+  readonly part: number
+  /** Number of members of the group, each of which applies its share of the limits while the server cannot be asked. */
+  readonly members: number
+  readonly maxKeys: number
+  readonly seed: number
+}
+
+/** What the server has to be asked for a batch: one demand for each bucket. */
+export class Asking {
+  /** Counts batches: 1, 2, 3, … */
+  batch = 0
+  demands: LimiterDemand[] = []
   /** The demand of the last event with ASK: its index in `demands`. */
-  demand = 0
-  /** The demands of the current batch. */
-  demands: Demand[] = []
-  readonly #limit: SharedLimit
-  readonly #buckets: KeyedBuckets<Leases>
+  last = 0
+
+  begin(): void {
+    this.batch = (this.batch + 1) >>> 0 || 1
+    this.demands = []
+  }
+}
+
+/** A demand, with the limiter that made it. */
+export interface LimiterDemand extends Demand {
+  readonly by: LeaseLimiter
+}
+
+/** Decides from what was taken ahead, and collects what the server has to be asked. */
+export class LeaseLimiter implements RuledLimiter<Asked> {
+  readonly asking: Asking
+  /** Decides while the server cannot be asked. */
+  readonly local: KeyedLimiter
+  readonly #options: LeaseOptions
+  readonly #limits: SharedLimits
   readonly #room: BucketRoom
-  readonly #default = new Leases()
+  readonly #buckets: KeyedBuckets<Leases>
+  readonly #default: Leases
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
-  #batch = 0
+  readonly #ofRules = new Map<string, LeaseLimiter>()
+  /** What rules held that are gone. */
+  #returned: LimiterDemand[] = []
+  #now = 0
 
-  constructor(limit: SharedLimit, maxKeys: number, seed: number) {
-    this.#limit = limit
-    const options = { idleMs: limit.windowMs, maxKeys, seed, keepsUsed: false }
-    this.#room = new BucketRoom(maxKeys)
-    this.#buckets = new KeyedBuckets(options, () => new Leases(), this.#room)
+  /** `parent` and `rule`: for the limiter of a rule. */
+  constructor(options: LeaseOptions, parent?: LeaseLimiter, rule?: Rule) {
+    const { limits, part, members, maxKeys, seed } = options
+    this.#options = options
+    this.#limits = new SharedLimits(limits, part, rule?.sharedName)
+    this.asking = parent?.asking ?? new Asking()
+    const shares = limits.map(limit => shareOf(limit, members))
+    this.local = parent
+      ? parent.local.ofRule({ ...rule!, limits: shares })
+      : new KeyedLimiter({ limits: shares, maxKeys, seed })
+    this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
+    const create = () => new Leases(this.#limits.hasBytes)
+    this.#default = create()
+    const idleMs = this.#limits.shortestMs
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: false }, create, this.#room)
   }
 
-  /** Number of buckets in memory, without the default one. */
+  ofRule(rule: Rule): LeaseLimiter {
+    const limiter =
+      this.#ofRules.get(rule.id) ?? new LeaseLimiter({ ...this.#options, limits: rule.limits }, this, rule)
+    this.#ofRules.set(rule.id, limiter)
+    return limiter
+  }
+
+  keepRules(rules: readonly Rule[]): void {
+    const kept = new Set(rules.map(({ id }) => id))
+    for (const [id, limiter] of this.#ofRules) if (!kept.has(id)) this.#returned.push(...limiter.giveBack(this.#now, 0))
+    keepOnly(this.#ofRules, rules)
+    this.local.keepRules(rules)
+  }
+
+  release(): void {
+    this.#buckets.release()
+  }
+
+  /** Number of buckets in memory, without default ones; with those of rules. */
   get keys(): number {
-    return this.#buckets.size
+    return this.#room.size
   }
 
-  /** Number of buckets that were dropped. */
+  /** Number of buckets that were dropped; with those of rules. */
   get dropped(): number {
     return this.#room.dropped
   }
 
   /** After so many milliseconds without use a lease is given back. */
   get idleMs(): number {
-    return Math.min(LONGEST_IDLE_MS, this.#limit.windowMs * IDLE_PART)
+    return Math.min(LONGEST_IDLE_MS, this.#limits.shortestMs * IDLE_PART)
   }
 
   advance(now: number): void {
-    this.#buckets.advance(now)
+    this.#now = now
+    this.#room.advance(now)
   }
 
-  /** Begins a batch. Call `advance` before. */
-  begin(): void {
-    this.#batch = (this.#batch + 1) >>> 0 || 1
-    this.demands = []
-  }
-
-  take(bytes: DataView, start: number, end: number, now: number): Asked {
+  take(bytes: DataView, start: number, end: number, now: number): Asked | typeof FULL {
     const id = this.#buckets.bucket(bytes, start, end, now)
-    return id < 0 ? FULL : this.#take(this.#buckets.windows, id, bytes, start, end, now)
+    if (id < 0) return FULL
+    const leases = this.#buckets.windows
+    return leases.spend(id, 1, 0, now) ? PASS : this.#ask(leases, id, bytes, start, end, now, 1, 0)
   }
 
   takeDefault(now: number): Asked {
-    return this.#take(this.#default, 0, NO_KEY, 0, 0, now)
+    const leases = this.#default
+    return leases.spend(0, 1, 0, now) ? PASS : this.#ask(leases, 0, NO_KEY, 0, 0, now, 1, 0)
   }
 
-  #take(leases: Leases, id: number, bytes: DataView, start: number, end: number, now: number): Asked {
-    if (leases.spend(id, now)) return PASS
-    if (leases.isFull(id, now)) return DISCARD
-    const index = leases.demand(id, this.#batch)
-    if (index >= 0) {
-      const demand = this.demands[index]!
-      demand.need++
-      demand.ahead = this.#ahead(demand.need, leases.size(id, now))
-      this.demand = index
-      return ASK
+  takeCost(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Asked | typeof FULL {
+    const id = this.#buckets.bucket(bytes, start, end, now)
+    return id < 0 ? FULL : this.#takeCost(this.#buckets.windows, id, bytes, start, end, now, cost, size)
+  }
+
+  takeDefaultCost(now: number, cost: number, size: number): Asked {
+    return this.#takeCost(this.#default, 0, NO_KEY, 0, 0, now, cost, size)
+  }
+
+  #takeCost(
+    leases: Leases,
+    id: number,
+    bytes: DataView,
+    start: number,
+    end: number,
+    now: number,
+    cost: number,
+    size: number,
+  ): Asked {
+    const { hasCosts, hasBytes } = this.#limits
+    const [units, length] = [hasCosts ? cost : 0, hasBytes ? size : 0]
+    if (leases.spend(id, units, length, now)) return PASS
+    return this.#ask(leases, id, bytes, start, end, now, units, length, true)
+  }
+
+  #ask(
+    leases: Leases,
+    id: number,
+    bytes: DataView,
+    start: number,
+    end: number,
+    now: number,
+    cost: number,
+    size: number,
+    lists = false,
+  ): Asked {
+    if (leases.isFull(id, cost, size, now)) return DISCARD
+    const { asking } = this
+    let index = leases.demand(id, asking.batch)
+    if (index < 0) {
+      index = asking.demands.length
+      leases.setDemand(id, asking.batch, index)
+      const key = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
+      asking.demands.push(this.#demand(leases, id, key, now, lists))
     }
-    this.demand = this.demands.length
-    leases.setDemand(id, this.#batch, this.demand)
-    const key = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
-    this.demands.push({ key, need: 1, ahead: this.#ahead(1, leases.size(id, now)), ticket: 0 })
+    const demand = asking.demands[index]!
+    demand.events++
+    demand.cost += cost
+    demand.bytes += size
+    demand.list?.push(cost, size)
+    asking.last = index
     return ASK
   }
 
-  /** Twice as much as was spent of the last lease, so that a bucket in use is asked about ever less often. */
-  #ahead(need: number, size: number): number {
-    const { part, limit } = this.#limit
-    return part === 0 ? 0 : Math.min(Math.floor(limit * LEASED_PART), Math.max(need, size * 2))
+  /** A demand for nothing yet. What is left of a lease was not enough, and goes back. */
+  #demand(leases: Leases, id: number, key: Buffer, now: number, lists: boolean): LimiterDemand {
+    const spent = leases.spent(id, now)
+    const back = leases.takeBack(id, now)
+    return {
+      by: this,
+      limits: this.#limits,
+      key,
+      events: 0,
+      cost: 0,
+      bytes: 0,
+      list: lists ? [] : undefined,
+      spentCost: spent.cost,
+      spentBytes: spent.bytes,
+      backCost: back?.cost ?? 0,
+      backBytes: back?.bytes ?? 0,
+      ticket: back?.ticket ?? 0,
+    }
   }
 
-  /** Keeps what was granted beyond the need, or that the bucket is full. `sentAt`: when the server was asked. */
-  keep({ key, need }: Demand, { granted, waitMs, ticket }: Grant, sentAt: number, now: number): void {
-    const { part, mode, windowMs } = this.#limit
-    if (part === 0 || granted === need) return
-    const [leases, id] = this.#place(key, now)
+  /** Keeps what the server said about a bucket. `sentAt`: when it was asked. */
+  keep(demand: Demand, grant: Grant, sentAt: number, now: number): void {
+    const [leases, id] = this.#place(demand.key, now)
     if (id < 0) return
-    // The server replied later than it was asked, so that on its clock the window ends later than this.
-    if (granted < need) {
-      leases.setFull(id, Math.min(sentAt + waitMs, now + windowMs * FULL_PART))
-      return
+    const { nearest, used, endsMs, waitMs, cost, bytes, ticket } = grant
+    leases.setLevel(id, nearest, used, now + endsMs)
+    const { part, shortestMs } = this.#limits
+    if (part === 0) return
+    const refused = smallestRefused(demand, grant)
+    if (refused) {
+      // The server replied later than it was asked, so that on its clock the window ends later than this.
+      const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
+      leases.setFull(id, refused.cost, refused.bytes, Math.min(sentAt + waitMs, now + fullMs))
+    } else if (cost + bytes > 0) {
+      leases.add(id, cost, bytes, sentAt + waitMs * (1 - CLOCK_MARGIN), ticket, now)
+      this.#leased.set(demand.key.toString('latin1'), demand.key)
     }
-    const validMs = mode === 'gcra' ? windowMs * GCRA_LEASE_PART : waitMs
-    const until = sentAt + validMs * (1 - CLOCK_MARGIN)
-    leases.add(id, granted - need, until, ticket, now, mode === 'gcra')
-    this.#leased.set(key.toString('latin1'), key)
   }
 
   /** Takes back the leases that were not used for `idleMs`: what to ask for to give them back. */
-  giveBack(now: number, idleMs: number): Demand[] {
-    const returned: Demand[] = []
+  giveBack(now: number, idleMs: number): LimiterDemand[] {
+    const returned = this.#returned
+    this.#returned = []
     for (const [text, key] of this.#leased) {
       const [leases, id] = this.#place(key, now)
-      const back = id < 0 ? undefined : leases.giveBack(id, now - idleMs, now)
-      if (back) returned.push({ key, need: -back.units, ahead: 0, ticket: back.ticket })
+      if (id >= 0 && leases.isIdle(id, now - idleMs)) {
+        const demand = this.#demand(leases, id, key, now, false)
+        leases.restart(id)
+        if (demand.backCost + demand.backBytes > 0) returned.push(demand)
+      }
       if (id < 0 || leases.isSpent(id)) this.#leased.delete(text)
     }
+    for (const limiter of this.#ofRules.values()) returned.push(...limiter.giveBack(now, idleMs))
     return returned
   }
 
@@ -133,4 +249,42 @@ export class LeaseLimiter {
     const id = this.#buckets.bucket(viewOf(key), 0, key.length, now)
     return [this.#buckets.windows, id]
   }
+
+  level(bytes: DataView, start: number, end: number, now: number): Level | undefined {
+    const id = this.#buckets.bucket(bytes, start, end, now)
+    return id < 0 ? undefined : this.#level(this.#buckets.windows, id, now)
+  }
+
+  levelOfDefault(now: number): Level {
+    return this.#level(this.#default, 0, now)
+  }
+
+  /** As the server described it last. */
+  #level(leases: Leases, id: number, now: number): Level {
+    const { nearest, used, ends } = leases.level(id)
+    const { of: limit } = this.#limits.limits[nearest]!
+    if (now >= ends) return { limit, used: 0, since: now, until: now }
+    const since = limit.mode === 'gcra' ? now : Math.min(now, ends - limit.windowMs)
+    return { limit, used: used / scaleOf(limit), since, until: ends }
+  }
+}
+
+/** The limit of one of so many members, alone. */
+function shareOf(limit: Limit, members: number): Limit {
+  const share = Math.max(1, Math.floor(limit.limit / members))
+  if (limit.mode === 'quota') return { ...limit, limit: share }
+  // Fixed windows that are no shorter than those of the server: any window there meets at most two of them.
+  return { mode: 'fixed', limit: share, windowMs: limit.windowMs * (1 + CLOCK_MARGIN), unit: limit.unit }
+}
+
+/** The smallest event that was refused; undefined: all pass. */
+function smallestRefused({ events, list }: Demand, { passed }: Grant): { cost: number; bytes: number } | undefined {
+  if (typeof passed === 'number') return passed < events ? { cost: 1, bytes: 0 } : undefined
+  let smallest: { cost: number; bytes: number } | undefined
+  for (let i = 0; i < passed.length; i++) {
+    if (passed[i] === 1) continue
+    const [cost, bytes] = [list![i * 2]!, list![i * 2 + 1]!]
+    if (!smallest || (cost <= smallest.cost && bytes <= smallest.bytes)) smallest = { cost, bytes }
+  }
+  return smallest
 }

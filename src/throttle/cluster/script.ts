@@ -1,166 +1,138 @@
-import type { SharedLimit } from './shared-limit.js'
+/** What the server executes. How it is asked: script-calls.ts. */
 
-/** What the server executes, and how it is asked. */
-
-/** The first unit of time of the script is the microsecond, that of the server's clock. */
-const MICROS = 1000
+/** In gcra, the part of a window for which a lease may be spent. */
+export const GCRA_LEASE_PART = 1 / 10
 
 /**
- * Takes units of buckets, or gives some back, on the server's clock. KEYS: the buckets. ARGV: the mode (f: fixed, a:
- * aligned, g: gcra), the limit, the window in microseconds, the burst, the greatest part of what is left that may be
- * taken ahead, and three little-endian doubles for each key: the units needed (negative: given back), those wanted
- * besides, and for units given back the ticket they came with.
+ * Takes units of buckets, or gives some back, on the server's clock, in microseconds. KEYS: the buckets. ARGV[1]: sets
+ * of limits, ARGV[2]: what is asked about each bucket; both are little-endian doubles.
  *
- * A bucket is 16 bytes: when its window began (gcra: when its level was set) and the units taken in it (gcra: its level,
- * which sinks by one every window / limit). Replies with three integers for each key: the units granted, the microseconds
- * until its window ends (gcra: until a unit is free), and the ticket: what belongs to a window, or to a time in gcra.
- * A server's clock that was set back restarts the windows with what they have counted.
+ * A set is the number of its limits, and for each: its mode (0: fixed, 1: aligned, 2: gcra, 3: quota), whether it is of
+ * bytes, the limit, the greatest part of what is left that may be taken ahead, and three times or amounts: the window
+ * and the burst; of a quota the start and the end of the present period, and the end of the next one.
+ *
+ * What is asked about a bucket is the number of its set, then for costs and for bytes the units that are given back,
+ * those wanted ahead, and those needed, then the ticket of those given back, and the number of events listed, each with
+ * its cost and its size. Without a list, as many events as the cost says are meant, each with a cost of 1.
+ *
+ * A bucket is 16 bytes for each limit: when its window began (gcra: when its level was set) and the units taken in it
+ * (gcra: its level, which sinks by one every window / limit). An event takes units of all limits, or of none.
+ *
+ * Replies with the time, which is the ticket of what was taken, and for each key: the events that pass, as their number
+ * or as a text with 1 or 0 for each; the cost and the bytes taken ahead; for how long these are valid, or else when the
+ * limit that refused an event has room; the fullest limit, or that one; how much of it is used; when its window ends.
+ *
+ * Units are given back to windows that were open when they were taken. A server's clock that was set back restarts the
+ * windows with what they have counted.
  */
 export const SCRIPT = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local mode, limit, window = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local burst, part, asked = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local interval = window / limit
-local out = {}
+local sets, asked, at = {}, ARGV[2], 1
+while at <= #ARGV[1] do
+  local set, count = {}, 0
+  count, at = struct.unpack('<d', ARGV[1], at)
+  for n = 1, count do
+    local l = {}
+    l.mode, l.unit, l.most, l.part, l.window, l.burst, l.last, at = struct.unpack('<ddddddd', ARGV[1], at)
+    l.unit = l.unit + 1
+    l.interval = l.window / l.most
+    set[n] = l
+  end
+  sets[#sets + 1] = set
+end
+
+local function open(l, state, n)
+  local begin, start, used = now
+  if l.mode == 1 then begin = now - now % l.window end
+  if l.mode == 3 then begin = now < l.burst and l.window or l.burst end
+  if not state then return begin, 0 end
+  start, used = struct.unpack('<dd', state, n * 16 - 15)
+  if l.mode == 2 then return now, math.max(0, used - math.max(0, now - start) / l.interval) end
+  if l.mode == 3 then
+    if begin > start then return begin, 0 end
+    return start, used
+  end
+  if now - start >= l.window then return begin, 0 end
+  return now < start and begin or start, used
+end
+
+local function ends(l, start, used)
+  if l.mode == 2 then return used * l.interval end
+  if l.mode == 3 then return math.max(0, (start < l.burst and l.burst or l.last) - now) end
+  return start + l.window - now
+end
+
+local out = {now}
+at = 1
 for i, key in ipairs(KEYS) do
-  local at = (i - 1) * 24 + 1
-  local need = struct.unpack('<d', asked, at)
-  local ahead = struct.unpack('<d', asked, at + 8)
-  local ticket = struct.unpack('<d', asked, at + 16)
-  local state = redis.call('GET', key)
-  local start, used = now, 0
-  if state then
-    start = struct.unpack('<d', state, 1)
-    used = struct.unpack('<d', state, 9)
-  end
-  local room, wait, valid, mine
-  if mode == 'g' then
-    used = math.max(0, used - math.max(0, now - start) / interval)
-    start = now
-    room = math.floor(burst - used + 1e-9) + 1
-    wait = math.max(0, (used - burst) * interval)
-    mine = now
-  else
-    if not state or now - start >= window or now < start then
-      if not state or now >= start then used = 0 end
-      start = now
-      if mode == 'a' then start = now - now % window end
+  local which, ticket, count
+  local back, ahead, need = {}, {}, {}
+  which, back[1], back[2], ahead[1], ahead[2], need[1], need[2], ticket, count, at = struct.unpack('<ddddddddd', asked, at)
+  local set, state = sets[which + 1], redis.call('GET', key)
+  local start, used, smooth, full = {}, {}, false, 0
+  for n, l in ipairs(set) do
+    start[n], used[n] = open(l, state, n)
+    local units = back[l.unit]
+    if units > 0 then
+      if l.mode == 2 then
+        used[n] = math.max(0, used[n] - math.max(0, units - math.max(0, now - ticket) / l.interval))
+      elseif start[n] <= ticket and ticket <= now then
+        used[n] = math.max(0, used[n] - units)
+      end
     end
-    room = limit - used
-    wait = start + window - now
-    mine = start
+    if l.mode == 2 then smooth = true
+    elseif count > 0 and used[n] + need[l.unit] > l.most then full = n end
   end
-  local granted = 0
-  if need < 0 then
-    if mode == 'g' then
-      used = math.max(0, used - math.max(0, -need - (now - ticket) / interval))
-    elseif start == ticket then
-      used = math.max(0, used + need)
+  local passed, taken = -1, need
+  if count == 0 then
+    local most = need[1]
+    for n, l in ipairs(set) do
+      local fits = l.mode == 2 and math.floor(l.burst - used[n] + 1e-6) + 1 or l.most - used[n]
+      if most > 0 and fits < most then most, full = math.max(0, fits), n end
     end
-  else
-    granted = math.max(0, math.min(need, room))
-    if granted == need then
-      granted = granted + math.min(ahead, math.floor((room - need) * part))
+    passed, taken = most, {most, 0}
+  elseif smooth or full > 0 then
+    full, passed, taken = 0, {}, {0, 0}
+    for e = 1, count do
+      local cost = {struct.unpack('<dd', asked, at + (e - 1) * 16)}
+      local refused = 0
+      for n, l in ipairs(set) do
+        local more = taken[l.unit]
+        if l.mode == 2 then
+          if used[n] + more > l.burst + 1e-6 then refused = n end
+        elseif used[n] + more + cost[l.unit] > l.most then refused = n end
+      end
+      if refused == 0 then taken = {taken[1] + cost[1], taken[2] + cost[2]} else full = refused end
+      passed[e] = refused == 0 and '1' or '0'
     end
-    used = used + granted
+    passed = full > 0 and table.concat(passed) or -1
   end
-  if granted > 0 or need < 0 then
-    local ttl = mode == 'g' and used * interval or start + window - now
-    redis.call('SET', key, struct.pack('<dd', start, used), 'PX', string.format('%.0f', math.ceil(ttl / 1000) + 1))
+  at = at + count * 16
+  local extra = full > 0 and {0, 0} or ahead
+  for n, l in ipairs(set) do
+    used[n] = used[n] + taken[l.unit]
+    local left = (l.mode == 2 and l.burst or l.most) - used[n]
+    extra[l.unit] = math.max(0, math.min(extra[l.unit], math.floor(left * l.part)))
   end
-  local n = 3 * (i - 1)
-  out[n + 1] = granted
-  out[n + 2] = math.ceil(wait)
-  out[n + 3] = mine
+  local states, ttl, wait, nearest = {}, 0, math.huge, full
+  for n, l in ipairs(set) do
+    used[n] = used[n] + extra[l.unit]
+    states[n] = struct.pack('<dd', start[n], used[n])
+    local left = ends(l, start[n], used[n])
+    ttl = math.max(ttl, left)
+    wait = math.min(wait, l.mode == 2 and l.window * ${GCRA_LEASE_PART} or left)
+    if full == 0 and (nearest == 0 or used[n] / l.most > used[nearest] / set[nearest].most) then nearest = n end
+  end
+  local l = set[nearest]
+  local left = ends(l, start[nearest], used[nearest])
+  if full > 0 then wait = l.mode == 2 and math.max(0, (used[full] - l.burst) * l.interval) or left end
+  if taken[1] + taken[2] + extra[1] + extra[2] + back[1] + back[2] > 0 then
+    redis.call('SET', key, table.concat(states), 'PX', string.format('%.0f', math.ceil(ttl / 1000) + 1))
+  end
+  for _, value in ipairs({passed, extra[1], extra[2], math.ceil(wait), nearest - 1, math.ceil(used[nearest]), math.ceil(left)}) do
+    out[#out + 1] = value
+  end
 end
 return out
 `
-
-/** What a daemon asks about one bucket. */
-export interface Demand {
-  /** The bucket's key; empty: the default bucket. */
-  readonly key: Buffer
-  /** Units needed now; negative: given back. */
-  need: number
-  /** Units wanted besides, for later. */
-  ahead: number
-  /** The ticket of the units given back. */
-  readonly ticket: number
-}
-
-/** The server's reply about one bucket. */
-export interface Grant {
-  readonly granted: number
-  /** Milliseconds until the window ends; gcra: until a unit is free. */
-  readonly waitMs: number
-  readonly ticket: number
-}
-
-/** Number of hash tags that the buckets of a group have in a Redis Cluster, and so of the calls for one batch. */
-const TAGS = 16
-/** Number of buckets in one call: a script blocks its server, so that each runs for a few milliseconds at most. */
-const MOST_KEYS = 500
-
-/** One call of the script. */
-export interface ScriptCall {
-  readonly keys: readonly Buffer[]
-  readonly args: readonly (string | Buffer)[]
-  /** Which demands it is about. */
-  readonly demands: readonly number[]
-}
-
-const LETTERS: Readonly<Record<SharedLimit['mode'], string>> = { fixed: 'f', aligned: 'a', gcra: 'g' }
-
-/** Makes the calls for the demands of a group about one limit. */
-export class ScriptCalls {
-  readonly #head: readonly string[]
-  /** What keys begin with, by tag. */
-  readonly #prefixes: readonly Buffer[]
-
-  constructor({ mode, limit, windowMs, burst, part }: SharedLimit, group: string) {
-    const window = Math.max(1, Math.round(windowMs * MICROS))
-    this.#head = [LETTERS[mode], `${limit}`, `${window}`, `${burst}`, `${part}`]
-    this.#prefixes = Array.from({ length: TAGS }, (_, tag) => Buffer.from(`sluice:${LETTERS[mode]}:{${group}.${tag}}:`))
-  }
-
-  /** The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. */
-  for(demands: readonly Demand[], byTag: boolean): ScriptCall[] {
-    const tags = demands.map(({ key }) => tagOf(key))
-    const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
-    for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
-    const calls: ScriptCall[] = []
-    for (const list of lists) {
-      for (let from = 0; from < list.length; from += MOST_KEYS) {
-        const some = list.slice(from, from + MOST_KEYS)
-        const asked = Buffer.alloc(some.length * 24)
-        const keys = some.map((index, i) => {
-          const { key, need, ahead, ticket } = demands[index]!
-          asked.writeDoubleLE(need, i * 24)
-          asked.writeDoubleLE(ahead, i * 24 + 8)
-          asked.writeDoubleLE(ticket, i * 24 + 16)
-          return Buffer.concat([this.#prefixes[tags[index]!]!, key])
-        })
-        calls.push({ keys, args: [...this.#head, asked], demands: some })
-      }
-    }
-    return calls
-  }
-}
-
-/** Puts what a call replied into the grants, by demand. Throws if it is not a reply of the script. */
-export function readReply({ demands }: ScriptCall, reply: unknown, grants: Grant[]): void {
-  if (!Array.isArray(reply) || reply.length !== demands.length * 3 || !reply.every(Number.isFinite))
-    throw new Error('the server replied with something else than the script')
-  for (const [i, index] of demands.entries()) {
-    const [granted, wait, ticket] = reply.slice(i * 3, i * 3 + 3) as [number, number, number]
-    grants[index] = { granted, waitMs: wait / MICROS, ticket }
-  }
-}
-
-/** The same in every daemon. */
-function tagOf(key: Buffer): number {
-  let hash = 0
-  for (const byte of key) hash = (Math.imul(hash, 31) + byte) | 0
-  return (hash ^ (hash >>> 16)) & (TAGS - 1)
-}

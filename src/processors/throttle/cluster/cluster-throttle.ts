@@ -3,15 +3,11 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { everyOf } from '../../../lib/time.js'
 import { RedisConnector } from '../../../redis/connector.js'
 import type { RedisOptions } from '../../../redis/options.js'
-import {
-  type ClusterBuckets,
-  ClusterDecider,
-  type Decided,
-  type OnFailure,
-} from '../../../throttle/cluster/cluster-decider.js'
-import { LEASED_PART, type SharedLimit } from '../../../throttle/cluster/shared-limit.js'
-import type { DeciderOptions } from '../../../throttle/decider.js'
-import type { Limit } from '../../../throttle/limit.js'
+import { ClusterDecider, type Decided } from '../../../throttle/cluster/cluster-decider.js'
+import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
+import { LEASED_PART } from '../../../throttle/cluster/shared-limits.js'
+import type { DeciderOptions, Refusal } from '../../../throttle/decider.js'
+import type { Rule } from '../../../throttle/rules.js'
 import type { ClusterFields } from './options.js'
 import { RedisBackend } from './redis-backend.js'
 
@@ -19,11 +15,11 @@ const SHORTEST_SWEEP_MS = 50
 
 /** What a cluster throttle passes to a successor with the same options. */
 class ClusterState {
-  readonly buckets: ClusterBuckets
+  readonly limiter: LeaseLimiter
   readonly backend: RedisBackend
 
-  constructor(buckets: ClusterBuckets, backend: RedisBackend) {
-    this.buckets = buckets
+  constructor(limiter: LeaseLimiter, backend: RedisBackend) {
+    this.limiter = limiter
     this.backend = backend
   }
 }
@@ -31,7 +27,7 @@ class ClusterState {
 /** The part of a throttle that shares its limit with other daemons. */
 export class ClusterThrottle {
   readonly #backend: RedisBackend
-  readonly #decider: ClusterDecider
+  readonly decider: ClusterDecider
   readonly #context: ComponentContext
   readonly #alone: { value: number }
   #cancel: (() => void) | undefined
@@ -41,21 +37,15 @@ export class ClusterThrottle {
   /** `inherited`: what a predecessor with the same options handed over. */
   constructor(fields: ClusterFields, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
     const { id, metrics, clock } = context
-    const { redis, group = id, accuracy = 'leased', on_backend_failure = 'local_share', expected_members = 1 } = fields
-    const shared = sharedLimit(options.limits[0]!, accuracy)
+    const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
     const connector = new RedisConnector(redis as RedisOptions, context)
-    const settings = { limit: shared, group, timeoutMs: redis!.timeout, onFailure: on_backend_failure }
+    const settings = { group, timeoutMs: redis!.timeout, onFailure }
     this.#backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
-    const localLimit = Math.max(1, Math.floor(shared.limit / expected_members))
-    const onFailure: OnFailure = on_backend_failure
     const before = inherited instanceof ClusterState ? inherited : undefined
     before?.backend.close()
-    this.#decider = new ClusterDecider(
-      { ...options, shared, localLimit, onFailure },
-      clock,
-      this.#backend,
-      before?.buckets,
-    )
+    const part = accuracy === 'leased' ? LEASED_PART : 0
+    const shared = { ...options, part, members: fields.expected_members ?? 1, onFailure }
+    this.decider = new ClusterDecider(shared, clock, this.#backend, before?.limiter)
     this.#context = context
     this.#alone = metrics.counter(
       'sluice_throttle_alone_events_total',
@@ -64,11 +54,11 @@ export class ClusterThrottle {
   }
 
   get buckets(): number {
-    return this.#decider.buckets.leases.keys
+    return this.decider.limiter.keys
   }
 
-  get limiter(): { readonly dropped: number } {
-    return this.#decider.buckets.leases
+  get limiter(): LeaseLimiter {
+    return this.decider.limiter
   }
 
   /** Whether it waits for the server, as `on_backend_failure: wait` says. */
@@ -78,34 +68,42 @@ export class ClusterThrottle {
 
   async start(): Promise<void> {
     await this.#backend.start()
-    const { idleMs } = this.#decider.buckets.leases
+    const { idleMs } = this.decider.limiter
     this.#cancel = everyOf(
       this.#context.clock,
       Math.max(SHORTEST_SWEEP_MS, idleMs),
-      () => void this.#decider.giveBack(idleMs),
+      () => void this.decider.giveBack(idleMs),
     )
   }
 
   async stop(): Promise<void> {
     this.#cancel?.()
     if (this.#isHandedOver) return
-    await this.#decider.giveBack(0)
+    await this.decider.giveBack(0)
     this.#backend.close()
   }
 
   handOver(): HandoverState {
     this.#isHandedOver = true
-    const [decider, backend] = [this.#decider, this.#backend]
+    const [decider, backend] = [this.decider, this.#backend]
     const release = async () => {
       await decider.giveBack(0)
       backend.close()
     }
-    return { value: new ClusterState(decider.buckets, backend), release }
+    return { value: new ClusterState(decider.limiter, backend), release }
   }
 
   decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
-    const decided = this.#decider.decide(batch, signal)
+    const decided = this.decider.decide(batch, signal)
     return decided instanceof Promise ? this.#decided(decided) : decided
+  }
+
+  setRules(rules: readonly Rule[]): void {
+    this.decider.setRules(rules)
+  }
+
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.decider.refusal(batch, i)
   }
 
   async #decided(deciding: Promise<Decided>): Promise<Decided> {
@@ -118,9 +116,4 @@ export class ClusterThrottle {
       this.#waiting--
     }
   }
-}
-
-function sharedLimit({ limit, windowMs, mode, burst }: Limit, accuracy: 'exact' | 'leased'): SharedLimit {
-  if (mode === 'sliding' || mode === 'quota') throw new Error(`${mode} limits cannot be shared`)
-  return { mode, limit, windowMs, burst: burst ?? limit - 1, part: accuracy === 'leased' ? LEASED_PART : 0 }
 }

@@ -29,7 +29,7 @@ export const clusterOptions = {
     .enum(['local_share', 'pass', 'discard', 'wait'])
     .optional()
     .describe(
-      'With scope: cluster: what happens to events while the server cannot be asked. local_share: each daemon applies its share of the limit. wait: no event is taken. Default: `local_share`.',
+      'With scope: cluster: what happens to events while the server cannot be asked. local_share: each daemon applies its share of the limits. wait: no event is taken. Default: `local_share`.',
     ),
   expected_members: z
     .int()
@@ -37,7 +37,7 @@ export const clusterOptions = {
     .max(1_000_000)
     .optional()
     .describe(
-      'With local_share: the number of daemons of the group. The share is the limit divided by it, at least 1. Default: 1.',
+      'With local_share: the number of daemons of the group. The share is each limit divided by it, at least 1. Default: 1.',
     ),
 }
 
@@ -54,14 +54,15 @@ export const CLUSTER_OPTIONS = {
 const schema = z.object(clusterOptions)
 export type ClusterFields = z.output<typeof schema>
 
-/** Options of a throttle that count in the memory of one daemon. */
-const LOCAL_ONLY = ['time_field', 'limits', 'limits_file', 'also', 'quota', 'limit_bytes', 'cost', 'persist'] as const
+/** Options of a throttle that cannot be had in a group, and why. */
+const LOCAL_ONLY = {
+  time_field:
+    'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or limit in each daemon',
+  persist: 'has no effect with scope: cluster, where the server keeps the buckets; leave it out',
+} as const
 
-export function checkCluster(
-  options: ClusterFields & { readonly window_mode: string },
-  context: z.RefinementCtx,
-): void {
-  const { scope, redis, on_backend_failure, expected_members, window_mode } = options
+export function checkCluster(options: ClusterFields, context: z.RefinementCtx): void {
+  const { scope, redis, on_backend_failure, expected_members } = options
   if (scope === 'local') {
     for (const name of Object.keys(CLUSTER_OPTIONS) as (keyof typeof CLUSTER_OPTIONS)[])
       if (name !== 'scope' && options[name] !== undefined)
@@ -72,16 +73,9 @@ export function checkCluster(
     refuseAt(context, ['redis'], 'is required with scope: cluster: the server that keeps the buckets')
   if (expected_members !== undefined && (on_backend_failure ?? 'local_share') !== 'local_share')
     refuseAt(context, ['expected_members'], 'has no effect without on_backend_failure: local_share')
-  if (window_mode === 'sliding')
-    refuseAt(
-      context,
-      ['window_mode'],
-      'sliding cannot be combined with scope: cluster; use gcra, which is smooth as well',
-    )
-  for (const name of LOCAL_ONLY) {
+  for (const [name, message] of Object.entries(LOCAL_ONLY)) {
     const value = (options as Readonly<Record<string, unknown>>)[name]
-    if (value !== undefined && value !== false)
-      refuseAt(context, [name], 'cannot be combined with scope: cluster, which shares one limit of events')
+    if (value !== undefined && value !== false) refuseAt(context, [name], message)
   }
 }
 

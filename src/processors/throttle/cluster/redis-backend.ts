@@ -6,18 +6,17 @@ import { deadline, type TimerClock } from '../../../lib/time.js'
 import type { RedisConnection } from '../../../redis/connection.js'
 import { type RedisProblem, RedisTimeout, redisProblem } from '../../../redis/redis-error.js'
 import type { Backend } from '../../../throttle/cluster/cluster-decider.js'
+import { SCRIPT } from '../../../throttle/cluster/script.js'
 import {
   type Demand,
   type Grant,
   readReply,
-  SCRIPT,
   type ScriptCall,
   ScriptCalls,
-} from '../../../throttle/cluster/script.js'
-import type { SharedLimit } from '../../../throttle/cluster/shared-limit.js'
+} from '../../../throttle/cluster/script-calls.js'
+import { SharedLimits } from '../../../throttle/cluster/shared-limits.js'
 
 export interface RedisBackendOptions {
-  readonly limit: SharedLimit
   readonly group: string
   /** Time limit for a reply, in milliseconds. */
   readonly timeoutMs: number
@@ -40,7 +39,19 @@ const LONGEST_WAIT_MS = 10_000
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
 /** Asks for nothing. */
-const PROBE: readonly Demand[] = [{ key: Buffer.from('\0probe'), need: 0, ahead: 0, ticket: 0 }]
+const PROBE: Demand = {
+  limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
+  key: Buffer.from('\0probe'),
+  events: 0,
+  cost: 0,
+  bytes: 0,
+  list: undefined,
+  spentCost: 0,
+  spentBytes: 0,
+  backCost: 0,
+  backBytes: 0,
+  ticket: 0,
+}
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
 /**
@@ -57,6 +68,8 @@ export class RedisBackend implements Backend {
   readonly #requests: { value: number }
   readonly #latency: Observer
   #connection: RedisConnection | undefined
+  /** What the server's clock is ahead of the monotonic clock, as seen in its last reply. */
+  #aheadMs: number
   /** Since when it cannot be reached; undefined: it can, or it was not tried. */
   #downSince: number | undefined
   #loggedProblem = ''
@@ -71,9 +84,10 @@ export class RedisBackend implements Backend {
   ) {
     const { metrics } = context
     this.#connect = connect
-    this.#calls = new ScriptCalls(options.limit, options.group)
+    this.#calls = new ScriptCalls(options.group)
     this.#options = options
     this.#context = context
+    this.#aheadMs = context.clock.wall() - context.clock.now()
     this.#backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
     const up = 'Whether the server that keeps the buckets of the group replies in time.'
     metrics.gauge('sluice_throttle_backend_up', up, () => (this.isUp ? 1 : 0))
@@ -129,11 +143,13 @@ export class RedisBackend implements Backend {
   /** One round trip: all calls are sent before the first reply. */
   async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
     const { timeoutMs } = this.#options
-    const calls = this.#calls.for(demands, connection.isCluster)
+    const { clock } = this.#context
+    const calls = this.#calls.for(demands, connection.isCluster, clock.now() + this.#aheadMs)
     const grants: Grant[] = []
     this.#requests.value++
-    const replies = Promise.all(calls.map(async call => readReply(call, await evaluate(connection, call), grants)))
-    await this.#inTime(replies, timeoutMs)
+    const ask = async (call: ScriptCall) => readReply(call, demands, await evaluate(connection, call), grants)
+    const [wall] = await this.#inTime(Promise.all(calls.map(ask)), timeoutMs)
+    this.#aheadMs = wall! - clock.now()
     return grants
   }
 
@@ -158,7 +174,7 @@ export class RedisBackend implements Backend {
       const connecting = this.#connect(error => connection && this.#lost(connection, error), limit.signal)
       connecting.then(late => limit.signal.aborted && late.destroy()).catch(() => {})
       connection = await this.#inTime(connecting, CONNECT_MS)
-      await this.#execute(connection, PROBE)
+      await this.#execute(connection, [PROBE])
       if (this.#closed.signal.aborted) connection.destroy()
       else this.#reached(connection)
     } catch (error) {

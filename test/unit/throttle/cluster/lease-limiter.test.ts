@@ -1,75 +1,98 @@
 import t from 'tap'
-import { ASK, LeaseLimiter } from '../../../../src/throttle/cluster/lease-limiter.js'
-import type { SharedLimit } from '../../../../src/throttle/cluster/shared-limit.js'
+import { ASK, LeaseLimiter, type LeaseOptions } from '../../../../src/throttle/cluster/lease-limiter.js'
+import type { Grant } from '../../../../src/throttle/cluster/script-calls.js'
 import { DISCARD, FULL, PASS } from '../../../../src/throttle/decider.js'
+import type { Limit } from '../../../../src/throttle/limit.js'
 
-const LIMIT: SharedLimit = { mode: 'fixed', limit: 100, windowMs: 1000, burst: 99, part: 0.1 }
-const limiterOf = (limit: Partial<SharedLimit> = {}, maxKeys = 10) =>
-  new LeaseLimiter({ ...LIMIT, ...limit }, maxKeys, 1)
+const LIMIT: Limit = { mode: 'fixed', limit: 100, windowMs: 1000, unit: 'events' }
+const limiterOf = (options: Partial<LeaseOptions> = {}) =>
+  new LeaseLimiter({ limits: [LIMIT], part: 0.1, members: 1, maxKeys: 10, seed: 1, ...options })
 
 /** Decides on an event of a batch of its own. */
-function one(limiter: LeaseLimiter, now: number, key?: string) {
+function one(limiter: LeaseLimiter, now: number, key?: string, size?: number) {
   limiter.advance(now)
-  limiter.begin()
+  limiter.asking.begin()
+  if (size !== undefined) return limiter.takeDefaultCost(now, 1, size)
   if (key === undefined) return limiter.takeDefault(now)
   const bytes = Buffer.from(key)
   return limiter.take(new DataView(bytes.buffer, bytes.byteOffset, bytes.length), 0, bytes.length, now)
 }
 
+const grantOf = (passed: Grant['passed'], waitMs: number, ahead: Partial<Grant> = {}): Grant => ({
+  passed,
+  cost: 0,
+  bytes: 0,
+  waitMs,
+  ticket: 7,
+  nearest: 0,
+  used: 50,
+  endsMs: waitMs,
+  ...ahead,
+})
+
 t.test('units taken ahead are spent without asking, and not after the end of their window', t => {
   const limiter = limiterOf()
   t.equal(one(limiter, 0), ASK)
   // Asked at 0, replied at 40 with 500 ms left on the server's clock: the window may have ended at 500 already.
-  limiter.keep(limiter.demands[0]!, { granted: 4, waitMs: 500, ticket: 7 }, 0, 40)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(1, 500, { cost: 3 }), 0, 40)
   t.same([one(limiter, 40), one(limiter, 499)], [PASS, PASS])
   t.equal(one(limiter, 500), ASK)
-  t.end()
-})
-
-t.test('units of gcra are spent within a tenth of the window', t => {
-  const limiter = limiterOf({ mode: 'gcra' })
-  one(limiter, 0)
-  limiter.keep(limiter.demands[0]!, { granted: 4, waitMs: 0, ticket: 7 }, 0, 40)
-  t.same([one(limiter, 99), one(limiter, 100)], [PASS, ASK])
   t.end()
 })
 
 t.test('a full bucket is not asked about again for a twentieth of the window, or until it ends', t => {
   const limiter = limiterOf()
   one(limiter, 0, 'a')
-  limiter.keep(limiter.demands[0]!, { granted: 0, waitMs: 500, ticket: 7 }, 0, 10)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(0, 500), 0, 10)
   t.same([one(limiter, 59, 'a'), one(limiter, 61, 'a'), one(limiter, 20, 'b')], [DISCARD, ASK, ASK])
   one(limiter, 100, 'a')
-  limiter.keep(limiter.demands[0]!, { granted: 0, waitMs: 20, ticket: 7 }, 100, 110)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(0, 20), 100, 110)
   t.same([one(limiter, 119, 'a'), one(limiter, 121, 'a')], [DISCARD, ASK])
+  t.end()
+})
+
+t.test('after an event that was too large, smaller ones are asked about', t => {
+  const limiter = limiterOf({ limits: [{ ...LIMIT, limit: 1000, unit: 'bytes' }] })
+  one(limiter, 0, undefined, 400)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(Uint8Array.of(0), 900), 0, 1)
+  t.same([one(limiter, 2, undefined, 400), one(limiter, 3, undefined, 399)], [DISCARD, ASK])
+  t.end()
+})
+
+t.test('bytes are leased, and what is left of a lease goes back with the next demand', t => {
+  const limiter = limiterOf({ limits: [{ ...LIMIT, limit: 10_000, unit: 'bytes' }] })
+  one(limiter, 0, undefined, 100)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(1, 900, { bytes: 500 }), 0, 1)
+  t.equal(one(limiter, 2, undefined, 300), PASS)
+  t.equal(one(limiter, 3, undefined, 201), ASK)
+  t.match(limiter.asking.demands[0], { bytes: 201, list: [0, 201], backBytes: 200, backCost: 0, ticket: 7 })
   t.end()
 })
 
 t.test('exact: each event is asked about', t => {
   const limiter = limiterOf({ part: 0 })
   one(limiter, 0)
-  t.equal(limiter.demands[0]!.ahead, 0)
-  limiter.keep(limiter.demands[0]!, { granted: 0, waitMs: 500, ticket: 7 }, 0, 1)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(0, 500), 0, 1)
   t.equal(one(limiter, 2), ASK)
   t.end()
 })
 
-t.test('a batch asks once about a bucket, and larger leases follow while they are spent', t => {
+t.test('a batch asks once about a bucket, and knows what was spent of the lease before', t => {
   const limiter = limiterOf()
-  const asked: number[] = []
+  const spent: number[] = []
   let now = 0
   for (let i = 0; i < 40; i++) {
     if (one(limiter, ++now) !== ASK) continue
-    const [demand] = limiter.demands
-    asked.push(demand!.ahead)
-    limiter.keep(demand!, { granted: demand!.need + demand!.ahead, waitMs: 900, ticket: 7 }, now, now)
+    const [demand] = limiter.asking.demands
+    spent.push(demand!.spentCost)
+    limiter.keep(demand!, grantOf(1, 900, { cost: Math.max(1, demand!.spentCost * 2) }), now, now)
   }
-  t.same(asked, [1, 2, 4, 8, 10, 10], 'up to a tenth of the limit')
-  limiter.begin()
+  t.same(spent, [0, 1, 2, 4, 8, 16])
+  limiter.asking.begin()
   t.same([limiter.takeDefault(5000), limiter.takeDefault(5000)], [ASK, ASK])
   t.same(
-    limiter.demands.map(({ need }) => need),
-    [2],
+    limiter.asking.demands.map(({ events, cost }) => [events, cost]),
+    [[2, 2]],
   )
   t.end()
 })
@@ -81,19 +104,42 @@ t.test('what was not used is given back once, with its ticket, and expired units
     ['b', 100],
   ] as const) {
     one(limiter, 0, key)
-    limiter.keep(limiter.demands[0]!, { granted: 6, waitMs, ticket: 7 }, 0, 0)
+    limiter.keep(limiter.asking.demands[0]!, grantOf(1, waitMs, { cost: 5 }), 0, 0)
   }
   t.same(limiter.giveBack(200, 250), [], 'still in use')
   const [back, ...others] = limiter.giveBack(250, 250)
-  t.match(back, { need: -5, ticket: 7 })
+  t.match(back, { events: 0, cost: 0, backCost: 5, ticket: 7 })
   t.equal(back!.key.toString(), 'a')
   t.same([others, limiter.giveBack(300, 0)], [[], []])
   t.equal(one(limiter, 301, 'a'), ASK)
   t.end()
 })
 
+t.test('a rule has buckets of its own, whose leases are given back when it is gone', t => {
+  const limiter = limiterOf()
+  const rule = { id: '1', sharedName: 'r', name: {} as never, when: undefined, key: undefined, costField: undefined }
+  const ofRule = limiter.ofRule({ ...rule, limits: [{ ...LIMIT, limit: 5 }] })
+  t.equal(one(ofRule, 0), ASK)
+  const [demand] = limiter.asking.demands
+  t.equal(demand!.limits.name, 'f:r')
+  ofRule.keep(demand!, grantOf(1, 900, { cost: 4 }), 0, 0)
+  t.same([one(ofRule, 1), one(limiter, 2)], [PASS, ASK])
+  limiter.keepRules([])
+  t.match(limiter.giveBack(3, 1000), [{ backCost: 3, limits: { name: 'f:r' } }])
+  t.end()
+})
+
+t.test('the level of a bucket is what the server said last, until its window ends', t => {
+  const limiter = limiterOf({ limits: [LIMIT, { ...LIMIT, limit: 1000, windowMs: 60_000 }] })
+  one(limiter, 0)
+  limiter.keep(limiter.asking.demands[0]!, grantOf(1, 900, { nearest: 1, endsMs: 9000 }), 0, 0)
+  t.match(limiter.levelOfDefault(10), { limit: { limit: 1000 }, used: 50, until: 9000 })
+  t.match(limiter.levelOfDefault(9000), { used: 0 })
+  t.end()
+})
+
 t.test('a new bucket beyond max_keys is FULL', t => {
-  const limiter = limiterOf({}, 1)
+  const limiter = limiterOf({ maxKeys: 1 })
   t.same([one(limiter, 0, 'a'), one(limiter, 1, 'b'), one(limiter, 2)], [ASK, FULL, ASK])
   t.end()
 })

@@ -1,14 +1,16 @@
 import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
-import { type Demand, type Grant, readReply, SCRIPT, ScriptCalls } from '../../../../src/throttle/cluster/script.js'
-import type { SharedLimit } from '../../../../src/throttle/cluster/shared-limit.js'
+import { SCRIPT } from '../../../../src/throttle/cluster/script.js'
+import { type Demand, type Grant, readReply, ScriptCalls } from '../../../../src/throttle/cluster/script-calls.js'
+import { SharedLimits } from '../../../../src/throttle/cluster/shared-limits.js'
+import type { Limit } from '../../../../src/throttle/limit.js'
 import { testFolder } from '../../../support/folder.js'
 import { startRedis } from '../../../support/redis-server.js'
 import { ScriptModel } from '../../../support/script-model.js'
 import { seeded } from '../../../support/seeded.js'
 
 /** The script as the server executes it, at times of the test. */
-const AT_TIME = SCRIPT.replace("redis.call('TIME')", '{ARGV[7], ARGV[8]}')
+const AT_TIME = SCRIPT.replace("redis.call('TIME')", '{ARGV[3], ARGV[4]}')
 
 async function server(t: Test) {
   const redis = await startRedis(t, testFolder(t))
@@ -21,84 +23,161 @@ async function server(t: Test) {
 }
 type Client = NonNullable<Awaited<ReturnType<typeof server>>>
 
-async function ask(client: Client, limit: SharedLimit, demands: readonly Demand[], micros?: number): Promise<Grant[]> {
+const calls = new ScriptCalls('group')
+
+async function ask(client: Client, demands: readonly Demand[]): Promise<Grant[]> {
   const grants: Grant[] = []
-  for (const call of new ScriptCalls(limit, 'group').for(demands, false)) {
-    const time = micros === undefined ? [] : [String(Math.floor(micros / 1e6)), String(micros % 1e6)]
-    const text = micros === undefined ? SCRIPT : AT_TIME
-    const reply = await client.sendCommand([
-      'EVAL',
-      text,
-      String(call.keys.length),
-      ...call.keys,
-      ...call.args,
-      ...time,
-    ])
-    readReply(call, reply, grants)
+  for (const call of calls.for(demands, false, Date.now())) {
+    const reply = await client.sendCommand(['EVAL', SCRIPT, String(call.keys.length), ...call.keys, ...call.args])
+    readReply(call, demands, reply, grants)
   }
   return grants
 }
 
-const need = (key: string, units: number, more: Partial<Demand> = {}): Demand => ({
+const need = (limits: SharedLimits, key: string, events: number, more: Partial<Demand> = {}): Demand => ({
+  limits,
   key: Buffer.from(key),
-  need: units,
-  ahead: 0,
+  events,
+  cost: events,
+  bytes: 0,
+  list: undefined,
+  spentCost: 0,
+  spentBytes: 0,
+  backCost: 0,
+  backBytes: 0,
   ticket: 0,
   ...more,
 })
 
 const HOUR = 3_600_000
 const modes = ['fixed', 'aligned', 'gcra'] as const
+const one = (mode: (typeof modes)[number], more: Partial<Limit> = {}) =>
+  ({ mode, limit: 37, windowMs: 10 * HOUR, burst: 11, unit: 'events', ...more }) as Limit
+const quota = {
+  mode: 'quota',
+  limit: 90,
+  windowMs: 24 * HOUR,
+  per: 'day',
+  timeZone: 'Europe/Berlin',
+  unit: 'events',
+} as const
+
+/** Sets of limits, and whether their events have costs and sizes. */
+const SETS: readonly [name: string, limits: readonly Limit[], lists: boolean][] = [
+  ...modes.map(mode => [mode, [one(mode)], false] as [string, Limit[], boolean]),
+  ['two windows', [one('fixed'), one('aligned', { limit: 60, windowMs: 24 * HOUR })], false],
+  ['a rate and a window', [one('gcra'), one('fixed', { limit: 20 })], false],
+  ['a quota', [quota], false],
+  ['costs', [one('fixed', { unit: 'cost' })], true],
+  ['costs of gcra', [one('gcra', { unit: 'cost' })], true],
+  ['events and bytes', [one('aligned', { limit: 12 }), one('fixed', { limit: 3000, unit: 'bytes' })], true],
+  ['a rate of bytes, and a quota', [one('gcra', { limit: 3000, burst: 900, unit: 'bytes' }), quota], true],
+]
 
 t.test('the server does what the model says, for random demands at random times', async t => {
   const client = await server(t)
   if (!client) return
-  for (const mode of modes) {
+  for (const [name, limits, lists] of SETS) {
     const random = seeded(42)
-    const limit: SharedLimit = { mode, limit: 37, windowMs: 10 * HOUR, burst: 11, part: 0.1 }
-    const model = new ScriptModel(limit)
+    const below = (most: number) => Math.floor(random() * most)
+    const shared = new SharedLimits(limits, 0.1)
+    const model = new ScriptModel()
     await client.sendCommand(['FLUSHALL'])
-    let now = Date.UTC(2026, 0, 1, 5) * 1000
+    let now = Date.UTC(2026, 2, 28, 5) * 1000
     const tickets: [key: string, ticket: number][] = []
+    let [refused, passed] = [0, 0]
     for (let round = 0; round < 300; round++) {
       // The server's clock may be set back.
       now += Math.floor((random() - 0.05) * HOUR * 1000)
-      const demands = Array.from({ length: 1 + Math.floor(random() * 4) }, (_, i) => {
-        const [key, ticket] = tickets[Math.floor(random() * tickets.length)] ?? ['a', 0]
-        if (random() < 0.2) return need(key, -1 - Math.floor(random() * 5), { ticket })
-        return need(`k${i}`, Math.floor(random() * 12), { ahead: Math.floor(random() * 10) })
+      const demands = Array.from({ length: 1 + below(4) }, (_, i) => {
+        const [key, ticket] = tickets[below(tickets.length)] ?? ['a', 0]
+        const scale = limits[0]!.unit === 'cost' ? 1_000_000 : 1
+        const back = { backCost: below(5) * scale, backBytes: below(300), ticket }
+        if (random() < 0.2) return need(shared, key, 0, back)
+        const spent = { spentCost: below(5) * scale, spentBytes: below(200), ...(random() < 0.1 && back) }
+        const events = below(12)
+        if (!lists) return need(shared, `k${i}`, events, spent)
+        const costs = Array.from({ length: events }, () => [below(5) * scale, below(400)] as const)
+        const [cost, bytes] = [0, 1].map(n => costs.reduce((sum, pair) => sum + pair[n]!, 0))
+        return need(shared, `k${i}`, events, { ...spent, cost: cost!, bytes: bytes!, list: costs.flat() })
       })
-      const expected = model.execute(demands, now)
-      const got = await ask(client, limit, demands, now)
-      for (const [i, grant] of got.entries()) tickets.push([demands[i]!.key.toString(), grant.ticket])
-      const rounded = (grants: Grant[]) => grants.map(grant => ({ ...grant, waitMs: Math.round(grant.waitMs) }))
-      if (JSON.stringify(rounded(got)) !== JSON.stringify(rounded(expected)))
-        return t.same(got, expected, `${mode}, round ${round}: ${JSON.stringify(demands)}`)
+      for (const call of calls.for(demands, false, now / 1000)) {
+        const time = [String(Math.floor(now / 1e6)), String(now % 1e6)]
+        const command = ['EVAL', AT_TIME, String(call.keys.length), ...call.keys, ...call.args, ...time]
+        const got = (await client.sendCommand(command)) as (number | string)[]
+        const expected = model.execute(call.keys, call.args, now)
+        const close = got.every((value, i) =>
+          typeof value === 'number' ? Math.abs(value - Number(expected[i])) <= 1 : value === expected[i],
+        )
+        if (!close || got.length !== expected.length)
+          return t.same(got, expected, `${name}, round ${round}: ${JSON.stringify(demands)}`)
+        const grants: Grant[] = []
+        readReply(call, demands, got, grants)
+        for (const [i, grant] of grants.entries()) {
+          tickets.push([demands[i]!.key.toString(), grant.ticket])
+          const count =
+            typeof grant.passed === 'number' ? grant.passed : grant.passed.reduce((sum, one) => sum + one, 0)
+          passed += count
+          refused += demands[i]!.events - count
+        }
+      }
     }
-    t.pass(mode)
+    t.ok(passed > 100 && refused > 100, `${name}: ${passed} passed, ${refused} were refused`)
   }
 })
 
 t.test('more buckets than one call may have are asked about in several', async t => {
   const client = await server(t)
   if (!client) return
-  const limit: SharedLimit = { mode: 'fixed', limit: 3, windowMs: HOUR, burst: 2, part: 0 }
-  const demands = Array.from({ length: 1234 }, (_, i) => need(`k${i}`, i % 7))
-  const grants = await ask(client, limit, demands)
+  const limits = new SharedLimits([one('fixed', { limit: 3 })], 0)
+  const demands = Array.from({ length: 1234 }, (_, i) => need(limits, `k${i}`, i % 7))
+  const grants = await ask(client, demands)
   t.same(
-    grants.map(({ granted }) => granted),
-    demands.map(({ need }) => Math.min(3, need)),
+    grants.map(({ passed }) => passed),
+    demands.map(({ events }) => Math.min(3, events)),
   )
 })
 
+t.test('buckets of two rules with the same key are different ones, and one call asks about both', async t => {
+  const client = await server(t)
+  if (!client) return
+  const rules = ['', 'r1', 'r2'].map(rule => new SharedLimits([one('fixed', { limit: 3 })], 0, rule))
+  const demands = rules.map(limits => need(limits, 'a', 2))
+  t.equal(calls.for(demands, false, 0).length, 1)
+  for (const passed of [2, 1, 0]) {
+    const grants = await ask(client, demands)
+    t.same(
+      grants.map(grant => grant.passed),
+      [passed, passed, passed],
+    )
+  }
+})
+
+t.test('an event costs none of several limits when one refuses it', async t => {
+  const client = await server(t)
+  if (!client) return
+  const limits = new SharedLimits([one('fixed', { limit: 10 }), one('fixed', { limit: 100, unit: 'bytes' })], 0)
+  const events = (...sizes: number[]) =>
+    need(limits, 'a', sizes.length, {
+      bytes: sizes.reduce((sum, size) => sum + size, 0),
+      list: sizes.flatMap(size => [1, size]),
+    })
+  const passed = async (...sizes: number[]) => {
+    const grants = await ask(client, [events(...sizes)])
+    return grants[0]!.passed
+  }
+  t.same(await passed(60, 60, 30, 11, 10), Uint8Array.of(1, 0, 1, 0, 1))
+  t.same(await passed(1, 1, 1), Uint8Array.of(0, 0, 0), 'all bytes are used')
+  t.equal(await passed(0, 0, 0, 0, 0, 0, 0), 7, 'and three of ten events')
+  t.same(await passed(0), Uint8Array.of(0))
+})
+
 t.test('the keys of a call are in one slot of a Redis Cluster, in at most 16 calls', t => {
-  const limit: SharedLimit = { mode: 'fixed', limit: 3, windowMs: HOUR, burst: 2, part: 0 }
-  const calls = new ScriptCalls(limit, 'group').for(
-    Array.from({ length: 1000 }, (_, i) => need(`k${i}`, 1)),
-    true,
-  )
-  t.ok(calls.length > 8 && calls.length <= 16)
-  for (const { keys } of calls) {
+  const limits = new SharedLimits([one('fixed', { limit: 3 })], 0)
+  const demands = Array.from({ length: 1000 }, (_, i) => need(limits, `k${i}`, 1))
+  const byTag = calls.for(demands, true, 0)
+  t.ok(byTag.length > 8 && byTag.length <= 16)
+  for (const { keys } of byTag) {
     const tags = new Set(keys.map(key => /\{(.*?)\}/.exec(key.toString())?.[1]))
     t.equal(tags.size, 1)
   }
@@ -109,9 +188,9 @@ t.test('keys expire soon after their window, and a bucket takes at most 150 byte
   const client = await server(t)
   if (!client) return
   for (const mode of modes) {
-    const limit: SharedLimit = { mode, limit: 10, windowMs: 60_000, burst: 9, part: 0 }
+    const limits = new SharedLimits([one(mode, { limit: 10, windowMs: 60_000, burst: 9 })], 0)
     await client.sendCommand(['FLUSHALL'])
-    await ask(client, limit, [need('twenty letters of it', 10)])
+    await ask(client, [need(limits, 'twenty letters of it', 10)])
     const [key] = (await client.sendCommand(['KEYS', '*'])) as string[]
     const ttl = Number(await client.sendCommand(['PTTL', key!]))
     t.ok(ttl > 0 && ttl <= 60_002, `${mode}: ${ttl} ms`)

@@ -1,0 +1,210 @@
+import type { SharedLimits, SharedMode } from './shared-limits.js'
+
+/** How the server is asked to execute its script. */
+
+/** The first unit of time of the script is the microsecond, that of the server's clock. */
+const MICROS = 1000
+const DOUBLE = 8
+const PER_LIMIT = 7
+const PER_KEY = 9
+const PER_EVENT = 2
+const REPLIES_PER_KEY = 7
+const ONE = 0x31
+const MODES: Readonly<Record<SharedMode, number>> = { fixed: 0, aligned: 1, gcra: 2, quota: 3 }
+
+/** What a daemon asks about one bucket. */
+export interface Demand {
+  readonly limits: SharedLimits
+  /** The bucket's key; empty: the default bucket. */
+  readonly key: Buffer
+  /** The events, and the sums of their costs and sizes. */
+  events: number
+  cost: number
+  bytes: number
+  /** The cost and the size of each event in turn; undefined: each costs 1. */
+  readonly list: number[] | undefined
+  /** What was spent of the last lease. */
+  readonly spentCost: number
+  readonly spentBytes: number
+  /** The units given back, and their ticket. */
+  backCost: number
+  backBytes: number
+  readonly ticket: number
+}
+
+/** The server's reply about one bucket. */
+export interface Grant {
+  /** The number of events that pass, which are the first ones, or a list with 1 for each that passes. */
+  readonly passed: number | Uint8Array
+  /** Units taken ahead. */
+  readonly cost: number
+  readonly bytes: number
+  /** Milliseconds for which these are valid; if an event was refused, until the limit that refused it has room. */
+  readonly waitMs: number
+  readonly ticket: number
+  /** The fullest limit, or the one that refused an event: its index, the units used, and the end of its window. */
+  readonly nearest: number
+  readonly used: number
+  readonly endsMs: number
+}
+
+/** Number of hash tags that the buckets of a group have in a Redis Cluster, and so of the calls for one batch. */
+const TAGS = 16
+/** Number of buckets in one call: a script blocks its server, so that each runs for a few milliseconds at most. */
+const MOST_KEYS = 500
+
+/** One call of the script. */
+export interface ScriptCall {
+  readonly keys: readonly Buffer[]
+  readonly args: readonly Buffer[]
+  /** Which demands it is about. */
+  readonly demands: readonly number[]
+}
+
+/** Makes the calls for the demands of a group. */
+export class ScriptCalls {
+  readonly #group: string
+  /** What keys begin with, by tag. */
+  readonly #prefixes = new WeakMap<SharedLimits, readonly Buffer[]>()
+
+  constructor(group: string) {
+    this.#group = group
+  }
+
+  /**
+   * The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. `wall`: the
+   * server's clock, in milliseconds, for the periods of quotas.
+   */
+  for(demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
+    const tags = demands.map(({ key }) => tagOf(key))
+    const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
+    for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
+    const calls: ScriptCall[] = []
+    for (const list of lists) {
+      for (let from = 0; from < list.length; from += MOST_KEYS) {
+        const some = list.slice(from, from + MOST_KEYS)
+        const chosen = some.map(index => demands[index]!)
+        const keys = chosen.map(({ key, limits }, i) => Buffer.concat([this.#prefix(limits)[tags[some[i]!]!]!, key]))
+        calls.push({ keys, args: argsOf(chosen, wall), demands: some })
+      }
+    }
+    return calls
+  }
+
+  #prefix(limits: SharedLimits): readonly Buffer[] {
+    let prefixes = this.#prefixes.get(limits)
+    if (prefixes === undefined) {
+      const tags = Array.from({ length: TAGS }, (_, tag) => `sluice:${limits.name}:{${this.#group}.${tag}}:`)
+      prefixes = tags.map(text => Buffer.from(text))
+      this.#prefixes.set(limits, prefixes)
+    }
+    return prefixes
+  }
+}
+
+/** The sets of limits, and what is asked. */
+function argsOf(demands: readonly Demand[], wall: number): Buffer[] {
+  const sets = [...new Set(demands.map(({ limits }) => limits))]
+  const indexes = new Map(sets.map((limits, n) => [limits, n]))
+  const events = demands.reduce((sum, { list }) => sum + (list?.length ?? 0) / PER_EVENT, 0)
+  const asked = new Doubles(demands.length * PER_KEY + events * PER_EVENT)
+  for (const demand of demands) {
+    const { limits, cost, bytes, list, backCost, backBytes, ticket } = demand
+    asked.add(indexes.get(limits)!)
+    asked.add(backCost)
+    asked.add(backBytes)
+    asked.add(ahead(cost, demand.spentCost, limits.mostCost))
+    asked.add(ahead(bytes, demand.spentBytes, limits.mostBytes))
+    asked.add(cost)
+    asked.add(bytes)
+    asked.add(ticket)
+    asked.add(list ? list.length / PER_EVENT : 0)
+    if (list) for (const amount of list) asked.add(amount)
+  }
+  return [encodeSets(sets, wall), asked.bytes]
+}
+
+/** Twice as much as was spent of the last lease, so that a bucket in use is asked about ever less often. */
+function ahead(need: number, spent: number, most: number): number {
+  return need === 0 ? 0 : Math.min(most, Math.max(need, spent * 2))
+}
+
+function encodeSets(sets: readonly SharedLimits[], wall: number): Buffer {
+  const length = sets.reduce((sum, { limits }) => sum + 1 + limits.length * PER_LIMIT, 0)
+  const doubles = new Doubles(length)
+  for (const { limits, part } of sets) {
+    doubles.add(limits.length)
+    for (const { mode, inBytes, most, windowMs, burst, periods } of limits) {
+      const end = periods?.endOf(wall) ?? 0
+      const times = periods
+        ? [periods.startOf(wall), end, periods.endOf(end)].map(ms => ms * MICROS)
+        : [Math.max(1, Math.round(windowMs * MICROS)), burst, 0]
+      for (const value of [MODES[mode], inBytes ? 1 : 0, most, part, ...times]) doubles.add(value)
+    }
+  }
+  return doubles.bytes
+}
+
+class Doubles {
+  readonly bytes: Buffer
+  #at = 0
+
+  constructor(length: number) {
+    this.bytes = Buffer.alloc(length * DOUBLE)
+  }
+
+  add(value: number): void {
+    this.#at = this.bytes.writeDoubleLE(value, this.#at)
+  }
+}
+
+/**
+ * Puts what a call replied into the grants, by demand. Throws if it is not a reply of the script. Returns the server's
+ * clock, in milliseconds.
+ */
+export function readReply(call: ScriptCall, demands: readonly Demand[], reply: unknown, grants: Grant[]): number {
+  if (!Array.isArray(reply) || reply.length !== 1 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()
+  const ticket = numberOf(reply[0])
+  for (const [i, index] of call.demands.entries()) {
+    const [passed, ...numbers] = reply.slice(1 + i * REPLIES_PER_KEY, 1 + (i + 1) * REPLIES_PER_KEY)
+    const [cost, bytes, wait, nearest, used, ends] = numbers.map(numberOf) as [
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+    ]
+    grants[index] = {
+      passed: passedOf(passed, demands[index]!.events),
+      cost,
+      bytes,
+      waitMs: wait / MICROS,
+      ticket,
+      nearest,
+      used,
+      endsMs: ends / MICROS,
+    }
+  }
+  return ticket / MICROS
+}
+
+function passedOf(passed: unknown, events: number): number | Uint8Array {
+  if (typeof passed === 'number') return passed < 0 ? events : passed
+  if (typeof passed !== 'string' || passed.length !== events) throw unknownReply()
+  return Uint8Array.from(passed, (_, i) => (passed.charCodeAt(i) === ONE ? 1 : 0))
+}
+
+function numberOf(value: unknown): number {
+  if (typeof value !== 'number' || !Number.isFinite(value)) throw unknownReply()
+  return value
+}
+
+const unknownReply = () => new Error('the server replied with something else than the script')
+
+/** The same in every daemon. */
+function tagOf(key: Buffer): number {
+  let hash = 0
+  for (const byte of key) hash = (Math.imul(hash, 31) + byte) | 0
+  return (hash ^ (hash >>> 16)) & (TAGS - 1)
+}
