@@ -100,6 +100,8 @@ export class ClusterThrottle {
 
   setRules(rules: readonly Rule[]): void {
     this.decider.setRules(rules)
+    // What the rules before held, ahead of what the new ones ask for.
+    void this.decider.giveBack(this.limiter.idleMs)
   }
 
   refusal(batch: EventBatch, i: number): Refusal | undefined {
