@@ -101,10 +101,11 @@ export interface LiveBucket extends BucketState {
 
 /** The decisions about the events of one key. */
 export interface KeyCount {
-  /** Null for events without a key. */
+  /** Null for events without a key. A long one is cut, and ends with its digest. */
   readonly key: string | null
   readonly passed: number
   readonly discarded: number
+  /** Missing for a key that is cut. */
   readonly bucket?: BucketState | undefined
 }
 

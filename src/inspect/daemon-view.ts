@@ -153,9 +153,14 @@ export function stateOf({ scrape, destinations }: Pick<DaemonView, 'scrape' | 'd
     return `${counted(scrape.sum('sluice_files_watched', labels), 'file')}, ${short(unread)}B unread`
   const [lag] = scrape.all('sluice_journal_lag_seconds', labels)
   if (lag) return `${formatDuration(lag.value * 1000)} behind`
-  if (scrape.all('sluice_throttle_buckets', labels).length > 0)
-    return counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
+  if (scrape.all('sluice_throttle_buckets', labels).length > 0) return throttleState(scrape, labels)
   return ''
+}
+
+function throttleState(scrape: Scrape, labels: Record<string, string>): string {
+  const keys = counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
+  const waiting = scrape.sum('sluice_component_waiting_events', labels)
+  return waiting === 0 ? keys : `${keys}, ${counted(waiting, 'event')} ${waiting === 1 ? 'waits' : 'wait'}`
 }
 
 /** Local time of day, with the date if that is not today. */

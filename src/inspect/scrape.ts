@@ -5,8 +5,9 @@ export interface Series {
   readonly value: number
 }
 
-const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/
-const LABEL = /(\w+)="((?:[^"\\]|\\.)*)",?/g
+// A label may have any character, also those that end a line elsewhere.
+const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/s
+const LABEL = /(\w+)="((?:[^"\\]|\\.)*)",?/gs
 const ESCAPES: Readonly<Record<string, string>> = { '\\n': '\n', '\\"': '"', '\\\\': '\\' }
 
 export class Scrape {

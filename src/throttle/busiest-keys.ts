@@ -3,13 +3,17 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import type { Clock } from '../lib/time.js'
 import { BucketKey } from './bucket-key.js'
+import { bucketName } from './bucket-name.js'
+import { NO_BACKEND } from './cluster/cluster-decider.js'
 import { DISCARD, EXCLUDED, FULL, TOO_LATE, WAITS } from './decider.js'
 
+const LOST: ReadonlySet<number> = new Set([DISCARD, FULL, TOO_LATE, NO_BACKEND])
 /** Maximum number of events inspected per second. If there are more, only a sample is. */
 const LOOKS_PER_SECOND = 20_000
 /** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024
+/** Longer ones, in characters, are shown by a name. */
 const LONGEST_KEY = 256
 
 interface Count {
@@ -22,6 +26,8 @@ export class BusiestKeys {
   readonly #key: BucketKey
   readonly #clock: Clock
   #counts = new Map<string | undefined, Count>()
+  /** The names among the keys. */
+  readonly #named = new Set<string>()
   #secondAt: number
   #looks = 0
   /** How many events each inspected event represents. */
@@ -61,8 +67,7 @@ export class BusiestKeys {
         this.#sampled = true
       }
       const decision = decisions[i]
-      if (decision !== EXCLUDED && decision !== WAITS)
-        this.#count(batch, i, decision === DISCARD || decision === FULL || decision === TOO_LATE)
+      if (decision !== EXCLUDED && decision !== WAITS) this.#count(batch, i, LOST.has(decision!))
     }
     this.#skip = i - batch.length
   }
@@ -89,17 +94,25 @@ export class BusiestKeys {
   #keyOf(batch: EventBatch, i: number): string | undefined {
     if (!this.#key.load(batch, i)) return undefined
     const text = this.#key.text()
-    // A substring would keep the whole text in memory.
-    return text.length > LONGEST_KEY ? copyOf(text.slice(0, LONGEST_KEY)) : text
+    if (text.length <= LONGEST_KEY) return text
+    const name = bucketName(text)
+    if (!this.#counts.has(name)) this.#named.add(name)
+    return name
   }
 
   #forget(): void {
     this.#sampled = true
     this.#counts = new Map(this.#sorted().slice(0, KEPT_KEYS))
+    for (const name of this.#named) if (!this.#counts.has(name)) this.#named.delete(name)
   }
 
   #sorted(): [string | undefined, Count][] {
     return [...this.#counts].sort(([, a], [, b]) => b.passed + b.discarded - a.passed - a.discarded)
+  }
+
+  /** Whether this is the name of a key that is too long, and not its text. */
+  isName(key: string | null): boolean {
+    return key !== null && this.#named.has(key)
   }
 
   /** The `most` busiest keys so far. */
@@ -111,5 +124,3 @@ export class BusiestKeys {
     }
   }
 }
-
-const copyOf = (text: string) => Buffer.from(text, 'utf16le').toString('utf16le')

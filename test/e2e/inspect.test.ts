@@ -215,6 +215,8 @@ destinations:
     (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout,
     /^ +now: 0 of 9 have passed of its bucket under limits\[0\] \(if \(\.hot equal 'yes'\)\) in 1h 0m; no window is open$/m,
   )
+  const long = JSON.stringify({ app: '😀'.repeat(2500) })
+  t.match((await look('explain', long, '--live')).stdout, /^ +now: not known; .* the key is too long/m)
   const document = JSON.parse((await look('explain', '{"n":1}', '--live', '--json')).stdout)
   const step = document.steps.find(({ id }: { id: string }) => id === 'lim')
   t.match(step.bucket, { key: null, used: 0, limit: 3, discarded_last_hour: 0, discarded_to: [] })
@@ -229,7 +231,7 @@ destinations:
   t.match(screens[1], /^lim: throttled +[1-9]/m)
   t.match(
     screens[1],
-    /^lim: busiest keys .* window +discard\/h\n[ab] +0 +[1-9]\d* +3\/3 +[1-9]\d*\n[ab] +0 +[1-9]\d* +3\/3 +[1-9]\d*\ndiscarded events are only counted/m,
+    /^lim: busiest keys .* window +discard\/h\n[ab] +0 +[1-9]\d* +3\/3 +[1-9]\S*\n[ab] +0 +[1-9]\d* +3\/3 +[1-9]\S*\ndiscarded events are only counted/m,
   )
   t.ok(
     top.stdout.split('\n').every(line => line.length <= 80 && !line.includes('\x1b')),

@@ -14,6 +14,10 @@ export type AskBucket = (
 /** A step with the state of its bucket. */
 type Live<S> = S & { readonly bucket?: LiveBucket }
 
+const UNKNOWN: Finding = {
+  text: 'now: not known; the daemon does not run this component, or the key is too long to ask about it',
+}
+
 /** Adds to each step the state of the bucket that its findings name. `ask` asks for it. */
 export async function withLiveBuckets<S extends { readonly id: string; readonly findings?: readonly Finding[] }>(
   steps: readonly S[],
@@ -24,8 +28,11 @@ export async function withLiveBuckets<S extends { readonly id: string; readonly 
     const key = step.findings?.find(finding => finding.bucket !== undefined)?.bucket
     const rule = step.findings?.find(finding => finding.rule !== undefined)?.rule
     const bucket = key === undefined ? undefined : await ask(step.id, key, rule)
-    if (!bucket) live.push(step)
-    else live.push({ ...step, bucket, findings: [...(step.findings ?? []), ...liveFindings(bucket)] })
+    if (key === undefined) live.push(step)
+    else {
+      const findings = bucket ? liveFindings(bucket) : [UNKNOWN]
+      live.push({ ...step, ...(bucket && { bucket }), findings: [...(step.findings ?? []), ...findings] })
+    }
   }
   return live
 }

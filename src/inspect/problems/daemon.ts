@@ -5,6 +5,7 @@ import { destinationProblems } from './destination.js'
 import { managedProblemsOf } from './managed.js'
 import { orphanProblems } from './orphan.js'
 import { positionProblems } from './position.js'
+import { LOST_BY_THROTTLES, throttleProblems } from './throttle.js'
 import { tlsProblemsOf } from './tls.js'
 
 /** A problem, and what to do about it. */
@@ -23,8 +24,7 @@ const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
 /** What to say about other reasons that leave no rejected event. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
-  throttled_backlog:
-    'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field.',
+  ...LOST_BY_THROTTLES,
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
 }
 
@@ -117,12 +117,11 @@ export function problemsOf(view: DaemonView): Problem[] {
       todo: LOST_FOR[reason] ?? lost,
     })
   }
-  for (const { labels, value } of scrape.all('sluice_throttle_limits_file_valid')) {
-    if (value !== 0) continue
-    problems.push({
-      what: `${labels.component_id}: its limits file cannot be used; the rules that were read last stay in use`,
-      todo: 'Correct the file; the log names the line. It is read again by itself.',
-    })
-  }
-  return [...problems, ...deadLetterProblems(view), ...managedProblemsOf(view), ...tlsProblemsOf(view)]
+  return [
+    ...problems,
+    ...throttleProblems(view),
+    ...deadLetterProblems(view),
+    ...managedProblemsOf(view),
+    ...tlsProblemsOf(view),
+  ]
 }

@@ -1,6 +1,13 @@
 import { randomInt } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { BucketState, HandoverState, KeyWatch, Processor, ProcessorContext } from '../../core/component.js'
+import type {
+  BucketState,
+  HandoverState,
+  KeyCount,
+  KeyWatch,
+  Processor,
+  ProcessorContext,
+} from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../core/event/field-reader.js'
@@ -153,7 +160,8 @@ export class ThrottleProcessor implements Processor {
         this.#watches.delete(keys)
         this.#stands = keys.stands
         const { exact, keys: busiest } = keys.busiest(most)
-        return { exact, keys: busiest.map(count => ({ ...count, bucket: this.bucket(count.key) })) }
+        const bucket = ({ key }: KeyCount) => (keys.isName(key) ? undefined : this.bucket(key))
+        return { exact, keys: busiest.map(count => ({ ...count, bucket: bucket(count) })) }
       },
     }
   }

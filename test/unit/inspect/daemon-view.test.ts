@@ -147,3 +147,18 @@ t.test('keys are shown with their buckets, and where discarded events go', async
   t.match(text, /^discarded events go to held_back, again$/m)
   t.match(screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: [] }]), /^discarded events are only counted/m)
 })
+
+t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
+  const state = (...lines: string[]) => stateOf({ scrape: new Scrape(lines.join('\n')), destinations: [] }, 'lim')
+  const keys = 'sluice_throttle_buckets{component_id="lim"} 2'
+  const waiting = (n: number) => `sluice_component_waiting_events{component_id="lim"} ${n}`
+  t.equal(state(keys), '2 keys')
+  t.equal(state(keys, waiting(0)), '2 keys')
+  t.equal(state(keys, waiting(1)), '2 keys, 1 event waits')
+  t.equal(state(keys, waiting(12_345)), '2 keys, 12.3k events wait')
+})
+
+t.test('keys with line ends of any kind are read', async t => {
+  const scrape = new Scrape('a_total{key="x\r\u2028\\n\\"y"} 3\n')
+  t.same(scrape.all('a_total'), [{ labels: { key: 'x\r\u2028\n"y' }, value: 3 }])
+})

@@ -87,9 +87,47 @@ t.test('nobody is told that no events are lost while some of them are dropped', 
 
 t.test('a limits file that cannot be used is a problem while earlier rules are in use', async t => {
   const valid = (id: string, value: number) => `sluice_throttle_limits_file_valid{component_id="${id}"} ${value}`
-  t.match(problemsOf(view([], [valid('good', 1), valid('bad', 0)])), [
-    { what: 'bad: its limits file cannot be used; the rules that were read last stay in use', todo: /names the line/ },
+  const read = 'sluice_throttle_limits_file_read_timestamp_seconds{component_id="bad"} 86400'
+  t.match(problemsOf(view([], [valid('good', 1), valid('bad', 0), read])), [
+    {
+      what: 'bad: its limits file cannot be used; the rules that were read last stay in use',
+      detail: /^They were read at .*\d\d:\d\d:\d\d\.$/,
+      todo: /names the line/,
+    },
   ])
+})
+
+t.test('events without a limit are a problem while all keys are in use', async t => {
+  const throttle = (id: string, buckets: number, passed: number, mode = '') => [
+    `sluice_throttle_events_total{component_id="${id}",decision="fail_open"${mode}} ${passed}`,
+    `sluice_throttle_buckets{component_id="${id}"${mode}} ${buckets}`,
+    `sluice_throttle_max_buckets{component_id="${id}"${mode}} 100`,
+  ]
+  const series = [
+    ...throttle('full', 100, 7),
+    ...throttle('again', 99, 7),
+    ...throttle('fine', 100, 0),
+    ...throttle('tried', 100, 7, ',mode="shadow"'),
+    ...throttle('shared', 100, 7),
+    'sluice_throttle_backend_up{component_id="shared"} 1',
+  ]
+  t.match(problemsOf(view([], series)), [
+    { what: 'full has passed 7 events without a limit since the daemon started', todo: /Raise max_keys/ },
+  ])
+  t.equal(problemsOf(view([], series)).length, 1)
+})
+
+t.test('what throttles discard besides what is beyond their limits is told with what to do', async t => {
+  for (const [reason, todo] of [
+    ['throttled_backlog', /set on_backlog or time_field/],
+    ['max_keys', /Raise max_keys/],
+    ['late', /allowed_lateness/],
+    ['no_backend', /on_backend_failure/],
+  ] as const)
+    t.match(problemsOf(view([], [discarded('lim', reason, 5)])), [
+      { what: new RegExp(`5 events .*: ${reason}$`), todo },
+    ])
+  t.same(problemsOf(view([], [discarded('lim', 'throttled', 5)])), [])
 })
 
 t.test('certificates that expire, and refused clients', async t => {

@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { KeyCount } from '../../../src/core/component.js'
 import { throttleStage } from '../../support/throttle-stage.js'
 
 const app = (app: unknown) => ({ app })
@@ -70,6 +71,17 @@ const RULES = [
   { key: 'free', limit: 'unlimited' },
   { key: 'c', when: "if (.hot equal 'yes')", limit: 2 },
 ]
+
+t.test('a key that is too long to be shown comes without a bucket, and asked for by its text it has one', async t => {
+  const { through, processor } = await throttleStage({ limit: 2, key_field: '.app' })
+  const long = 'ö'.repeat(5000)
+  const watch = processor.watchKeys!()
+  await through(times(3, long))
+  const [{ key, bucket, ...counts }] = watch.end(5).keys as [KeyCount]
+  t.match(key, /^ö{100}…[0-9a-f]{16}$/)
+  t.same([bucket, counts], [undefined, { passed: 2, discarded: 1 }])
+  t.match(processor.bucket!(long), { used: 2, discarded_last_hour: 1 })
+})
 
 t.test('under a rule it says how full it is now, and annotated events name the rule', async t => {
   for (const more of [{}, { annotate: true }, { time_field: '.t' }]) {

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { BusiestKeys } from '../../../src/throttle/busiest-keys.js'
+import { NO_BACKEND } from '../../../src/throttle/cluster/cluster-decider.js'
 import { DISCARD, EXCLUDED, PASS } from '../../../src/throttle/decider.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { heldBytes } from '../../support/heap.js'
@@ -33,6 +34,22 @@ t.test('what passed and what did not, by key', async t => {
   const all = new BusiestKeys([], { now: () => 0, wall: () => 0 })
   all.see(batchOf(['x', 'y']), Uint8Array.from([PASS, DISCARD]))
   t.same(all.busiest(1).keys, [{ key: null, passed: 1, discarded: 1 }])
+})
+
+t.test('long keys that begin alike are not the same', async t => {
+  const { keys, see } = counting()
+  const long = 'k'.repeat(10_000)
+  see([{ app: `${long}1` }, { app: `${long}2` }, { app: `${long}1` }, { app: 'k' }], [PASS, PASS, NO_BACKEND, PASS])
+  const { keys: found } = keys.busiest(9)
+  t.match(found, [
+    { key: /^k{200}…[0-9a-f]{16}$/, passed: 1, discarded: 1 },
+    { key: /^k{200}…[0-9a-f]{16}$/, passed: 1, discarded: 0 },
+    { key: 'k', passed: 1 },
+  ])
+  t.same(
+    found.map(({ key }) => keys.isName(key)),
+    [true, true, false],
+  )
 })
 
 t.test('of very many a sample stands for the rest, and its memory is bounded', async t => {
