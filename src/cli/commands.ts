@@ -153,7 +153,12 @@ export const commands: readonly Command[] = [
       budget: {
         type: 'string',
         value: 'BUDGET',
-        text: 'Finds the highest limit that passes no more than a size per second, minute, hour, day, week or month (in UTC), as in "5GB per day". An input that covers less than that has its share of the budget.',
+        text: 'Finds the highest limit that passes no more than a size per second, minute, hour, day, week or month of the calendar, as in "5GB per day". An input that covers less than that has its share of the budget.',
+      },
+      'time-zone': {
+        type: 'string',
+        value: 'ZONE',
+        text: 'With --budget: the time zone in which periods begin and end, as in Europe/Berlin. Default: UTC, as for quota.',
       },
       compare: {
         type: 'string',

@@ -344,6 +344,64 @@ t.test('--budget finds the highest limit within a size per calendar period, or i
   t.equal(share.limit, 5)
 })
 
+t.test('--budget counts days of a time zone, also on those on which clocks are changed', async t => {
+  // An event every 10 minutes, from two days before the change of clocks to two days after.
+  const day = new Intl.DateTimeFormat('en-CA', { timeZone: 'Europe/Berlin', dateStyle: 'short' })
+  for (const [from, hours] of [
+    [Date.UTC(2026, 2, 27, 23), 23],
+    [Date.UTC(2026, 9, 23, 22), 25],
+  ] as const) {
+    const all = Array.from({ length: 4 * 144 }, (_, n) => ({ t: from + n * 600_000, app: `a${n % 10}` }))
+    // One byte more than the events of a day: all of them, if the day of the change is as long as it is.
+    const counted = new Map<string, number>()
+    for (const event of all) {
+      const date = day.format(event.t)
+      counted.set(date, (counted.get(date) ?? 0) + sizeOf(event))
+    }
+    t.ok([...counted.values()].includes(hours * 6 * sizeOf(all[0]!)), `one day has ${hours} hours`)
+    const most = Math.max(...counted.values())
+    const zoned = ['--window=10m', `--budget=${most}B per day`, '--time-zone=Europe/Berlin']
+    const exact = await json(zoned, linesOf(all))
+    t.match(exact.results[0]!.search, { needed: false, figures: { bytes_per_period: most } })
+    t.match(exact.results[0]!.search!.goal, / per day in Europe\/Berlin$/)
+    const less = await callSimulate(
+      ['--time=.t', '--window=10m', `--budget=${most - 1}B per day`, '--time-zone=Europe/Berlin'],
+      linesOf(all),
+    )
+    t.match(less, { code: 1, stderr: /no limit in 10 minutes passes at most .* per day in Europe\/Berlin: limit 1/ })
+  }
+  for (const [args, message] of [
+    [
+      ['--budget=5GB per day', '--time-zone=Europe/Berln'],
+      '--time-zone: is not a time zone of this system; did you mean "Europe/Berlin"?',
+    ],
+    [['--limit=1', '--time-zone=UTC'], '--time-zone is that of the periods of --budget, which is missing'],
+  ] as const)
+    t.match(await callSimulate(['--window=1s', ...args], ''), { code: 2, stderr: message })
+})
+
+t.test('a goal that some windows and keys achieve is answered for these, and the others are named', async t => {
+  // Of app a, 5 events a second; app b has another value of .host in each event.
+  const all = Array.from({ length: 400 }, (_, n) => ({ t: START + n * 200, app: 'a', host: `h${n}` }))
+  const budget = `--budget=${sizeOf(all[399]!) * 2 * 3600}B per hour`
+  const args = ['--window=1s,100ms', '--key=.app', '--key=.host', budget]
+  const result = await json(args, linesOf(all))
+  t.same(
+    result.results.map(({ key_field, window_ms, limit }) => [key_field, window_ms, limit]),
+    [['.app', 1000, 2]],
+  )
+  t.equal(result.limit, 2)
+  t.match(result.unanswered, [
+    { key_field: '.app', window_ms: 100, reason: /^no limit in 100 milliseconds by \.app passes at most/ },
+    { key_field: '.host', window_ms: 1000, reason: /^no limit in 1 second by \.host/ },
+    { key_field: '.host', window_ms: 100 },
+  ])
+  const { code, stdout } = await callSimulate([...args, '--time=.t'], linesOf(all))
+  t.equal(code, 0)
+  t.match(stdout, /^found +limit 2 in 1 second by \.app is the highest/m)
+  t.equal(stdout.match(/^no answer +no limit in /gm)?.length, 3)
+})
+
 t.test('goals that no limit achieves are refused, with the reason', async t => {
   const input = linesOf(events(500, 0.1, 5))
   for (const [args, message] of [

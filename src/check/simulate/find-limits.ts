@@ -1,8 +1,9 @@
 import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { UsageError } from '../../terminal/command-line.js'
-import { budgetGoal, type Goal, keepGoal } from './goal.js'
+import { budgetGoal } from './budget.js'
+import { type Goal, keepGoal } from './goal.js'
 import type { Replay } from './replay.js'
-import type { SearchResult } from './result.js'
+import type { SearchResult, Unanswered } from './result.js'
 import { LimitSearch, SearchPass } from './search.js'
 import { keyText, windowText } from './settings.js'
 import { number } from './table.js'
@@ -12,6 +13,7 @@ import { type Variant, variantOf } from './variants.js'
 export interface GoalOptions {
   readonly suggest: string | undefined
   readonly budget: string | undefined
+  readonly 'time-zone': string | undefined
   readonly limit: readonly string[]
 }
 
@@ -25,18 +27,26 @@ export interface Found {
 export type Pass = (createVisitor: (context: FieldContext) => SearchPass) => Promise<Replay<SearchPass>>
 
 /** The goal of the command line; undefined if there is none. Throws UsageError. */
-export function goalOf({ suggest, budget, limit }: GoalOptions): Goal | undefined {
+export function goalOf({ suggest, budget, limit, 'time-zone': zone }: GoalOptions): Goal | undefined {
   const option = suggest === undefined ? '--budget' : '--suggest'
   if ((suggest ?? budget) !== undefined && limit.length > 0)
     throw new UsageError(`${option} finds the limit: leave out --limit`, 'simulate')
   if (suggest !== undefined && budget !== undefined)
     throw new UsageError('give --suggest or --budget, not both', 'simulate')
+  if (zone !== undefined && budget === undefined)
+    throw new UsageError('--time-zone is that of the periods of --budget, which is missing', 'simulate')
   if (suggest !== undefined) return keepGoal(suggest)
-  return budget === undefined ? undefined : budgetGoal(budget)
+  return budget === undefined ? undefined : budgetGoal(budget, zone)
 }
 
-/** Finds the limit of each variant. Throws if there is none. */
-export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Found[]> {
+/** What was found, and the variants for which there is nothing to be found. */
+export interface Search {
+  readonly found: readonly Found[]
+  readonly unanswered: readonly Unanswered[]
+}
+
+/** Finds the limit of each variant. Throws if none has one. */
+export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Search> {
   const searches = await searchAll(variants, goal, pass)
   // Where even no limit is within the budget, the lowest limit that discards nothing says so.
   const unlimited = searches.filter(({ next }) => !goal.smallest && next === undefined)
@@ -45,17 +55,25 @@ export async function findLimits(variants: readonly Variant[], goal: Goal, pass:
     keepGoal('keep 100%'),
     pass,
   )
-  return searches.map(search => {
+  const unanswered: Unanswered[] = []
+  const found = searches.flatMap((search): Found[] => {
     const free = lossless.find(({ variant }) => variant === search.variant)
     const { answer, next } = free ?? search
-    if (!answer) throw new Error(refusal(search))
+    if (!answer) {
+      const { key_field, window } = search.variant.options
+      const reason = refusal(search)
+      unanswered.push({ key_field: keyText(key_field) ?? null, window_ms: window!, reason })
+      return []
+    }
     const { does } = search.answer ?? answer
     const variant = variantOf({ ...search.variant.given, [search.option]: answer.limit }, {})
     const { text, figures } = does
     const after = free || !next ? null : { limit: next.limit, does: next.does.text }
     const kind = goal.smallest ? ('lowest' as const) : ('highest' as const)
-    return { variant, search: { goal: goal.text, kind, does: text, figures, needed: !free, next: after } }
+    return [{ variant, search: { goal: goal.text, kind, does: text, figures, needed: !free, next: after } }]
   })
+  if (found.length === 0) throw new Error(unanswered.map(({ reason }) => reason).join('\n'))
+  return { found, unanswered }
 }
 
 async function searchAll(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<LimitSearch[]> {

@@ -1,9 +1,7 @@
 import { compileCondition, type EventTest } from '../../condition/condition.js'
 import { ConditionError, correctedCondition, parseCondition } from '../../condition/parse.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import { formatDuration, formatSize, parseSize } from '../../lib/units.js'
 import { UsageError } from '../../terminal/command-line.js'
-import { PERIODS, type Period, periodStart } from './periods.js'
 import { number } from './table.js'
 import type { FieldContext } from './trials.js'
 
@@ -37,7 +35,6 @@ export interface Meter {
 }
 
 const KEEP = /^\s*keep\s+(\d{1,3})(?:\.(\d{1,6}))?\s*%(?:\s+(?:of\s+|where\s+)?(.+))?$/is
-const BUDGET = /^\s*(\d.*?)\s*(?:per|a|\/)\s*(second|minute|hour|day|week|month)\s*$/i
 
 /** `keep 99% where .level equal error`. Throws UsageError. */
 export function keepGoal(text: string): Goal {
@@ -120,100 +117,5 @@ class KeepMeter implements Meter {
 
   get hopeless(): string | undefined {
     return this.#total === 0 ? `there are no ${this.#matching}` : undefined
-  }
-}
-
-/** `5GB per day`. Throws UsageError. */
-export function budgetGoal(text: string): Goal {
-  const [, amount, unit] = BUDGET.exec(text) ?? []
-  const bytes = amount === undefined ? undefined : parseSize(amount)
-  const period = unit?.toLowerCase() as Period | undefined
-  if (!bytes || !period) {
-    const units = 'second, minute, hour, day, week or month'
-    throw new UsageError(`--budget must be like '5GB per day': a size, and one of ${units}`, 'simulate')
-  }
-  return {
-    smallest: false,
-    text: `passes at most ${formatSize(bytes)} per ${period}`,
-    meter: (limits, windowMs) => new BudgetMeter(limits, windowMs, bytes, period),
-  }
-}
-
-/** Most periods for which bytes are counted. */
-const MOST_PERIODS = 100_000
-
-/**
- * Counts the bytes that each limit passes, by calendar period in UTC. If the input covers less than a period, its share
- * of the budget counts.
- */
-class BudgetMeter implements Meter {
-  readonly hopeless = undefined
-  readonly #limits: number
-  readonly #windowMs: number
-  readonly #budget: number
-  readonly #period: Period
-  readonly #bytes = new Map<number, Float64Array>()
-  #start = Number.NaN
-  #end = Number.NaN
-  #current: Float64Array = new Float64Array(0)
-  #from = Number.POSITIVE_INFINITY
-  #to = Number.NEGATIVE_INFINITY
-
-  constructor(limits: number, windowMs: number, budget: number, period: Period) {
-    this.#limits = limits
-    this.#windowMs = windowMs
-    this.#budget = budget
-    this.#period = period
-  }
-
-  add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void {
-    if (!(now >= this.#start && now < this.#end)) this.#enter(now)
-    if (now < this.#from) this.#from = now
-    if (now > this.#to) this.#to = now
-    const size = batch.size(i)
-    for (let k = 0; k < lost.length; k++) if (lost[k] === 0) this.#current[k]! += size
-  }
-
-  #enter(now: number): void {
-    const { start, end } = periodStart(now, this.#period)
-    this.#start = start
-    this.#end = end
-    let bytes = this.#bytes.get(start)
-    if (!bytes) {
-      if (this.#bytes.size === MOST_PERIODS)
-        throw new Error(`the input covers more than ${number(MOST_PERIODS)} ${this.#period}s; name a longer one`)
-      bytes = new Float64Array(this.#limits)
-      this.#bytes.set(start, bytes)
-    }
-    this.#current = bytes
-  }
-
-  /** How much time the input covers, in whole windows. */
-  get #covered(): number {
-    return (Math.floor((this.#to - this.#from) / this.#windowMs) + 1) * this.#windowMs
-  }
-
-  /** Most bytes in a period: in one of the calendar, and on average. */
-  #perPeriod(limit: number): number {
-    let most = 0
-    let sum = 0
-    for (const bytes of this.#bytes.values()) {
-      most = Math.max(most, bytes[limit]!)
-      sum += bytes[limit]!
-    }
-    const average = (sum / this.#covered) * PERIODS[this.#period]
-    return Math.max(most, average)
-  }
-
-  achieves(limit: number): boolean {
-    return this.#perPeriod(limit) <= this.#budget
-  }
-
-  result(limit: number): Does {
-    const covered = this.#covered
-    const scaled = covered < PERIODS[this.#period] ? `, extrapolated from ${formatDuration(covered)}` : ' at most'
-    const bytes_per_period = Math.round(this.#perPeriod(limit))
-    const text = `passes ${formatSize(bytes_per_period)} per ${this.#period}${scaled}`
-    return { text, figures: { bytes_per_period } }
   }
 }

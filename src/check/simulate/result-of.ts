@@ -2,7 +2,7 @@ import { limitsOf } from '../../processors/throttle/limit-options.js'
 import type { ThrottleOptions } from '../../processors/throttle/options.js'
 import type { Input } from './input.js'
 import { notesOn, type Replayed, wayText } from './notes.js'
-import type { Fact, SearchResult, SimulationResult, TrialResult } from './result.js'
+import type { Fact, SearchResult, SimulationResult, TrialResult, Unanswered } from './result.js'
 import { describeThrottles, keyText } from './settings.js'
 import type { Subject } from './subject.js'
 import { inputName } from './table.js'
@@ -22,17 +22,19 @@ export interface Simulation extends Replayed {
   readonly notes?: readonly Fact[]
   /** How the limit of each trial was found, if it was searched for. */
   readonly searches: readonly SearchResult[]
+  /** The throttles for which none was found. */
+  readonly unanswered?: readonly Unanswered[]
 }
 
 const MOST_KEYS = 1000
 
 export function resultOf(simulation: Simulation): SimulationResult {
-  const { subject, typed, variants, inputs, complete, searches, replay, time } = simulation
+  const { subject, typed, variants, inputs, complete, searches, unanswered = [], replay, time } = simulation
   const { all } = replay.visitor
   const { excluded } = all[0]!.tally
   const { span, used } = replay.slots
   return {
-    ...(searches.length > 0 ? limitOf(all[0]!.options) : {}),
+    ...(searches.length > 0 ? { ...limitOf(all[0]!.options), unanswered } : {}),
     component: subject.config === undefined ? null : subject.component,
     config: subject.config ?? null,
     changed: typed,
@@ -47,7 +49,11 @@ export function resultOf(simulation: Simulation): SimulationResult {
     from: span?.from ?? null,
     to: span?.to ?? null,
     slots: used ?? null,
-    notes: [...notesOn(simulation), ...(simulation.notes ?? [])],
+    notes: [
+      ...notesOn(simulation),
+      ...(simulation.notes ?? []),
+      ...unanswered.map(({ reason }) => ({ name: 'no answer', text: reason })),
+    ],
     results: all.map((trial, n) => trialResult(trial, searches[n])),
     yaml: throttleYaml(subject.component, subject.inputs, variants[0]!.given),
   }

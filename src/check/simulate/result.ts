@@ -9,6 +9,8 @@ export interface SimulationResult {
   readonly limit?: number
   /** The same, if the throttle has a limit of bytes alone. */
   readonly limit_bytes?: number
+  /** With these: the combinations of key and window for which no limit achieves the goal. They are not in `results`. */
+  readonly unanswered?: readonly Unanswered[]
   /** The id of the throttle, and the path of its configuration; null without a configuration. */
   readonly component: string | null
   readonly config: string | null
@@ -115,6 +117,14 @@ export interface TimeResult {
    */
   readonly by_key: readonly { readonly key: string | null; readonly discarded: readonly number[] }[]
   readonly others: readonly number[]
+}
+
+/** A throttle for which no limit achieves a goal. */
+export interface Unanswered {
+  readonly key_field: string | null
+  readonly window_ms: number
+  /** In words. */
+  readonly reason: string
 }
 
 /** A limit that achieves a goal. */

@@ -9,7 +9,7 @@ import { EXIT } from '../../terminal/dispatch.js'
 import { parsePathFlag } from '../throttle-flags.js'
 import { Comparison } from './compare.js'
 import { comparisonResult, comparisonText } from './compare-summary.js'
-import { type Found, findLimits, type GoalOptions, goalOf } from './find-limits.js'
+import { findLimits, type GoalOptions, goalOf, type Search } from './find-limits.js'
 import type { Goal } from './goal.js'
 import { type Input, inputsOf } from './input.js'
 import { InputReader } from './input-reader.js'
@@ -78,9 +78,9 @@ export async function simulate(given: SimulateOptions, operands: readonly string
     }
     const reader = new InputReader(inputs, io, signal)
     try {
-      const found =
+      const goals =
         goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
-      const variants = found?.map(({ variant }) => variant) ?? asked
+      const variants = goals?.found.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
       const tried = async (sharesBuckets: boolean) => {
         const how = { wantsDecisions: options.decisions, sharesBuckets }
@@ -94,7 +94,8 @@ export async function simulate(given: SimulateOptions, operands: readonly string
       const simulation = {
         ...{ subject, time, way: subject.way, replay, variants, inputs },
         typed: typedOptions(options),
-        searches: found?.map(({ search }) => search) ?? [],
+        searches: goals?.found.map(({ search }) => search) ?? [],
+        unanswered: goals?.unanswered ?? [],
         complete: !signal.aborted,
       }
       await show(simulation, options, io)
@@ -149,7 +150,7 @@ async function search(
   reader: InputReader,
   createReplay: (createVisitor: (context: FieldContext) => SearchPass) => Replay<SearchPass>,
   signal: AbortSignal,
-): Promise<Found[]> {
+): Promise<Search> {
   await reader.copyStdin()
   return findLimits(variants, goal, async createVisitor => {
     const replay = createReplay(createVisitor)

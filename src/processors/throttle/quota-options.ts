@@ -10,7 +10,7 @@ export const LARGEST_LIMIT = 0xffffffff
 export const LARGEST_BYTES = 1e15
 
 /** A zone that the runtime knows. */
-const timeZone = reaches('nothing', z.string().meta({ examples: ['Europe/Berlin'] })).transform(
+export const timeZone = reaches('nothing', z.string().meta({ examples: ['Europe/Berlin'] })).transform(
   (name, context): string => {
     try {
       return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone
