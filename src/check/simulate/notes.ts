@@ -1,6 +1,7 @@
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { Codec } from '../../core/codec.js'
 import { formatDuration } from '../../lib/units.js'
+import { TIME_FIELDS } from '../../throttle/auto-time.js'
 import { looksLikeSeconds } from '../../throttle/event-time.js'
 import type { Way } from './before.js'
 import type { Replay } from './replay.js'
@@ -33,7 +34,7 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
   }
   if (undecoded > 0) add('undecoded', `${undecodedText(undecoded, way)}: read as text`)
   if (timeless > 0)
-    add('no time', `${count(timeless, 'event')} without a readable ${time}: took the time of the one before`)
+    add('no time', `${count(timeless, 'event')} without a readable ${timeName(time)}: took the time of the one before`)
   if (backwards > 0) {
     const furthest = formatDuration(furthestBackMs)
     add('order', `${count(backwards, 'event')} earlier than the one before, by up to ${furthest}`)
@@ -48,6 +49,19 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
     add('note', `numbers in ${time} are milliseconds; these look like seconds`)
   return facts
+}
+
+/** What to do where no event has a time. */
+export function noTime(time: string | undefined, { sources }: Way): string {
+  const areText = sources.every(({ options }) => decodingOf(options)?.form === 'message')
+  const help = areText
+    ? 'lines of text have none; their source needs another decode, or try the limit on live events with --tap'
+    : 'name the field that holds it with --time'
+  return `no event has a time in ${time === 'auto' ? TIME_FIELDS.map(({ text }) => text).join(', ') : time}: ${help}`
+}
+
+function timeName(time: string | undefined): string {
+  return time === 'auto' ? 'time' : String(time)
 }
 
 function undecodedText(undecoded: number, { sources }: Way): string {
@@ -66,7 +80,7 @@ export function problems({ replay, time, way }: Replayed): string[] {
   const { events, timeless, undecoded, fields } = replay
   if (events === 0) return []
   const found: string[] = []
-  if (timeless === events) found.push(`no event has a time in ${time}: name the field that holds it with --time`)
+  if (timeless === events) found.push(noTime(time, way))
   const missing = replay.visitor.all.filter(({ ids, tally }) => ids.hasNone && tally.excluded.events < events)
   for (const key of new Set(missing.map(({ options }) => keyText(options.key_field))))
     found.push(`no event has the key ${key}: correct key_field, or name another field with --key`)

@@ -13,7 +13,7 @@ import { findLimits, type GoalOptions, goalOf, type Search } from './find-limits
 import type { Goal } from './goal.js'
 import { type Input, inputsOf } from './input.js'
 import { InputReader } from './input-reader.js'
-import { problems } from './notes.js'
+import { noTime, problems } from './notes.js'
 import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result-of.js'
@@ -135,8 +135,7 @@ async function compare(
   )
   await new InputReader(inputs, io, signal).read(comparison)
   const { timeless, events } = comparison.one
-  if (events > 0 && timeless === events)
-    throw new Error(`no event has a time in ${path === 'auto' ? path : path.text}: name the field with --time`)
+  if (events > 0 && timeless === events) throw new Error(noTime(path === 'auto' ? path : path.text, subject.way))
   const about = { component: subject.component, config: subject.config ?? 'the options', other: other! }
   const result = comparisonResult(comparison, { ...about, complete: !signal.aborted })
   const style = { columns: io.stdout.columns, colour: Boolean(io.stdout.isTTY) && !io.env.NO_COLOR }
