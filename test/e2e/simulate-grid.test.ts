@@ -498,6 +498,8 @@ destinations: { out: { type: blackhole, inputs: [it] } }
   const shadow = await simulated('limit: 5, mode: shadow')
   t.match(shadow, /^mode +shadow: the daemon passes the events that are shown as discarded$/m)
   t.match(shadow, '\n    mode: shadow\n')
+  t.notMatch(shadow, '# The first of')
+  t.match(await simulated('limit: 5', ['--limit=5,6']), /^# The first of the 2 throttles above: .*\nprocessors:\n/m)
   t.match(await simulated('limit: 5, over_limit: { pass_one_in: 10 }'), /^over_limit pass_one_in 10: those that pass/m)
   t.match(await simulated('limit: 5, over_limit: mark'), /^over_limit mark: the daemon passes/m)
 

@@ -55,8 +55,13 @@ export function resultOf(simulation: Simulation): SimulationResult {
       ...unanswered.map(({ reason }) => ({ name: 'no answer', text: reason })),
     ],
     results: all.map((trial, n) => trialResult(trial, searches[n])),
-    yaml: throttleYaml(subject.component, subject.inputs, variants[0]!.given),
+    yaml: `${choiceText(all.length)}${throttleYaml(subject.component, subject.inputs, variants[0]!.given)}`,
   }
+}
+
+/** A comment for the YAML if there is a choice, since that is the first of several throttles. */
+function choiceText(throttles: number): string {
+  return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
 }
 
 /** The limit that was found. */
