@@ -11,8 +11,8 @@ export interface Keyed {
   watchKeys(component: string): KeyWatch | undefined
   /** The state of a bucket; undefined if the component does not exist or has no keys. Null: the default bucket. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined
-  /** The components that read an output. */
-  readers(output: string): string[]
+  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
+  readers(output: string): string[] | null
 }
 
 export interface KeysQuery {

@@ -95,8 +95,8 @@ export interface BucketState {
 /** What a daemon answers about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
-  /** The components that read discarded events. */
-  readonly discarded_to: readonly string[]
+  /** The components that read discarded events; null: a throttle in shadow discards none. */
+  readonly discarded_to: readonly string[] | null
 }
 
 /** The decisions about the events of one key. */
@@ -114,8 +114,8 @@ export interface KeyCounts {
   readonly exact: boolean
   /** The busiest first. */
   readonly keys: readonly KeyCount[]
-  /** The components that read discarded events. */
-  readonly discarded_to?: readonly string[]
+  /** The components that read discarded events; null: a throttle in shadow discards none. */
+  readonly discarded_to?: readonly string[] | null
 }
 
 export interface KeyWatch {

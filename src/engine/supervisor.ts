@@ -336,9 +336,10 @@ export class Supervisor {
     return this.#engine.taps.bucket(component, key, rule)
   }
 
-  /** The components that read an output. */
-  readers(output: string): string[] {
+  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
+  readers(output: string): string[] | null {
     const { processors, destinations } = this.#config
+    if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
     return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
   }
 

@@ -57,7 +57,11 @@ export function keyLines(throttles: readonly ThrottleKeys[], width: number): str
       head.push('window', 'discard/h')
       for (const [i, { bucket }] of shown.entries()) rows[i]!.push(...bucketCells(bucket))
     }
-    return ['', ...table([head, ...rows], width), ...(readers ? wrap(discardedText(readers), width, '  ') : [])]
+    return [
+      '',
+      ...table([head, ...rows], width),
+      ...(readers === undefined ? [] : wrap(discardedText(readers), width, '  ')),
+    ]
   })
 }
 

@@ -1,5 +1,6 @@
-/** Where discarded events go. `readers`: the components that read them. */
-export function discardedText(readers: readonly string[]): string {
+/** Where discarded events go. `readers`: the components that read them; null: a throttle in shadow discards none. */
+export function discardedText(readers: readonly string[] | null): string {
+  if (readers === null) return 'mode: shadow: these events pass, and are only counted as discarded'
   if (readers.length === 0) return 'discarded events are only counted: nobody reads them'
   return `discarded events go to ${readers.join(', ')}`
 }

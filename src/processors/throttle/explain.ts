@@ -46,6 +46,8 @@ export function explainThrottle(
     for (const limit of rule?.limits ?? decider.limits) {
       findings.push({ text: windowText(limit, startText(limit, decider, batch, context)) })
     }
+    const instead = insteadText(options)
+    if (instead) findings.push({ text: instead })
     if (bucket.holds) {
       const full = FULL_TEXT[options.on_max_keys]
       findings.push({
@@ -54,6 +56,15 @@ export function explainThrottle(
     }
     return findings
   }
+}
+
+/** What happens to events over the limit if they are not simply discarded. */
+function insteadText({ mode, over_limit: over }: ThrottleOptions): string | undefined {
+  if (mode === 'shadow') return 'mode: shadow, all events pass, and those over the limit are only counted as discarded'
+  if (over === 'mark') return 'over_limit: those over the limit pass, with the field .throttle'
+  if (typeof over !== 'object') return undefined
+  if ('wait' in over) return `over_limit: those over the limit wait for room, for ${formatDuration(over.wait)} at most`
+  return `over_limit: of those over the limit, one in ${over.pass_one_in} passes`
 }
 
 /** The rule that holds for an event. */

@@ -270,6 +270,24 @@ destinations: { out: { type: stdout, inputs: [limit], encoding: { codec: csv, co
   t.match(await of({ time: '1', app: 'web', other: '1', ...WHERE }, 'csv'), /since it is not CSV/)
 })
 
+t.test('what becomes of events over the limit', async t => {
+  const explained = async (option: string) => {
+    const throttle = `type: throttle, inputs: [in], limit: 2, window: 10s, ${option}`
+    testFolder(t, {
+      'sluice.yaml': `sources: { in: { type: stdin } }
+processors: { limit: { ${throttle} } }
+destinations: { out: { type: blackhole, inputs: [limit] } }
+`,
+    })
+    return (await run(t, 'one')).stdout
+  }
+  t.match(await explained('mode: shadow'), 'mode: shadow, all events pass, and those over the limit are only counted')
+  t.match(await explained('over_limit: mark'), 'over_limit: those over the limit pass, with the field .throttle')
+  t.match(await explained('over_limit: { pass_one_in: 7 }'), 'over_limit: of those over the limit, one in 7 passes')
+  t.match(await explained('over_limit: { wait: 5s }'), 'over_limit: those over the limit wait for room, for 5s at most')
+  t.notMatch(await explained('annotate: false'), 'over_limit')
+})
+
 t.test('what goes nowhere, and what cannot be explained', async t => {
   testFolder(t, {
     'sluice.yaml': `

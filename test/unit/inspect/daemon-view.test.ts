@@ -145,7 +145,9 @@ t.test('keys are shown with their buckets, and where discarded events go', async
   t.match(text, /^a +5 +45 +40\/100 +1\.23k$/m)
   t.match(text, /^\(no key\) +5 +45 +~7$/m)
   t.match(text, /^discarded events go to held_back, again$/m)
-  t.match(screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: [] }]), /^discarded events are only counted/m)
+  const shown = (readers: string[] | null) => screen(view(0, 1), view(2, 3), 80, [{ ...about, discarded_to: readers }])
+  t.match(shown([]), /^discarded events are only counted/m)
+  t.match(shown(null), /^mode: shadow: these events pass/m)
 })
 
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
