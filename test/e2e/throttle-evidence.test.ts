@@ -23,13 +23,14 @@ const KEYS = 'sluice_throttle_key_discarded_events_total'
 const lines = (...apps: string[]) => apps.map((app, n) => `${JSON.stringify({ app, n })}\n`).join('')
 const times = (n: number, app: string) => new Array(n).fill(app) as string[]
 
-function read(folder: string, name: string): Line[] {
+/** `lenient`: leaves out lines that are not JSON. */
+function read(folder: string, name: string, lenient = false): Line[] {
   const path = join(folder, name)
   if (!existsSync(path)) return []
   const text = readFileSync(path, 'utf8')
   return text
     .split('\n')
-    .filter(Boolean)
+    .filter(line => line !== '' && !(lenient && !line.startsWith('{')))
     .map(line => JSON.parse(line) as Line)
 }
 
@@ -138,4 +139,74 @@ destinations: { out: { type: file, inputs: [limit_app], path: out.log, encoding:
     readFileSync(join(folder, 'out.log'), 'utf8'),
     '{"app": "a"}\n{"app": "a" ,"throttle":{"component":"limit_app","bucket":"a","limit":1,"window_ms":3600000,"count":1}}\n{"app" : "b"}\n',
   )
+})
+
+/** Keys that break what is careless with them. */
+const ODD_KEYS = [
+  'a\nb',
+  'a\r\nb',
+  '\u0000\u001b[31mred',
+  '"quoted" \\ \'key\'',
+  '=,{}"}\n# HELP x',
+  '\u2028\u202e\u0085',
+  'k'.repeat(10_240),
+  `${'k'.repeat(10_240)}2`,
+  '😀'.repeat(2500),
+  '\ud800',
+  '__other__',
+  '___other__',
+  '__default__',
+  '',
+  null,
+  0,
+  true,
+  { a: 1 },
+  [1, 2],
+]
+
+t.test('keys of any kind break neither metrics, nor annotated events, nor summaries', async t => {
+  const folder = testFolder(t, { 'in.log': '' })
+  const evidence = 'annotate: true, summary: { every: 200ms, to: both }, per_key_metrics: { top: 1000 }'
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `${SOURCE.replace('decode: json }', 'decode: json }, text: { type: file, include: [in.log], decode: text }')}processors:
+  limit_app: { type: throttle, inputs: [app], limit: 1, window: 1 Hours, key_field: .app, ${evidence} }
+  several: { type: throttle, inputs: [app], limit: 1, window: 1 Hours, key_field: [.app, .zone], ${evidence} }
+  lines: { type: throttle, inputs: [text], limit: 1, window: 1 Hours, key_field: .message, ${evidence} }
+destinations:
+  passed: { type: file, inputs: [limit_app, several, lines], path: passed.log }
+  held_back: { type: file, inputs: [limit_app.discarded, several.discarded, lines.discarded], path: held-back.log }
+`,
+  )
+  const all = ODD_KEYS.map(app => `${JSON.stringify({ app, throttle: 'mine' })}\n`)
+  appendFileSync(join(folder, 'in.log'), [...all, ...all, 'no JSON\n', 'no JSON\n', ...all].join(''))
+  const events = 3 * all.length + 2
+  const ids = ['limit_app', 'several', 'lines']
+  const scrape = await daemon.scrapedUntil(scrape => ids.every(id => scrape.events(id).received === events))
+  const labels = new Map(ids.map(id => [id, [] as string[]]))
+  for (const line of scrape.text.split('\n')) {
+    if (line === '' || line.startsWith('#')) continue
+    const [, name, own = ''] = /^(\w+)(?:\{((?:\w+="(?:[^"\\]|\\[\\n"])*",?)*)\})? \S+$/.exec(line) ?? []
+    if (name === undefined) t.fail(`not a line: ${JSON.stringify(line)}`)
+    const [, id, key] = /^component_id="(\w+)",key="(.*)"$/s.exec(own) ?? []
+    if (name === KEYS) labels.get(id!)!.push(key!)
+  }
+  for (const [id, keys] of labels) {
+    t.equal(new Set(keys).size, keys.length, `no two series of ${id} are the same`)
+    t.ok(
+      keys.every(key => key !== '' && Buffer.byteLength(key) < 300),
+      'each has a length that is bounded',
+    )
+    t.equal(scrape.sum(KEYS, { component_id: id }), scrape.events(id).discarded)
+  }
+  const promtool = needs(t, 'promtool')
+  if (promtool) t.equal(spawnSync(promtool, ['check', 'metrics'], { input: scrape.text }).status, 0)
+  const totals = await daemon.stop(t)
+  const [passed, held] = [read(folder, 'passed.log', true), read(folder, 'held-back.log')]
+  const lost = ids.reduce((sum, id) => sum + discards(totals, id), 0)
+  t.equal(sum(passed), lost)
+  t.equal(sum(held), lost)
+  const annotated = held.filter(({ throttle }) => throttle?.limit === 1)
+  t.equal(annotated.length, lost, 'every discarded event is annotated, whatever it had there')
 })

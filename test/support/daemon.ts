@@ -12,7 +12,7 @@ export class Scrape {
   constructor(text: string) {
     this.text = text
     for (const line of text.split('\n')) {
-      const [, series, value] = /^([a-z_:][^ {]*(?:\{.*\})?) (\S+)$/i.exec(line) ?? []
+      const [, series, value] = /^([a-z_:][^ {]*(?:\{.*\})?) (\S+)$/is.exec(line) ?? []
       if (series !== undefined) this.series.set(series, Number(value))
     }
   }
