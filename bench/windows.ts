@@ -17,6 +17,7 @@ const MODES = {
   sliding: { window_mode: 'sliding' },
   gcra: { window_mode: 'gcra' },
   'gcra-burst': { window_mode: 'gcra', burst: 2 },
+  also: { also: [{ limit: 15, window: '3s' }] },
 }
 const LIMIT = 10
 const WINDOW_MS = 1000
@@ -82,7 +83,7 @@ function drawn(options: object, decisions: readonly boolean[]): string {
   const passed = TIMES.filter((_, i) => decisions[i])
   const most = Math.max(...passed.map(time => countAt(passed, time)))
   const name = Object.entries(options)
-    .map(([option, value]) => `${option}: ${value}`)
+    .map(([option, value]) => `${option}: ${typeof value === 'object' ? limitsText(value) : value}`)
     .join(', ')
   const title = `${name}: ${passed.length} of ${TIMES.length} events pass, at most ${most} within a second`
   const ticks = TIMES.map((time, i) => {
@@ -107,6 +108,9 @@ function drawn(options: object, decisions: readonly boolean[]): string {
   ]
   return svg({ width: WIDTH, height: HEIGHT, title, style: STYLE, dark: DARK, content })
 }
+
+const limitsText = (limits: readonly { limit: number; window: string }[]) =>
+  limits.map(({ limit, window }) => `limit ${limit} in ${window}`).join(', ')
 
 const countAt = (passed: readonly number[], time: number) =>
   passed.filter(other => other <= time && other > time - WINDOW_MS).length
