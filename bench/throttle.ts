@@ -8,8 +8,8 @@ import { FieldReader } from '../src/core/event/field-reader.js'
 import type { Origin } from '../src/core/event/origin.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
+import { BucketKey } from '../src/throttle/bucket-key.js'
 import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
-import { viewOf } from '../src/throttle/key-table.js'
 import type { WindowMode } from '../src/throttle/limit.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */
@@ -44,14 +44,13 @@ function cpuSeconds(): number {
 /** Takes of 1,000 keys as bytes; the time moves on by a millisecond every 2,000. */
 function takes(mode: WindowMode): number {
   const limiter = new KeyedLimiter(limiterOptions(mode))
-  const keys = Array.from({ length: KEYS }, (_, i) => viewOf(Buffer.from(`app-${i}`)))
+  const keys = Array.from({ length: KEYS }, (_, i) => BucketKey.of(Buffer.from(`app-${i}`), limiter.seed))
   let now = 0
   const begin = cpuSeconds()
   for (let n = 0; n < TAKES; ) {
     limiter.advance(++now)
     for (let i = 0; i < 2 * KEYS; i++, n++) {
-      const key = keys[(i * 7) % KEYS]!
-      limiter.take(key, 0, key.byteLength, now)
+      limiter.take(keys[(i * 7) % KEYS]!, now)
     }
   }
   return TAKES / (cpuSeconds() - begin)
@@ -89,13 +88,14 @@ async function memory(): Promise<number> {
 async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst: number }> {
   const before = await memory()
   const limiter = new KeyedLimiter(limiterOptions(mode, 1_000_000))
-  const key = Buffer.alloc(11)
-  const view = viewOf(key)
+  const text = Buffer.alloc(11)
+  const key = new BucketKey([], limiter.seed)
   const takeAll = (now: number) => {
     limiter.advance(now)
     for (let i = 0; i < MANY; i++) {
-      key.write(`app-${String(i).padStart(7, '0')}`)
-      limiter.take(view, 0, key.length, now)
+      text.write(`app-${String(i).padStart(7, '0')}`)
+      key.setBytes(text)
+      limiter.take(key, now)
     }
   }
   takeAll(0)
@@ -116,8 +116,8 @@ const STEP = 1000
 function longestStep(mode: WindowMode): number {
   const windowMs = 10_000
   const limiter = new KeyedLimiter(limiterOptions(mode, windowMs, MANY))
-  const key = Buffer.alloc(11)
-  const view = viewOf(key)
+  const text = Buffer.alloc(11)
+  const key = new BucketKey([], limiter.seed)
   let longest = 0
   for (const [round, first] of [0, 0, MANY, MANY].entries()) {
     for (let i = 0; i < MANY; i += STEP) {
@@ -125,8 +125,9 @@ function longestStep(mode: WindowMode): number {
       const begin = cpuSeconds()
       limiter.advance(now)
       for (let n = i; n < i + STEP; n++) {
-        key.write(`app-${String(first + n).padStart(7, '0')}`)
-        limiter.take(view, 0, key.length, now)
+        text.write(`app-${String(first + n).padStart(7, '0')}`)
+        key.setBytes(text)
+        limiter.take(key, now)
       }
       longest = Math.max(longest, cpuSeconds() - begin)
     }

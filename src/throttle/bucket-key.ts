@@ -3,7 +3,8 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { addEscaped } from '../lib/formats/json-string.js'
-import { viewOf } from './key-table.js'
+import type { Place } from './bucket-part.js'
+import { hashBytes, type Key, viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
 const LONGEST_KEY = 256
@@ -21,23 +22,42 @@ const CLOSING = 0x5d
  * value, with several the JSON array of their texts. Different texts have different bytes: text that UTF-8 cannot
  * represent and digests of long keys start with a byte that does not occur in UTF-8.
  */
-export class BucketKey {
+export class BucketKey implements Key {
   /** What the key is a part of, to be read several bytes at a time. */
   bytes = viewOf(Buffer.alloc(0))
   start = 0
   end = 0
+  hash = 0
+  /** Where its bucket was last found; undefined: nobody keeps that. */
+  place: Place | undefined
   /** Without fields, all events belong to the default bucket. */
   readonly hasFields: boolean
   readonly #fields: readonly FieldReader[]
   /** The only field, if there is one. */
   readonly #field: FieldReader | undefined
+  readonly #seed: number
   #list = new GrowingBytes()
   #loaded: Uint8Array | undefined
 
-  constructor(fields: readonly FieldReader[]) {
+  /** `seed`: of the hash; any integer, random if keys come from outside. */
+  constructor(fields: readonly FieldReader[], seed = 0) {
+    this.#seed = seed
     this.hasFields = fields.length > 0
     this.#fields = fields
     this.#field = fields.length === 1 ? fields[0] : undefined
+  }
+
+  /** A key that has these bytes. */
+  static of(bytes: Uint8Array, seed: number): BucketKey {
+    const key = new BucketKey([], seed)
+    key.setBytes(bytes)
+    return key
+  }
+
+  /** Uses bytes that another key had. */
+  setBytes(bytes: Uint8Array): void {
+    this.#setAll(bytes)
+    this.#finish()
   }
 
   /** False if event `i` has no value in any field (missing, null, empty) and belongs to the default bucket. */
@@ -48,7 +68,7 @@ export class BucketKey {
     if (kind === MISSING || kind === NULL) return false
     if (field.plain) this.#set(field.bytes, field.start, field.end)
     else this.#setAll(textBytes(field.text()))
-    return this.#shorten()
+    return this.#finish()
   }
 
   /** The text of the bucket whose key was loaded last. Call before another reader of these fields moves on. */
@@ -69,12 +89,14 @@ export class BucketKey {
     if (!found) return false
     list.addByte(CLOSING)
     this.#set(list.bytes, 0, list.length)
-    return this.#shorten()
+    return this.#finish()
   }
 
   /** Replaces a long key by its digest. */
-  #shorten(): boolean {
+  #finish(): boolean {
     if (this.end - this.start > LONGEST_KEY) this.#setAll(digest(this.#loaded!.subarray(this.start, this.end)))
+    this.hash = hashBytes(this.bytes, this.start, this.end, this.#seed)
+    this.place = undefined
     return this.end > this.start
   }
 

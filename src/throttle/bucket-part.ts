@@ -1,4 +1,4 @@
-import { KeyTable } from './key-table.js'
+import { type Key, KeyTable } from './key-table.js'
 import type { BucketColumns } from './windows.js'
 
 export interface Lifetime {
@@ -6,6 +6,18 @@ export interface Lifetime {
   readonly idleMs: number
   /** Whether a bucket used since the last search counts as live. In event time, its events may be far behind. */
   readonly keepsUsed: boolean
+}
+
+/** Where a bucket is, for as long as its part has these windows. */
+export interface Place {
+  part: BucketPart<BucketColumns> | undefined
+  windows: BucketColumns | undefined
+  id: number
+}
+
+/** A key, and where its bucket was last found if somebody keeps that. */
+export interface PlacedKey extends Key {
+  readonly place?: Place | undefined
 }
 
 /** Some of the buckets of a throttle: the table of their keys, and their windows. */
@@ -32,16 +44,21 @@ export class BucketPart<W extends BucketColumns> {
     return this.#keys.size
   }
 
-  /** The id of the bucket with key bytes[start, end), or -1. `hash` is the result of hashBytes. */
-  find(bytes: DataView, start: number, end: number, hash: number): number {
-    const id = this.#keys.find(bytes, start, end, hash)
-    if (this.#used !== undefined && id >= 0) this.#used[id] = 1
+  /** The id of a bucket, or -1. */
+  find(key: Key): number {
+    const id = this.#keys.find(key)
+    if (id >= 0) this.use(id)
     return id
   }
 
+  /** Notes that a bucket is used. */
+  use(id: number): void {
+    if (this.#used !== undefined) this.#used[id] = 1
+  }
+
   /** Adds a new bucket; returns its id. */
-  add(bytes: DataView, start: number, end: number, hash: number): number {
-    const id = this.#keys.add(bytes, start, end, hash)
+  add(key: Key): number {
+    const id = this.#keys.add(key)
     this.windows.reserve(this.#keys.capacity)
     if (this.#used === undefined) return id
     if (id >= this.#used.length) {
@@ -51,6 +68,12 @@ export class BucketPart<W extends BucketColumns> {
     }
     this.#used[id] = 1
     return id
+  }
+
+  /** Drops all buckets for good. */
+  release(): void {
+    this.windows.release()
+    this.windows = this.#create()
   }
 
   /** Drops idle buckets if there are at least `least`; also those that were used if `isFull`. */

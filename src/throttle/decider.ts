@@ -1,6 +1,7 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { BucketKey } from './bucket-key.js'
+import type { PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
 import { Costs } from './costs.js'
 import type { TimeReader } from './event-time.js'
@@ -35,6 +36,8 @@ export interface LimiterOptions {
 export class KeyedLimiter {
   /** For windows that follow the wall clock. */
   readonly wall: WallTime
+  /** Of the hashes of keys. */
+  readonly seed: number
   readonly #default: Windows
   readonly #buckets: KeyedBuckets<Windows>
   readonly #options: LimiterOptions
@@ -47,14 +50,11 @@ export class KeyedLimiter {
   constructor(options: LimiterOptions, parent?: KeyedLimiter, create = () => createWindows(options.limits, this.wall)) {
     const { maxKeys, seed } = options
     this.#options = options
+    this.seed = seed
     this.wall = parent?.wall ?? new WallTime()
     this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
     this.#default = create()
-    this.#buckets = new KeyedBuckets(
-      { idleMs: this.#default.spanMs, maxKeys, seed, keepsUsed: false },
-      create,
-      this.#room,
-    )
+    this.#buckets = new KeyedBuckets({ idleMs: this.#default.spanMs, maxKeys, keepsUsed: false }, create, this.#room)
   }
 
   /** The limiter of a rule, with buckets of its own. */
@@ -98,9 +98,9 @@ export class KeyedLimiter {
     return this.#default.takeMany(0, events, now)
   }
 
-  /** Takes an event of the bucket with key bytes[start, end). */
-  take(bytes: DataView, start: number, end: number, now: number): Taken {
-    const id = this.#buckets.bucket(bytes, start, end, now)
+  /** Takes an event of the bucket with this key. */
+  take(key: PlacedKey, now: number): Taken {
+    const id = this.#buckets.bucket(key, now)
     if (id < 0) return FULL
     return this.#buckets.windows.take(id, now) ? PASS : DISCARD
   }
@@ -111,14 +111,14 @@ export class KeyedLimiter {
   }
 
   /** Like `take`, for an event of this cost and size. */
-  takeCost(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Taken {
-    const id = this.#buckets.bucket(bytes, start, end, now)
+  takeCost(key: PlacedKey, now: number, cost: number, size: number): Taken {
+    const id = this.#buckets.bucket(key, now)
     return id < 0 ? FULL : takeCost(this.#buckets.windows, id, now, cost, size)
   }
 
-  /** The level of the bucket with key bytes[start, end); undefined if there is no room for it. */
-  level(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Level | undefined {
-    const id = this.#buckets.peek(bytes, start, end, now)
+  /** The level of the bucket with this key; undefined if there is no room for it. */
+  level(key: PlacedKey, now: number, cost: number, size: number): Level | undefined {
+    const id = this.#buckets.peek(key, now)
     return id < 0 ? undefined : this.#buckets.windows.level(id, now, cost, size)
   }
 
@@ -126,9 +126,9 @@ export class KeyedLimiter {
     return this.#default.level(0, now, cost, size)
   }
 
-  /** When an event of the bucket with key bytes[start, end) fits if nothing else passes; Infinity: never. */
-  roomAt(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): number {
-    const id = this.#buckets.bucket(bytes, start, end, now)
+  /** When an event of the bucket with this key fits if nothing else passes; Infinity: never. */
+  roomAt(key: PlacedKey, now: number, cost: number, size: number): number {
+    const id = this.#buckets.bucket(key, now)
     return id < 0 ? now : this.#buckets.windows.roomAt(id, now, cost, size)
   }
 
@@ -180,11 +180,13 @@ export interface EventTimeOptions {
 
 /** Limits by key, in event time or clock time. Costs and sizes are those of `Windows`. */
 export interface Limiter<T> {
-  take(bytes: DataView, start: number, end: number, time: number): T | typeof FULL
+  /** Of the hashes of keys. */
+  readonly seed: number
+  take(key: PlacedKey, time: number): T | typeof FULL
   takeDefault(time: number): T
-  takeCost(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): T | typeof FULL
+  takeCost(key: PlacedKey, time: number, cost: number, size: number): T | typeof FULL
   takeDefaultCost(time: number, cost: number, size: number): T
-  level(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): Level | undefined
+  level(key: PlacedKey, time: number, cost: number, size: number): Level | undefined
   levelOfDefault(time: number, cost: number, size: number): Level
 }
 
@@ -215,31 +217,31 @@ export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
 }
 
 /** Decides on each event: first exclude, then the key, then the rule, then its bucket. */
-export abstract class KeyedDecider<T> {
+export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
   /** Whether the last event was counted in the default bucket. */
   byDefault = false
-  abstract readonly limiter: Limiter<T>
+  readonly limiter: L
   /** Undefined: all events belong to the default bucket. */
   protected readonly key: BucketKey | undefined
   readonly #exclude: DeciderOptions['exclude']
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   /** Undefined: each event costs 1. */
   readonly #costs: Costs | undefined
-  readonly #seed: number
   /** Undefined: there are no rules. */
   #lanes: Lanes<T> | undefined
 
-  constructor({ exclude, keyFields, onMaxKeys, limits, costField, seed }: DeciderOptions) {
+  constructor({ exclude, keyFields, onMaxKeys, limits, costField, rules }: DeciderOptions, limiter: L) {
+    this.limiter = limiter
     this.#exclude = exclude
-    this.key = keyFields.length > 0 ? new BucketKey(keyFields) : undefined
+    this.key = keyFields.length > 0 ? new BucketKey(keyFields, limiter.seed) : undefined
     this.#onMaxKeys = onMaxKeys
     this.#costs = Costs.for(limits, costField)
-    this.#seed = seed
+    if (rules) this.setRules(rules)
   }
 
-  /** Sets the rules, in the place of those before. The windows of rules that stay are kept. */
-  protected useRules(rules: readonly Rule[] | undefined, limiter: RuledLimiter<T>): void {
-    this.#lanes = rules && new Lanes(rules, limiter, this.#seed)
+  /** Sets the rules, in the place of those before; only if the options have some. Windows of rules that stay are kept. */
+  setRules(rules: readonly Rule[]): void {
+    this.#lanes = new Lanes(rules, this.limiter)
   }
 
   /** Whether the decisions do not depend on the events. */
@@ -280,9 +282,7 @@ export abstract class KeyedDecider<T> {
   ): T | typeof FULL | typeof FAIL_OPEN {
     if (key !== undefined) {
       const taken =
-        costs === undefined
-          ? limiter.take(key.bytes, key.start, key.end, time)
-          : limiter.takeCost(key.bytes, key.start, key.end, time, costs.of(batch, i), batch.size(i))
+        costs === undefined ? limiter.take(key, time) : limiter.takeCost(key, time, costs.of(batch, i), batch.size(i))
       if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
       if (this.#onMaxKeys === 'pass') return FAIL_OPEN
     }
@@ -319,7 +319,7 @@ export abstract class KeyedDecider<T> {
     const size = batch.size(i)
     const key = this.key
     if (key?.load(batch, i)) {
-      const level = limiter.level(key.bytes, key.start, key.end, time, cost, size)
+      const level = limiter.level(key, time, cost, size)
       if (level || this.#onMaxKeys !== 'default_bucket') return level
     }
     return limiter.levelOfDefault(time, cost, size)
@@ -336,24 +336,16 @@ export abstract class KeyedDecider<T> {
 }
 
 /** Decides at times given by the caller, without a clock. */
-export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
+export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLimiter> {
   /** The decisions about the events of the last batch. */
   decisions = new Uint8Array(1024)
   /** Number of events per decision. */
   readonly counts = new Uint32Array(5)
-  override readonly limiter: KeyedLimiter
   #now = 0
 
   /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
-    super(options)
-    this.limiter = limiter
-    this.useRules(options.rules, limiter)
-  }
-
-  /** Sets the rules, in the place of those before; only if the options have some. */
-  setRules(rules: readonly Rule[]): void {
-    this.useRules(rules, this.limiter)
+    super(options, limiter)
   }
 
   /** Decides on all events of a batch at one point in time. */
@@ -394,6 +386,6 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
     const size = batch.size(i)
     const key = this.key
     if (!key?.load(batch, i)) return this.limiter.roomAtOfDefault(this.#now, cost, size)
-    return this.limiter.roomAt(key.bytes, key.start, key.end, this.#now, cost, size)
+    return this.limiter.roomAt(key, this.#now, cost, size)
   }
 }

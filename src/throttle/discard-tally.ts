@@ -3,7 +3,7 @@ import { MODIFIED } from '../core/event/flags.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import { beginningOf } from './bucket-name.js'
 import type { EventKey } from './event-key.js'
-import { hashBytes, KeyTable } from './key-table.js'
+import { KeyTable } from './key-table.js'
 
 /** What was discarded of a bucket. */
 export interface DiscardCount {
@@ -30,16 +30,13 @@ const STRIDE = 4
  * for the first event of a bucket. When it is full, drain it: it holds the counts of 4,096 buckets at most.
  */
 export class DiscardTally {
-  readonly #seed: number
   readonly #wantsSamples: boolean
   #keys = new KeyTable()
   #columns = new Float64Array(STRIDE * 64)
   #buckets: (string | null)[] = []
   #samples: string[] = []
 
-  /** `seed`: any integer; random if keys come from outside. */
-  constructor(seed: number, wantsSamples: boolean) {
-    this.#seed = seed
+  constructor(wantsSamples: boolean) {
     this.#wantsSamples = wantsSamples
   }
 
@@ -49,10 +46,8 @@ export class DiscardTally {
 
   /** Counts event `i`, which has this key. `wall`: the time now. There must be room. Returns whether it is the first. */
   add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
-    const { bytes, start, end } = key
-    const hash = hashBytes(bytes, start, end, this.#seed)
-    const known = this.#keys.find(bytes, start, end, hash)
-    const at = known < 0 ? this.#addRow(key, hash, batch, i, wall) : known * STRIDE
+    const known = this.#keys.find(key)
+    const at = known < 0 ? this.#addRow(key, batch, i, wall) : known * STRIDE
     const columns = this.#columns
     columns[at]! += 1
     columns[at + 1]! += batch.size(i)
@@ -60,8 +55,8 @@ export class DiscardTally {
     return known < 0
   }
 
-  #addRow(key: EventKey, hash: number, batch: EventBatch, i: number, wall: number): number {
-    const at = this.#keys.add(key.bytes, key.start, key.end, hash) * STRIDE
+  #addRow(key: EventKey, batch: EventBatch, i: number, wall: number): number {
+    const at = this.#keys.add(key) * STRIDE
     if (at === this.#columns.length) {
       const columns = new Float64Array(at * 2)
       columns.set(this.#columns)

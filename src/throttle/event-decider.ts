@@ -1,5 +1,6 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { Clock } from '../lib/time.js'
+import type { PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
 import {
   type DeciderOptions,
@@ -26,6 +27,8 @@ const SILENCE_MS = 3_600_000
 export class EventLimiter {
   readonly progress: Progress
   readonly room: Room
+  /** Of the hashes of keys. */
+  readonly seed: number
   readonly #default: EventWindows
   readonly #buckets: KeyedBuckets<EventWindows>
   readonly #longestSilenceMs: number
@@ -46,6 +49,7 @@ export class EventLimiter {
     const { maxKeys, seed } = options
     const { latenessMs } = time
     this.#options = options
+    this.seed = seed
     this.#time = time
     this.room = parent?.room ?? { rows: 0, buckets: 0, forgotten: 0 }
     this.#keys = parent ? parent.#keys : new BucketRoom(maxKeys)
@@ -54,7 +58,7 @@ export class EventLimiter {
     this.progress = progress
     this.#default = create()
     const idleMs = this.#default.longestMs + latenessMs
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: true }, create, this.#keys)
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, keepsUsed: true }, create, this.#keys)
     this.#longestSilenceMs = idleMs + SILENCE_MS
   }
 
@@ -106,9 +110,9 @@ export class EventLimiter {
     return this.#default.take(0, time)
   }
 
-  /** Takes an event of the bucket with key bytes[start, end). */
-  take(bytes: DataView, start: number, end: number, time: number): TakenInTime | typeof FULL {
-    const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
+  /** Takes an event of the bucket with this key. */
+  take(key: PlacedKey, time: number): TakenInTime | typeof FULL {
+    const id = this.#buckets.bucket(key, this.progress.oldest)
     return id < 0 ? FULL : this.#buckets.windows.take(id, time)
   }
 
@@ -118,14 +122,14 @@ export class EventLimiter {
   }
 
   /** Like `take`, for an event of this cost and size. */
-  takeCost(bytes: DataView, start: number, end: number, time: number, cost: number, size: number) {
-    const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
+  takeCost(key: PlacedKey, time: number, cost: number, size: number): TakenInTime | typeof FULL {
+    const id = this.#buckets.bucket(key, this.progress.oldest)
     return id < 0 ? FULL : this.#buckets.windows.takeCost(id, time, cost, size)
   }
 
-  /** The level of the bucket with key bytes[start, end); undefined if there is no room for it. */
-  level(bytes: DataView, start: number, end: number, time: number, cost: number, size: number): Level | undefined {
-    const id = this.#buckets.peek(bytes, start, end, this.progress.oldest)
+  /** The level of the bucket with this key; undefined if there is no room for it. */
+  level(key: PlacedKey, time: number, cost: number, size: number): Level | undefined {
+    const id = this.#buckets.peek(key, this.progress.oldest)
     return id < 0 ? undefined : this.#buckets.windows.level(id, time, cost, size)
   }
 
@@ -142,7 +146,7 @@ const DECISIONS = 7
  * Decides in event time. An event without a valid time, or with a time ahead of the clock by more than the allowed
  * lateness, counts at its arrival. So a single wrong time does not make other events late.
  */
-export class EventDecider extends KeyedDecider<TakenInTime> {
+export class EventDecider extends KeyedDecider<TakenInTime, EventLimiter> {
   /** The decisions about the events of the last batch. */
   decisions = new Uint8Array(1024)
   /** Number of events per decision. */
@@ -150,7 +154,6 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
   /** Events of the last batch whose time cannot be read, or is too far ahead. */
   unreadable = 0
   ahead = 0
-  override readonly limiter: EventLimiter
   readonly #options: EventTimeOptions
   readonly #clock: Clock
   /** When the batch arrived, by the wall clock, and the latest time accepted then. */
@@ -159,16 +162,9 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
 
   /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, limiter?: EventLimiter) {
-    super(options)
-    this.limiter = limiter ?? new EventLimiter(options, eventTime)
-    this.useRules(options.rules, this.limiter)
+    super(options, limiter ?? new EventLimiter(options, eventTime))
     this.#options = eventTime
     this.#clock = clock
-  }
-
-  /** Sets the rules, in the place of those before; only if the options have some. */
-  setRules(rules: readonly Rule[]): void {
-    this.useRules(rules, this.limiter)
   }
 
   /** Decides on all events of a batch; the result is valid until the next call. */

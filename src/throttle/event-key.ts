@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { addEscaped } from '../lib/formats/json-string.js'
 import { BucketKey } from './bucket-key.js'
 import { bucketName } from './bucket-name.js'
-import { viewOf } from './key-table.js'
+import { type Key, viewOf } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
@@ -12,18 +12,20 @@ const UNDERSCORE = 0x5f
 const FIRST_MARK = 0xfe
 
 /** The bucket that the key of an event names. One object serves all events without allocation. */
-export class EventKey {
+export class EventKey implements Key {
   /** Whether the event has a key; false: it belongs to the default bucket, and `start` equals `end`. */
   isThere = false
   /** The key is [start, end) of this. */
   bytes: DataView = viewOf(Buffer.alloc(0))
   start = 0
   end = 0
+  hash = 0
   readonly #key: BucketKey
   #buffer = Buffer.alloc(0)
 
-  constructor(fields: readonly FieldReader[]) {
-    this.#key = new BucketKey(fields)
+  /** `seed`: of the hash; any integer, random if keys come from outside. */
+  constructor(fields: readonly FieldReader[], seed = 0) {
+    this.#key = new BucketKey(fields, seed)
   }
 
   load(batch: EventBatch, i: number): void {
@@ -32,6 +34,7 @@ export class EventKey {
     this.bytes = key.bytes
     this.start = this.isThere ? key.start : 0
     this.end = this.isThere ? key.end : 0
+    this.hash = this.isThere ? key.hash : 0
   }
 
   /** Whether the bytes of the key are the text of its bucket. */

@@ -1,3 +1,12 @@
+/** A key: [start, end) of `bytes`. */
+export interface Key {
+  readonly bytes: DataView
+  readonly start: number
+  readonly end: number
+  /** The result of hashBytes. */
+  readonly hash: number
+}
+
 /**
  * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
  * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
@@ -37,8 +46,8 @@ export class KeyTable {
     return this.#places.byteLength + this.#hashes.byteLength + this.#offsets.byteLength + this.#keys.length
   }
 
-  /** The id of the key [start, end) of `bytes`, or -1. `hash` is the result of hashBytes. */
-  find(bytes: DataView, start: number, end: number, hash: number): number {
+  /** The id of a key, or -1. */
+  find({ bytes, start, end, hash }: Key): number {
     const mask = this.#places.length - 1
     for (let place = hash & mask; ; place = (place + 1) & mask) {
       const id = this.#places[place]! - 1
@@ -58,7 +67,11 @@ export class KeyTable {
   }
 
   /** Adds a new key; returns its id: 0, 1, 2, … */
-  add(bytes: DataView, start: number, end: number, hash: number): number {
+  add({ bytes, start, end, hash }: Key): number {
+    return this.#add(bytes, start, end, hash)
+  }
+
+  #add(bytes: DataView, start: number, end: number, hash: number): number {
     const id = this.#size
     if (id === this.#hashes.length) this.#growColumns()
     const at = this.#offsets[id]!
@@ -104,7 +117,7 @@ export class KeyTable {
 
   /** Copies key `id` from another table; returns its id here. */
   take(from: KeyTable, id: number): number {
-    return this.add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
+    return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }
 
   key(id: number): string {
@@ -123,6 +136,11 @@ export function viewOf(bytes: Uint8Array): DataView {
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
   let hash = seed
   let p = start
+  for (; p + 4 <= end; p += 4) {
+    const both = bytes.getInt32(p, true)
+    hash = Math.imul(hash ^ (both & 0xffff), 0x01000193) ^ (hash >>> 15)
+    hash = Math.imul(hash ^ (both >>> 16), 0x01000193) ^ (hash >>> 15)
+  }
   for (; p + 2 <= end; p += 2) hash = Math.imul(hash ^ bytes.getUint16(p, true), 0x01000193) ^ (hash >>> 15)
   // With a mark, since a last byte of 0 differs from none.
   if (p < end) hash = Math.imul(hash ^ bytes.getUint8(p) ^ 0x10000, 0x01000193) ^ (hash >>> 15)

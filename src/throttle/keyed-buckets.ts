@@ -1,12 +1,10 @@
-import { BucketPart, type Lifetime } from './bucket-part.js'
+import { BucketPart, type Lifetime, type PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
-import { hashBytes } from './key-table.js'
+import type { Key } from './key-table.js'
 import type { BucketColumns } from './windows.js'
 
 export interface BucketsOptions extends Lifetime {
   readonly maxKeys: number
-  /** Any integer; random if keys come from outside. */
-  readonly seed: number
 }
 
 /** Up to this `maxKeys` there is one part; otherwise so many that each has up to PART buckets. */
@@ -97,7 +95,7 @@ export class KeyedBuckets<W extends BucketColumns> {
 
   /** Drops all buckets. */
   clear(): void {
-    for (const part of this.#parts) part?.windows.release()
+    for (const part of this.#parts) part?.release()
     this.#parts.fill(undefined)
     this.#only = undefined
     this.#room.drop(this.size)
@@ -110,26 +108,36 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#room.remove(this)
   }
 
-  /** The id, in `windows`, of the bucket with key bytes[start, end); -1 if there is no room for a new one. */
-  bucket(bytes: DataView, start: number, end: number, now: number): number {
-    const hash = hashBytes(bytes, start, end, this.#options.seed)
-    const part = this.#only ?? this.#partOf(hash, now)
-    let id = part.find(bytes, start, end, hash)
+  /** The id, in `windows`, of the bucket with this key; -1 if there is no room for a new one. */
+  bucket(key: PlacedKey, now: number): number {
+    const { place } = key
+    if (place?.part !== undefined && place.part.windows === place.windows) {
+      place.part.use(place.id)
+      this.windows = place.windows as W
+      return place.id
+    }
+    const part = this.#only ?? this.#partOf(key.hash, now)
+    let id = part.find(key)
     if (id < 0) {
       if (!this.#room.hasRoom(now)) return -1
-      id = part.add(bytes, start, end, hash)
+      id = part.add(key)
       this.size++
       this.#room.size++
     }
-    this.windows = part.windows
+    if (place) {
+      place.part = part
+      place.windows = part.windows
+      place.id = id
+    }
+    // A store costs more than a comparison.
+    if (this.windows !== part.windows) this.windows = part.windows
     return id
   }
 
   /** Like `bucket`, but adds none: if there is none yet, `windows` is an empty one. */
-  peek(bytes: DataView, start: number, end: number, now: number): number {
-    const hash = hashBytes(bytes, start, end, this.#options.seed)
-    const part = this.#parts[(hash >>> 24) & this.#mask]
-    const id = part?.find(bytes, start, end, hash) ?? -1
+  peek(key: Key, now: number): number {
+    const part = this.#parts[(key.hash >>> 24) & this.#mask]
+    const id = part?.find(key) ?? -1
     if (id < 0 && !this.#room.hasRoom(now)) return -1
     this.windows = id < 0 ? this.#create() : part!.windows
     return Math.max(0, id)

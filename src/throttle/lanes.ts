@@ -22,10 +22,10 @@ export class Lanes<T> {
   readonly #lanes: (Lane<T> | undefined)[]
 
   /** `limiter`: that of the throttle. It loses the limiters of other rules. */
-  constructor(rules: readonly Rule[], limiter: RuledLimiter<T>, seed: number) {
+  constructor(rules: readonly Rule[], limiter: RuledLimiter<T>) {
     this.rules = rules
     this.#limiter = limiter
-    this.#finder = new RuleFinder(rules, seed)
+    this.#finder = new RuleFinder(rules, limiter.seed)
     this.#lanes = new Array(rules.length).fill(undefined)
     limiter.keepRules(rules)
   }

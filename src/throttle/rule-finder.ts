@@ -1,6 +1,7 @@
 import type { EventBatch } from '../core/event/batch.js'
-import { type BucketKey, keyBytes } from './bucket-key.js'
-import { hashBytes, KeyTable, viewOf } from './key-table.js'
+import { BucketKey, keyBytes } from './bucket-key.js'
+import type { Place } from './bucket-part.js'
+import { KeyTable } from './key-table.js'
 import type { Rule } from './rules.js'
 
 /** Maximum number of keys for which the matching rules are remembered. */
@@ -18,6 +19,13 @@ interface Route {
   readonly isFixed: boolean
 }
 
+/** What is known of a key. */
+interface Known {
+  readonly route: Route
+  /** Of its bucket, if that does not depend on conditions. */
+  readonly place: Place | undefined
+}
+
 /** A pattern that several keys can match. */
 interface Glob {
   readonly rule: number
@@ -31,7 +39,6 @@ interface Glob {
  */
 export class RuleFinder {
   readonly #rules: readonly Test[]
-  readonly #seed: number
   /** Rules with nothing but a condition, in order. */
   readonly #whenOnly: readonly number[]
   /** Rules by the only text that their pattern matches. */
@@ -43,12 +50,11 @@ export class RuleFinder {
   readonly #others: Route
   /** Known keys. Without `#globs` all that matter are known from the start. */
   #keys = new KeyTable()
-  #routes: Route[] = []
+  #known: Known[] = []
 
-  /** `seed`: any integer; random if keys come from outside. */
+  /** `seed`: of the hashes of keys. */
   constructor(rules: readonly Test[], seed: number) {
     this.#rules = rules
-    this.#seed = seed
     this.#whenOnly = rules.flatMap(({ key }, n) => (key ? [] : [n]))
     this.#others = this.#route([])
     for (const [rule, { key }] of rules.entries()) {
@@ -57,19 +63,16 @@ export class RuleFinder {
       else addTo(this.#globs, key.prefix, { rule, test: text => key.test(text) })
     }
     this.#prefixes = [...new Set([...this.#globs.keys()].map(({ length }) => length))]
-    if (this.#globs.size === 0) for (const text of this.#exact.keys()) this.#learn(text)
+    if (this.#globs.size === 0)
+      for (const text of this.#exact.keys()) this.#learn(BucketKey.of(keyBytes(text), seed), text)
   }
 
-  #learn(text: string): void {
-    const bytes = keyBytes(text)
-    const view = viewOf(bytes)
-    this.#routes[this.#keys.add(view, 0, bytes.length, hashBytes(view, 0, bytes.length, this.#seed))] =
-      this.#routeOf(text)
-  }
-
-  /** The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one. */
+  /**
+   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one; it gets the
+   * place that is kept for it.
+   */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
-    const { stop, conditional, isFixed } = key === undefined ? this.#others : this.#known(key)
+    const { stop, conditional, isFixed } = key === undefined ? this.#others : this.#routeOf(key)
     if (isFixed) return stop < this.#rules.length ? stop : -1
     const whenOnly = this.#whenOnly
     // Both lists are in order.
@@ -82,23 +85,26 @@ export class RuleFinder {
     }
   }
 
-  #known(key: BucketKey): Route {
-    const { bytes, start, end } = key
-    const hash = hashBytes(bytes, start, end, this.#seed)
-    const id = this.#keys.find(bytes, start, end, hash)
-    if (id >= 0) return this.#routes[id]!
-    if (this.#globs.size === 0) return this.#others
-    if (this.#keys.size >= MOST_KEYS) {
-      this.#keys = new KeyTable()
-      this.#routes = []
-    }
-    const route = this.#routeOf(key.text())
-    this.#routes[this.#keys.add(bytes, start, end, hash)] = route
+  #routeOf(key: BucketKey): Route {
+    const id = this.#keys.find(key)
+    if (id < 0) return this.#globs.size === 0 ? this.#others : this.#learn(key, key.text())
+    const { route, place } = this.#known[id]!
+    key.place = place
     return route
   }
 
-  /** The route of a key by its text. */
-  #routeOf(text: string): Route {
+  #learn(key: BucketKey, text: string): Route {
+    if (this.#keys.size >= MOST_KEYS) {
+      this.#keys = new KeyTable()
+      this.#known = []
+    }
+    const route = this.#routeOfText(text)
+    const place = route.isFixed ? { part: undefined, windows: undefined, id: -1 } : undefined
+    this.#known[this.#keys.add(key)] = { route, place }
+    return route
+  }
+
+  #routeOfText(text: string): Route {
     const found = [...(this.#exact.get(text) ?? [])]
     for (const length of this.#prefixes) {
       for (const { rule, test } of this.#globs.get(text.slice(0, length)) ?? []) if (test(text)) found.push(rule)

@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { BucketKey } from '../../throttle/bucket-key.js'
-import { hashBytes, KeyTable } from '../../throttle/key-table.js'
+import { KeyTable } from '../../throttle/key-table.js'
 
 /** The events without a key, and all keys beyond the bound. The keys follow. */
 export const DEFAULT_BUCKET = 0
@@ -29,16 +29,14 @@ export class KeyIds {
   id(batch: EventBatch, i: number): number {
     const key = this.#key
     if (!key.load(batch, i)) return DEFAULT_BUCKET
-    const { bytes, start, end } = key
-    const hash = hashBytes(bytes, start, end, 0)
-    const known = this.#keys.find(bytes, start, end, hash)
+    const known = this.#keys.find(key)
     if (known >= 0) return known + FIRST_KEY
     if (this.#keys.size >= this.#most) {
       this.overflowed = true
       return OTHERS
     }
-    const id = this.#keys.add(bytes, start, end, hash) + FIRST_KEY
-    if (bytes.getUint8(start) >= 0xfe) this.#texts.set(id, shortened(key.text()))
+    const id = this.#keys.add(key) + FIRST_KEY
+    if (key.bytes.getUint8(key.start) >= 0xfe) this.#texts.set(id, shortened(key.text()))
     return id
   }
 

@@ -56,8 +56,8 @@ export class TrialSamples {
   constructor(oneIn: number, trials: number, { keyFields, maxKeys, seed }: DeciderOptions) {
     const create = () => new OverLimit(trials)
     this.#oneIn = oneIn
-    this.#key = new EventKey(keyFields)
-    this.#buckets = new KeyedBuckets({ idleMs: KEPT_MS, maxKeys, seed, keepsUsed: false }, create)
+    this.#key = new EventKey(keyFields, seed)
+    this.#buckets = new KeyedBuckets({ idleMs: KEPT_MS, maxKeys, keepsUsed: false }, create)
     this.#others = create()
   }
 
@@ -67,7 +67,7 @@ export class TrialSamples {
     const key = this.#key
     key.load(batch, i)
     this.#buckets.advance(now)
-    const id = key.isThere ? this.#buckets.bucket(key.bytes, key.start, key.end, now) : -1
+    const id = key.isThere ? this.#buckets.bucket(key, now) : -1
     const counts = id < 0 ? this.#others : this.#buckets.windows
     const bucket = Math.max(id, 0)
     counts.see(bucket, now)

@@ -40,7 +40,7 @@ export class WaitingTrial implements TrialDecider {
     this.#options = options
     this.#waitMs = waitMs
     this.#decider = new Decider(options)
-    this.#key = new EventKey(options.keyFields)
+    this.#key = new EventKey(options.keyFields, options.seed)
   }
 
   get byDefault(): boolean {
@@ -87,18 +87,18 @@ export class WaitingTrial implements TrialDecider {
   }
 
   #roomTimes(batch: EventBatch, i: number, now: number): [RoomTimes, number] {
-    const { maxKeys, seed } = this.#options
+    const { maxKeys } = this.#options
     const rule = this.#decider.ruleOf(batch, i)?.id
     let buckets = this.#buckets.get(rule)
     if (!buckets) {
-      const options = { idleMs: this.#waitMs, maxKeys, seed, keepsUsed: false }
+      const options = { idleMs: this.#waitMs, maxKeys, keepsUsed: false }
       buckets = new KeyedBuckets(options, () => new RoomTimes())
       this.#buckets.set(rule, buckets)
     }
     buckets.advance(now)
     const key = this.#key
     key.load(batch, i)
-    const id = key.isThere ? buckets.bucket(key.bytes, key.start, key.end, now) : -1
+    const id = key.isThere ? buckets.bucket(key, now) : -1
     return id < 0 ? [this.#others, 0] : [buckets.windows, id]
   }
 
@@ -112,6 +112,6 @@ export class WaitingTrial implements TrialDecider {
     const key = this.#key
     if (decider.byDefault) return limiter.roomAtOfDefault(now, cost, size)
     key.load(batch, i)
-    return limiter.roomAt(key.bytes, key.start, key.end, now, cost, size)
+    return limiter.roomAt(key, now, cost, size)
   }
 }

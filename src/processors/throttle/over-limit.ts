@@ -19,6 +19,8 @@ class OverLimitCounts extends BucketColumns {
 
 /** Lets one in N pass of the events of each bucket that are over the limit. */
 export class OneInN {
+  /** Of the hashes of keys. */
+  readonly seed: number
   readonly #oneIn: number
   readonly #buckets: KeyedBuckets<OverLimitCounts>
   /** Counts of the default bucket, and of all for which there is no room. */
@@ -26,7 +28,8 @@ export class OneInN {
 
   constructor(oneIn: number, maxKeys: number, seed: number) {
     this.#oneIn = oneIn
-    const options = { idleMs: KEPT_MS, maxKeys, seed, keepsUsed: false }
+    this.seed = seed
+    const options = { idleMs: KEPT_MS, maxKeys, keepsUsed: false }
     this.#buckets = new KeyedBuckets(options, () => new OverLimitCounts())
   }
 
@@ -36,8 +39,8 @@ export class OneInN {
   }
 
   /** Counts an event over the limit; returns whether it passes. */
-  passes({ isThere, bytes, start, end }: EventKey, now: number): boolean {
-    const id = isThere ? this.#buckets.bucket(bytes, start, end, now) : -1
+  passes(key: EventKey, now: number): boolean {
+    const id = key.isThere ? this.#buckets.bucket(key, now) : -1
     return id < 0 ? this.#others.next(0, this.#oneIn, now) : this.#buckets.windows.next(id, this.#oneIn, now)
   }
 }

@@ -16,9 +16,9 @@ import { type THROTTLE_REASONS, throttlePlan } from './plan.js'
 import { Summary } from './summary.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 
-/** Events that are looked at for the history in a second, and beyond that in each batch. */
-const LOOKS_PER_SECOND = 4000
-const FEW_LOOKS = 4
+/** Discarded events that are looked at for the history in a second, and of a batch that has more. */
+const LOOKS_PER_SECOND = 1000
+const SOME_LOOKS = 16
 
 /** What RefusedEvents passes to a successor with the same options. */
 export interface RefusedState {
@@ -86,13 +86,13 @@ export class RefusedEvents {
     this.#backlogValues.set(this.#values)
     if (reasons.includes('throttled_backlog')) this.#backlogValues[DISCARD] = columnOf('throttled_backlog')
     this.#reportBacklog = options.time_field ? () => {} : backlogReport(context.log, context.clock)
-    this.#key = new EventKey(decider.keyFields)
     this.#hasKey = decider.keyFields.length > 0
     this.#hasRules = decider.rules !== undefined
     this.#isShadow = mode === 'shadow'
     this.#marks = over === 'mark'
     const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
     if (oneIn > 0) this.#oneIn = before?.oneIn ?? new OneInN(oneIn, decider.maxKeys, decider.seed)
+    this.#key = new EventKey(decider.keyFields, this.#oneIn?.seed ?? decider.seed)
     if (!this.#isShadow && (annotate || this.#marks)) this.#annotation = new Annotation(context)
     if (summary) {
       const unnamed = context.metrics.counter(
@@ -105,7 +105,7 @@ export class RefusedEvents {
     if (this.#keys) showKeys(this.#keys, context, () => this.#drain())
     this.#history = before?.history ?? new DiscardHistory()
     this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || summary || perKey)
-    if (!this.#isPlain) this.#tally = new DiscardTally(decider.seed, summary !== undefined)
+    if (!this.#isPlain) this.#tally = new DiscardTally(summary !== undefined)
     this.#limit = decider.limits[0]!
     const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
     this.#discarded = count(this.#isShadow ? 'would_discard' : 'discarded')
@@ -186,10 +186,10 @@ export class RefusedEvents {
       this.#secondAt = now
       this.#looks = LOOKS_PER_SECOND
     }
-    const isExact = discards <= Math.max(FEW_LOOKS, this.#looks)
+    const isExact = discards <= Math.max(1, this.#looks)
     if (!isExact) this.#history.sampled(now)
     const { length } = batch
-    const places = isExact ? length : Math.max(FEW_LOOKS, this.#looks)
+    const places = isExact ? length : Math.max(1, Math.min(SOME_LOOKS, this.#looks))
     // The first one behind each of these places, which are at the same distance.
     const found: number[] = []
     for (let place = 0; place < places; place++) {

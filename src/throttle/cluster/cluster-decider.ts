@@ -1,8 +1,7 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
+import { BucketKey } from '../bucket-key.js'
 import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, KeyedDecider, PASS, type Refusal } from '../decider.js'
-import { viewOf } from '../key-table.js'
-import type { Rule } from '../rules.js'
 import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
 
@@ -38,25 +37,16 @@ export interface Decided {
  * Decides in agreement with the other members of a group. What cannot be decided from leases is asked of the server, for
  * all buckets of a batch at once.
  */
-export class ClusterDecider extends KeyedDecider<Asked> {
-  /** What a decider passes to its successor. */
-  override readonly limiter: LeaseLimiter
+export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
   readonly #onFailure: OnFailure
   readonly #clock: Clock
   readonly #backend: Backend
 
   constructor(options: ClusterOptions, clock: Clock, backend: Backend, limiter = new LeaseLimiter(options)) {
-    super(options)
-    this.limiter = limiter
+    super(options, limiter)
     this.#onFailure = options.onFailure
     this.#clock = clock
     this.#backend = backend
-    this.useRules(options.rules, limiter)
-  }
-
-  /** Sets the rules, in the place of those before; only if the options have some. */
-  setRules(rules: readonly Rule[]): void {
-    this.useRules(rules, this.limiter)
   }
 
   /** Decides on all events of a batch; a promise if the server has to be asked. */
@@ -145,17 +135,16 @@ function isPassed(passed: Grant['passed'], n: number): boolean {
 }
 
 function aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
-  const view = viewOf(key)
+  const bucket = BucketKey.of(key, local.seed)
   if (list === undefined) {
     if (key.length === 0) return local.takeDefaults(events, now)
     let passed = 0
-    while (passed < events && local.take(view, 0, key.length, now) === PASS) passed++
+    while (passed < events && local.take(bucket, now) === PASS) passed++
     return passed
   }
   return Uint8Array.from({ length: events }, (_, n) => {
     const [cost, size] = [list[n * 2]!, list[n * 2 + 1]!]
-    const taken =
-      key.length === 0 ? local.takeDefaultCost(now, cost, size) : local.takeCost(view, 0, key.length, now, cost, size)
+    const taken = key.length === 0 ? local.takeDefaultCost(now, cost, size) : local.takeCost(bucket, now, cost, size)
     return taken === PASS ? 1 : 0
   })
 }

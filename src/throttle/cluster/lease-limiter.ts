@@ -1,6 +1,7 @@
+import { BucketKey } from '../bucket-key.js'
+import type { PlacedKey } from '../bucket-part.js'
 import { BucketRoom } from '../bucket-room.js'
 import { DISCARD, FULL, KeyedLimiter, keepOnly, PASS, type RuledLimiter } from '../decider.js'
-import { viewOf } from '../key-table.js'
 import { KeyedBuckets } from '../keyed-buckets.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
 import type { Rule } from '../rules.js'
@@ -19,7 +20,7 @@ const LONGEST_FULL_MS = 1000
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
-const NO_KEY = viewOf(Buffer.alloc(0))
+const NO_KEY = new BucketKey([])
 
 export interface LeaseOptions {
   readonly limits: readonly Limit[]
@@ -55,6 +56,8 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
   readonly asking: Asking
   /** Decides while the server cannot be asked. */
   readonly local: KeyedLimiter
+  /** Of the hashes of keys. */
+  readonly seed: number
   readonly #options: LeaseOptions
   readonly #limits: SharedLimits
   readonly #room: BucketRoom
@@ -63,6 +66,8 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
+  /** For keys as bytes. */
+  readonly #key: BucketKey
   /** What rules held that are gone. */
   #returned: LimiterDemand[] = []
   #now = 0
@@ -70,6 +75,8 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
   /** `parent` and `rule`: for the limiter of a rule. */
   constructor(options: LeaseOptions, parent?: LeaseLimiter, rule?: Rule) {
     const { limits, part, members, maxKeys, seed } = options
+    this.seed = seed
+    this.#key = new BucketKey([], seed)
     this.#options = options
     this.#limits = new SharedLimits(limits, part, rule?.sharedName)
     this.asking = parent?.asking ?? new Asking()
@@ -81,7 +88,7 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     const create = () => new Leases(this.#limits.hasBytes)
     this.#default = create()
     const idleMs = this.#limits.shortestMs
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, seed, keepsUsed: false }, create, this.#room)
+    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, keepsUsed: false }, create, this.#room)
   }
 
   ofRule(rule: Rule): LeaseLimiter {
@@ -122,62 +129,44 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     this.#room.advance(now)
   }
 
-  take(bytes: DataView, start: number, end: number, now: number): Asked | typeof FULL {
-    const id = this.#buckets.bucket(bytes, start, end, now)
+  take(key: PlacedKey, now: number): Asked | typeof FULL {
+    const id = this.#buckets.bucket(key, now)
     if (id < 0) return FULL
     const leases = this.#buckets.windows
-    return leases.spend(id, 1, 0, now) ? PASS : this.#ask(leases, id, bytes, start, end, now, 1, 0)
+    return leases.spend(id, 1, 0, now) ? PASS : this.#ask(leases, id, key, now, 1, 0)
   }
 
   takeDefault(now: number): Asked {
     const leases = this.#default
-    return leases.spend(0, 1, 0, now) ? PASS : this.#ask(leases, 0, NO_KEY, 0, 0, now, 1, 0)
+    return leases.spend(0, 1, 0, now) ? PASS : this.#ask(leases, 0, NO_KEY, now, 1, 0)
   }
 
-  takeCost(bytes: DataView, start: number, end: number, now: number, cost: number, size: number): Asked | typeof FULL {
-    const id = this.#buckets.bucket(bytes, start, end, now)
-    return id < 0 ? FULL : this.#takeCost(this.#buckets.windows, id, bytes, start, end, now, cost, size)
+  takeCost(key: PlacedKey, now: number, cost: number, size: number): Asked | typeof FULL {
+    const id = this.#buckets.bucket(key, now)
+    return id < 0 ? FULL : this.#takeCost(this.#buckets.windows, id, key, now, cost, size)
   }
 
   takeDefaultCost(now: number, cost: number, size: number): Asked {
-    return this.#takeCost(this.#default, 0, NO_KEY, 0, 0, now, cost, size)
+    return this.#takeCost(this.#default, 0, NO_KEY, now, cost, size)
   }
 
-  #takeCost(
-    leases: Leases,
-    id: number,
-    bytes: DataView,
-    start: number,
-    end: number,
-    now: number,
-    cost: number,
-    size: number,
-  ): Asked {
+  #takeCost(leases: Leases, id: number, key: PlacedKey, now: number, cost: number, size: number): Asked {
     const { hasCosts, hasBytes } = this.#limits
     const [units, length] = [hasCosts ? cost : 0, hasBytes ? size : 0]
     if (leases.spend(id, units, length, now)) return PASS
-    return this.#ask(leases, id, bytes, start, end, now, units, length, true)
+    return this.#ask(leases, id, key, now, units, length, true)
   }
 
-  #ask(
-    leases: Leases,
-    id: number,
-    bytes: DataView,
-    start: number,
-    end: number,
-    now: number,
-    cost: number,
-    size: number,
-    lists = false,
-  ): Asked {
+  #ask(leases: Leases, id: number, key: PlacedKey, now: number, cost: number, size: number, lists = false): Asked {
     if (leases.isFull(id, cost, size, now)) return DISCARD
     const { asking } = this
     let index = leases.demand(id, asking.batch)
     if (index < 0) {
       index = asking.demands.length
       leases.setDemand(id, asking.batch, index)
-      const key = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
-      asking.demands.push(this.#demand(leases, id, key, now, lists))
+      const { bytes, start, end } = key
+      const copy = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
+      asking.demands.push(this.#demand(leases, id, copy, now, lists))
     }
     const demand = asking.demands[index]!
     demand.events++
@@ -246,12 +235,13 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
 
   #place(key: Buffer, now: number): [Leases, number] {
     if (key.length === 0) return [this.#default, 0]
-    const id = this.#buckets.bucket(viewOf(key), 0, key.length, now)
+    this.#key.setBytes(key)
+    const id = this.#buckets.bucket(this.#key, now)
     return [this.#buckets.windows, id]
   }
 
-  level(bytes: DataView, start: number, end: number, now: number): Level | undefined {
-    const id = this.#buckets.bucket(bytes, start, end, now)
+  level(key: PlacedKey, now: number): Level | undefined {
+    const id = this.#buckets.bucket(key, now)
     return id < 0 ? undefined : this.#level(this.#buckets.windows, id, now)
   }
 

@@ -1,8 +1,8 @@
 import t from 'tap'
+import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/decider.js'
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { Kept, LATE } from '../../../src/throttle/event-windows.js'
-import { viewOf } from '../../../src/throttle/key-table.js'
 import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
 import { seeded } from '../../support/seeded.js'
 
@@ -21,7 +21,7 @@ function limiterOf(
   }
   const limiter = new EventLimiter(all, { latenessMs, onLate: 'pass' })
   const files = new Map<string, object>()
-  const key = viewOf(Buffer.alloc(4))
+  const [key, id] = [new BucketKey([], limiter.seed), Buffer.alloc(4)]
   return {
     limiter,
     /** What comes next is of this file. */
@@ -30,10 +30,11 @@ function limiterOf(
       limiter.progress.enter(files.get(file)!, clock, 0)
       limiter.advance()
     },
-    take(id: number, time: number) {
+    take(number: number, time: number) {
       limiter.progress.see(time)
-      key.setUint32(0, id)
-      return limiter.take(key, 0, 4, time)
+      id.writeUInt32BE(number)
+      key.setBytes(id)
+      return limiter.take(key, time)
     },
   }
 }

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS, type Taken } from '../../../src/throttle/decider.js'
 import { hashBytes, KeyTable, viewOf } from '../../../src/throttle/key-table.js'
 import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
@@ -86,7 +87,7 @@ const windowsOf = (mode: WindowMode, limit: number, windowMs: number) =>
 
 const take = (limiter: KeyedLimiter, key: Buffer, now: number) => {
   limiter.advance(now)
-  return limiter.take(viewOf(key), 0, key.length, now)
+  return limiter.take(BucketKey.of(key, limiter.seed), now)
 }
 
 t.test('decides as the model does, whatever the clock does', async t => {
@@ -114,7 +115,7 @@ t.test('decides as the model does, whatever the clock does', async t => {
         limiter.advance(now)
         if (model.isDoubtful(name, now)) continue
         compared++
-        const [got, expected] = [limiter.take(viewOf(key), 0, key.length, now), model.take(name, now)]
+        const [got, expected] = [limiter.take(BucketKey.of(key, limiter.seed), now), model.take(name, now)]
         if (got !== expected) wrong++
         if (wrong) t.fail(`${mode}, seed ${seed}, step ${step}: ${got} rather than ${expected}`)
       }
@@ -213,8 +214,8 @@ t.test('many buckets are divided into parts, which changes no decision and no bo
   const random = seeded(31)
   const maxKeys = 200_000
   const chosen = options('fixed', { limit: 1, windowMs: 1000, maxKeys })
-  const [limiter, key] = [new KeyedLimiter(chosen), Buffer.alloc(4)]
-  const view = viewOf(key)
+  const [limiter, bytes] = [new KeyedLimiter(chosen), Buffer.alloc(4)]
+  const key = new BucketKey([], limiter.seed)
   const opened = new Float64Array(600_000).fill(Number.NEGATIVE_INFINITY)
   const counts = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
   let now = 0
@@ -222,9 +223,10 @@ t.test('many buckets are divided into parts, which changes no decision and no bo
   for (let n = 0; n < 1_500_000; n++) {
     if (n % 500 === 0) limiter.advance((now += 1.1))
     const number = Math.floor(random() * (now < 700 ? 100_000 : opened.length))
-    key.writeUInt32LE(number)
+    bytes.writeUInt32LE(number)
+    key.setBytes(bytes)
     const isOpen = now - opened[number]! < 1000
-    const got = limiter.take(view, 0, 4, now)
+    const got = limiter.take(key, now)
     counts[got]++
     if (got === PASS) opened[number] = now
     if (isOpen !== (got === DISCARD) || limiter.keys > maxKeys) wrong++
@@ -292,24 +294,25 @@ t.test('the table finds what was added, and nothing else, also when all hashes a
     [600, () => -3],
   ] as const) {
     const table = new KeyTable()
+    const keyOf = (bytes: Buffer) => ({ bytes: viewOf(bytes), start: 0, end: bytes.length, hash: hash(bytes) })
     const keys = [Buffer.alloc(0), ...randomKeys(count, random).filter(key => key.length > 0)]
     const ids = keys.map((key, i) => {
-      if (table.find(viewOf(key), 0, key.length, hash(key)) !== -1) t.fail('found too early')
+      if (table.find(keyOf(key)) !== -1) t.fail('found too early')
       // From the middle of a larger buffer, as keys come from the bytes of a line.
       const padded = Buffer.concat([Buffer.from('"'), key, Buffer.from('"')])
-      return [table.add(viewOf(padded), 1, padded.length - 1, hash(key)), i]
+      return [table.add({ ...keyOf(key), bytes: viewOf(padded), start: 1, end: padded.length - 1 }), i]
     })
     t.ok(
       ids.every(([id, i]) => id === i),
       'ids are numbered',
     )
-    t.ok(keys.every((key, i) => table.find(viewOf(key), 0, key.length, hash(key)) === i))
+    t.ok(keys.every((key, i) => table.find(keyOf(key)) === i))
     t.equal(table.size, keys.length)
     t.ok(table.bytes > keys.reduce((sum, key) => sum + key.length, 0))
     const copy = new KeyTable()
     for (let id = keys.length - 1; id >= 0; id--) copy.take(table, id)
-    t.ok(keys.every((key, i) => copy.find(viewOf(key), 0, key.length, hash(key)) === keys.length - 1 - i))
-    t.equal(copy.find(viewOf(Buffer.alloc(301)), 0, 301, -3), -1)
+    t.ok(keys.every((key, i) => copy.find(keyOf(key)) === keys.length - 1 - i))
+    t.equal(copy.find({ ...keyOf(Buffer.alloc(301)), hash: -3 }), -1)
   }
   const a = viewOf(Buffer.from('a'))
   t.not(hashBytes(a, 0, 1, 1), hashBytes(a, 0, 1, 2), 'the seed matters')

@@ -222,6 +222,26 @@ t.test('the windows of rules survive a reload, and those of rules that stay a ch
   }
 })
 
+t.test('a bucket of a rule is found again after others were dropped, and after a reload', async t => {
+  const given = { limit: 1, window: '1h', key_field: '.app', limits: [{ key: 'b*', limit: 2, window: '1s' }] }
+  const { origin, options } = compiled(given)
+  const clock = { now: 0, wall: 1_700_000_000_000 }
+  const first = createDecider(options, { now: () => clock.now, wall: () => clock.wall })
+  const apps = Array.from({ length: 40 }, (_, n) => `b${n}`)
+  const decide = (decider: typeof first, app: string, now: number) => {
+    clock.now = now
+    return decider.decide(batchesOf(`{"app":"${app}"}\n`, origin)[0]!).decisions[0]!
+  }
+  for (const app of apps) decide(first, app, 0)
+  for (const app of apps.slice(20)) decide(first, app, 1500)
+  t.equal(first.buckets, 20, 'the others are idle')
+  for (const app of apps.slice(20)) t.equal(decide(first, app, 1700), PASS, app)
+  for (const app of apps.slice(20)) t.equal(decide(first, app, 1800), DISCARD, app)
+  for (const app of apps.slice(0, 20)) t.equal(decide(first, app, 1800), PASS, app)
+  const second = createDecider({ ...options, seed: 99 }, { now: () => clock.now, wall: () => 0 }, windowsOf(first))
+  for (const app of apps.slice(20)) t.equal(decide(second, app, 1900), DISCARD, app)
+})
+
 t.test('aligned windows of a rule follow the wall clock', async t => {
   const time = { now: 0, wall: 1_700_000_000_500 }
   const { origin, options } = compiled({
