@@ -18,6 +18,7 @@ const WAYS: Readonly<Record<string, readonly string[]>> = {
   [ONE]: ['--limit=5'],
   '20 limits': [`--limit=${GRID}`],
   '20 limits, sliding': [`--limit=${GRID}`, '--window-mode=sliding'],
+  '20 limits, gcra': [`--limit=${GRID}`, '--window-mode=gcra'],
   '3 keys': ['--limit=5', '--key=.host', '--key=.level'],
 }
 

@@ -29,6 +29,8 @@ const NANOSECONDS = 1e17
 const LARGEST = 1e20
 /** A date without a time, such as 2026-01-31, is as long as this at most. */
 const DATE_LENGTH = 10
+const YEAR_LENGTH = 4
+const DASH = 0x2d
 
 /** Reads the time of events from the first usual field that has one. Each origin is asked first where it had one last. */
 export class AutoTime implements TimeReader {
@@ -94,6 +96,8 @@ function textTime(field: FieldReader): number {
   const first = bytes[start]!
   // Most texts that are no time end here.
   if (end - start <= DATE_LENGTH - 1 || first < 0x30 || first > 0x39) return Number.NaN
+  // A number in a text is read by way of a string.
+  if (end - start > DATE_LENGTH && bytes[start + YEAR_LENGTH] === DASH) return parseIsoTime(bytes, start, end)
   const number = plausible(field.number())
   if (!Number.isNaN(number) || end - start <= DATE_LENGTH) return number
   return parseIsoTime(bytes, start, end)
