@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { SimulationResult, TrialResult } from '../../src/check/simulate/result.js'
+import { summaryText } from '../../src/check/simulate/summary.js'
 import { formatDuration } from '../../src/lib/units.js'
 import { testFolder } from '../support/folder.js'
 import { Seeded } from '../support/seeded.js'
@@ -240,6 +241,29 @@ destinations: { out: { type: blackhole, inputs: [it] } }
   },
 )
 
+t.test(
+  'an event whose cost is no number counts as 1, and so does one in a text; how many there are is told',
+  async t => {
+    const config = join(
+      testFolder(t, {
+        'sluice.yaml': `sources: { in: { type: stdin, decode: json } }
+processors: { it: { type: throttle, inputs: [in], limit: 6, window: 1s, cost: .n } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+      }),
+      'sluice.yaml',
+    )
+    const costs = [2, '2', null, undefined, -2, true, 0, 5]
+    const input = linesOf(costs.map(n => ({ t: START, n })))
+    const { stdout, stderr } = await callSimulate([config, '--time=.t', '--decisions'], input)
+    // 2 + 1 + 1 + 1 + 1 = 6: only what costs nothing passes after that.
+    t.equal(stdout.replaceAll(/.*"decision":"(.).*\n/g, '$1'), 'pppppdpd')
+    t.match(stderr, /^cost +5 events without a number of 0 or more at \.n: counted as 1$/m)
+    const numbers = await callSimulate([config, '--time=.t'], linesOf([{ t: START, n: 1 }]))
+    t.notMatch(numbers.stdout, /^cost /m)
+  },
+)
+
 t.test('a throttle before the simulated one passes what it would pass in the daemon', async t => {
   const config = join(testFolder(t), 'sluice.yaml')
   const all = Array.from({ length: 12 }, (_, n) => ({ t: START + n }))
@@ -425,6 +449,8 @@ t.test('goals that no limit achieves are refused, with the reason', async t => {
     [['--budget=5GB per day', '--limit=5'], '--budget finds the limit: leave out --limit'],
     [['--budget=5GB per day', '--decisions'], '--decisions is for one throttle'],
     [['--limit=1,2', '--decisions'], '--decisions is for one throttle'],
+    [['--limit=1', '--for=5s'], '--for has no effect without --tap'],
+    [['--limit=1', '--socket=x'], '--socket has no effect without --tap'],
     [['--limit=1,x'], '--limit: must be a whole number'],
     [['--limit=1', '--window='], '--window needs a value'],
     [[], '--limit: is missing'],
@@ -549,14 +575,22 @@ t.test('an empty input, binary data and a line without an end', async t => {
   t.match(huge.stdout, /^events +2$/m)
 })
 
+t.test('a terminal that does not know its width gets the usual one', async t => {
+  const result = await json(['--limit=1', '--window=1s'], linesOf(events(20, 0.1)))
+  const text = (columns: number | undefined) => summaryText(result, { columns, colour: false })
+  t.equal(text(0), text(80))
+  t.equal(text(undefined), text(80))
+})
+
 t.test('Ctrl-C prints the result so far', async t => {
   const run = sluice(['simulate', '--limit=1', '--window=1s', '--time=.t', '--json', '--decisions'])
-  run.child.stdin!.write(linesOf(Array.from({ length: 5000 }, (_, n) => ({ t: n }))))
+  run.child.stdin!.write(`${linesOf(Array.from({ length: 5000 }, (_, n) => ({ t: n })))}{"t":`)
   await run.until(() => run.stdout.includes('\n'))
   run.child.kill('SIGINT')
   t.equal(await run.exit, 130, run.stderr)
   const result = JSON.parse(run.stderr) as SimulationResult
   t.equal(result.complete, false)
   t.ok(result.events > 0)
+  t.notMatch(result.notes, [{ name: 'undecoded' }], 'a line that is cut by it is none')
   t.equal(run.stdout.trimEnd().split('\n').length, result.events)
 })

@@ -62,7 +62,7 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
 
   for (const [args, code, message] of [
     [['--tap=lim'], 2, '--tap needs --for DURATION'],
-    [['--tap=other', '--for=1s'], 2, 'there is no component other'],
+    [['--tap=other', '--for=1s'], 2, '--tap: there is no component other'],
     [['--tap=lim', '--for=1s', '--suggest=keep 9%'], 2, '--tap sees each event once'],
     [['--tap=lim', '--for=1s', 'x.log'], 2, '--tap reads from a daemon'],
     [['--tap=lim', '--for=1s', '--key=.none'], 1, 'no event has the key .none'],

@@ -63,6 +63,8 @@ export async function* replayed(frames: Frames, { path, source, copy }: Input, r
     take(splitter.push(bytes), frames)
     yield
   }
+  // A line that was cut because the signal ended the input is none.
+  if (reading.signal.aborted) return
   take(splitter.flush(), frames)
   yield
 }

@@ -21,7 +21,7 @@ export interface Replayed {
 /** What to know about the numbers. */
 export function notesOn({ replay, time, way }: Replayed): Fact[] {
   const { before, undecoded, slots, timeless, backwards, furthestBackMs } = replay
-  const [{ decider, index }] = replay.visitor.all as [Trials['all'][number]]
+  const [{ decider, index, options }] = replay.visitor.all as [Trials['all'][number]]
   const { failedOpen, refused, waits } = decider
   const late = decider.late(index)
   const { span } = slots
@@ -39,6 +39,9 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
     const furthest = formatDuration(furthestBackMs)
     add('order', `${count(backwards, 'event')} earlier than the one before, by up to ${furthest}`)
   }
+  const { costless } = replay.visitor
+  if (costless > 0)
+    add('cost', `${count(costless, 'event')} without a number of 0 or more at ${options.cost!.text}: counted as 1`)
   if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
   if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
   if (replay.visitor.lackedRoom)

@@ -30,7 +30,7 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   const config = options.config ?? (await aboutDaemon(socket))?.config
   if (config === undefined)
     throw new UsageError('the daemon has no configuration file: give the configuration with --config', 'simulate')
-  const subject = await subjectOf(config, options.tap, io)
+  const subject = await subjectOf(config, options.tap, io, 'tap')
   const { time_field } = subject.given
   const time = options.time ?? (typeof time_field === 'string' ? time_field : undefined)
   const path = time === undefined || time === 'auto' ? time : parsePathFlag(time, 'time', 'simulate')

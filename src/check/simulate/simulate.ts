@@ -55,6 +55,8 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const goal = goalOf(options)
   if (options.report !== undefined) checkWritable(options.report)
   if (options.tap !== undefined) return simulateLive(options, files, io)
+  for (const name of ['for', 'socket'] as const)
+    if (options[name] !== undefined) throw new UsageError(`--${name} has no effect without --tap`, 'simulate')
   const subject = await subjectOf(options.config, options.component, io)
   const time = timeOf(options, subject.given)
   const path = time === 'auto' ? ('auto' as const) : parsePathFlag(time, 'time', 'simulate')

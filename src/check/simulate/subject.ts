@@ -24,11 +24,16 @@ export interface Subject {
 /** The id of a throttle without a configuration. */
 const NEW_ID = 'limit'
 
-/** Reads the throttle of a configuration. Throws UsageError if there is no such throttle. */
-export async function subjectOf(path: string | undefined, component: string | undefined, io: Io): Promise<Subject> {
+/** Reads the throttle of a configuration. Throws UsageError, which names the flag, if there is no such throttle. */
+export async function subjectOf(
+  path: string | undefined,
+  component: string | undefined,
+  io: Io,
+  flag: 'component' | 'tap' = 'component',
+): Promise<Subject> {
   if (path === undefined) return newThrottle(component)
   const config = await loadDaemonConfig(path, io.env)
-  const found = throttleOf(config, component, path)
+  const found = throttleOf(config, component, path, flag)
   return {
     component: found.id,
     config: path,
@@ -53,7 +58,7 @@ export function wayFrom(id: string, component: string): Way {
   return { throttle: component, sources: [source], processors: [], readers: new Map([[id, [component]]]) }
 }
 
-function throttleOf(config: Config, id: string | undefined, path: string) {
+function throttleOf(config: Config, id: string | undefined, path: string, flag: string) {
   const throttles = config.processors.filter(({ type }) => type === throttle.type)
   const ids = throttles.map(processor => processor.id)
   const known = ids.length === 0 ? `${path} has no throttle` : `the throttles of ${path} are ${ids.join(', ')}`
@@ -69,5 +74,5 @@ function throttleOf(config: Config, id: string | undefined, path: string) {
     ? `${id} is a ${other.kind} of type ${other.type}, not a throttle`
     : `there is no component ${id} in ${path}`
   const near = other ? undefined : new NearestName().find(id, ids)
-  throw new UsageError(`--component: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
+  throw new UsageError(`--${flag}: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
 }

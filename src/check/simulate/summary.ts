@@ -11,7 +11,7 @@ const NAME_WIDTH = 11
 /** The summary including line ends. */
 export function summaryText(result: SimulationResult, style: SummaryStyle): string {
   const { results, settings, notes, events, excluded, yaml } = result
-  const columns = style.columns ?? USUAL_COLUMNS
+  const columns = style.columns || USUAL_COLUMNS
   const row = ({ name, text }: Fact) => `${name.padEnd(NAME_WIDTH)}${wrapped(text, columns)}`
   const width = number(events).length
   const total = (name: string, value: number) =>

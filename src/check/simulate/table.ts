@@ -7,6 +7,7 @@ export const USUAL_COLUMNS = 80
 const SHORTEST_KEY = 12
 
 export interface SummaryStyle {
+  /** Undefined or 0: not known. */
   readonly columns: number | undefined
   readonly colour: boolean
 }
@@ -41,7 +42,7 @@ export function keyTable({ by_key, others, more_keys }: KeyRows, style: SummaryS
 
 /** The first column is text, and is shortened if the terminal is too narrow; the others are numbers. */
 export function tableLines(titles: readonly string[], rows: readonly string[][], style: SummaryStyle): string[] {
-  const columns = style.columns ?? USUAL_COLUMNS
+  const columns = style.columns || USUAL_COLUMNS
   const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
   const [title, ...others] = titles
   const widths = others.map((title, i) => Math.max(title.length, ...rows.map(row => row[i + 1]!.length)))

@@ -1,6 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldPath } from '../../core/event/field-path.js'
-import type { FieldReader } from '../../core/event/field-reader.js'
+import { type FieldReader, NUMBER } from '../../core/event/field-reader.js'
 import { printableJson } from '../../lib/printable.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
@@ -56,6 +56,9 @@ export class Trials implements Visitor {
   readonly all: readonly Trial[]
   /** The decisions of the first trial as JSON lines, if they are wanted. */
   decisions = ''
+  /** Events whose cost is no number, or a negative one. */
+  costless = 0
+  readonly #cost: FieldReader | undefined
   readonly #keys: readonly SameKey[]
   readonly #wantsDecisions: boolean
 
@@ -66,6 +69,8 @@ export class Trials implements Visitor {
     { wantsDecisions = false, sharesBuckets = true }: TrialsOptions = {},
   ) {
     this.#wantsDecisions = wantsDecisions
+    const [{ cost }] = all as [ThrottleOptions]
+    this.#cost = cost && context.field(cost)
     const areTogether = sharesBuckets ? isShareable : isRankable
     const places = new Map<ThrottleOptions, Omit<Trial, 'options'>>()
     this.#keys = grouped(all, keyOf).map(sameKey => {
@@ -116,6 +121,8 @@ export class Trials implements Visitor {
 
   visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void {
     const bytes = batch.size(i)
+    const cost = this.#cost
+    if (cost !== undefined && !(cost.load(batch, i) === NUMBER && cost.number() >= 0)) this.costless++
     for (const { ids, groups } of this.#keys) {
       const id = ids.id(batch, i)
       for (const { decider, tally } of groups) {

@@ -42,7 +42,7 @@ export const limitOptions = {
   cost: fieldPath()
     .optional()
     .describe(
-      'Field with the number that an event counts as, instead of 1. It counts as 1 if the field is missing, negative or not a number. Fractions are counted to the millionth.',
+      'Field with the number that an event counts as, instead of 1. It counts as 1 if the field is missing, negative or not a number; a text such as `"5"` is none. Fractions are counted to the millionth.',
     ),
   also: z
     .array(further)
