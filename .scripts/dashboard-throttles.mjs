@@ -156,5 +156,14 @@ export const THROTTLE_ROWS = {
     lines('Questions to the server', 'Round trips; leases save most of them.', 'reqps', [
       [`sum ${BY} (${rate('sluice_throttle_backend_requests_total')})`, EACH],
     ]),
+    lines(
+      'Leases, and what waits',
+      'Buckets of which a part of the limit was taken ahead, and batches that wait for a reply.',
+      'short',
+      [
+        [`sum ${BY} (sluice_throttle_leased_buckets{${C}})`, `${EACH} leases`],
+        [`sum ${BY} (sluice_throttle_backend_waiting_batches{${C}})`, `${EACH} waiting batches`],
+      ],
+    ),
   ],
 }

@@ -286,7 +286,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
       queries.set(`${alert}, without its bounds`, unbounded)
     }
   }
-  t.ok(queries.size > 130, `${queries.size} queries`)
+  t.ok(queries.size > 150, `${queries.size} queries`)
   for (const expr of queries.values()) t.notMatch(expr.replace('"$1"', ''), /\$/, 'every variable is known')
 
   // What only a reload, and one that fails, shows.
@@ -328,7 +328,17 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
       `exemplars of ${name} are ids of requests`,
     )
   }
-  const text = (await daemon.get('/metrics')).body.replaceAll(/^# (HELP|TYPE) (?!sluice_).*\n/gm, '')
+  const metrics = (await daemon.get('/metrics')).body
+  const ofThrottles = [...metrics.matchAll(/^# TYPE (sluice_(?:throttle|component_waiting)_\w+) /gm)].map(
+    ([, name]) => name!,
+  )
+  t.ok(ofThrottles.length > 15)
+  t.same(
+    ofThrottles.filter(name => !read(dashboardPath).includes(name)),
+    [],
+    'all metrics of throttles are on the dashboard',
+  )
+  const text = metrics.replaceAll(/^# (HELP|TYPE) (?!sluice_).*\n/gm, '')
   const checked = execFileSync(promtool, ['check', 'metrics'], {
     input: text.replaceAll(/^(?!sluice_|#).*\n/gm, ''),
     encoding: 'utf8',

@@ -119,6 +119,13 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     return this.#room.dropped
   }
 
+  /** Number of buckets that may hold something taken ahead; with those of rules. */
+  get leased(): number {
+    let leased = this.#leased.size
+    for (const limiter of this.#ofRules.values()) leased += limiter.leased
+    return leased
+  }
+
   /** After so many milliseconds without use a lease is given back. */
   get idleMs(): number {
     return Math.min(LONGEST_IDLE_MS, this.#limits.shortestMs * IDLE_PART)
