@@ -85,7 +85,9 @@ export class Explainer {
       }
       if (issue.code === 'invalid_union') {
         const { node } = locate(subject.node, path, subject.key)
-        const branch = nearestBranch(issue.errors) ?? (node?.kind === 'scalar' ? wordsBranch(issue.errors) : undefined)
+        // What the schema says itself names the other variants, too.
+        const words = node?.kind === 'scalar' && !issue.message ? wordsBranch(issue.errors) : undefined
+        const branch = nearestBranch(issue.errors) ?? words
         if (branch) {
           for (const inner of branch) report(inner, path)
           return

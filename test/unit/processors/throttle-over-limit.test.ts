@@ -1,4 +1,6 @@
 import t from 'tap'
+import { components } from '../../../src/components.js'
+import { parseConfig } from '../../../src/config/load.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { throttleStage } from '../../support/throttle-stage.js'
 
@@ -139,6 +141,16 @@ t.test('an event for which there is no bucket is neither marked nor sampled: it 
     const { through } = await throttleStage({ over_limit, key_field: '.app', max_keys: 1, on_max_keys: 'discard' })
     t.equal((await through([app('a'), app('b'), app('c')])).discarded.length, 2)
   }
+})
+
+t.test('a word that over_limit does not know is answered with all that it may be', t => {
+  const yaml = `sources: { in: { type: stdin } }
+processors: { lim: { type: throttle, inputs: [in], limit: 1, window: 1s, over_limit: wait } }
+destinations: { out: { type: stdout, inputs: [lim] } }
+`
+  const message = /over_limit: must be discard, mark, \{pass_one_in: N\} with a whole number N, or \{wait: DURATION\}$/m
+  t.throws(() => parseConfig(yaml, 'sluice.yaml', { env: {}, components }), { message })
+  t.end()
 })
 
 t.test('the schema refuses what means nothing', t => {
