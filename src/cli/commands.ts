@@ -148,7 +148,7 @@ export const commands: readonly Command[] = [
       suggest: {
         type: 'string',
         value: 'GOAL',
-        text: 'Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal error", and shows what else it costs.',
+        text: 'Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal error", and shows what else it costs. Of several windows and keys, those without such a limit are named.',
       },
       budget: {
         type: 'string',
@@ -204,6 +204,18 @@ export const commands: readonly Command[] = [
       {
         title: 'the lowest limit that keeps nearly all errors',
         line: `sluice simulate --config sluice.yaml --time .timestamp --suggest "keep 99% where .level equal error" app.log`,
+      },
+      {
+        title: 'the highest limit within a budget, in days of Berlin',
+        line: `sluice simulate --config sluice.yaml --budget "5GB per day" --time-zone Europe/Berlin app.log.1.gz app.log`,
+      },
+      {
+        title: 'what a changed configuration would do with the same events',
+        line: 'sluice simulate --config sluice.yaml --compare changed.yaml app.log',
+      },
+      {
+        title: 'a page to show around, and the numbers for a script',
+        line: 'sluice simulate --config sluice.yaml --limit 10,50,100 --report out.html --json app.log',
       },
       {
         title: 'on what a running daemon gets now',
