@@ -33,7 +33,7 @@ export class Annotation {
     json.clear()
     json.add(this.#component, 0, this.#component.length)
     key.writeName(json)
-    json.addText(`,"limit":${limit},"window_ms":${windowMs}`)
+    json.addText(`,"limit":${limit},"window_ms":${Math.round(windowMs)}`)
     if (count !== undefined) json.addText(`,"count":${count}`)
     if (unit !== 'events') json.addText(`,"unit":"${unit}"`)
     if (rule) json.addText(`,"rule":${JSON.stringify(ruleTitle(rule))}`)

@@ -73,7 +73,7 @@ function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | n
   const timeText = (ms: number) => new Date(ms + offsetMs).toISOString()
   const isOpen = level.used > 0 && level.until > level.since
   return {
-    ...{ limit, unit, window_ms: windowMs, window_mode: mode, used: level.used },
+    ...{ limit, unit, window_ms: Math.round(windowMs), window_mode: mode, used: level.used },
     ...(isOpen && { since: timeText(level.since), until: timeText(level.until) }),
   }
 }

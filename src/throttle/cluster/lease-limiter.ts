@@ -247,13 +247,14 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     return [this.#buckets.windows, id]
   }
 
-  level(key: PlacedKey, now: number): Level | undefined {
-    const id = this.#buckets.bucket(key, now)
-    return id < 0 ? undefined : this.#level(this.#buckets.windows, id, now)
+  level(key: PlacedKey, now: number, cost: number, size: number): Level | undefined {
+    const id = this.#buckets.peek(key, now)
+    if (id < 0) return undefined
+    return fuller(this.#level(this.#buckets.windows, id, now), this.local.level(key, now, cost, size))
   }
 
-  levelOfDefault(now: number): Level {
-    return this.#level(this.#default, 0, now)
+  levelOfDefault(now: number, cost: number, size: number): Level {
+    return fuller(this.#level(this.#default, 0, now), this.local.levelOfDefault(now, cost, size))
   }
 
   /** As the server described it last. */
@@ -264,6 +265,11 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     const since = limit.mode === 'gcra' ? now : Math.min(now, ends - limit.windowMs)
     return { limit, used: used / scaleOf(limit), since, until: ends }
   }
+}
+
+/** The level that the server described, unless it knows of nothing and this member has let something pass alone. */
+function fuller(described: Level, alone: Level | undefined): Level {
+  return described.used === 0 && alone !== undefined && alone.used > 0 ? alone : described
 }
 
 /** The limit of one of so many members, alone. */
