@@ -1,0 +1,297 @@
+import {
+  ClockFixed,
+  ClockGcra,
+  ClockPeriods,
+  ClockSliding,
+  EventFixed,
+  EventGcra,
+  EventPeriods,
+  EventSliding,
+  type Lateness,
+  type LimitModel,
+} from './limits.js'
+import { alignedPeriods, calendarPeriods } from './periods.js'
+import { bucketOf, durationOf, type Fields, foundTime, holds, matches, sizeOf, timeOf, valueAt } from './text.js'
+
+/**
+ * A throttle as the specification words it, slow and obvious. It shares no code with the product, keeps everything, and
+ * counts in whole numbers.
+ */
+
+export type Options = Record<string, unknown>
+
+export interface Arrival {
+  readonly event: Fields
+  /** Bytes, with the line end. */
+  readonly size: number
+  readonly source: string
+  /** When it is decided, on the monotonic clock. */
+  readonly now: number
+}
+
+/** What becomes of an event before `over_limit` and `mode`. */
+export type Decision = 'passed' | 'excluded' | 'refused' | 'full' | 'fail_open' | 'late' | 'too_late' | 'unlimited'
+
+/** A limit as it is configured. */
+export interface LimitSpec {
+  readonly limit: number
+  readonly unit: 'events' | 'bytes' | 'cost'
+  /** Undefined: that of a calendar period. */
+  readonly windowMs: number | undefined
+  readonly create: () => LimitModel
+}
+
+/** What refused an event. */
+export interface Refusal {
+  readonly spec: LimitSpec
+  readonly used: number
+}
+
+interface Bucket {
+  readonly specs: readonly LimitSpec[]
+  readonly limits: readonly LimitModel[]
+}
+
+const MILLIONTHS = 1_000_000
+const AHEAD_MS = 1000
+
+export class ThrottleModel {
+  readonly options: Options
+  readonly #offsetMs: number
+  /** By rule and key. */
+  readonly #buckets = new Map<string, Bucket>()
+  /** Keys that were ever looked up. */
+  readonly seen = new Set<string>()
+  rules: readonly Options[]
+  readonly #newest = new Map<string, number>()
+  unreadable = 0
+  ahead = 0
+
+  /** `offsetMs`: from the monotonic to the wall clock. `ofFile`: the rules of its limits file. */
+  constructor(options: Options, offsetMs: number, ofFile: readonly Options[]) {
+    this.options = options
+    this.#offsetMs = offsetMs
+    this.rules = []
+    this.useFile(ofFile)
+  }
+
+  useFile(ofFile: readonly Options[]): void {
+    this.rules = [...((this.options.limits as Options[]) ?? []), ...ofFile]
+    const kept = new Set(this.rules.map((_, n) => this.#ruleName(n)))
+    for (const name of this.#buckets.keys()) {
+      const [rule] = JSON.parse(name) as [string]
+      if (rule === '' || kept.has(rule)) continue
+      this.#buckets.delete(name)
+      this.seen.delete(name)
+    }
+  }
+
+  /** After a reload, what a source had sent before does not make anything late. */
+  newSources(): void {
+    this.#newest.clear()
+  }
+
+  get inEventTime(): boolean {
+    return this.options.time_field !== undefined
+  }
+
+  get #latenessMs(): number {
+    return this.options.allowed_lateness === undefined ? 60_000 : durationOf(this.options.allowed_lateness)
+  }
+
+  /** What distinguishes a rule from others: rules that stay keep their buckets. */
+  #ruleName(n: number): string {
+    const same = JSON.stringify(this.rules[n])
+    return `${this.rules.slice(0, n).filter(rule => JSON.stringify(rule) === same).length} ${same}`
+  }
+
+  /** The number of the rule that holds for an event; -1: none. */
+  ruleOf(event: Fields): number {
+    const bucket = bucketOf(this.options.key_field, event)
+    return this.rules.findIndex(
+      ({ when, key }) =>
+        (when === undefined || holds(when, event)) &&
+        (key === undefined || (bucket !== null && matches(this.#pattern(key as string), bucket))),
+    )
+  }
+
+  /** With several key fields, a bracket at the beginning of a pattern is that of the list. */
+  #pattern(key: string): string {
+    return Array.isArray(this.options.key_field) && key.startsWith('[') ? `\\${key}` : key
+  }
+
+  /** The options for an event; undefined: it is unlimited. */
+  #optionsFor(event: Fields): { rule: string; options: Options } | undefined {
+    const n = this.ruleOf(event)
+    if (n < 0) return { rule: '', options: this.options }
+    const rule = this.rules[n]!
+    if (rule.limit === 'unlimited') return undefined
+    const options = { ...this.options, ...rule }
+    if (rule.window_mode !== undefined && rule.window_mode !== 'gcra') options.burst = rule.burst
+    return { rule: this.#ruleName(n), options }
+  }
+
+  #specsOf(options: Options): LimitSpec[] {
+    const specs: LimitSpec[] = []
+    const unit = options.cost === undefined ? 'events' : 'cost'
+    const mode = (options.window_mode as string | undefined) ?? 'fixed'
+    for (const one of [options, ...((options.also as Options[]) ?? [])]) {
+      const { limit, limit_bytes, window, burst } = one
+      const of = { mode: (one.window_mode as string | undefined) ?? mode, windowMs: window && durationOf(window) }
+      if (limit !== undefined) specs.push(this.#spec(limit as number, unit, of, burst))
+      if (limit_bytes !== undefined)
+        specs.push(this.#spec(sizeOf(limit_bytes), 'bytes', of, limit === undefined ? burst : undefined))
+    }
+    const quota = options.quota as Options | undefined
+    if (quota?.limit !== undefined) specs.push(this.#quota(quota.limit as number, unit, quota))
+    if (quota?.limit_bytes !== undefined) specs.push(this.#quota(sizeOf(quota.limit_bytes), 'bytes', quota))
+    return specs
+  }
+
+  #spec(limit: number, unit: LimitSpec['unit'], of: { mode: string; windowMs: unknown }, burst: unknown): LimitSpec {
+    const scale = unit === 'bytes' ? 1 : MILLIONTHS
+    const most = BigInt(limit * scale)
+    const windowMs = of.windowMs as number
+    const above = BigInt((burst === undefined ? limit - 1 : sizeOf(burst)) * scale)
+    const inEventTime = this.inEventTime
+    const create = (): LimitModel => {
+      if (of.mode === 'aligned') {
+        const periods = alignedPeriods(windowMs)
+        return inEventTime ? new EventPeriods(most, periods) : new ClockPeriods(most, periods, this.#offsetMs)
+      }
+      if (of.mode === 'sliding') return new (inEventTime ? EventSliding : ClockSliding)(most, windowMs)
+      if (of.mode === 'gcra') return new (inEventTime ? EventGcra : ClockGcra)(most, windowMs, above)
+      return new (inEventTime ? EventFixed : ClockFixed)(most, windowMs)
+    }
+    return { limit, unit, windowMs, create }
+  }
+
+  #quota(limit: number, unit: LimitSpec['unit'], { per, time_zone = 'UTC' }: Options): LimitSpec {
+    const most = BigInt(unit === 'bytes' ? limit : limit * MILLIONTHS)
+    const periods = calendarPeriods(per as string, time_zone as string)
+    const create = () =>
+      this.inEventTime ? new EventPeriods(most, periods) : new ClockPeriods(most, periods, this.#offsetMs)
+    return { limit, unit, windowMs: undefined, create }
+  }
+
+  /** What an event costs, in millionths. */
+  #cost(options: Options, event: Fields): bigint {
+    if (options.cost === undefined) return BigInt(MILLIONTHS)
+    const value = valueAt(options.cost, event)
+    return BigInt(Math.round((typeof value === 'number' && value >= 0 ? value : 1) * MILLIONTHS))
+  }
+
+  #bucket(rule: string, options: Options, key: string | null): Bucket {
+    const name = JSON.stringify([rule, key])
+    let bucket = this.#buckets.get(name)
+    if (!bucket) {
+      const specs = this.#specsOf(options)
+      bucket = { specs, limits: specs.map(({ create }) => create()) }
+      this.#buckets.set(name, bucket)
+    }
+    if (key !== null) this.seen.add(name)
+    return bucket
+  }
+
+  /** Whether a key finds no room: 'yes', 'no', or 'maybe' where it depends on when idle buckets are dropped. */
+  fullness(arrival: Arrival): 'yes' | 'no' | 'maybe' {
+    const most = (this.options.max_keys as number | undefined) ?? 100_000
+    const of = this.#optionsFor(arrival.event)
+    const key = bucketOf(this.options.key_field, arrival.event)
+    if (!of || key === null) return 'no'
+    const own = JSON.stringify([of.rule, key])
+    let inUse = 0
+    for (const name of this.seen) {
+      if (name === own) continue
+      const idleFrom = Math.max(...this.#buckets.get(name)!.limits.map(limit => limit.idleFrom))
+      if (arrival.now < idleFrom) inUse++
+    }
+    if (this.inEventTime || this.rules.length > 0) {
+      return this.seen.size - Number(this.seen.has(own)) < most ? 'no' : 'maybe'
+    }
+    return inUse >= most && !this.#isInUse(own, arrival.now) ? 'yes' : 'no'
+  }
+
+  #isInUse(name: string, now: number): boolean {
+    return this.#buckets.get(name)?.limits.some(limit => now < limit.idleFrom) ?? false
+  }
+
+  /** In event time: the time at which an event counts. Call once for each event. */
+  #timeOf({ event, now, source }: Arrival): number {
+    if (!this.inEventTime) return now
+    const { time_field: field } = this.options
+    const arrival = now + this.#offsetMs
+    const time = field === 'auto' ? foundTime(event) : timeOf(valueAt(field, event))
+    if (Number.isNaN(time)) this.unreadable++
+    else if (time > arrival + Math.max(this.#latenessMs, AHEAD_MS)) this.ahead++
+    else {
+      this.#newest.set(source, Math.max(this.#newest.get(source) ?? time, time))
+      return time
+    }
+    return arrival
+  }
+
+  #lateness(source: string): Lateness {
+    const latenessMs = this.#latenessMs
+    return { of: (this.#newest.get(source) ?? Number.NEGATIVE_INFINITY) - latenessMs, latenessMs }
+  }
+
+  /**
+   * Decides on an event, and counts it if it passes and `counts`. `isFull`: whether its key finds no room.
+   */
+  decide(arrival: Arrival, isFull: boolean, counts = true): { decision: Decision; time: number } {
+    const { event, size, source, now } = arrival
+    if (this.options.exclude !== undefined && holds(this.options.exclude, event)) return { decision: 'excluded', time: now }
+    const time = counts || !this.inEventTime ? this.#timeOf(arrival) : now
+    const of = this.#optionsFor(event)
+    if (!of) return { decision: 'unlimited', time }
+    let key = bucketOf(this.options.key_field, event)
+    if (key !== null && isFull) {
+      const { on_max_keys = 'pass' } = this.options
+      if (on_max_keys === 'pass') return { decision: 'fail_open', time }
+      if (on_max_keys === 'discard') return { decision: 'full', time }
+      key = null
+    }
+    const { specs, limits } = this.#bucket(of.rule, of.options, key)
+    const lateness = this.#lateness(source)
+    const costs = specs.map(({ unit }) => (unit === 'bytes' ? BigInt(size) : this.#cost(of.options, event)))
+    const verdicts = limits.map((limit, n) => limit.verdict(time, costs[n]!, lateness))
+    if (verdicts.includes('refuses')) return { decision: 'refused', time }
+    const isLate = verdicts.includes('late')
+    const isTooLate = isLate && this.options.on_late === 'discard'
+    if (counts && !isTooLate) for (const [n, limit] of limits.entries()) limit.charge(time, costs[n]!, lateness)
+    return { decision: isTooLate ? 'too_late' : isLate ? 'late' : 'passed', time }
+  }
+
+  /** Whether an event of now would be let through by the limits at a later time, if nothing else passes until then. */
+  fitsAt(arrival: Arrival, now: number, isFull: boolean): boolean {
+    return this.decide({ ...arrival, now }, isFull, false).decision !== 'refused'
+  }
+
+  /** What refuses an event now, on the clock: the first limit that does. */
+  refusal(arrival: Arrival, isFull: boolean): Refusal | undefined {
+    const of = this.#optionsFor(arrival.event)
+    if (!of) return undefined
+    const key = isFull ? null : bucketOf(this.options.key_field, arrival.event)
+    const { specs, limits } = this.#bucket(of.rule, of.options, key)
+    for (const [n, limit] of limits.entries()) {
+      const { unit } = specs[n]!
+      const cost = unit === 'bytes' ? BigInt(arrival.size) : this.#cost(of.options, arrival.event)
+      if (limit.verdict(arrival.now, cost, this.#lateness(arrival.source)) !== 'refuses') continue
+      const used = limit.used(arrival.now)
+      return { spec: specs[n]!, used: unit === 'bytes' ? used : used / MILLIONTHS }
+    }
+    return undefined
+  }
+
+  /** All limits that may be named for an event. */
+  specsFor(event: Fields): readonly LimitSpec[] {
+    return [...this.#specsOf(this.#optionsFor(event)?.options ?? this.options), ...this.#specsOf(this.options)]
+  }
+
+  /** The least and the greatest number of buckets that may be in memory. */
+  buckets(now: number): { least: number; most: number } {
+    const used = [...this.seen].filter(name => !this.inEventTime && this.#isInUse(name, now))
+    return { least: used.length, most: Math.min(this.seen.size, (this.options.max_keys as number) ?? 100_000) }
+  }
+}

@@ -1,0 +1,168 @@
+import { renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { codecOf } from '../../../src/codecs/list.js'
+import { Ack } from '../../../src/core/event/ack.js'
+import { EventBatch } from '../../../src/core/event/batch.js'
+import type { Origin } from '../../../src/core/event/origin.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
+import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
+import { throttle } from '../../../src/processors/throttle.js'
+import { linesOf } from '../../support/batches.js'
+import { ManualTime, settle } from '../../support/manual-time.js'
+import { loadedStageOf } from '../../support/stage.js'
+import type { Options } from './model.js'
+import type { Scenario } from './scenario.js'
+
+/** The throttle of the product in its stage, in a time that stands still. */
+
+export interface Seen {
+  readonly passed: readonly string[]
+  readonly discarded: readonly string[]
+}
+
+class WalledTime extends ManualTime {
+  readonly #offsetMs: number
+
+  constructor(offsetMs: number) {
+    super()
+    this.#offsetMs = offsetMs
+  }
+
+  override wall(): number {
+    return this.#offsetMs + this.now()
+  }
+
+  /** How often the next look at a limits file was planned. */
+  looks = 0
+
+  readonly #plan = (this as ManualTime).after
+
+  override readonly after: ManualTime['after'] = (ms, fn) => {
+    if (ms === LOOK_EVERY_MS) this.looks++
+    return this.#plan(ms, fn)
+  }
+}
+
+/** A limits file is looked at so often; nothing else in a scenario has this interval. */
+const LOOK_EVERY_MS = 1000
+
+export class Product {
+  readonly time: WalledTime
+  #begunAt = 0
+  readonly counters = new ComponentCounters('p', 'processor', 'throttle')
+  readonly #file: string
+  #options: Options
+  #made!: Awaited<ReturnType<typeof loadedStageOf>>
+  #origins = new Map<string, Origin>()
+
+  static async start(scenario: Scenario, folder: string): Promise<Product> {
+    const product = new Product(scenario, join(folder, 'limits.yaml'))
+    product.#write(scenario.fileRules)
+    await product.#begin(undefined)
+    return product
+  }
+
+  private constructor({ options, wall }: Scenario, file: string) {
+    this.time = new WalledTime(wall)
+    this.#file = file
+    this.#options = options
+  }
+
+  #write(rules: readonly Options[]): void {
+    writeFileSync(`${this.#file}.new`, JSON.stringify(rules))
+    renameSync(`${this.#file}.new`, this.#file)
+  }
+
+  async #begin(inherited: unknown): Promise<void> {
+    const file = this.#options.limits_file === undefined ? {} : { limits_file: this.#file }
+    const { time: clock, counters } = this
+    const about = { clock, counters, inherited, readsAgain: () => true }
+    this.#made = await loadedStageOf(throttle, { ...this.#options, ...file }, about)
+    this.#origins = new Map()
+    this.#begunAt = clock.now()
+    await this.#made.stage.start(new AbortController().signal)
+    this.#made.stage.outputs.get('discarded')!.connected = true
+  }
+
+  #origin(source: string): Origin {
+    const { wanted } = this.#made
+    const origin = this.#origins.get(source) ?? { source, host: 'h', path: `/${source}`, codec: codecOf('json')!, wanted }
+    this.#origins.set(source, origin)
+    return origin
+  }
+
+  /** Sends a batch; what comes out at once. */
+  async send(source: string, isBacklog: boolean, lines: readonly string[]): Promise<Seen> {
+    const frame = new LineSplitter(2 ** 20).push(Buffer.from(lines.map(line => `${line}\n`).join('')))!
+    const batch = new EventBatch(frame, this.#origin(source), this.time.wall(), new Ack(() => {}), isBacklog)
+    this.counters.arrived(batch.length, batch.bytes)
+    this.#made.stage.write(batch)
+    return this.#left()
+  }
+
+  async #left(): Promise<Seen> {
+    await settle()
+    const { stage } = this.#made
+    const seen = { passed: [] as string[], discarded: [] as string[] }
+    for (const [lines, stream] of [
+      [seen.passed, stage],
+      [seen.discarded, stage.outputs.get('discarded')!],
+    ] as const) {
+      for (let batch = stream.read() as EventBatch | null; batch; batch = stream.read() as EventBatch | null) {
+        lines.push(...linesOf(batch))
+        batch.ack.settle('delivered')
+      }
+    }
+    return seen
+  }
+
+  /** Lets time go by; `at` gets what comes out, at each time at which something happens. */
+  async advance(ms: number, at: (seen: Seen) => void): Promise<void> {
+    const until = this.time.now() + ms
+    for (let next = this.time.next; next !== undefined && next <= until; next = this.time.next) {
+      const { looks } = this.time
+      await this.time.advance(Math.max(0, next - this.time.now()))
+      const looksAtFile = (this.time.now() - this.#begunAt) % LOOK_EVERY_MS === 0
+      // Files are read in real time.
+      if (this.#options.limits_file !== undefined && looksAtFile)
+        while (this.time.looks === looks) await new Promise(resolve => setTimeout(resolve, 1))
+      at(await this.#left())
+    }
+    await this.time.advance(until - this.time.now())
+    at(await this.#left())
+  }
+
+  /** Ends it; what comes out then. */
+  async end(isReplaced: boolean): Promise<Seen> {
+    const { stage, processor } = this.#made
+    if (isReplaced) stage.giveBack()
+    stage.isReplaced = isReplaced
+    stage.end()
+    const seen = await this.#left()
+    if (!isReplaced) await processor.stop?.(new AbortController().signal)
+    return seen
+  }
+
+  /** Begins anew after its end, with the same options if there are no others. */
+  async begin(options: Options | undefined): Promise<void> {
+    const { processor } = this.#made
+    const inherited = options ? undefined : processor.handOver!()!.value
+    await processor.stop?.(new AbortController().signal)
+    this.#options = options ?? this.#options
+    await this.#begin(inherited)
+  }
+
+  /** Writes the limits file, and waits until it is read. */
+  async changeFile(rules: readonly Options[], at: (seen: Seen) => void): Promise<void> {
+    this.#write(rules)
+    await this.advance(2.5 * LOOK_EVERY_MS, at)
+  }
+
+  /** The values of a metric, by the value of a label. */
+  series(name: string, label: string): Map<string, number> {
+    const found = new Map<string, number>()
+    for (const { read } of this.counters.series.get(name) ?? [])
+      for (const { labels, value } of read()) found.set(labels[label] ?? '', (found.get(labels[label] ?? '') ?? 0) + value)
+    return found
+  }
+}
