@@ -126,10 +126,10 @@ export class KeyedLimiter {
     return this.#default.level(0, now, cost, size)
   }
 
-  /** When an event of the bucket with this key fits if nothing else passes; Infinity: never. */
+  /** When an event of the bucket with this key, or else of the default one, fits if nothing else passes. */
   roomAt(key: PlacedKey, now: number, cost: number, size: number): number {
     const id = this.#buckets.bucket(key, now)
-    return id < 0 ? now : this.#buckets.windows.roomAt(id, now, cost, size)
+    return id < 0 ? this.roomAtOfDefault(now, cost, size) : this.#buckets.windows.roomAt(id, now, cost, size)
   }
 
   roomAtOfDefault(now: number, cost: number, size: number): number {
@@ -330,7 +330,8 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
     const level = this.level(batch, i, time)
     if (level === undefined) return undefined
     const { limit, unit, mode } = level.limit
-    const windowMs = mode === 'quota' ? level.until - level.since : level.limit.windowMs
+    // A period in which nothing has passed has no limits yet.
+    const windowMs = (mode === 'quota' && level.until - level.since) || level.limit.windowMs
     return { limit, unit, windowMs, count: level.used, rule: this.ruleOf(batch, i)?.name }
   }
 }
@@ -384,8 +385,10 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
   roomAt(batch: EventBatch, i: number): number {
     const cost = this.costOf(batch, i)
     const size = batch.size(i)
+    const rule = this.ruleOf(batch, i)
+    const limiter = rule ? this.limiter.ofRule(rule) : this.limiter
     const key = this.key
-    if (!key?.load(batch, i)) return this.limiter.roomAtOfDefault(this.#now, cost, size)
-    return this.limiter.roomAt(key, this.#now, cost, size)
+    if (!key?.load(batch, i)) return limiter.roomAtOfDefault(this.#now, cost, size)
+    return limiter.roomAt(key, this.#now, cost, size)
   }
 }

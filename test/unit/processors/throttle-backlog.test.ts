@@ -189,3 +189,52 @@ t.test('options that have no effect are refused', async t => {
   ])
     t.notOk(throttle.options.safeParse({ limit: 1, window: '1s', ...options }).success, JSON.stringify(options))
 })
+
+t.test('a small event waits although one before it is too large to wait', async t => {
+  const run = await flowOf({ limit_bytes: 60, window: '10s', on_backlog: 'pace' })
+  await run.send('app', true, [event(0, { pad: 'x'.repeat(30) }), event(1, { pad: 'x'.repeat(60) }), event(2)])
+  t.same(run.discards(), { throttled_backlog: 1 })
+  await run.send('app', true, [event(3, { pad: 'x'.repeat(20) })])
+  await run.advance(10_000)
+  t.same(
+    run.left.map(({ n, at }) => [n, at]),
+    [
+      [0, 0],
+      [2, 0],
+      [3, 10_000],
+    ],
+  )
+})
+
+t.test('an event waits for the window of its own rule', async t => {
+  const limits = [
+    { when: "if (.lv equal 'slow')", window: '5s' },
+    { when: "if (.lv equal 'day')", window: '24h' },
+  ]
+  const run = await flowOf({ limit: 1, window: '1s', key_field: '.app', over_limit: { wait: '8s' }, limits })
+  const two = (from: number, lv: string) => many(from, from + 2, { app: 'a', lv })
+  await run.send('app', false, [...two(0, 'slow'), ...two(2, 'day'), ...two(4, 'fast')])
+  t.same(run.discards(), { throttled: 1 }, 'it would wait for a day')
+  await run.advance(8000)
+  t.same(
+    run.left.map(({ n, at }) => [n, at]),
+    [
+      [0, 0],
+      [2, 0],
+      [4, 0],
+      [5, 1000],
+      [1, 5000],
+    ],
+  )
+})
+
+t.test('what is live waits behind backlog of its bucket, whatever another rule of the key has waited for', async t => {
+  const limits = [{ when: "if (.lv equal 'error')", window: '1s' }]
+  const run = await flowOf({ limit: 1, window: '10s', on_backlog: 'pace', limits })
+  await run.send('behind', true, many(0, 3))
+  await run.send('behind', true, many(3, 5, { lv: 'error' }))
+  await run.send('live', false, [event(5)])
+  await run.advance(60_000)
+  t.same(run.discards(), {})
+  t.equal(run.left.length, 6)
+})
