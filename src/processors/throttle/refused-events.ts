@@ -55,6 +55,7 @@ export class RefusedEvents {
   readonly #marks: boolean
   readonly #isShadow: boolean
   readonly #annotation: Annotation | undefined
+  readonly #annotatesDiscards: boolean
   /** Counts discarded events until the next three take the counts; undefined if there is nothing but the history. */
   readonly #tally: DiscardTally | undefined
   readonly #summary: Summary | undefined
@@ -93,6 +94,7 @@ export class RefusedEvents {
     const oneIn = typeof over === 'object' && 'pass_one_in' in over ? over.pass_one_in : 0
     if (oneIn > 0) this.#oneIn = before?.oneIn ?? new OneInN(oneIn, decider.maxKeys, decider.seed)
     this.#key = new EventKey(decider.keyFields, this.#oneIn?.seed ?? decider.seed)
+    this.#annotatesDiscards = annotate
     if (!this.#isShadow && (annotate || this.#marks)) this.#annotation = new Annotation(context)
     if (summary) {
       const unnamed = context.metrics.counter(
@@ -235,7 +237,8 @@ export class RefusedEvents {
       const isFirst = this.#tally.add(key, batch, i, wall)
       if (isFirst && this.#hasRules) this.#history.note(key.name(), refusalOf?.(batch, i), now)
     }
-    this.#annotation?.add(batch, i, key, this.#exceeded(batch, i, decision, refusalOf), this.#reason(batch, decision))
+    if (this.#annotatesDiscards)
+      this.#annotation?.add(batch, i, key, this.#exceeded(batch, i, decision, refusalOf), this.#reason(batch, decision))
     return !this.#isShadow
   }
 

@@ -166,3 +166,20 @@ t.test('the schema refuses what means nothing', t => {
   }
   t.end()
 })
+
+t.test('an event that is discarded for another reason than its limit is not marked', async t => {
+  const full = { over_limit: 'mark', key_field: '.app', max_keys: 1, on_max_keys: 'discard' }
+  const { through } = await throttleStage(full)
+  t.same((await through([app('a'), app('b')])).discarded, [text(app('b'))])
+  const { through: annotated } = await throttleStage({ ...full, annotate: true })
+  t.same((await annotated([app('a'), app('b')])).discarded, [text({ ...app('b'), ...note('b', { count: 0 }) })])
+})
+
+t.test('an event that is larger than a whole quota is told the length of its period', async t => {
+  for (const time_field of [undefined, '.t']) {
+    const options = { annotate: true, limit: undefined, window: undefined, time_field }
+    const { through } = await throttleStage({ ...options, quota: { limit_bytes: 5, per: 'hour' } })
+    const [line] = (await through([{ t: 0 }])).discarded
+    t.match(JSON.parse(line!).throttle, { limit: 5, unit: 'bytes', window_ms: 3_600_000, count: 0 })
+  }
+})
