@@ -1,8 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { durationOf } from './text.js'
-import type { Options, Refusal, ThrottleModel } from './model.js'
-import type { Arrival } from './model.js'
-import { bucketOf } from './text.js'
+import type { Arrival, Options, Refusal, ThrottleModel } from './model.js'
+import { bucketOf, durationOf } from './text.js'
 
 /** What a throttle says of events that it did not let pass: summaries, annotations and metrics by key. */
 
@@ -80,8 +78,16 @@ export class Interval {
       if (!isDeepStrictEqual(is, wanted))
         problems.push(`summary: ${what} is ${JSON.stringify(is)}, not ${JSON.stringify(wanted)}`)
     }
-    expect(sum(({ discarded_events }) => discarded_events), discards.length, 'the sum of discarded_events')
-    expect(sum(({ discarded_bytes }) => discarded_bytes), discards.reduce((all, { size }) => all + size, 0), 'bytes')
+    expect(
+      sum(({ discarded_events }) => discarded_events),
+      discards.length,
+      'the sum of discarded_events',
+    )
+    expect(
+      sum(({ discarded_bytes }) => discarded_bytes),
+      discards.reduce((all, { size }) => all + size, 0),
+      'bytes',
+    )
     const keys = new Map<string | null, Discard[]>()
     for (const discard of discards) keys.set(discard.key, [...(keys.get(discard.key) ?? []), discard])
     const named = summaries.filter(({ throttle }) => throttle.bucket !== OTHER)
@@ -100,7 +106,11 @@ export class Interval {
       }
       keys.delete(found![0])
       expect(throttle.discarded_events, own.length, `discarded_events of ${throttle.bucket}`)
-      expect(throttle.discarded_bytes, own.reduce((all, { size }) => all + size, 0), 'discarded_bytes')
+      expect(
+        throttle.discarded_bytes,
+        own.reduce((all, { size }) => all + size, 0),
+        'discarded_bytes',
+      )
       expect(throttle.first, new Date(own[0]!.at).toISOString(), 'first')
       expect(throttle.last, new Date(own.at(-1)!.at).toISOString(), 'last')
       expect(own[0]!.line.startsWith(throttle.sample.replace(/�$/, '')), true, 'sample')

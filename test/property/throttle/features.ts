@@ -10,7 +10,9 @@ export type Time = (typeof TIMES)[number]
 
 export const WINDOWS = ['100ms', '1s', '1500 Milliseconds', '10 Seconds']
 const CONDITIONS = ["if (.lv equal 'error')", "if (.h equal 'h1')", 'if (.c exists)']
-const PATTERNS = ['a', 'a*', '?', '[ab]', '[!a]*', '{b,c1}', '*1*', '\\*', '[*']
+const PATTERNS = ['a', 'a*', '?', '[ab]', '[!a]*', '{b,c1}', '*1*', '\\*']
+/** The bracket at the beginning is that of the list. */
+const LIST_PATTERNS = ['[*', '["a"*', '*h1*']
 
 /** What several features need to know of the others. */
 interface Made {
@@ -83,7 +85,12 @@ export const FEATURES: Record<string, (made: Made) => void> = {
   },
   'quota:time_zone': ({ options, random }) => {
     const time_zone = random.pick(['Europe/Berlin', 'Asia/Kathmandu', 'America/Santiago'])
-    options.quota = { limit: 1 + random.below(8), per: random.pick(['hour', 'day']), ...(options.quota as Options), time_zone }
+    options.quota = {
+      limit: 1 + random.below(8),
+      per: random.pick(['hour', 'day']),
+      ...(options.quota as Options),
+      time_zone,
+    }
   },
   burst: ({ options, random }) => {
     options.burst = random.below(4)
@@ -91,7 +98,10 @@ export const FEATURES: Record<string, (made: Made) => void> = {
   'limits:when': made => addRule(made, { when: made.random.pick(CONDITIONS), ...limits(made) }),
   'limits:key': made => {
     keyed(made)
-    addRule(made, { key: made.random.pick(PATTERNS), ...limits(made) })
+    addRule(made, {
+      key: made.random.pick([...PATTERNS, ...(Array.isArray(made.options.key_field) ? LIST_PATTERNS : ['[[]*'])]),
+      ...limits(made),
+    })
   },
   'limits:unlimited': made => addRule(made, { when: made.random.pick(CONDITIONS), limit: 'unlimited' }),
   limits_file: made => {

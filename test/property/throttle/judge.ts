@@ -1,5 +1,5 @@
 import { annotationProblems, type Discard, everyMs, Interval, isSummary, KeyCounts } from './evidence.js'
-import { type Arrival, type Decision, type Options, ThrottleModel } from './model.js'
+import { type Arrival, type Decision, type Kind, type Options, ThrottleModel } from './model.js'
 import type { Seen } from './product.js'
 import { waits } from './scenario.js'
 import { bucketOf, durationOf, type Fields } from './text.js'
@@ -13,8 +13,17 @@ interface Sent extends Arrival {
   fitsSince?: number | undefined
 }
 
+/** What the metrics tell of an event. */
+export interface Told {
+  readonly kind: Kind | undefined
+  /** There was no room for its key. */
+  readonly isFull: boolean
+}
+
 /** How much later than possible an event that waits may be decided. */
 const LATEST_MS = 5
+/** After a limits file has changed. */
+const FILE_MS = 1000
 const HOUR_MS = 3_600_000
 
 export class Judge {
@@ -30,6 +39,8 @@ export class Judge {
   readonly waiting = new Map<number, Sent>()
   /** The counts of `pass_one_in`, by bucket; null: of all that share one. */
   #overLimit = new Map<string | null, number>()
+  /** The same where events wait: what was over the limit, and what of it passed. */
+  #stoppedOf = new Map<string | null, { all: number; sampled: number }>()
   #interval: Interval
   /** Whether backlog ever waited. */
   #hasPaced = false
@@ -50,13 +61,12 @@ export class Judge {
     return waits(this.#options)
   }
 
-  /** How long an event may wait at most. */
-  maxWaitMs(isBacklog: boolean): number {
+  /** How long an event may wait at most; `isPaced`: for backlog, or behind it. */
+  maxWaitMs(isPaced: boolean): number {
     const { over_limit: over, on_backlog, max_delay } = this.#options
     if (!this.waits) return 0
     const live = typeof over === 'object' ? durationOf((over as { wait?: string }).wait ?? '0ms') : 0
-    const isPaced = on_backlog === 'pace' && (isBacklog || this.#hasPaced)
-    return isPaced ? (max_delay === undefined ? HOUR_MS : durationOf(max_delay)) : live
+    return isPaced && on_backlog === 'pace' ? (max_delay === undefined ? HOUR_MS : durationOf(max_delay)) : live
   }
 
   #problem(text: string, sent?: Sent): void {
@@ -67,15 +77,15 @@ export class Judge {
     this.decisions.set(decision, (this.decisions.get(decision) ?? 0) + 1)
   }
 
-  /** A batch was sent, and this came out. `now`: the monotonic clock; `failOpen`: whether it counted one such event. */
-  sent(lines: readonly string[], source: string, isBacklog: boolean, now: number, seen: Seen, wasFull: boolean): void {
+  /** A batch was sent, and this came out. `now`: the monotonic clock; `told`: of a single event. */
+  sent(lines: readonly string[], source: string, isBacklog: boolean, now: number, seen: Seen, told?: Told): void {
     const batch = lines.map((line): Sent => {
       const event = JSON.parse(line) as Fields
       return { event, line, size: Buffer.byteLength(line) + 1, source, now, isBacklog }
     })
     for (const sent of batch) this.waiting.set(sent.event.n as number, sent)
     if (this.waits) this.#seeWaiting(seen, now)
-    else this.#seeBatch(batch, seen, wasFull)
+    else this.#seeBatch(batch, seen, told)
   }
 
   /** Time went by, and this came out. */
@@ -102,6 +112,7 @@ export class Judge {
       this.#options = next
       this.model = new ThrottleModel(next, this.#offsetMs, fileRules)
       this.#overLimit = new Map()
+      this.#stoppedOf = new Map()
       this.keys.forget()
     }
     return back
@@ -115,10 +126,10 @@ export class Judge {
     return this.#counters.ahead + this.model.ahead
   }
 
-  #seeBatch(batch: readonly Sent[], seen: Seen, wasFull: boolean): void {
+  #seeBatch(batch: readonly Sent[], seen: Seen, told: Told | undefined): void {
     const { passed, discarded } = this.#withoutSummaries(seen, batch[0]!.now)
     const wanted = { passed: [] as string[], discarded: [] as string[] }
-    const decided = batch.map(sent => ({ sent, ...this.#decide(sent, wasFull) }))
+    const decided = batch.map(sent => ({ sent, ...this.#decide(sent, told) }))
     for (const { sent, decision, isFull } of decided) {
       this.waiting.delete(sent.event.n as number)
       const end = this.#carryOut(sent, decision, sent.now)
@@ -133,13 +144,17 @@ export class Judge {
         this.#problem(`${seen[name].length} ${name}, not ${wanted[name].length}`)
   }
 
-  #decide(sent: Sent, wasFull: boolean): { decision: Decision | 'backlog'; isFull: boolean } {
+  /** Whether it is backlog that nothing decides on. */
+  #isPassedBacklog({ isBacklog }: Sent): boolean {
     const { on_backlog, time_field } = this.#options
-    if (sent.isBacklog && on_backlog === 'pass' && time_field === undefined)
-      return { decision: 'backlog', isFull: false }
+    return isBacklog && on_backlog === 'pass' && time_field === undefined
+  }
+
+  #decide(sent: Sent, told: Told | undefined): { decision: Decision | 'backlog'; isFull: boolean } {
+    if (this.#isPassedBacklog(sent)) return { decision: 'backlog', isFull: false }
     const full = this.model.fullness(sent)
-    const isFull = full === 'yes' || (full === 'maybe' && wasFull)
-    return { decision: this.model.decide(sent, isFull).decision, isFull }
+    const isFull = full === 'yes' || (full === 'maybe' && told?.isFull === true)
+    return { decision: this.model.decide(sent, isFull, told?.kind), isFull }
   }
 
   /** Counts what becomes of an event that a limit or the number of keys stopped. */
@@ -161,16 +176,21 @@ export class Judge {
         return 'marked'
       }
     }
+    this.#discard(sent, decision, now)
+    return 'discarded'
+  }
+
+  #discard(sent: Sent, decision: 'refused' | 'full' | 'too_late', now: number): void {
+    const key = bucketOf(this.#options.key_field, sent.event)
     this.#count(decision === 'too_late' ? 'late' : this.#isShadow ? 'would_discard' : 'discarded')
     const discard: Discard = { key, size: sent.size, line: sent.line, at: now + this.#offsetMs }
     if (this.#options.summary) this.#interval.add(discard)
     if (this.#options.per_key_metrics) this.keys.add(key)
-    if (this.#isShadow) return 'discarded'
+    if (this.#isShadow) return
     const isBacklog = sent.isBacklog && !this.model.inEventTime
     const reasons = { refused: isBacklog ? 'throttled_backlog' : 'throttled', full: 'max_keys', too_late: 'late' }
     const reason = reasons[decision]
     this.reasons.set(reason, (this.reasons.get(reason) ?? 0) + 1)
-    return 'discarded'
   }
 
   #isSampled(key: string | null, oneIn: number): boolean {
@@ -244,8 +264,12 @@ export class Judge {
       const found = take(line)
       if (!found) continue
       const { sent, throttle, asked } = found
+      if (this.#isPassedBacklog(sent)) {
+        this.#count('backlog')
+        continue
+      }
       const isFull = this.model.fullness(asked) === 'yes'
-      const { decision } = this.model.decide(asked, isFull)
+      const decision = this.model.decide(asked, isFull)
       const { over_limit: over } = this.#options
       if (decision !== 'refused') {
         if (throttle !== undefined) this.#problem(`is marked, and fits at ${now}`, sent)
@@ -254,7 +278,9 @@ export class Judge {
         this.#count('marked')
         this.#mustBeHopeless(sent, now, isFull)
       } else if (typeof over === 'object' && 'pass_one_in' in over!) {
-        if (this.#carryOut(sent, 'refused', now) !== 'sampled') this.#problem(`passes, and does not fit at ${now}`, sent)
+        this.#count('sampled')
+        this.#stopped(sent, 1)
+        this.#mustBeHopeless(sent, now, isFull)
       } else this.#problem(`passes, and does not fit at ${now}`, sent)
     }
     for (const line of seen.discarded.filter(isLine)) {
@@ -263,29 +289,50 @@ export class Judge {
       const { sent, throttle, asked } = found
       const isFull = this.model.fullness(asked) === 'yes'
       const discardsFull = isFull && this.#options.on_max_keys === 'discard'
-      if (this.#carryOut(sent, discardsFull ? 'full' : 'refused', now) !== 'discarded')
-        this.#problem(`is discarded, and one in so many`, sent)
+      this.#discard(sent, discardsFull ? 'full' : 'refused', now)
+      if (!discardsFull) this.#stopped(sent, 0)
       if (!discardsFull) this.#mustBeHopeless(sent, now, isFull)
       if ((throttle !== undefined) !== (this.#options.annotate === true)) this.#problem(`annotation ${line}`, sent)
     }
     if (this.#options.summary) this.#withoutSummaries(seen, now)
+    this.#checkSampled()
     for (const sent of this.waiting.values()) this.#mayWait(sent, now)
+  }
+
+  /** Of the events of each bucket that a limit stopped for good, as many have to pass as `pass_one_in` says. */
+  #stopped(sent: Sent, sampled: number): void {
+    const key = bucketOf(this.#options.key_field, sent.event)
+    const stopped = this.#stoppedOf.get(key) ?? { all: 0, sampled: 0 }
+    this.#stoppedOf.set(key, { all: stopped.all + 1, sampled: stopped.sampled + sampled })
+  }
+
+  #checkSampled(): void {
+    const { over_limit: over, max_keys } = this.#options
+    // With few keys, some share a count.
+    if (typeof over !== 'object' || !('pass_one_in' in over!) || max_keys !== undefined) return
+    for (const [key, { all, sampled }] of this.#stoppedOf)
+      if (sampled !== Math.floor(all / (over.pass_one_in as number)))
+        this.#problem(`${sampled} of ${all} pass of ${key}`)
   }
 
   /** An event that did not fit until now: neither would it until the end of its time. */
   #mustBeHopeless(sent: Sent, now: number, isFull: boolean): void {
-    const until = sent.now + this.maxWaitMs(sent.isBacklog)
+    const { key_field: key } = this.#options
+    const own = bucketOf(key, sent.event)
+    // What is live waits only as long as backlog waits for its bucket.
+    const isBehind = [...this.waiting.values()].some(other => other.isBacklog && bucketOf(key, other.event) === own)
+    const until = sent.now + this.maxWaitMs(sent.isBacklog || isBehind)
     if (now < until && this.model.fitsAt(sent, until, isFull))
       this.#problem(`does not wait at ${now}, and would fit by ${until}`, sent)
   }
 
   #mayWait(sent: Sent, now: number): void {
     if (sent.isBacklog) this.#hasPaced = true
-    const until = sent.now + this.maxWaitMs(sent.isBacklog)
+    const until = sent.now + this.maxWaitMs(sent.isBacklog || this.#hasPaced)
     if (now > until + LATEST_MS) this.#problem(`still waits at ${now}`, sent)
     const isFull = this.model.fullness({ ...sent, now }) === 'yes'
     if (!this.model.fitsAt(sent, now, isFull)) sent.fitsSince = undefined
-    else if (now - (sent.fitsSince ??= now) > LATEST_MS)
+    else if (now - (sent.fitsSince ??= now) > LATEST_MS + (this.#options.limits_file ? FILE_MS : 0))
       this.#problem(`waits at ${now}, and fits since ${sent.fitsSince}`, sent)
   }
 }

@@ -20,7 +20,7 @@ export interface LimitModel {
   charge(time: number, cost: bigint, lateness: Lateness): void
   /** What has passed that counts for an event of this time. */
   used(time: number): number
-  /** From this time on, the bucket is as if nothing had passed. */
+  /** From this time on, the bucket is as if nothing had passed; in event time, for events from there on. */
   readonly idleFrom: number
 }
 
@@ -193,12 +193,11 @@ abstract class InEventTime {
 
   /** The time before which events of a source are late in this bucket. */
   protected lateBefore({ of, latenessMs }: Lateness): number {
-    const newest = Math.max(NEVER, ...this.passed.map(({ time }) => time))
-    return Math.min(newest - latenessMs, of)
+    return Math.min(this.newest - latenessMs, of)
   }
 
-  get idleFrom(): number {
-    return Number.POSITIVE_INFINITY
+  protected get newest(): number {
+    return Math.max(NEVER, ...this.passed.map(({ time }) => time))
   }
 }
 
@@ -251,6 +250,10 @@ export class EventFixed extends InEventTime implements LimitModel {
     }
   }
 
+  get idleFrom(): number {
+    return Math.max(NEVER, ...this.#windows.map(({ start }) => start)) + this.#windowMs
+  }
+
   used(time: number): number {
     const window = this.#window(time, { of: NEVER, latenessMs: 0 })
     return window === undefined || window === 'late' ? 0 : Number(window.count)
@@ -279,6 +282,10 @@ export class EventPeriods extends InEventTime implements LimitModel {
   verdict(time: number, cost: bigint, lateness: Lateness): Verdict {
     if (this.#isLate(time, lateness)) return 'late'
     return this.#counted(time) + cost <= this.#most ? 'fits' : 'refuses'
+  }
+
+  get idleFrom(): number {
+    return this.newest === NEVER ? NEVER : this.#periodOf(this.newest).end
   }
 
   charge(time: number, cost: bigint, lateness: Lateness): void {
@@ -313,6 +320,10 @@ export class EventSliding extends InEventTime implements LimitModel {
     if (time >= this.lateBefore(lateness)) this.passed.push({ time, cost })
   }
 
+  get idleFrom(): number {
+    return this.newest + this.#windowMs
+  }
+
   used(): number {
     return Number(sum(this.passed))
   }
@@ -330,13 +341,22 @@ export class EventGcra extends InEventTime implements LimitModel {
 
   verdict(time: number, cost: bigint, lateness: Lateness): Verdict {
     if (time < this.lateBefore(lateness)) return 'late'
+    return this.#tatAfter([...this.passed, { time, cost }]) === undefined ? 'refuses' : 'fits'
+  }
+
+  /** The TAT after all of these, in the order of their times; undefined: one of them would not pass. */
+  #tatAfter(all: readonly Passed[]): bigint | undefined {
     let tat: bigint | undefined
-    for (const one of [...this.passed, { time, cost }].toSorted((a, b) => a.time - b.time)) {
+    for (const one of all.toSorted((a, b) => a.time - b.time)) {
       const at = this.#fine.time(one.time)
-      if (tat !== undefined && at < tat - this.#tolerance) return 'refuses'
+      if (tat !== undefined && at < tat - this.#tolerance) return undefined
       tat = (tat === undefined || tat < at ? at : tat) + one.cost * this.#fine.unit
     }
-    return 'fits'
+    return tat
+  }
+
+  get idleFrom(): number {
+    return this.passed.length === 0 ? NEVER : this.#fine.ms(this.#tatAfter(this.passed) ?? 0n)
   }
 
   charge(time: number, cost: bigint, lateness: Lateness): void {

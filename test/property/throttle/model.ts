@@ -32,6 +32,15 @@ export interface Arrival {
 /** What becomes of an event before `over_limit` and `mode`. */
 export type Decision = 'passed' | 'excluded' | 'refused' | 'full' | 'fail_open' | 'late' | 'too_late' | 'unlimited'
 
+/** The same as the metrics tell it. */
+export type Kind = 'passed' | 'excluded' | 'stopped' | 'fail_open' | 'late'
+
+export function kindOf(decision: Decision): Kind {
+  if (decision === 'unlimited') return 'passed'
+  if (decision === 'too_late') return 'late'
+  return decision === 'refused' || decision === 'full' ? 'stopped' : decision
+}
+
 /** A limit as it is configured. */
 export interface LimitSpec {
   readonly limit: number
@@ -58,8 +67,8 @@ const AHEAD_MS = 1000
 export class ThrottleModel {
   readonly options: Options
   readonly #offsetMs: number
-  /** By rule and key. */
-  readonly #buckets = new Map<string, Bucket>()
+  /** By rule and key; several where it depends on when an idle bucket was released. */
+  readonly #buckets = new Map<string, Bucket[]>()
   /** Keys that were ever looked up. */
   readonly seen = new Set<string>()
   rules: readonly Options[]
@@ -181,16 +190,20 @@ export class ThrottleModel {
     return BigInt(Math.round((typeof value === 'number' && value >= 0 ? value : 1) * MILLIONTHS))
   }
 
-  #bucket(rule: string, options: Options, key: string | null): Bucket {
-    const name = JSON.stringify([rule, key])
-    let bucket = this.#buckets.get(name)
-    if (!bucket) {
-      const specs = this.#specsOf(options)
-      bucket = { specs, limits: specs.map(({ create }) => create()) }
-      this.#buckets.set(name, bucket)
-    }
-    if (key !== null) this.seen.add(name)
-    return bucket
+  /** What a bucket may be now. */
+  #bucket(name: string, options: Options): Bucket[] {
+    const specs = this.#specsOf(options)
+    const found = this.#buckets.get(name) ?? []
+    if (found.length > 0 && !found.some(bucket => this.#mayBeReleased(bucket))) return found
+    return [...found, { specs, limits: specs.map(({ create }) => create()) }]
+  }
+
+  /** In event time: whether every further event of its windows would be late, since all sources have passed them. */
+  #mayBeReleased({ limits }: Bucket): boolean {
+    const reached = Math.min(...this.#newest.values()) - this.#latenessMs
+    return (
+      this.inEventTime && limits.every(({ idleFrom }) => idleFrom > Number.NEGATIVE_INFINITY && reached >= idleFrom)
+    )
   }
 
   /** Whether a key finds no room: 'yes', 'no', or 'maybe' where it depends on when idle buckets are dropped. */
@@ -203,8 +216,7 @@ export class ThrottleModel {
     let inUse = 0
     for (const name of this.seen) {
       if (name === own) continue
-      const idleFrom = Math.max(...this.#buckets.get(name)!.limits.map(limit => limit.idleFrom))
-      if (arrival.now < idleFrom) inUse++
+      if (this.#isInUse(name, arrival.now)) inUse++
     }
     if (this.inEventTime || this.rules.length > 0) {
       return this.seen.size - Number(this.seen.has(own)) < most ? 'no' : 'maybe'
@@ -213,7 +225,7 @@ export class ThrottleModel {
   }
 
   #isInUse(name: string, now: number): boolean {
-    return this.#buckets.get(name)?.limits.some(limit => now < limit.idleFrom) ?? false
+    return this.#buckets.get(name)?.[0]?.limits.some(limit => now < limit.idleFrom) ?? false
   }
 
   /** In event time: the time at which an event counts. Call once for each event. */
@@ -237,35 +249,51 @@ export class ThrottleModel {
   }
 
   /**
-   * Decides on an event, and counts it if it passes and `counts`. `isFull`: whether its key finds no room.
+   * Decides on an event, and counts it if it passes and `counts`. `isFull`: whether its key finds no room. `seen`: what
+   * became of it, for where that depends on when idle buckets are released.
    */
-  decide(arrival: Arrival, isFull: boolean, counts = true): { decision: Decision; time: number } {
-    const { event, size, source, now } = arrival
-    if (this.options.exclude !== undefined && holds(this.options.exclude, event)) return { decision: 'excluded', time: now }
-    const time = counts || !this.inEventTime ? this.#timeOf(arrival) : now
+  decide(arrival: Arrival, isFull: boolean, seen?: Kind, counts = true): Decision {
+    const { event } = arrival
+    if (this.options.exclude !== undefined && holds(this.options.exclude, event)) return 'excluded'
+    const time = counts ? this.#timeOf(arrival) : arrival.now
     const of = this.#optionsFor(event)
-    if (!of) return { decision: 'unlimited', time }
+    if (!of) return 'unlimited'
     let key = bucketOf(this.options.key_field, event)
     if (key !== null && isFull) {
       const { on_max_keys = 'pass' } = this.options
-      if (on_max_keys === 'pass') return { decision: 'fail_open', time }
-      if (on_max_keys === 'discard') return { decision: 'full', time }
+      if (on_max_keys === 'pass') return 'fail_open'
+      if (on_max_keys === 'discard') return 'full'
       key = null
     }
-    const { specs, limits } = this.#bucket(of.rule, of.options, key)
-    const lateness = this.#lateness(source)
-    const costs = specs.map(({ unit }) => (unit === 'bytes' ? BigInt(size) : this.#cost(of.options, event)))
-    const verdicts = limits.map((limit, n) => limit.verdict(time, costs[n]!, lateness))
-    if (verdicts.includes('refuses')) return { decision: 'refused', time }
+    const name = JSON.stringify([of.rule, key])
+    const buckets = this.#bucket(name, of.options)
+    const decided = buckets.map(bucket => ({ bucket, ...this.#decideIn(bucket, of.options, arrival, time) }))
+    const { decision } = decided.find(one => kindOf(one.decision) === seen) ?? decided[0]!
+    const alike = decided.filter(one => one.decision === decision)
+    if (!counts) return decision
+    if (decision === 'passed' || decision === 'late')
+      for (const { bucket, costs } of alike)
+        for (const [n, limit] of bucket.limits.entries()) limit.charge(time, costs[n]!, this.#lateness(arrival.source))
+    this.#buckets.set(
+      name,
+      alike.map(({ bucket }) => bucket),
+    )
+    if (key !== null) this.seen.add(name)
+    return decision
+  }
+
+  #decideIn({ specs, limits }: Bucket, options: Options, { event, size, source }: Arrival, time: number) {
+    const costs = specs.map(({ unit }) => (unit === 'bytes' ? BigInt(size) : this.#cost(options, event)))
+    const verdicts = limits.map((limit, n) => limit.verdict(time, costs[n]!, this.#lateness(source)))
     const isLate = verdicts.includes('late')
-    const isTooLate = isLate && this.options.on_late === 'discard'
-    if (counts && !isTooLate) for (const [n, limit] of limits.entries()) limit.charge(time, costs[n]!, lateness)
-    return { decision: isTooLate ? 'too_late' : isLate ? 'late' : 'passed', time }
+    const late = this.options.on_late === 'discard' ? 'too_late' : 'late'
+    const decision: Decision = verdicts.includes('refuses') ? 'refused' : isLate ? late : 'passed'
+    return { decision, costs }
   }
 
   /** Whether an event of now would be let through by the limits at a later time, if nothing else passes until then. */
   fitsAt(arrival: Arrival, now: number, isFull: boolean): boolean {
-    return this.decide({ ...arrival, now }, isFull, false).decision !== 'refused'
+    return this.decide({ ...arrival, now }, isFull, undefined, false) !== 'refused'
   }
 
   /** What refuses an event now, on the clock: the first limit that does. */
@@ -273,7 +301,7 @@ export class ThrottleModel {
     const of = this.#optionsFor(arrival.event)
     if (!of) return undefined
     const key = isFull ? null : bucketOf(this.options.key_field, arrival.event)
-    const { specs, limits } = this.#bucket(of.rule, of.options, key)
+    const { specs, limits } = this.#bucket(JSON.stringify([of.rule, key]), of.options)[0]!
     for (const [n, limit] of limits.entries()) {
       const { unit } = specs[n]!
       const cost = unit === 'bytes' ? BigInt(arrival.size) : this.#cost(of.options, arrival.event)

@@ -17,8 +17,17 @@ export const alignedPeriods =
     return { start, end: start + windowMs }
   }
 
+const calendars = new Map<string, PeriodOf>()
+
 /** The periods of a time zone: `per` is hour, day, week or month. */
 export function calendarPeriods(per: string, timeZone: string): PeriodOf {
+  const name = `${per} ${timeZone}`
+  const periods = calendars.get(name) ?? newCalendar(per, timeZone)
+  calendars.set(name, periods)
+  return periods
+}
+
+function newCalendar(per: string, timeZone: string): PeriodOf {
   const format = new Intl.DateTimeFormat('en-US', {
     timeZone,
     hourCycle: 'h23',

@@ -86,7 +86,13 @@ export class Product {
 
   #origin(source: string): Origin {
     const { wanted } = this.#made
-    const origin = this.#origins.get(source) ?? { source, host: 'h', path: `/${source}`, codec: codecOf('json')!, wanted }
+    const origin = this.#origins.get(source) ?? {
+      source,
+      host: 'h',
+      path: `/${source}`,
+      codec: codecOf('json')!,
+      wanted,
+    }
     this.#origins.set(source, origin)
     return origin
   }
@@ -153,16 +159,19 @@ export class Product {
   }
 
   /** Writes the limits file, and waits until it is read. */
-  async changeFile(rules: readonly Options[], at: (seen: Seen) => void): Promise<void> {
+  async changeFile(rules: readonly Options[], at: (seen: Seen, isRead: boolean) => void): Promise<void> {
     this.#write(rules)
-    await this.advance(2.5 * LOOK_EVERY_MS, at)
+    // A file that was the same at two looks is read.
+    const { looks } = this.time
+    await this.advance(2.5 * LOOK_EVERY_MS, seen => at(seen, this.time.looks >= looks + 2))
   }
 
   /** The values of a metric, by the value of a label. */
   series(name: string, label: string): Map<string, number> {
     const found = new Map<string, number>()
     for (const { read } of this.counters.series.get(name) ?? [])
-      for (const { labels, value } of read()) found.set(labels[label] ?? '', (found.get(labels[label] ?? '') ?? 0) + value)
+      for (const { labels, value } of read())
+        found.set(labels[label] ?? '', (found.get(labels[label] ?? '') ?? 0) + value)
     return found
   }
 }

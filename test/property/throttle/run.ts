@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { throttle } from '../../../src/processors/throttle.js'
 import { Judge } from './judge.js'
-import type { Options } from './model.js'
+import type { Kind, Options } from './model.js'
 import { Product } from './product.js'
 import { refusedPath, type Scenario, type Step } from './scenario.js'
 
@@ -36,6 +36,14 @@ export async function run(scenario: Scenario): Promise<Result> {
 const DECISIONS = 'sluice_throttle_events_total'
 const BY_KEY = 'sluice_throttle_key_discarded_events_total'
 
+const KINDS: readonly (readonly [Kind, readonly string[]])[] = [
+  ['passed', ['passed']],
+  ['excluded', ['excluded']],
+  ['fail_open', ['fail_open']],
+  ['late', ['late']],
+  ['stopped', ['discarded', 'would_discard', 'marked', 'would_mark', 'sampled', 'would_sample']],
+]
+
 class Run {
   readonly #scenario: Scenario
   readonly #product: Product
@@ -61,7 +69,9 @@ class Run {
       this.#scrape()
       if (problems.length > 0) return this.#failed(`step ${n}`)
     }
-    await this.#advance(this.#judge.maxWaitMs(true) + 1000)
+    const until = this.#now + this.#judge.maxWaitMs(true) + 1000
+    while (this.#judge.waiting.size > 0 && this.#now < until && problems.length === 0) await this.#advance(10_000)
+    await this.#advance(1000)
     this.#scrape()
     for (const { line } of this.#judge.waiting.values()) problems.push(`never came out: ${line}`)
     const seen = await this.#product.end(false)
@@ -82,13 +92,19 @@ class Run {
   async #step(step: Step): Promise<void> {
     switch (step.do) {
       case 'send':
-        return this.#send(step.source, step.isBacklog, step.events.map(event => JSON.stringify(event)))
+        return this.#send(
+          step.source,
+          step.isBacklog,
+          step.events.map(event => JSON.stringify(event)),
+        )
       case 'advance':
         return this.#advance(step.ms)
       case 'limits_file':
-        await this.#product.changeFile(step.rules, seen => this.#judge.later(seen, this.#now))
         this.#fileRules = step.rules
-        return this.#judge.model.useFile(step.rules)
+        return this.#product.changeFile(step.rules, (seen, isRead) => {
+          this.#judge.later(seen, this.#now)
+          if (isRead) this.#judge.model.useFile(step.rules)
+        })
       case 'reload':
         return this.#reload(step.options)
     }
@@ -96,25 +112,30 @@ class Run {
 
   async #send(source: string, isBacklog: boolean, lines: readonly string[]): Promise<void> {
     this.#events += lines.length
-    // Where it is not certain whether there is room for a key, the metrics tell it of one event.
-    const { max_keys, limits, limits_file, time_field } = this.#options
-    const isVague = max_keys !== undefined && (limits || limits_file || time_field) !== undefined
-    for (const some of isVague ? lines.map(line => [line]) : [lines]) {
-      const before = this.#stopped
+    for (const some of this.#isVague ? lines.map(line => [line]) : [lines]) {
+      const before = this.#decided
       const seen = await this.#product.send(source, isBacklog, some)
-      this.#judge.sent(some, source, isBacklog, this.#now, seen, this.#stopped > before)
+      const after = this.#decided
+      const more = (name: string) => (after.get(name) ?? 0) > (before.get(name) ?? 0)
+      const kind = KINDS.find(([, names]) => names.some(more))?.[0]
+      const { mode, on_max_keys } = this.#options
+      const wouldBeFull = mode === 'shadow' && on_max_keys === 'discard' && kind === 'stopped'
+      const isFull = more('fail_open') || more('max_keys') || wouldBeFull
+      const told = this.#isVague ? { kind, isFull: isFull && on_max_keys !== 'default_bucket' } : undefined
+      this.#judge.sent(some, source, isBacklog, this.#now, seen, told)
     }
   }
 
-  /** Events that found no room for their key. */
-  get #stopped(): number {
-    const { counters } = this.#product
-    const wouldBe = this.#options.mode === 'shadow' ? 'would_discard' : 'discarded'
-    const series = this.#product.series(DECISIONS, 'decision')
-    const failOpen = series.get('fail_open') ?? 0
-    if (this.#options.on_max_keys !== 'discard') return failOpen
-    const full = counters.discards.get('max_keys')?.events ?? 0
-    return full + (wouldBe === 'would_discard' ? (series.get(wouldBe) ?? 0) : 0)
+  /** Whether decisions depend on when idle buckets are released: then the metrics have to tell of each event. */
+  get #isVague(): boolean {
+    const { max_keys, limits, limits_file, time_field, allowed_lateness, on_late } = this.#options
+    if ((allowed_lateness ?? on_late) !== undefined) return true
+    return max_keys !== undefined && (limits ?? limits_file ?? time_field) !== undefined
+  }
+
+  get #decided(): Map<string, number> {
+    const full = this.#product.counters.discards.get('max_keys')?.events ?? 0
+    return new Map([...this.#product.series(DECISIONS, 'decision'), ['max_keys', full]])
   }
 
   async #advance(ms: number): Promise<void> {

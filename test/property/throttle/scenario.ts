@@ -1,5 +1,5 @@
 import { Seeded } from '../../support/seeded.js'
-import { areTwo, FEATURES, MODES, type Mode, NAMES, REFUSED, type Time, TIMES, WINDOWS } from './features.js'
+import { areTwo, FEATURES, MODES, type Mode, NAMES, REFUSED, TIMES, type Time, WINDOWS } from './features.js'
 import type { Options } from './model.js'
 import type { Fields } from './text.js'
 
@@ -24,7 +24,7 @@ export interface Scenario {
 }
 
 /** All pairs of options, each with every mode on the clock and in event time: so many runs try them all. */
-const PAIRS = NAMES.flatMap((a, n) => NAMES.slice(n + 1).flatMap(b => (areTwo(a, b) ? [[a, b] as const] : [])))
+export const PAIRS = NAMES.flatMap((a, n) => NAMES.slice(n + 1).flatMap(b => (areTwo(a, b) ? [[a, b] as const] : [])))
 const KINDS = MODES.flatMap(mode => TIMES.map(time => ({ mode, time })))
 export const ALL_PAIRS = PAIRS.length
 export const ALL_RUNS = PAIRS.length * KINDS.length
@@ -35,13 +35,15 @@ const KEYS = ['a', 'b', 'c1', 'a2', 1, '1', true, '*x', '[', 'ü€', '__other__
 const LONG = 'k'.repeat(300)
 const SOURCES = ['s1', 's2']
 const LONGEST_RUN = 24
+/** By how many milliseconds events may be out of order. */
+const LATE = [0, 0, 0, 1, 99, 100, 500, 1000, 1600, 4000, 12_000]
 
 /** The scenario of a seed: seeds from 0 on try all pairs of options before they begin again. */
 export function scenarioOf(seed: number): Scenario {
   const random = new Seeded(seed * 7919 + 1)
   const pair = PAIRS[seed % PAIRS.length]!
   // The kinds follow one another for the same pair, shifted so that the first round has all kinds as well.
-  const { mode, time } = KINDS[(Math.floor(seed / PAIRS.length) + seed) % KINDS.length]!
+  const { mode, time } = KINDS[(Math.floor(seed / PAIRS.length) + (seed % PAIRS.length)) % KINDS.length]!
   return new Maker(random, seed, mode, time, pair).scenario()
 }
 
@@ -67,7 +69,8 @@ class Maker {
   scenario(): Scenario {
     const random = this.#random
     for (let more = random.below(4); more > 0; more--) this.#addFeature(random.pick(NAMES))
-    if (!this.#features.some(name => name.startsWith('key_field')) && random.chance(0.6)) this.#features.push('key_field')
+    if (!this.#features.some(name => name.startsWith('key_field')) && random.chance(0.6))
+      this.#features.push('key_field')
     const options = this.#options()
     const fileRules = options.limits_file === undefined ? [] : this.#rules()
     this.#wall = Date.parse(random.pick(WALLS))
@@ -135,7 +138,13 @@ class Maker {
 
   #pause(): number {
     const window = this.#random.pick([100, 1000, 1500, 10_000])
-    return this.#random.pick([0.25, 1, 50, window / 2, window - 1, window, window, window + 1, 3 * window])
+    const pause = this.#random.pick([0.25, 1, 50, window / 2, window - 1, window, window, window + 1, 3 * window])
+    return this.#isShort ? Math.min(pause, 1501) : pause
+  }
+
+  /** Whether the model has to know of no late event, and of no bucket that is released. */
+  get #isShort(): boolean {
+    return this.#time === 'event' && !this.#features.some(name => name === 'allowed_lateness' || name === 'on_late')
   }
 
   #change(name: string, options: Options): Step[] {
@@ -183,7 +192,7 @@ class Maker {
     const lag = source === 's1' ? 0 : 700
     if (!inOrder && random.chance(0.05)) return random.chance(0.5) ? {} : { ts: 'yesterday' }
     if (!inOrder && random.chance(0.03)) return { ts: now + 3_600_000 }
-    const late = inOrder ? 0 : random.pick([0, 0, 0, 1, 99, 100, 500, 1000, 1600, 4000, 12_000, 70_000])
+    const late = inOrder ? 0 : random.pick(this.#isShort ? LATE : [...LATE, 70_000])
     const at = now - lag - late
     return { ts: random.chance(0.3) ? new Date(at).toISOString() : at }
   }

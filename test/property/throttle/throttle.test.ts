@@ -1,0 +1,81 @@
+import t from 'tap'
+import { stringify } from 'yaml'
+import { components } from '../../../src/components.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { ConfigError, formatProblem } from '../../../src/core/errors.js'
+import { MODES, NAMES, REFUSED, TIMES } from './features.js'
+import type { Options } from './model.js'
+import { run } from './run.js'
+import { ALL_PAIRS, ALL_RUNS, PAIRS, scenarioOf } from './scenario.js'
+import { shrunken } from './shrink.js'
+
+/** A short run of `npm run property:throttle`. */
+t.setTimeout(120_000)
+
+t.test('throttles with any two options do what a simple model of them does', { timeout: 110_000 }, async t => {
+  const refused = new Set<string | undefined>()
+  for (let seed = 0; seed < ALL_PAIRS; seed++) {
+    const result = await run(scenarioOf(seed))
+    refused.add(result.refused)
+    if (result.problems.length > 0) {
+      const { steps, ...smallest } = await shrunken(scenarioOf(seed))
+      const history = [smallest, ...steps].map(part => JSON.stringify(part)).join('\n')
+      t.fail(`seed ${seed}: ${result.problems[0]}\n${history}`)
+    }
+  }
+  t.same([...refused].filter(Boolean).sort(), REFUSED.map(({ path }) => path).sort())
+})
+
+t.test('runs try every two options with every mode, on the clock and in event time', async t => {
+  const tried = new Map<string, number>()
+  const note = (name: string) => tried.set(name, (tried.get(name) ?? 0) + 1)
+  const pairsOf = (features: readonly string[]) => PAIRS.filter(pair => pair.every(name => features.includes(name)))
+  for (let seed = 0; seed < ALL_RUNS; seed++) {
+    const { mode, time, features } = scenarioOf(seed)
+    for (const [a, b] of pairsOf(features)) note(`${mode} ${time} ${a} ${b}`)
+  }
+  t.ok(ALL_RUNS <= 10_000)
+  t.ok(NAMES.length > 30)
+  t.equal(tried.size, MODES.length * TIMES.length * PAIRS.length)
+})
+
+/** An example of each combination that is refused, and the option with the error. */
+const EXAMPLES: Record<string, Options> = {
+  burst: { limit: 1, window: '1s', burst: 2 },
+  cost: { limit_bytes: 10, window: '1s', cost: '.c' },
+  over_limit: { limit: 1, window: '1s', time_field: '.t', over_limit: { wait: '1s' } },
+  max_delay: { limit: 1, window: '1s', max_delay: '1s' },
+  allowed_lateness: { limit: 1, window: '1s', allowed_lateness: '1s' },
+  on_late: { limit: 1, window: '1s', on_late: 'pass' },
+  'limits[0].key': { limit: 1, window: '1s', limits: [{ key: 'a', limit: 2 }] },
+  'limits[0].window': {
+    limit: 1,
+    window: '1s',
+    limits: [{ when: 'if (.a exists)', limit: 'unlimited', window: '2s' }],
+  },
+  'limits[0].burst': { limit: 1, window: '1s', limits: [{ when: 'if (.a exists)', burst: 2 }] },
+  limit: { window: '1s' },
+  window: { limit: 1 },
+  'quota.limit': { quota: { per: 'day' } },
+}
+
+t.test('combinations without a meaning are errors with their place', async t => {
+  for (const { path, name } of REFUSED) t.ok(EXAMPLES[path], name)
+  for (const [path, options] of Object.entries(EXAMPLES)) {
+    const limit = stringify({ processors: { limit: { type: 'throttle', inputs: ['in'], ...options } } })
+    const text = `${limit}sources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [limit] } }\n`
+    try {
+      parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine: false })
+      t.fail(`${path} is accepted`)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      const problems = error.problems.map(formatProblem)
+      t.ok(
+        problems.some(problem =>
+          new RegExp(`^c\\.yaml:\\d+:\\d+: processors\\.limit\\.${path.replace(/[.[\]]/g, '\\$&')}: `).test(problem),
+        ),
+        `${path}: ${problems.join()}`,
+      )
+    }
+  }
+})
