@@ -215,7 +215,10 @@ export class Judge {
       // On the clock, what a limit says of an event is the same until the batch ends.
       const refusal =
         decision !== 'refused' ? 'none' : this.model.inEventTime ? undefined : this.model.refusal(sent, isFull)
-      const problems = annotationProblems(throttle as Fields, sent, this.model, refusal)
+      const isBacklog = end === 'discarded' && sent.isBacklog && !this.model.inEventTime
+      const reasons: Record<string, string> = { full: 'max_keys', too_late: 'late' }
+      const reason = reasons[decision] ?? (isBacklog ? 'throttled_backlog' : undefined)
+      const problems = annotationProblems(throttle as Fields, sent, this.model, refusal, reason)
       if (problems.length > 0) this.#problem(`annotated wrongly (${problems.join(', ')}): ${line}`, sent)
     }
   }
@@ -244,7 +247,10 @@ export class Judge {
     if (!isLast && now - this.#interval.since !== every)
       this.#problem(`summaries ${now - this.#interval.since} ms after those before`)
     const lines = to === 'discarded' ? discarded : passed
-    this.problems.push(...this.#interval.end(lines, this.#options, now))
+    const problems = this.waits
+      ? this.#interval.endLoosely(lines, isLast, now)
+      : this.#interval.end(lines, this.#options, now)
+    this.problems.push(...problems)
   }
 
   /** What came out of a throttle in which events wait. What passed has to fit, what was discarded must not. */
