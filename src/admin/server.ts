@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
+import type { ProcessorOutage } from '../core/component.js'
 import { errorFields } from '../core/errors.js'
 import { CONTENT_TYPES, type Format } from '../engine/measure/metrics.js'
 import { sendAnswer } from '../http/server/answers.js'
@@ -26,6 +27,8 @@ export interface Reports {
   destinations(): { id: string; state: string; reason: string | undefined }[]
   /** Sources that wait for an operator, or that failed recently and are being restarted. */
   failures?(): { id: string; state: string; reason: string }[]
+  /** Processors that need a server which does not reply. */
+  outages?(): (ProcessorOutage & { readonly id: string })[]
   /** State of a managed daemon and of its connection to the service. */
   managed?(): object
   /** Shown on the socket only: the paths of the configuration and of the data. */
@@ -151,9 +154,12 @@ async function answer(
       const failures = reports.failures?.() ?? []
       const ready = isReady(destinations, failures)
       const sources = failures.length > 0 ? { sources: failures } : {}
+      const outages = reports.outages?.() ?? []
+      const processors = outages.length > 0 ? { processors: outages } : {}
       const managed = reports.managed && { managed: reports.managed() }
       const status = ready ? 'ready' : 'not ready'
-      sendAnswer(response, { status: ready ? 200 : 503, body: { status, destinations, ...sources, ...managed } })
+      const body = { status, destinations, ...sources, ...processors, ...managed }
+      sendAnswer(response, { status: ready ? 200 : 503, body })
       return
     }
     default:

@@ -11,6 +11,8 @@ import { type SplitOptions, Splitting } from '../core/options/multiline-options.
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/measure/metrics.js'
 import { aborted, nextTurn, sleep, systemClock } from '../lib/time.js'
+import type { ThrottleOptions } from '../processors/throttle/options.js'
+import { throttle } from '../processors/throttle.js'
 import type { Io } from '../terminal/command-line.js'
 import { StepClock } from './step-clock.js'
 
@@ -82,6 +84,7 @@ export async function runTest(
     }
     return { ...source, definition: { ...source.definition, create } as AnyDefinition<'source'> }
   })
+  const processors = config.processors.map(withOwnBuckets)
   const destinations = config.destinations.map(destination => keeper(destination, left.get(destination.id)))
   const watched = [...left].filter(([output]) => !config.destinations.some(({ id }) => id === output))
   for (const [i, [output, kept]] of watched.entries()) {
@@ -89,7 +92,7 @@ export async function runTest(
   }
   const metrics = new Metrics(log)
   const runtime = { log, clock: systemClock, processorClock: clock, random: () => 1, metrics, ...io }
-  const engine = await Engine.build({ ...config, dataDir, sources, destinations }, runtime)
+  const engine = await Engine.build({ ...config, dataDir, sources, processors, destinations }, runtime)
   const ended = engine.run()
   const atRest = () => movesNoMore(() => engine.undelivered() - waitingIn(metrics))
   try {
@@ -117,6 +120,17 @@ export async function runTest(
     await ended
   }
   return left
+}
+
+/** Whether it is a throttle that shares its limits with other daemons. */
+export function sharesLimits({ definition, options }: ComponentConfig<'processor'>): boolean {
+  return definition === throttle && (options as ThrottleOptions).scope === 'cluster'
+}
+
+/** A throttle that shares its limits has them for itself: a test asks no server. */
+function withOwnBuckets(processor: ComponentConfig<'processor'>): ComponentConfig<'processor'> {
+  if (!sharesLimits(processor)) return processor
+  return { ...processor, options: { ...(processor.options as ThrottleOptions), scope: 'local' } }
 }
 
 /** Number of events that wait for the time to go on. */

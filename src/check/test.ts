@@ -8,7 +8,7 @@ import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { loadDaemonConfig } from '../terminal/local-part.js'
 import { createLog } from '../terminal/log.js'
-import { isExpected, type Left, runTest } from './test-run.js'
+import { isExpected, type Left, runTest, sharesLimits } from './test-run.js'
 
 /** Most lines shown of a list that differs. */
 const SHOWN_LINES = 40
@@ -25,6 +25,8 @@ export async function test(path: string, io: Io): Promise<number> {
   }
   const log = createLog(io, { format: config.logFormat, level: 'error' })
   const folder = mkdtempSync(join(tmpdir(), 'sluice-test-'))
+  for (const { id } of config.processors.filter(sharesLimits))
+    io.stderr.write(`${id}: tested as one daemon that has the limits of its cluster for itself; no server is asked\n`)
   let failed = 0
   try {
     for (const [i, test] of tests.entries()) {

@@ -71,6 +71,21 @@ export interface Processor extends Decides, Lifecycle {
   bucket?(key: string | null, rule?: string | null): BucketState
   /** It holds events back for good reason, such as a server that its options say to wait for. */
   readonly isWaiting?: boolean
+  /** A server that it needs does not reply. */
+  readonly outage?: ProcessorOutage | undefined
+}
+
+/** A server that a processor needs does not reply. Times are ISO 8601. */
+export interface ProcessorOutage {
+  /** The last error. */
+  readonly reason: string
+  readonly since: string
+  /** Failures since then. */
+  readonly attempts: number
+  /** Missing while it is tried. */
+  readonly next_attempt?: string
+  /** What happens to events. */
+  readonly meanwhile: string
 }
 
 /** The state of a bucket of events, as an operator sees it. */
@@ -87,6 +102,8 @@ export interface BucketState {
   /** Of the open window, ISO 8601; missing if there is none. */
   readonly since?: string
   readonly until?: string
+  /** The server that counts does not reply: `used` is what it said last. */
+  readonly outage?: ProcessorOutage
   readonly discarded_last_hour: number
   /** False: that is an estimate. */
   readonly is_exact: boolean

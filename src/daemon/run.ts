@@ -129,6 +129,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       connections,
       destinations: () => pipeline.states(),
       failures: () => pipeline.failures(),
+      outages: () => pipeline.outages(),
       ...(managed && { managed: managed.report }),
       about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
     },

@@ -368,6 +368,11 @@ export class Supervisor {
     return this.#engine.failures()
   }
 
+  /** Processors that need a server which does not reply. */
+  outages() {
+    return this.#engine.taps.outages()
+  }
+
   /** Number of events read and not settled. */
   undelivered(): number {
     return this.#engine.undelivered()

@@ -1,4 +1,4 @@
-import type { BucketState, KeyWatch, Lifecycle, Processor } from '../core/component.js'
+import type { BucketState, KeyWatch, Lifecycle, Processor, ProcessorOutage } from '../core/component.js'
 import { REJECTED } from '../core/options/delivery-options.js'
 import { type FanOut, type Input, pumpSide, type Tap } from '../flow/fan-out.js'
 import type { SideOutput } from '../flow/side-output.js'
@@ -46,6 +46,14 @@ export class Taps {
   /** The state of a bucket of a component; undefined if it has none. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
     return this.#processor(component)?.bucket?.(key, rule)
+  }
+
+  /** The processors that need a server which does not reply. */
+  outages(): (ProcessorOutage & { readonly id: string })[] {
+    return [...this.#components.keys()].flatMap(id => {
+      const outage = this.#processor(id)?.outage
+      return outage ? [{ id, ...outage }] : []
+    })
   }
 
   #processor(id: string): Partial<Processor> | undefined {

@@ -1,4 +1,5 @@
 import { textOf } from '../admin/socket.js'
+import type { ProcessorOutage } from '../core/component.js'
 import type { ManagedReport } from '../daemon/managed-report.js'
 import type { DestinationState } from '../engine/engine.js'
 import { systemClock } from '../lib/time.js'
@@ -31,6 +32,8 @@ export interface DaemonView {
   readonly destinations: readonly DestinationView[]
   /** Sources that wait for an operator, or that fail and are restarted. */
   readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
+  /** Processors that need a server which does not reply. */
+  readonly outages: readonly (ProcessorOutage & { readonly id: string })[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
   /** For a managed daemon. */
   readonly managed?: ManagedReport | undefined
@@ -49,6 +52,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
       ok: response.statusCode === 200,
       body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
         sources?: DaemonView['failing']
+        processors?: DaemonView['outages']
         managed?: ManagedReport
       },
     })),
@@ -60,9 +64,9 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     type: labels.component_type!,
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
-  const { destinations, sources: failing = [], managed } = ready.body
+  const { destinations, sources: failing = [], processors: outages = [], managed } = ready.body
   const wall = systemClock.wall()
-  return { at, wall, scrape, ready: ready.ok, destinations, failing, components, managed, about }
+  return { at, wall, scrape, ready: ready.ok, destinations, failing, outages, components, managed, about }
 }
 
 /** The paths of a daemon's configuration and data; undefined if it does not report them. */
@@ -158,7 +162,8 @@ export function stateOf({ scrape, destinations }: Pick<DaemonView, 'scrape' | 'd
 }
 
 function throttleState(scrape: Scrape, labels: Record<string, string>): string {
-  const keys = counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
+  const isAlone = scrape.all('sluice_throttle_backend_up', labels).some(({ value }) => value === 0)
+  const keys = `${isAlone ? 'no server, ' : ''}${counted(scrape.sum('sluice_throttle_buckets', labels), 'key')}`
   const waiting = scrape.sum('sluice_component_waiting_events', labels)
   return waiting === 0 ? keys : `${keys}, ${counted(waiting, 'event')} ${waiting === 1 ? 'waits' : 'wait'}`
 }

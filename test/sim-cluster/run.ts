@@ -77,7 +77,7 @@ export async function runCluster(settings: Settings): Promise<Outcome> {
       clock,
       metrics: new ComponentCounters('p', 'processor', 'throttle'),
     }
-    const options = { group: 'g', timeoutMs: TIMEOUT, onFailure: 'local_share' }
+    const options = { group: 'g', timeoutMs: TIMEOUT, onFailure: 'local_share' } as const
     const redis = new RedisBackend(connect, options, context, () => random.next())
     /** Units of the server that events of the batch got, by key. */
     let granted = new Map<string, number>()

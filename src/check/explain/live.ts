@@ -40,7 +40,11 @@ export async function withLiveBuckets<S extends { readonly id: string; readonly 
 function liveFindings({ discarded_to: readers, ...state }: LiveBucket): Finding[] {
   const about = state.is_exact ? '' : 'about '
   const lost = `now: ${about}${state.discarded_last_hour} of its events were discarded in the last hour`
-  return [...levelFindings(state), { text: `${lost}; ${discardedText(readers)}` }]
+  const outage = state.outage && [
+    { text: `now: the server of the cluster limit does not reply since ${state.outage.since}: ${state.outage.reason}` },
+    { text: `now: meanwhile ${state.outage.meanwhile}` },
+  ]
+  return [...(outage ?? []), ...levelFindings(state), { text: `${lost}; ${discardedText(readers)}` }]
 }
 
 function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, until }: BucketState): Finding[] {

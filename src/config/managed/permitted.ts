@@ -15,7 +15,7 @@ export interface Permitted {
   readonly files: readonly string[]
   /** Folders whose files are always denied, whatever `files` says. */
   readonly never: readonly string[]
-  /** Allowed prefixes of http URLs. Their hosts may resolve to any IP address. */
+  /** Allowed prefixes of URLs. Their hosts may resolve to any IP address. */
   readonly urls: readonly string[] | 'all'
   /** Which IP addresses may be connected to if `urls` is 'all'; undefined allows every one. */
   readonly addresses?: AddressRules | undefined
@@ -91,11 +91,15 @@ const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Perm
 
 /** The IP address in a URL, or the one its name stands for without a lookup. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
-  const { hostname, protocol, port } = new URL(url)
+  const { protocol, port } = new URL(url)
+  // Only in addresses of the web are 127.1 and LOCALHOST written as what they mean.
+  const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
   const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
-  return { host, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) }
+  return { host, port: port === '' ? (DEFAULT_PORTS[protocol] ?? 80) : Number(port) }
 }
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'https:': 443, 'redis:': 6379, 'rediss:': 6379 }
 
 function valuesAt(value: unknown, path: readonly string[]): string[] {
   if (value === undefined || value === null) return []
@@ -140,7 +144,8 @@ function patternOf(pattern: string): Pattern {
 function beginsWith(value: string, prefix: string): boolean {
   try {
     const [url, allowed] = [new URL(value), new URL(prefix)]
-    if (url.origin !== allowed.origin) return false
+    // Addresses that are not of the web have no origin.
+    if (url.protocol !== allowed.protocol || url.host !== allowed.host) return false
     const path = allowed.pathname.endsWith('/') ? allowed.pathname : `${allowed.pathname}/`
     return url.pathname === allowed.pathname || url.pathname.startsWith(path)
   } catch {

@@ -4,6 +4,7 @@ import { deadLetterProblems } from './dead-letter.js'
 import { destinationProblems } from './destination.js'
 import { managedProblemsOf } from './managed.js'
 import { orphanProblems } from './orphan.js'
+import { outageProblems } from './outage.js'
 import { positionProblems } from './position.js'
 import { LOST_BY_THROTTLES, throttleProblems } from './throttle.js'
 import { tlsProblemsOf } from './tls.js'
@@ -47,6 +48,7 @@ export function problemsOf(view: DaemonView): Problem[] {
         : 'It is restarted at its last position until it works. It resumes by itself when the cause is corrected.',
     })
   }
+  problems.push(...outageProblems(view))
   if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
     problems.push({
       what: 'the last reload failed: the previous configuration is still running',

@@ -7,6 +7,7 @@ import type {
   KeyWatch,
   Processor,
   ProcessorContext,
+  ProcessorOutage,
 } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldPath } from '../../core/event/field-path.js'
@@ -137,6 +138,10 @@ export class ThrottleProcessor implements Processor {
     return this.#cluster?.isWaiting ?? false
   }
 
+  get outage(): ProcessorOutage | undefined {
+    return this.#cluster?.outage
+  }
+
   handOver(): HandoverState {
     const refused = this.#refused
     this.#isSucceeded = true
@@ -171,7 +176,8 @@ export class ThrottleProcessor implements Processor {
     const sharesDefault = this.#onMaxKeys === 'default_bucket'
     const decider = this.#cluster?.decider ?? this.#decider
     const of = { decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
-    return bucketState(of, key, rule)
+    const { outage } = this
+    return { ...bucketState(of, key, rule), ...(outage && { outage }) }
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {

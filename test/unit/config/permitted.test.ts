@@ -22,10 +22,19 @@ const NOTHING: Permitted = { files: [], never: [], urls: [], listen: [], credent
 const OUT = { type: 'blackhole', inputs: ['in'] }
 
 function refused(component: object, permitted: Partial<Permitted>): string[] {
-  const isSource = !('url' in component || 'path' in component)
-  const document = isSource
-    ? { sources: { in: component }, destinations: { out: OUT } }
-    : { sources: { in: { type: 'stdin' } }, destinations: { out: { ...component, inputs: ['in'] } } }
+  const sections = () => {
+    if ('redis' in component)
+      return {
+        sources: { in: { type: 'stdin' } },
+        processors: { limit: { ...component, inputs: ['in'] } },
+        destinations: { out: { ...OUT, inputs: ['limit'] } },
+      }
+    const isSource = !('url' in component || 'path' in component)
+    return isSource
+      ? { sources: { in: component }, destinations: { out: OUT } }
+      : { sources: { in: { type: 'stdin' } }, destinations: { out: { ...component, inputs: ['in'] } } }
+  }
+  const document = sections()
   const config = parseDocument(document, 'test', { env: {}, components })
   return refusedBy({ ...NOTHING, ...permitted }, config).map(({ path }) => path.replace(/^\w+\.\w+\./, ''))
 }
@@ -33,6 +42,15 @@ function refused(component: object, permitted: Partial<Permitted>): string[] {
 const file = (path: string) => ({ type: 'file', path })
 const tail = (...include: string[]) => ({ type: 'file', include })
 const send = (url: string, more = {}) => ({ type: 'http', url, ...more })
+
+const share = (redis: object) => ({
+  type: 'throttle',
+  limit: 1,
+  window: '1s',
+  scope: 'cluster',
+  redis: { url: 'redis://10.0.0.1', ...redis },
+})
+const ALL = { urls: 'all' } as const
 
 const table: [what: string, component: object, permitted: Partial<Permitted>, refused: string[]][] = [
   ['stdin is whatever was piped in', { type: 'stdin' }, {}, []],
@@ -69,6 +87,25 @@ const table: [what: string, component: object, permitted: Partial<Permitted>, re
   ],
   ['an authority', send('https://a/', { tls: { ca_file: '/ca' } }), { urls: 'all' }, ['tls.ca_file']],
   ['a port', { type: 'tcp', listen: '0.0.0.0:514' }, { listen: ['127.0.0.1:514'] }, ['listen']],
+  ['a server of a cluster limit', share({}), {}, ['redis.url']],
+  ['the same, permitted', share({}), { urls: ['redis://10.0.0.1'] }, []],
+  ['another server', share({ url: 'redis://10.0.0.2' }), { urls: ['redis://10.0.0.1'] }, ['redis.url']],
+  ['another port', share({ url: 'redis://10.0.0.1:1' }), { urls: ['redis://10.0.0.1'] }, ['redis.url']],
+  ['another protocol', share({ url: 'rediss://10.0.0.1' }), { urls: ['redis://10.0.0.1'] }, ['redis.url']],
+  [
+    'another node',
+    share({ nodes: ['redis://10.0.0.2'], cluster: true }),
+    { urls: ['redis://10.0.0.1'] },
+    ['redis.nodes'],
+  ],
+  ['its password file', share({ password_file: '/etc/passwd' }), ALL, ['redis.password_file']],
+  ['its credential', share({ credential: 'k' }), ALL, ['redis.credential']],
+  [
+    'its certificates',
+    share({ url: 'rediss://a', ca_file: '/ca', cert_file: '/c', key_file: '/k' }),
+    ALL,
+    ['redis.ca_file', 'redis.cert_file', 'redis.key_file'],
+  ],
   ['the port', { type: 'tcp', listen: '127.0.0.1:514' }, { listen: ['127.0.0.1:514'] }, []],
 ]
 
@@ -107,6 +144,11 @@ t.test('addresses that stand in a configuration', async t => {
   for (const host of denied.split(/\s+/)) t.same(urls(`http://${host}/`), ['url'], `${host} is refused`)
   for (const host of fine.split(/\s+/)) t.same(urls(`http://${host}/`), [], `${host} is allowed`)
   t.same(urls('https://[fd00::1]/'), [], 'the port of https')
+  const redis = (host: string) => refused(share({ url: `redis://${host}` }), { urls: 'all', addresses })
+  for (const host of denied.split(/\s+/)) t.same(redis(host), ['redis.url'], `redis at ${host} is refused`)
+  for (const host of fine.split(/\s+/)) t.same(redis(host), [], `redis at ${host} is allowed`)
+  const usual = new AddressRules(['127.0.0.1:6379'], () => [])
+  t.same(refused(share({ url: 'redis://127.0.0.1' }), { urls: 'all', addresses: usual }), [], 'the port of redis')
   t.same(refused(send('http://127.0.0.1/x'), { urls: ['http://127.0.0.1/'], addresses }), [], 'a URL that is listed')
   for (const { address, internal } of Object.values(networkInterfaces()).flatMap(list => list ?? []))
     if (!internal && !address.startsWith('fe80')) t.ok(new AddressRules([]).denied(address, 80), 'of this machine')

@@ -37,6 +37,7 @@ function view(at: number, n: number): DaemonView {
     ready: false,
     destinations: [{ id: 'out', state: 'holding', reason }],
     failing: [],
+    outages: [],
     components: [
       { id: 'in', kind: 'source', type: 'file' },
       { id: LONG, kind: 'processor', type: 'throttle' },

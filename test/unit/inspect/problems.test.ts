@@ -7,7 +7,15 @@ import { testFolder } from '../../support/folder.js'
 
 function view(destinations: DaemonView['destinations'], series: readonly string[]): DaemonView {
   const scrape = new Scrape(series.join('\n'))
-  return { at: 0, scrape, ready: false, destinations, failing: [], components: [] } as unknown as DaemonView
+  return {
+    at: 0,
+    scrape,
+    ready: false,
+    destinations,
+    failing: [],
+    outages: [],
+    components: [],
+  } as unknown as DaemonView
 }
 
 const discarded = (id: string, reason: string, value: number) =>

@@ -1,4 +1,4 @@
-import type { ComponentContext, HandoverState } from '../../../core/component.js'
+import type { ComponentContext, HandoverState, ProcessorOutage } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { everyOf } from '../../../lib/time.js'
 import { RedisConnector } from '../../../redis/connector.js'
@@ -68,6 +68,10 @@ export class ClusterThrottle {
   /** Whether it waits for the server, as `on_backend_failure: wait` says. */
   get isWaiting(): boolean {
     return this.#waiting > 0 && !this.#backend.isUp
+  }
+
+  get outage(): ProcessorOutage | undefined {
+    return this.#backend.outage
   }
 
   async start(): Promise<void> {

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { ComponentMetrics, Observer } from '../../../core/component.js'
+import type { ComponentMetrics, Observer, ProcessorOutage } from '../../../core/component.js'
 import { Backoff, type Random, systemRandom } from '../../../lib/backoff.js'
 import { deadline, type TimerClock } from '../../../lib/time.js'
 import type { RedisConnection } from '../../../redis/connection.js'
 import { type RedisProblem, RedisTimeout, redisProblem } from '../../../redis/redis-error.js'
-import type { Backend } from '../../../throttle/cluster/cluster-decider.js'
+import type { Backend, OnFailure } from '../../../throttle/cluster/cluster-decider.js'
 import { SCRIPT } from '../../../throttle/cluster/script.js'
 import {
   type Demand,
@@ -21,7 +21,7 @@ export interface RedisBackendOptions {
   /** Time limit for a reply, in milliseconds. */
   readonly timeoutMs: number
   /** What happens to events meanwhile, for the log. */
-  readonly onFailure: string
+  readonly onFailure: OnFailure
 }
 
 export interface RedisBackendContext {
@@ -52,6 +52,12 @@ const PROBE: Demand = {
   backBytes: 0,
   ticket: 0,
 }
+const MEANWHILE: Readonly<Record<OnFailure, string>> = {
+  local_share: 'it lets through its share of the limits (on_backend_failure: local_share)',
+  pass: 'events pass without being counted (on_backend_failure: pass)',
+  discard: 'events are discarded (on_backend_failure: discard)',
+  wait: 'events wait (on_backend_failure: wait)',
+}
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
 /**
@@ -70,8 +76,8 @@ export class RedisBackend implements Backend {
   #connection: RedisConnection | undefined
   /** What the server's clock is ahead of the monotonic clock, as seen in its last reply. */
   #aheadMs: number
-  /** Since when it cannot be reached; undefined: it can, or it was not tried. */
-  #downSince: number | undefined
+  /** Since when it cannot be reached, and its failures since then; undefined: it can, or it was not tried. */
+  #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
   #loggedProblem = ''
   #cancelProbe: (() => void) | undefined
   #waiting: (() => void)[] = []
@@ -98,6 +104,21 @@ export class RedisBackend implements Backend {
 
   get isUp(): boolean {
     return this.#connection !== undefined
+  }
+
+  /** Undefined: it replies, or was not tried. Times are those of the wall clock. */
+  get outage(): ProcessorOutage | undefined {
+    if (!this.#down) return undefined
+    const { since, failures, error, nextAt } = this.#down
+    const { clock } = this.#context
+    const timeOf = (at: number) => new Date(clock.wall() - clock.now() + at).toISOString()
+    return {
+      reason: error,
+      since: timeOf(since),
+      attempts: failures,
+      ...(nextAt !== undefined && { next_attempt: timeOf(nextAt) }),
+      meanwhile: MEANWHILE[this.#options.onFailure],
+    }
   }
 
   /** Connects for the first time; resolves when that has succeeded or failed. */
@@ -168,6 +189,7 @@ export class RedisBackend implements Backend {
 
   async #probe(): Promise<void> {
     const { clock } = this.#context
+    if (this.#down) this.#down.nextAt = undefined
     const limit = deadline(CONNECT_MS, this.#closed.signal, (ms, fn) => clock.after(ms, fn))
     let connection: RedisConnection | undefined
     try {
@@ -188,11 +210,11 @@ export class RedisBackend implements Backend {
   #reached(connection: RedisConnection): void {
     const { log, clock } = this.#context
     this.#connection = connection
-    if (this.#downSince !== undefined) {
-      const seconds = Math.round((clock.now() - this.#downSince) / 100) / 10
+    if (this.#down) {
+      const seconds = Math.round((clock.now() - this.#down.since) / 100) / 10
       log.info({ seconds }, 'the server of the cluster limit replies again')
     }
-    this.#downSince = undefined
+    this.#down = undefined
     this.#loggedProblem = ''
     this.#wake()
   }
@@ -209,7 +231,6 @@ export class RedisBackend implements Backend {
     if (this.#closed.signal.aborted) return
     const { clock, metrics } = this.#context
     const problem = redisProblem(error)
-    this.#downSince ??= clock.now()
     metrics.counter(
       'sluice_throttle_backend_failures_total',
       'Failures of the server or of the way to it, by reason.',
@@ -219,6 +240,9 @@ export class RedisBackend implements Backend {
     ).value++
     this.#log(problem)
     const waitMs = problem.kind === 'denied' ? DENIED_WAIT_MS : Math.max(FIRST_WAIT_MS / 4, this.#backoff.next())
+    const now = clock.now()
+    const { since = now, failures = 0 } = this.#down ?? {}
+    this.#down = { since, failures: failures + 1, error: problem.text, nextAt: now + waitMs }
     this.#cancelProbe?.()
     this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
   }

@@ -1,0 +1,72 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import type { Reach } from '../../../src/core/options/reach.js'
+import { AddressRules } from '../../../src/lib/network/address-rules.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { RedisConnector } from '../../../src/redis/connector.js'
+import { redisOptions } from '../../../src/redis/options.js'
+
+/** A server that counts its connections and never replies. */
+async function listener(t: Test) {
+  const server = createServer(socket => socket.on('error', () => {}))
+  const counted = { connections: 0, port: 0 }
+  server.on('connection', socket => {
+    counted.connections++
+    socket.destroy()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  counted.port = (server.address() as AddressInfo).port
+  return counted
+}
+
+const rules = new AddressRules([])
+const reach: Reach = {
+  realFile: () => {
+    throw new Error('no file may be used')
+  },
+  confirm: async () => {},
+  deniedAddress: (address, port) => rules.denied(address, port),
+}
+
+async function failure(options: object, within?: Reach): Promise<string> {
+  const context = { log: pino({ level: 'silent' }), clock: systemClock, reach: within }
+  const connector = new RedisConnector(redisOptions.parse(options), context)
+  try {
+    const connection = await connector.connect(() => {}, AbortSignal.timeout(10_000))
+    connection.destroy()
+    return ''
+  } catch (error) {
+    return String(error)
+  }
+}
+
+t.test('a published pipeline connects to no address of this machine, however it is written', async t => {
+  const server = await listener(t)
+  for (const host of ['127.0.0.1', 'localhost', '127.1', '[::ffff:127.0.0.1]'])
+    t.match(await failure({ url: `redis://${host}:${server.port}` }, reach), /is a loopback address/, host)
+  t.equal(server.connections, 0)
+  await failure({ url: `redis://127.0.0.1:${server.port}` })
+  t.equal(server.connections, 1, 'others may')
+})
+
+t.test('a published pipeline uses no Sentinels and no Redis Cluster, which name further addresses', async t => {
+  const server = await listener(t)
+  for (const more of [{ sentinel: { name: 'main' } }, { cluster: true }])
+    t.match(await failure({ url: `redis://127.0.0.1:${server.port}`, ...more }, reach), /name further addresses/)
+  t.equal(server.connections, 0)
+})
+
+t.test('a published pipeline reads no file for its password or certificates', async t => {
+  const server = await listener(t)
+  const url = `redis://127.0.0.1:${server.port}`
+  t.match(await failure({ url, password_file: '/etc/hostname' }, reach), /no file may be used/)
+  t.match(
+    await failure({ url: url.replace('redis', 'rediss'), ca_file: '/etc/hostname' }, reach),
+    /no file may be used/,
+  )
+  t.equal(server.connections, 0)
+})
