@@ -11,9 +11,8 @@ import { type SplitOptions, Splitting } from '../core/options/multiline-options.
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/measure/metrics.js'
 import { aborted, nextTurn, sleep, systemClock } from '../lib/time.js'
-import type { ThrottleOptions } from '../processors/throttle/options.js'
-import { throttle } from '../processors/throttle.js'
 import type { Io } from '../terminal/command-line.js'
+import { withOwnBuckets } from './own-buckets.js'
 import { StepClock } from './step-clock.js'
 
 /** An event that left a component. */
@@ -120,17 +119,6 @@ export async function runTest(
     await ended
   }
   return left
-}
-
-/** Whether it is a throttle that shares its limits with other daemons. */
-export function sharesLimits({ definition, options }: ComponentConfig<'processor'>): boolean {
-  return definition === throttle && (options as ThrottleOptions).scope === 'cluster'
-}
-
-/** A throttle that shares its limits has them for itself: a test asks no server. */
-function withOwnBuckets(processor: ComponentConfig<'processor'>): ComponentConfig<'processor'> {
-  if (!sharesLimits(processor)) return processor
-  return { ...processor, options: { ...(processor.options as ThrottleOptions), scope: 'local' } }
 }
 
 /** Number of events that wait for the time to go on. */

@@ -8,7 +8,8 @@ import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { loadDaemonConfig } from '../terminal/local-part.js'
 import { createLog } from '../terminal/log.js'
-import { isExpected, type Left, runTest, sharesLimits } from './test-run.js'
+import { sharesLimits } from './own-buckets.js'
+import { isExpected, type Left, runTest } from './test-run.js'
 
 /** Most lines shown of a list that differs. */
 const SHOWN_LINES = 40

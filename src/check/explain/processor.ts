@@ -9,6 +9,7 @@ import { ComponentCounters } from '../../flow/counters.js'
 import { Stage } from '../../flow/stage.js'
 import { after } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
+import { withOwnBuckets } from '../own-buckets.js'
 
 /** What a processor does with one event, and the events that it emits for it. */
 export interface ProcessorStep extends Explanation {
@@ -28,7 +29,7 @@ export async function explainerOf(
   context: Context,
   longestMs = LONGEST_MS,
 ): Promise<ExplainProcessor> {
-  const { definition, options } = config
+  const { definition, options } = withOwnBuckets(config)
   const create = async (metrics: ComponentCounters) => await definition.create(options, { ...context, metrics })
   const counters = () => new ComponentCounters(config.id, 'processor', config.type)
   const within = <T>(work: Promise<T>): Promise<T> => {

@@ -1,0 +1,112 @@
+import { writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { decided, lines, member } from '../support/cluster-member.js'
+import { testFolder } from '../support/folder.js'
+import { freePort } from '../support/free-port.js'
+import { startRedis } from '../support/redis-server.js'
+import { sluice } from '../support/sluice.js'
+
+/** What commands say of a cluster limit, and that those that try a configuration ask no server. */
+
+t.setTimeout(150_000)
+
+async function done(...args: string[]) {
+  const run = sluice(args)
+  const code = await run.exit
+  return { code, stdout: run.stdout, stderr: run.stderr }
+}
+
+t.test('status, top, explain and /readyz tell of a server that is away, and of the bucket', async t => {
+  const below = testFolder(t)
+  const port = await freePort()
+  const redis = await startRedis(t, below, [], port)
+  if (!redis) return
+  const daemon = await member(t, { below, name: 'one', limit: 100, redis: `{ url: "${redis.url}", timeout: 5s }` })
+  const [config, socket] = ['sluice.yaml', 'state/sluice.sock'].map(name => join(below, 'one', name)) as [
+    string,
+    string,
+  ]
+  daemon.child.stdin!.write(lines(20))
+  await decided(daemon, 20)
+  const explain = () => done('explain', config, '--live', '{"app":"a"}')
+  t.match((await explain()).stdout, /now: 2\d of 100 have passed of its bucket in 1h/)
+  t.match((await done('status', '--socket', socket)).stdout, /Nothing is wrong/)
+
+  await redis.kill()
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up') === 0)
+  const status = await done('status', '--socket', socket)
+  t.equal(status.code, 1)
+  const text = status.stdout.replace(/\s+/g, ' ')
+  t.match(text, /limited cannot ask the server of its cluster limit: .*(ECONNREFUSED|closed)/i)
+  t.match(text, /Since \d\d:\d\d:\d\d, \d+ failures?, .* it lets through its share of the limits/)
+  t.match(text, /limited \(throttle\) .*no server, 1 key/)
+  const top = sluice(['top', '--socket', socket])
+  await top.until(() => /limited cannot ask the server/.test(top.stdout))
+  top.child.kill('SIGKILL')
+  const live = await explain()
+  t.match(
+    live.stdout.replace(/\s+/g, ' '),
+    /now: the server of the cluster limit does not reply since 20.* share of the/,
+  )
+  const ready = await daemon.get('/readyz')
+  t.equal(ready.status, 200)
+  t.match(JSON.parse(ready.body), { processors: [{ id: 'limited', attempts: Number, since: /^20/, reason: String }] })
+
+  await startRedis(t, below, [], port)
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up') === 1)
+  t.match((await done('status', '--socket', socket)).stdout, /Nothing is wrong/)
+  t.notMatch((await daemon.get('/readyz')).body, /processors/)
+})
+
+/** A server that counts its connections. */
+async function counting(t: Test) {
+  let connections = 0
+  const server = createServer(socket => {
+    connections++
+    socket.destroy()
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return { port: (server.address() as AddressInfo).port, connections: () => connections }
+}
+
+t.test('validate, test, explain and simulate ask no server', async t => {
+  const server = await counting(t)
+  const folder = testFolder(t, { 'in.log': '{"app":"a","ts":"2026-01-01T00:00:00Z"}\n'.repeat(5) })
+  const config = join(folder, 'sluice.yaml')
+  writeFileSync(
+    config,
+    `
+sources: { in: { type: file, include: [${folder}/in.log], decode: json } }
+processors:
+  shared:
+    type: throttle
+    inputs: [in]
+    limit: 2
+    window: 1 Seconds
+    key_field: .app
+    scope: cluster
+    on_backend_failure: wait
+    redis: { url: "redis://127.0.0.1:${server.port}" }
+destinations: { out: { type: file, inputs: [shared], path: ${folder}/out.log } }
+tests:
+  - name: two in a second
+    steps: [{ into: in, events: [{ app: a }, { app: a }, { app: a }, { app: b }] }, { at: 1s, into: in, events: [{ app: a }] }]
+    expect: { shared: 4, shared.discarded: 1 }
+`,
+  )
+  const validated = await done('validate', config)
+  t.equal(validated.code, 0, validated.stderr)
+  const tested = await done('test', config)
+  t.equal(tested.code, 0, tested.stdout)
+  t.match(
+    tested.stderr,
+    /shared: tested as one daemon that has the limits of its cluster for itself; no server is asked/,
+  )
+  t.equal((await done('explain', config, '{"app":"a"}')).code, 0)
+  const simulated = await done('simulate', '--config', config, join(folder, 'in.log'))
+  t.equal(simulated.code, 0, simulated.stderr)
+  t.equal(server.connections(), 0)
+})
