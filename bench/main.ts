@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type ApiResult, formatApi, measureApi } from './api.js'
 import { type Backlog, measureBacklog } from './backlog.js'
+import { formatCluster, measureCluster } from './cluster.js'
 import { formatEvidence, measureEvidence } from './evidence.js'
 import { type FleetResult, formatFleet } from './fleet.js'
 import { measureWatching } from './idle.js'
@@ -41,7 +42,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'evidence', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -131,6 +132,13 @@ async function main(): Promise<void> {
     showOnTerminal('')
     if (options.json) report.evidence = result
     else process.stdout.write(`\n${formatEvidence(result)}`)
+  }
+  if (wants('cluster')) {
+    mkdirSync(folder, { recursive: true })
+    const result = await measureCluster(folder, lines, runs, showOnTerminal)
+    showOnTerminal('')
+    if (options.json) report.cluster = result
+    else process.stdout.write(`\n${formatCluster(result)}`)
   }
   if (wants('simulate')) {
     const result = await measureSimulate(folder, lines, runs, showOnTerminal)
