@@ -2,7 +2,7 @@ import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Daemon, startDaemon } from '../support/daemon.js'
+import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { freePort } from '../support/free-port.js'
 import { startRedis } from '../support/redis-server.js'
@@ -14,26 +14,31 @@ const LIMIT = 400
 const SHARE = LIMIT / MEMBERS
 const PORTION = 50
 const PORTIONS = 8
+/** Limits that let through the same events. */
+const KINDS = {
+  events: `limit: ${LIMIT}`,
+  bytes: `limit_bytes: ${LIMIT * '{"n":2}\n'.length}`,
+  costs: `limit: ${2 * LIMIT}, cost: .n`,
+  several: `limit: ${2 * LIMIT}, also: [{ limit: ${LIMIT}, window: 2 Hours }]`,
+} as const
+const KIND_NAMES = Object.keys(KINDS) as (keyof typeof KINDS)[]
 const TROUBLES = ['none', 'stopped', 'slow', 'killed', 'restarted'] as const
 type Trouble = (typeof TROUBLES)[number]
 
-/** A throttle and a file for each trouble, since a limit is used up once. */
+/** Throttles and a file for each trouble, since a limit is used up once. */
 function configuration(folder: string, port: number): string {
-  const throttle = (trouble: Trouble) => `
-  ${trouble}:
-    type: throttle
-    inputs: [in_${trouble}]
-    limit: ${LIMIT}
-    window: 1 Hours
-    scope: cluster
-    redis: { url: "redis://127.0.0.1:${port}" }
-    expected_members: ${MEMBERS}`
+  const redis = `redis: { url: "redis://127.0.0.1:${port}" }, expected_members: ${MEMBERS}`
+  const throttle = (trouble: Trouble) =>
+    KIND_NAMES.map(
+      kind => `
+  ${trouble}_${kind}: { type: throttle, inputs: [in_${trouble}], window: 1 Hours, scope: cluster, ${KINDS[kind]}, ${redis} }`,
+    ).join('')
   const source = (trouble: Trouble) => `
   in_${trouble}: { type: file, include: [${join(folder, `${trouble}.log`)}], decode: json }`
   return `
 sources:${TROUBLES.map(source).join('')}
 processors:${TROUBLES.map(throttle).join('')}
-destinations: { out: { type: file, inputs: [${TROUBLES.join(', ')}], path: ${join(folder, 'out.txt')} } }
+destinations: { out: { type: file, inputs: [${TROUBLES.flatMap(trouble => KIND_NAMES.map(kind => `${trouble}_${kind}`)).join(', ')}], path: ${join(folder, 'out.txt')} } }
 `
 }
 
@@ -77,11 +82,13 @@ t.test('four daemons keep within the bound while Redis is in trouble', { timeout
     for (const trouble of TROUBLES) writeFileSync(join(folder, `${trouble}.log`), '')
   }
   const daemons = await Promise.all(folders.map(folder => startDaemon(t, folder, configuration(folder, proxy.port))))
+  const ofAll = (scrape: Scrape, trouble: Trouble, name: string, least: number) =>
+    KIND_NAMES.every(kind => scrape.sum(name, { component_id: `${trouble}_${kind}` }) >= least)
   const isUp = (daemon: Daemon, trouble: Trouble) =>
-    daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up', { component_id: trouble }) === 1)
+    daemon.scrapedUntil(scrape => ofAll(scrape, trouble, 'sluice_throttle_backend_up', 1))
   const decisions = (daemon: Daemon, trouble: Trouble, events: number) =>
-    daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_events_total', { component_id: trouble }) >= events)
-  const lines = '{"n":1}\n'.repeat(PORTION)
+    daemon.scrapedUntil(scrape => ofAll(scrape, trouble, 'sluice_throttle_events_total', events))
+  const lines = '{"n":2}\n'.repeat(PORTION)
 
   const begin: Record<Trouble, () => unknown> = {
     none: () => {},
@@ -116,20 +123,22 @@ t.test('four daemons keep within the bound while Redis is in trouble', { timeout
       for (const daemon of daemons) await decisions(daemon, trouble, portion * PORTION)
     }
     const took = performance.now() - began
-    let [passed, alone] = [0, 0]
-    for (const daemon of daemons) {
-      const scrape = await daemon.scrape()
-      passed += scrape.sum('sluice_throttle_events_total', { component_id: trouble, decision: 'passed' })
-      if (scrape.sum('sluice_throttle_alone_events_total', { component_id: trouble }) > 0) alone++
+    const scrapes = await Promise.all(daemons.map(daemon => daemon.scrape()))
+    for (const kind of KIND_NAMES) {
+      const component_id = `${trouble}_${kind}`
+      const of = (name: string, labels = {}) => scrapes.map(scrape => scrape.sum(name, { component_id, ...labels }))
+      const passed = of('sluice_throttle_events_total', { decision: 'passed' }).reduce((sum, count) => sum + count, 0)
+      const alone = of('sluice_throttle_alone_events_total').filter(events => events > 0).length
+      const losses = trouble === 'killed' || trouble === 'restarted' ? 1 : 0
+      const bound = LIMIT * (1 + losses) + SHARE * alone
+      const [over, under] = [Math.max(0, passed - LIMIT), Math.max(0, LIMIT - passed)]
+      const possible = `overshoot ${over} of ${bound - LIMIT} possible, undershoot ${under}`
+      t.comment(`${trouble}, ${kind}: ${possible}, ${Math.round(took)} ms`)
+      t.ok(passed <= bound, `${component_id}: ${passed} passed, at most ${bound} may`)
+      t.ok(under <= (LIMIT / 10) * MEMBERS, `${component_id}: no more is missing than leases hold`)
+      if (trouble === 'none') t.equal(alone, 0)
+      if (trouble === 'stopped' || trouble === 'slow' || trouble === 'killed') t.equal(alone, MEMBERS, component_id)
     }
-    const losses = trouble === 'killed' || trouble === 'restarted' ? 1 : 0
-    const bound = LIMIT * (1 + losses) + SHARE * alone
-    const [over, under] = [Math.max(0, passed - LIMIT), Math.max(0, LIMIT - passed)]
-    t.comment(`${trouble}: overshoot ${over} of ${bound - LIMIT} possible, undershoot ${under}, ${Math.round(took)} ms`)
-    t.ok(passed <= bound, `${trouble}: ${passed} passed, at most ${bound} may`)
-    t.ok(under <= (LIMIT / 10) * MEMBERS, `${trouble}: no more is missing than leases hold`)
-    if (trouble === 'none') t.equal(alone, 0)
-    if (trouble === 'stopped' || trouble === 'slow' || trouble === 'killed') t.equal(alone, MEMBERS, trouble)
   }
   for (const daemon of daemons) await daemon.stop(t)
 })

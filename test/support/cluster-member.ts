@@ -15,15 +15,26 @@ export interface Settings {
   readonly limit?: number
   readonly more?: string
   readonly members?: string
+  readonly window?: string
+  /** Of its folder. */
+  readonly name?: string
 }
 
 let count = 0
 /** A daemon that throttles what it reads from standard input. */
 export function member(
   t: Test,
-  { below, redis, limit = 100, more = '', members = 'expected_members: 4' }: Settings,
+  {
+    below,
+    redis,
+    limit = 100,
+    more = '',
+    members = 'expected_members: 4',
+    window = 'window: 1 Hours',
+    name = `member-${count++}`,
+  }: Settings,
 ): Promise<Daemon> {
-  const folder = join(below, `member-${count++}`)
+  const folder = join(below, name)
   mkdirSync(folder)
   return startDaemon(
     t,
@@ -35,7 +46,7 @@ processors:
     type: throttle
     inputs: [in]
     limit: ${limit}
-    window: 1 Hours
+    ${window}
     key_field: .app
     scope: cluster
     ${members}
