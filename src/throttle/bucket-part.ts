@@ -90,9 +90,14 @@ export class BucketPart<W extends BucketColumns> {
     return now - this.windows.latest(id) < this.#lifetime.idleMs || used?.[id] === 1
   }
 
+  /** A table for so many of the keys, if they are as long as the others. */
+  #tableFor(live: number): KeyTable {
+    return new KeyTable(live, (this.#keys.keyBytes * live) / this.size)
+  }
+
   /** Keeps the live buckets, of which there are `live`. */
   #keep(live: number, now: number, used: Uint8Array | undefined): void {
-    const [keys, windows] = [new KeyTable(live), this.#create()]
+    const [keys, windows] = [this.#tableFor(live), this.#create()]
     windows.reserve(keys.capacity)
     for (let id = 0; live > 0 && id < this.size; id++) {
       if (this.#isLive(id, now, used)) windows.adopt(keys.take(this.#keys, id), this.windows, id)

@@ -92,7 +92,8 @@ export class Progress {
 }
 
 const START = 0
-const SMALLEST = 4
+/** Rows of a new list: V8 keeps so few numbers in its heap, which costs much less than memory of their own. */
+const SMALLEST = 2
 
 /** Memory use of all buckets of a throttle, in addition to their newest windows. */
 export interface Room {

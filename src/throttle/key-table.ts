@@ -7,6 +7,9 @@ export interface Key {
   readonly hash: number
 }
 
+/** Bytes of keys from which a table is large. */
+const LARGE = 65_536
+
 /**
  * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
  * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
@@ -18,18 +21,20 @@ export class KeyTable {
   #hashes: Int32Array
   /** Start of the key of an id in #keys; its end is the start of the next one. */
   #offsets: Uint32Array
-  #keys = Buffer.alloc(128)
-  #view = viewOf(this.#keys)
+  #keys: Buffer
+  #view: DataView
   #size = 0
 
-  /** With room for so many keys, and a few more. */
-  constructor(keys = 0) {
+  /** With room for so many keys of so many bytes together, and a few more. */
+  constructor(keys = 0, bytes = 0) {
     let places = 16
     while (places < keys * 2) places *= 2
     const capacity = Math.max(8, Math.ceil(keys * 1.125))
     this.#places = new Int32Array(places)
     this.#hashes = new Int32Array(capacity)
     this.#offsets = new Uint32Array(capacity + 1)
+    this.#keys = Buffer.alloc(Math.max(128, Math.ceil(bytes * 1.125)))
+    this.#view = viewOf(this.#keys)
   }
 
   get size(): number {
@@ -39,6 +44,11 @@ export class KeyTable {
   /** Number of keys for which there is room before the table grows. */
   get capacity(): number {
     return this.#hashes.length
+  }
+
+  /** Bytes of all keys together. */
+  get keyBytes(): number {
+    return this.#offsets[this.#size]!
   }
 
   /** Memory of the table, in bytes. */
@@ -94,7 +104,9 @@ export class KeyTable {
   }
 
   #growKeys(atLeast: number): void {
-    const larger = Buffer.alloc(Math.max(atLeast, this.#keys.length * 2))
+    const { length } = this.#keys
+    // Large tables grow by less, to limit unused memory.
+    const larger = Buffer.alloc(Math.max(atLeast, Math.ceil(length * (length < LARGE ? 2 : 1.25))))
     this.#keys.copy(larger)
     this.#keys = larger
     this.#view = viewOf(larger)

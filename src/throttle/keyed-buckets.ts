@@ -13,7 +13,7 @@ const UNDIVIDED = 100_000
 const PART = 65_536
 const MOST_PARTS = 64
 /** The work of one call of `advance`, in buckets checked. Keeping one while others are dropped costs more. */
-const MOST_WORK = 300_000
+const MOST_WORK = 100_000
 const KEEPING = 16
 /** Idle buckets are dropped when they are at least 1/4 of a part; of a small part, always. */
 const WORTH_DROPPING = 4
