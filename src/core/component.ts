@@ -246,7 +246,18 @@ export interface ComponentContext {
   readonly inherited?: unknown
 }
 
+/** The folder of a component in data_dir, which it makes when it has something to keep there. */
+export interface StateFolder {
+  readonly path: string
+  /** Whether `bytes` more may be written. */
+  hasRoom(bytes: number): boolean
+  /** Says how many bytes are in it. */
+  count(bytes: () => number): void
+}
+
 export interface ProcessorContext extends ComponentContext {
+  /** Where state is kept that a restart shall not lose; undefined: nowhere, as in a test of a configuration. */
+  readonly state?: StateFolder | undefined
   /** Creates an editor of the events that reach this component. Call it in `create` only. */
   editor(): EventEditor
 }

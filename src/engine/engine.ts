@@ -40,6 +40,7 @@ import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './
 import { type Fed, readsAgain, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
+import { stateFolder } from './state/state-folder.js'
 import type { Taps } from './taps.js'
 import type { Chains } from './workers/chains.js'
 
@@ -187,7 +188,7 @@ export class Engine {
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
     const { id } = config
-    const context = this.#context(config)
+    const context = { ...this.#context(config), state: stateFolder(this.#config.dataDir, id, this.#runtime) }
     const { metrics } = context
     const processor = await this.#create<'processor'>(config, context)
     this.#lasting.set(id, processor)

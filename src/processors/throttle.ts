@@ -75,7 +75,14 @@ export const throttle = defineProcessor({
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
     const { limits_file: path } = options
     const file = path === undefined ? undefined : await openLimits(path, options, context)
-    if (options.scope === 'local') return new ThrottleProcessor(options, context, undefined, file)
+    if (options.scope === 'local') {
+      const processor = new ThrottleProcessor(options, context, undefined, file)
+      const { state } = context
+      if (!options.persist || !state) return processor
+      const { openSaver } = await import('./throttle/persist/open-saver.js')
+      await processor.persist(persisted => openSaver(options, context, state, persisted))
+      return processor
+    }
     const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
     const share = (compiled: DeciderOptions, before: unknown) => new ClusterThrottle(options, compiled, context, before)
     return new ThrottleProcessor(options, context, share, file)

@@ -1,4 +1,5 @@
 import { type Key, KeyTable } from './key-table.js'
+import type { StateWriter } from './state-bytes.js'
 import type { BucketColumns } from './windows.js'
 
 export interface Lifetime {
@@ -6,7 +7,14 @@ export interface Lifetime {
   readonly idleMs: number
   /** Whether a bucket used since the last search counts as live. In event time, its events may be far behind. */
   readonly keepsUsed: boolean
+  /** Whether it is noted which buckets were used since they were written. */
+  readonly notesChanges?: boolean | undefined
 }
+
+/** Bits of what is noted of a bucket: used since the last search, and since it was written. */
+const USED = 1
+const CHANGED = 2
+const BOTH = USED | CHANGED
 
 /** Where a bucket is, for as long as its part has these windows. */
 export interface Place {
@@ -29,15 +37,17 @@ export class BucketPart<W extends BucketColumns> {
   readonly #lifetime: Lifetime
   readonly #create: () => W
   #keys = new KeyTable()
-  /** Whether a bucket was used since the last search. */
+  /** Whether a bucket was used since the last search, or since it was written. */
   #used: Uint8Array | undefined
+  /** The bucket that is written next. */
+  #written = 0
 
   constructor(lifetime: Lifetime, create: () => W, searchedAt: number) {
     this.#lifetime = lifetime
     this.#create = create
     this.windows = create()
     this.searchedAt = searchedAt
-    if (lifetime.keepsUsed) this.#used = new Uint8Array(this.#keys.capacity)
+    if (lifetime.keepsUsed || lifetime.notesChanges) this.#used = new Uint8Array(this.#keys.capacity)
   }
 
   get size(): number {
@@ -53,7 +63,7 @@ export class BucketPart<W extends BucketColumns> {
 
   /** Notes that a bucket is used. */
   use(id: number): void {
-    if (this.#used !== undefined) this.#used[id] = 1
+    if (this.#used !== undefined) this.#used[id] = BOTH
   }
 
   /** Adds a new bucket; returns its id. */
@@ -66,7 +76,7 @@ export class BucketPart<W extends BucketColumns> {
       used.set(this.#used)
       this.#used = used
     }
-    this.#used[id] = 1
+    this.#used[id] = BOTH
     return id
   }
 
@@ -79,15 +89,15 @@ export class BucketPart<W extends BucketColumns> {
   /** Drops idle buckets if there are at least `least`; also those that were used if `isFull`. */
   dropIdle(now: number, least: number, isFull: boolean): void {
     const { size } = this
-    const used = isFull ? undefined : this.#used
+    const used = isFull || !this.#lifetime.keepsUsed ? undefined : this.#used
     let live = 0
     for (let id = 0; id < size; id++) if (this.#isLive(id, now, used)) live++
     if (live < size && size - live >= least) this.#keep(live, now, used)
-    if (!isFull) this.#used?.fill(0)
+    if (used) for (let id = 0; id < this.#used!.length; id++) this.#used![id]! &= CHANGED
   }
 
   #isLive(id: number, now: number, used: Uint8Array | undefined): boolean {
-    return now - this.windows.latest(id) < this.#lifetime.idleMs || used?.[id] === 1
+    return now - this.windows.latest(id) < this.#lifetime.idleMs || (used !== undefined && (used[id]! & USED) !== 0)
   }
 
   /** A table for so many of the keys, if they are as long as the others. */
@@ -99,12 +109,42 @@ export class BucketPart<W extends BucketColumns> {
   #keep(live: number, now: number, used: Uint8Array | undefined): void {
     const [keys, windows] = [this.#tableFor(live), this.#create()]
     windows.reserve(keys.capacity)
+    const before = this.#used
+    if (before) this.#used = new Uint8Array(keys.capacity)
+    let written = 0
     for (let id = 0; live > 0 && id < this.size; id++) {
-      if (this.#isLive(id, now, used)) windows.adopt(keys.take(this.#keys, id), this.windows, id)
+      if (!this.#isLive(id, now, used)) continue
+      const kept = keys.take(this.#keys, id)
+      windows.adopt(kept, this.windows, id)
+      if (before) this.#used![kept] = before[id]! & CHANGED
+      if (id < this.#written) written++
     }
+    this.#written = written
     this.windows.release()
     this.windows = windows
     this.#keys = keys
-    if (this.#used) this.#used = new Uint8Array(keys.capacity)
+  }
+
+  /** Begins to write buckets. */
+  restart(): void {
+    this.#written = 0
+  }
+
+  /**
+   * Writes buckets until `to` holds `most` bytes: those that were used since they were written, or `all`; none that is
+   * idle. Returns whether none is left.
+   */
+  write(to: StateWriter, all: boolean, now: number, most: number): boolean {
+    const used = this.#used!
+    while (this.#written < this.size) {
+      const id = this.#written++
+      if (!all && (used[id]! & CHANGED) === 0) continue
+      used[id]! &= USED
+      if (!this.#isLive(id, now, undefined)) continue
+      this.#keys.write(id, to)
+      this.windows.write(id, to)
+      if (to.length >= most) return false
+    }
+    return true
   }
 }

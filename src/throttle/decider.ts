@@ -9,7 +9,7 @@ import type { LATE } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import { type Lane, Lanes } from './lanes.js'
 import type { Level, Limit } from './limit.js'
-import type { Rule, RuleName } from './rules.js'
+import { keepOnly, type Rule, type RuleName } from './rules.js'
 import { createWindows } from './several-windows.js'
 import { WallTime } from './wall-time.js'
 import type { Windows } from './windows.js'
@@ -30,6 +30,8 @@ export interface LimiterOptions {
   readonly maxKeys: number
   /** Any integer; random if keys come from outside. */
   readonly seed: number
+  /** Whether buckets are saved when they have changed. */
+  readonly persists?: boolean | undefined
 }
 
 /** Windows by key in clock time. A bucket is idle when none of its windows is open. */
@@ -48,13 +50,17 @@ export class KeyedLimiter {
    * `parent`: for the limiter of a rule. `create` makes the windows of many buckets; by default those of the limits.
    */
   constructor(options: LimiterOptions, parent?: KeyedLimiter, create = () => createWindows(options.limits, this.wall)) {
-    const { maxKeys, seed } = options
+    const { maxKeys, seed, persists } = options
     this.#options = options
     this.seed = seed
     this.wall = parent?.wall ?? new WallTime()
     this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
     this.#default = create()
-    this.#buckets = new KeyedBuckets({ idleMs: this.#default.spanMs, maxKeys, keepsUsed: false }, create, this.#room)
+    this.#buckets = new KeyedBuckets(
+      { idleMs: this.#default.spanMs, maxKeys, keepsUsed: false, notesChanges: persists },
+      create,
+      this.#room,
+    )
   }
 
   /** The limiter of a rule, with buckets of its own. */
@@ -71,6 +77,10 @@ export class KeyedLimiter {
 
   release(): void {
     this.#buckets.release()
+  }
+
+  get groups() {
+    return { defaults: this.#default, buckets: this.#buckets, ofRules: this.#ofRules }
   }
 
   /** Number of buckets in memory, without default ones; with those of rules. */
@@ -196,16 +206,6 @@ export interface RuledLimiter<T> extends Limiter<T> {
   ofRule(rule: Rule): Limiter<T>
   /** Drops the limiters of all other rules. */
   keepRules(rules: readonly Rule[]): void
-}
-
-/** Drops the limiters of rules that are gone. */
-export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
-  const kept = new Set(rules.map(({ id }) => id))
-  for (const [id, limiter] of limiters) {
-    if (kept.has(id)) continue
-    limiter.release()
-    limiters.delete(id)
-  }
 }
 
 /** The limit that discarded an event. */

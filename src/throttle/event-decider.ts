@@ -9,7 +9,6 @@ import {
   EXCLUDED,
   FULL,
   KeyedDecider,
-  keepOnly,
   type LimiterOptions,
   type Refusal,
   TOO_LATE,
@@ -18,7 +17,7 @@ import { createEventWindows } from './event-several.js'
 import { type EventWindows, LATE, Progress, type Room, type Shared, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
-import type { Rule } from './rules.js'
+import { keepOnly, type Rule } from './rules.js'
 
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
 const SILENCE_MS = 3_600_000
@@ -46,7 +45,7 @@ export class EventLimiter {
     parent?: EventLimiter,
     createMany = (shared: Shared) => createEventWindows(options.limits, time.onLate === 'pass', shared),
   ) {
-    const { maxKeys, seed } = options
+    const { maxKeys, seed, persists } = options
     const { latenessMs } = time
     this.#options = options
     this.seed = seed
@@ -58,7 +57,8 @@ export class EventLimiter {
     this.progress = progress
     this.#default = create()
     const idleMs = this.#default.longestMs + latenessMs
-    this.#buckets = new KeyedBuckets({ idleMs, maxKeys, keepsUsed: true }, create, this.#keys)
+    const bounds = { idleMs, maxKeys, keepsUsed: true, notesChanges: persists }
+    this.#buckets = new KeyedBuckets(bounds, create, this.#keys)
     this.#longestSilenceMs = idleMs + SILENCE_MS
   }
 
@@ -77,6 +77,10 @@ export class EventLimiter {
   release(): void {
     this.#buckets.release()
     this.#default.release()
+  }
+
+  get groups() {
+    return { defaults: this.#default, buckets: this.#buckets, ofRules: this.#ofRules }
   }
 
   /** Number of buckets in memory, without default ones; with those of rules. */

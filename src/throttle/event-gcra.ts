@@ -2,6 +2,7 @@ import { DISCARD, PASS } from './decider.js'
 import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import { GcraRate, GcraTime } from './gcra-rate.js'
 import type { Level, Limit } from './limit.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Columns of a run: its time, the TAT after it (GcraRate), what passed of this time, and the last cost of that. */
 const TIME = 0
@@ -140,7 +141,7 @@ export class GcraEventWindows extends LimitEventWindows {
     if (older && older.length > 0) this.#drop(bucket, older, from)
     if (this.#newest[bucket * WIDTH + TAT_MS]! < from - 1) return
     if (!this.makeRoom(older, older ? older.length : 0, 0)) return
-    older ??= this.begin(bucket, new Kept(WIDTH))
+    older ??= this.begin(bucket, this.createKept())
     const row = older.length
     older.insert(row)
     for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest[bucket * WIDTH + column]!)
@@ -165,7 +166,7 @@ export class GcraEventWindows extends LimitEventWindows {
     let older = this.older(bucket)
     const rows = older ? older.length : 0
     if (!this.makeRoom(older, rows, 0)) return
-    older ??= this.begin(bucket, new Kept(WIDTH))
+    older ??= this.begin(bucket, this.createKept())
     const at = older.length < rows ? older.upTo(time) : row
     older.insert(at)
     older.set(at, TIME, time)
@@ -179,6 +180,20 @@ export class GcraEventWindows extends LimitEventWindows {
     const older = this.older(bucket)
     const until = this.#tatBefore(bucket, older, this.#rowAfter(bucket, older, time), time).value
     return until <= time ? this.levelOf(0, time, time) : this.levelOf(this.#rate.costsIn(until - time), time, until)
+  }
+
+  protected override createKept(): Kept {
+    return new Kept(WIDTH)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    for (let column = 0; column < WIDTH; column++) to.number(this.#newest[bucket * WIDTH + column]!)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    for (let column = 0; column < WIDTH; column++) this.#newest[bucket * WIDTH + column] = from.number()
   }
 
   override adopt(bucket: number, from: GcraEventWindows, fromBucket: number): void {

@@ -2,6 +2,7 @@ import { DISCARD, PASS } from './decider.js'
 import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
 import type { Periods } from './periods.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Columns of a kept window: its start, the latest event counted in it, and what was counted. */
 const START = 0
@@ -150,7 +151,7 @@ export class CountedEventWindows extends LimitEventWindows {
     let older = this.older(bucket)
     if (older && older.length > 0) this.#drop(older, from)
     if (this.times[bucket]! < from || !this.makeRoom(older, older ? older.length : 0)) return
-    older ??= this.begin(bucket, new Kept(WIDTH))
+    older ??= this.begin(bucket, this.createKept())
     this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
   }
 
@@ -174,7 +175,7 @@ export class CountedEventWindows extends LimitEventWindows {
   #open(bucket: number, start: number, time: number, cost: number): void {
     let older = this.older(bucket)
     if (!this.makeRoom(older, older ? older.length : 0)) return
-    older ??= this.begin(bucket, new Kept(WIDTH))
+    older ??= this.begin(bucket, this.createKept())
     this.#insert(older, older.upTo(time), start, time, cost)
   }
 
@@ -185,6 +186,20 @@ export class CountedEventWindows extends LimitEventWindows {
     const start = isNewest ? this.times[bucket]! : this.older(bucket)!.get(this.#row, START)
     const until = this.#periods ? this.#periods.endOf(start) : start + this.longestMs
     return this.levelOf(this.#used(bucket, place), start, until)
+  }
+
+  protected override createKept(): Kept {
+    return new Kept(WIDTH)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    to.number(this.#latest[bucket]!)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    this.#latest[bucket] = from.number()
   }
 
   override adopt(bucket: number, from: CountedEventWindows, fromBucket: number): void {

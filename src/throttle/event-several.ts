@@ -5,6 +5,7 @@ import { SlidingEventWindows } from './event-sliding.js'
 import { EventWindows, LATE, type LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
 import { fullest, periodsOf } from './several-windows.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Limits side by side: an event passes if each lets it, and only then counts in each. */
 export class SeveralEventWindows extends EventWindows {
@@ -59,6 +60,14 @@ export class SeveralEventWindows extends EventWindows {
 
   override reserve(capacity: number): void {
     for (const member of this.#members) member.reserve(capacity)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    for (const member of this.#members) member.write(bucket, to)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    for (const member of this.#members) member.read(bucket, from)
   }
 
   override release(): void {

@@ -1,6 +1,7 @@
 import { DISCARD, PASS } from './decider.js'
 import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
+import type { StateReader } from './state-bytes.js'
 
 /** Columns of a run: a time, and what passed of this time. */
 const RUN_TIME = 0
@@ -28,6 +29,14 @@ class Runs extends Kept {
     this.at = time
     while (this.from < this.length && time - this.get(this.from, RUN_TIME) >= windowMs) {
       this.within -= this.get(this.from++, RUN_COUNT)
+    }
+  }
+
+  /** Finds the window that ends at `at` among runs that were read. */
+  find(windowMs: number): void {
+    for (let row = 0; row < this.length; row++) {
+      if (this.at - this.get(row, RUN_TIME) < windowMs) this.within += this.get(row, RUN_COUNT)
+      else this.from++
     }
   }
 
@@ -59,7 +68,7 @@ export class SlidingEventWindows extends LimitEventWindows {
     const newest = this.times[bucket]!
     if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.most ? PASS : DISCARD
     if (time < this.progress.lateBefore(newest)) return LATE
-    const runs = this.#runs(bucket) ?? this.begin(bucket, new Runs(newest))
+    const runs = this.#runs(bucket) ?? this.begin(bucket, this.createKept(bucket))
     return this.#isFull(runs, bucket, time, cost) ? DISCARD : PASS
   }
 
@@ -147,7 +156,7 @@ export class SlidingEventWindows extends LimitEventWindows {
   }
 
   #countEarlier(bucket: number, time: number, cost: number): void {
-    const runs = this.#runs(bucket) ?? this.begin(bucket, new Runs(this.times[bucket]!))
+    const runs = this.#runs(bucket) ?? this.begin(bucket, this.createKept(bucket))
     const same = runs.upTo(time) - 1
     if (same >= 0 && runs.get(same, RUN_TIME) === time) {
       runs.set(same, RUN_COUNT, runs.get(same, RUN_COUNT) + cost)
@@ -157,6 +166,15 @@ export class SlidingEventWindows extends LimitEventWindows {
     if (!this.#hasPlace(runs, runs.at - time < this.longestMs)) return
     runs.add(runs.upTo(time), time, cost, this.longestMs)
     this.room.rows++
+  }
+
+  protected override createKept(bucket: number): Runs {
+    return new Runs(this.times[bucket]!)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    this.#runs(bucket)?.find(this.longestMs)
   }
 
   level(bucket: number, time: number): Level {

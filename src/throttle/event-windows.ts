@@ -1,6 +1,7 @@
 import { BoundedMap } from '../lib/bounded-map.js'
 import { type DISCARD, PASS } from './decider.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 import { BucketColumns } from './windows.js'
 
 /** Maximum length of a pause that counts as elapsed time, so that an outage does not make origins inactive. */
@@ -162,6 +163,16 @@ export class Kept {
     this.#first = 0
   }
 
+  write(row: number, to: StateWriter): void {
+    for (let column = 0; column < this.#width; column++) to.number(this.get(row, column))
+  }
+
+  /** Reads a row, after all others. */
+  read(row: number, from: StateReader): void {
+    this.insert(row)
+    for (let column = 0; column < this.#width; column++) this.set(row, column, from.number())
+  }
+
   remove(row: number): void {
     const width = this.#width
     const at = (this.#first + row) * width
@@ -283,18 +294,43 @@ export abstract class LimitEventWindows extends EventWindows {
 
   override adopt(bucket: number, from: LimitEventWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
+    this.#forget(this.#older[bucket])
     const older = from.#older[fromBucket]
-    if (!older) return
+    if (!older) {
+      if (this.#older[bucket]) this.#older[bucket] = undefined
+      return
+    }
     this.#put(bucket, older)
     from.#older[fromBucket] = undefined
   }
 
+  #forget(kept: Kept | undefined): void {
+    if (!kept) return
+    this.room.rows -= kept.length
+    this.room.buckets--
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    const older = this.#older[bucket]
+    to.whole(older ? older.length : 0)
+    for (let row = 0; older && row < older.length; row++) older.write(row, to)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    const rows = from.whole()
+    if (rows === 0) return
+    const older = this.begin(bucket, this.createKept(bucket))
+    for (let row = 0; row < rows; row++) older.read(row, from)
+    this.room.rows += rows
+  }
+
+  /** Rows for a bucket that has none. */
+  protected abstract createKept(bucket: number): Kept
+
   override release(): void {
-    for (const kept of this.#older) {
-      if (!kept) continue
-      this.room.rows -= kept.length
-      this.room.buckets--
-    }
+    for (const kept of this.#older) this.#forget(kept)
     this.#older.length = 0
   }
 }

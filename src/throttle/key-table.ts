@@ -1,3 +1,5 @@
+import type { StateWriter } from './state-bytes.js'
+
 /** A key: [start, end) of `bytes`. */
 export interface Key {
   readonly bytes: DataView
@@ -130,6 +132,11 @@ export class KeyTable {
   /** Copies key `id` from another table; returns its id here. */
   take(from: KeyTable, id: number): number {
     return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
+  }
+
+  /** Writes the bytes of key `id`. */
+  write(id: number, to: StateWriter): void {
+    to.bytes(this.#keys, this.#offsets[id]!, this.#offsets[id + 1]!)
   }
 
   key(id: number): string {

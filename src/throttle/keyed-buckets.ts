@@ -1,6 +1,7 @@
 import { BucketPart, type Lifetime, type PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
-import type { Key } from './key-table.js'
+import { hashBytes, type Key } from './key-table.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 import type { BucketColumns } from './windows.js'
 
 export interface BucketsOptions extends Lifetime {
@@ -44,6 +45,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   #first = 0
   #searched = 0
   #searchedAt = Number.NEGATIVE_INFINITY
+  /** The windows that buckets are read into. */
+  #read: W | undefined
   /** New keys refused since that search. */
   #refused = 0
 
@@ -100,6 +103,35 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#only = undefined
     this.#room.drop(this.size)
     this.size = 0
+  }
+
+  /**
+   * Writes buckets: those that changed since they were written, or `all`. Yields whenever `to` holds `most` bytes, and
+   * goes on with what there is then. `now`: a bucket that is idle then is not written.
+   */
+  *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
+    for (let n = 0; n <= this.#mask; n++) {
+      const part = this.#parts[n]
+      part?.restart()
+      while (part && !part.write(to, all, now(), most)) yield
+    }
+  }
+
+  /**
+   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed; not if it is idle now, or there
+   * is no room.
+   */
+  read(length: number, from: StateReader, seed: number): void {
+    const start = from.bytes(length)
+    const end = from.at
+    const { now } = from
+    this.#read ??= this.#create()
+    this.#read.read(0, from)
+    const isIdle = now - this.#read.latest(0) >= this.#options.idleMs
+    const { view: bytes } = from
+    const id = isIdle ? -1 : this.bucket({ bytes, start, end, hash: hashBytes(bytes, start, end, seed) }, now)
+    if (id < 0) this.#read.release()
+    else this.windows.adopt(id, this.#read, 0)
   }
 
   /** Drops all buckets for good. */

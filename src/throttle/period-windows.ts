@@ -1,5 +1,6 @@
 import type { Level, Limit } from './limit.js'
 import type { Periods } from './periods.js'
+import type { StateReader } from './state-bytes.js'
 import type { WallTime } from './wall-time.js'
 import { LimitWindows } from './windows.js'
 
@@ -77,6 +78,12 @@ export class PeriodWindows extends LimitWindows {
   level(bucket: number, now: number): Level {
     if (this.times[bucket]! < this.#start(now)) return this.levelOf(0, now, now)
     return this.levelOf(this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
+  }
+
+  /** Periods are those of the wall clock. One that is ahead of it, since it was set back, becomes the present one. */
+  override read(bucket: number, from: StateReader): void {
+    this.times[bucket] = Math.min(from.number(), this.#start(from.now))
+    this.counts[bucket] = from.number()
   }
 
   override restartAligned(): void {

@@ -30,3 +30,13 @@ export interface RuleName {
 export function ruleTitle({ list, place, text }: RuleName): string {
   return `${list}[${place - 1}] (${text})`
 }
+
+/** Drops the limiters of rules that are gone. */
+export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
+  const kept = new Set(rules.map(({ id }) => id))
+  for (const [id, limiter] of limiters) {
+    if (kept.has(id)) continue
+    limiter.release()
+    limiters.delete(id)
+  }
+}

@@ -4,6 +4,7 @@ import type { Level, Limit } from './limit.js'
 import { PeriodWindows } from './period-windows.js'
 import { AlignedPeriods, type Periods } from './periods.js'
 import { SlidingWindows } from './sliding-windows.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 import type { WallTime } from './wall-time.js'
 import { FixedWindows, type LimitWindows, Windows } from './windows.js'
 
@@ -66,6 +67,14 @@ export class SeveralWindows extends Windows {
 
   override reserve(capacity: number): void {
     for (const member of this.#members) member.reserve(capacity)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    for (const member of this.#members) member.write(bucket, to)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    for (const member of this.#members) member.read(bucket, from)
   }
 
   override restartAligned(): void {

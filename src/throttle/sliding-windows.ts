@@ -1,4 +1,5 @@
 import type { Level, Limit } from './limit.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 import { LimitWindows } from './windows.js'
 
 /** What passed in one bucket before its newest run, as runs of events of the same time: a growable ring. */
@@ -106,9 +107,28 @@ export class SlidingWindows extends LimitWindows {
   override adopt(bucket: number, from: SlidingWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
     const older = from.#older[fromBucket]
-    if (!older) return
+    if (!older && !this.#older[bucket]) return
     if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
     this.#older[bucket] = older
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    const older = this.#older[bucket]
+    to.whole(older ? older.length : 0)
+    for (let n = 0; older && n < older.length; n++) {
+      const at = (older.first + n) & (older.times.length - 1)
+      to.number(older.times[at]!)
+      to.number(older.counts[at]!)
+    }
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    this.#older[bucket] = undefined
+    const length = from.whole()
+    const older = length > 0 ? this.#addOlder(bucket) : undefined
+    for (let n = 0; older && n < length; n++) append(older, from.time(), from.number())
   }
 }
 

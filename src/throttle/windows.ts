@@ -1,4 +1,5 @@
 import { type Level, type Limit, scaleOf } from './limit.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Limits over time windows. Each object holds the state of many buckets, by id: 0, 1, 2, … */
 
@@ -31,6 +32,18 @@ export abstract class BucketColumns {
     const times = new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY, length)
     times.set(this.times)
     this.times = times
+  }
+
+  /** Writes the state of a bucket. */
+  write(bucket: number, to: StateWriter): void {
+    to.number(this.times[bucket]!)
+    to.number(this.counts[bucket]!)
+  }
+
+  /** Reads what `write` has written, into an empty bucket. */
+  read(bucket: number, from: StateReader): void {
+    this.times[bucket] = from.time()
+    this.counts[bucket] = from.number()
   }
 
   /** Releases shared resources of windows that are no longer needed. */

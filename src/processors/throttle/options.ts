@@ -16,6 +16,7 @@ import {
   summaryOptions,
 } from './evidence-options.js'
 import { checkLimits, limitOptions, limitsOf } from './limit-options.js'
+import { persistOptions } from './persist/options.js'
 import { checkRules, type RuledOptions, type RuleOptions, ruleOptions, rulesOf } from './rule-options.js'
 
 /** Defaults with `time_field`. */
@@ -51,6 +52,7 @@ const fields = z.strictObject({
   ...backlogOptions,
   ...overLimitOptions,
   ...annotateOptions,
+  ...persistOptions,
   ...clusterOptions,
   ...summaryOptions,
   ...keyMetricsOptions,
@@ -79,12 +81,12 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
-  .omit({ on_backlog: true, max_delay: true, limits_file: true, ...CLUSTER_OPTIONS })
+  .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true, ...CLUSTER_OPTIONS })
   .superRefine(check)
 
 /** Converts the component's options to those of a decider. `ofFile`: the rules of its `limits_file`, if it has one. */
 export function deciderOptions(
-  options: Omit<ThrottleOptions, 'limits_file'>,
+  options: Omit<ThrottleOptions, 'limits_file' | 'persist'>,
   context: { field(path: FieldPath): FieldReader },
   seed: number,
   ofFile?: readonly RuleOptions[],

@@ -26,6 +26,8 @@ import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
+import type { Persisted } from './persist/open-saver.js'
+import type { StateSaver } from './persist/state-saver.js'
 import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { type RuleOptions, rulesOf } from './rule-options.js'
 import {
@@ -74,6 +76,9 @@ export class ThrottleProcessor implements Processor {
   #stands = 1
   #isSucceeded = false
   readonly #file: LimitsFile | undefined
+  /** What may be saved; undefined: other daemons share the limit. */
+  readonly #persisted: Persisted | undefined
+  #saver: StateSaver | undefined
   /** Applies the rules of the file. */
   readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
 
@@ -94,10 +99,15 @@ export class ThrottleProcessor implements Processor {
       known.set(path.text, reader)
       return reader
     }
-    const compiled = deciderOptions(options, { field }, randomInt(2 ** 31), file?.rules)
+    const persists = options.persist && context.state !== undefined
+    const compiled = { ...deciderOptions(options, { field }, randomInt(2 ** 31), file?.rules), persists }
     this.#cluster = share?.(compiled, inherited?.windows)
     const decider = this.#cluster ?? createDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
+    if ('limiter' in decider) {
+      const { limiter } = decider
+      this.#persisted = { limiter, rules: compiled.rules ?? [], isInherited: inherited !== undefined }
+    }
     this.#file = file
     this.#applyRules = ofFile => {
       const rules = rulesOf(options, ofFile, path => known.get(path.text) ?? new LateFieldReader(path))
@@ -123,6 +133,11 @@ export class ThrottleProcessor implements Processor {
     }
   }
 
+  /** Saves the buckets by what `open` opens. Before the first event. */
+  async persist(open: (persisted: Persisted) => Promise<StateSaver>): Promise<void> {
+    this.#saver = await open(this.#persisted!)
+  }
+
   async start(): Promise<void> {
     this.#file?.watch(this.#applyRules)
     await this.#cluster?.start()
@@ -132,6 +147,7 @@ export class ThrottleProcessor implements Processor {
     this.#file?.stop()
     if (!this.#isSucceeded) this.#refused.end()
     await this.#cluster?.stop()
+    await this.#saver?.end()
   }
 
   get isWaiting(): boolean {
@@ -197,6 +213,7 @@ export class ThrottleProcessor implements Processor {
     scope: BatchScope,
   ): void {
     const { counts, decisions } = decided
+    this.#saver?.changed()
     const waiting = (counts[DISCARD]! > 0 && this.#waiting?.apply(batch, decisions, scope)) || 0
     counts[DISCARD]! -= waiting
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)

@@ -1,0 +1,21 @@
+import { join } from 'node:path'
+import type { StateFolder } from '../../core/component.js'
+import type { Runtime } from '../runtime.js'
+
+/** The folder with what processors keep. */
+export const STATE = 'throttle'
+
+/** Where a processor keeps its state; undefined if it runs on a clock of its own, whose times mean nothing later. */
+export function stateFolder(
+  dataDir: string,
+  id: string,
+  { disk, processorClock }: Pick<Runtime, 'disk' | 'processorClock'>,
+): StateFolder | undefined {
+  if (processorClock) return undefined
+  const path = join(dataDir, STATE, encodeURIComponent(id))
+  return {
+    path,
+    hasRoom: bytes => disk?.hasRoom(bytes) ?? true,
+    count: bytes => disk?.count(path, bytes),
+  }
+}

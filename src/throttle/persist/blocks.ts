@@ -1,0 +1,46 @@
+import { crc32 } from 'node:zlib'
+
+/**
+ * A file of saved state is a series of blocks, each with its length, its checksum, and when it was made by two clocks.
+ * So a file that ends or is damaged anywhere still has all blocks before that place.
+ */
+
+/** When a block was made: by the clock of the decisions, and by the wall clock. */
+export interface Stamp {
+  readonly now: number
+  readonly wall: number
+}
+
+export interface BlockHead extends Stamp {
+  /** Bytes of the content. */
+  readonly length: number
+  readonly sum: number
+}
+
+/** Bytes before the content: its length, the checksum of all that follows, and the two times. */
+export const HEAD_BYTES = 24
+const SUMMED_FROM = 8
+
+/** Puts the head of a block before its content, which is in `block` from HEAD_BYTES on. */
+export function sealBlock(block: Buffer, { now, wall }: Stamp): Buffer {
+  block.writeUInt32LE(block.length - HEAD_BYTES, 0)
+  block.writeDoubleLE(now, SUMMED_FROM)
+  block.writeDoubleLE(wall, SUMMED_FROM + 8)
+  block.writeUInt32LE(crc32(block.subarray(SUMMED_FROM)), 4)
+  return block
+}
+
+/** The head of a block; `bytes` has HEAD_BYTES. */
+export function blockHead(bytes: Buffer): BlockHead {
+  return {
+    length: bytes.readUInt32LE(0),
+    sum: bytes.readUInt32LE(4),
+    now: bytes.readDoubleLE(SUMMED_FROM),
+    wall: bytes.readDoubleLE(SUMMED_FROM + 8),
+  }
+}
+
+/** Whether a block is as it was written. */
+export function isIntact(head: Buffer, content: Buffer): boolean {
+  return blockHead(head).sum === crc32(content, crc32(head.subarray(SUMMED_FROM)))
+}

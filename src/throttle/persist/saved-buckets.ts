@@ -1,0 +1,161 @@
+import { createHash } from 'node:crypto'
+import type { KeyedBuckets } from '../keyed-buckets.js'
+import type { Rule } from '../rules.js'
+import { StateReader, StateWriter } from '../state-bytes.js'
+import type { BucketColumns } from '../windows.js'
+import { HEAD_BYTES } from './blocks.js'
+
+/** Buckets with the same limits: those of a throttle, or of one of its rules. */
+interface Group {
+  readonly defaults: BucketColumns
+  readonly buckets: Pick<KeyedBuckets<BucketColumns>, 'write' | 'read'>
+  readonly ofRules: ReadonlyMap<string, { readonly groups: Group }>
+}
+
+/** A limiter that notes changes (`persists`). */
+export interface SavedLimiter {
+  readonly groups: Group
+  /** Of the hashes of keys. */
+  readonly seed: number
+  ofRule(rule: Rule): unknown
+}
+
+/** Blocks become a little larger than this. Writing so much takes about a millisecond. */
+const BLOCK_BYTES = 256 * 1024
+/** Stands for the default bucket, where other buckets have the length of their key. */
+const DEFAULT = 0xffffffff
+
+/**
+ * The content of blocks with the state of buckets. It has sections: a digest of the id of a rule, empty for the throttle
+ * itself; the length of what follows; and buckets, each with its key.
+ */
+export class SavedBuckets {
+  readonly #limiter: SavedLimiter
+  readonly #now: () => number
+  /** What was last written of default buckets, by the digest of the rule. */
+  readonly #defaults = new Map<string, Buffer>()
+  readonly #digests = new Map<string, string>()
+  readonly #to = new StateWriter()
+
+  /** `now`: a bucket that is idle then is not written. */
+  constructor(limiter: SavedLimiter, now: () => number) {
+    this.#limiter = limiter
+    this.#now = now
+  }
+
+  /**
+   * Blocks with the buckets that changed since they were written, or with all. Each is valid until the next one is asked
+   * for, has room for its head (`sealBlock`), and takes about a millisecond; decisions may be made in between.
+   */
+  *blocks(all: boolean): Generator<Buffer> {
+    const to = this.#to
+    const { groups } = this.#limiter
+    to.length = HEAD_BYTES
+    yield* this.#blocksOf('', groups, all)
+    for (const [id, limiter] of groups.ofRules) yield* this.#blocksOf(this.#digest(id), limiter.groups, all)
+    if (to.length > HEAD_BYTES) yield to.written()
+  }
+
+  /** Writes the buckets of a group. Yields blocks that are full; what is left belongs to the next one. */
+  *#blocksOf(rule: string, { defaults, buckets }: Group, all: boolean): Generator<Buffer> {
+    const to = this.#to
+    let section = new Section(to, rule)
+    to.whole(DEFAULT)
+    const start = to.length
+    defaults.write(0, to)
+    const state = to.written(start)
+    if (!all && this.#defaults.get(rule)?.equals(state)) section.empty()
+    else this.#defaults.set(rule, Buffer.from(state))
+    for (const _ of buckets.write(to, all, this.#now, BLOCK_BYTES)) {
+      section.end()
+      yield to.written()
+      to.length = HEAD_BYTES
+      section = new Section(to, rule)
+    }
+    section.end()
+  }
+
+  #digest(id: string): string {
+    const digest = this.#digests.get(id) ?? digestOf(id)
+    this.#digests.set(id, digest)
+    return digest
+  }
+}
+
+class Section {
+  readonly #to: StateWriter
+  readonly #start: number
+  readonly #content: number
+
+  constructor(to: StateWriter, rule: string) {
+    this.#to = to
+    this.#start = to.length
+    to.bytes(Buffer.from(rule))
+    to.whole(0)
+    this.#content = to.length
+  }
+
+  /** Removes its content. */
+  empty(): void {
+    this.#to.length = this.#content
+  }
+
+  /** Nothing is left of an empty one. */
+  end(): void {
+    const length = this.#to.length - this.#content
+    if (length === 0) this.#to.length = this.#start
+    else this.#to.setWhole(this.#content - 4, length)
+  }
+}
+
+/** Rules can have ids of any length. */
+function digestOf(id: string): string {
+  return createHash('sha256').update(id).digest('hex').slice(0, 32)
+}
+
+/** Reads the content of blocks into the buckets of a limiter. */
+export class BucketsReader {
+  /** Rules that are not in use any more. Their buckets are left out. */
+  readonly unknown = new Set<string>()
+  readonly #limiter: SavedLimiter
+  readonly #rules: ReadonlyMap<string, Rule>
+
+  /** `rules`: those that are in use. */
+  constructor(limiter: SavedLimiter, rules: readonly Rule[]) {
+    this.#limiter = limiter
+    this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))
+  }
+
+  /** `shiftMs`: what is added to times on the clock; `now`: the present there. */
+  read(content: Buffer, now: number, shiftMs: number): void {
+    const from = new StateReader(content, now, shiftMs)
+    while (!from.isAtEnd) {
+      const start = from.bytes(from.whole())
+      const rule = content.toString('latin1', start, from.at)
+      const length = from.whole()
+      const group = this.#group(rule)
+      if (group) readSection(group, from, from.at + length, this.#limiter.seed)
+      else from.bytes(length)
+    }
+  }
+
+  #group(digest: string): Group | undefined {
+    const { groups } = this.#limiter
+    if (digest === '') return groups
+    const rule = this.#rules.get(digest)
+    if (rule === undefined) {
+      this.unknown.add(digest)
+      return undefined
+    }
+    this.#limiter.ofRule(rule)
+    return groups.ofRules.get(rule.id)?.groups
+  }
+}
+
+function readSection({ defaults, buckets }: Group, from: StateReader, end: number, seed: number): void {
+  while (from.at < end) {
+    const length = from.whole()
+    if (length === DEFAULT) defaults.read(0, from)
+    else buckets.read(length, from, seed)
+  }
+}

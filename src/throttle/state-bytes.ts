@@ -1,0 +1,94 @@
+/** The bytes in which the state of buckets is saved: numbers of 8 bytes, whole ones of 4, and keys. Little-endian. */
+
+const SMALLEST = 1024
+
+/** Bytes that are put one after the other into memory that grows. */
+export class StateWriter {
+  length = 0
+  #bytes = Buffer.allocUnsafeSlow(SMALLEST)
+  #view = new DataView(this.#bytes.buffer)
+
+  number(value: number): void {
+    if (this.length + 8 > this.#bytes.length) this.#grow(8)
+    this.#view.setFloat64(this.length, value, true)
+    this.length += 8
+  }
+
+  whole(value: number): void {
+    if (this.length + 4 > this.#bytes.length) this.#grow(4)
+    this.#view.setUint32(this.length, value, true)
+    this.length += 4
+  }
+
+  /** Replaces a number that was written at `at`. */
+  setWhole(at: number, value: number): void {
+    this.#view.setUint32(at, value, true)
+  }
+
+  /** Writes the number of bytes[start, end), and the bytes. */
+  bytes(bytes: Uint8Array, start = 0, end = bytes.length): void {
+    this.whole(end - start)
+    if (this.length + end - start > this.#bytes.length) this.#grow(end - start)
+    for (let p = start; p < end; p++) this.#bytes[this.length++] = bytes[p]!
+  }
+
+  /** What was written from `start` on; valid until more is written. */
+  written(start = 0): Buffer {
+    return this.#bytes.subarray(start, this.length)
+  }
+
+  #grow(by: number): void {
+    const larger = Buffer.allocUnsafeSlow((this.length + by) * 2)
+    this.#bytes.copy(larger, 0, 0, this.length)
+    this.#bytes = larger
+    this.#view = new DataView(larger.buffer)
+  }
+}
+
+/** Reads what a StateWriter has written. Throws a RangeError behind the end. */
+export class StateReader {
+  readonly view: DataView
+  /** The present, in the time of the decisions. */
+  readonly now: number
+  readonly #shiftMs: number
+  #at = 0
+
+  /** `shiftMs`: what is added to times, which another clock has measured. */
+  constructor(bytes: Uint8Array, now: number, shiftMs: number) {
+    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+    this.now = now
+    this.#shiftMs = shiftMs
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at === this.view.byteLength
+  }
+
+  number(): number {
+    const value = this.view.getFloat64(this.#at, true)
+    this.#at += 8
+    return value
+  }
+
+  time(): number {
+    return this.number() + this.#shiftMs
+  }
+
+  whole(): number {
+    const value = this.view.getUint32(this.#at, true)
+    this.#at += 4
+    return value
+  }
+
+  /** Passes over bytes. They are in `view`, from the place that is returned up to `at`. */
+  bytes(length: number): number {
+    const start = this.#at
+    if (length > this.view.byteLength - start) throw new RangeError('the bytes end early')
+    this.#at += length
+    return start
+  }
+
+  get at(): number {
+    return this.#at
+  }
+}
