@@ -14,7 +14,8 @@ export interface StageOptions {
   readonly counters?: ComponentCounters
   readonly clock?: TimerClock
   readonly onError?: OnError
-  readonly log?: ComponentContext['log']
+  readonly log?: ComponentContext['log'] | undefined
+  readonly state?: ProcessorContext['state']
   readonly deadLetters?: StageContext['deadLetters']
   /** What the processor handed over whose place it takes. */
   readonly inherited?: unknown
@@ -45,6 +46,7 @@ function prepared(definition: AnyDefinition<'processor'>, options: object, more:
     field: path => new FieldReader(path, wanted),
     editor: () => new EventEditor(wanted),
     inherited: more.inherited,
+    state: more.state,
   }
   const parsed = definition.options.parse(options) as never
   const created = definition.create(parsed, context)

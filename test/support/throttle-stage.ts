@@ -3,13 +3,15 @@ import { ComponentCounters } from '../../src/flow/counters.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { type BatchOptions, batchOf, linesOf } from './batches.js'
 import { ManualTime, settle } from './manual-time.js'
-import { loadedStageOf } from './stage.js'
+import { loadedStageOf, type StageOptions } from './stage.js'
 
 export interface ThrottleStageOptions {
   readonly time?: ManualTime
   readonly counters?: ComponentCounters
   /** What its predecessor handed over. */
   readonly inherited?: unknown
+  readonly log?: StageOptions['log']
+  readonly state?: StageOptions['state']
 }
 
 /** A throttle in its stage, `p`, whose discarded events are read too, in a time that stands still. */
@@ -18,7 +20,7 @@ export async function throttleStage(options: object, more: ThrottleStageOptions 
   const made = await loadedStageOf(
     throttle,
     { limit: 1, window: '1s', ...options },
-    { clock: time, counters, inherited: more.inherited },
+    { clock: time, counters, inherited: more.inherited, log: more.log, state: more.state },
   )
   const { stage, wanted } = made
   await stage.start(new AbortController().signal)

@@ -5,21 +5,22 @@ import type { Logger } from 'pino'
 import type { Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
+import { STATE } from './state-folder.js'
 
 /**
- * Data in data_dir without a configured component: left by a source or destination that was renamed or removed, or that
- * lost its disk buffer. It is reported and kept until a component takes it over (`renamed_from`) or the configuration
+ * Data in data_dir without a configured component: left by a component that was renamed or removed, or that lost its
+ * disk buffer or `persist`. It is reported and kept until a component takes it over (`renamed_from`) or the configuration
  * deletes it (`discard_orphans`).
  */
 
-export type OrphanKind = 'checkpoint' | 'buffer' | 'dead_letters'
+export type OrphanKind = 'checkpoint' | 'buckets' | 'buffer' | 'dead_letters'
 
 export interface Orphan {
   readonly kind: OrphanKind
   /** Id of the component that it belonged to. */
   readonly id: string
   readonly path: string
-  /** Undefined for positions, and for a buffer that cannot be read now. */
+  /** Undefined for positions and buckets, and for a buffer that cannot be read now. */
   readonly events: number | undefined
   readonly bytes: number
   /** When it was last written, wall clock in milliseconds. */
@@ -37,6 +38,8 @@ export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path
   switch (kind) {
     case 'checkpoint':
       return `If the source has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
+    case 'buckets':
+      return `Its windows are not used. Give the throttle of that id "persist: true" again, ${orDiscard}`
     case 'buffer':
       return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${orDiscard}`
     case 'dead_letters':
@@ -55,6 +58,12 @@ export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Or
   const found: Orphan[] = []
   for (const [id, path] of checkpointsIn(await namesIn(folder('checkpoints'), log), folder('checkpoints')))
     if (!sources.has(id)) found.push({ kind: 'checkpoint', id, path, events: undefined, ...(await sizeOf(path)) })
+  const persisting = new Set(config.processors.filter(({ options }) => isPersisting(options)).map(({ id }) => id))
+  for (const name of await namesIn(folder(STATE), log)) {
+    const path = join(folder(STATE), name)
+    if (!persisting.has(idOf(name)))
+      found.push({ kind: 'buckets', id: idOf(name), path, events: undefined, ...(await folderSize(path)) })
+  }
   for (const name of await namesIn(folder('buffer'), log)) {
     const id = idOf(name)
     const orphan = inUse.has(id) ? undefined : await bufferIn(join(folder('buffer'), name), id, log)
@@ -70,6 +79,8 @@ export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Or
   }
   return found
 }
+
+const isPersisting = (options: unknown) => (options as { persist?: boolean }).persist === true
 
 /** Logs each orphan with advice. */
 export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
@@ -132,8 +143,7 @@ async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan |
     const { settled, end } = await recover(folderOnDisk(path), log, true)
     const events = end.event - settled.event
     if (events === 0) return undefined
-    const parts = await Promise.all((await readdir(path)).map(name => sizeOf(join(path, name))))
-    const changedAt = Math.max(...parts.map(part => part.changedAt))
+    const { changedAt } = await folderSize(path)
     return { kind: 'buffer', id, path, events, bytes: end.byte - settled.byte, changedAt }
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
@@ -141,6 +151,13 @@ async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan |
     log.warn({ folder: path, error: errorText(error) }, 'cannot read a buffer without a destination')
     return { kind: 'buffer', id, path, events: undefined, ...(await sizeOf(path)), bytes: 0 }
   }
+}
+
+/** Size of the files in a folder, and when the last of them was written. */
+async function folderSize(path: string): Promise<{ bytes: number; changedAt: number }> {
+  const parts = await Promise.all((await readdir(path)).map(name => sizeOf(join(path, name))))
+  const bytes = parts.reduce((sum, part) => sum + part.bytes, 0)
+  return { bytes, changedAt: Math.max(...parts.map(part => part.changedAt)) }
 }
 
 /** Size and time of a file or, if it is missing, of the previous version. */

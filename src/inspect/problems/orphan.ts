@@ -5,15 +5,18 @@ import type { Problem } from './daemon.js'
 /** Describes the data of a component that is not configured any more. */
 const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
   checkpoint: () => 'saved positions',
+  buckets: () => 'saved buckets',
   buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
   dead_letters: events => counted(events, 'dead letter'),
 }
 
-/** Events that no destination delivers. */
-export const orphanProblems = (view: DaemonView): Problem[] => orphansIn(view, kind => kind !== 'checkpoint')
+const COSTS_NOTHING: ReadonlySet<string> = new Set<OrphanKind>(['checkpoint', 'buckets'])
 
-/** Data whose removal costs no events: positions of sources that may have been removed on purpose. */
-export const noticesOf = (view: DaemonView): Problem[] => orphansIn(view, kind => kind === 'checkpoint')
+/** Events that no destination delivers. */
+export const orphanProblems = (view: DaemonView): Problem[] => orphansIn(view, kind => !COSTS_NOTHING.has(kind))
+
+/** Data whose removal costs no events: that of sources and throttles that may have been removed on purpose. */
+export const noticesOf = (view: DaemonView): Problem[] => orphansIn(view, kind => COSTS_NOTHING.has(kind))
 
 function orphansIn({ scrape }: DaemonView, isWanted: (kind: string) => boolean): Problem[] {
   return scrape.all('sluice_orphaned_bytes').flatMap(({ labels, value }) => {

@@ -104,8 +104,8 @@ export class ThrottleProcessor implements Processor {
     this.#cluster = share?.(compiled, inherited?.windows)
     const decider = this.#cluster ?? createDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
-    if ('limiter' in decider) {
-      const { limiter } = decider
+    if (!this.#cluster) {
+      const limiter = windowsOf(decider as BatchDecider)
       this.#persisted = { limiter, rules: compiled.rules ?? [], isInherited: inherited !== undefined }
     }
     this.#file = file

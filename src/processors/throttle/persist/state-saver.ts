@@ -64,7 +64,7 @@ export class StateSaver {
     this.#buckets = new SavedBuckets(limiter, () => (inEventTime ? Number.NEGATIVE_INFINITY : clock.now()))
     this.#savedAt = clock.wall()
     state.count(() => this.#onDisk)
-    const age = () => (this.#dirty ? Math.max(0, clock.wall() - this.#savedAt) / 1000 : 0)
+    const age = () => (this.#dirty || this.#saving ? Math.max(0, clock.wall() - this.#savedAt) / 1000 : 0)
     metrics.gauge('sluice_throttle_state_age_seconds', 'Age of the saved buckets; 0 while they are up to date.', age)
     metrics.gauge('sluice_throttle_state_bytes', 'Size of the saved buckets on disk, in bytes.', () => this.#onDisk)
     const help = '1 if buckets cannot be saved: a restart would use older ones.'
