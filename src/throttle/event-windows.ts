@@ -294,20 +294,20 @@ export abstract class LimitEventWindows extends EventWindows {
 
   override adopt(bucket: number, from: LimitEventWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
-    this.#forget(this.#older[bucket])
+    this.#drop(bucket)
     const older = from.#older[fromBucket]
-    if (!older) {
-      if (this.#older[bucket]) this.#older[bucket] = undefined
-      return
-    }
+    if (!older) return
     this.#put(bucket, older)
     from.#older[fromBucket] = undefined
   }
 
-  #forget(kept: Kept | undefined): void {
+  /** Drops the rows of a bucket. */
+  #drop(bucket: number): void {
+    const kept = this.#older[bucket]
     if (!kept) return
     this.room.rows -= kept.length
     this.room.buckets--
+    this.#older[bucket] = undefined
   }
 
   override write(bucket: number, to: StateWriter): void {
@@ -319,6 +319,7 @@ export abstract class LimitEventWindows extends EventWindows {
 
   override read(bucket: number, from: StateReader): void {
     super.read(bucket, from)
+    this.#drop(bucket)
     const rows = from.whole()
     if (rows === 0) return
     const older = this.begin(bucket, this.createKept(bucket))
@@ -330,7 +331,7 @@ export abstract class LimitEventWindows extends EventWindows {
   protected abstract createKept(bucket: number): Kept
 
   override release(): void {
-    for (const kept of this.#older) this.#forget(kept)
+    for (let bucket = 0; bucket < this.#older.length; bucket++) this.#drop(bucket)
     this.#older.length = 0
   }
 }

@@ -40,7 +40,7 @@ export abstract class BucketColumns {
     to.number(this.counts[bucket]!)
   }
 
-  /** Reads what `write` has written, into an empty bucket. */
+  /** Reads what `write` has written, in the place of what the bucket has. */
   read(bucket: number, from: StateReader): void {
     this.times[bucket] = from.time()
     this.counts[bucket] = from.number()
