@@ -11,7 +11,7 @@ import type { ThrottleOptions } from './options.js'
 /** When to ask again where nobody knows when there is room: the limit is shared with other daemons. */
 const GUESS_MS = 100
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
-const FILE_MS = 1000
+const FILE_MS = 500
 /** For how long after its time a bucket is still taken to be one that backlog waits for. */
 const SLACK_MS = 1000
 /** Number of such buckets from which on those that are no longer so are forgotten. */

@@ -20,10 +20,10 @@ export interface Told {
   readonly isFull: boolean
 }
 
-/** How much later than possible an event that waits may be decided. */
-const LATEST_MS = 5
+/** How much later than possible an event that waits may be decided: some batches every five milliseconds. */
+const LATEST_MS = 100
 /** After a limits file has changed. */
-const FILE_MS = 1000
+const FILE_MS = 500
 const HOUR_MS = 3_600_000
 
 export class Judge {
@@ -212,15 +212,18 @@ export class Judge {
     } else {
       const { throttle, ...rest } = JSON.parse(line) as Fields
       if (JSON.stringify(rest) !== sent.line) this.#problem(`${line} instead of ${end} (${decision})`, sent)
-      // On the clock, what a limit says of an event is the same until the batch ends.
-      const refusal =
-        decision !== 'refused' ? 'none' : this.model.inEventTime ? undefined : this.model.refusal(sent, isFull)
+      const refusal = decision !== 'refused' ? 'none' : this.#isCertain ? this.model.refusal(sent, isFull) : undefined
       const isBacklog = end === 'discarded' && sent.isBacklog && !this.model.inEventTime
       const reasons: Record<string, string> = { full: 'max_keys', too_late: 'late' }
       const reason = reasons[decision] ?? (isBacklog ? 'throttled_backlog' : undefined)
       const problems = annotationProblems(throttle as Fields, sent, this.model, refusal, reason)
       if (problems.length > 0) this.#problem(`annotated wrongly (${problems.join(', ')}): ${line}`, sent)
     }
+  }
+
+  /** Whether what a limit says of an event is the same until its batch ends. */
+  get #isCertain(): boolean {
+    return !this.model.inEventTime && this.#options.on_max_keys !== 'default_bucket'
   }
 
   #summariesIn = (lines: readonly string[]) => lines.filter(isSummary).length

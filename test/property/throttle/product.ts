@@ -108,8 +108,15 @@ export class Product {
 
   async #left(): Promise<Seen> {
     await settle()
-    const { stage } = this.#made
     const seen = { passed: [] as string[], discarded: [] as string[] }
+    // What is read makes room for more.
+    while (this.#read(seen) > 0) await settle()
+    return seen
+  }
+
+  #read(seen: { passed: string[]; discarded: string[] }): number {
+    const { stage } = this.#made
+    let found = 0
     for (const [lines, stream] of [
       [seen.passed, stage],
       [seen.discarded, stage.outputs.get('discarded')!],
@@ -117,9 +124,10 @@ export class Product {
       for (let batch = stream.read() as EventBatch | null; batch; batch = stream.read() as EventBatch | null) {
         lines.push(...linesOf(batch))
         batch.ack.settle('delivered')
+        found++
       }
     }
-    return seen
+    return found
   }
 
   /** Lets time go by; `at` gets what comes out, at each time at which something happens. */
