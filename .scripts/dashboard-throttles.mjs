@@ -126,6 +126,13 @@ export const THROTTLE_ROWS = {
         ],
       ],
     ),
+    lines('Saved buckets', 'With persist: true: how long ago they were saved, and 1 while they cannot be.', 's', [
+      [`max ${BY} (sluice_throttle_state_age_seconds{${C}})`, EACH],
+      [`max ${BY} (sluice_throttle_state_unsaved{${C}})`, `${EACH} cannot be saved`],
+    ]),
+    lines('Size of saved buckets', 'With persist: true, in data_dir.', 'bytes', [
+      [`sum ${BY} (sluice_throttle_state_bytes{${C}})`, EACH],
+    ]),
     lines(
       'Not named in summaries',
       'Discarded events that summaries report as __other__, because more buckets than max_per_interval had some.',

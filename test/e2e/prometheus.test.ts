@@ -47,6 +47,7 @@ const NOT_HERE = [
   'SluiceServiceUnreachable',
   'SluiceStoreDamaged',
   'SluiceStoreUnwritable',
+  'SluiceThrottleStateUnsaved',
 ]
 
 interface Dashboard {
@@ -107,7 +108,7 @@ const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2, per_key_metrics: { top: 1 }, summary: { every: 100ms, max_per_interval: 1 } }
   full: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2, on_max_keys: discard, limits_file: limits.yaml }
-  shadow: { type: throttle, inputs: [logs], limit: 1, window: 1h, mode: shadow }
+  shadow: { type: throttle, inputs: [logs], limit: 1, window: 1h, mode: shadow, persist: true }
   caught: { type: throttle, inputs: [behind], limit: 1, window: 1h }
   paced: { type: throttle, inputs: [behind], limit: 1, window: 1h, on_backlog: pace }
   timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time, on_error: dead_letter }
