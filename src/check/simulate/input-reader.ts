@@ -46,13 +46,13 @@ export class InputReader {
     return this.#inputs.every(({ path, copy }) => copy !== undefined || (path !== '-' && statSync(path).isFile()))
   }
 
-  /** Replays all inputs. `afterPiece` is awaited after each piece. */
-  async read(frames: Frames, afterPiece = async () => {}): Promise<void> {
+  /** Replays all inputs. `afterPiece` is awaited after each piece, and says whether to go on. */
+  async read(frames: Frames, afterPiece = async () => true): Promise<void> {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
       for (const input of this.#inputs) {
         const reading = { io: this.#io, progress, signal: this.#signal }
-        for await (const _ of replayed(frames, input, reading)) await afterPiece()
+        for await (const _ of replayed(frames, input, reading)) if (!(await afterPiece())) return
       }
     } finally {
       progress.end()

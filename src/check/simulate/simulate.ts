@@ -21,8 +21,10 @@ import type { SearchPass } from './search.js'
 import { simulateTap, type TapOptions } from './simulate-tap.js'
 import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
-import { type FieldContext, Trials } from './trials.js'
+import type { FieldContext } from './trials.js'
+import { tryThrottles } from './try-throttles.js'
 import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
+import { write } from './write.js'
 
 export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly component: string | undefined
@@ -42,10 +44,6 @@ interface Compared {
   readonly signal: AbortSignal
 }
 
-/** Decisions are written in pieces of about this many characters. */
-const WRITE_LENGTH = 64 * 1024
-/** Characters of decisions held back until an event has the time and the key. If none has, nothing is written. */
-const HELD_LENGTH = 64 * 1024 * 1024
 /** As a shell reports a program that SIGINT has ended. */
 const INTERRUPTED = 130
 
@@ -84,15 +82,14 @@ export async function simulate(given: SimulateOptions, operands: readonly string
         goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
       const variants = goals?.found.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
-      const tried = async (sharesBuckets: boolean) => {
-        const how = { wantsDecisions: options.decisions, sharesBuckets }
-        const replay = new Replay(path, subject.way, (context, slots) => new Trials(throttles, context, slots, how))
-        await readDeciding(reader, replay, io)
-        return replay
-      }
-      const together = await tried(true)
-      const isFinal = !together.visitor.lackedRoom || !reader.canReadAgain || signal.aborted
-      const replay = isFinal ? together : await tried(false)
+      const replay = await tryThrottles({
+        throttles,
+        reader,
+        createReplay: visitor => new Replay(path, subject.way, visitor),
+        wantsDecisions: options.decisions,
+        signal,
+        io,
+      })
       const simulation = {
         ...{ subject, time, way: subject.way, replay, variants, inputs },
         typed: typedOptions(options),
@@ -161,16 +158,6 @@ async function search(
   })
 }
 
-/** Replays the input, and writes the decisions if they are wanted. */
-async function readDeciding(reader: InputReader, replay: Replay<Trials>, { stdout }: Io): Promise<void> {
-  const trials = replay.visitor
-  const writeDecisions = async () => {
-    const least = replay.hasTime && trials.foundKeys ? WRITE_LENGTH : HELD_LENGTH
-    if (trials.decisions.length > least) await write(stdout, trials.takeDecisions())
-  }
-  await reader.read(replay, writeDecisions)
-}
-
 /** Writes the last decisions and the result. Throws if the result means nothing. */
 async function show(simulation: Simulation, options: SimulateOptions, io: Io): Promise<void> {
   const wrong = problems(simulation)
@@ -226,9 +213,4 @@ function checkWritable(path: string): void {
   const stat = statSync(path, { throwIfNoEntry: false })
   if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')
   accessSync(stat ? path : dirname(path), constants.W_OK)
-}
-
-/** Resolves when there is room for more. */
-async function write(stream: NodeJS.WritableStream, text: string): Promise<void> {
-  if (!stream.write(text)) await new Promise(resolve => stream.once('drain', resolve))
 }
