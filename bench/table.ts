@@ -66,6 +66,7 @@ export interface ThrottleResult {
   readonly bytes_per_bucket?: number
   readonly at_worst?: number
   readonly longest_step_ms?: number
+  readonly longest_step_in_event_time_ms?: number
 }
 
 const RATES: Record<string, string> = {
@@ -82,7 +83,10 @@ export function formatThrottle(results: readonly ThrottleResult[]): string {
     const memory = own.find(({ bytes_per_bucket: bytes }) => bytes !== undefined)
     if (memory) {
       const { bytes_per_bucket: bytes, at_worst: worst, longest_step_ms: step, keys } = memory
-      told.push(`${bytes} bytes a bucket (at worst ${worst}) with ${keys} keys, ${step} ms for the longest batch`)
+      const { longest_step_in_event_time_ms: inEventTime } = memory
+      told.push(
+        `${bytes} bytes a bucket (at worst ${worst}) with ${keys} keys, ${step} ms for the longest batch, ${inEventTime} in event time`,
+      )
     }
     return `throttle, ${mode} windows: ${told.join(', ')}\n`
   })

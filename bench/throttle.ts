@@ -10,6 +10,7 @@ import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
 import { BucketKey } from '../src/throttle/bucket-key.js'
 import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
+import { EventLimiter } from '../src/throttle/event-decider.js'
 import type { WindowMode } from '../src/throttle/limit.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */
@@ -17,7 +18,7 @@ import type { WindowMode } from '../src/throttle/limit.js'
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 
-const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
+const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding', 'gcra']
 const KEYS = 1000
 const TAKES = 10_000_000
 const MANY = 1_000_000
@@ -108,14 +109,16 @@ async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst:
 
 /** Events of a batch. */
 const STEP = 1000
+const ORIGIN = {}
 
 /**
  * The CPU milliseconds of the longest batch, while the buckets are filled, used again, and all of them replaced by
  * others, for which idle ones have to make room.
  */
-function longestStep(mode: WindowMode): number {
+function longestStep(mode: WindowMode, inEventTime: boolean): number {
   const windowMs = 10_000
-  const limiter = new KeyedLimiter(limiterOptions(mode, windowMs, MANY))
+  const options = limiterOptions(mode, windowMs, MANY)
+  const limiter = inEventTime ? new EventLimiter(options, { latenessMs: 0, onLate: 'pass' }) : new KeyedLimiter(options)
   const text = Buffer.alloc(11)
   const key = new BucketKey([], limiter.seed)
   let longest = 0
@@ -123,6 +126,10 @@ function longestStep(mode: WindowMode): number {
     for (let i = 0; i < MANY; i += STEP) {
       const now = (round + i / MANY) * windowMs
       const begin = cpuSeconds()
+      if (limiter instanceof EventLimiter) {
+        limiter.progress.enter(ORIGIN, now, now)
+        limiter.progress.see(now)
+      }
       limiter.advance(now)
       for (let n = i; n < i + STEP; n++) {
         text.write(`app-${String(first + n).padStart(7, '0')}`)
@@ -147,7 +154,8 @@ for (const mode of MODES) {
     keys: MANY,
     bytes_per_bucket: Math.round(fresh),
     at_worst: Math.round(worst),
-    longest_step_ms: Math.round(longestStep(mode)),
+    longest_step_ms: Math.round(longestStep(mode, false)),
+    longest_step_in_event_time_ms: Math.round(longestStep(mode, true)),
   })
 }
 if (asArray) process.stdout.write(`${JSON.stringify(results)}\n`)

@@ -168,6 +168,8 @@ export const FAIL_OPEN = 4
 export const TOO_LATE = 6
 /** Beyond the limit, and to be decided again when there is room. */
 export const WAITS = 7
+/** The server of a cluster limit could not be asked, with `on_backend_failure: discard`. */
+export const NO_BACKEND = 9
 export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
 
 export interface DeciderOptions extends LimiterOptions {

@@ -2,8 +2,15 @@ import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { discard, type Emitted, LATER, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
-import { NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
-import { type DeciderOptions, DISCARD, FULL, type Refusal, TOO_LATE, WAITS } from '../../throttle/decider.js'
+import {
+  type DeciderOptions,
+  DISCARD,
+  FULL,
+  NO_BACKEND,
+  type Refusal,
+  TOO_LATE,
+  WAITS,
+} from '../../throttle/decider.js'
 import { DiscardHistory } from '../../throttle/discard-history.js'
 import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'

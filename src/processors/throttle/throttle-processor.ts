@@ -15,8 +15,17 @@ import { type FieldReader, LateFieldReader } from '../../core/event/field-reader
 import type { BatchScope, Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
-import { type Decided, NO_BACKEND } from '../../throttle/cluster/cluster-decider.js'
-import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../throttle/decider.js'
+import type { Decided } from '../../throttle/cluster/cluster-decider.js'
+import {
+  type DeciderOptions,
+  DISCARD,
+  EXCLUDED,
+  FAIL_OPEN,
+  FULL,
+  NO_BACKEND,
+  PASS,
+  TOO_LATE,
+} from '../../throttle/decider.js'
 import { EventDecider } from '../../throttle/event-decider.js'
 import { looksLikeSeconds } from '../../throttle/event-time.js'
 import { LATE } from '../../throttle/event-windows.js'

@@ -1,12 +1,19 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
 import { BucketKey } from '../bucket-key.js'
-import { type DeciderOptions, DISCARD, EXCLUDED, FAIL_OPEN, KeyedDecider, PASS, type Refusal } from '../decider.js'
+import {
+  type DeciderOptions,
+  DISCARD,
+  EXCLUDED,
+  FAIL_OPEN,
+  KeyedDecider,
+  NO_BACKEND,
+  PASS,
+  type Refusal,
+} from '../decider.js'
 import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
 
-/** The server could not be asked, with `on_backend_failure: discard`. */
-export const NO_BACKEND = 9
 /** One more than the largest decision. */
 const DECISIONS = NO_BACKEND + 1
 
