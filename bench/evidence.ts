@@ -16,12 +16,14 @@ export interface EvidenceResult {
 
 const WANTED = 1.15
 const WANTED_OF_RULES = 1.2
+const WANTED_OF_PERSIST = 1.02
 const ALSO = 'also: [{ limit: 1000000, window: 24 Hours }]'
 const TOLD = 'per_key_metrics: { top: 20 }, summary: { every: 1 Seconds }'
 const WAYS: Readonly<Record<string, string>> = {
   'metrics by key and summaries': TOLD,
   'two limits': ALSO,
   'metrics by key, summaries and two limits': `${TOLD}, ${ALSO}`,
+  persist: 'persist: true',
 }
 const RULES = '1,000 rules by key'
 
@@ -88,6 +90,7 @@ export async function measureEvidence(
 export function formatEvidence({ lines, plain, ratios }: EvidenceResult): string {
   const each = Object.entries(ratios).map(([way, ratio]) => `  ${way}: ${ratio.toFixed(2)}\n`)
   return `a throttle that discards half of ${lines} lines: ${plain.toFixed(2)} CPU-s; in relation to it, with
-${each.join('')}wanted: at most ${WANTED} with metrics, summaries and two limits, and ${WANTED_OF_RULES} with rules
+${each.join('')}wanted: at most ${WANTED} with metrics, summaries and two limits, ${WANTED_OF_RULES} with rules,
+and ${WANTED_OF_PERSIST} with persist
 `
 }

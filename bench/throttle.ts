@@ -12,6 +12,8 @@ import { BucketKey } from '../src/throttle/bucket-key.js'
 import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
 import { EventLimiter } from '../src/throttle/event-decider.js'
 import type { WindowMode } from '../src/throttle/limit.js'
+import { sealBlock } from '../src/throttle/persist/blocks.js'
+import { SavedBuckets } from '../src/throttle/persist/saved-buckets.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */
 
@@ -142,6 +144,33 @@ function longestStep(mode: WindowMode, inEventTime: boolean): number {
   return longest * 1000
 }
 
+/** Of saving as many buckets, all of which have changed: CPU milliseconds in all and of the longest block, and bytes. */
+function saving(mode: WindowMode): { whole: number; longest: number; bytes: number } {
+  const limiter = new KeyedLimiter({ ...limiterOptions(mode, 3_600_000, MANY), persists: true })
+  const saved = new SavedBuckets(limiter, () => 0)
+  const text = Buffer.alloc(11)
+  const key = new BucketKey([], limiter.seed)
+  let result = { whole: 0, longest: 0, bytes: 0 }
+  for (let round = 0; round < ROUNDS; round++) {
+    for (let i = 0; i < MANY; i++) {
+      text.write(`app-${String(i).padStart(7, '0')}`)
+      key.setBytes(text)
+      limiter.take(key, 0)
+    }
+    result = { whole: 0, longest: 0, bytes: 0 }
+    for (const blocks = saved.blocks(false); ; ) {
+      const begin = cpuSeconds()
+      const { value, done } = blocks.next()
+      if (!done) result.bytes += sealBlock(value, { now: 0, wall: 0 }).length
+      const ms = (cpuSeconds() - begin) * 1000
+      result.whole += ms
+      result.longest = Math.max(result.longest, ms)
+      if (done) break
+    }
+  }
+  return result
+}
+
 for (const mode of MODES) {
   const perSecond = (measure: (mode: WindowMode) => number) =>
     Math.round(Math.max(...Array.from({ length: ROUNDS }, () => measure(mode))))
@@ -156,6 +185,15 @@ for (const mode of MODES) {
     at_worst: Math.round(worst),
     longest_step_ms: Math.round(longestStep(mode, false)),
     longest_step_in_event_time_ms: Math.round(longestStep(mode, true)),
+  })
+  const { whole, longest, bytes } = saving(mode)
+  report({
+    bench: 'throttle_saving',
+    mode,
+    keys: MANY,
+    bytes_per_bucket: Math.round(bytes / MANY),
+    whole_ms: Math.round(whole),
+    longest_step_ms: Math.round(longest),
   })
 }
 if (asArray) process.stdout.write(`${JSON.stringify(results)}\n`)

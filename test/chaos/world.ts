@@ -42,6 +42,19 @@ const PROCESSORS = {
   filter: { type: 'filter', condition: 'if (NOT (.nothing exists))' },
   waits: { type: 'chaos_waits' },
   throws: { type: 'chaos_throws' },
+  // Many buckets, most of them over the limit, which in shadow keeps no line back.
+  throttle: {
+    type: 'throttle',
+    limit: 1,
+    window: '1 Hours',
+    window_mode: 'sliding',
+    key_field: '.message',
+    max_keys: 10_000_000,
+    also: [{ limit: 1000, window: '1 Days' }],
+    mode: 'shadow',
+    summary: { every: '1 Seconds', to: 'discarded' },
+    persist: true,
+  },
 }
 
 export interface Surroundings {
