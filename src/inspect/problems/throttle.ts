@@ -25,6 +25,13 @@ export function throttleProblems({ scrape, wall }: DaemonView): Problem[] {
       todo: 'Correct the file; the log names the line. It is read again by itself.',
     })
   }
+  for (const { labels, value } of scrape.all('sluice_throttle_state_unsaved')) {
+    if (value === 0) continue
+    problems.push({
+      what: `${labels.component_id}: its buckets cannot be saved`,
+      todo: 'After a restart it begins with those that were saved last, so more than its limits may pass. Is the disk of data_dir full, or not writable? The log says why (SLUICE_BUCKETS_NOT_SAVED).',
+    })
+  }
   for (const { labels, value } of scrape.all('sluice_throttle_events_total', { decision: 'fail_open' })) {
     const { component_id = '', mode } = labels
     const isFull =

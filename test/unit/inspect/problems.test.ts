@@ -105,6 +105,13 @@ t.test('a limits file that cannot be used is a problem while earlier rules are i
   ])
 })
 
+t.test('buckets that cannot be saved are a problem', async t => {
+  const unsaved = (id: string, value: number) => `sluice_throttle_state_unsaved{component_id="${id}"} ${value}`
+  const found = problemsOf(view([], [unsaved('good', 0), unsaved('bad', 1)]))
+  t.match(found, [{ what: 'bad: its buckets cannot be saved', todo: /data_dir full/ }])
+  t.equal(found.length, 1)
+})
+
 t.test('events without a limit are a problem while all keys are in use', async t => {
   const throttle = (id: string, buckets: number, passed: number, mode = '') => [
     `sluice_throttle_events_total{component_id="${id}",decision="fail_open"${mode}} ${passed}`,
