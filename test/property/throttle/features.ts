@@ -98,10 +98,10 @@ export const FEATURES: Record<string, (made: Made) => void> = {
   'limits:when': made => addRule(made, { when: made.random.pick(CONDITIONS), ...limits(made) }),
   'limits:key': made => {
     keyed(made)
-    addRule(made, {
-      key: made.random.pick([...PATTERNS, ...(Array.isArray(made.options.key_field) ? LIST_PATTERNS : ['[[]*'])]),
-      ...limits(made),
-    })
+    const { options, random } = made
+    const patterns = [...PATTERNS, ...(Array.isArray(options.key_field) ? LIST_PATTERNS : ['[[]*'])]
+    for (let rules = 1 + random.below(3); rules > 0; rules--)
+      addRule(made, { key: random.pick(patterns), ...limits(made) })
   },
   'limits:unlimited': made => addRule(made, { when: made.random.pick(CONDITIONS), limit: 'unlimited' }),
   limits_file: made => {

@@ -221,9 +221,9 @@ export class Judge {
     }
   }
 
-  /** Whether what a limit says of an event is the same until its batch ends. */
+  /** Whether what a limit says of an event is the same until its batch ends, and no other key has taken its bucket. */
   get #isCertain(): boolean {
-    return !this.model.inEventTime && this.#options.on_max_keys !== 'default_bucket'
+    return !this.model.inEventTime && this.#options.max_keys === undefined
   }
 
   #summariesIn = (lines: readonly string[]) => lines.filter(isSummary).length

@@ -1,7 +1,7 @@
 import { Seeded } from '../../support/seeded.js'
 import { areTwo, FEATURES, MODES, type Mode, NAMES, REFUSED, TIMES, type Time, WINDOWS } from './features.js'
 import type { Options } from './model.js'
-import type { Fields } from './text.js'
+import { durationOf, type Fields } from './text.js'
 
 /** What happens to a throttle, one thing after the other. */
 export type Step =
@@ -57,6 +57,8 @@ class Maker {
   #wall = 0
   #n = 0
   #keys: readonly unknown[] = []
+  #sentAt: number[] = [0]
+  #windowMs: number | undefined
 
   constructor(random: Seeded, seed: number, mode: Mode, time: Time, pair: readonly string[]) {
     this.#random = random
@@ -72,6 +74,7 @@ class Maker {
     if (!this.#features.some(name => name.startsWith('key_field')) && random.chance(0.6))
       this.#features.push('key_field')
     const options = this.#options()
+    this.#windowMs = options.window === undefined ? undefined : durationOf(options.window)
     const fileRules = options.limits_file === undefined ? [] : this.#rules()
     this.#wall = Date.parse(random.pick(WALLS))
     this.#keys = [
@@ -137,6 +140,9 @@ class Maker {
   }
 
   #pause(): number {
+    // To the end of a window that began with one of the batches.
+    const exact = this.#windowMs === undefined ? 0 : this.#random.pick(this.#sentAt) + this.#windowMs - this.#now
+    if (exact > 0 && this.#random.chance(0.3)) return this.#isShort ? Math.min(exact, 1501) : exact
     const window = this.#random.pick([100, 1000, 1500, 10_000])
     const pause = this.#random.pick([0.25, 1, 50, window / 2, window - 1, window, window, window + 1, 3 * window])
     return this.#isShort ? Math.min(pause, 1501) : pause
@@ -172,6 +178,7 @@ class Maker {
   }
 
   #send(source: string, isBacklog: boolean): Step {
+    this.#sentAt.push(this.#now)
     const events = Array.from({ length: 1 + this.#random.below(7) }, () => this.#event(source))
     return { do: 'send', source, isBacklog, events }
   }
