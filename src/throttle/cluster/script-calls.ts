@@ -1,3 +1,4 @@
+import { viewOf } from '../key-table.js'
 import type { SharedLimits, SharedMode } from './shared-limits.js'
 
 /** How the server is asked to execute its script. */
@@ -147,14 +148,17 @@ function encodeSets(sets: readonly SharedLimits[], wall: number): Buffer {
 
 class Doubles {
   readonly bytes: Buffer
+  readonly #view: DataView
   #at = 0
 
   constructor(length: number) {
     this.bytes = Buffer.alloc(length * DOUBLE)
+    this.#view = viewOf(this.bytes)
   }
 
   add(value: number): void {
-    this.#at = this.bytes.writeDoubleLE(value, this.#at)
+    this.#view.setFloat64(this.#at, value, true)
+    this.#at += DOUBLE
   }
 }
 
@@ -166,24 +170,16 @@ export function readReply(call: ScriptCall, demands: readonly Demand[], reply: u
   if (!Array.isArray(reply) || reply.length !== 1 + call.demands.length * REPLIES_PER_KEY) throw unknownReply()
   const ticket = numberOf(reply[0])
   for (const [i, index] of call.demands.entries()) {
-    const [passed, ...numbers] = reply.slice(1 + i * REPLIES_PER_KEY, 1 + (i + 1) * REPLIES_PER_KEY)
-    const [cost, bytes, wait, nearest, used, ends] = numbers.map(numberOf) as [
-      number,
-      number,
-      number,
-      number,
-      number,
-      number,
-    ]
+    const at = 1 + i * REPLIES_PER_KEY
     grants[index] = {
-      passed: passedOf(passed, demands[index]!.events),
-      cost,
-      bytes,
-      waitMs: wait / MICROS,
+      passed: passedOf(reply[at], demands[index]!.events),
+      cost: numberOf(reply[at + 1]),
+      bytes: numberOf(reply[at + 2]),
+      waitMs: numberOf(reply[at + 3]) / MICROS,
       ticket,
-      nearest,
-      used,
-      endsMs: ends / MICROS,
+      nearest: numberOf(reply[at + 4]),
+      used: numberOf(reply[at + 5]),
+      endsMs: numberOf(reply[at + 6]) / MICROS,
     }
   }
   return ticket / MICROS
