@@ -21,6 +21,7 @@ const LONGEST_MS = 180_000
 /** What a daemon may complain about loudly, here. */
 const EXPECTED_ERRORS = [
   'delivery is on hold until the cause is corrected; events wait, nothing is dropped',
+  'SLUICE_BUCKETS_NOT_SAVED',
   'SLUICE_CHECKPOINT_NOT_SAVED',
   'SLUICE_ENDED_WITHOUT_POSITIONS',
   'SLUICE_CHECKPOINT_DAMAGED',
