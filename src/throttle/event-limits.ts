@@ -131,7 +131,8 @@ export class CountedEventWindows extends LimitEventWindows {
     const next = older ? older.upTo(time) : 0
     if (older && next > 0) {
       const start = older.get(next - 1, START)
-      if (this.#contains(start, time) && start + windowMs >= lateBefore) {
+      const end = this.#periods ? this.#periods.endOf(start) : start + windowMs
+      if (this.#contains(start, time) && end >= lateBefore) {
         this.#row = next - 1
         return IN_KEPT
       }

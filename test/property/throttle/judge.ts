@@ -340,7 +340,8 @@ export class Judge {
     const until = sent.now + this.maxWaitMs(sent.isBacklog || this.#hasPaced)
     if (now > until + LATEST_MS) this.#problem(`still waits at ${now}`, sent)
     const isFull = this.model.fullness({ ...sent, now }) === 'yes'
-    if (!this.model.fitsAt(sent, now, isFull)) sent.fitsSince = undefined
+    // An event in the default bucket waits for room there, even if its key could have a bucket of its own by now.
+    if (this.#options.max_keys !== undefined || !this.model.fitsAt(sent, now, isFull)) sent.fitsSince = undefined
     else if (now - (sent.fitsSince ??= now) > LATEST_MS + (this.#options.limits_file ? FILE_MS : 0))
       this.#problem(`waits at ${now}, and fits since ${sent.fitsSince}`, sent)
   }
