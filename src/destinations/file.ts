@@ -11,7 +11,7 @@ import { filePath, OutOfReach, reaches } from '../core/options/reach.js'
 import { inTurn } from '../lib/files/in-turn.js'
 import { makeFolder } from '../lib/files/make-folder.js'
 import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
-import { aborted } from '../lib/time.js'
+import { orAborted } from '../lib/time.js'
 import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
@@ -101,7 +101,7 @@ export class FileDestination implements Destination {
 
   async stop(deadline: AbortSignal): Promise<void> {
     const working = this.#working
-    if (working) await Promise.race([working, aborted(deadline)])
+    if (working) await orAborted(working, deadline)
     // A descriptor must not be closed during a write: its number could be reused for another file.
     if (this.#working) void this.#working.then(() => this.#close())
     else await this.#close()

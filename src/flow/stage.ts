@@ -6,7 +6,7 @@ import type { Share } from '../core/event/share.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
 import { holdChunk } from '../lib/lines/chunk-pool.js'
 import { LogLimit } from '../lib/log-limit.js'
-import { aborted, sleep } from '../lib/time.js'
+import { aborted, orAborted, sleep } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
 import { type Amount, add, sum } from './counters.js'
@@ -122,7 +122,7 @@ export class Stage extends Transform {
 
   async start(signal: AbortSignal): Promise<void> {
     // A processor that ignores its signal must not keep the daemon from stopping.
-    await Promise.race([this.processor.start?.(signal), aborted(signal)])
+    await orAborted(Promise.resolve(this.processor.start?.(signal)), signal)
     this.#setTimer()
   }
 

@@ -102,3 +102,19 @@ export function aborted(signal: AbortSignal): Promise<void> {
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
 }
+
+/** Settles as `work` does, or resolves as soon as the signal aborts. Then nothing is left at the signal. */
+export function orAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const go = () => {
+      signal.removeEventListener('abort', go)
+      resolve()
+    }
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', go)
+    work.then(go, error => {
+      reject(error)
+      go()
+    })
+  })
+}

@@ -56,6 +56,13 @@ const PROCESSORS = {
     summary: { every: '1 Seconds', to: 'discarded' },
     persist: true,
   },
+  paced: {
+    type: 'throttle',
+    limit: 100,
+    window: '100ms',
+    over_limit: { wait: '1 Hours' },
+    on_backlog: 'pace',
+  },
 }
 
 export interface Surroundings {

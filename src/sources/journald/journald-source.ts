@@ -8,7 +8,7 @@ import { Backoff, systemRandom } from '../../lib/backoff.js'
 import { fileSystems } from '../../lib/files/remote/file-systems.js'
 import { untilReadable } from '../../lib/files/until-readable.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
-import { sleep } from '../../lib/time.js'
+import { orAborted, sleep } from '../../lib/time.js'
 import { CatchUp } from './catch-up.js'
 import { EntryReader, type Taken } from './entries.js'
 import { cursorOf, type EventOptions, eventOptions, lineOf } from './fields.js'
@@ -219,15 +219,4 @@ export class Journald implements Source {
     const batch = new EventBatch(frame, this.#origin, clock.wall(), ack, isBacklog)
     await this.#catchUp.during(orAborted(out.send(batch), leave))
   }
-}
-
-function orAborted(done: Promise<void>, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const go = () => {
-      signal.removeEventListener('abort', go)
-      resolve()
-    }
-    signal.addEventListener('abort', go)
-    done.then(go, reject)
-  })
 }
