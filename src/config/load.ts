@@ -12,6 +12,7 @@ import { check, Explainer } from './checks/diagnostics.js'
 import { checkDataDir, checkOutputs } from './checks/outputs.js'
 import { checkRenames } from './checks/renames.js'
 import type { FileCheck } from './checks/tls-check.js'
+import { checkTimes } from './checks/time-warnings.js'
 import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
 import type { ManagedOptions } from './managed/managed-options.js'
@@ -230,6 +231,7 @@ function assemble(
     if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)
+    checkTimes(drafts, warnings)
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }

@@ -8,7 +8,7 @@ import type { Codec } from './codec.js'
 import type { Ack, AckStatus } from './event/ack.js'
 import type { EventBatch } from './event/batch.js'
 import type { EventEditor } from './event/event-editor.js'
-import type { EventFields, UsedField } from './event/event-fields.js'
+import type { EventFields, TimeSearch, UsedField } from './event/event-fields.js'
 import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import type { Origin } from './event/origin.js'
@@ -346,6 +346,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   onBacklog?(options: z.output<S>): string | undefined
   /** Sources only: the fields that its events can have; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
+  /** Processors only: how it finds the time of events by itself; undefined: it does not. */
+  findsTime?(options: z.output<S>): TimeSearch | undefined
   /** The options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
   /** Processors and destinations: whether they use nothing of events but the lines as read, and these fields. */

@@ -1,7 +1,8 @@
 import { pathsOf } from '../condition/condition.js'
 import { type ComponentContext, defineProcessor } from '../core/component.js'
+import { TIME_FIELDS } from '../throttle/auto-time.js'
 import type { DeciderOptions } from '../throttle/decider.js'
-import { lossOfBacklog } from './throttle/backlog.js'
+import { backlogWarnings, lossOfBacklog } from './throttle/backlog.js'
 import { clusterWarnings } from './throttle/cluster/options.js'
 import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
@@ -70,7 +71,9 @@ export const throttle = defineProcessor({
     ]),
   ],
   onBacklog: lossOfBacklog,
-  warnings: clusterWarnings,
+  findsTime: ({ time_field }) =>
+    time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
+  warnings: options => [...clusterWarnings(options), ...backlogWarnings(options)],
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
     const { limits_file: path } = options

@@ -17,6 +17,12 @@ export interface UsedField {
   readonly without?: string
 }
 
+/** An option with which a processor finds the time of events by itself, in the first of these fields that has one. */
+export interface TimeSearch {
+  readonly option: string
+  readonly names: readonly string[]
+}
+
 /** Fields that every line can have, because it may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import type { OptionWarning } from '../../core/component.js'
 import { duration, refuseAt } from '../../core/options/options.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import type { Clock } from '../../lib/time.js'
@@ -28,6 +29,20 @@ type BacklogOptions = z.output<z.ZodObject<typeof backlogOptions>>
 export function checkBacklog({ on_backlog, max_delay }: BacklogOptions, context: z.RefinementCtx): void {
   if (max_delay !== undefined && on_backlog !== 'pace')
     refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
+}
+
+/** Warns of options without an effect in event time, in which a backlog needs none of them. */
+export function backlogWarnings({
+  on_backlog,
+  time_field,
+}: {
+  on_backlog?: string | undefined
+  time_field?: unknown
+}): OptionWarning[] {
+  if (on_backlog === undefined || !time_field) return []
+  const message =
+    'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
+  return [{ path: ['on_backlog'], message }]
 }
 
 /** What becomes of backlog unless the options say what should. */

@@ -201,3 +201,33 @@ t.test('a throttle on the clock discards what a source missed, unless it says wh
   for (const source of ['type: stdin', `${file}, follow: false`, "type: tcp, listen: '127.0.0.1:0'"])
     t.same(await warningsFor(source), [], source)
 })
+
+t.test('on_backlog says nothing where windows are in the time of the events', t => {
+  for (const time of ['.timestamp', 'auto']) {
+    const [warning, ...others] = warningsOf(
+      throttled('type: stdin, decode: json', 'on_backlog: pace', `time_field: ${time}`),
+    )
+    t.match(warning, /processors\.lim\.on_backlog: warning: has no effect with time_field/)
+    t.same(others, [])
+  }
+  t.same(warningsOf(throttled('type: stdin, decode: json', 'on_backlog: pace')), [])
+  t.end()
+})
+
+t.test('time_field: auto finds nothing in lines that have no time', t => {
+  for (const decode of ['text', '{ codec: csv, columns: [level, message] }']) {
+    const [warning, ...others] = warningsOf(throttled(`type: stdin, decode: ${decode}`, 'time_field: auto'))
+    t.match(warning, /processors\.lim\.time_field: warning: finds no time in the lines of in, .* set decode in in/, decode)
+    t.same(others, [])
+  }
+  for (const source of [
+    'type: stdin, decode: json',
+    'type: stdin, decode: logfmt',
+    'type: stdin, decode: syslog',
+    'type: stdin, decode: { codec: csv, columns: [time, message] }',
+    'type: journald',
+  ])
+    t.same(warningsOf(throttled(source, 'time_field: auto')), [], source)
+  t.same(warningsOf(throttled('type: stdin, decode: text', 'on_backlog: pace')), [])
+  t.end()
+})
