@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import type { BucketState, KeyWatch } from '../core/component.js'
+import type { BucketState, KeyWatch, WaitState } from '../core/component.js'
 import { DISCARDED } from '../core/processor.js'
 import { sendAnswer } from '../http/server/answers.js'
 import { onReplyOver } from '../http/server/reply.js'
@@ -11,6 +11,8 @@ export interface Keyed {
   watchKeys(component: string): KeyWatch | undefined
   /** The state of a bucket; undefined if the component does not exist or has no keys. Null: the default bucket. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined
+  /** What events wait for in a component; undefined if none waits. */
+  waitState(component: string): WaitState | undefined
   /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
   readers(output: string): string[] | null
 }
@@ -51,7 +53,22 @@ export function answerBucket(query: URLSearchParams, keyed: Keyed, response: Ser
   const rule = query.get('rule') ?? undefined
   const state = keyed.bucket(component, key, rule === '' ? null : rule)
   if (!state) response.writeHead(404).end(`${component} has no keys\n`)
-  else sendAnswer(response, { status: 200, body: { key, ...state, discarded_to: discardedTo(component, keyed) } })
+  else {
+    const { options, buckets = [] } = keyed.waitState(component) ?? {}
+    const wait = buckets.find(bucket => bucket.key === key)
+    const waiting = wait && { waiting: { ...wait, options } }
+    sendAnswer(response, {
+      status: 200,
+      body: { key, ...state, ...waiting, discarded_to: discardedTo(component, keyed) },
+    })
+  }
+}
+
+/** Responds with what events wait for in a component. */
+export function answerWaiting(component: string, keyed: Keyed, response: ServerResponse): void {
+  const state = keyed.waitState(component)
+  if (!state) response.writeHead(404).end(`nothing waits in ${component}\n`)
+  else sendAnswer(response, { status: 200, body: state })
 }
 
 const discardedTo = (component: string, keyed: Keyed) => keyed.readers(`${component}.${DISCARDED}`)

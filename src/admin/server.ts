@@ -11,7 +11,7 @@ import { failReply } from '../http/server/reply.js'
 import { endWith, serveHttp, timeoutOptions } from '../http/server/serve-http.js'
 import { type ListenAddress, listenOn } from '../lib/network/inherited-sockets.js'
 import { createServer } from '../lib/network/node-http.js'
-import { answerBucket, answerKeys } from './keys.js'
+import { answerBucket, answerKeys, answerWaiting } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'
 import { streamTap, type Tappable } from './tap.js'
@@ -135,6 +135,10 @@ async function answer(
   }
   if (pathname === '/bucket' && tappable) {
     answerBucket(searchParams, tappable, response)
+    return
+  }
+  if (pathname === '/waiting' && tappable) {
+    answerWaiting(searchParams.get('component') ?? '', tappable, response)
     return
   }
   if (pathname === '/about' && tappable && reports.about) {

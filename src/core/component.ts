@@ -69,6 +69,8 @@ export interface Processor extends Decides, Lifecycle {
    * BucketState, null if none is; undefined: the one that applies to its events as far as is known.
    */
   bucket?(key: string | null, rule?: string | null): BucketState
+  /** What these events, which are LATER, wait for. Only for processors whose plan `waits`. */
+  waitsFor?(events: Iterable<EventBatch>): WaitState
   /** It holds events back for good reason, such as a server that its options say to wait for. */
   readonly isWaiting?: boolean
   /** A server that it needs does not reply. */
@@ -109,9 +111,27 @@ export interface BucketState {
   readonly is_exact: boolean
 }
 
+/** The events that wait in a processor, as an operator sees them. */
+export interface WaitState {
+  /** Why they wait: options of the processor, as people write them. */
+  readonly options: readonly string[]
+  /** What they wait for, the one with most events first; not necessarily all. */
+  readonly buckets: readonly BucketWait[]
+}
+
+export interface BucketWait {
+  /** Null: the default bucket. */
+  readonly key: string | null
+  readonly events: number
+  /** When the first of them was read, ISO 8601. */
+  readonly since: string
+}
+
 /** What a daemon answers about a bucket. */
 export interface LiveBucket extends BucketState {
   readonly key: string | null
+  /** Its events that wait for room, and why. Missing if there are none, or many other buckets have more. */
+  readonly waiting?: BucketWait & Pick<WaitState, 'options'>
   /** The components that read discarded events; null: a throttle in shadow discards none. */
   readonly discarded_to: readonly string[] | null
 }

@@ -19,6 +19,7 @@ export const NOTHING = {
   outputs: () => [],
   watchKeys: () => undefined,
   bucket: () => undefined,
+  waitState: () => undefined,
   readers: () => [],
 }
 

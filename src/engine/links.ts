@@ -44,6 +44,7 @@ export class Links {
   /** Adds the input and the outputs of a processor. */
   addStage(id: string, stage: Stage, metrics: ComponentCounters): void {
     this.addInput(id, new Input(stage, metrics))
+    this.taps.stages.set(id, stage)
     const before = metrics.passed.events
     const main = pump(stage, this.fanOut(id))
     this.#between.push(() => metrics.passed.events - before - main.events)

@@ -1,7 +1,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/load.js'
-import type { BucketState, KeyWatch } from '../core/component.js'
+import type { BucketState, KeyWatch, WaitState } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import { ComponentSet } from '../flow/counters.js'
 import type { Tap } from '../flow/fan-out.js'
@@ -334,6 +334,11 @@ export class Supervisor {
   /** The state of a bucket of a component; undefined if it has none. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
     return this.#engine.taps.bucket(component, key, rule)
+  }
+
+  /** What events wait for in a component; undefined if none waits. */
+  waitState(component: string): WaitState | undefined {
+    return this.#engine.taps.waitState(component)
   }
 
   /** The components that read an output; null: that of a processor which only observes, and discards nothing. */

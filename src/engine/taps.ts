@@ -1,13 +1,15 @@
-import type { BucketState, KeyWatch, Lifecycle, Processor, ProcessorOutage } from '../core/component.js'
+import type { BucketState, KeyWatch, Lifecycle, Processor, ProcessorOutage, WaitState } from '../core/component.js'
 import { REJECTED } from '../core/options/delivery-options.js'
 import { type FanOut, type Input, pumpSide, type Tap } from '../flow/fan-out.js'
 import type { SideOutput } from '../flow/side-output.js'
+import type { Stage } from '../flow/stage.js'
 import type { Chains } from './workers/chains.js'
 
 /** Taps on outputs. A tap sees a batch before its readers do; without taps there is no cost. */
 export class Taps {
   /** Side outputs without readers, by `id.output`. No event is written to them while they are not tapped. */
   readonly unread = new Map<string, SideOutput>()
+  readonly stages = new Map<string, Stage>()
   /** Outputs on worker threads. */
   elsewhere: Pick<Chains, 'tap' | 'outputs'> | undefined
   readonly #make: (output: string) => FanOut
@@ -54,6 +56,11 @@ export class Taps {
       const outage = this.#processor(id)?.outage
       return outage ? [{ id, ...outage }] : []
     })
+  }
+
+  /** What events wait for in a component; undefined if none waits. */
+  waitState(component: string): WaitState | undefined {
+    return this.stages.get(component)?.waitState
   }
 
   #processor(id: string): Partial<Processor> | undefined {

@@ -54,6 +54,11 @@ export class Later {
     return this.#waiting.fullSources
   }
 
+  /** Everything that waits. */
+  batches(): Iterable<EventBatch> {
+    return this.#waiting.batches()
+  }
+
   /** Events and bytes that wait, also while they are asked about, and those given back. */
   get amount(): Amount {
     return sum(this.#waiting.amount, this.#givenBack)

@@ -17,4 +17,16 @@ export class SideOutput extends PassThrough {
   get isRead(): boolean {
     return this.connected && !this.destroyed
   }
+  /** Resolves when it has room, or is destroyed. */
+  drained(): Promise<void> {
+    return new Promise(resolve => {
+      const go = () => {
+        this.off('drain', go)
+        this.off('close', go)
+        resolve()
+      }
+      this.on('drain', go)
+      this.on('close', go)
+    })
+  }
 }

@@ -1,5 +1,5 @@
 import { Transform, type TransformCallback } from 'node:stream'
-import type { Processor } from '../core/component.js'
+import type { Processor, WaitState } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
@@ -161,6 +161,11 @@ export class Stage extends Transform {
     return this.#later?.amount ?? { events: 0, bytes: 0 }
   }
 
+  /** What the events wait for whose decision waits; undefined: none does. */
+  get waitState(): WaitState | undefined {
+    return this.#later && !this.#later.isEmpty ? this.processor.waitsFor?.(this.#later.batches()) : undefined
+  }
+
   /** Gives back the events that wait, from now on, to sources that read them again. The others are decided now. */
   giveBack(): void {
     this.#later?.end()
@@ -304,9 +309,11 @@ export class Stage extends Transform {
   async #hasRoom(): Promise<boolean> {
     while (this.#fullOutputs().length > 0) {
       // All who wait share the listeners.
-      this.#room ??= drained(this.#fullOutputs()[0]!).finally(() => {
-        this.#room = undefined
-      })
+      this.#room ??= this.#fullOutputs()[0]!
+        .drained()
+        .finally(() => {
+          this.#room = undefined
+        })
       await this.#room
     }
     return !this.destroyed
@@ -381,17 +388,4 @@ export class Stage extends Transform {
     this.#later?.destroy()
     done(error)
   }
-}
-
-/** Resolves when the output has room, or is destroyed. */
-function drained(output: SideOutput): Promise<void> {
-  return new Promise(resolve => {
-    const go = () => {
-      output.off('drain', go)
-      output.off('close', go)
-      resolve()
-    }
-    output.on('drain', go)
-    output.on('close', go)
-  })
 }

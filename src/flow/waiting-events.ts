@@ -130,6 +130,14 @@ export class WaitingEvents {
     return line
   }
 
+  /** Everything that waits, source by source in the order of arrival. */
+  *batches(): Iterable<EventBatch> {
+    for (const { kept, behind } of this.#lines.values()) {
+      for (const { batch } of kept) yield batch
+      yield* behind
+    }
+  }
+
   /** When to ask again; Infinity: nothing waits. */
   get dueAt(): number {
     let due = Number.POSITIVE_INFINITY

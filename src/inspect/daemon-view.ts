@@ -7,6 +7,7 @@ import { formatDuration } from '../lib/units.js'
 import type { Io } from '../terminal/command-line.js'
 import { ask } from './daemon-socket.js'
 import { Scrape } from './scrape.js'
+import { type Waits, waitsIn } from './waits.js'
 
 /** One destination as reported by /readyz; times are in ISO 8601. */
 export interface DestinationView {
@@ -35,6 +36,8 @@ export interface DaemonView {
   /** Processors that need a server which does not reply. */
   readonly outages: readonly (ProcessorOutage & { readonly id: string })[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
+  /** Components in which events wait, and what for. */
+  readonly waiting: readonly Waits[]
   /** For a managed daemon. */
   readonly managed?: ManagedReport | undefined
   /** The path of its configuration, if that is a file, and its data_dir; undefined while it is starting. */
@@ -65,8 +68,9 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
   const { destinations, sources: failing = [], processors: outages = [], managed } = ready.body
+  const waiting = await waitsIn(socket, scrape)
   const wall = systemClock.wall()
-  return { at, wall, scrape, ready: ready.ok, destinations, failing, outages, components, managed, about }
+  return { at, wall, scrape, ready: ready.ok, destinations, failing, outages, components, waiting, managed, about }
 }
 
 /** The paths of a daemon's configuration and data; undefined if it does not report them. */

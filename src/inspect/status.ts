@@ -11,6 +11,7 @@ import { type Problem, problemsOf } from './problems/daemon.js'
 import { pastOutages } from './problems/destination.js'
 import { managedLine } from './problems/managed.js'
 import { noticesOf } from './problems/orphan.js'
+import { waitLines } from './waits.js'
 
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
@@ -21,11 +22,11 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   const problems = problemsOf(view)
   const notices = noticesOf(view)
   if (options.json) {
-    const { ready, destinations, components, managed } = view
+    const { ready, destinations, components, waiting, managed } = view
     const bottleneck = bottleneckOf(view)
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
     io.stdout.write(
-      `${printableJson(JSON.stringify({ ready, problems, notices, managed, bottleneck, destinations, components: listed }, null, 2))}\n`,
+      `${printableJson(JSON.stringify({ ready, problems, notices, managed, bottleneck, destinations, waiting, components: listed }, null, 2))}\n`,
     )
     return problems.length === 0 ? EXIT.done : EXIT.failed
   }
@@ -63,7 +64,12 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
     return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]
   })
   const head = ['component', 'in', 'out', 'discarded', 'in flight']
-  lines.push('', ...tableWithStates([head, ...rows], view, width), ...bottleneckLines(view, width))
+  lines.push(
+    '',
+    ...tableWithStates([head, ...rows], view, width),
+    ...bottleneckLines(view, width),
+    ...waitLines(view, width),
+  )
   return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
 }
 

@@ -11,6 +11,7 @@ import { type DaemonView, rateOf, short, table, tableWithStates, terminalOf, vie
 import { problemsOf } from './problems/daemon.js'
 import { managedLine } from './problems/managed.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
+import { waitLines } from './waits.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
@@ -76,7 +77,12 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
   const managed = managedLine(now)
   const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
-  const lines = [...about, ...tableWithStates([head, ...rows], now, width), ...bottleneckLines(now, width)]
+  const lines = [
+    ...about,
+    ...tableWithStates([head, ...rows], now, width),
+    ...bottleneckLines(now, width),
+    ...waitLines(now, width),
+  ]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = problemsOf(now)

@@ -170,3 +170,36 @@ t.test('time_field: auto counts what was missed when it was written', async t =>
   await daemon.stop(t)
   t.same(numbersIn(folder), all(101))
 })
+
+t.test('status, top and explain tell how many events wait, since when, for which bucket, and why', async t => {
+  const config = configOf('limit: 5, key_field: .app, on_backlog: pace').replace('1 Seconds', '1 Hours')
+  const folder = await missed(t, config, 3, 13, { app: 'shop' })
+  appendFileSync(join(folder, 'app.log'), lines(13, 20, { app: 'cart' }))
+  const daemon = await startDaemon(t, folder, config)
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_component_waiting_events') === 7)
+  const run = async (...args: string[]) => {
+    const command = sluice([...args, '--config', daemon.configPath], { cwd: folder })
+    await command.exit
+    return command.stdout.replaceAll(/\n +/g, ' ')
+  }
+  const wait =
+    /limit_app: 7 events wait for room \(on_backlog: pace, for 1h at most\): 5 of shop for \d+s, 2 of cart for \d+s/
+  t.match(await run('status'), wait)
+  t.match(await run('top', '--count', '1', '--interval', '50ms'), wait)
+  const { waiting } = JSON.parse(await run('status', '--json'))
+  t.match(waiting, [
+    {
+      id: 'limit_app',
+      events: 7,
+      buckets: [
+        { key: 'shop', events: 5 },
+        { key: 'cart', events: 2 },
+      ],
+    },
+  ])
+  const live = await run('explain', '--live', '{"app":"shop"}')
+  t.match(live, /now: 5 of its events wait for room, the first of them since 20.*\(on_backlog: pace, for 1h at most\)/)
+  t.match(live, /on_backlog: while its source catches up, those over the limit wait for room, for 1h at most/)
+  t.notMatch(await run('explain', '--live', '{"app":"other"}'), /now: \d+ of its events wait/)
+  await daemon.stop(t)
+})

@@ -37,14 +37,26 @@ export async function withLiveBuckets<S extends { readonly id: string; readonly 
   return live
 }
 
-function liveFindings({ discarded_to: readers, ...state }: LiveBucket): Finding[] {
+function liveFindings({ discarded_to: readers, waiting, ...state }: LiveBucket): Finding[] {
   const about = state.is_exact ? '' : 'about '
   const lost = `now: ${about}${state.discarded_last_hour} of its events were discarded in the last hour`
   const outage = state.outage && [
     { text: `now: the server of the cluster limit does not reply since ${state.outage.since}: ${state.outage.reason}` },
     { text: `now: meanwhile ${state.outage.meanwhile}` },
   ]
-  return [...(outage ?? []), ...levelFindings(state), { text: `${lost}; ${discardedText(readers)}` }]
+  return [
+    ...(outage ?? []),
+    ...levelFindings(state),
+    ...waitFindings(waiting),
+    { text: `${lost}; ${discardedText(readers)}` },
+  ]
+}
+
+function waitFindings(waiting: LiveBucket['waiting']): Finding[] {
+  if (!waiting) return []
+  const { events, since, options } = waiting
+  const text = `now: ${events} of its events wait for room, the first of them since ${since} (${options.join('; ')})`
+  return [{ text }]
 }
 
 function levelFindings({ rule, limit, unit, used, window_ms: windowMs, since, until }: BucketState): Finding[] {

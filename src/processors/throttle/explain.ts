@@ -12,6 +12,7 @@ import type { Limit } from '../../throttle/limit.js'
 import { createDecider } from '../../throttle/live-decider.js'
 import { type RuleName, ruleTitle } from '../../throttle/rules.js'
 import { periodsOf } from '../../throttle/several-windows.js'
+import { longestWaits } from './longest-waits.js'
 import type { ThrottleOptions } from './options.js'
 
 const FULL_TEXT = {
@@ -48,6 +49,8 @@ export function explainThrottle(
     }
     const instead = insteadText(options)
     if (instead) findings.push({ text: instead })
+    const caughtUp = backlogText(options)
+    if (caughtUp) findings.push({ text: caughtUp })
     if (bucket.holds) {
       const full = FULL_TEXT[options.on_max_keys]
       findings.push({
@@ -65,6 +68,16 @@ function insteadText({ mode, over_limit: over }: ThrottleOptions): string | unde
   if (typeof over !== 'object') return undefined
   if ('wait' in over) return `over_limit: those over the limit wait for room, for ${formatDuration(over.wait)} at most`
   return `over_limit: of those over the limit, one in ${over.pass_one_in} passes`
+}
+
+/** What happens to events over the limit while their source catches up, if it is something else. */
+function backlogText(options: ThrottleOptions): string | undefined {
+  const { mode, on_backlog, time_field } = options
+  if (mode === 'shadow' || time_field) return undefined
+  if (on_backlog === 'pass') return 'on_backlog: while its source catches up, it passes without being counted'
+  if (on_backlog !== 'pace') return undefined
+  const longest = formatDuration(longestWaits(options).backlog)
+  return `on_backlog: while its source catches up, those over the limit wait for room, for ${longest} at most`
 }
 
 /** The rule that holds for an event. */

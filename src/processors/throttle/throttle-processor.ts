@@ -8,6 +8,7 @@ import type {
   Processor,
   ProcessorContext,
   ProcessorOutage,
+  WaitState,
 } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldPath } from '../../core/event/field-path.js'
@@ -48,6 +49,7 @@ import {
   type ThrottleMetrics,
 } from './throttle-metrics.js'
 import { WaitingRule } from './waiting.js'
+import { waitingBuckets } from './waiting-buckets.js'
 
 /** What a throttle passes to a successor with the same options. */
 class ThrottleState {
@@ -63,6 +65,7 @@ class ThrottleState {
 
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
+  readonly #options: ThrottleOptions
   readonly #decider: BatchDecider | ClusterThrottle
   /** The decider, if other daemons share the limit. */
   readonly #cluster: ClusterThrottle | undefined
@@ -100,6 +103,7 @@ export class ThrottleProcessor implements Processor {
   ) {
     const { clock } = context
     this.#clock = clock
+    this.#options = options
     const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
     // Fields that a later version of the file is the first to name are not found when lines are scanned.
     const known = new Map<string, FieldReader>()
@@ -203,6 +207,10 @@ export class ThrottleProcessor implements Processor {
     const of = { decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
     const { outage } = this
     return { ...bucketState(of, key, rule), ...(outage && { outage }) }
+  }
+
+  waitsFor(events: Iterable<EventBatch>): WaitState {
+    return waitingBuckets(this.#options, this.#keyFields, events)
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {

@@ -44,6 +44,7 @@ function watching(
   const tappable: Tappable = {
     outputs: () => query.outputs ?? ['app'],
     watchKeys: () => undefined,
+    waitState: () => undefined,
     bucket: () => undefined,
     readers: () => [],
     tap(output, tap) {

@@ -20,6 +20,15 @@ function warningsOf(text: string, env: NodeJS.ProcessEnv = {}): string[] {
   )
 }
 
+/** What `sluice validate` writes to its standard error, by line. */
+async function validated(folder: string, text: string): Promise<string[]> {
+  const path = join(folder, 'c.yaml')
+  writeFileSync(path, `metrics: false\n${text}`)
+  const io = { stdout: { write: () => true }, stderr: { text: '', write: (text: string) => (io.stderr.text += text) } }
+  await validate([path], {}, io as never)
+  return io.stderr.text.split('\n').filter(Boolean)
+}
+
 const throttled = (source: string, ...options: string[]) =>
   [
     `sources: { in: { ${source} }, json: { type: http, listen: '127.0.0.1:0' } }`,
@@ -171,16 +180,8 @@ t.test('a throttle in shadow needs no reader', async t => {
 
 t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {
   const folder = testFolder(t)
-  const path = join(folder, 'c.yaml')
-  const warningsFor = async (source: string, ...options: string[]) => {
-    writeFileSync(path, `metrics: false\n${throttled(source, ...options)}`)
-    const io = {
-      stdout: { write: () => true },
-      stderr: { text: '', write: (text: string) => (io.stderr.text += text) },
-    }
-    await validate([path], {}, io as never)
-    return io.stderr.text.split('\n').filter(line => line.includes('fallen behind'))
-  }
+  const warningsFor = async (source: string, ...options: string[]) =>
+    (await validated(folder, throttled(source, ...options))).filter(line => line.includes('fallen behind'))
   writeFileSync(join(folder, 'a.log'), '')
   const file = `type: file, include: [${join(folder, 'a.log')}]`
   for (const source of [file, 'type: journald']) {
@@ -202,22 +203,25 @@ t.test('a throttle on the clock discards what a source missed, unless it says wh
     t.same(await warningsFor(source), [], source)
 })
 
-t.test('on_backlog says nothing where windows are in the time of the events', t => {
+t.test('on_backlog says nothing where windows are in the time of the events', async t => {
+  const folder = testFolder(t)
   for (const time of ['.timestamp', 'auto']) {
-    const [warning, ...others] = warningsOf(
-      throttled('type: stdin, decode: json', 'on_backlog: pace', `time_field: ${time}`),
-    )
-    t.match(warning, /processors\.lim\.on_backlog: warning: has no effect with time_field/)
+    const text = throttled('type: stdin, decode: json', 'on_backlog: pace', `time_field: ${time}`)
+    const [warning, ...others] = await validated(folder, text)
+    t.match(warning, /:10:17: processors\.lim\.on_backlog: warning: has no effect with time_field/)
     t.same(others, [])
   }
-  t.same(warningsOf(throttled('type: stdin, decode: json', 'on_backlog: pace')), [])
-  t.end()
+  t.same(await validated(folder, throttled('type: stdin, decode: json', 'on_backlog: pace')), [])
 })
 
 t.test('time_field: auto finds nothing in lines that have no time', t => {
   for (const decode of ['text', '{ codec: csv, columns: [level, message] }']) {
     const [warning, ...others] = warningsOf(throttled(`type: stdin, decode: ${decode}`, 'time_field: auto'))
-    t.match(warning, /processors\.lim\.time_field: warning: finds no time in the lines of in, .* set decode in in/, decode)
+    t.match(
+      warning,
+      /^9:17: processors\.lim\.time_field: finds no time in the lines of in, .* set decode in in/,
+      decode,
+    )
     t.same(others, [])
   }
   for (const source of [

@@ -112,7 +112,7 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
 }
 
 const view = (scrape: string) =>
-  ({ scrape: new Scrape(scrape), destinations: [], failing: [], outages: [] }) as unknown as DaemonView
+  ({ scrape: new Scrape(scrape), destinations: [], failing: [], outages: [], waiting: [] }) as unknown as DaemonView
 const problems = (scrape: string) =>
   problemsOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
 

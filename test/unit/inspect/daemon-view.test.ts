@@ -38,6 +38,7 @@ function view(at: number, n: number): DaemonView {
     destinations: [{ id: 'out', state: 'holding', reason }],
     failing: [],
     outages: [],
+    waiting: [],
     components: [
       { id: 'in', kind: 'source', type: 'file' },
       { id: LONG, kind: 'processor', type: 'throttle' },

@@ -14,6 +14,7 @@ function view(destinations: DaemonView['destinations'], series: readonly string[
     destinations,
     failing: [],
     outages: [],
+    waiting: [],
     components: [],
   } as unknown as DaemonView
 }
