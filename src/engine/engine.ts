@@ -22,6 +22,7 @@ import type { Delivery } from '../flow/delivery/delivery.js'
 import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
+import { SteadyClock } from '../flow/steady-clock.js'
 import { WantedNames } from '../lib/formats/json-scan.js'
 import { RejectedOutput } from './dead-letter/rejected-output.js'
 import { openDeadLetters } from './dead-letter/stock.js'
@@ -141,7 +142,7 @@ export class Engine {
     return {
       id,
       log: log.child({ component: id }),
-      clock: kind === 'processor' ? processorClock : clock,
+      clock: kind === 'processor' ? new SteadyClock(processorClock) : clock,
       metrics: counters,
       reach,
       inherited: this.#handover?.handoverStates.take(id),

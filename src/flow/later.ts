@@ -2,6 +2,7 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { TimerClock } from '../lib/time.js'
 import type { BatchWork } from './batch-work.js'
 import { type Amount, add, sum } from './counters.js'
+import { atOnce } from './steady-clock.js'
 import { type Waiting, WaitingEvents } from './waiting-events.js'
 
 /** The least time between two rounds of asking about the events that wait, also as a multiple of the last round's. */
@@ -26,6 +27,8 @@ export class Later {
   readonly #waiting = new WaitingEvents()
   /** Given back to their sources; they stay in flight until they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  /** Sources that were given something back. What they sent after it goes back as well, since it would overtake it. */
+  readonly #gaveBackTo = new Set<string>()
   #isEnding = false
   #isOver = false
   #notBefore = Number.NEGATIVE_INFINITY
@@ -66,6 +69,10 @@ export class Later {
 
   /** Takes a batch that has to wait behind others of its source; false: it can be decided now. */
   takes(batch: EventBatch): boolean {
+    if (this.#gaveBackTo.has(batch.origin.source)) {
+      this.#giveBack(batch)
+      return true
+    }
     if (!this.#waiting.queues(batch.origin.source, this.#context.clock.now())) return false
     this.#waiting.queue(batch)
     this.advance()
@@ -98,15 +105,18 @@ export class Later {
       // What is asked now may call this again.
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#waiting.beginRound()
-      goesOn = mayAsk()
-      while (goesOn) {
-        const next = this.#waiting.next(began)
-        if (!next) break
-        // The others of its chunk may be gone by now.
-        next.batch.compact()
-        ask(next)
+      atOnce(clock, () => {
+        const at = clock.now()
         goesOn = mayAsk()
-      }
+        while (goesOn) {
+          const next = this.#waiting.next(at)
+          if (!next) break
+          // The others of its chunk may be gone by now.
+          next.batch.compact()
+          ask(next)
+          goesOn = mayAsk()
+        }
+      })
       const now = clock.now()
       this.#notBefore = now + Math.max(ROUND_MS, ROUND_SHARE * (now - began))
       onRound()
@@ -125,6 +135,7 @@ export class Later {
   }
 
   #giveBack(batch: EventBatch): void {
+    this.#gaveBackTo.add(batch.origin.source)
     add(this.#givenBack, batch.length, batch.bytes)
     batch.ack.settle('errored')
   }

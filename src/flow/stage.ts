@@ -17,6 +17,7 @@ import { FailedEvents } from './failed-events.js'
 import { FailureLog } from './failure-log.js'
 import { Later } from './later.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
+import { atOnce } from './steady-clock.js'
 import type { Waiting } from './waiting-events.js'
 
 export interface StageContext extends EmissionContext {
@@ -188,7 +189,9 @@ export class Stage extends Transform {
       return
     }
     this.#context.metrics.took(batch.length, batch.bytes)
-    if (!this.#later?.takes(batch)) this.#ask(batch)
+    const later = this.#later
+    if (!later) this.#ask(batch)
+    else atOnce(this.#context.clock, () => later.takes(batch) || this.#ask(batch))
     this.#next = done
     this.#takeNext()
   }

@@ -141,8 +141,11 @@ export class WaitingEvents {
   /** When to ask again; Infinity: nothing waits. */
   get dueAt(): number {
     let due = Number.POSITIVE_INFINITY
-    for (const { kept } of this.#lines.values())
-      for (const { isAsked, dueAt } of kept) if (!isAsked) due = Math.min(due, dueAt)
+    for (const line of this.#lines.values()) {
+      // A round ends before its time when there is no room for more.
+      if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
+      for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
+    }
     return due
   }
 

@@ -4,6 +4,7 @@ import { defineProcessor, type Processor } from '../../../src/core/component.js'
 import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { type BatchScope, discard, LATER, MAIN } from '../../../src/core/processor.js'
+import { SteadyClock } from '../../../src/flow/steady-clock.js'
 import { nextTurn } from '../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
@@ -19,14 +20,15 @@ const inTime: Decide = ({ at = 0 }, scope, now) => {
 }
 
 /** A stage around a processor that decides by `decide`, in a time that stands still. */
-function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']) {
+function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again'], given?: SteadyClock) {
   const clock = new ManualTime()
   const asked: number[][] = []
   const processor: Processor = {
     process(batch, to, scope) {
       const run = () => {
         asked.push(Array.from({ length: batch.length }, (_, i) => batch.fields(i).n as number))
-        for (let i = 0; i < batch.length; i++) to[i] = decide(batch.fields(i) as { n: number }, scope, clock.now())
+        for (let i = 0; i < batch.length; i++)
+          to[i] = decide(batch.fields(i) as { n: number }, scope, (given ?? clock).now())
       }
       if (!isAsync) return run()
       return nextTurn().then(run)
@@ -41,7 +43,7 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
     create: () => processor,
   })
   const readsAgain = (source: string) => rereads.includes(source)
-  const { stage, counters, wanted } = stageOf(definition, {}, { clock, readsAgain })
+  const { stage, counters, wanted } = stageOf(definition, {}, { clock: given ?? clock, readsAgain })
   const settled: [source: string, status: AckStatus][] = []
   const batch = (source: string, events: object[]) => {
     const made = batchOf(events, { wanted, source, onSettled: status => settled.push([source, status]) })
@@ -206,6 +208,65 @@ t.test('they leave only when there is room', async t => {
     left,
     Array.from({ length: 20 }, (_, n) => n),
   )
+})
+
+t.test('what is behind others comes as soon as there is room again', async t => {
+  const { stage, send, left, clock } = stageWith()
+  await send('a', { n: 1, at: 8 })
+  await send('a', { n: 2, at: 10 })
+  stage.pause()
+  await clock.advance(8)
+  await send('b', { n: 3 })
+  await send('b', { n: 4 })
+  // The next round is at 13.
+  await clock.advance(3)
+  await send('a', { n: 5 })
+  await clock.advance(2)
+  t.equal(stage.readableLength, stage.readableHighWaterMark)
+  stage.resume()
+  await settle()
+  await clock.advance(100)
+  t.same(left, [1, 3, 4, 2, 5])
+})
+
+t.test('at the end, what a source sent after what it gets back goes back as well', async t => {
+  const { stage, send, left, settled, balanced } = stageWith()
+  await send('again', { n: 1, at: 100 })
+  stage.giveBack()
+  await send('again', { n: 2 })
+  await send('once', { n: 3 })
+  t.same(left, [3])
+  t.same(
+    settled.filter(([source]) => source === 'again'),
+    [
+      ['again', 'errored'],
+      ['again', 'errored'],
+    ],
+  )
+  t.ok(balanced())
+})
+
+t.test('all that is asked about in a round is decided at one moment', async t => {
+  const time = new ManualTime()
+  let calls = 0
+  const clock = new SteadyClock({ now: () => time.now() + calls++, wall: () => time.wall(), after: time.after })
+  const first = clock.now()
+  t.ok(clock.now() > first)
+  const { send, left } = stageWith(
+    ({ at = 0 }, scope, now) => {
+      t.equal(clock.now(), now)
+      if (at <= now) return MAIN
+      scope.later(at - now)
+      return LATER
+    },
+    false,
+    [],
+    clock,
+  )
+  await send('a', { n: 1, at: 50 }, { n: 2, at: 50 })
+  await send('a', { n: 3, at: 20 })
+  for (let i = 0; i < 20 && left.length < 3; i++) await time.advance(10)
+  t.same(left.toSorted(), [1, 2, 3])
 })
 
 t.test('nothing is asked about twice at one moment', async t => {
