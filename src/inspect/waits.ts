@@ -29,7 +29,7 @@ export async function waitsIn(socket: string, scrape: Scrape): Promise<Waits[]> 
   return (await Promise.all(found)).flat()
 }
 
-/** As in: limit_app: 812 events wait for room (on_backlog: pace, for 1h at most); 800 of checkout, since 2m 5s ago */
+/** As in: limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most); 800 of checkout, since 2m 5s ago */
 export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'>, width: number): string[] {
   const lines = waiting.map(({ id, events, options, buckets }) => {
     const shown = buckets.slice(0, SHOWN_BUCKETS).map(({ key, events, since }) => {

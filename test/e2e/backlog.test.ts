@@ -183,9 +183,9 @@ t.test('status, top and explain tell how many events wait, since when, for which
     return command.stdout.replaceAll(/\n +/g, ' ')
   }
   const wait =
-    /limit_app: 7 events wait for room \(on_backlog: pace, for 1h at most\): 5 of shop for \d+s, 2 of cart for \d+s/
+    /limit_app: 7 events wait for room \(on_backlog: pace, for 1h 0m at most\): 5 of shop for \d+s, 2 of cart for \d+s/
   t.match(await run('status'), wait)
-  t.match(await run('top', '--count', '1', '--interval', '50ms'), wait)
+  t.match(await run('top', '--count', '1', '--interval', '100ms'), wait)
   const { waiting } = JSON.parse(await run('status', '--json'))
   t.match(waiting, [
     {
@@ -198,8 +198,8 @@ t.test('status, top and explain tell how many events wait, since when, for which
     },
   ])
   const live = await run('explain', '--live', '{"app":"shop"}')
-  t.match(live, /now: 5 of its events wait for room, the first of them since 20.*\(on_backlog: pace, for 1h at most\)/)
-  t.match(live, /on_backlog: while its source catches up, those over the limit wait for room, for 1h at most/)
+  t.match(live, /now: 5 of its events wait for room, the first of them since 20.*\(on_backlog: pace, for 1h 0m at most\)/)
+  t.match(live, /on_backlog: while its source catches up, those over the limit wait for room, for 1h 0m at most/)
   t.notMatch(await run('explain', '--live', '{"app":"other"}'), /now: \d+ of its events wait/)
   await daemon.stop(t)
 })
