@@ -198,7 +198,10 @@ t.test('status, top and explain tell how many events wait, since when, for which
     },
   ])
   const live = await run('explain', '--live', '{"app":"shop"}')
-  t.match(live, /now: 5 of its events wait for room, the first of them since 20.*\(on_backlog: pace, for 1h 0m at most\)/)
+  t.match(
+    live,
+    /now: 5 of its events wait for room, the first of them since 20.*\(on_backlog: pace, for 1h 0m at most\)/,
+  )
   t.match(live, /on_backlog: while its source catches up, those over the limit wait for room, for 1h 0m at most/)
   t.notMatch(await run('explain', '--live', '{"app":"other"}'), /now: \d+ of its events wait/)
   await daemon.stop(t)
