@@ -120,10 +120,9 @@ export interface WaitState {
 }
 
 export interface BucketWait {
-  /** Null: the default bucket. */
   readonly key: string | null
   readonly events: number
-  /** When the first of them was read, ISO 8601. */
+  /** When the first of them was read, ISO 8601. A null key is that of the default bucket. */
   readonly since: string
 }
 
