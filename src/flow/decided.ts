@@ -44,6 +44,8 @@ export class Decided {
   readonly #hand: Hand
   readonly #editor: EventEditor
   readonly #errorField: EditedField
+  /** Origins of replacement events, by the source of the replaced ones. */
+  readonly #origins = new Map<string, Origin>()
   /** 1 for the allowed values of the column, except FAILED. */
   readonly #possible = new Uint8Array(256)
   /** Sums by value of the column. */
@@ -134,7 +136,8 @@ export class Decided {
   /** Sends a batch with replaced events in pieces, which preserves the order. */
   #inPieces(work: BatchWork, replaced: ReadonlyMap<number, readonly string[]>): void {
     const { batch, to } = work
-    const { metrics, origin } = this.#context
+    const { metrics } = this.#context
+    const origin = this.#originOf(batch.origin.source)
     for (let from = 0; from < batch.length; ) {
       let end = from
       if (!replaced.has(from)) {
@@ -158,6 +161,16 @@ export class Decided {
       from = end
     }
     batch.ack.settle('delivered')
+  }
+
+  /** The origin of events that replace others. They are of the source of these, and keep their place in its order. */
+  #originOf(source: string): Origin {
+    let origin = this.#origins.get(source)
+    if (!origin) {
+      origin = { ...this.#context.origin, source }
+      this.#origins.set(source, origin)
+    }
+    return origin
   }
 
   #divide(batch: EventBatch, to: Uint8Array, work: BatchWork): void {

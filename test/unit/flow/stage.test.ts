@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
@@ -464,6 +465,19 @@ t.test('what cannot be written as an event fails the event that it was to replac
     t.same(settled, ['delivered', 'delivered'])
     t.ok(balanced(counters))
   }
+})
+
+t.test('what replaces an event is of the same source, so that it keeps its place behind events that wait', async t => {
+  const processor: Processor = {
+    process: (_batch, _to, scope) => scope.replace(1, [{ made: true }]),
+  }
+  const { stage, batch } = stageWith(processor)
+  const sent = batch(...numbers(0, 3))
+  const sources: string[] = []
+  stage.on('data', (left: EventBatch) => sources.push(...linesOf(left).map(() => left.origin.source)))
+  stage.end(sent)
+  await once(stage, 'end')
+  t.same(sources, Array(3).fill(sent.origin.source))
 })
 
 t.test('an event that failed is not replaced as well', async t => {
