@@ -113,7 +113,7 @@ class Cost {
       case 'choice': {
         const all = node.nodes.map(part => this.#before(part, rest))
         return {
-          atoms: all.flatMap(({ atoms }) => atoms),
+          atoms: distinct(all.flatMap(({ atoms }) => atoms)),
           asserts: all.some(({ asserts }) => asserts),
           done: all.every(({ done }) => done),
         }
@@ -121,7 +121,11 @@ class Cost {
       case 'repeat': {
         const first = this.#before(node.node, rest)
         if (node.min > 0) return first
-        return { atoms: [...first.atoms, ...rest.atoms], asserts: first.asserts || rest.asserts, done: rest.done }
+        return {
+          atoms: distinct([...first.atoms, ...rest.atoms]),
+          asserts: first.asserts || rest.asserts,
+          done: rest.done,
+        }
       }
       default:
         return { ...rest, asserts: true, done: false }
@@ -149,6 +153,11 @@ class Cost {
     if (node.kind !== 'repeat') return 1
     return (node.max === Infinity ? node.min + 1 : node.max) * this.fixedLength(node.node)
   }
+}
+
+/** Each only once, since each of many parts that may be empty would double those after it. */
+function distinct(atoms: readonly number[]): number[] {
+  return [...new Set(atoms)]
 }
 
 function atomsIn(node: Node): number[] {

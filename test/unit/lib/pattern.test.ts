@@ -139,6 +139,17 @@ t.test('patterns that make V8 backtrack take a bounded time', async t => {
   }
 })
 
+t.test('a pattern of many parts that may be empty is soon compiled', async t => {
+  const parts = ['(?:|)', '(?:|.*)', '(?:.*|b|)', '(?:(?:a?)?)?', '(?:(?:a|)(?:|b)|)']
+  for (const part of parts) {
+    const { user } = process.cpuUsage()
+    const pattern = new Pattern(`^${part.repeat(50)}z$`)
+    t.same([pattern.test('z'), pattern.test('zy')], [true, false])
+    const ms = (process.cpuUsage().user - user) / 1000
+    t.ok(ms < 3000, `${part}: ${Math.round(ms)} ms`)
+  }
+})
+
 t.test('what cannot be bounded is refused, with the reason', async t => {
   const refused = (source: string, message: RegExp) =>
     t.throws(() => new Pattern(source), { constructor: PatternError, message })

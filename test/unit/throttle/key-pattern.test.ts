@@ -25,6 +25,11 @@ t.test('what patterns match', async t => {
   }
 })
 
+t.test('alternatives that may be empty cost no more than others', async t => {
+  const pattern = new KeyPattern(`${'{,}'.repeat(100)}z`)
+  t.same([pattern.test('z'), pattern.test('zz')], [true, false])
+})
+
 t.test('a pattern of a single text is known as such, and the others by their prefix', async t => {
   t.match(new KeyPattern('web\\*1'), { text: 'web*1', prefix: 'web*1' })
   t.match(new KeyPattern('web-*'), { text: undefined, prefix: 'web-' })
