@@ -1,5 +1,9 @@
 import { DeliveryError, errorText } from '../core/errors.js'
+import { printable } from '../lib/printable.js'
 import { RedisRefusal } from './connector.js'
+
+/** Of what a server replies, in characters. */
+const LONGEST_TEXT = 500
 
 export interface RedisProblem {
   /** A label of metrics. */
@@ -45,8 +49,10 @@ export function redisProblem(error: unknown): RedisProblem {
   return { kind: 'connection', text }
 }
 
+/** On one line and not too long, since a server says what it likes. */
 function textOf(error: unknown): string {
   // A failure of several addresses has no message of its own.
-  if (error instanceof AggregateError && error.message === '') return error.errors.map(errorText).join('; ')
-  return errorText(error)
+  const isSeveral = error instanceof AggregateError && error.message === ''
+  const text = isSeveral ? error.errors.map(errorText).join('; ') : errorText(error)
+  return printable(text.slice(0, LONGEST_TEXT))
 }

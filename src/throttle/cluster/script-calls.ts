@@ -171,13 +171,14 @@ export function readReply(call: ScriptCall, demands: readonly Demand[], reply: u
   const ticket = numberOf(reply[0])
   for (const [i, index] of call.demands.entries()) {
     const at = 1 + i * REPLIES_PER_KEY
+    const { events, limits } = demands[index]!
     grants[index] = {
-      passed: passedOf(reply[at], demands[index]!.events),
+      passed: passedOf(reply[at], events),
       cost: numberOf(reply[at + 1]),
       bytes: numberOf(reply[at + 2]),
       waitMs: numberOf(reply[at + 3]) / MICROS,
       ticket,
-      nearest: numberOf(reply[at + 4]),
+      nearest: indexOf(reply[at + 4], limits.limits.length),
       used: numberOf(reply[at + 5]),
       endsMs: numberOf(reply[at + 6]) / MICROS,
     }
@@ -191,9 +192,16 @@ function passedOf(passed: unknown, events: number): number | Uint8Array {
   return Uint8Array.from(passed, (_, i) => (passed.charCodeAt(i) === ONE ? 1 : 0))
 }
 
+/** No number of the script is negative, but that for all events. */
 function numberOf(value: unknown): number {
-  if (typeof value !== 'number' || !Number.isFinite(value)) throw unknownReply()
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw unknownReply()
   return value
+}
+
+function indexOf(value: unknown, length: number): number {
+  const index = numberOf(value)
+  if (!Number.isInteger(index) || index >= length) throw unknownReply()
+  return index
 }
 
 const unknownReply = () => new Error('the server replied with something else than the script')

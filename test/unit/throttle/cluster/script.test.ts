@@ -184,6 +184,19 @@ t.test('the keys of a call are in one slot of a Redis Cluster, in at most 16 cal
   t.end()
 })
 
+t.test('a reply that the script cannot give is refused', async t => {
+  const demands = [need(new SharedLimits([one('fixed')], 0), 'a', 2)]
+  const [call] = calls.for(demands, false, 0)
+  const usual = [1, 2, 0, 0, 1000, 0, 2, 1000]
+  const read = (reply: unknown) => readReply(call!, demands, reply, [])
+  t.doesNotThrow(() => read(usual))
+  for (const at of [0, 2, 3, 4, 5, 6, 7])
+    for (const wrong of [-1, Number.NaN, Infinity, '1', null, [1], ...(at === 5 ? [1, 0.5] : [])])
+      t.throws(() => read(usual.with(at, wrong as number)), /something else than the script/, `${at}: ${wrong}`)
+  for (const wrong of ['1', '111', null]) t.throws(() => read(usual.with(1, wrong as unknown as number)))
+  for (const wrong of [[], [1], 'OK', null, usual.slice(1)]) t.throws(() => read(wrong))
+})
+
 t.test('keys expire soon after their window, and a bucket takes at most 150 bytes', async t => {
   const client = await server(t)
   if (!client) return
