@@ -233,6 +233,20 @@ t.test('while nothing can be written, events are decided on; then all is saved',
   t.same([await second.passed('a', 9), await second.passed('b', 9)], [1, 1])
 })
 
+t.test('a file that cannot be removed leaves what was saved in use, and is said to be in the way', async t => {
+  const dir = folderOf(t)
+  mkdirSync(join(dir, '7.buckets'), { recursive: true })
+  for (const passes of [3, 0]) {
+    const { passed, saved, stop, logged, series } = await started(t, dir)
+    t.equal(await passed('a', 9), passes)
+    await saved()
+    t.equal(series('sluice_throttle_state_unsaved')[''], 0)
+    await stop()
+    t.match(logged.at(-1), { level: 40, file: join(dir, '7.buckets'), msg: /remove it$/ })
+  }
+  t.same(segments(dir), ['7.buckets', '9.buckets'], 'of two runs, the files of the second are left')
+})
+
 t.test('a folder that is removed is made again', async t => {
   const dir = folderOf(t)
   const { passed, saved } = await started(t, dir)

@@ -50,7 +50,9 @@ async function usable(restoring: Restoring): Promise<Segment[]> {
       if (!segment || segment.lost > 0)
         log.warn(
           { file: `${folder.path}/${name}`, lost_bytes: segment?.lost },
-          'a file with saved buckets is damaged, or was being written when the daemon ended; using what was saved before that',
+          `a file with saved buckets is damaged, or was being written when the daemon ended; using ${
+            segment ? 'what was saved before that' : 'nothing of it'
+          }`,
         )
       if (!segment) continue
       changed = changedOptions(segment.means, means)

@@ -55,6 +55,8 @@ export class StateSaver {
   #notBefore = 0
   #failures = 0
   #loggedCause = ''
+  /** Older segments that could not be removed, which was logged. */
+  readonly #kept = new Set<string>()
   #hasEnded = false
 
   constructor(options: SaverOptions) {
@@ -177,13 +179,21 @@ export class StateSaver {
     this.#onDisk += block.length
   }
 
-  /** The segment has all buckets: removes those before it. */
+  /** The segment has all buckets: removes those before it. One that cannot be removed does no harm. */
   async #replace(): Promise<void> {
     await this.#segment!.sync()
     await this.#folder.sync()
-    for (const number of await segmentsIn(this.#folder))
-      if (segmentName(number) !== this.#name) await this.#folder.remove(segmentName(number))
-    this.#bytesOfAll = this.#onDisk = this.#bytes
+    this.#bytesOfAll = this.#bytes
+    for (const name of (await segmentsIn(this.#folder)).map(segmentName))
+      if (name !== this.#name) await this.#folder.remove(name).catch(error => this.#reportKept(name, error))
+    this.#onDisk = this.#bytes
+  }
+
+  #reportKept(name: string, error: unknown): void {
+    if (this.#kept.has(name)) return
+    this.#kept.add(name)
+    const file = `${this.#folder.path}/${name}`
+    this.#options.log.warn({ file, error: errorText(error) }, 'cannot remove a file with older buckets; remove it')
   }
 
   /** After a failure: the next segment begins with all buckets. One that does not have all yet is of no use. */
