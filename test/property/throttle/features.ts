@@ -38,6 +38,10 @@ const keyed = ({ options }: Made) => {
   options.key_field ??= '.k'
 }
 
+const persisted = ({ options }: Made) => {
+  options.persist = true
+}
+
 const summary = (made: Made, to: string) => {
   const { options, random } = made
   options.summary = { every: random.pick(['500ms', '900ms', '3s']), to, max_per_interval: random.pick([1, 2, 1000]) }
@@ -152,6 +156,9 @@ export const FEATURES: Record<string, (made: Made) => void> = {
   on_late: ({ options, random }) => {
     options.on_late = random.pick(['pass', 'discard'])
   },
+  // A throttle that keeps its buckets is stopped or killed, and goes on with its files.
+  'persist:restart': persisted,
+  'persist:kill': persisted,
   // A scenario may also have a reload to the same options, or to others, or a limits file that changes.
   reload: () => {},
   'reload:changed': () => {},
@@ -162,8 +169,8 @@ export const FEATURES: Record<string, (made: Made) => void> = {
 export const NAMES = Object.keys(FEATURES)
 
 const optionOf = (name: string) => name.split(':')[0]!
-/** Rules of different kinds go together, and so do a file and its change, or two zones of a quota. */
-const TOGETHER = ['limits', 'limits_file', 'quota', 'reload']
+/** Rules of different kinds go together, and so do a file and its change, two zones of a quota, or a stop and a kill. */
+const TOGETHER = ['limits', 'limits_file', 'quota', 'reload', 'persist']
 
 /** Whether two features are two options, and not two values of one. */
 export const areTwo = (a: string, b: string) =>

@@ -6,12 +6,15 @@ import { bucketOf, durationOf, type Fields } from './text.js'
 
 /** Compares what a throttle does with its model. */
 
-interface Sent extends Arrival {
+export interface Sent extends Arrival {
   readonly line: string
   readonly isBacklog: boolean
   /** Since when it would have fitted, as far as it was looked at. */
   fitsSince?: number | undefined
 }
+
+/** What comes after a throttle; `same`: one with the same options in the same process. */
+export type Next = 'end' | 'same' | 'restart' | 'kill' | Options
 
 /** What the metrics tell of an event. */
 export interface Told {
@@ -97,8 +100,8 @@ export class Judge {
     }
   }
 
-  /** It has ended, or is replaced by one with these options; the same ones if undefined. */
-  ended(seen: Seen, now: number, next: 'end' | 'same' | Options, fileRules: readonly Options[]): Sent[] {
+  /** It has ended, and is replaced by what comes next: one with other options, or one in another process. */
+  ended(seen: Seen, now: number, next: Next, fileRules: readonly Options[]): Sent[] {
     if (this.#options.summary) this.#endInterval(seen, now, true)
     else this.later(seen, now)
     const back = [...this.waiting.values()]
@@ -106,16 +109,23 @@ export class Judge {
     this.#interval.since = now
     this.#hasPaced = false
     if (next === 'end') return back
-    if (next === 'same') this.model.newSources()
-    else {
+    if (next === 'same') {
+      this.model.newSources()
+      this.model.save()
+    } else {
       this.#counters = { unreadable: this.unreadable, ahead: this.ahead }
-      this.#options = next
-      this.model = new ThrottleModel(next, this.#offsetMs, fileRules)
+      if (typeof next === 'object') this.#options = next
+      this.model = this.model.successor(this.#options, fileRules, next === 'kill')
       this.#overLimit = new Map()
       this.#stoppedOf = new Map()
       this.keys.forget()
     }
     return back
+  }
+
+  /** The next one has begun. */
+  began(now: number): void {
+    this.#interval.since = now
   }
 
   get unreadable(): number {

@@ -59,6 +59,21 @@ export interface Refusal {
 interface Bucket {
   readonly specs: readonly LimitSpec[]
   readonly limits: readonly LimitModel[]
+  /** All that was counted in it. */
+  readonly charges: Charge[]
+}
+
+interface Charge {
+  readonly time: number
+  /** Of each limit. */
+  readonly costs: readonly bigint[]
+  readonly lateness: Lateness
+}
+
+type Saved = ReadonlyMap<string, readonly Pick<Bucket, 'specs' | 'charges'>[]>
+
+function count(limits: readonly LimitModel[], { time, costs, lateness }: Charge): void {
+  for (const [n, limit] of limits.entries()) limit.charge(time, costs[n]!, lateness)
 }
 
 const MILLIONTHS = 1_000_000
@@ -73,6 +88,7 @@ export class ThrottleModel {
   readonly seen = new Set<string>()
   rules: readonly Options[]
   readonly #newest = new Map<string, number>()
+  #saved: Saved = new Map()
   unreadable = 0
   ahead = 0
 
@@ -98,6 +114,40 @@ export class ThrottleModel {
   /** After a reload, what a source had sent before does not make anything late. */
   newSources(): void {
     this.#newest.clear()
+  }
+
+  /** All buckets are saved as they are. */
+  save(): void {
+    this.#saved = this.#savable
+  }
+
+  get #savable(): Saved {
+    const copy = ({ specs, charges }: Bucket) => ({ specs, charges: [...charges] })
+    return new Map([...this.#buckets].map(([name, buckets]) => [name, buckets.map(copy)]))
+  }
+
+  /** The model of a throttle with other options, or in another process; `wasKilled`: it has what was saved last. */
+  successor(options: Options, ofFile: readonly Options[], wasKilled: boolean): ThrottleModel {
+    const next = new ThrottleModel(options, this.#offsetMs, [])
+    if (options.persist === true) next.#restore(wasKilled ? this.#saved : this.#savable)
+    next.useFile(ofFile)
+    next.save()
+    return next
+  }
+
+  #restore(saved: Saved): void {
+    for (const [name, buckets] of saved) {
+      this.#buckets.set(
+        name,
+        buckets.map(({ specs, charges }) => {
+          const limits = specs.map(({ create }) => create())
+          for (const charge of charges) count(limits, charge)
+          return { specs, limits, charges: [...charges] }
+        }),
+      )
+      const [, key] = JSON.parse(name) as [string, string | null]
+      if (key !== null) this.seen.add(name)
+    }
   }
 
   get inEventTime(): boolean {
@@ -195,7 +245,7 @@ export class ThrottleModel {
     const specs = this.#specsOf(options)
     const found = this.#buckets.get(name) ?? []
     if (found.length > 0 && !found.some(bucket => this.#mayBeReleased(bucket))) return found
-    return [...found, { specs, limits: specs.map(({ create }) => create()) }]
+    return [...found, { specs, limits: specs.map(({ create }) => create()), charges: [] }]
   }
 
   /** In event time: whether every further event of its windows would be late, since all sources have passed them. */
@@ -272,8 +322,11 @@ export class ThrottleModel {
     const alike = decided.filter(one => one.decision === decision)
     if (!counts) return decision
     if (decision === 'passed' || decision === 'late')
-      for (const { bucket, costs } of alike)
-        for (const [n, limit] of bucket.limits.entries()) limit.charge(time, costs[n]!, this.#lateness(arrival.source))
+      for (const { bucket, costs } of alike) {
+        const charge = { time, costs, lateness: this.#lateness(arrival.source) }
+        bucket.charges.push(charge)
+        count(bucket.limits, charge)
+      }
     this.#buckets.set(
       name,
       alike.map(({ bucket }) => bucket),

@@ -1,4 +1,4 @@
-import { renameSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { codecOf } from '../../../src/codecs/list.js'
 import { Ack } from '../../../src/core/event/ack.js'
@@ -6,6 +6,7 @@ import { EventBatch } from '../../../src/core/event/batch.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
+import type { TimerClock } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
@@ -43,6 +44,12 @@ class WalledTime extends ManualTime {
   }
 }
 
+/** Waits for what is under way with files; it is in real time. */
+async function filesAreWritten(): Promise<void> {
+  const isWork = (name: string) => name === 'FSReqPromise' || name === 'CloseReq'
+  while (process.getActiveResourcesInfo().some(isWork)) await new Promise(resolve => setTimeout(resolve, 1))
+}
+
 /** A limits file is looked at so often; nothing else in a scenario has this interval. */
 const LOOK_EVERY_MS = 1000
 
@@ -50,22 +57,44 @@ export class Product {
   readonly time: WalledTime
   #begunAt = 0
   readonly counters = new ComponentCounters('p', 'processor', 'throttle')
-  readonly #file: string
+  readonly #folder: string
+  /** Each process has a monotonic clock of its own. */
+  #aheadMs = 0
+  #wallAheadMs = 0
+  readonly #clock: TimerClock = {
+    now: () => this.time.now() + this.#aheadMs,
+    wall: () => this.time.wall() + this.#wallAheadMs,
+    after: (ms, fn) => this.time.after(ms, fn),
+  }
+  /** Processes before this one. */
+  #restarts = 0
+  /** Folders with saved buckets before this one. */
+  #kept = 0
+  #savedBytes = () => 0
+  #knownBytes = 0
   #options: Options
   #made!: Awaited<ReturnType<typeof loadedStageOf>>
   #origins = new Map<string, Origin>()
 
   static async start(scenario: Scenario, folder: string): Promise<Product> {
-    const product = new Product(scenario, join(folder, 'limits.yaml'))
+    const product = new Product(scenario, folder)
     product.#write(scenario.fileRules)
     await product.#begin(undefined)
     return product
   }
 
-  private constructor({ options, wall }: Scenario, file: string) {
+  private constructor({ options, wall }: Scenario, folder: string) {
     this.time = new WalledTime(wall)
-    this.#file = file
+    this.#folder = folder
     this.#options = options
+  }
+
+  get #file(): string {
+    return join(this.#folder, 'limits.yaml')
+  }
+
+  get #saved(): string {
+    return join(this.#folder, 'throttle', String(this.#kept))
   }
 
   #write(rules: readonly Options[]): void {
@@ -75,11 +104,16 @@ export class Product {
 
   async #begin(inherited: unknown): Promise<void> {
     const file = this.#options.limits_file === undefined ? {} : { limits_file: this.#file }
-    const { time: clock, counters } = this
-    const about = { clock, counters, inherited, readsAgain: () => true }
+    const { counters } = this
+    const count = (bytes: () => number) => {
+      this.#savedBytes = bytes
+    }
+    const state = { path: this.#saved, hasRoom: () => true, count }
+    const about = { clock: this.#clock, counters, inherited, state, readsAgain: () => true }
     this.#made = await loadedStageOf(throttle, { ...this.#options, ...file }, about)
     this.#origins = new Map()
-    this.#begunAt = clock.now()
+    this.#begunAt = this.time.now()
+    this.#knownBytes = this.#savedBytes()
     await this.#made.stage.start(new AbortController().signal)
     this.#made.stage.outputs.get('discarded')!.connected = true
   }
@@ -108,6 +142,7 @@ export class Product {
 
   async #left(): Promise<Seen> {
     await settle()
+    if (this.#options.persist === true) await filesAreWritten()
     const seen = { passed: [] as string[], discarded: [] as string[] }
     // What is read makes room for more.
     while (this.#read(seen) > 0) await settle()
@@ -146,10 +181,10 @@ export class Product {
     at(await this.#left())
   }
 
-  /** Ends it; what comes out then. */
+  /** Ends it; what comes out then. What waits is given back. */
   async end(isReplaced: boolean): Promise<Seen> {
     const { stage, processor } = this.#made
-    if (isReplaced) stage.giveBack()
+    stage.giveBack()
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()
@@ -164,6 +199,34 @@ export class Product {
     await processor.stop?.(new AbortController().signal)
     this.#options = options ?? this.#options
     await this.#begin(inherited)
+  }
+
+  /** Whether all buckets are saved as they are: then they get no older. */
+  isSaved(): boolean {
+    this.#wallAheadMs = 1
+    const age = this.series('sluice_throttle_state_age_seconds', '').get('') ?? 0
+    this.#wallAheadMs = 0
+    if (age === 0) this.#knownBytes = this.#savedBytes()
+    return age === 0
+  }
+
+  /** Whether nothing has been saved since `isSaved` said so. */
+  get isLastSaveKnown(): boolean {
+    return this.#savedBytes() === this.#knownBytes
+  }
+
+  /** The next process goes on with the files as they are now. */
+  keepFiles(): void {
+    const before = this.#saved
+    this.#kept++
+    if (existsSync(before)) cpSync(before, this.#saved, { recursive: true })
+  }
+
+  /** Begins in another process after so long, after its end. */
+  async beginLater(ms: number): Promise<void> {
+    await this.time.advance(ms)
+    this.#aheadMs = ++this.#restarts % 2 === 0 ? 0 : 86_400_000
+    await this.#begin(undefined)
   }
 
   /** Writes the limits file, and waits until it is read. */

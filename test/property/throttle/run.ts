@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { throttle } from '../../../src/processors/throttle.js'
-import { Judge } from './judge.js'
+import { Judge, type Sent } from './judge.js'
 import type { Kind, Options } from './model.js'
-import { Product } from './product.js'
+import { Product, type Seen } from './product.js'
 import { refusedPath, type Scenario, type Step } from './scenario.js'
 
 /** Runs a scenario with the product, and judges what comes out. Returns what is wrong. */
@@ -102,12 +102,19 @@ class Run {
       case 'limits_file':
         this.#fileRules = step.rules
         return this.#product.changeFile(step.rules, (seen, isRead) => {
-          this.#judge.later(seen, this.#now)
+          this.#later(seen)
           if (isRead) this.#judge.model.useFile(step.rules)
         })
       case 'reload':
         return this.#reload(step.options)
+      case 'restart':
+        return this.#restart(step)
     }
+  }
+
+  #later(seen: Seen): void {
+    this.#judge.later(seen, this.#now)
+    if (this.#options.persist === true && this.#product.isSaved()) this.#judge.model.save()
   }
 
   async #send(source: string, isBacklog: boolean, lines: readonly string[]): Promise<void> {
@@ -139,7 +146,7 @@ class Run {
   }
 
   async #advance(ms: number): Promise<void> {
-    await this.#product.advance(ms, seen => this.#judge.later(seen, this.#now))
+    await this.#product.advance(ms, seen => this.#later(seen))
   }
 
   async #reload(options: Options | undefined): Promise<void> {
@@ -147,6 +154,22 @@ class Run {
     const back = this.#judge.ended(seen, this.#now, options ?? 'same', this.#fileRules)
     await this.#product.begin(options)
     this.#options = options ?? this.#options
+    await this.#sendAgain(back)
+  }
+
+  async #restart({ ms, isKill }: Extract<Step, { do: 'restart' }>): Promise<void> {
+    // What is saved and what passes at the same time may be in either order.
+    const isKilled = isKill && this.#product.isLastSaveKnown
+    if (isKilled) this.#product.keepFiles()
+    const seen = await this.#product.end(false)
+    const back = this.#judge.ended(seen, this.#now, isKilled ? 'kill' : 'restart', this.#fileRules)
+    await this.#product.beginLater(ms)
+    this.#judge.began(this.#now)
+    await this.#sendAgain(back)
+  }
+
+  /** Sources send again what was given back. */
+  async #sendAgain(back: readonly Sent[]): Promise<void> {
     if (back.length > 0) this.#conserves = false
     for (const { source, isBacklog, line } of back) await this.#send(source, isBacklog, [line])
   }

@@ -10,6 +10,8 @@ export type Step =
   /** With the options that it has from then on, if they change. */
   | { readonly do: 'reload'; readonly options?: Options }
   | { readonly do: 'limits_file'; readonly rules: readonly Options[] }
+  /** Another process goes on after so long: with its files, and if it was killed with those of its last save. */
+  | { readonly do: 'restart'; readonly ms: number; readonly isKill: boolean }
 
 export interface Scenario {
   readonly seed: number
@@ -123,7 +125,7 @@ class Maker {
   #steps(options: Options): Step[] {
     const random = this.#random
     const steps: Step[] = this.#join()
-    const reloads = this.#features.filter(name => name.startsWith('reload') || name === 'limits_file:changes')
+    const reloads = this.#features.filter(name => /^reload|^limits_file:changes|^persist/.test(name))
     const length = 8 + random.below(LONGEST_RUN)
     const places = reloads.map(() => 3 + random.below(length - 4))
     for (let n = 0; n < length; n++) {
@@ -160,6 +162,11 @@ class Maker {
       // A file that stays the same for a second is read.
       this.#now += 2500
       return steps
+    }
+    if (name.startsWith('persist')) {
+      const ms = random.chance(0.5) ? 0 : this.#pause()
+      this.#now += ms
+      return [{ do: 'restart', ms, isKill: name === 'persist:kill' }, ...this.#join()]
     }
     if (name === 'reload') return [{ do: 'reload' }, ...this.#join()]
     const changed = { ...options, exclude: "if (.lv equal 'debug')", max_keys: random.below(2) ? 5000 : 6000 }
