@@ -40,6 +40,15 @@ b,,,1MB,,sliding
   t.same(read('l.yaml', '[]'), { rules: [] }, 'a file may be without rules')
 })
 
+t.test('aliases may be used by all rules, and stand for no more than a file could hold', async t => {
+  const { user } = process.cpuUsage()
+  const many = read('l.yaml', `- &a { key: a, limit: 1 }\n${'- *a\n'.repeat(9_999)}`)
+  t.ok('rules' in many && many.rules.length === 10_000)
+  t.ok(process.cpuUsage().user - user < 5e6, 'the time is not that of looking for the anchor of each rule')
+  const laughs = Array.from({ length: 9 }, (_, n) => `- &x${n + 1} [${`*x${n},`.repeat(9)}]\n`).join('')
+  t.match(problems('l.yaml', `- &x0 { key: a }\n${laughs}`), [/Excessive alias count/])
+})
+
 t.test('what is wrong is told with its line', async t => {
   t.same(problems('l.yaml', `- { key: a, limit: 1 }\n- key: b\n  limt: 5\n`), [
     '3 1.limt: unknown option; did you mean "limit"?',

@@ -2,7 +2,8 @@ import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument }
 import type { Written, WrittenRules } from './written-rules.js'
 
 const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10 }'
-const MOST_ALIASES = 1000
+/** How much aliases may stand for together. */
+const MOST_ALIASES = 100_000
 
 /** Reads a list of rules in YAML 1.2. */
 export function readYamlRules(text: string): WrittenRules {
@@ -16,9 +17,10 @@ export function readYamlRules(text: string): WrittenRules {
   const { contents } = document
   if (!isSeq(contents)) return { problems: [{ line: lineAt(contents?.range?.[0]), path: [], message: NO_LIST }] }
   try {
-    const rules = contents.items.map((item): Written => {
-      const value = isNode(item) ? item.toJS(document, { maxAliasCount: MOST_ALIASES }) : item
-      return { value, lineOf: path => lineAt(offsetOf(item as Node, path)) }
+    // All at once: each time, the anchors of the whole document are looked for.
+    const values = contents.toJS(document, { maxAliasCount: MOST_ALIASES }) as unknown[]
+    const rules = contents.items.map((item, n): Written => {
+      return { value: values[n], lineOf: path => lineAt(offsetOf(item as Node, path)) }
     })
     return { rules }
   } catch (error) {
