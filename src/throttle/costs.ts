@@ -15,11 +15,14 @@ export class Costs {
     return field || limits.some(({ unit }) => unit === 'bytes') ? new Costs(field) : undefined
   }
 
-  /** What event `i` costs limits that are not of bytes. It costs 1 if its field is no number, or a negative one. */
+  /**
+   * What event `i` costs limits that are not of bytes. It costs 1 if its field is no number, or a negative one. More than
+   * twice what any limit can be is cut to that: larger numbers could not be counted.
+   */
   of(batch: EventBatch, i: number): number {
     const field = this.#field
     if (field === undefined) return 1
     const cost = field.load(batch, i) === NUMBER ? field.number() : 1
-    return Math.round((cost >= 0 ? cost : 1) * PER_COST)
+    return Math.min(Math.round((cost >= 0 ? cost : 1) * PER_COST), Number.MAX_SAFE_INTEGER)
   }
 }

@@ -131,6 +131,20 @@ t.test('three daemons keep within limits of bytes and of events together', { tim
   }
 })
 
+t.test('an event that claims any cost does not keep a daemon from the server', async t => {
+  const below = testFolder(t)
+  const redis = await startRedis(t, below)
+  if (!redis) return
+  const throttle = (group: string, more: string) =>
+    `window: 1 Hours, cost: .cost, on_backend_failure: discard, scope: cluster, group: ${group}, redis: { url: "${redis.url}" }, ${more}`
+  const { passed } = await start(t, below, 'costs', {
+    smooth: throttle('smooth', 'limit: 10, window_mode: gcra'),
+    fixed: throttle('fixed', 'limit: 10, accuracy: exact'),
+  })
+  const input = ['1e15', '1e300', '1e308', '1'].map((cost, n) => `{"app":"${n}","cost":${cost}}\n`)
+  t.same(await passed(input), [input, input.slice(3)])
+})
+
 t.test('a changed limits file applies at once, and its buckets stay', async t => {
   const below = testFolder(t)
   const redis = await startRedis(t, below)

@@ -2,6 +2,8 @@
 
 /** In gcra, the part of a window for which a lease may be spent. */
 export const GCRA_LEASE_PART = 1 / 10
+/** No time in a reply is longer, in microseconds, whatever an event costs: about 30 years, for which keys can be kept. */
+const LONGEST = 1e15
 
 /**
  * Takes units of buckets, or gives some back, on the server's clock, in microseconds. KEYS: the buckets. ARGV[1]: sets
@@ -58,7 +60,7 @@ local function open(l, state, n)
 end
 
 local function ends(l, start, used)
-  if l.mode == 2 then return used * l.interval end
+  if l.mode == 2 then return math.min(${LONGEST}, used * l.interval) end
   if l.mode == 3 then return math.max(0, (start < l.burst and l.burst or l.last) - now) end
   return start + l.window - now
 end
@@ -126,7 +128,7 @@ for i, key in ipairs(KEYS) do
   end
   local l = set[nearest]
   local left = ends(l, start[nearest], used[nearest])
-  if full > 0 then wait = l.mode == 2 and math.max(0, (used[full] - l.burst) * l.interval) or left end
+  if full > 0 then wait = l.mode == 2 and math.min(${LONGEST}, math.max(0, (used[full] - l.burst) * l.interval)) or left end
   if taken[1] + taken[2] + extra[1] + extra[2] + back[1] + back[2] > 0 then
     redis.call('SET', key, table.concat(states), 'PX', string.format('%.0f', math.ceil(ttl / 1000) + 1))
   end

@@ -197,6 +197,22 @@ t.test('a reply that the script cannot give is refused', async t => {
   for (const wrong of [[], [1], 'OK', null, usual.slice(1)]) t.throws(() => read(wrong))
 })
 
+t.test('with gcra an event passes whatever it costs, and the server still replies', async t => {
+  const client = await server(t)
+  if (!client) return
+  const cost = Number.MAX_SAFE_INTEGER
+  const limits = new SharedLimits([one('gcra', { limit: 1, windowMs: 1000 * HOUR, burst: 0, unit: 'cost' })], 0)
+  const demand = () => need(limits, 'a', 2, { cost: 2 * cost, list: [cost, 0, cost, 0] })
+  t.same(
+    (await ask(client, [demand()])).map(({ passed }) => [...(passed as Uint8Array)]),
+    [[1, 0]],
+  )
+  t.same(
+    (await ask(client, [demand()])).map(({ passed }) => [...(passed as Uint8Array)]),
+    [[0, 0]],
+  )
+})
+
 t.test('keys expire soon after their window, and a bucket takes at most 150 bytes', async t => {
   const client = await server(t)
   if (!client) return
