@@ -8,7 +8,11 @@ const WHOLE = /^\d+$/
 export function readCsv(text: string): WrittenRules {
   const [header, ...records] = recordsOf(text)
   if (!header) return { problems: [{ line: 1, path: [], message: 'is empty; the first line must name the columns' }] }
+  const quote = openQuoteOf(text)
+  if (quote !== undefined) return { problems: [{ line: quote, path: [], message: 'has a quote that is never closed' }] }
   const names = header.fields.map(name => name.trim())
+  const message = problemOf(names)
+  if (message !== undefined) return { problems: [{ line: header.line, path: [], message }] }
   const rules: Written[] = []
   for (const { line, fields } of records) {
     if (fields.length !== names.length) {
@@ -22,9 +26,14 @@ export function readCsv(text: string): WrittenRules {
     })
     rules.push({ value: Object.fromEntries(given), lineOf: () => line })
   }
-  const end = openQuoteOf(text)
-  if (end !== undefined) return { problems: [{ line: end, path: [], message: 'has a quote that is never closed' }] }
   return { rules }
+}
+
+/** What is wrong with the names of the columns. */
+function problemOf(names: readonly string[]): string | undefined {
+  const twice = names.find((name, n) => names.indexOf(name) !== n)
+  if (twice !== undefined) return `names the column "${twice}" twice`
+  return names.some(name => /[;\t]/.test(name)) ? 'separate the columns by commas' : undefined
 }
 
 interface CsvRecord {
