@@ -85,7 +85,7 @@ export const byteSize = once((min = 1, max = Number.MAX_SAFE_INTEGER) => {
     .transform((input, context): number => {
       const bytes = typeof input === 'number' ? input : parseSize(input)
       if (bytes === undefined) return refuse(context, SIZE, true)
-      if (bytes < min) refuse(context, `must be at least ${min} bytes`, true)
+      if (bytes < min) refuse(context, min === 0 ? 'must not be negative' : `must be at least ${min} bytes`, true)
       if (bytes > max) refuse(context, `must be at most ${max} bytes`, true)
       return Math.floor(bytes)
     })

@@ -81,6 +81,7 @@ t.test('sizes', async t => {
   ]
   for (const [input, expected] of cases) t.same(parse(byteSize(), input), expected, JSON.stringify(input))
   t.same(parse(byteSize(10, 20), '1kB'), ['must be at most 20 bytes'])
+  t.same(parse(byteSize(0), -1), ['must not be negative'], 'a burst is a number of events, too')
 })
 
 t.test('addresses', async t => {
