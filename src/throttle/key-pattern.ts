@@ -18,6 +18,8 @@ export class KeyPattern {
   readonly text: string | undefined
   /** The characters that all matching texts begin with. */
   readonly prefix: string
+  /** The characters that all matching texts end with. */
+  readonly #suffix: string
   /** Undefined: every text with the prefix matches, or only the prefix itself. */
   readonly #pattern: Pattern | undefined
 
@@ -29,6 +31,7 @@ export class KeyPattern {
     const expression = reader.read()
     this.source = source
     this.prefix = reader.prefix
+    this.#suffix = reader.suffix
     this.text = reader.isLiteral ? reader.prefix : undefined
     const isSimple = reader.isLiteral || expression === `${escaped(reader.prefix)}.*`
     this.#pattern = isSimple ? undefined : compiled(expression)
@@ -36,7 +39,8 @@ export class KeyPattern {
 
   test(text: string): boolean {
     if (this.text !== undefined) return text === this.text
-    return text.startsWith(this.prefix) && (this.#pattern?.test(text) ?? true)
+    if (!text.startsWith(this.prefix) || !text.endsWith(this.#suffix)) return false
+    return this.#pattern?.test(text) ?? true
   }
 }
 
@@ -53,6 +57,8 @@ function compiled(expression: string): Pattern {
 class PatternReader {
   /** The literal characters before the first that is none. */
   prefix = ''
+  /** Those after the last that is none. */
+  suffix = ''
   isLiteral = true
   readonly #source: readonly string[]
   #at = 0
@@ -84,6 +90,7 @@ class PatternReader {
       case '}':
         if (this.#open === 0) break
         this.#open--
+        this.suffix = ''
         return ')'
       case ',':
         if (this.#open === 0) break
@@ -97,11 +104,13 @@ class PatternReader {
 
   #special(expression: string): string {
     this.isLiteral = false
+    this.suffix = ''
     return expression
   }
 
   #literal(character: string): string {
     if (this.isLiteral) this.prefix += character
+    this.suffix += character
     return escaped(character)
   }
 

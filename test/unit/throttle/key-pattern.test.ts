@@ -14,6 +14,10 @@ t.test('what patterns match', async t => {
     ['[\\]a]', [']', 'a'], ['\\']],
     ['{web,db}-1', ['web-1', 'db-1'], ['web', 'web,db-1']],
     ['{a,{b,c}*}', ['a', 'b', 'c9'], ['a9', '']],
+    ['*{a,b}c', ['ac', 'xbc'], ['abd', 'c']],
+    ['*{a,bc}', ['a', 'xbc'], ['b', 'ac']],
+    ['*[ab]', ['a', 'cb'], ['', 'bc']],
+    ['ab*bc', ['abbc'], ['abc']],
     ['a.b+c$(|)^/', ['a.b+c$(|)^/'], ['aXb+c$(|)^/']],
     ['\\*\\[\\{', ['*[{'], ['a[{']],
     ['a}b,c]', ['a}b,c]'], ['ab']],
@@ -77,6 +81,14 @@ t.test('patterns with stars and question marks agree with a simple matcher', asy
     if (new KeyPattern(source).test(text) !== expected) t.fail(`${source} on ${text}`)
   }
   t.ok(matched > 500)
+})
+
+t.test('many patterns that differ in their end take little time, whatever the text', async t => {
+  const patterns = Array.from({ length: 5000 }, (_, n) => new KeyPattern(`*a*-${n}`))
+  const { user } = process.cpuUsage()
+  for (const length of [10, 1000, 100_000])
+    t.equal(patterns.filter(pattern => pattern.test(`${'a'.repeat(length)}-7`)).length, 1)
+  t.ok(process.cpuUsage().user - user < 1e6)
 })
 
 t.test('no text takes long', async t => {
