@@ -182,6 +182,10 @@ function swap(world: World, slots: number[]): boolean {
   const { files } = world
   const paths = slots.map(slot => files.path(slot))
   if (!paths.every(existsSync)) return false
+  for (const path of paths) {
+    const inode = files.at(path)
+    if (inode) inode.content.renamed = true
+  }
   const aside = `${paths[0]!}.tmp`
   files.rename(paths[0]!, aside)
   for (let i = 1; i < paths.length; i++) files.rename(paths[i]!, paths[i - 1]!)
