@@ -104,8 +104,12 @@ export const FEATURES: Record<string, (made: Made) => void> = {
     keyed(made)
     const { options, random } = made
     const patterns = [...PATTERNS, ...(Array.isArray(options.key_field) ? LIST_PATTERNS : ['[[]*'])]
-    for (let rules = 1 + random.below(3); rules > 0; rules--)
-      addRule(made, { key: random.pick(patterns), ...limits(made) })
+    for (let rules = 2 + random.below(4); rules > 0; rules--)
+      addRule(made, {
+        key: random.pick(patterns),
+        ...(random.chance(0.5) && { when: random.pick(CONDITIONS) }),
+        ...limits(made),
+      })
   },
   'limits:unlimited': made => addRule(made, { when: made.random.pick(CONDITIONS), limit: 'unlimited' }),
   limits_file: made => {

@@ -158,8 +158,8 @@ class Run {
   }
 
   async #restart({ ms, isKill }: Extract<Step, { do: 'restart' }>): Promise<void> {
-    // What is saved and what passes at the same time may be in either order.
-    const isKilled = isKill && this.#product.isLastSaveKnown
+    // What is saved and what passes after a wait at the same time may be in either order.
+    const isKilled = isKill && (!this.#judge.waits || this.#product.isLastSaveKnown)
     if (isKilled) this.#product.keepFiles()
     const seen = await this.#product.end(false)
     const back = this.#judge.ended(seen, this.#now, isKilled ? 'kill' : 'restart', this.#fileRules)

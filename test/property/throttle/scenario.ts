@@ -125,7 +125,11 @@ class Maker {
   #steps(options: Options): Step[] {
     const random = this.#random
     const steps: Step[] = this.#join()
-    const reloads = this.#features.filter(name => /^reload|^limits_file:changes|^persist/.test(name))
+    const reloads = this.#features.flatMap(name => {
+      // One goes on with what another one has saved, which may have inherited it.
+      if (name.startsWith('persist')) return random.chance(0.5) ? [name, name] : ['reload', name]
+      return /^reload|^limits_file:changes/.test(name) ? [name] : []
+    })
     const length = 8 + random.below(LONGEST_RUN)
     const places = reloads.map(() => 3 + random.below(length - 4))
     for (let n = 0; n < length; n++) {
@@ -143,8 +147,9 @@ class Maker {
 
   #pause(): number {
     // To the end of a window that began with one of the batches.
-    const exact = this.#windowMs === undefined ? 0 : this.#random.pick(this.#sentAt) + this.#windowMs - this.#now
-    if (exact > 0 && this.#random.chance(0.3)) return this.#isShort ? Math.min(exact, 1501) : exact
+    const pauses = this.#sentAt.map(at => at + (this.#windowMs ?? 0) - this.#now).filter(ms => ms > 0)
+    const exact = this.#random.pick([...pauses, 0])
+    if (exact > 0 && this.#random.chance(0.5)) return this.#isShort ? Math.min(exact, 1501) : exact
     const window = this.#random.pick([100, 1000, 1500, 10_000])
     const pause = this.#random.pick([0.25, 1, 50, window / 2, window - 1, window, window, window + 1, 3 * window])
     return this.#isShort ? Math.min(pause, 1501) : pause
