@@ -117,16 +117,17 @@ t.test(
     const config = configOf({ one: `limit: ${LIMIT}, window: 1 Days` })
     const apps = Array.from({ length: KEYS }, (_, n) => `k${n}`)
     const feeder = setInterval(() => {
-      // Some get more than others.
-      const some = apps.filter((_, n) => Math.random() < (n % 3 === 0 ? 0.6 : 0.1))
-      appendFileSync(join(folder, 'app.log'), some.map(app => lines(app, 1)).join(''))
+      // A third is soon at its limit, the others hardly ever.
+      const some = apps.filter((_, n) => Math.random() < (n % 3 === 0 ? 0.9 : 0.1))
+      appendFileSync(join(folder, 'app.log'), some.map(app => lines(app, 2)).join(''))
     }, 50)
     t.teardown(() => clearInterval(feeder))
     const allowed = new Map(apps.map(app => [app, LIMIT]))
     for (let kill = 0; kill <= KILLS; kill++) {
       const daemon = await startDaemon(t, folder, config)
       const history: { at: number; counts: Map<string, number> }[] = []
-      const until = Date.now() + 200 + Math.random() * 3000
+      // In the last one, those that are at their limit have been for longer than what is allowed.
+      const until = Date.now() + (kill === KILLS - 1 ? 5000 : 200 + Math.random() * 3500)
       // At the end it has to be seen that no more pass.
       const isOver = async () =>
         kill < KILLS ? Date.now() > until : (await daemon.scrape()).sum('sluice_component_discarded_events_total') > 0
