@@ -121,7 +121,7 @@ async function answer(
     return
   }
   if (pathname === '/tap' && tappable) {
-    const limit = Number(searchParams.get('limit') ?? Number.POSITIVE_INFINITY)
+    const limit = numberIn(searchParams, 'limit') ?? Number.POSITIVE_INFINITY
     const where = searchParams.get('where') ?? undefined
     const [rate, forMs] = [numberIn(searchParams, 'rate'), numberIn(searchParams, 'for')]
     const component = searchParams.get('component') ?? ''

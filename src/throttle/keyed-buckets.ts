@@ -118,10 +118,10 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed; not if it is idle now, or there
-   * is no room.
+   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed, unless it is idle now. Returns
+   * false if there is no room for it.
    */
-  read(length: number, from: StateReader, seed: number): void {
+  read(length: number, from: StateReader, seed: number): boolean {
     const start = from.bytes(length)
     const end = from.at
     const { now } = from
@@ -132,6 +132,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     const id = isIdle ? -1 : this.bucket({ bytes, start, end, hash: hashBytes(bytes, start, end, seed) }, now)
     if (id < 0) this.#read.release()
     else this.windows.adopt(id, this.#read, 0)
+    return isIdle || id >= 0
   }
 
   /** Drops all buckets for good. */

@@ -117,6 +117,8 @@ function digestOf(id: string): string {
 export class BucketsReader {
   /** Rules that are not in use any more. Their buckets are left out. */
   readonly unknown = new Set<string>()
+  /** How many buckets were left out because there was no room for them. */
+  withoutRoom = 0
   readonly #limiter: SavedLimiter
   readonly #rules: ReadonlyMap<string, Rule>
 
@@ -134,8 +136,16 @@ export class BucketsReader {
       const rule = content.toString('latin1', start, from.at)
       const length = from.whole()
       const group = this.#group(rule)
-      if (group) readSection(group, from, from.at + length, this.#limiter.seed)
+      if (group) this.#readSection(group, from, from.at + length)
       else from.bytes(length)
+    }
+  }
+
+  #readSection({ defaults, buckets }: Group, from: StateReader, end: number): void {
+    while (from.at < end) {
+      const length = from.whole()
+      if (length === DEFAULT) defaults.read(0, from)
+      else if (!buckets.read(length, from, this.#limiter.seed)) this.withoutRoom++
     }
   }
 
@@ -149,13 +159,5 @@ export class BucketsReader {
     }
     this.#limiter.ofRule(rule)
     return groups.ofRules.get(rule.id)?.groups
-  }
-}
-
-function readSection({ defaults, buckets }: Group, from: StateReader, end: number, seed: number): void {
-  while (from.at < end) {
-    const length = from.whole()
-    if (length === DEFAULT) defaults.read(0, from)
-    else buckets.read(length, from, seed)
   }
 }

@@ -82,6 +82,18 @@ t.test('after a stop every bucket is what it was, and only its user can read the
   t.equal(statSync(join(dir, '2.buckets')).size, second.bytes())
 })
 
+t.test('saved buckets for which max_keys leaves no room are named', async t => {
+  const dir = folderOf(t)
+  const first = await started(t, dir)
+  for (const key of ['a', 'b', 'c']) await first.passed(key, 3)
+  await first.stop()
+  const second = await started(t, dir, { max_keys: 1 })
+  t.match(second.logged, [
+    { level: 40, buckets: 2, msg: /max_keys is lower/ },
+    { level: 30, msg: 'continuing with the saved buckets' },
+  ])
+})
+
 t.test('what changed is saved within a second, and nothing while nothing changes', async t => {
   const dir = folderOf(t)
   const { passed, saved, time, series, stop } = await started(t, dir)

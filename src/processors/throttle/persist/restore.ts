@@ -35,6 +35,11 @@ export async function restoreBuckets(to: BucketsReader, restoring: Restoring): P
       { rules: to.unknown.size },
       'rules have changed, so their saved buckets mean nothing; their windows start empty',
     )
+  if (to.withoutRoom > 0)
+    log.warn(
+      { buckets: to.withoutRoom },
+      'max_keys is lower than the number of saved buckets; those without room are left out',
+    )
   log.info({ saved_at: new Date(newest.last.wall).toISOString() }, 'continuing with the saved buckets')
 }
 
