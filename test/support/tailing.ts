@@ -119,6 +119,7 @@ export async function tail(
   clock: TimerClock = systemClock,
   reach?: Reach,
   fileSystems?: FileSystems,
+  isOwnOutput?: SourceContext['isOwnOutput'],
 ): Promise<Tailing> {
   const counters = new ComponentCounters('in', 'source', 'file')
   const log: Tailing['log'] = []
@@ -130,6 +131,7 @@ export async function tail(
     reach,
     fileSystems,
     checkpoints,
+    ...(isOwnOutput && { isOwnOutput }),
     origin: (codec, path) => ({
       source: 'in',
       host: hostname(),

@@ -118,7 +118,8 @@ export class FileSource implements Source {
         losses.report({ file: tailer.path, bytes: tailer.unread, kind: 'vanished', msg })
         tailer.isReported = true
       },
-      open: tailer => this.#openFiles.open(tailer),
+      // A destination may have made the file just before it was found. It says so before it writes the first byte.
+      open: tailer => !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer),
       onTruncated: tailer => this.#openFiles.truncated(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })

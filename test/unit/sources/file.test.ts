@@ -4,6 +4,7 @@ import {
   openSync,
   readFileSync,
   renameSync,
+  statSync,
   symlinkSync,
   unlinkSync,
   writeFileSync,
@@ -476,5 +477,24 @@ t.test('a sweep during which the machine served others does not put off the next
   await until(() => lateMs > 0, 'the sweep')
   unlinkSync(path)
   await until(() => run.value('sluice_files_watched') === 0, 'another sweep lets go of the file')
+  await run.stop()
+})
+
+t.test('a file that turns out to be an output of the daemon after it was found is not read', async t => {
+  const dir = testFolder(t, { 'a.log': 'one\n', 'out.log': '' })
+  let hasWriter = false
+  const { ino } = statSync(join(dir, 'out.log'), { bigint: true })
+  const isOwnOutput = (key: string) => hasWriter && key.endsWith(`:${ino}`)
+  // No scan finds out before it is read.
+  const options = { include: [join(dir, '*.log')], scan_interval: '1h' }
+  const run = await tail(options, undefined, undefined, undefined, undefined, undefined, isOwnOutput)
+  await arrived(run, 1)
+  hasWriter = true
+  appendFileSync(join(dir, 'out.log'), 'own\n')
+  appendFileSync(join(dir, 'a.log'), 'two\n')
+  await arrived(run, 2)
+  appendFileSync(join(dir, 'a.log'), 'three\n')
+  await arrived(run, 3)
+  t.same(run.out.texts(), ['one', 'two', 'three'])
   await run.stop()
 })
