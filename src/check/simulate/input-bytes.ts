@@ -42,16 +42,21 @@ function sizeOf(path: string) {
  */
 export async function* bytesOf(path: string, reading: Reading): AsyncGenerator<Buffer, undefined> {
   const read = bytesAsRead(path, reading)
-  let first: Buffer = Buffer.alloc(0)
-  while (first.length < GZIP.length) {
-    const { value } = await read.next()
-    if (!value) break
-    first = Buffer.concat([first, value])
-  }
-  if (first.subarray(0, GZIP.length).equals(GZIP)) yield* gunzipped(first, read, path, reading.signal)
-  else {
-    if (first.length > 0) yield first
-    yield* read
+  try {
+    let first: Buffer = Buffer.alloc(0)
+    while (first.length < GZIP.length) {
+      const { value } = await read.next()
+      if (!value) break
+      first = Buffer.concat([first, value])
+    }
+    if (first.subarray(0, GZIP.length).equals(GZIP)) yield* gunzipped(first, read, path, reading.signal)
+    else {
+      if (first.length > 0) yield first
+      yield* read
+    }
+  } finally {
+    // The caller may want no more after the first piece.
+    await read.return(undefined)
   }
 }
 
