@@ -50,9 +50,23 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
 }
 
 /** Replays one input as its source would read it. Yields after each piece. */
-export async function* replayed(frames: Frames, { path, source, copy }: Input, reading: Reading): AsyncGenerator<void> {
+export async function* replayed(frames: Frames, input: Input, reading: Reading): AsyncGenerator<void> {
+  const chunks = bytesOf(input.copy ?? input.path, reading)
+  try {
+    yield* replayedFrom(chunks, frames, input, reading.signal)
+  } finally {
+    // Not all of it may be wanted.
+    await chunks.return(undefined)
+  }
+}
+
+async function* replayedFrom(
+  chunks: AsyncGenerator<Buffer, undefined>,
+  frames: Frames,
+  { path, source }: Input,
+  signal: AbortSignal,
+): AsyncGenerator<void> {
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
-  const chunks = bytesOf(copy ?? path, reading)
   const first = await firstLines(chunks)
   const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
   const read = isRecorded ? AS_OBJECTS : options
@@ -64,7 +78,7 @@ export async function* replayed(frames: Frames, { path, source, copy }: Input, r
     yield
   }
   // A line that was cut because the signal ended the input is none.
-  if (reading.signal.aborted) return
+  if (signal.aborted) return
   take(splitter.flush(), frames)
   yield
 }
