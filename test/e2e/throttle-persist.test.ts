@@ -106,11 +106,12 @@ t.test('every kind of window is as it was after a kill, after a stop, and after 
 
 t.test(
   'however often it is killed, no bucket passes more than its limit and what it passed just before',
-  { timeout: 90_000 },
+  { timeout: 300_000 },
   async t => {
     const KEYS = 300
     const LIMIT = 60
-    const KILLS = 10
+    // `npm run kills` does so thirty times; these take a moment.
+    const KILLS = Number(process.env.SLUICE_KILLS ?? 4)
     // One second, the time that a write takes, and a machine that is busy.
     const STATED_MS = 2500
     const folder = testFolder(t, { 'app.log': '' })
