@@ -120,9 +120,10 @@ export interface WaitState {
 }
 
 export interface BucketWait {
+  /** Null: the default bucket. */
   readonly key: string | null
   readonly events: number
-  /** When the first of them was read, ISO 8601. A null key is that of the default bucket. */
+  /** When the first of them was read, ISO 8601. */
   readonly since: string
 }
 

@@ -7,20 +7,18 @@ import { EXEMPT } from '../../throttle/ranked-decider.js'
 import type { Windows } from '../../throttle/windows.js'
 import { GridEventWindows, GridWindows, type Outcome, TOO_LATE } from './grid-windows.js'
 import { SlidingGrid } from './sliding-grid.js'
-import { decideOne, enterBatch, STOPPED_CLOCK, type TrialDecider } from './trial-decider.js'
+import { CountingTrial, decideOne, enterBatch, STOPPED_CLOCK } from './trial-decider.js'
 import type { TrialSamples } from './trial-samples.js'
 
 /** One decider whose buckets have the windows of all trials, those of the daemon. */
-export class GridTrials implements TrialDecider {
-  failedOpen = 0
-  refused = 0
-  readonly outcome: Outcome
+export class GridTrials extends CountingTrial {
+  override readonly outcome: Outcome
   readonly #late: Float64Array
   readonly #decider: Decider | EventDecider
-
   readonly #samples: TrialSamples | undefined
 
   constructor(options: DeciderOptions, trials: readonly (readonly Limit[])[], samples: TrialSamples | undefined) {
+    super()
     this.#samples = samples
     const outcome = new Uint8Array(trials.length)
     const late = new Float64Array(trials.length)
@@ -43,11 +41,11 @@ export class GridTrials implements TrialDecider {
     return this.#decider.byDefault
   }
 
-  late(trial: number): number {
+  override late(trial: number): number {
     return this.#late[trial]!
   }
 
-  enter(batch: EventBatch): void {
+  override enter(batch: EventBatch): void {
     enterBatch(this.#decider, batch)
   }
 

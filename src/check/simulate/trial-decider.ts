@@ -25,6 +25,21 @@ export interface TrialDecider {
   lost(batch: EventBatch, i: number, now: number): number
 }
 
+/** What trials have in common. They have no event time, and one outcome for all, unless they say so. */
+export abstract class CountingTrial implements TrialDecider {
+  failedOpen = 0
+  refused = 0
+  readonly outcome: Outcome | undefined = undefined
+  abstract readonly byDefault: boolean
+  abstract lost(batch: EventBatch, i: number, now: number): number
+
+  late(_trial: number): number {
+    return 0
+  }
+
+  enter(_batch: EventBatch): void {}
+}
+
 /** Starts a batch, before the decisions about it. */
 export function enterBatch(decider: Decider | EventDecider, batch: EventBatch): void {
   if (decider instanceof EventDecider) decider.enter(batch, 0, Number.NEGATIVE_INFINITY)

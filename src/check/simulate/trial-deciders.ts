@@ -7,7 +7,7 @@ import { EventDecider } from '../../throttle/event-decider.js'
 import { LATE } from '../../throttle/event-windows.js'
 import { EXEMPT, RankedDecider, REFUSED, UNCOUNTED } from '../../throttle/ranked-decider.js'
 import { GridTrials } from './grid-trials.js'
-import { decideOne, enterBatch, STOPPED_CLOCK, type TrialDecider } from './trial-decider.js'
+import { CountingTrial, decideOne, enterBatch, STOPPED_CLOCK, type TrialDecider } from './trial-decider.js'
 import { TrialSamples } from './trial-samples.js'
 import type { FieldContext } from './trials.js'
 import { WaitingTrial } from './waiting-trial.js'
@@ -69,16 +69,14 @@ export function createTrialDecider(trials: readonly ThrottleOptions[], context: 
 }
 
 /** The decider of the daemon, for one trial with any options. */
-class SingleTrial implements TrialDecider {
-  failedOpen = 0
-  refused = 0
-  readonly outcome = undefined
+class SingleTrial extends CountingTrial {
   #late = 0
   readonly #decider: Decider | EventDecider
   readonly #samples: TrialSamples | undefined
   readonly #sampled = new Uint8Array(1)
 
   constructor(options: DeciderOptions, samples: TrialSamples | undefined) {
+    super()
     this.#samples = samples
     this.#decider = options.eventTime
       ? new EventDecider(options, options.eventTime, STOPPED_CLOCK)
@@ -89,11 +87,11 @@ class SingleTrial implements TrialDecider {
     return this.#decider.byDefault
   }
 
-  late(): number {
+  override late(): number {
     return this.#late
   }
 
-  enter(batch: EventBatch): void {
+  override enter(batch: EventBatch): void {
     enterBatch(this.#decider, batch)
   }
 
@@ -124,14 +122,12 @@ class SingleTrial implements TrialDecider {
 }
 
 /** One decider for several limits, of which each event has a number in its window. */
-class RankedTrials implements TrialDecider {
-  failedOpen = 0
-  refused = 0
-  readonly outcome = undefined
+class RankedTrials extends CountingTrial {
   readonly #decider: RankedDecider
   readonly #limits: readonly number[]
 
   constructor(options: DeciderOptions, limits: readonly number[]) {
+    super()
     this.#decider = new RankedDecider(options)
     this.#limits = limits
   }
@@ -139,13 +135,6 @@ class RankedTrials implements TrialDecider {
   get byDefault(): boolean {
     return this.#decider.byDefault
   }
-
-  /** There is no event time. */
-  late(): number {
-    return 0
-  }
-
-  enter(): void {}
 
   lost(batch: EventBatch, i: number, now: number): number {
     const rank = this.#decider.rank(batch, i, now)

@@ -4,7 +4,7 @@ import { EventKey } from '../../throttle/event-key.js'
 import { KeyedBuckets } from '../../throttle/keyed-buckets.js'
 import { EXEMPT } from '../../throttle/ranked-decider.js'
 import { BucketColumns } from '../../throttle/windows.js'
-import type { TrialDecider } from './trial-decider.js'
+import { CountingTrial } from './trial-decider.js'
 
 /** When the last event of each bucket that waited has found room. */
 class RoomTimes extends BucketColumns {
@@ -22,10 +22,7 @@ class RoomTimes extends BucketColumns {
  * came, so an event is decided at once, at the time at which it will have found room. That nothing else is held up
  * meanwhile is an assumption: in a daemon, what waits may stop the reading of its source.
  */
-export class WaitingTrial implements TrialDecider {
-  failedOpen = 0
-  refused = 0
-  readonly outcome = undefined
+export class WaitingTrial extends CountingTrial {
   /** Events that passed after they had waited, and the longest wait. */
   readonly waits = { events: 0, longestMs: 0 }
   readonly #waitMs: number
@@ -37,6 +34,7 @@ export class WaitingTrial implements TrialDecider {
   readonly #options: DeciderOptions
 
   constructor(options: DeciderOptions, waitMs: number) {
+    super()
     this.#options = options
     this.#waitMs = waitMs
     this.#decider = new Decider(options)
@@ -46,13 +44,6 @@ export class WaitingTrial implements TrialDecider {
   get byDefault(): boolean {
     return this.#decider.byDefault
   }
-
-  /** There is no event time. */
-  late(): number {
-    return 0
-  }
-
-  enter(): void {}
 
   lost(batch: EventBatch, i: number, now: number): number {
     const decider = this.#decider
