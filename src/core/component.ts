@@ -119,11 +119,10 @@ export interface WaitState {
   readonly buckets: readonly BucketWait[]
 }
 
+/** The events of a bucket (null: the default one) that wait, and when the first of them was read, ISO 8601. */
 export interface BucketWait {
-  /** Null: the default bucket. */
   readonly key: string | null
   readonly events: number
-  /** When the first of them was read, ISO 8601. */
   readonly since: string
 }
 
