@@ -17,16 +17,40 @@ const LONGEST = 64 * 1024
 /** The pattern cannot be used; the message says why. */
 export class PatternError extends Error {}
 
+/** Places are in UTF-16 code units, the second behind the last one. */
+type Place = readonly [start: number, end: number]
+
+export interface PatternMatch {
+  readonly start: number
+  readonly end: number
+  /** Places of the groups by number, the first that of the whole match; undefined for a group that took no part. */
+  readonly groups: readonly (Place | undefined)[]
+}
+
+/** What decides whether a text matches. */
+export type Matcher = Pick<Pattern, 'source' | 'flags' | 'test'>
+
 export class Pattern {
   readonly source: string
   readonly flags: string
   readonly test: (text: string) => boolean
+  /** Names of the groups by number; the first stands for the whole match. */
+  readonly groupNames: readonly (string | undefined)[]
+  readonly #search: (text: string, from: number) => PatternMatch | undefined
 
   /** Throws PatternError. `flags` may contain i, m, s and u. */
   constructor(source: string, flags = 'u') {
     this.source = source
     this.flags = flags
-    this.test = compile(source, flags)
+    const { test, search, groupNames } = compile(source, flags)
+    this.test = test
+    this.#search = search
+    this.groupNames = groupNames
+  }
+
+  /** The first match that begins at `from` or later, with the groups that V8 would give it. Throws PatternError. */
+  exec(text: string, from = 0): PatternMatch | undefined {
+    return this.#search(text, from)
   }
 
   toString(): string {
@@ -34,7 +58,13 @@ export class Pattern {
   }
 }
 
-function compile(source: string, flags: string): (text: string) => boolean {
+interface Compiled {
+  readonly test: (text: string) => boolean
+  readonly search: (text: string, from: number) => PatternMatch | undefined
+  readonly groupNames: readonly (string | undefined)[]
+}
+
+function compile(source: string, flags: string): Compiled {
   if (source.length > LONGEST) throw new PatternError(`the regular expression is longer than ${LONGEST} characters`)
   let native: RegExp
   try {
@@ -45,12 +75,29 @@ function compile(source: string, flags: string): (text: string) => boolean {
   }
   try {
     const atoms = new Atoms()
-    const node = readSyntax(source, flags, atoms)
+    const { node, groupNames } = readSyntax(source, flags, atoms)
     const automaton = compileAutomaton(node, atoms, flags)
+    const nativeSearch = searchOf(new RegExp(source, `${flags}dg`))
     const longest = longestForBacktracking(node, isAnchored(node), atoms)
-    return text => (text.length <= longest ? native.test(text) : automaton(text))
+    const test = (text: string) => (text.length <= longest ? native.test(text) : automaton(text))
+    const search = (text: string, from: number) => {
+      if (text.length > longest) throw new PatternError('the text is too long for the regular expression')
+      return nativeSearch(text, from)
+    }
+    return { test, search, groupNames }
   } catch (error) {
     if (!(error instanceof UnboundedPattern)) throw error
     throw new PatternError(`the regular expression ${error.message}`)
+  }
+}
+
+/** `native` has the flags d and g. */
+function searchOf(native: RegExp): (text: string, from: number) => PatternMatch | undefined {
+  return (text, from) => {
+    native.lastIndex = from
+    const found = native.exec(text)
+    if (!found) return undefined
+    const groups = found.indices as Place[]
+    return { start: groups[0]![0], end: groups[0]![1], groups }
   }
 }

@@ -1,22 +1,22 @@
-import type { Pattern } from '../pattern.js'
+import type { Matcher } from '../pattern.js'
 import { BEGINS, BELONGS, type Joiner, JUDGED_BYTES } from './record-splitter.js'
 
 /** Joiners that use a regular expression. It sees only JUDGED_BYTES of a longer line. */
 
 /** A line that matches begins an event; others belong to the event before. */
-export function startsWith(pattern: Pattern): Joiner {
+export function startsWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BEGINS : BELONGS) }
 }
 
 /** A line that matches belongs to the event before; others begin an event. */
-export function continuesWith(pattern: Pattern): Joiner {
+export function continuesWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BELONGS : BEGINS) }
 }
 
 /** An event ends with a line that matches. Of a long line, the expression sees the end. */
-export function endsWith(pattern: Pattern): Joiner {
+export function endsWith(pattern: Matcher): Joiner {
   const matches = matcher(pattern)
   return {
     judge: () => BELONGS,
@@ -24,7 +24,7 @@ export function endsWith(pattern: Pattern): Joiner {
   }
 }
 
-function matcher(pattern: Pattern): (bytes: Buffer, start: number, end: number) => boolean {
+function matcher(pattern: Matcher): (bytes: Buffer, start: number, end: number) => boolean {
   const first = firstBytes(pattern)
   if (!first) return (bytes, start, end) => pattern.test(bytes.toString('utf8', start, end))
   // The first byte decides for most lines, without decoding them.
@@ -36,7 +36,7 @@ function matcher(pattern: Pattern): (bytes: Buffer, start: number, end: number) 
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
 /** The bytes with which a matching line can begin, as a table; undefined if any byte can, or if it is unclear. */
-export function firstBytes(pattern: Pattern): Uint8Array | undefined {
+export function firstBytes(pattern: Matcher): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined
   const alone = new RegExp(`^${atom}`, 'u')

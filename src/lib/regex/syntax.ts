@@ -1,12 +1,26 @@
 import type { Atoms } from './atoms.js'
 
 /** The structure of a regular expression. Matching single characters is left to V8: an atom is an index into Atoms. */
-export type Node =
+export type Node = Part & {
+  /** Numbers of the capturing groups that have this as their content, from the outermost. */
+  readonly groups?: readonly number[]
+}
+
+type Part =
   | { readonly kind: 'atom'; readonly atom: number }
   | { readonly kind: 'sequence' | 'choice'; readonly nodes: readonly Node[] }
-  | { readonly kind: 'repeat'; readonly node: Node; readonly min: number; readonly max: number }
+  | Repeat
   | Edge
   | Look
+
+export interface Repeat {
+  readonly kind: 'repeat'
+  readonly node: Node
+  readonly min: number
+  readonly max: number
+  /** As few as possible rather than as many. */
+  readonly lazy: boolean
+}
 
 /** `^`, `$` and `\b`; `atom` is the line terminator or word character, undefined if only the ends of the text count. */
 export interface Edge {
@@ -24,6 +38,12 @@ export interface Look {
   readonly text: string
 }
 
+export interface Syntax {
+  readonly node: Node
+  /** Names of the capturing groups by number; the first stands for the whole match. */
+  readonly groupNames: readonly (string | undefined)[]
+}
+
 /** V8 would accept the pattern, but it cannot be matched in bounded time. */
 export class UnboundedPattern extends Error {}
 
@@ -33,8 +53,8 @@ const ESCAPE =
 const LEGACY_ESCAPE = /\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[a-zA-Z]|[\s\S])/y
 const CLASS = /\[(?:\\[\s\S]|[^\]\\])*\]/uy
 const BACK_REFERENCE = /\\(?:[1-9]\d*|k<[^>]*>)/y
-const QUANTIFIER = /(?:([*+?])|\{(\d+)(,(\d*))?\})\??/y
-const GROUP = /\((?:\?(?:(<?[=!])|<[^>]*>|([ims]*)(?:-([ims]*))?:))?/y
+const QUANTIFIER = /(?:([*+?])|\{(\d+)(,(\d*))?\})(\??)/y
+const GROUP = /\((?:\?(?:(<?[=!])|<([^>]*)>|([ims]*)(?:-([ims]*))?:))?/y
 
 /** Limit of nested groups. */
 const DEEPEST = 200
@@ -42,7 +62,7 @@ const DEEPEST = 200
 const EMPTY: Node = { kind: 'sequence', nodes: [] }
 
 /** Parses a pattern that V8 has accepted. Throws UnboundedPattern. */
-export function readSyntax(source: string, flags: string, atoms: Atoms): Node {
+export function readSyntax(source: string, flags: string, atoms: Atoms): Syntax {
   return new Reader(source, flags, atoms).whole()
 }
 
@@ -51,6 +71,7 @@ class Reader {
   readonly #atoms: Atoms
   readonly #unicode: boolean
   #flags: string
+  readonly #groupNames: (string | undefined)[] = [undefined]
   #at = 0
   #depth = 0
 
@@ -61,8 +82,8 @@ class Reader {
     this.#unicode = flags.includes('u')
   }
 
-  whole(): Node {
-    return this.#choice()
+  whole(): Syntax {
+    return { node: this.#choice(), groupNames: this.#groupNames }
   }
 
   #choice(): Node {
@@ -84,10 +105,10 @@ class Reader {
     const node = this.#term()
     const found = this.#take(QUANTIFIER)
     if (!found) return node
-    const [, sign, least, comma, most] = found
+    const [, sign, least, comma, most, lazy] = found
     const min = sign ? Number(sign === '+') : Number(least)
     const max = sign ? (sign === '?' ? 1 : Infinity) : comma ? (most ? Number(most) : Infinity) : min
-    return max === 0 ? EMPTY : { kind: 'repeat', node, min, max }
+    return max === 0 ? EMPTY : { kind: 'repeat', node, min, max, lazy: lazy === '?' }
   }
 
   #term(): Node {
@@ -120,16 +141,18 @@ class Reader {
 
   #group(): Node {
     const start = this.#at
-    const [, look, added, removed] = this.#take(GROUP)!
+    const [opening, look, name, added, removed] = this.#take(GROUP)!
     const before = this.#flags
     if (added !== undefined) {
       this.#flags = [...new Set(before + added)].filter(flag => !removed?.includes(flag)).join('')
     }
+    const number = opening === '(' || name !== undefined ? this.#groupNames.push(name) - 1 : undefined
     if (++this.#depth > DEEPEST) throw new UnboundedPattern(`is nested deeper than ${DEEPEST} groups`)
     const node = this.#choice()
     this.#depth--
     this.#at++
     this.#flags = before
+    if (number !== undefined) return { ...node, groups: [number, ...(node.groups ?? [])] }
     if (look === undefined) return node
     const text = `${before} ${this.#source.slice(start, this.#at)}`
     return { kind: 'look', behind: look.startsWith('<'), negated: look.endsWith('!'), node, text }

@@ -7,7 +7,7 @@ import { readSyntax } from '../../../src/lib/regex/syntax.js'
 /** The automaton alone, where a Pattern might leave the text to V8. */
 function automatonOf(source: string, flags: string): (text: string) => boolean {
   const atoms = new Atoms()
-  return compileAutomaton(readSyntax(source, flags, atoms), atoms, flags)
+  return compileAutomaton(readSyntax(source, flags, atoms).node, atoms, flags)
 }
 
 const LINES = [
@@ -98,6 +98,15 @@ t.test('any pattern means what it means to V8', async t => {
       if (automaton(text) !== expected) t.fail(`the automaton of ${pattern}: ${JSON.stringify(text)}`)
     }
   }
+})
+
+t.test('a match has its place and those of its groups', async t => {
+  const pattern = new Pattern('(?<key>\\w+)=(?:"([^"]*)"|(\\d+))')
+  t.same(pattern.groupNames, [undefined, 'key', undefined, undefined])
+  const text = 'a=1 b="x y"'
+  t.same(pattern.exec(text), { start: 0, end: 3, groups: [[0, 3], [0, 1], undefined, [2, 3]] })
+  t.same(pattern.exec(text, 3), { start: 4, end: 11, groups: [[4, 11], [4, 5], [7, 10], undefined] })
+  t.equal(pattern.exec(text, 5), undefined)
 })
 
 t.test('patterns that make V8 backtrack take a bounded time', async t => {

@@ -4,7 +4,7 @@ import { continuesWith, endsWith, firstBytes, startsWith } from '../../../src/li
 import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/lines/line-splitter.js'
 import { type Joiner, JUDGED_BYTES, type RecordLimits, RecordSplitter } from '../../../src/lib/lines/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../../../src/lib/lines/stack-traces.js'
-import type { Pattern } from '../../../src/lib/pattern.js'
+import type { Matcher } from '../../../src/lib/pattern.js'
 import { Seeded } from '../../support/seeded.js'
 
 interface Event {
@@ -55,7 +55,7 @@ function differ(got: readonly Event[], expected: readonly Event[]): string {
 
 type Form = 'start' | 'continue' | 'until'
 
-const JOINERS: Record<Form, (pattern: Pattern) => Joiner> = {
+const JOINERS: Record<Form, (pattern: Matcher) => Joiner> = {
   start: startsWith,
   continue: continuesWith,
   until: endsWith,
@@ -63,7 +63,7 @@ const JOINERS: Record<Form, (pattern: Pattern) => Joiner> = {
 
 interface Rule {
   readonly form: Form
-  readonly pattern: Pattern
+  readonly pattern: Matcher
   readonly maxLines: number
   readonly maxBytes: number
 }
@@ -369,7 +369,7 @@ t.test('memory is bounded by the largest event, however long a line without an e
 
 t.test('a pattern sees the first 4 KiB of a line, until the last', async t => {
   const long = 'x'.repeat(JUDGED_BYTES)
-  const eventCount = (form: Form, pattern: Pattern, lines: string[]) => {
+  const eventCount = (form: Form, pattern: Matcher, lines: string[]) => {
     const limits = limitsOf({ form, pattern, maxLines: 1000, maxBytes: 1 << 20 })
     return feed(limits, Buffer.from(lines.map(line => `${line}\n`).join('')), new Seeded(1)).length
   }
@@ -387,7 +387,7 @@ t.test('a pattern sees the first 4 KiB of a line, until the last', async t => {
 })
 
 t.test('the first byte of a pattern is told where that is easy, and never wrong', async t => {
-  const cases: readonly [pattern: Pattern, bytes: string | undefined][] = [
+  const cases: readonly [pattern: Matcher, bytes: string | undefined][] = [
     [/^\d{4}-/u, '0123456789'],
     [/^\[/u, '['],
     [/^[\t ]+at /u, '\t '],
@@ -427,7 +427,7 @@ t.test('the first byte of a pattern is told where that is easy, and never wrong'
     let source = random.chance(0.9) ? '^' : ''
     for (let count = 1 + random.below(3); count > 0; count--)
       source += random.pick(atoms) + random.pick(['', '', '+', '?', '*', '{0,1}', '{2}', '|'])
-    let pattern: Pattern
+    let pattern: Matcher
     try {
       pattern = new RegExp(source, 'u')
     } catch {
