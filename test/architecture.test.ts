@@ -33,6 +33,8 @@ const LAYERS = [
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */
 const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
+  // Loaded by createRequire, when it is needed.
+  '@swc/wasm-typescript': { home: /^lib\/modules\// },
   '@redis/client': { home: /^redis\/connection\.ts$/ },
   'classic-level': { home: /^api\/store\// },
   fastify: { home: /^api\/http\// },

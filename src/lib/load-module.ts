@@ -1,0 +1,57 @@
+import * as nodeModule from 'node:module'
+import { resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { moduleDigest } from './modules/module-files.js'
+import { load, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
+
+/** The namespace of a module. */
+export type ModuleExports = Readonly<Record<string, unknown>>
+
+let prepared = false
+/** URLs that have been imported, and how often importing them has failed: Node.js would only repeat the error. */
+const failures = new Map<string, number>()
+
+/**
+ * Imports a module of users: JavaScript, or TypeScript whose types are stripped, in any folder. It may import `sluice`
+ * and its exports, which are those of the running program.
+ *
+ * With `fresh`, a file that has changed since it was loaded, or that imports one that has by a relative path, is loaded
+ * again; an unchanged one is the same module. The code of earlier versions stays in memory until the process ends.
+ *
+ * Throws what the module throws, or what Node.js says of it; `loadErrorText` puts it in words.
+ */
+export async function loadModule(path: string, { fresh = false }: { fresh?: boolean } = {}): Promise<ModuleExports> {
+  prepare()
+  const file = resolve(path)
+  const first = versioned(pathToFileURL(file).href, fresh ? moduleDigest(file) : '0')
+  const failed = failures.get(first)
+  const url = failed ? versioned(first, `${new URL(first).searchParams.get(VERSION)}.${failed}`) : first
+  // What `import` makes of a CommonJS module is kept by its path.
+  if (failed === undefined) delete nodeModule.createRequire(import.meta.url).cache[file]
+  try {
+    const exports = (await import(url)) as ModuleExports
+    failures.set(first, failed ?? 0)
+    return exports
+  } catch (error) {
+    failures.set(first, (failed ?? 0) + 1)
+    throw error
+  }
+}
+
+/** What `loadModule` threw for this path, on one line, with its place as far as it is known. */
+export function loadErrorText(error: unknown, path: string): string {
+  if (!(error instanceof Error)) return String(error)
+  const message = error.message.replace(/\s+/g, ' ')
+  const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(error.stack ?? '') ?? []
+  if (url !== undefined) return `${message} (${fileURLToPath(url)}:${place})`
+  if (error.name === 'SyntaxError' && !message.includes(path)) return `${message}; "node --check ${path}" shows where`
+  return message
+}
+
+function prepare(): void {
+  if (prepared) return
+  prepared = true
+  const { registerHooks } = nodeModule as { registerHooks?: (hooks: { resolve: unknown; load: unknown }) => void }
+  if (registerHooks) registerHooks({ resolve: resolveHook, load })
+  else nodeModule.register(new URL('./modules/module-hooks.js', import.meta.url))
+}

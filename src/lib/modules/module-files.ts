@@ -1,0 +1,34 @@
+import { createHash } from 'node:crypto'
+import { dirname, resolve } from 'node:path'
+import { readFileSync } from '../files/remote/guarded-fs.js'
+
+/** What a module imports by a relative path, as a statement or an expression. */
+const RELATIVE = /\b(?:from|import)\s*\(?\s*['"](\.\.?\/[^'"]+)['"]/g
+
+/** The files of a module: its own, and what it imports by relative paths, and so on. Those that cannot be read are left out. */
+export function moduleFiles(path: string): readonly string[] {
+  return [...textsOf(resolve(path)).keys()]
+}
+
+/** A hash of the texts of all files of a module. */
+export function moduleDigest(path: string): string {
+  const digest = createHash('sha256')
+  for (const [file, text] of textsOf(resolve(path))) digest.update(`${file}\n${text.length}\n${text}`)
+  return digest.digest('hex').slice(0, 16)
+}
+
+function textsOf(path: string): Map<string, string> {
+  const texts = new Map<string, string>()
+  const waiting = [path]
+  for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
+    if (texts.has(file)) continue
+    try {
+      const text = readFileSync(file).toString()
+      texts.set(file, text)
+      for (const [, specifier] of text.matchAll(RELATIVE)) waiting.push(resolve(dirname(file), specifier!))
+    } catch {
+      // Importing it says why.
+    }
+  }
+  return texts
+}

@@ -1,0 +1,80 @@
+import { readFileSync } from 'node:fs'
+import {
+  createRequire,
+  type LoadFnOutput,
+  type LoadHookContext,
+  type ResolveFnOutput,
+  type ResolveHookContext,
+} from 'node:module'
+import { fileURLToPath } from 'node:url'
+
+/**
+ * How Node.js finds and reads the modules of users. With `registerHooks` these functions run in the thread that loads;
+ * where there is only `register` (Node.js 20), in a thread of Node.js, where `next` returns promises.
+ */
+
+/** The parameter in the URL of a module of users; its value distinguishes versions of the file. */
+export const VERSION = 'sluice'
+
+type Maybe<T> = T | Promise<T>
+const after = <A, B>(value: Maybe<A>, use: (value: A) => B): Maybe<B> =>
+  value instanceof Promise ? value.then(use) : use(value)
+
+/** The program's own exports are those of the running program. What a module imports by a relative path has its version. */
+export function resolve(
+  specifier: string,
+  context: ResolveHookContext,
+  next: (specifier: string, context: ResolveHookContext) => Maybe<ResolveFnOutput>,
+): Maybe<ResolveFnOutput> {
+  if (/^sluice(\/|$)/.test(specifier)) return next(specifier, { ...context, parentURL: import.meta.url })
+  const version = /^\.\.?\//.test(specifier) ? versionOf(context.parentURL) : undefined
+  const found = next(specifier, context)
+  if (version === undefined || !context.conditions.includes('import')) return found
+  return after(found, result => ({ ...result, url: versioned(result.url, version) }))
+}
+
+/** Strips types where Node.js does not, and reads as ES modules what is written as such. */
+export function load(
+  url: string,
+  context: LoadHookContext,
+  next: (url: string, context: LoadHookContext) => Maybe<LoadFnOutput>,
+): Maybe<LoadFnOutput> {
+  const [, made = '', language] = /\.([cm]?)([jt])s$/.exec(url.replace(/[?#].*/s, '')) ?? []
+  if (versionOf(url) === undefined || language === undefined || made === 'c') return next(url, context)
+  const path = fileURLToPath(url)
+  const isTyped = language === 't'
+  const isNative = Boolean((process.features as { typescript?: unknown }).typescript)
+  const source = readFileSync(path, 'utf8')
+  if (!isTyped && made !== 'm' && !context.format?.startsWith('module') && !looksLikeModule(source))
+    return next(url, context)
+  if (isTyped && isNative) return next(url, { ...context, format: 'module-typescript' as 'module' })
+  return { format: 'module', source: isTyped ? withoutTypes(source, path) : source, shortCircuit: true }
+}
+
+/** The URL of this version of a file. */
+export function versioned(url: string, version: string): string {
+  const own = new URL(url)
+  own.searchParams.set(VERSION, version)
+  return own.href
+}
+
+function versionOf(url: string | undefined): string | undefined {
+  if (!url?.startsWith('file:')) return undefined
+  return new URL(url).searchParams.get(VERSION) ?? undefined
+}
+
+const looksLikeModule = (source: string): boolean => /^\s*(import\b\s*[^\s(.]|export\b\s*[{*\w])/m.test(source)
+
+/** Puts spaces in the place of types, so that all else stays on its line and in its column. */
+function withoutTypes(source: string, path: string): string {
+  // A large package, which only TypeScript on Node.js 20 needs.
+  const { transformSync } = createRequire(import.meta.url)(
+    '@swc/wasm-typescript',
+  ) as typeof import('@swc/wasm-typescript')
+  try {
+    return transformSync(source, { mode: 'strip-only', filename: path }).code
+  } catch (error) {
+    const { message, startLine } = error as { message?: string; startLine?: number }
+    throw new SyntaxError(`${path}${startLine === undefined ? '' : `:${startLine}`}: ${message ?? error}`)
+  }
+}
