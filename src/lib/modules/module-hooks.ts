@@ -29,7 +29,7 @@ export function resolve(
   if (/^sluice(\/|$)/.test(specifier)) return next(specifier, { ...context, parentURL: import.meta.url })
   const version = /^\.\.?\//.test(specifier) ? versionOf(context.parentURL) : undefined
   const found = next(specifier, context)
-  if (version === undefined || !context.conditions.includes('import')) return found
+  if (version === undefined || context.conditions.includes('require')) return found
   return after(found, result => ({ ...result, url: versioned(result.url, version) }))
 }
 
