@@ -26,10 +26,17 @@ export const FIRST_REASON = 128
 /** The output that carries discarded events. */
 export const DISCARDED = 'discarded'
 
+/** The discard reason of events whose output nobody reads. */
+export const UNROUTED = 'unrouted'
+
 /** What a processor with certain options can do with events, known before it runs. */
 export interface Plan {
-  /** Names of its side outputs, such as those of a route. Events sent there count as sent. */
+  /** Names of its side outputs, such as those of a route. Events sent there count as sent, or as UNROUTED. */
   readonly outputs?: readonly string[]
+  /** A further side output, which takes the place of the main one: events that are MAIN go there. */
+  readonly main?: string
+  /** Whether an event may go to several outputs: see `BatchScope.copy`. */
+  readonly copies?: boolean
   /** Reasons for discarding events: values of the label `reason`. */
   readonly reasons?: readonly string[]
   /** The option that defines outputs or reasons. `validate` reports problems with them there. */
@@ -51,7 +58,8 @@ const MOST_OUTPUTS = FIRST_REASON - 1
 const MOST_REASONS = LATER - FIRST_REASON - 1
 
 /** Describes what is wrong with a plan and how to fix it; undefined if it is valid. */
-export function planProblem({ outputs = [], reasons = [] }: Plan): string | undefined {
+export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): string | undefined {
+  const outputs = main === undefined ? sides : [...sides, main]
   for (const [what, names, most] of [
     ['outputs', outputs, MOST_OUTPUTS],
     ['discard reasons', reasons, MOST_REASONS],
@@ -84,6 +92,11 @@ export interface BatchScope {
   /** Replaces event `i` by any number of events. They are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
   /**
+   * Sends a copy of event `i` to output `n` of the plan too, for a plan with `copies`. The event itself goes where the
+   * column says. Copies count as emitted. There are none of an event that fails, waits or is replaced.
+   */
+  copy(i: number, n: number): void
+  /**
    * A share in the acknowledgement of the batch, for events kept until `emit`. The source's position advances past them
    * only when all shares are settled. Return it with the emitted event.
    */
@@ -107,8 +120,9 @@ export type EmitReason = 'time' | 'drain' | 'reload'
 /** What happens to an event that a processor could not process. */
 export type OnError = 'pass' | 'discard' | 'dead_letter'
 
-export function outputNames({ outputs = [], reasons = [] }: Plan, onError: OnError): string[] {
-  return [...outputs, ...(reasons.length > 0 || onError === 'discard' ? [DISCARDED] : [])]
+export function outputNames({ outputs = [], main, reasons = [] }: Plan, onError: OnError): string[] {
+  const sides = main === undefined ? outputs : [...outputs, main]
+  return [...sides, ...(reasons.length > 0 || onError === 'discard' ? [DISCARDED] : [])]
 }
 
 export interface Decides {

@@ -49,7 +49,7 @@ export class Stages {
   *streams(): Iterable<Writable> {
     for (const stage of this.#stages.values()) {
       yield stage
-      for (const output of stage.outputs.values()) if (output.connected) yield output
+      for (const output of stage.outputs.values()) if (output.isRead) yield output
     }
   }
 

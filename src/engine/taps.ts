@@ -77,10 +77,10 @@ export class Taps {
     const place = this.#fanOuts.get(output) ?? this.#inputs.get(output)
     if (!place) return this.elsewhere?.tap(output, tap)
     place.taps.add(tap)
-    if (unread) unread.connected = true
+    if (unread) unread.tapped = true
     return () => {
       place.taps.delete(tap)
-      if (unread) unread.connected = place.taps.size > 0
+      if (unread) unread.tapped = place.taps.size > 0
     }
   }
 }

@@ -17,6 +17,8 @@ export class BatchWork implements BatchScope {
   readonly to: Uint8Array
   /** The lines of replacement events, by index. */
   replaced: Map<number, readonly string[]> | undefined = undefined
+  /** Which events have a copy (1) at an output, by its number; undefined: no event has one. */
+  copies: Map<number, Uint8Array> | undefined = undefined
   /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
   /** The events that are LATER, in order; undefined: none. */
@@ -33,13 +35,23 @@ export class BatchWork implements BatchScope {
   /** Whether the processor threw, or decided outside its plan. */
   hasBug = false
   readonly #shares: Set<Share>
+  /** How many outputs copies may go to. */
+  readonly #copyOutputs: number
   /** Shares taken since the last call of the processor. */
   #taken: Share[] = []
   /** The index of the current event, while events are processed one by one. */
   #offset = 0
   #isOver = false
 
-  constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal, asked?: Waiting) {
+  constructor(
+    batch: EventBatch,
+    to: Uint8Array,
+    shares: Set<Share>,
+    signal: AbortSignal,
+    copyOutputs: number,
+    asked?: Waiting,
+  ) {
+    this.#copyOutputs = copyOutputs
     this.asked = asked
     if (asked) this.askedSize = { events: batch.length, bytes: batch.bytes }
     this.batch = batch
@@ -58,6 +70,21 @@ export class BatchWork implements BatchScope {
     const lines = events.map(madeLine)
     this.replaced ??= new Map()
     this.replaced.set(this.#offset + i, lines)
+  }
+
+  copy(i: number, n: number): void {
+    this.#checkTime('copy')
+    if (n >= this.#copyOutputs)
+      throw new Error(`scope.copy() was called for output ${n}, which the plan does not copy to`)
+    this.copies ??= new Map()
+    let column = this.copies.get(n)
+    if (!column) this.copies.set(n, (column = new Uint8Array(this.batch.length)))
+    column[this.#offset + i] = 1
+  }
+
+  /** Drops the copies of event `i`. */
+  dropCopies(i: number): void {
+    for (const column of this.copies?.values() ?? []) column[i] = 0
   }
 
   share(): Share {
@@ -102,6 +129,7 @@ export class BatchWork implements BatchScope {
     this.hasBug = true
     this.#giveBackShares()
     this.replaced = undefined
+    this.copies = undefined
     this.errors = undefined
     const one = new Uint8Array(1)
     for (let i = 0; i < batch.length && !signal.aborted; i++) {

@@ -3,7 +3,17 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type EditedField, EventEditor } from '../core/event/event-editor.js'
 import { parseFieldPath } from '../core/event/field-path.js'
 import type { Origin } from '../core/event/origin.js'
-import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, LATER, MAIN, type OnError, type Plan } from '../core/processor.js'
+import {
+  CONSUMED,
+  DISCARDED,
+  FAILED,
+  FIRST_REASON,
+  LATER,
+  MAIN,
+  type OnError,
+  type Plan,
+  UNROUTED,
+} from '../core/processor.js'
 import type { BatchWork } from './batch-work.js'
 import { lineBatch } from './made-batch.js'
 import type { SideOutput } from './side-output.js'
@@ -38,6 +48,9 @@ export class Decided {
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #context: DecidedContext
   readonly #own: readonly SideOutput[]
+  /** The side output in the place of the main one, and its name. */
+  readonly #main: SideOutput | undefined
+  readonly #mainName: string
   readonly #names: readonly string[]
   readonly #reasons: readonly string[]
   readonly #failedReason: number
@@ -53,11 +66,13 @@ export class Decided {
   readonly #bytes = new Float64Array(256)
 
   constructor(plan: Plan, context: DecidedContext, outputs: ReadonlyMap<string, SideOutput>, hand: Hand) {
-    const { outputs: names = [], reasons = [] } = plan
+    const { outputs: names = [], main = '', reasons = [] } = plan
     this.#context = context
     this.#names = names
     this.#outputs = outputs
     this.#own = names.map(name => outputs.get(name)!)
+    this.#main = outputs.get(main)
+    this.#mainName = main
     this.#reasons = [...reasons, PROCESSING_FAILED]
     this.#failedReason = FIRST_REASON + reasons.length
     this.#hand = hand
@@ -78,6 +93,7 @@ export class Decided {
       if (this.#possible[to[i]!] === 1) continue
       failures++
       work.replaced?.delete(i)
+      work.dropCopies(i)
       if (to[i] === FAILED) continue
       work.hasBug = true
       work.because(i, `the processor decided ${to[i]}, which is neither an output nor a reason that it has`)
@@ -98,9 +114,9 @@ export class Decided {
   send(work: BatchWork, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
-    if (!work.replaced && isAllMain(to, length)) {
+    if (!work.replaced && !work.copies && isAllMain(to, length)) {
       if (length === 0) batch.ack.settle('delivered')
-      else this.#main(batch)
+      else this.#pass(batch)
       return undefined
     }
     const letters = failures > 0 ? this.#failed(work) : undefined
@@ -109,10 +125,23 @@ export class Decided {
     return letters
   }
 
-  #main(batch: EventBatch): void {
+  /** Sends a batch to the main output, or the one in its place. */
+  #pass(batch: EventBatch): void {
     batch.compact()
+    const side = this.#main
+    if (side) {
+      this.#countSide(side, this.#mainName, batch.length, batch.bytes)
+      if (!this.#aside(batch, side, batch.length, () => true)) batch.ack.settle('delivered')
+      return
+    }
     this.#context.metrics.sent(batch.length, batch.bytes)
     this.#hand(batch)
+  }
+
+  /** Counts events of a side output of the plan. Those of one that has no reader, or just a tap, go nowhere. */
+  #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
+    if (connected) this.#context.metrics.sent(events, bytes, name)
+    else this.#context.metrics.discarded(UNROUTED, events, bytes)
   }
 
   /** Applies `onError` to failed events. */
@@ -142,7 +171,7 @@ export class Decided {
       let end = from
       if (!replaced.has(from)) {
         while (end < batch.length && !replaced.has(end)) end++
-        this.#divide(batch.fork(from, end), to.subarray(from, end), work)
+        this.#divide(batch.fork(from, end), to.subarray(from, end), work, from)
       } else {
         const made: string[] = []
         let bytes = 0
@@ -155,7 +184,7 @@ export class Decided {
           batch.ack.fork()
           const events = lineBatch(Buffer.from(made.join('')), origin, batch.receivedAt, batch.ack, batch.isBacklog)
           metrics.emitted(events.length, events.bytes)
-          this.#main(events)
+          this.#pass(events)
         }
       }
       from = end
@@ -173,7 +202,8 @@ export class Decided {
     return origin
   }
 
-  #divide(batch: EventBatch, to: Uint8Array, work: BatchWork): void {
+  /** Sends the events of a batch that begins with event `first` of the work. */
+  #divide(batch: EventBatch, to: Uint8Array, work: BatchWork, first = 0): void {
     const { length } = batch
     const events = this.#events.fill(0)
     const bytes = this.#bytes.fill(0)
@@ -182,6 +212,7 @@ export class Decided {
       events[value]!++
       bytes[value]! += batch.size(i)
     }
+    if (work.copies) this.#sendWithCopies(batch, to, work.copies, first)
     this.#count(events, bytes)
     if (events[LATER]! > 0) {
       work.kept ??= []
@@ -201,14 +232,40 @@ export class Decided {
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {
       if (events[MAIN] !== length) batch.retainZeros(to, events[MAIN]!, bytes[MAIN]!)
-      this.#main(batch)
+      this.#pass(batch)
+    }
+  }
+
+  /** Sends and counts the events of outputs that copies go to as well. Takes them off the sums. */
+  #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
+    for (const [n, all] of copies) {
+      const copied = all.subarray(first, first + batch.length)
+      const value = 1 + n
+      let events = 0
+      let bytes = 0
+      for (let i = 0; i < batch.length; i++) {
+        if (to[i] === LATER || to[i] === value) copied[i] = 0
+        events += copied[i]!
+        bytes += copied[i]! * batch.size(i)
+      }
+      this.#context.metrics.emitted(events, bytes)
+      events += this.#events[value]!
+      bytes += this.#bytes[value]!
+      this.#events[value] = 0
+      this.#bytes[value] = 0
+      const output = this.#own[n]!
+      if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
+      if (events === 0 || !output.isRead) continue
+      output.events += events
+      // Not the batch itself: others have events of it, too.
+      this.#hand(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }
 
   #count(events: Float64Array, bytes: Float64Array): void {
     const { metrics } = this.#context
     for (let n = 0; n < this.#own.length; n++) {
-      if (events[1 + n]! > 0) metrics.sent(events[1 + n]!, bytes[1 + n]!, this.#names[n])
+      if (events[1 + n]! > 0) this.#countSide(this.#own[n]!, this.#names[n]!, events[1 + n]!, bytes[1 + n]!)
     }
     for (let n = 0; n < this.#reasons.length; n++) {
       const value = FIRST_REASON + n

@@ -3,7 +3,7 @@ import { errorText } from '../core/errors.js'
 import { Ack } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
-import type { Decides, EmitReason } from '../core/processor.js'
+import type { Decides, EmitReason, Plan } from '../core/processor.js'
 import type { LogLimit } from '../lib/log-limit.js'
 import type { TimerClock } from '../lib/time.js'
 import type { DecidedContext } from './decided.js'
@@ -30,6 +30,8 @@ export interface EmittedBatch {
 /** Makes batches of the events that a processor emits. */
 export class Emission {
   readonly #processor: Decides
+  /** The side output in the place of the main one. */
+  readonly #main: string | undefined
   readonly #context: EmissionContext
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #shares: Set<Share>
@@ -38,12 +40,14 @@ export class Emission {
   /** `shares`: those that the processor holds. */
   constructor(
     processor: Decides,
+    plan: Plan,
     context: EmissionContext,
     outputs: ReadonlyMap<string, SideOutput>,
     shares: Set<Share>,
     limit: LogLimit,
   ) {
     this.#processor = processor
+    this.#main = plan.main
     this.#context = context
     this.#outputs = outputs
     this.#shares = shares
@@ -67,7 +71,7 @@ export class Emission {
     const outputs = new Map<string | undefined, Lines>()
     const unwritten: Share[] = []
     try {
-      for (const { fields, to, shares = [] } of this.#processor.emit?.(why) ?? []) {
+      for (const { fields, to = this.#main, shares = [] } of this.#processor.emit?.(why) ?? []) {
         try {
           const line = madeLine(fields)
           const made = outputs.get(to) ?? { lines: [], shares: new Set() }

@@ -3,9 +3,10 @@ import { PassThrough } from 'node:stream'
 /** Number of batches that may wait between two components. Memory is limited by the budget of unacknowledged bytes. */
 export const STREAM_DEPTH = 4
 
-/** A side output. Its reader sets `connected`; until then no events are written to it. */
+/** A side output. Its reader sets `connected`, and a tap sets `tapped`; until then no events are written to it. */
 export class SideOutput extends PassThrough {
   connected = false
+  tapped = false
   /** Number of events written so far. */
   events = 0
 
@@ -15,8 +16,9 @@ export class SideOutput extends PassThrough {
 
   /** Whether events that are written to it reach somebody. */
   get isRead(): boolean {
-    return this.connected && !this.destroyed
+    return (this.connected || this.tapped) && !this.destroyed
   }
+
   /** Resolves when it has room, or is destroyed. */
   drained(): Promise<void> {
     return new Promise(resolve => {

@@ -58,6 +58,7 @@ export class Stage extends Transform {
   isReplaced = false
   readonly #plan: Plan
   readonly #concurrency: number
+  readonly #copyOutputs: number
   readonly #context: StageContext
   readonly #decided: Decided
   readonly #pending: Pending[] = []
@@ -88,12 +89,13 @@ export class Stage extends Transform {
     this.processor = processor
     this.#plan = plan
     this.#concurrency = plan.concurrency ?? 1
+    this.#copyOutputs = plan.copies ? (plan.outputs ?? []).length : 0
     this.#context = context
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
-    this.#emission = new Emission(processor, context, this.outputs, this.#shares, limit)
+    this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, limit)
     if (plan.waits) this.#later = this.#laterEvents()
     this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
   }
@@ -199,7 +201,7 @@ export class Stage extends Transform {
   /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
-    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, asked)
+    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#copyOutputs, asked)
     if (this.#later) this.#noteTime(work)
     if (!this.#context.isStrict) batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()

@@ -42,6 +42,7 @@ export function expectedOf({ processors, destinations }: Topology, marks: Iterab
       } else if (!isChosen(mark, { ...processor, deed })) follow(mark, id, way)
       else if (deed === 'discard') follow(mark, `${id}.discarded`, way)
       else if (deed === 'route') follow(mark, `${id}.chosen`, way)
+      else if (deed === 'copy') for (const output of [id, `${id}.chosen`]) follow(mark, output, way)
       else if (deed === 'explode')
         for (const part of ['x', 'y']) follow(/[xy]$/.test(mark) ? mark : mark + part, id, way)
       else if (deed !== 'fail' && deed !== 'throw') follow(mark, id, way)

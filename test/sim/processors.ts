@@ -8,7 +8,7 @@ import { currentMachine } from './machine.js'
 import { marksOf, numberIn } from './marks.js'
 
 /** What a simulated processor does with the events whose number is a multiple of `every`; all others pass. */
-export const DEEDS = ['pass', 'discard', 'route', 'fail', 'throw', 'explode', 'summarize'] as const
+export const DEEDS = ['pass', 'discard', 'route', 'copy', 'fail', 'throw', 'explode', 'summarize'] as const
 export type Deed = (typeof DEEDS)[number]
 
 const options = z.strictObject({
@@ -56,6 +56,7 @@ class SimulatedProcessor implements Processor {
       if (!isChosen(marks[0]!, this.#options)) continue
       if (deed === 'discard') to[i] = discard(0)
       else if (deed === 'route') to[i] = output(0)
+      else if (deed === 'copy') scope.copy(i, 0)
       else if (deed === 'fail') to[i] = FAILED
       else if (deed === 'throw') throw new Error('thrown on purpose')
       else if (deed === 'explode') scope.replace(i, [partOf(marks, 'x'), partOf(marks, 'y')])
@@ -86,7 +87,7 @@ export const simulatedProcessor = defineProcessor({
   reasons: { chosen: 'Its number is a multiple of `every`.' },
   plan: ({ deed, concurrency }) => ({
     concurrency,
-    ...(deed === 'route' ? { outputs: ['chosen'] } : {}),
+    ...(deed === 'route' || deed === 'copy' ? { outputs: ['chosen'], copies: deed === 'copy' } : {}),
     ...(deed === 'discard' ? { reasons: ['chosen'] } : {}),
     ...(deed === 'summarize' ? { every: SUMMARY_MS } : {}),
   }),

@@ -85,7 +85,7 @@ export function makeTopology(random: Seeded): Topology {
       version: 0,
     })
     outputs.set(id, isSummarized || deed === 'summarize')
-    if (deed === 'route') outputs.set(`${id}.chosen`, isSummarized)
+    if (deed === 'route' || deed === 'copy') outputs.set(`${id}.chosen`, isSummarized)
     if ((deed === 'discard' || deed === 'throttle') && random.chance(0.5)) outputs.set(`${id}.discarded`, isSummarized)
   }
   const destinations: DestinationSpec[] = []

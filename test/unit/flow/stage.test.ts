@@ -97,6 +97,94 @@ t.test('each event goes where the column says, and is counted there', async t =>
   t.same(unread.settled, ['delivered'])
 })
 
+t.test('an event goes to each output that has a copy of it, in order, and each may be changed alone', async t => {
+  const plan = { outputs: ['even', 'all'], main: 'rest', copies: true }
+  const processor: Processor = {
+    process(batch, to, scope) {
+      for (let i = 0; i < batch.length; i++) {
+        const number = n(batch, i)
+        if (number % 5 === 0) batch.modify(i, { n: number, five: true })
+        if (number % 2 === 0) to[i] = output(0)
+        if (number % 3 === 0 && to[i] !== 0) scope.copy(i, 1)
+        else if (number % 3 === 0) to[i] = output(1)
+        // The event goes there already.
+        scope.copy(i, 0)
+        if (number % 2 !== 0) scope.copy(i, 1)
+      }
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, plan)
+  t.same([...stage.outputs.keys()], ['even', 'all', 'rest'])
+  const seen: EventBatch[] = []
+  stage.outputs.get('even')!.on('data', batch => {
+    for (let i = 0; i < batch.length; i++) batch.modify(i, { changed: true })
+    seen.push(batch)
+  })
+  const lines = await run(stage, [batch(...numbers(0, 9)), batch({ n: 7 })])
+  const read = (name: string) => lines[name]!.map(line => JSON.parse(line).n)
+  t.same(read('main'), [], 'there is no main output')
+  t.same(read('rest'), [1, 5, 7, 7])
+  t.same(read('all'), [0, 1, 3, 5, 6, 7, 7])
+  t.same([lines.all![0], lines.all![3]], ['{"n":0,"five":true}', '{"n":5,"five":true}'])
+  t.same(
+    seen.map(({ length }) => length),
+    [9, 1],
+  )
+  t.same(settled, ['delivered', 'delivered'])
+  t.same(Object.fromEntries([...counters.aside].map(([name, { events }]) => [name, events])), {
+    even: 10,
+    all: 7,
+    rest: 4,
+  })
+  t.equal(counters.emittedEvents.events, 11)
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+})
+
+t.test('what fails, waits or is replaced has no copy', async t => {
+  const failing: Processor = {
+    process(batch, to, scope) {
+      for (let i = 0; i < batch.length; i++) {
+        scope.copy(i, 0)
+        if (n(batch, i) === 1) to[i] = FAILED
+        if (n(batch, i) === 2) scope.replace(i, [{ made: 1 }])
+        if (n(batch, i) === 3) throw new Error('thrown on purpose')
+      }
+    },
+  }
+  const { stage, counters, batch } = stageWith(failing, { outputs: ['side'], copies: true })
+  const { main, side } = await run(stage, [batch(...numbers(0, 5))])
+  t.same(side, ['{"n":0}', '{"n":4}'])
+  t.equal(main!.length, 5)
+  t.equal(main![2], '{"made":1}')
+  t.ok(balanced(counters))
+
+  const unplanned = stageWith({ process: (_batch, _to, scope) => scope.copy(0, 0) }, { outputs: ['side'] })
+  t.same((await run(unplanned.stage, [unplanned.batch({ n: 1 })])).side, [])
+  t.equal(unplanned.counters.failures.get('bug'), 1)
+})
+
+t.test('events of an output that nobody reads are discarded, also while it is tapped', async t => {
+  const processor: Processor = {
+    process(batch, to, scope) {
+      for (let i = 0; i < batch.length; i++) {
+        if (n(batch, i) === 1) to[i] = output(0)
+        else if (n(batch, i) > 1) scope.copy(i, 0)
+      }
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, { outputs: ['side'], main: 'rest', copies: true })
+  const tapped: string[] = []
+  const side = stage.outputs.get('side')!
+  side.tapped = true
+  const all = [batch(...numbers(0, 4)), batch({ n: 0 })]
+  await Promise.all([pipeline(Readable.from(all), stage, collectLines([])), pipeline(side, collectLines(tapped))])
+  t.same(tapped, ['{"n":1}', '{"n":2}', '{"n":3}'])
+  t.equal(counters.discards.get('unrouted')?.events, 7)
+  t.equal(counters.emittedEvents.events, 2)
+  t.same(settled, ['delivered', 'delivered'])
+  t.ok(balanced(counters))
+})
+
 t.test('a processor never sees a batch without events', async t => {
   const lengths: number[] = []
   const { stage, batch, settled } = stageWith({ process: ({ length }) => void lengths.push(length) }, {})
