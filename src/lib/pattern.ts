@@ -2,7 +2,10 @@ import { Atoms } from './regex/atoms.js'
 import { compileAutomaton } from './regex/automaton.js'
 import { longestForBacktracking } from './regex/cost.js'
 import { isAnchored } from './regex/program.js'
+import { compileSearch, nativeSearch, type PatternMatch, type Search } from './regex/search.js'
 import { readSyntax, UnboundedPattern } from './regex/syntax.js'
+
+export type { PatternMatch }
 
 /**
  * Regular expressions from users, with the syntax and semantics of JavaScript, matched in a time that is bounded by the
@@ -17,16 +20,6 @@ const LONGEST = 64 * 1024
 /** The pattern cannot be used; the message says why. */
 export class PatternError extends Error {}
 
-/** Places are in UTF-16 code units, the second behind the last one. */
-type Place = readonly [start: number, end: number]
-
-export interface PatternMatch {
-  readonly start: number
-  readonly end: number
-  /** Places of the groups by number, the first that of the whole match; undefined for a group that took no part. */
-  readonly groups: readonly (Place | undefined)[]
-}
-
 /** What decides whether a text matches. */
 export type Matcher = Pick<Pattern, 'source' | 'flags' | 'test'>
 
@@ -36,7 +29,7 @@ export class Pattern {
   readonly test: (text: string) => boolean
   /** Names of the groups by number; the first stands for the whole match. */
   readonly groupNames: readonly (string | undefined)[]
-  readonly #search: (text: string, from: number) => PatternMatch | undefined
+  readonly #search: Search
 
   /** Throws PatternError. `flags` may contain i, m, s and u. */
   constructor(source: string, flags = 'u') {
@@ -48,9 +41,17 @@ export class Pattern {
     this.groupNames = groupNames
   }
 
-  /** The first match that begins at `from` or later, with the groups that V8 would give it. Throws PatternError. */
+  /**
+   * The first match that begins at `from` or later, with the groups that V8 would give it. All matches of a text, each
+   * searched from the end of the last one, together take a time proportional to its length. Throws PatternError if the
+   * text is so long that the search would take too much memory: tens of megabytes, or less for a large pattern.
+   */
   exec(text: string, from = 0): PatternMatch | undefined {
-    return this.#search(text, from)
+    try {
+      return this.#search(text, from)
+    } catch (error) {
+      throw patternError(error)
+    }
   }
 
   toString(): string {
@@ -60,7 +61,7 @@ export class Pattern {
 
 interface Compiled {
   readonly test: (text: string) => boolean
-  readonly search: (text: string, from: number) => PatternMatch | undefined
+  readonly search: Search
   readonly groupNames: readonly (string | undefined)[]
 }
 
@@ -77,27 +78,19 @@ function compile(source: string, flags: string): Compiled {
     const atoms = new Atoms()
     const { node, groupNames } = readSyntax(source, flags, atoms)
     const automaton = compileAutomaton(node, atoms, flags)
-    const nativeSearch = searchOf(new RegExp(source, `${flags}dg`))
     const longest = longestForBacktracking(node, isAnchored(node), atoms)
-    const test = (text: string) => (text.length <= longest ? native.test(text) : automaton(text))
-    const search = (text: string, from: number) => {
-      if (text.length > longest) throw new PatternError('the text is too long for the regular expression')
-      return nativeSearch(text, from)
-    }
+    const test = (text: string) => (text.length <= longest ? native.test(text) : automaton.test(text))
+    const [quick, linear] = [
+      nativeSearch(new RegExp(source, `${flags}dg`)),
+      compileSearch(node, atoms, flags, automaton, groupNames.length),
+    ]
+    const search: Search = (text, from) => (text.length <= longest ? quick(text, from) : linear(text, from))
     return { test, search, groupNames }
   } catch (error) {
-    if (!(error instanceof UnboundedPattern)) throw error
-    throw new PatternError(`the regular expression ${error.message}`)
+    throw patternError(error)
   }
 }
 
-/** `native` has the flags d and g. */
-function searchOf(native: RegExp): (text: string, from: number) => PatternMatch | undefined {
-  return (text, from) => {
-    native.lastIndex = from
-    const found = native.exec(text)
-    if (!found) return undefined
-    const groups = found.indices as Place[]
-    return { start: groups[0]![0], end: groups[0]![1], groups }
-  }
+function patternError(error: unknown): unknown {
+  return error instanceof UnboundedPattern ? new PatternError(`the regular expression ${error.message}`) : error
 }

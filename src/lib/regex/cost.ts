@@ -174,7 +174,8 @@ function leadingAtoms(node: Node): number[] {
   return node.nodes.slice(0, end === -1 ? node.nodes.length : end).flatMap(atomsIn)
 }
 
-function isNullable(node: Node): boolean {
+/** Whether it may match no character. */
+export function isNullable(node: Node): boolean {
   if (node.kind === 'atom') return false
   if (node.kind === 'sequence') return node.nodes.every(isNullable)
   if (node.kind === 'choice') return node.nodes.some(isNullable)

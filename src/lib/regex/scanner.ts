@@ -1,5 +1,6 @@
 import { type Atoms, NOTHING } from './atoms.js'
-import type { Check, Program } from './program.js'
+import type { Check } from './checks.js'
+import type { Program } from './program.js'
 
 /**
  * Runs a program over a text, character by character, in all its states at once. Each set of states is a state of a

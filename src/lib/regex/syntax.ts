@@ -58,6 +58,7 @@ const GROUP = /\((?:\?(?:(<?[=!])|<([^>]*)>|([ims]*)(?:-([ims]*))?:))?/y
 
 /** Limit of nested groups. */
 const DEEPEST = 200
+const MOST_GROUPS = 1000
 
 const EMPTY: Node = { kind: 'sequence', nodes: [] }
 
@@ -147,6 +148,11 @@ class Reader {
       this.#flags = [...new Set(before + added)].filter(flag => !removed?.includes(flag)).join('')
     }
     const number = opening === '(' || name !== undefined ? this.#groupNames.push(name) - 1 : undefined
+    if (number === MOST_GROUPS) {
+      throw new UnboundedPattern(
+        `has more than ${MOST_GROUPS - 1} capturing groups; write (?:…) for those without a use`,
+      )
+    }
     if (++this.#depth > DEEPEST) throw new UnboundedPattern(`is nested deeper than ${DEEPEST} groups`)
     const node = this.#choice()
     this.#depth--

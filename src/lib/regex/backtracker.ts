@@ -1,0 +1,202 @@
+import { type Atoms, NOTHING } from './atoms.js'
+import { ADVANCE, ATOM, CHECK, CLEAR, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
+import { UnboundedPattern } from './syntax.js'
+
+/**
+ * Finds matches in the order of V8, by backtracking, and notes at which places of the text each instruction has failed:
+ * it is not tried there again, so all matches of a text together take a time proportional to its length. Instructions
+ * that only one other leads to need no note.
+ *
+ * What follows from an instruction depends on its place and on which iterations around it have matched nothing so far,
+ * since those fail if they end so. An iteration that has, has only such iterations in it, so their number says which.
+ */
+
+/** Limits of notes, in bits, and of alternatives that are not tried yet, twice their number. */
+const MOST_NOTES = 1 << 28
+const MOST_OPEN = 1 << 25
+/** Larger notes are not kept for a text that needs much less. */
+const KEPT_WORDS = 1 << 16
+
+/** Notes and alternatives of the matcher that ran last. Only one runs at a time. */
+let notes = new Uint32Array(0)
+let open = new Int32Array(1024)
+let owner: Backtracker | undefined
+
+export interface BacktrackerOptions {
+  readonly program: GroupProgram
+  readonly atoms: Atoms
+  readonly unicode: boolean
+  readonly backwards: boolean
+}
+
+export class Backtracker {
+  readonly #program: GroupProgram
+  readonly #atoms: Atoms
+  readonly #unicode: boolean
+  readonly #backwards: boolean
+  readonly #slots: Int32Array
+  #text = ''
+  #marks: Uint8Array | undefined
+  /** The place that the first notes are for. */
+  #first = 0
+  /** Notes for places before this one are about matches that were found. */
+  #from = 0
+
+  constructor({ program, atoms, unicode, backwards }: BacktrackerOptions) {
+    this.#program = program
+    this.#atoms = atoms
+    this.#unicode = unicode
+    this.#backwards = backwards
+    this.#slots = new Int32Array(program.slots).fill(-1)
+  }
+
+  /** Whether there are notes for the rest of `text`. */
+  knows(text: string, from: number): boolean {
+    return owner === this && from >= this.#from && text === this.#text
+  }
+
+  /** Begins with a text. `marks`: its look-around bits. Throws UnboundedPattern if it takes too much memory. */
+  begin(text: string, from: number, marks: Uint8Array | undefined): void {
+    const bits = (text.length + 1 - from) * this.#program.states
+    if (bits > MOST_NOTES) throw new UnboundedPattern('takes too much memory for a text of this length')
+    const words = (bits >>> 5) + 1
+    if (words > notes.length || (notes.length > KEPT_WORDS && words < notes.length / 4)) notes = new Uint32Array(words)
+    else notes.fill(0, 0, words)
+    owner = this
+    this.#text = text
+    this.#marks = marks
+    this.#first = from
+    this.#from = from
+  }
+
+  /** Positions by slot of the first match that begins at `from` or later; undefined if there is none. */
+  search(from: number): Int32Array | undefined {
+    const text = this.#text
+    for (let p = from; p <= text.length; p++) {
+      const slots = this.matchAt(p)
+      if (slots) return slots
+      if (this.#unicode && text.codePointAt(p)! > 0xffff) p++
+    }
+    return undefined
+  }
+
+  /** The match that begins at `p`, where it ends if the text is read backwards. */
+  matchAt(p: number): Int32Array | undefined {
+    const { operations, nexts, operands, checks, lists, joins, states, starts, start } = this.#program
+    const slots = this.#slots
+    const begin = p
+    let at = start
+    let top = 0
+    for (;;) {
+      let fails = false
+      const join = joins[at]!
+      if (join >= 0) {
+        let bit = (p - this.#first) * states + join
+        for (const slot of starts[at]!) {
+          if (slots[slot] !== p) break
+          bit++
+        }
+        if (notes[bit >>> 5]! & (1 << (bit & 31))) fails = true
+        else notes[bit >>> 5]! |= 1 << (bit & 31)
+      }
+      if (!fails) {
+        switch (operations[at]!) {
+          case MATCH:
+            return this.#found(begin, p)
+          case ATOM: {
+            const code = this.#codeAt(p)
+            if (code >= 0 && this.#atoms.has(this.#atoms.symbolOf(code), operands[at]!)) {
+              const width = code > 0xffff ? 2 : 1
+              p += this.#backwards ? -width : width
+            } else fails = true
+            break
+          }
+          case FORK:
+            top = push(top, operands[at]!, p)
+            break
+          case CHECK:
+            fails = !checks[at]!(this.#symbolBefore(p), this.#symbolAfter(p), this.#marks?.[p] ?? 0)
+            break
+          case SAVE:
+            top = this.#set(top, operands[at]!, p)
+            break
+          case CLEAR:
+            for (const slot of lists[operands[at]!]!) if (slots[slot] !== -1) top = this.#set(top, slot, -1)
+            break
+          case ADVANCE:
+            fails = slots[operands[at]!] === p
+            break
+        }
+      }
+      if (!fails) {
+        at = nexts[at]!
+        continue
+      }
+      do {
+        if (top === 0) return undefined
+        top -= 2
+        at = open[top]!
+        if (at < 0) slots[~at] = open[top + 1]!
+      } while (at < 0)
+      p = open[top + 1]!
+    }
+  }
+
+  /** Sets a slot until the search returns to an alternative from before. */
+  #set(top: number, slot: number, p: number): number {
+    const next = push(top, ~slot, this.#slots[slot]!)
+    this.#slots[slot] = p
+    return next
+  }
+
+  #found(begin: number, p: number): Int32Array {
+    const { states } = this.#program
+    const slots = this.#slots.slice()
+    slots[0] = Math.min(begin, p)
+    slots[1] = Math.max(begin, p)
+    this.#slots.fill(-1)
+    this.#from = p
+    // What led to the match has not failed where it ended.
+    const first = (p - this.#first) * states
+    for (let bit = first; bit < first + states; bit++) notes[bit >>> 5]! &= ~(1 << (bit & 31))
+    return slots
+  }
+
+  /** The next character in reading direction; -1 at the end. */
+  #codeAt(p: number): number {
+    return this.#backwards ? this.#codeBefore(p) : this.#codeAfter(p)
+  }
+
+  #codeAfter(p: number): number {
+    if (p === this.#text.length) return -1
+    return this.#unicode ? this.#text.codePointAt(p)! : this.#text.charCodeAt(p)
+  }
+
+  #codeBefore(p: number): number {
+    if (p === 0) return -1
+    const code = this.#unicode && p > 1 ? this.#text.codePointAt(p - 2)! : 0
+    return code > 0xffff ? code : this.#text.charCodeAt(p - 1)
+  }
+
+  #symbolBefore(p: number): number {
+    const code = this.#codeBefore(p)
+    return code < 0 ? NOTHING : this.#atoms.symbolOf(code)
+  }
+
+  #symbolAfter(p: number): number {
+    const code = this.#codeAfter(p)
+    return code < 0 ? NOTHING : this.#atoms.symbolOf(code)
+  }
+}
+
+function push(top: number, at: number, value: number): number {
+  if (top + 2 > open.length) {
+    if (top > MOST_OPEN) throw new UnboundedPattern('takes too much memory for a text of this length')
+    const larger = new Int32Array(2 * open.length)
+    larger.set(open)
+    open = larger
+  }
+  open[top] = at
+  open[top + 1] = value
+  return top + 2
+}

@@ -1,0 +1,193 @@
+import type { Atoms } from './atoms.js'
+import { type Check, Checks, type Looks } from './checks.js'
+import { isNullable } from './cost.js'
+import type { Look, Node, Repeat } from './syntax.js'
+
+/** Operations. Each continues at its `next`, unless it fails. */
+export const MATCH = 0
+/** Reads a character of the atom `operand`. */
+export const ATOM = 1
+/** Continues at `next`, or, where that fails, at `operand`. */
+export const FORK = 2
+export const CHECK = 3
+/** Stores the position in the slot `operand`. */
+export const SAVE = 4
+/** Clears the slots of the list `operand`. */
+export const CLEAR = 5
+/** Fails if the position is still the one in the slot `operand`. */
+export const ADVANCE = 6
+
+/**
+ * A pattern as instructions that keep the order of its alternatives and store positions in slots: those of group n are
+ * 2n and 2n + 1, others are behind them.
+ */
+export interface GroupProgram {
+  readonly operations: Uint8Array
+  readonly nexts: Int32Array
+  readonly operands: Int32Array
+  readonly checks: readonly (Check | undefined)[]
+  readonly lists: readonly (readonly number[])[]
+  readonly start: number
+  readonly slots: number
+  /** For instructions that several others lead to: the number of its first state. -1 for the rest. */
+  readonly joins: Int32Array
+  /** How many states these instructions can be in at one place of the text. */
+  readonly states: number
+  /** The slots of the beginnings of the iterations around each instruction that must advance, the innermost first. */
+  readonly starts: readonly (readonly number[])[]
+  /** Look-arounds with groups, and the slots of the position where each held last. */
+  readonly inner: readonly { readonly look: Look; readonly slot: number }[]
+}
+
+interface Instruction {
+  readonly operation: number
+  readonly next: number
+  operand: number
+  readonly check: Check | undefined
+  readonly starts: readonly number[]
+}
+
+/** `backwards`: for reading the text from its end, as a look-behind does. `groups`: number of groups of the pattern. */
+export function compileGroups(node: Node, atoms: Atoms, looks: Looks, groups: number, backwards = false): GroupProgram {
+  return new GroupCompiler(new Checks(atoms, looks), groups, backwards).program(node)
+}
+
+class GroupCompiler {
+  readonly #checks: Checks
+  readonly #backwards: boolean
+  readonly #instructions: Instruction[] = []
+  readonly #lists: number[][] = []
+  readonly #inner: { look: Look; slot: number }[] = []
+  #slots: number
+  #starts: readonly number[] = []
+
+  constructor(checks: Checks, groups: number, backwards: boolean) {
+    this.#checks = checks
+    this.#slots = 2 * groups
+    this.#backwards = backwards
+  }
+
+  program(node: Node): GroupProgram {
+    const start = this.#compile(node, this.#add(MATCH, 0))
+    const all = this.#instructions
+    const incoming = new Uint32Array(all.length)
+    incoming[start]!++
+    for (const { operation, next, operand } of all) {
+      if (operation !== MATCH) incoming[next]!++
+      if (operation === FORK) incoming[operand]!++
+    }
+    let states = 0
+    const joins = new Int32Array(all.length).fill(-1)
+    for (const [i, one] of all.entries()) {
+      if (incoming[i]! < 2) continue
+      joins[i] = states
+      states += one.starts.length + 1
+    }
+    return {
+      operations: Uint8Array.from(all, one => one.operation),
+      nexts: Int32Array.from(all, one => one.next),
+      operands: Int32Array.from(all, one => one.operand),
+      checks: all.map(one => one.check),
+      lists: this.#lists,
+      start,
+      slots: this.#slots,
+      joins,
+      states,
+      starts: all.map(one => one.starts),
+      inner: this.#inner,
+    }
+  }
+
+  #add(operation: number, next: number, operand = 0, check?: Check): number {
+    return this.#instructions.push({ operation, next, operand, check, starts: this.#starts }) - 1
+  }
+
+  /** Adds the instructions for `node`, which continue at `next`. Returns the index of the first. */
+  #compile(node: Node, next: number): number {
+    const groups = node.groups ?? []
+    const last = this.#backwards ? 0 : 1
+    let at = next
+    for (const group of groups) at = this.#add(SAVE, at, 2 * group + last)
+    at = this.#content(node, at)
+    for (const group of groups.toReversed()) at = this.#add(SAVE, at, 2 * group + 1 - last)
+    return at
+  }
+
+  #content(node: Node, next: number): number {
+    switch (node.kind) {
+      case 'atom':
+        return this.#add(ATOM, next, node.atom)
+      case 'sequence': {
+        const nodes = this.#backwards ? node.nodes : node.nodes.toReversed()
+        return nodes.reduce((at, part) => this.#compile(part, at), next)
+      }
+      case 'choice': {
+        const starts = node.nodes.map(part => this.#compile(part, next))
+        return starts.reduceRight((at, first) => this.#add(FORK, first, at))
+      }
+      case 'repeat':
+        return this.#repeat(node, next)
+      case 'look':
+        return this.#add(CHECK, this.#saveLook(node, next), 0, this.#checks.of(node))
+      default:
+        return this.#add(CHECK, next, 0, this.#checks.of(node))
+    }
+  }
+
+  /** What matched in a negated look-around is forgotten. */
+  #saveLook(look: Look, next: number): number {
+    if (look.negated || groupsIn(look.node).length === 0) return next
+    const slot = this.#slots++
+    this.#inner.push({ look, slot })
+    return this.#add(SAVE, next, slot)
+  }
+
+  #repeat({ node, min, max, lazy }: Repeat, next: number): number {
+    const groups = groupsIn(node)
+    const slots = groups.flatMap(group => [2 * group, 2 * group + 1])
+    const list = groups.length > 0 ? this.#lists.push(slots) - 1 : -1
+    const start = isNullable(node) ? this.#slots++ : -1
+    const looks = this.#inner.length
+    const fork = (first: number, other: number) =>
+      lazy ? this.#add(FORK, other, first) : this.#add(FORK, first, other)
+    let at = next
+    if (max === Infinity) {
+      at = fork(next, next)
+      const body = this.#optional(node, list, start, at)
+      const instruction = this.#instructions[at]!
+      this.#instructions[at] = lazy ? { ...instruction, operand: body } : { ...instruction, next: body }
+    } else {
+      for (let i = min; i < max; i++) at = fork(this.#optional(node, list, start, at), next)
+    }
+    for (let i = 0; i < min; i++) {
+      const before = this.#instructions.length
+      at = this.#once(node, list, at)
+      // Nothing but groups of nothing: repeating it changes nothing.
+      if (this.#instructions.slice(before).every(({ operation }) => operation === SAVE || operation === CLEAR)) break
+    }
+    for (const { slot } of this.#inner.slice(looks)) slots.push(slot)
+    return at
+  }
+
+  /** An iteration that need not take place, and fails if it matches nothing. */
+  #optional(node: Node, list: number, start: number, next: number): number {
+    if (start === -1) return this.#once(node, list, next)
+    const before = this.#starts
+    this.#starts = [start, ...before]
+    const at = this.#once(node, list, this.#add(ADVANCE, next, start))
+    this.#starts = before
+    return this.#add(SAVE, at, start)
+  }
+
+  #once(node: Node, list: number, next: number): number {
+    const at = this.#compile(node, next)
+    return list === -1 ? at : this.#add(CLEAR, at, list)
+  }
+}
+
+/** The numbers of the groups in it. */
+function groupsIn(node: Node): number[] {
+  const own = node.groups ?? []
+  if (node.kind === 'repeat' || node.kind === 'look') return [...own, ...groupsIn(node.node)]
+  return 'nodes' in node ? [...own, ...node.nodes.flatMap(groupsIn)] : [...own]
+}
