@@ -47,13 +47,6 @@ export class BucketKey implements Key {
     this.#field = fields.length === 1 ? fields[0] : undefined
   }
 
-  /** A key that has these bytes. */
-  static of(bytes: Uint8Array, seed: number): BucketKey {
-    const key = new BucketKey([], seed)
-    key.setBytes(bytes)
-    return key
-  }
-
   /** Uses bytes that another key had. */
   setBytes(bytes: Uint8Array): void {
     this.#setAll(bytes)

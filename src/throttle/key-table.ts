@@ -144,6 +144,12 @@ export class KeyTable {
   }
 }
 
+/** A key that has these bytes. */
+export function keyOf(bytes: Uint8Array, seed: number): Key {
+  const view = viewOf(bytes)
+  return { bytes: view, start: 0, end: bytes.length, hash: hashBytes(view, 0, bytes.length, seed) }
+}
+
 export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }

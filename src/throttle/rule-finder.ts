@@ -1,7 +1,7 @@
 import type { EventBatch } from '../core/event/batch.js'
-import { BucketKey, keyBytes } from './bucket-key.js'
+import { type BucketKey, keyBytes } from './bucket-key.js'
 import type { Place } from './bucket-part.js'
-import { KeyTable } from './key-table.js'
+import { type Key, KeyTable, keyOf } from './key-table.js'
 import type { Rule } from './rules.js'
 
 /** Maximum number of keys for which the matching rules are remembered. */
@@ -9,8 +9,8 @@ const MOST_KEYS = 131_072
 
 type Test = Pick<Rule, 'when' | 'key'>
 
-/** The rules that may apply to the events of a key. */
-interface Route {
+/** The rules that may apply to the events of a key. Where no condition is tested, it is the place of their bucket, too. */
+interface Route extends Place {
   /** The first rule that matches the key and has no condition; the number of rules if there is none. */
   readonly stop: number
   /** The rules before it that match the key and have a condition, in order. */
@@ -19,12 +19,7 @@ interface Route {
   readonly isFixed: boolean
 }
 
-/** What is known of a key. */
-interface Known {
-  readonly route: Route
-  /** Of its bucket, if that does not depend on conditions. */
-  readonly place: Place | undefined
-}
+const NONE: readonly number[] = []
 
 /** A pattern that several keys can match. */
 interface Glob {
@@ -50,7 +45,7 @@ export class RuleFinder {
   readonly #others: Route
   /** Known keys. Without `#globs` all that matter are known from the start. */
   #keys = new KeyTable()
-  #known: Known[] = []
+  #routes: Route[] = []
 
   /** `seed`: of the hashes of keys. */
   constructor(rules: readonly Test[], seed: number) {
@@ -63,8 +58,7 @@ export class RuleFinder {
       else addTo(this.#globs, key.prefix, { rule, test: text => key.test(text) })
     }
     this.#prefixes = [...new Set([...this.#globs.keys()].map(({ length }) => length))]
-    if (this.#globs.size === 0)
-      for (const text of this.#exact.keys()) this.#learn(BucketKey.of(keyBytes(text), seed), text)
+    if (this.#globs.size === 0) for (const text of this.#exact.keys()) this.#learn(keyOf(keyBytes(text), seed), text)
   }
 
   /**
@@ -88,19 +82,18 @@ export class RuleFinder {
   #routeOf(key: BucketKey): Route {
     const id = this.#keys.find(key)
     if (id < 0) return this.#globs.size === 0 ? this.#others : this.#learn(key, key.text())
-    const { route, place } = this.#known[id]!
-    key.place = place
+    const route = this.#routes[id]!
+    if (route.isFixed) key.place = route
     return route
   }
 
-  #learn(key: BucketKey, text: string): Route {
+  #learn(key: Key, text: string): Route {
     if (this.#keys.size >= MOST_KEYS) {
       this.#keys = new KeyTable()
-      this.#known = []
+      this.#routes = []
     }
     const route = this.#routeOfText(text)
-    const place = route.isFixed ? { part: undefined, windows: undefined, id: -1 } : undefined
-    this.#known[this.#keys.add(key)] = { route, place }
+    this.#routes[this.#keys.add(key)] = route
     return route
   }
 
@@ -109,13 +102,14 @@ export class RuleFinder {
     for (const length of this.#prefixes) {
       for (const { rule, test } of this.#globs.get(text.slice(0, length)) ?? []) if (test(text)) found.push(rule)
     }
-    return found.length === 0 ? this.#others : this.#route(found.sort((a, b) => a - b))
+    return this.#route(found.sort((a, b) => a - b))
   }
 
   #route(rules: readonly number[]): Route {
     const stop = rules.find(rule => this.#rules[rule]!.when === undefined) ?? this.#rules.length
-    const conditional = rules.filter(rule => rule < stop)
-    return { stop, conditional, isFixed: conditional.length === 0 && (this.#whenOnly[0] ?? stop) >= stop }
+    const conditional = rules.some(rule => rule < stop) ? rules.filter(rule => rule < stop) : NONE
+    const isFixed = conditional.length === 0 && (this.#whenOnly[0] ?? stop) >= stop
+    return { stop, conditional, isFixed, part: undefined, windows: undefined, id: -1 }
   }
 }
 

@@ -1,11 +1,12 @@
 import type { BucketState } from '../../core/component.js'
 import type { Clock } from '../../lib/time.js'
-import { BucketKey, keyBytes } from '../../throttle/bucket-key.js'
+import { keyBytes } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
 import { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
 import type { Limiter } from '../../throttle/decider.js'
 import type { DiscardHistory } from '../../throttle/discard-history.js'
 import { EventDecider } from '../../throttle/event-decider.js'
+import { keyOf } from '../../throttle/key-table.js'
 import type { Level } from '../../throttle/limit.js'
 import { LiveDecider } from '../../throttle/live-decider.js'
 import { type Rule, ruleTitle } from '../../throttle/rules.js'
@@ -85,6 +86,6 @@ function levelOf(
   sharesDefault: boolean,
 ): Level | undefined {
   if (key === null) return limiter.levelOfDefault(time, 1, 1)
-  const level = limiter.level(BucketKey.of(keyBytes(key), limiter.seed), time, 1, 1)
+  const level = limiter.level(keyOf(keyBytes(key), limiter.seed), time, 1, 1)
   return level ?? (sharesDefault ? limiter.levelOfDefault(time, 1, 1) : undefined)
 }

@@ -1,6 +1,5 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
-import { BucketKey } from '../bucket-key.js'
 import {
   type DeciderOptions,
   DISCARD,
@@ -11,6 +10,7 @@ import {
   PASS,
   type Refusal,
 } from '../decider.js'
+import { keyOf } from '../key-table.js'
 import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
 
@@ -142,7 +142,7 @@ function isPassed(passed: Grant['passed'], n: number): boolean {
 }
 
 function aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
-  const bucket = BucketKey.of(key, local.seed)
+  const bucket = keyOf(key, local.seed)
   if (list === undefined) {
     if (key.length === 0) return local.takeDefaults(events, now)
     let passed = 0

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS, type Taken } from '../../../src/throttle/decider.js'
-import { hashBytes, KeyTable, viewOf } from '../../../src/throttle/key-table.js'
+import { hashBytes, KeyTable, keyOf, viewOf } from '../../../src/throttle/key-table.js'
 import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
 import { createWindows } from '../../../src/throttle/several-windows.js'
 import { WallTime } from '../../../src/throttle/wall-time.js'
@@ -87,7 +87,7 @@ const windowsOf = (mode: WindowMode, limit: number, windowMs: number) =>
 
 const take = (limiter: KeyedLimiter, key: Buffer, now: number) => {
   limiter.advance(now)
-  return limiter.take(BucketKey.of(key, limiter.seed), now)
+  return limiter.take(keyOf(key, limiter.seed), now)
 }
 
 t.test('decides as the model does, whatever the clock does', async t => {
@@ -115,7 +115,7 @@ t.test('decides as the model does, whatever the clock does', async t => {
         limiter.advance(now)
         if (model.isDoubtful(name, now)) continue
         compared++
-        const [got, expected] = [limiter.take(BucketKey.of(key, limiter.seed), now), model.take(name, now)]
+        const [got, expected] = [limiter.take(keyOf(key, limiter.seed), now), model.take(name, now)]
         if (got !== expected) wrong++
         if (wrong) t.fail(`${mode}, seed ${seed}, step ${step}: ${got} rather than ${expected}`)
       }

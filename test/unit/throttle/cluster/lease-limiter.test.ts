@@ -1,8 +1,8 @@
 import t from 'tap'
-import { BucketKey } from '../../../../src/throttle/bucket-key.js'
 import { ASK, LeaseLimiter, type LeaseOptions } from '../../../../src/throttle/cluster/lease-limiter.js'
 import type { Grant } from '../../../../src/throttle/cluster/script-calls.js'
 import { DISCARD, FULL, PASS } from '../../../../src/throttle/decider.js'
+import { keyOf } from '../../../../src/throttle/key-table.js'
 import type { Limit } from '../../../../src/throttle/limit.js'
 
 const LIMIT: Limit = { mode: 'fixed', limit: 100, windowMs: 1000, unit: 'events' }
@@ -16,7 +16,7 @@ function one(limiter: LeaseLimiter, now: number, key?: string, size?: number) {
   if (size !== undefined) return limiter.takeDefaultCost(now, 1, size)
   if (key === undefined) return limiter.takeDefault(now)
   const bytes = Buffer.from(key)
-  return limiter.take(BucketKey.of(bytes, limiter.seed), now)
+  return limiter.take(keyOf(bytes, limiter.seed), now)
 }
 
 const grantOf = (passed: Grant['passed'], waitMs: number, ahead: Partial<Grant> = {}): Grant => ({
