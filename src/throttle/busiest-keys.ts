@@ -4,7 +4,8 @@ import type { FieldReader } from '../core/event/field-reader.js'
 import type { Clock } from '../lib/time.js'
 import { BucketKey } from './bucket-key.js'
 import { bucketName } from './bucket-name.js'
-import { DISCARD, EXCLUDED, FULL, NO_BACKEND, TOO_LATE, WAITS } from './decider.js'
+import { EXCLUDED, NO_BACKEND, TOO_LATE, WAITS } from './decider.js'
+import { DISCARD, FULL } from './limiter.js'
 
 const LOST: ReadonlySet<number> = new Set([DISCARD, FULL, TOO_LATE, NO_BACKEND])
 /** Maximum number of events inspected per second. If there are more, only a sample is. */

@@ -7,9 +7,7 @@ import {
   type Decision,
   type EventTimeOptions,
   EXCLUDED,
-  FULL,
   KeyedDecider,
-  type LimiterOptions,
   type Refusal,
   TOO_LATE,
 } from './decider.js'
@@ -17,6 +15,7 @@ import { createEventWindows } from './event-several.js'
 import { type EventWindows, LATE, Progress, type Room, type Shared, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
+import { FULL, type LimiterOptions } from './limiter.js'
 import { keepOnly, type Rule } from './rules.js'
 
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */

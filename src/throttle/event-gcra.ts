@@ -1,7 +1,7 @@
-import { DISCARD, PASS } from './decider.js'
 import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import { GcraRate, GcraTime } from './gcra-rate.js'
 import type { Level, Limit } from './limit.js'
+import { DISCARD, PASS } from './limiter.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Columns of a run: its time, the TAT after it (GcraRate), what passed of this time, and the last cost of that. */

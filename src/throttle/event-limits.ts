@@ -1,6 +1,6 @@
-import { DISCARD, PASS } from './decider.js'
 import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
+import { DISCARD, PASS } from './limiter.js'
 import type { Periods } from './periods.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 

@@ -1,9 +1,9 @@
-import { DISCARD, PASS } from './decider.js'
 import { GcraEventWindows } from './event-gcra.js'
 import { CountedEventWindows } from './event-limits.js'
 import { SlidingEventWindows } from './event-sliding.js'
 import { EventWindows, LATE, type LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
+import { DISCARD, PASS } from './limiter.js'
 import { fullest, periodsOf } from './several-windows.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 

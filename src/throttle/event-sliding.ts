@@ -1,6 +1,6 @@
-import { DISCARD, PASS } from './decider.js'
 import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import type { Level, Limit } from './limit.js'
+import { DISCARD, PASS } from './limiter.js'
 import type { StateReader } from './state-bytes.js'
 
 /** Columns of a run: a time, and what passed of this time. */

@@ -1,6 +1,6 @@
 import { BoundedMap } from '../lib/bounded-map.js'
-import { type DISCARD, PASS } from './decider.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
+import { type DISCARD, PASS } from './limiter.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 import { BucketColumns } from './windows.js'
 

@@ -1,7 +1,7 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { BucketKey } from './bucket-key.js'
 import { Costs } from './costs.js'
-import type { Limiter, RuledLimiter } from './decider.js'
+import type { Limiter, RuledLimiter } from './limiter.js'
 import { RuleFinder } from './rule-finder.js'
 import type { Rule } from './rules.js'
 

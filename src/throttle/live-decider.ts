@@ -1,7 +1,8 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { Clock } from '../lib/time.js'
-import { Decider, type DeciderOptions, KeyedLimiter, type Refusal } from './decider.js'
+import { Decider, type DeciderOptions, type Refusal } from './decider.js'
 import { EventDecider, EventLimiter } from './event-decider.js'
+import { KeyedLimiter } from './keyed-limiter.js'
 import type { Level } from './limit.js'
 import type { Rule } from './rules.js'
 

@@ -1,7 +1,7 @@
-import { DISCARD, PASS } from '../../throttle/decider.js'
 import { createEventWindows } from '../../throttle/event-several.js'
 import { EventWindows, LATE, type Progress, type Room, type TakenInTime } from '../../throttle/event-windows.js'
 import type { Level, Limit } from '../../throttle/limit.js'
+import { DISCARD, PASS } from '../../throttle/limiter.js'
 import { createWindows } from '../../throttle/several-windows.js'
 import { WallTime } from '../../throttle/wall-time.js'
 import { Windows } from '../../throttle/windows.js'

@@ -2,18 +2,11 @@ import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { discard, type Emitted, LATER, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
-import {
-  type DeciderOptions,
-  DISCARD,
-  FULL,
-  NO_BACKEND,
-  type Refusal,
-  TOO_LATE,
-  WAITS,
-} from '../../throttle/decider.js'
+import { type DeciderOptions, NO_BACKEND, type Refusal, TOO_LATE, WAITS } from '../../throttle/decider.js'
 import { DiscardHistory } from '../../throttle/discard-history.js'
 import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'
+import { DISCARD, FULL } from '../../throttle/limiter.js'
 import { Annotation, type Exceeded } from './annotate.js'
 import { backlogReport } from './backlog.js'
 import { endKeys, KeyCounters, showKeys } from './key-metrics.js'

@@ -17,19 +17,11 @@ import type { BatchScope, Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
 import type { Decided } from '../../throttle/cluster/cluster-decider.js'
-import {
-  type DeciderOptions,
-  DISCARD,
-  EXCLUDED,
-  FAIL_OPEN,
-  FULL,
-  NO_BACKEND,
-  PASS,
-  TOO_LATE,
-} from '../../throttle/decider.js'
+import { type DeciderOptions, EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decider.js'
 import { EventDecider } from '../../throttle/event-decider.js'
 import { looksLikeSeconds } from '../../throttle/event-time.js'
 import { LATE } from '../../throttle/event-windows.js'
+import { DISCARD, FULL, PASS } from '../../throttle/limiter.js'
 import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 import { bucketState } from './bucket-state.js'

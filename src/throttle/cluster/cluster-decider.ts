@@ -1,16 +1,8 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
-import {
-  type DeciderOptions,
-  DISCARD,
-  EXCLUDED,
-  FAIL_OPEN,
-  KeyedDecider,
-  NO_BACKEND,
-  PASS,
-  type Refusal,
-} from '../decider.js'
+import { type DeciderOptions, EXCLUDED, FAIL_OPEN, KeyedDecider, NO_BACKEND, type Refusal } from '../decider.js'
 import { keyOf } from '../key-table.js'
+import { DISCARD, PASS } from '../limiter.js'
 import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
 

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
-import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/decider.js'
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { Kept, LATE } from '../../../src/throttle/event-windows.js'
 import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
+import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/limiter.js'
 import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { ASK, LeaseLimiter, type LeaseOptions } from '../../../../src/throttle/cluster/lease-limiter.js'
 import type { Grant } from '../../../../src/throttle/cluster/script-calls.js'
-import { DISCARD, FULL, PASS } from '../../../../src/throttle/decider.js'
 import { keyOf } from '../../../../src/throttle/key-table.js'
 import type { Limit } from '../../../../src/throttle/limit.js'
+import { DISCARD, FULL, PASS } from '../../../../src/throttle/limiter.js'
 
 const LIMIT: Limit = { mode: 'fixed', limit: 100, windowMs: 1000, unit: 'events' }
 const limiterOf = (options: Partial<LeaseOptions> = {}) =>
