@@ -4,6 +4,7 @@ import { file as fileDestination } from './destinations/file.js'
 import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
 import { filter } from './processors/filter.js'
+import { parse } from './processors/parse.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
 import { http } from './sources/http.js'
@@ -20,6 +21,7 @@ export const components: readonly AnyDefinition[] = [
   http,
   throttle,
   filter,
+  parse,
   httpDestination,
   fileDestination,
   stdout,

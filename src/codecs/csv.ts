@@ -5,6 +5,7 @@ import type { Fields } from '../core/event/event.js'
 import type { EventFields } from '../core/event/event-fields.js'
 import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
 import { reaches } from '../core/options/reach.js'
+import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
@@ -13,6 +14,8 @@ import { OriginTail, originBit } from './origin-tail.js'
 const QUOTE = 0x22
 const LF = 0x0a
 const CR = 0x0d
+/** Unnamed columns whose names are kept. */
+const MOST_NAMES = 1000
 const UNNAMED = 'column_'
 const QUOTES = Buffer.from('"')
 
@@ -80,11 +83,13 @@ class Csv extends Codec {
   #wanted: WantedNames | undefined
   #names = -1
   #slots: number[] = []
+  readonly #fieldNames: FieldName[]
 
   constructor({ columns, delimiter }: Options) {
     super(csv, { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) })
     this.#delimiter = delimiter.charCodeAt(0)
     this.#columns = columns
+    this.#fieldNames = columns?.map(name => new FieldName(name)) ?? []
     // An object has members with a number as their name before all others.
     const isInOrder = columns && !columns.some(name => /^\d/.test(name))
     this.#heads = isInOrder
@@ -109,6 +114,37 @@ class Csv extends Codec {
       const slot = slots[column]
       if (slot !== undefined && slot >= 0) putSlot(out, at, slot, valueStart, valueEnd, doubled)
       if (p === end) return column + 1 === columns || this.#columns === undefined
+    }
+  }
+
+  override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    const columns = this.#columns?.length ?? Number.POSITIVE_INFINITY
+    for (let column = 0, p = behindMark(b, start, end); ; column++, p++) {
+      p = valueEndAt(b, p, end, this.#delimiter)
+      if (p < 0 || column === columns) return false
+      const name = this.#fieldName(column)
+      if (doubled) to.value(name, this.value(b, valueStart, valueEnd))
+      else to.text(name, b, valueStart, valueEnd)
+      if (p === end) return column + 1 === columns || this.#columns === undefined
+    }
+  }
+
+  #fieldName(column: number): FieldName {
+    const known = this.#fieldNames[column]
+    if (known) return known
+    const name = new FieldName(`${UNNAMED}${column + 1}`)
+    if (column < MOST_NAMES) this.#fieldNames.push(name)
+    return name
+  }
+
+  override problem(b: Buffer, start: number, end: number): string {
+    let values = 0
+    for (let p = behindMark(b, start, end); ; p++) {
+      const from = p
+      p = valueEndAt(b, p, end, this.#delimiter)
+      if (p < 0) return `the value at column ${from - start + 1} has a double quote in the wrong place, or a line end`
+      values++
+      if (p === end) return `expected ${this.#columns!.length} values, found ${values}`
     }
   }
 

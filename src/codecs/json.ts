@@ -3,16 +3,29 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../core/event/flags.js'
 import { type Lines, theKernel } from '../kernel/kernel.js'
-import { objectEnd, scanObject, type WantedNames } from '../lib/formats/json-scan.js'
+import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
+import {
+  objectEnd,
+  sawEscape,
+  scanObject,
+  skipSpace,
+  stringEnd,
+  valueEnd,
+  type WantedNames,
+} from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { flatten, jsonText } from '../lib/formats/json-text.js'
 import { CONTINUES, LINE_END, PIECE } from '../lib/lines/line-splitter.js'
 
 /** Fewer bytes are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
+const COMMA = 0x2c
+const CLOSE_OBJECT = 0x7d
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
 class Json extends Codec {
+  readonly #name = new FieldName()
+
   constructor() {
     super(json)
   }
@@ -23,6 +36,34 @@ class Json extends Codec {
 
   scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
     return scanObject(b, behindMark(b, start, end), end, wanted, out, at)
+  }
+
+  override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    if (end === b.length || b[end]! >= 0x20) {
+      // A scan needs a byte to stop at.
+      const copy = Buffer.allocUnsafe(end - start + 1)
+      b.copy(copy, 0, start, end)
+      copy[end - start] = 0
+      return this.read(copy, 0, end - start, to)
+    }
+    let p = skipSpace(b, behindMark(b, start, end), end)
+    const stop = objectEnd(b, p, end)
+    if (stop < 0 || skipSpace(b, stop, end) !== end) return false
+    p = skipSpace(b, p + 1, stop)
+    while (b[p] !== CLOSE_OBJECT) {
+      const nameStart = p
+      const nameEnd = stringEnd(b, p + 1)
+      if (sawEscape) {
+        const decoded = Buffer.from(JSON.parse(b.toString('utf8', nameStart, nameEnd + 1)) as string)
+        this.#name.at(decoded, 0, decoded.length)
+      } else this.#name.at(b, nameStart + 1, nameEnd)
+      const valueStart = skipSpace(b, skipSpace(b, nameEnd + 1, stop) + 1, stop)
+      p = valueEnd(b, valueStart, stop)
+      to.json(this.#name, b, valueStart, p)
+      p = skipSpace(b, p, stop)
+      if (b[p] === COMMA) p = skipSpace(b, p + 1, stop)
+    }
+    return true
   }
 
   override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined {

@@ -8,9 +8,21 @@ import { text } from './text.js'
 /** All codecs. A new one needs one file and one line here. */
 export const codecs: readonly CodecDefinition[] = [json, text, syslog, logfmt, csv]
 
-/** Creates the codec with this name and these options; undefined if either is unknown. */
-export function codecOf(name: string, options: unknown = {}): Codec | undefined {
+/** Creates the codec with this name. Throws if there is none, or if it cannot have these options. */
+export function createCodec(name: string, options: unknown): Codec {
   const definition = codecs.find(codec => codec.name === name)
-  const parsed = definition?.options.safeParse(options)
-  return parsed?.success ? definition!.create(parsed.data as never) : undefined
+  if (!definition) throw new Error(`there is no codec ${name}`)
+  const parsed = definition.options.safeParse(options)
+  const [issue] = parsed.error?.issues ?? []
+  if (issue) throw new Error(`${name} needs other options: ${[...issue.path, issue.message].join(': ')}`)
+  return definition.create(parsed.data as never)
+}
+
+/** Like `createCodec`; undefined where that throws. */
+export function codecOf(name: string, options: unknown = {}): Codec | undefined {
+  try {
+    return createCodec(name, options)
+  } catch {
+    return undefined
+  }
 }

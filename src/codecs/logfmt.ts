@@ -2,6 +2,7 @@ import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/cod
 import type { EventBatch } from '../core/event/batch.js'
 import { type Fields, ORIGIN_FIELDS } from '../core/event/event.js'
 import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
+import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
@@ -15,6 +16,7 @@ const OPEN = Buffer.from('{"')
 const NEXT = Buffer.from(',"')
 const COLON = Buffer.from('":"')
 const TRUE = Buffer.from('":true')
+const TRUE_TEXT = Buffer.from('true')
 const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
@@ -73,6 +75,7 @@ const MOST_PAIRS = 64
 const pairs = new Int32Array(MOST_PAIRS * PAIR)
 
 class Logfmt extends Codec {
+  readonly #name = new FieldName()
   readonly #tail = new OriginTail()
 
   constructor() {
@@ -97,6 +100,27 @@ class Logfmt extends Codec {
       if (slot < 0) continue
       if (valueStart < 0) putSlot(out, at, slot, keyEnd, keyEnd, true)
       else putSlot(out, at, slot, valueStart, valueEnd, escaped)
+    }
+    return hasPair
+  }
+
+  override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    let hasPair = false
+    for (let p = behindMark(b, start, end); p < end; ) {
+      if (b[p]! <= SPACE) {
+        p++
+        continue
+      }
+      p = pairEnd(b, p, end)
+      if (p < 0) return false
+      this.#name.at(b, keyStart, keyEnd)
+      if (valueStart < 0) {
+        to.json(this.#name, TRUE_TEXT, 0, TRUE_TEXT.length)
+        continue
+      }
+      hasPair = true
+      if (escaped) to.value(this.#name, unescaped(b.toString('utf8', valueStart, valueEnd)))
+      else to.text(this.#name, b, valueStart, valueEnd)
     }
     return hasPair
   }

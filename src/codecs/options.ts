@@ -1,8 +1,9 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../core/codec.js'
+import { errorText } from '../core/errors.js'
 import { byteSize, once, refuse } from '../core/options/options.js'
 import type { Encoding } from './encode.js'
-import { codecOf, codecs } from './list.js'
+import { codecs, createCodec } from './list.js'
 
 /**
  * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are additional values. `unfit`
@@ -22,17 +23,21 @@ function choice(
   ])
 }
 
-/** Creates the chosen codec. The schema has validated its options. */
-function made(chosen: string | { readonly codec: string }): Codec {
+/** Creates the chosen codec. The schema has validated its options, as far as each can be without the others. */
+function made(chosen: string | { readonly codec: string }, context: z.RefinementCtx): Codec {
   const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
-  return codecOf(codec, options)!
+  try {
+    return createCodec(codec, options)
+  } catch (error) {
+    return refuse(context, errorText(error))
+  }
 }
 
 const decoders = choice(codecs)
 
 /** An option for a codec that decodes lines. */
 export const codecOption = once(() =>
-  decoders.meta({ title: 'codec' }).transform(chosen => made(chosen as string | { codec: string })),
+  decoders.meta({ title: 'codec' }).transform((chosen, context) => made(chosen as string | { codec: string }, context)),
 )
 
 export const decodeOption = once(() =>
@@ -62,7 +67,7 @@ export function encodingOption(preset: string) {
     .meta({ title: 'encoding' })
     .transform((chosen, context): Encoding => {
       if (chosen === 'raw') return 'raw'
-      const codec = made(chosen as string | { codec: string })
+      const codec = made(chosen as string | { codec: string }, context)
       return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
     })
     .prefault(preset)

@@ -1,6 +1,7 @@
 import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
 import type { Fields } from '../core/event/event.js'
 import type { EventFields } from '../core/event/event-fields.js'
+import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import {
   APP,
@@ -34,6 +35,12 @@ const PARTS = new Map([
   ['severity', PRIORITY],
   ['severity_code', PRIORITY],
 ])
+const NAMES = new Map([...PARTS.keys()].map(name => [name, new FieldName(name)]))
+
+/** Whether the bytes of a part of the line that was scanned last are not its text. */
+function isSpecial(part: number): boolean {
+  return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
+}
 
 class Syslog extends Codec {
   constructor() {
@@ -49,14 +56,25 @@ class Syslog extends Codec {
     for (let slot = 0; slot < names.length; slot++) {
       const part = PARTS.get(names[slot]!)
       if (part === undefined || partStarts[part]! < 0) continue
-      const special = part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
-      putSlot(out, at, slot, partStarts[part]!, partEnds[part]!, special)
+      putSlot(out, at, slot, partStarts[part]!, partEnds[part]!, isSpecial(part))
     }
     return true
   }
 
   fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
     return parseSyslog(b, behindMark(b, start, end), end, receivedAt)!
+  }
+
+  override read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
+    if (!scanSyslog(b, behindMark(b, start, end), end)) return false
+    for (const [field, part] of PARTS) {
+      const from = partStarts[part]!
+      if (from < 0) continue
+      const name = NAMES.get(field)!
+      if (!isSpecial(part)) to.text(name, b, from, partEnds[part]!)
+      else to.value(name, this.value(b, from, partEnds[part]!, field, receivedAt))
+    }
+    return true
   }
 
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {

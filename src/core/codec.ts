@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { Lines } from '../kernel/kernel.js'
-import { SLOT, type WantedNames } from '../lib/formats/json-scan.js'
+import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
+import { SLOT, WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import type { EventBatch } from './event/batch.js'
@@ -109,6 +110,21 @@ export abstract class Codec {
   /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
+  /**
+   * Gives the fields of the line [start, end), which is valid UTF-8, to `to`. Returns false if it cannot be decoded; what
+   * was given by then does not count. By default by way of an object, which takes several times as long.
+   */
+  read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
+    if (!this.scan(b, start, end, NO_NAMES, NO_SLOTS, 0)) return false
+    for (const [name, value] of Object.entries(this.fields(b, start, end, receivedAt))) {
+      to.value(new FieldName(name), value)
+    }
+    return true
+  }
+
+  /** What is wrong with a line that `read` has just refused: `expected "[" at column 12`. Undefined: not known. */
+  problem?(b: Buffer, start: number, end: number): string | undefined
+
   /** The value of a slot marked as `special`, whose bytes are not its text. */
   value(_b: Buffer, _start: number, _end: number, _name: string, _receivedAt: number): unknown {
     return undefined
@@ -168,6 +184,9 @@ export function putSlot(out: Int32Array, at: number, slot: number, start: number
   out[at + slot * SLOT] = start + 1
   out[at + slot * SLOT + 1] = (end << 1) | (special ? 1 : 0)
 }
+
+const NO_NAMES = new WantedNames()
+const NO_SLOTS = new Int32Array(0)
 
 export const NEWLINE = Buffer.from('\n')
 

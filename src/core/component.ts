@@ -363,7 +363,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   catchesUp?(options: z.output<S>): boolean
   /** Processors only: what happens that is easily overlooked when a source catches up; undefined: nothing. */
   onBacklog?(options: z.output<S>): string | undefined
-  /** Sources only: the fields that its events can have; undefined: any. */
+  /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
   /** Processors only: how it finds the time of events by itself; undefined: it does not. */
   findsTime?(options: z.output<S>): TimeSearch | undefined

@@ -1,6 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { Codec } from '../../src/core/codec.js'
 import { MISSING } from '../../src/core/event/field-reader.js'
+import { DECODED, INVALID } from '../../src/core/event/flags.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
+import { Members } from '../../src/lib/formats/members.js'
+import { CONTINUES, PIECE } from '../../src/lib/lines/line-splitter.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
 import { seeded } from './seeded.js'
 
@@ -13,7 +17,14 @@ export function fuzz(seed: number, count: number, parts: readonly string[]): str
   )
 }
 
-/** What a reader finds is what the whole event has: before and after the batch has moved, in a copy, with bad bytes. */
+/** What `read` gives, as an object; undefined: the line cannot be decoded. */
+export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
+  const members = new Members()
+  if (!codec.read(line, start, end, members, 1e12)) return undefined
+  return JSON.parse(`{${members.out.bytes.toString('utf8', 0, members.out.length)}}`)
+}
+
+/** What a reader finds is what the whole event has, and what `read` gives: before and after the batch has moved, in a copy, with bad bytes. */
 export function agreesWithFields(
   t: { same(found: unknown, wanted: unknown, message: string): unknown },
   decode: NonNullable<BatchOptions['decode']>,
@@ -44,6 +55,14 @@ export function agreesWithFields(
       }
     }
     check('at first')
+    for (let i = 0; i < batch.length; i++) {
+      const { chunk, starts, ends, receivedAt } = batch
+      const flags = batch.look(i)
+      if (flags & (INVALID | PIECE | CONTINUES) || batch.origin.codec.form === 'message') continue
+      const found = readFields(batch.origin.codec, chunk, starts[i]!, ends[i]!)
+      const wanted = flags & DECODED ? batch.origin.codec.fields(chunk, starts[i]!, ends[i]!, receivedAt) : undefined
+      if (!isDeepStrictEqual(found, wanted)) t.same(found, wanted, `read: ${chunk.subarray(starts[i]!, ends[i]!)}`)
+    }
     batch.retain(i => i % 3 !== 1)
     check('some gone')
     batch.fork(0, 1).ack.settle('delivered')

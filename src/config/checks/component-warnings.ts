@@ -1,12 +1,13 @@
 import { codecOf, codecs } from '../../codecs/list.js'
 import type { Codec } from '../../core/codec.js'
+import type { Kind } from '../../core/component.js'
 import type { EventFields } from '../../core/event/event-fields.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
-import { sourcesOf } from './upstream.js'
+import { upstreamOf } from './upstream.js'
 
 /** Number of sources whose fields a warning lists. */
 const SHOWN_SOURCES = 3
@@ -28,7 +29,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   for (const draft of drafts.values()) {
     const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
     if (used.length === 0) continue
-    const fields = fieldsOf(sourcesOf(draft, drafts))
+    const fields = fieldsOf(upstreamOf(draft, drafts))
     if (!fields) continue
     for (const { option, path, without } of used) {
       const [name] = path.segments
@@ -50,30 +51,41 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 }
 
 /** Codecs whose events can have any field. */
-const ANY_FIELD = codecs.filter(({ name }) => codecOf(name)?.eventFields === undefined)
+const ANY_FIELD = codecs.filter(({ name }) => {
+  // Some cannot do without options.
+  const codec = codecOf(name)
+  return codec !== undefined && codec.eventFields === undefined
+})
 const OTHER_CODECS = ANY_FIELD.map(({ name }) => `"decode: ${name}"`).join(' or ')
 
-interface SourceFields extends EventFields {
+interface KnownFields extends EventFields {
   readonly id: string
+  readonly kind: Kind
   readonly codec: Codec | undefined
 }
 
-/** The fields of all these sources; undefined if one of them can have any field or is unknown. */
-function fieldsOf(sources: readonly Draft[]): SourceFields[] | undefined {
-  const all: SourceFields[] = []
-  for (const { id, config } of sources) {
-    const fields = config?.definition.fields?.(config.options as never)
+/** The fields from all of these; undefined if one of them gives any field or is unknown, or if none is a source. */
+function fieldsOf(upstream: readonly Draft[]): KnownFields[] | undefined {
+  const all: KnownFields[] = []
+  for (const { id, kind, config } of upstream) {
+    if (!config) return undefined
+    const { definition, options } = config
+    if (kind === 'processor' && !definition.fields) continue
+    const fields = definition.fields?.(options as never)
     if (!fields) return undefined
-    all.push({ ...fields, id, codec: (config!.options as { decode?: Codec }).decode })
+    all.push({ ...fields, id, kind, codec: (options as { decode?: Codec }).decode })
   }
-  return all.length === 0 ? undefined : all
+  return all.some(({ kind }) => kind === 'source') ? all : undefined
 }
 
-function shownFields({ id, names, others, codec }: SourceFields): string {
+function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   const listed = [...names.map(name => `.${name}`), ...(others ? [others.text] : [])].join(', ')
   const how = codec === undefined ? '' : ` (decode: ${codec})`
-  const advice = codec?.form === 'message' ? `; if its lines have fields, set ${OTHER_CODECS} in ${id}` : ''
-  return `${id}${how} has ${listed}${advice}`
+  const advice =
+    codec?.form === 'message'
+      ? `; if its lines have fields, set ${OTHER_CODECS} in ${id}, or put a processor of type parse behind it`
+      : ''
+  return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }
 
 /** Shows a value that came from the environment as it is written in the file. */

@@ -1,8 +1,8 @@
 import type { Draft } from '../component-config.js'
 import { splitInput } from '../yaml/input.js'
 
-/** The sources whose events reach a component. */
-export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+/** The sources and processors whose events reach a component. */
+export function upstreamOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
   const seen = new Set([draft])
   // The set grows during this loop.
   for (const { inputs } of seen) {
@@ -11,5 +11,11 @@ export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Dra
       if (input) seen.add(input)
     }
   }
-  return [...seen].filter(({ kind }) => kind === 'source')
+  seen.delete(draft)
+  return [...seen]
+}
+
+/** The sources whose events reach a component. */
+export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+  return upstreamOf(draft, drafts).filter(({ kind }) => kind === 'source')
 }

@@ -1,16 +1,14 @@
-import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { findItem, findMember, found, isEmptyObject, MemberName, memberOf } from '../../lib/formats/json-members.js'
-import { SLOT, scanObject, skipSpace, type WantedNames } from '../../lib/formats/json-scan.js'
+import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import { addUnique } from '../../lib/formats/unique-members.js'
-import { behindMark } from '../codec.js'
 import type { EventBatch } from './batch.js'
+import { EventJson } from './event-json.js'
+import { EventMerger } from './event-merger.js'
 import type { FieldPath } from './field-path.js'
-import { DECODED, INVALID, MODIFIED } from './flags.js'
 import { Splices } from './splices.js'
 
-const LF = 0x0a
 const QUOTE = 0x22
 const COMMA = 0x2c
 const COLON = 0x3a
@@ -39,8 +37,7 @@ export interface EditedField {
 export class EventEditor {
   readonly #wanted: WantedNames
   readonly #splices = new Splices()
-  /** The JSON of an event whose line is not its JSON. */
-  readonly #made = new GrowingBytes()
+  readonly #json = new EventJson()
   /** Slots of the first names of fields that pending changes concern. */
   readonly #touched: number[] = []
   #batch: EventBatch | undefined
@@ -78,6 +75,11 @@ export class EventEditor {
     const segments = path.segments.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
     const slot = isWanted ? this.#wanted.slot(path.segments[0]) : -1
     return { path, slot, segments, parent: JSON.stringify(path.segments.slice(0, -1)) }
+  }
+
+  /** What merges many fields into events at once. Call it in `create` only. */
+  merger(): EventMerger {
+    return new EventMerger(this.#wanted)
   }
 
   /** Begins to change event `i`. What was not closed before is dropped. */
@@ -303,27 +305,12 @@ export class EventEditor {
 
   /** Looks the JSON of the event up. */
   #read(): void {
-    const batch = this.#batch!
-    const i = this.#i
-    const isRead = (batch.look(i) & (DECODED | INVALID | MODIFIED)) === DECODED
-    const { codec } = batch.origin
+    const json = this.#json
+    json.read(this.#batch!, this.#i)
+    this.#use(json.bytes, json.start, json.end)
     const length = this.#wanted.names.length * SLOT
     if (this.#slots.length !== length) this.#slots = new Int32Array(length)
-    let hasSlots = false
-    if (batch.texts?.has(i)) {
-      hasSlots = batch.texts.copySlots(i, this.#slots)
-      this.#use(batch.texts.bytes, batch.texts.starts[i]!, batch.texts.ends[i]!)
-    } else if (isRead && codec.form === 'object') {
-      hasSlots = batch.copySlots(i, this.#slots)
-      this.#use(batch.chunk, behindMark(batch.chunk, batch.starts[i]!, batch.ends[i]!), batch.ends[i]!)
-    } else {
-      this.#made.clear()
-      codec.writeEvent(batch, i, this.#made)
-      // A scan needs a byte to stop at.
-      this.#made.addByte(LF)
-      this.#use(this.#made.bytes, 0, this.#made.length - 1)
-    }
-    if (!hasSlots) this.#scan()
+    if (!json.copySlots(this.#batch!, this.#i, this.#slots)) this.#scan()
   }
 
   #scan(): void {
@@ -362,9 +349,8 @@ export class EventEditor {
 
   #use(bytes: Buffer, start: number, end: number): void {
     this.#bytes = bytes
-    this.#start = skipSpace(bytes, start, end)
-    while (bytes[end - 1] !== CLOSE_OBJECT) end--
+    this.#start = start
     this.#end = end
-    this.#isEmpty = isEmptyObject(bytes, this.#start, end)
+    this.#isEmpty = isEmptyObject(bytes, start, end)
   }
 }

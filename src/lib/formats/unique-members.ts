@@ -10,9 +10,9 @@ type Member = readonly [from: number, to: number]
 
 /**
  * Adds the valid JSON object [start, end) with each name once: at the place of the first member that has it, with the
- * value of the last one, as JSON.parse reads it. Members are copied as they were written.
+ * value of the last one, as JSON.parse reads it. Members are copied as they were written. `without`: a name left out.
  */
-export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number): void {
+export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: number, without?: string): void {
   const members = new Map<string, Member>()
   let p = skipSpace(b, skipSpace(b, start, end) + 1, end)
   while (b[p] !== CLOSE_OBJECT) {
@@ -23,11 +23,13 @@ export function addUnique(to: GrowingBytes, b: Buffer, start: number, end: numbe
     p = skipSpace(b, p, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
   }
-  let before = OPEN_OBJECT
+  if (without !== undefined) members.delete(without)
+  to.addByte(OPEN_OBJECT)
+  let isFirst = true
   for (const [from, memberEnd] of members.values()) {
-    to.addByte(before)
+    if (!isFirst) to.addByte(COMMA)
     to.add(b, from, memberEnd)
-    before = COMMA
+    isFirst = false
   }
   to.addByte(CLOSE_OBJECT)
 }

@@ -48,7 +48,8 @@ t.test('a field that no event can have', async t => {
   const text = throttled('type: stdin', 'key_field: .client')
   t.match(warningsOf(text), [
     '9:16: processors.lim.key_field: no event that comes here can have .client, and all events share one bucket. ' +
-      'in (decode: text) has .message, .host, .timestamp, .partial, .raw; if its lines have fields, set "decode: json"',
+      'in (decode: text) has .message, .host, .timestamp, .partial, .raw; if its lines have fields, set "decode: json" ' +
+      'or "decode: logfmt" in in, or put a processor of type parse behind it',
   ])
   t.same(warningsOf(text.replace('type: stdin', 'type: stdin, decode: json')), [], 'as it says')
   t.same(warningsOf(text.replace('[first.discarded]', '[first, json]')), [], 'one that has it is enough')
@@ -82,6 +83,16 @@ t.test('a field that no event can have', async t => {
     t.equal(found.length, warning ? 1 : 0, `${source} ${option}: ${found}`)
     if (warning) t.match(found[0], warning)
   }
+  const behind = (options: string) =>
+    warningsOf(
+      throttled('type: stdin', 'key_field: .client')
+        .replace('[first.discarded]', '[parsed]')
+        .replace('processors:', `processors:\n  parsed: { type: parse, inputs: [in], ${options} }`),
+    )
+  t.same(behind('codec: json'), [], 'parse adds it')
+  t.same(behind('codec: csv, columns: [client]'), [])
+  t.match(behind('codec: csv, columns: [app]'), [/can have \.client.* parsed adds \.app; in \(decode: text\) has/])
+  t.match(behind('codec: csv, columns: [client], target: .row'), [/parsed adds \.row/])
   const filtered = throttled('type: stdin').replace('.message exists', '.level exists')
   t.match(warningsOf(filtered), [/^3:\d+: processors\.first\.condition: no event .* can have \.level\./])
 })

@@ -1,0 +1,50 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { skipSpace } from '../../lib/formats/json-scan.js'
+import { behindMark } from '../codec.js'
+import type { EventBatch } from './batch.js'
+import { DECODED, INVALID, MODIFIED } from './flags.js'
+
+const LF = 0x0a
+const CLOSE_OBJECT = 0x7d
+
+/** The JSON of one event, as bytes: those of its line or of its changed text, where they are its JSON. */
+export class EventJson {
+  bytes: Buffer = Buffer.alloc(0)
+  /** The opening brace, and the position behind the closing one. */
+  start = 0
+  end = 0
+  readonly #made = new GrowingBytes()
+  #isMade = false
+
+  /** Looks the JSON of event `i` up, or writes it. It is valid until the next call. */
+  read(batch: EventBatch, i: number): void {
+    const { texts } = batch
+    const { codec } = batch.origin
+    this.#isMade = false
+    if (texts?.has(i)) this.use(texts.bytes, texts.starts[i]!, texts.ends[i]!)
+    else if (codec.form === 'object' && (batch.look(i) & (DECODED | INVALID | MODIFIED)) === DECODED) {
+      this.use(batch.chunk, behindMark(batch.chunk, batch.starts[i]!, batch.ends[i]!), batch.ends[i]!)
+    } else {
+      this.#isMade = true
+      this.#made.clear()
+      codec.writeEvent(batch, i, this.#made)
+      // A scan needs a byte to stop at.
+      this.#made.addByte(LF)
+      this.use(this.#made.bytes, 0, this.#made.length - 1)
+    }
+  }
+
+  /** Copies the slots of event `i`, which was read last. Returns false if it has none of the length of `to`. */
+  copySlots(batch: EventBatch, i: number, to: Int32Array): boolean {
+    if (this.#isMade) return false
+    return batch.texts?.has(i) ? batch.texts.copySlots(i, to) : batch.copySlots(i, to)
+  }
+
+  /** The JSON is the object in [start, end), with white space around it. */
+  use(bytes: Buffer, start: number, end: number): void {
+    this.bytes = bytes
+    this.start = skipSpace(bytes, start, end)
+    while (bytes[end - 1] !== CLOSE_OBJECT) end--
+    this.end = end
+  }
+}

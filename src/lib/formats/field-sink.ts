@@ -1,0 +1,39 @@
+/** A name of a field: a constant, or one that is found in each line and moved with `at`. UTF-8. */
+export class FieldName {
+  bytes: Buffer
+  start = 0
+  end: number
+  /** The name and a colon in JSON; undefined for a name that is found in lines. */
+  readonly json: Buffer | undefined
+
+  constructor(text?: string) {
+    this.bytes = Buffer.from(text ?? '')
+    this.end = this.bytes.length
+    this.json = text === undefined ? undefined : Buffer.from(`${JSON.stringify(text)}:`)
+  }
+
+  /** Moves a name that is found in lines. */
+  at(b: Buffer, start: number, end: number): this {
+    this.bytes = b
+    this.start = start
+    this.end = end
+    return this
+  }
+
+  toString(): string {
+    return this.bytes.toString('utf8', this.start, this.end)
+  }
+}
+
+/**
+ * Receives the fields of one line in order. If a name occurs twice, the last value counts. Names and bytes are only
+ * valid during the call. A codec that gives constant names gives each of them once.
+ */
+export interface FieldSink {
+  /** The value is the UTF-8 text [start, end). */
+  text(name: FieldName, b: Buffer, start: number, end: number): void
+  /** The value is [start, end), which is valid JSON. */
+  json(name: FieldName, b: Buffer, start: number, end: number): void
+  /** Any value that can be written as JSON. */
+  value(name: FieldName, value: unknown): void
+}

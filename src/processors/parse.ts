@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import { defineProcessor } from '../core/component.js'
+import type { EventFields } from '../core/event/event-fields.js'
+import { fieldPath, refuseAt } from '../core/options/options.js'
+import { reaches } from '../core/options/reach.js'
+import { checkCodec, codecFrom, codecShape } from './parse/codec-options.js'
+import { TYPES } from './parse/typed-members.js'
+
+const MOST_TRIED = 16
+const MOST_TYPES = 1000
+
+const attempt = z
+  .strictObject({ ...codecShape, codec: codecShape.codec.describe('The codec.') })
+  .superRefine((given, context) => checkCodec(given, context))
+
+const options = z
+  .strictObject({
+    field: fieldPath()
+      .prefault('.message')
+      .describe('The field that is read. A value that is no text is read as JSON.'),
+    ...codecShape,
+    codec: codecShape.codec
+      .optional()
+      .describe('What the text of the field is: one of the [codecs](#codecs). Its options are written beside it.'),
+    try: z
+      .array(attempt)
+      .min(1)
+      .max(MOST_TRIED)
+      .optional()
+      .describe(
+        'In the place of `codec`: several codecs, each with its options. The first that can read the text counts.',
+      ),
+    target: fieldPath()
+      .optional()
+      .describe(
+        'The field that becomes an object of what was found, and replaces what was there. Default: what was found is merged into the event; fields of the same name get the new value.',
+      ),
+    types: z
+      .record(reaches('nothing', z.string().min(1)), z.enum(TYPES))
+      .refine(types => Object.keys(types).length <= MOST_TYPES, { error: `must have at most ${MOST_TYPES} fields` })
+      .default({})
+      .describe(
+        'Types by the name of a field that was found: int, float, bool (true, t, yes, y, on, 1 and their opposites) or string. If a value is none of its type, the text counts as one that the codec cannot read.',
+      ),
+    remove_field: z
+      .boolean()
+      .default(false)
+      .describe('Whether the field is removed from events whose text was read, unless what was found has its name.'),
+  })
+  .superRefine((given, context) => {
+    const { codec, try: tried } = given
+    if (codec !== undefined && tried) refuseAt(context, ['try'], 'cannot be used with codec; move that into the list')
+    if (codec === undefined && !tried) refuseAt(context, ['codec'], 'is missing; or give several codecs as try')
+    checkCodec(given, context)
+  })
+export type ParseOptions = z.output<typeof options>
+
+/** The fields that events can have afterwards; undefined: any. */
+function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields | undefined {
+  if (target) return { names: [target.segments[0]] }
+  const all = (tried ?? [rest]).map(given => codecFrom(given).eventFields)
+  if (all.includes(undefined)) return undefined
+  const others = all.flatMap(fields => fields?.others ?? [])
+  return {
+    names: [...new Set(all.flatMap(fields => fields!.names))],
+    ...(others.length > 0 && {
+      others: {
+        test: (name: string) => others.some(({ test }) => test(name)),
+        text: others.map(({ text }) => text).join(', '),
+      },
+    }),
+  }
+}
+
+export const parse = defineProcessor({
+  type: 'parse',
+  summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
+  notes:
+    'The field is `.message` by default: all of the line, if the source has `decode: text`. It stays as it is unless `remove_field` is set. ' +
+    'An event whose text none of the codecs can read follows `on_error`; so does one without the field. ' +
+    'With `decode` of a source, the same codecs read lines without a processor; `parse` is for lines of several formats, for fields of other events, and where types and targets are needed.',
+  options,
+  movable: true,
+  fields: addedFields,
+  usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],
+  examples: [
+    {
+      title: 'JSON objects and logfmt in one file',
+      yaml: 'try: [{ codec: json }, { codec: logfmt }]\nremove_field: true\n',
+      input: ['{"message":"{\\"level\\":\\"info\\",\\"took_ms\\":12}"}', '{"message":"level=warn disk=/dev/sda1"}'],
+      output: ['{"level":"info","took_ms":12}', '{"level":"warn","disk":"/dev/sda1"}'],
+    },
+    {
+      title: 'Named columns below a field, one of them as a number',
+      yaml: 'codec: csv\ncolumns: [time, user, took_ms]\ntarget: .row\ntypes: { took_ms: int }\n',
+      input: ['{"message":"2026-01-31T12:00:00Z,ada,12"}'],
+      output: [
+        '{"message":"2026-01-31T12:00:00Z,ada,12","row":{"time":"2026-01-31T12:00:00Z","user":"ada","took_ms":12}}',
+      ],
+    },
+  ],
+  create: async (options, context) => {
+    const { Parser } = await import('./parse/parser.js')
+    return new Parser(options, context)
+  },
+})

@@ -1,0 +1,84 @@
+import { z } from 'zod'
+import { codecs } from '../../codecs/list.js'
+import type { Codec, CodecDefinition } from '../../core/codec.js'
+import { refuseAt } from '../../core/options/options.js'
+
+/** The codecs that `parse` can use. */
+export const PARSERS: readonly CodecDefinition[] = codecs.filter(({ form }) => form !== 'message')
+
+const byName = new Map(PARSERS.map(definition => [definition.name, definition]))
+
+type Given = Readonly<Record<string, unknown>>
+
+/** The options of all codecs in one shape, beside the codec itself. */
+function optionsOfAll(): Record<string, z.ZodType> {
+  const variants = new Map<string, { schema: z.ZodType; owners: string[] }[]>()
+  for (const { name, options } of PARSERS) {
+    for (const [option, schema] of Object.entries(options.shape as Record<string, z.ZodType>)) {
+      const known = variants.get(option) ?? []
+      const same = known.find(({ schema: other }) => other === schema)
+      if (same) same.owners.push(name)
+      else known.push({ schema, owners: [name] })
+      variants.set(option, known)
+    }
+  }
+  const shape: Record<string, z.ZodType> = {}
+  for (const [option, all] of variants) {
+    const [first, second, ...rest] = all.map(({ schema }) => withoutDefault(schema))
+    const text = all.map(({ schema, owners }) => `${owners.join(', ')}: ${schema.description}`).join(' ')
+    shape[option] = (second ? z.union([first!, second, ...rest]) : first!).optional().describe(text)
+  }
+  return shape
+}
+
+/** A default would be an option of codecs that do not have it. */
+function withoutDefault(schema: z.ZodType): z.ZodType {
+  const { type, innerType } = schema._zod.def as unknown as { type: string; innerType: z.ZodType }
+  return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema
+}
+
+const [firstName, ...otherNames] = PARSERS.map(({ name }) => name)
+
+/** The shape of an option list with one codec and its options. */
+export const codecShape = {
+  codec: z.enum([firstName!, ...otherNames]),
+  ...optionsOfAll(),
+}
+const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
+
+/** Reports options that the chosen codec does not have, and what is wrong with its own. */
+export function checkCodec(given: Given, context: z.RefinementCtx, path: readonly (string | number)[] = []): void {
+  const definition = byName.get(given.codec as string)
+  const own = definition?.options.shape ?? {}
+  for (const option of optionNames) {
+    if (given[option] === undefined || Object.hasOwn(own, option)) continue
+    const owners = PARSERS.filter(({ options }) => Object.hasOwn(options.shape, option)).map(({ name }) => name)
+    const chosen = definition ? `not of ${definition.name}` : 'and no codec is given'
+    refuseAt(context, [...path, option], `is an option of ${owners.join(' and ')}, ${chosen}`)
+  }
+  if (!definition) return
+  const parsed = definition.options.safeParse(optionsOf(definition, given))
+  for (const { path: at, message } of parsed.error?.issues ?? []) {
+    const [option] = at
+    const isMissing = option !== undefined && given[option as string] === undefined
+    const text = isMissing ? `is missing: ${definition.name} needs it` : message
+    refuseAt(context, [...path, ...(at as (string | number)[])], text)
+  }
+  if (!parsed.success) return
+  try {
+    definition.create(parsed.data as never)
+  } catch (error) {
+    refuseAt(context, [...path, 'codec'], (error as Error).message)
+  }
+}
+
+function optionsOf({ options }: CodecDefinition, given: Given): Given {
+  const names = Object.keys(options.shape).filter(name => given[name] !== undefined)
+  return Object.fromEntries(names.map(name => [name, given[name]]))
+}
+
+/** The codec of options that `checkCodec` has accepted. */
+export function codecFrom(given: Given): Codec {
+  const definition = byName.get(given.codec as string)!
+  return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
+}

@@ -1,0 +1,87 @@
+import { numberOf } from '../../core/event/field-reader.js'
+import type { FieldName } from '../../lib/formats/field-sink.js'
+import { slotOf, WantedNames } from '../../lib/formats/json-scan.js'
+import { Members } from '../../lib/formats/members.js'
+
+/** What the text of a field can be converted to. */
+export const TYPES = ['int', 'float', 'bool', 'string'] as const
+export type FieldType = (typeof TYPES)[number]
+
+const EXPECTED: Readonly<Record<FieldType, string>> = {
+  int: 'an integer',
+  float: 'a number',
+  bool: 'true or false',
+  string: 'text',
+}
+const LONGEST_SHOWN = 40
+
+/** Members of which some are converted. */
+export class TypedMembers extends Members {
+  /** Why a value could not be converted; undefined: all could. */
+  problem: string | undefined
+  readonly #names = new WantedNames()
+  readonly #types: FieldType[] = []
+
+  constructor(types: Readonly<Record<string, FieldType>>) {
+    super()
+    for (const [name, type] of Object.entries(types)) this.#types[this.#names.slot(name)] = type
+  }
+
+  override clear(): void {
+    super.clear()
+    this.problem = undefined
+  }
+
+  override text(name: FieldName, b: Buffer, start: number, end: number): void {
+    const type = this.#typeOf(name)
+    if (type === undefined || type === 'string') super.text(name, b, start, end)
+    else this.#convert(name, type, b.toString('utf8', start, end))
+  }
+
+  override json(name: FieldName, b: Buffer, start: number, end: number): void {
+    const type = this.#typeOf(name)
+    if (type === undefined) super.json(name, b, start, end)
+    else this.#convert(name, type, JSON.parse(b.toString('utf8', start, end)))
+  }
+
+  override value(name: FieldName, value: unknown): void {
+    const type = this.#typeOf(name)
+    if (type === undefined || value === undefined) super.value(name, value)
+    else this.#convert(name, type, value)
+  }
+
+  #typeOf(name: FieldName): FieldType | undefined {
+    return this.#types[slotOf(name.bytes, name.start, name.end, this.#names)]
+  }
+
+  #convert(name: FieldName, type: FieldType, value: unknown): void {
+    const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
+    const converted = isPlain ? converters[type](String(value)) : undefined
+    if (converted === undefined) {
+      const shown = (JSON.stringify(value) as string | undefined)?.slice(0, LONGEST_SHOWN)
+      this.problem ??= `.${name} should be ${EXPECTED[type]}, and is ${shown}`
+      return
+    }
+    if (typeof converted !== 'bigint') {
+      super.value(name, converted)
+      return
+    }
+    const digits = Buffer.from(String(converted))
+    super.json(name, digits, 0, digits.length)
+  }
+}
+
+const BOOLEANS = new Map([
+  ...['true', 't', 'yes', 'y', 'on', '1'].map(text => [text, true] as const),
+  ...['false', 'f', 'no', 'n', 'off', '0'].map(text => [text, false] as const),
+])
+
+const converters: Readonly<Record<FieldType, (text: string) => unknown>> = {
+  int: text => (/^\s*[+-]?\d{1,40}\s*$/.test(text) ? BigInt(text.trim().replace(/^\+/, '')) : undefined),
+  float: text => {
+    const number = numberOf(text)
+    return Number.isFinite(number) ? number : undefined
+  },
+  bool: text => BOOLEANS.get(text.trim().toLowerCase()),
+  string: text => text,
+}
