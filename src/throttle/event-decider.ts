@@ -12,10 +12,11 @@ import {
   TOO_LATE,
 } from './decider.js'
 import { createEventWindows } from './event-several.js'
-import { type EventWindows, LATE, Progress, type Room, type Shared, type TakenInTime } from './event-windows.js'
+import { type EventWindows, LATE, Progress, type Shared, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
 import { FULL, type LimiterOptions } from './limiter.js'
+import { Room } from './row-room.js'
 import { keepOnly, type Rule } from './rules.js'
 
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
@@ -49,7 +50,7 @@ export class EventLimiter {
     this.#options = options
     this.seed = seed
     this.#time = time
-    this.room = parent?.room ?? { rows: 0, buckets: 0, forgotten: 0 }
+    this.room = parent?.room ?? new Room()
     this.#keys = parent ? parent.#keys : new BucketRoom(maxKeys)
     const progress = parent?.progress ?? new Progress(latenessMs)
     const create = () => createMany({ progress, room: this.room })

@@ -1,5 +1,6 @@
-import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
 import { GcraRate, GcraTime } from './gcra-rate.js'
+import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
 import { DISCARD, PASS } from './limiter.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
@@ -26,7 +27,12 @@ export class GcraEventWindows extends LimitEventWindows {
 
   constructor(limit: Limit, shared: Shared) {
     const rate = new GcraRate(limit)
-    super(limit, Math.ceil(rate.tolerance.value + new GcraTime(rate).add(1).value), shared)
+    super(
+      limit,
+      Math.ceil(rate.tolerance.value + new GcraTime(rate).add(1).value),
+      shared,
+      new Kept(shared.room, WIDTH),
+    )
     this.#rate = rate
     this.#tat = new GcraTime(rate)
     this.#latest = new GcraTime(rate)
@@ -43,7 +49,7 @@ export class GcraEventWindows extends LimitEventWindows {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return PASS
     if (time < newest && time < this.progress.lateBefore(newest)) return LATE
-    const older = this.older(bucket)
+    const older = this.kept.of(bucket)
     const row = this.#rowAfter(bucket, older, time)
     const tat = this.#tatBefore(bucket, older, row, time)
     if (!this.#isWithin(tat, time)) return DISCARD
@@ -53,7 +59,7 @@ export class GcraEventWindows extends LimitEventWindows {
   charge(bucket: number, time: number, cost: number): void {
     const newest = this.times[bucket]!
     if (time < newest && time < this.progress.lateBefore(newest)) return
-    const older = this.older(bucket)
+    const older = this.kept.of(bucket)
     const row = newest === Number.NEGATIVE_INFINITY ? 0 : this.#rowAfter(bucket, older, time)
     const tat = this.#tatBefore(bucket, older, row, time).add(cost)
     const { ms, rest } = tat
@@ -75,28 +81,27 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /** The number of runs at or before `time`; the newest one follows those that are kept. */
-  #rowAfter(bucket: number, older: Kept | undefined, time: number): number {
-    const rows = older ? older.length : 0
-    return time >= this.times[bucket]! ? rows + 1 : older ? older.upTo(time) : 0
+  #rowAfter(bucket: number, older: Kept, time: number): number {
+    return time >= this.times[bucket]! ? older.length + 1 : older.upTo(time)
   }
 
-  #get(bucket: number, older: Kept | undefined, row: number, column: number): number {
-    return older && row < older.length ? older.get(row, column) : this.#newest[bucket * WIDTH + column]!
+  #get(bucket: number, older: Kept, row: number, column: number): number {
+    return row < older.length ? older.get(row, column) : this.#newest[bucket * WIDTH + column]!
   }
 
-  #set(bucket: number, older: Kept | undefined, row: number, column: number, value: number): void {
-    if (older && row < older.length) older.set(row, column, value)
+  #set(bucket: number, older: Kept, row: number, column: number, value: number): void {
+    if (row < older.length) older.set(row, column, value)
     else this.#newest[bucket * WIDTH + column] = value
   }
 
-  #setRow(bucket: number, older: Kept | undefined, row: number, ms: number, rest: number, last: number): void {
+  #setRow(bucket: number, older: Kept, row: number, ms: number, rest: number, last: number): void {
     this.#set(bucket, older, row, TAT_MS, ms)
     this.#set(bucket, older, row, TAT_REST, rest)
     this.#set(bucket, older, row, LAST, last)
   }
 
   /** The later of `time` and the TAT that the run before `row` left. */
-  #tatBefore(bucket: number, older: Kept | undefined, row: number, time: number): GcraTime {
+  #tatBefore(bucket: number, older: Kept, row: number, time: number): GcraTime {
     const tat = this.#tat.setTime(time)
     if (row === 0) return tat
     const ms = this.#get(bucket, older, row - 1, TAT_MS)
@@ -114,8 +119,8 @@ export class GcraEventWindows extends LimitEventWindows {
    * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns whether
    * one of them would not have passed, or writes their new TAT.
    */
-  #delays(bucket: number, older: Kept | undefined, row: number, tat: GcraTime, writes: boolean): boolean {
-    const rows = (older ? older.length : 0) + 1
+  #delays(bucket: number, older: Kept, row: number, tat: GcraTime, writes: boolean): boolean {
+    const rows = older.length + 1
     for (let next = row; next < rows; next++) {
       const time = this.#get(bucket, older, next, TIME)
       this.#latest.setTime(time)
@@ -137,15 +142,13 @@ export class GcraEventWindows extends LimitEventWindows {
   /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time)
-    let older = this.older(bucket)
-    if (older && older.length > 0) this.#drop(bucket, older, from)
+    const older = this.kept.of(bucket)
+    if (older.length > 0) this.#drop(bucket, older, from)
     if (this.#newest[bucket * WIDTH + TAT_MS]! < from - 1) return
-    if (!this.makeRoom(older, older ? older.length : 0, 0)) return
-    older ??= this.begin(bucket, this.createKept())
+    if (!this.makeRoom(older, older.length, 0)) return
     const row = older.length
     older.insert(row)
     for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest[bucket * WIDTH + column]!)
-    this.room.rows++
   }
 
   /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
@@ -156,34 +159,26 @@ export class GcraEventWindows extends LimitEventWindows {
       (this.#get(bucket, older, count + 1, TIME) <= from || older.get(count, TAT_MS) < from - 1)
     )
       count++
-    if (count === 0) return
-    older.removeFirst(count)
-    this.room.rows -= count
+    if (count > 0) older.removeFirst(count)
   }
 
   /** Adds a run before the newest one. */
   #insert(bucket: number, row: number, time: number, ms: number, rest: number, cost: number): void {
-    let older = this.older(bucket)
-    const rows = older ? older.length : 0
+    const older = this.kept.of(bucket)
+    const rows = older.length
     if (!this.makeRoom(older, rows, 0)) return
-    older ??= this.begin(bucket, this.createKept())
     const at = older.length < rows ? older.upTo(time) : row
     older.insert(at)
     older.set(at, TIME, time)
     older.set(at, SUM, cost)
     this.#setRow(bucket, older, at, ms, rest, cost)
-    this.room.rows++
   }
 
   level(bucket: number, time: number): Level {
     if (this.times[bucket] === Number.NEGATIVE_INFINITY) return this.levelOf(0, time, time)
-    const older = this.older(bucket)
+    const older = this.kept.of(bucket)
     const until = this.#tatBefore(bucket, older, this.#rowAfter(bucket, older, time), time).value
     return until <= time ? this.levelOf(0, time, time) : this.levelOf(this.#rate.costsIn(until - time), time, until)
-  }
-
-  protected override createKept(): Kept {
-    return new Kept(WIDTH)
   }
 
   override write(bucket: number, to: StateWriter): void {

@@ -1,4 +1,5 @@
-import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
 import { DISCARD, PASS } from './limiter.js'
 import type { Periods } from './periods.js'
@@ -44,7 +45,7 @@ export class CountedEventWindows extends LimitEventWindows {
   #row = 0
 
   constructor(limit: Limit, periods: Periods | undefined, shared: Shared) {
-    super(limit, periods ? periods.longestMs : limit.windowMs, shared)
+    super(limit, periods ? periods.longestMs : limit.windowMs, shared, new Kept(shared.room, WIDTH))
     this.#periods = periods
     this.#lengthMs = limit.mode === 'quota' ? 0 : limit.windowMs
   }
@@ -74,7 +75,7 @@ export class CountedEventWindows extends LimitEventWindows {
   /** What is counted in the window at a place. */
   #used(bucket: number, place: Place): number {
     if (place === IN_NEWEST || place === MOVES_NEWEST) return this.counts[bucket]!
-    return place === IN_KEPT || place === MOVES_KEPT ? this.older(bucket)!.get(this.#row, COUNT) : 0
+    return place === IN_KEPT || place === MOVES_KEPT ? this.kept.of(bucket).get(this.#row, COUNT) : 0
   }
 
   charge(bucket: number, time: number, cost: number): void {
@@ -96,7 +97,7 @@ export class CountedEventWindows extends LimitEventWindows {
         break
       case IN_KEPT:
       case MOVES_KEPT: {
-        const older = this.older(bucket)!
+        const older = this.kept.of(bucket)
         older.set(this.#row, COUNT, older.get(this.#row, COUNT) + cost)
         if (time > older.get(this.#row, LATEST)) older.set(this.#row, LATEST, time)
         if (place === MOVES_KEPT) older.set(this.#row, START, time)
@@ -127,9 +128,9 @@ export class CountedEventWindows extends LimitEventWindows {
   #earlierPlace(bucket: number, time: number): Place {
     const windowMs = this.longestMs
     const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
-    const older = this.older(bucket)
-    const next = older ? older.upTo(time) : 0
-    if (older && next > 0) {
+    const older = this.kept.of(bucket)
+    const next = older.upTo(time)
+    if (next > 0) {
       const start = older.get(next - 1, START)
       const end = this.#periods ? this.#periods.endOf(start) : start + windowMs
       if (this.#contains(start, time) && end >= lateBefore) {
@@ -139,7 +140,7 @@ export class CountedEventWindows extends LimitEventWindows {
     }
     if (this.#periods) return this.#periods.endOf(time) < lateBefore ? NOWHERE : OPENS
     if (time < lateBefore) return NOWHERE
-    if (older && next < older.length) {
+    if (next < older.length) {
       this.#row = next
       return older.get(next, LATEST) - time >= windowMs ? OPENS : MOVES_KEPT
     }
@@ -149,19 +150,16 @@ export class CountedEventWindows extends LimitEventWindows {
   /** Before a newer window replaces it: keeps the newest window, and drops those that ended long before `time`. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.longestMs
-    let older = this.older(bucket)
-    if (older && older.length > 0) this.#drop(older, from)
-    if (this.times[bucket]! < from || !this.makeRoom(older, older ? older.length : 0)) return
-    older ??= this.begin(bucket, this.createKept())
+    const older = this.kept.of(bucket)
+    if (older.length > 0) this.#drop(older, from)
+    if (this.times[bucket]! < from || !this.makeRoom(older, older.length)) return
     this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
   }
 
   #drop(older: Kept, from: number): void {
     let count = 0
     while (count < older.length && older.get(count, START) < from) count++
-    if (count === 0) return
-    older.removeFirst(count)
-    this.room.rows -= count
+    if (count > 0) older.removeFirst(count)
   }
 
   #insert(older: Kept, row: number, start: number, latest: number, count: number): void {
@@ -169,14 +167,12 @@ export class CountedEventWindows extends LimitEventWindows {
     older.set(row, START, start)
     older.set(row, LATEST, latest)
     older.set(row, COUNT, count)
-    this.room.rows++
   }
 
   /** Opens a window before the newest one. */
   #open(bucket: number, start: number, time: number, cost: number): void {
-    let older = this.older(bucket)
-    if (!this.makeRoom(older, older ? older.length : 0)) return
-    older ??= this.begin(bucket, this.createKept())
+    const older = this.kept.of(bucket)
+    if (!this.makeRoom(older, older.length)) return
     this.#insert(older, older.upTo(time), start, time, cost)
   }
 
@@ -184,13 +180,9 @@ export class CountedEventWindows extends LimitEventWindows {
     const place = this.#placeOf(bucket, time)
     if (place === AFTER || place === OPENS || place === NOWHERE) return this.levelOf(0, time, time)
     const isNewest = place === IN_NEWEST || place === MOVES_NEWEST
-    const start = isNewest ? this.times[bucket]! : this.older(bucket)!.get(this.#row, START)
+    const start = isNewest ? this.times[bucket]! : this.kept.of(bucket).get(this.#row, START)
     const until = this.#periods ? this.#periods.endOf(start) : start + this.longestMs
     return this.levelOf(this.#used(bucket, place), start, until)
-  }
-
-  protected override createKept(): Kept {
-    return new Kept(WIDTH)
   }
 
   override write(bucket: number, to: StateWriter): void {

@@ -1,6 +1,8 @@
-import { Kept, LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
 import { DISCARD, PASS } from './limiter.js'
+import type { Room } from './row-room.js'
 import type { StateReader } from './state-bytes.js'
 
 /** Columns of a run: a time, and what passed of this time. */
@@ -8,16 +10,51 @@ const RUN_TIME = 0
 const RUN_COUNT = 1
 const RUN_WIDTH = 2
 
-/** The events that passed in one bucket before its newest run. */
+/** What a list of several runs has besides them. */
+const AT = 0
+const FROM = 1
+const WITHIN = 2
+const STATE = 3
+
+/** The events that passed in a bucket before its newest run. */
 class Runs extends Kept {
   /** The end of the current window. It begins with row `from` and contains `within` events. */
-  at: number
+  at = 0
   from = 0
   within = 0
 
-  constructor(at: number) {
-    super(RUN_WIDTH)
+  constructor(room: Room) {
+    super(room, RUN_WIDTH, STATE)
+  }
+
+  /** Shows the runs of a bucket with its newest one at `newest`. */
+  load(bucket: number, newest: number, windowMs: number): this {
+    this.of(bucket)
+    if (!this.hasState) return this.find(newest, windowMs)
+    this.at = this.state(AT)
+    this.from = this.state(FROM)
+    this.within = this.state(WITHIN)
+    return this
+  }
+
+  /** Finds the window that ends at `at`. */
+  find(at: number, windowMs: number): this {
     this.at = at
+    this.from = 0
+    this.within = 0
+    for (let row = 0; row < this.length; row++) {
+      if (at - this.get(row, RUN_TIME) < windowMs) this.within += this.get(row, RUN_COUNT)
+      else this.from++
+    }
+    if (this.hasState) this.save()
+    return this
+  }
+
+  protected override save(): void {
+    super.save()
+    this.setState(AT, this.at)
+    this.setState(FROM, this.from)
+    this.setState(WITHIN, this.within)
   }
 
   /** Moves the window to the one that ends at `time`. */
@@ -30,23 +67,35 @@ class Runs extends Kept {
     while (this.from < this.length && time - this.get(this.from, RUN_TIME) >= windowMs) {
       this.within -= this.get(this.from++, RUN_COUNT)
     }
-  }
-
-  /** Finds the window that ends at `at` among runs that were read. */
-  find(windowMs: number): void {
-    for (let row = 0; row < this.length; row++) {
-      if (this.at - this.get(row, RUN_TIME) < windowMs) this.within += this.get(row, RUN_COUNT)
-      else this.from++
-    }
+    if (this.hasState) this.save()
   }
 
   /** Adds what passed of `time`, which has no run yet. */
   add(row: number, time: number, count: number, windowMs: number): void {
+    if (this.at - time < windowMs) this.within += count
+    else this.from++
     this.insert(row)
     this.set(row, RUN_TIME, time)
     this.set(row, RUN_COUNT, count)
-    if (this.at - time < windowMs) this.within += count
-    else this.from++
+  }
+
+  /** Adds to the run at index `row`. */
+  addTo(row: number, count: number): void {
+    this.set(row, RUN_COUNT, this.get(row, RUN_COUNT) + count)
+    if (row >= this.from) this.within += count
+    if (this.hasState) this.save()
+  }
+
+  /** Removes a run from before the window. */
+  override remove(row: number): void {
+    this.from--
+    super.remove(row)
+  }
+
+  /** Removes runs from before the window. */
+  override removeFirst(count: number): void {
+    this.from -= count
+    super.removeFirst(count)
   }
 }
 
@@ -55,20 +104,20 @@ class Runs extends Kept {
  * For an event in order, this is the window that ends with it; for an earlier one, also the spans after it. So in any
  * order of arrival no more than the limit passes in each span.
  */
-export class SlidingEventWindows extends LimitEventWindows {
+export class SlidingEventWindows extends LimitEventWindows<Runs> {
   constructor(limit: Limit, shared: Shared) {
-    super(limit, limit.windowMs, shared)
+    super(limit, limit.windowMs, shared, new Runs(shared.room))
   }
 
-  #runs(bucket: number): Runs | undefined {
-    return this.older(bucket) as Runs | undefined
+  #runs(bucket: number): Runs {
+    return this.kept.load(bucket, this.times[bucket]!, this.longestMs)
   }
 
   fits(bucket: number, time: number, cost: number): TakenInTime {
     const newest = this.times[bucket]!
     if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.most ? PASS : DISCARD
     if (time < this.progress.lateBefore(newest)) return LATE
-    const runs = this.#runs(bucket) ?? this.begin(bucket, this.createKept(bucket))
+    const runs = this.kept.of(bucket)
     return this.#isFull(runs, bucket, time, cost) ? DISCARD : PASS
   }
 
@@ -76,8 +125,8 @@ export class SlidingEventWindows extends LimitEventWindows {
   #usedAt(bucket: number, time: number): number {
     if (time - this.times[bucket]! >= this.longestMs) return 0
     const runs = this.#runs(bucket)
-    runs?.advance(time, this.longestMs)
-    return this.counts[bucket]! + (runs ? runs.within : 0)
+    runs.advance(time, this.longestMs)
+    return this.counts[bucket]! + runs.within
   }
 
   charge(bucket: number, time: number, cost: number): void {
@@ -100,34 +149,23 @@ export class SlidingEventWindows extends LimitEventWindows {
     const windowMs = this.longestMs
     const newest = this.times[bucket]!
     const notNeeded = this.progress.keptFrom(time) - windowMs
-    let runs = this.#runs(bucket)
-    runs?.advance(time, windowMs)
-    if (runs) this.#drop(runs, notNeeded)
+    const runs = this.#runs(bucket)
+    runs.advance(time, windowMs)
+    this.#drop(runs, notNeeded)
     const isNeeded = time - newest < windowMs
     if (!isNeeded && newest <= notNeeded) return
-    if (!this.#hasPlace(runs, isNeeded)) return
-    runs ??= this.begin(bucket, new Runs(time))
-    runs.add(runs.length, newest, this.counts[bucket]!, windowMs)
-    this.room.rows++
+    if (this.#hasPlace(runs, isNeeded)) runs.add(runs.length, newest, this.counts[bucket]!, windowMs)
   }
 
   #drop(runs: Runs, notNeeded: number): void {
     let count = 0
     while (count < runs.from && runs.get(count, RUN_TIME) <= notNeeded) count++
-    if (count === 0) return
-    runs.removeFirst(count)
-    runs.from -= count
-    this.room.rows -= count
+    if (count > 0) runs.removeFirst(count)
   }
 
   /** Whether a run may be kept; always true if the window needs it. */
-  #hasPlace(runs: Runs | undefined, isNeeded: boolean): boolean {
-    const spare = runs ? runs.from : 0
-    if (isNeeded && spare === 0) return true
-    const rows = runs ? runs.length : 0
-    const hasPlace = this.makeRoom(runs, spare)
-    if (runs && runs.length < rows) runs.from--
-    return hasPlace
+  #hasPlace(runs: Runs, isNeeded: boolean): boolean {
+    return (isNeeded && runs.from === 0) || this.makeRoom(runs, runs.from)
   }
 
   /** Whether a span with no room for `cost` contains `time`. Checks each span that begins with a run or with `time`. */
@@ -156,25 +194,17 @@ export class SlidingEventWindows extends LimitEventWindows {
   }
 
   #countEarlier(bucket: number, time: number, cost: number): void {
-    const runs = this.#runs(bucket) ?? this.begin(bucket, this.createKept(bucket))
+    const runs = this.#runs(bucket)
     const same = runs.upTo(time) - 1
-    if (same >= 0 && runs.get(same, RUN_TIME) === time) {
-      runs.set(same, RUN_COUNT, runs.get(same, RUN_COUNT) + cost)
-      if (same >= runs.from) runs.within += cost
-      return
+    if (same >= 0 && runs.get(same, RUN_TIME) === time) runs.addTo(same, cost)
+    else if (this.#hasPlace(runs, runs.at - time < this.longestMs)) {
+      runs.add(runs.upTo(time), time, cost, this.longestMs)
     }
-    if (!this.#hasPlace(runs, runs.at - time < this.longestMs)) return
-    runs.add(runs.upTo(time), time, cost, this.longestMs)
-    this.room.rows++
-  }
-
-  protected override createKept(bucket: number): Runs {
-    return new Runs(this.times[bucket]!)
   }
 
   override read(bucket: number, from: StateReader): void {
     super.read(bucket, from)
-    this.#runs(bucket)?.find(this.longestMs)
+    this.kept.of(bucket).find(this.times[bucket]!, this.longestMs)
   }
 
   level(bucket: number, time: number): Level {
@@ -183,7 +213,7 @@ export class SlidingEventWindows extends LimitEventWindows {
     const at = Math.max(time, newest)
     const used = this.#usedAt(bucket, at)
     const runs = this.#runs(bucket)
-    const since = runs && runs.from < runs.length ? runs.get(runs.from, RUN_TIME) : newest
+    const since = runs.from < runs.length ? runs.get(runs.from, RUN_TIME) : newest
     return this.levelOf(used, since, newest + this.longestMs)
   }
 }

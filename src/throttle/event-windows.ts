@@ -1,6 +1,8 @@
 import { BoundedMap } from '../lib/bounded-map.js'
+import type { Kept } from './kept-rows.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
 import { type DISCARD, PASS } from './limiter.js'
+import type { Room } from './row-room.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 import { BucketColumns } from './windows.js'
 
@@ -92,112 +94,13 @@ export class Progress {
   }
 }
 
-const START = 0
-/** Rows of a new list: V8 keeps so few numbers in its heap, which costs much less than memory of their own. */
-const SMALLEST = 2
-
-/** Memory use of all buckets of a throttle, in addition to their newest windows. */
-export interface Room {
-  /** Rows (windows or runs), and buckets with rows now or earlier. */
-  rows: number
-  buckets: number
-  /** Rows dropped early because there was no room. */
-  forgotten: number
-}
-
-/** The windows or runs of a bucket before the newest one, by time: rows of numbers, the first of which is the time. */
-export class Kept {
-  length = 0
-  readonly #width: number
-  #cells: Float64Array
-  /** Index of the first row. */
-  #first = 0
-
-  constructor(width: number) {
-    this.#width = width
-    this.#cells = new Float64Array(SMALLEST * width)
-  }
-
-  get #rows(): number {
-    return this.#cells.length / this.#width
-  }
-
-  get(row: number, column: number): number {
-    return this.#cells[(this.#first + row) * this.#width + column]!
-  }
-
-  set(row: number, column: number, value: number): void {
-    this.#cells[(this.#first + row) * this.#width + column] = value
-  }
-
-  /** Number of rows at or before `time`. */
-  upTo(time: number): number {
-    let [low, high] = [0, this.length]
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (this.get(middle, START) <= time) low = middle + 1
-      else high = middle
-    }
-    return low
-  }
-
-  /** Inserts a row at index `row`; the caller sets its values. */
-  insert(row: number): void {
-    if (this.#first + this.length === this.#rows) this.#makeRoom()
-    const width = this.#width
-    const at = (this.#first + row) * width
-    if (row < this.length) this.#cells.copyWithin(at + width, at, (this.#first + this.length) * width)
-    this.length++
-  }
-
-  #makeRoom(): void {
-    if (this.#first >= this.#rows / 4) this.#move(this.#cells)
-    else this.#move(new Float64Array(this.#cells.length * 2))
-  }
-
-  /** Moves the rows to the front of `cells`, which may be the current array. */
-  #move(cells: Float64Array): void {
-    const from = this.#first * this.#width
-    cells.set(this.#cells.subarray(from, from + this.length * this.#width))
-    this.#cells = cells
-    this.#first = 0
-  }
-
-  write(row: number, to: StateWriter): void {
-    for (let column = 0; column < this.#width; column++) to.number(this.get(row, column))
-  }
-
-  /** Reads a row, after all others. */
-  read(row: number, from: StateReader): void {
-    this.insert(row)
-    for (let column = 0; column < this.#width; column++) this.set(row, column, from.number())
-  }
-
-  remove(row: number): void {
-    const width = this.#width
-    const at = (this.#first + row) * width
-    this.#cells.copyWithin(at, at + width, (this.#first + this.length) * width)
-    this.length--
-  }
-
-  removeFirst(count: number): void {
-    this.#first += count
-    this.length -= count
-    const rows = Math.max(this.length * 2, SMALLEST)
-    if (rows * 2 < this.#rows) this.#move(new Float64Array(rows * this.#width))
-  }
-}
-
 /** The event's window is no longer kept, so the event is not counted. */
 export const LATE = 5
 
 export type TakenInTime = typeof PASS | typeof DISCARD | typeof LATE
 
-/** Maximum number of rows per bucket, and of all buckets of a throttle together (about 50 MB). */
+/** Maximum number of rows per bucket. */
 const MOST_OF_ONE = 4096
-const MOST_OF_ALL = 2_000_000
-/** Memory of a bucket with rows, expressed in rows. */
-const ROWS_PER_BUCKET = 16
 
 /** What all windows of a throttle share. */
 export interface Shared {
@@ -225,22 +128,24 @@ export abstract class EventWindows extends BucketColumns {
  * may fall into them. If there is no room, a window in the middle is dropped, and an event of its time opens another
  * one. So a dropped window never causes an event to be discarded.
  */
-export abstract class LimitEventWindows extends EventWindows {
+export abstract class LimitEventWindows<K extends Kept = Kept> extends EventWindows {
   readonly limit: Limit
   /** The limit, in what the windows count (`scaleOf`). */
   protected readonly most: number
   readonly longestMs: number
   protected readonly progress: Progress
-  protected readonly room: Room
-  readonly #older: (Kept | undefined)[] = []
+  /** The windows or runs before the newest one. */
+  protected readonly kept: K
+  readonly #room: Room
 
-  constructor(limit: Limit, longestMs: number, { progress, room }: Shared) {
+  constructor(limit: Limit, longestMs: number, { progress, room }: Shared, kept: K) {
     super()
     this.limit = limit
     this.most = limit.limit * scaleOf(limit)
     this.longestMs = longestMs
     this.progress = progress
-    this.room = room
+    this.kept = kept
+    this.#room = room
   }
 
   take(bucket: number, time: number): TakenInTime {
@@ -263,75 +168,38 @@ export abstract class LimitEventWindows extends EventWindows {
     return { limit: this.limit, used: used / scaleOf(this.limit), since, until }
   }
 
-  protected older(bucket: number): Kept | undefined {
-    return this.#older[bucket]
-  }
-
-  /** Adds rows to a bucket that has none. */
-  protected begin<K extends Kept>(bucket: number, kept: K): K {
-    this.room.buckets++
-    this.#put(bucket, kept)
-    return kept
-  }
-
-  #put(bucket: number, kept: Kept): void {
-    // Grow at once: an array with large gaps would become a dictionary.
-    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
-    this.#older[bucket] = kept
-  }
-
   /** Whether there is room for one more row, possibly after dropping one of the first `spare` rows: `row`. */
-  protected makeRoom(kept: Kept | undefined, spare: number, row = spare >> 1): boolean {
-    const { room } = this
-    if (spare < MOST_OF_ONE && room.rows + room.buckets * ROWS_PER_BUCKET < MOST_OF_ALL) return true
-    room.forgotten++
-    if (!kept || spare === 0) return false
+  protected makeRoom(kept: K, spare: number, row = spare >> 1): boolean {
+    if (spare < MOST_OF_ONE && kept.hasRoom) return true
+    this.#room.forgotten++
+    if (spare === 0) return false
     if (row === 0) kept.removeFirst(1)
     else kept.remove(row)
-    room.rows--
     return true
+  }
+
+  override reserve(capacity: number): void {
+    super.reserve(capacity)
+    this.kept.reserve(capacity)
   }
 
   override adopt(bucket: number, from: LimitEventWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
-    this.#drop(bucket)
-    const older = from.#older[fromBucket]
-    if (!older) return
-    this.#put(bucket, older)
-    from.#older[fromBucket] = undefined
-  }
-
-  /** Drops the rows of a bucket. */
-  #drop(bucket: number): void {
-    const kept = this.#older[bucket]
-    if (!kept) return
-    this.room.rows -= kept.length
-    this.room.buckets--
-    this.#older[bucket] = undefined
+    this.kept.adopt(bucket, from.kept, fromBucket)
   }
 
   override write(bucket: number, to: StateWriter): void {
     super.write(bucket, to)
-    const older = this.#older[bucket]
-    to.whole(older ? older.length : 0)
-    for (let row = 0; older && row < older.length; row++) older.write(row, to)
+    this.kept.of(bucket).write(to)
   }
 
   override read(bucket: number, from: StateReader): void {
     super.read(bucket, from)
-    this.#drop(bucket)
-    const rows = from.whole()
-    if (rows === 0) return
-    const older = this.begin(bucket, this.createKept(bucket))
-    for (let row = 0; row < rows; row++) older.read(row, from)
-    this.room.rows += rows
+    this.kept.clear(bucket)
+    this.kept.read(from)
   }
 
-  /** Rows for a bucket that has none. */
-  protected abstract createKept(bucket: number): Kept
-
   override release(): void {
-    for (let bucket = 0; bucket < this.#older.length; bucket++) this.#drop(bucket)
-    this.#older.length = 0
+    this.kept.release()
   }
 }

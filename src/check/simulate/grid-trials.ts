@@ -6,6 +6,7 @@ import { KeyedLimiter } from '../../throttle/keyed-limiter.js'
 import type { Limit } from '../../throttle/limit.js'
 import { FULL } from '../../throttle/limiter.js'
 import { EXEMPT } from '../../throttle/ranked-decider.js'
+import { Room } from '../../throttle/row-room.js'
 import type { Windows } from '../../throttle/windows.js'
 import { GridEventWindows, GridWindows, type Outcome, TOO_LATE } from './grid-windows.js'
 import { SlidingGrid } from './sliding-grid.js'
@@ -28,7 +29,7 @@ export class GridTrials extends CountingTrial {
     this.#late = late
     const { eventTime } = options
     if (eventTime) {
-      const rooms = trials.map(() => ({ rows: 0, buckets: 0, forgotten: 0 }))
+      const rooms = trials.map(() => new Room())
       const grid = { trials, outcome, onLate: eventTime.onLate, late, rooms }
       const create = ({ progress }: Shared) => new GridEventWindows(grid, progress)
       const limiter = new EventLimiter(options, eventTime, undefined, create)

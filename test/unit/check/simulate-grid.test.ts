@@ -5,6 +5,7 @@ import { createEventWindows } from '../../../src/throttle/event-several.js'
 import { type EventWindows, LATE, Progress, type TakenInTime } from '../../../src/throttle/event-windows.js'
 import { type Limit, PER_COST, type WindowMode } from '../../../src/throttle/limit.js'
 import { DISCARD } from '../../../src/throttle/limiter.js'
+import { Room } from '../../../src/throttle/row-room.js'
 import { createWindows } from '../../../src/throttle/several-windows.js'
 import { WallTime } from '../../../src/throttle/wall-time.js'
 import type { Windows } from '../../../src/throttle/windows.js'
@@ -13,7 +14,7 @@ import { Seeded } from '../../support/seeded.js'
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding', 'gcra']
 const BUCKETS = 3
 const LATENESS_MS = 300
-const newRoom = () => ({ rows: 0, buckets: 0, forgotten: 0 })
+const newRoom = () => new Room()
 
 interface Event {
   readonly bucket: number

@@ -1,9 +1,11 @@
 import t from 'tap'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
-import { Kept, LATE } from '../../../src/throttle/event-windows.js'
+import { LATE } from '../../../src/throttle/event-windows.js'
+import { Kept } from '../../../src/throttle/kept-rows.js'
 import type { Limit, WindowMode } from '../../../src/throttle/limit.js'
 import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/limiter.js'
+import { MOST_BYTES, Room } from '../../../src/throttle/row-room.js'
 import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
@@ -39,15 +41,23 @@ function limiterOf(
   }
 }
 
-t.test('rows in order: inserted and removed anywhere', async t => {
+t.test('rows in order, of many buckets: inserted and removed anywhere', t => {
   const random = seeded(5)
+  const pick = (below: number) => Math.floor(random() * below)
   for (const width of [2, 3]) {
-    const kept = new Kept(width)
-    let rows: number[][] = []
-    for (let n = 0; n < 20_000; n++) {
+    const room = new Room()
+    let kept = new Kept(room, width, 1)
+    kept.reserve(20)
+    const buckets: number[][][] = Array.from({ length: 20 }, () => [])
+    let longest = 0
+    for (let n = 0; n < 40_000; n++) {
+      const bucket = pick(4) > 0 ? 0 : pick(20)
+      const rows = buckets[bucket]!
+      kept.of(bucket)
+      if (kept.length !== rows.length) t.fail(`${kept.length} rows rather than ${rows.length}`)
       const roll = random()
       if (roll < 0.55 || rows.length === 0) {
-        const time = roll < 0.4 ? n : Math.floor(random() * n)
+        const time = roll < 0.4 ? n : pick(n)
         const at = kept.upTo(time)
         if (at !== rows.filter(([other]) => other! <= time).length) t.fail(`${at} rows up to ${time}`)
         const row = Array.from({ length: width }, (_, column) => (column === 0 ? time : n + column))
@@ -55,21 +65,46 @@ t.test('rows in order: inserted and removed anywhere', async t => {
         for (const [column, value] of row.entries()) kept.set(at, column, value)
         rows.splice(at, 0, row)
       } else if (roll < 0.9) {
-        const at = Math.floor(random() * rows.length)
+        const at = pick(rows.length)
         kept.remove(at)
         rows.splice(at, 1)
       } else {
-        const count = random() < 0.95 ? Math.floor(random() * 4) : Math.floor(random() * rows.length)
-        kept.removeFirst(Math.min(count, rows.length))
-        rows = rows.slice(count)
+        const count = Math.min(random() < 0.95 ? pick(4) : pick(rows.length + 1), rows.length)
+        kept.removeFirst(count)
+        rows.splice(0, count)
       }
-      if (kept.length !== rows.length) t.fail(`${kept.length} rows rather than ${rows.length}`)
+      longest = Math.max(longest, rows.length)
       if (n % 50 > 0) continue
-      const got = rows.map((row, i) => row.map((_, column) => kept.get(i, column)))
-      if (JSON.stringify(got) !== JSON.stringify(rows)) t.fail(`after ${n} steps`)
+      const moved = new Kept(room, width, 1)
+      moved.reserve(20)
+      for (let other = 0; other < 20; other++) moved.adopt(other, kept, other)
+      kept = moved
+      const got = buckets.map((rows, n) => rows.map((row, i) => row.map((_, column) => kept.of(n).get(i, column))))
+      if (JSON.stringify(got) !== JSON.stringify(buckets)) t.fail(`after ${n} steps`)
+      if (room.rows !== buckets.flat().length) t.fail(`${room.rows} rows`)
     }
-    t.ok(rows.length > 0)
+    t.ok(longest > 50, `${longest}`)
+    kept.release()
+    t.equal(room.rows, 0)
+    t.ok(room.bytes < 200_000, `a segment of each size is left: ${room.bytes} bytes`)
   }
+  t.end()
+})
+
+t.test('memory that one bucket gave back is used for others, of whatever size', t => {
+  const room = new Room()
+  const kept = new Kept(room, 3)
+  kept.reserve(10_000)
+  for (const rows of [1, 2, 5, 64, 1, 700]) {
+    const many = Math.floor(10_000 / rows)
+    for (let bucket = 0; bucket < many; bucket++) {
+      for (let row = 0; row < rows; row++) kept.of(bucket).insert(row)
+    }
+    t.ok(room.bytes < 10_000 * 24 * 2 + 200_000, `${rows} rows: ${room.bytes} bytes`)
+    for (let bucket = many - 1; bucket >= 0; bucket--) kept.of(bucket).removeFirst(rows)
+    t.equal(room.rows, 0)
+  }
+  t.end()
 })
 
 t.test('idle buckets are released as the times of the events go on, however fast that is', async t => {
@@ -198,8 +233,8 @@ t.test('windows that are kept have a bound in each bucket, and what is forgotten
 t.test('all buckets together have a bound, and what they keep is given back', async t => {
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
-    const others = 1_900_000
-    limiter.room.rows = others
+    const others = MOST_BYTES - 2_000_000
+    limiter.room.bytes = others
     from('a')
     const wrong = { discarded: 0, late: 0 }
     for (let n = 0; n < 110; n++) {
@@ -210,21 +245,31 @@ t.test('all buckets together have a bound, and what they keep is given back', as
       }
     }
     t.same(wrong, { discarded: 0, late: 0 }, mode)
-    t.equal(limiter.kept, 2_000_000 - 1000 * 16)
-    t.ok(limiter.room.forgotten >= 109_000 - 84_000, `${limiter.room.forgotten}`)
+    t.ok(limiter.room.bytes <= MOST_BYTES)
+    t.ok(limiter.kept > 50_000, `${limiter.kept}`)
+    t.ok(limiter.room.forgotten >= 109_000 - limiter.kept, `${limiter.room.forgotten}`)
     t.equal(take(5, 108), DISCARD)
-    t.equal(take(2000, 108), PASS)
-    t.equal(take(2000, 109), PASS, 'a bucket without a place for its windows still has one')
-    t.equal(take(2000, 109), DISCARD)
-    t.equal(take(2000, 108), PASS, 'forgotten')
     // As the times go on, all of it comes back.
     for (let n = 0; n < 4; n++) {
       take(3000, 10_000 * (n + 1))
       from('a')
     }
     t.equal(limiter.keys, 1)
-    t.equal(limiter.kept, others, mode)
-    t.ok(limiter.room.buckets <= 1, `${limiter.room.buckets}`)
+    t.ok(limiter.kept <= 1, `${mode}: ${limiter.kept}`)
+    t.ok(limiter.room.bytes < others + 200_000, `${limiter.room.bytes - others}`)
+  }
+})
+
+t.test('a bucket for whose windows there is no memory has its newest one', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
+    limiter.room.bytes = MOST_BYTES
+    from('a')
+    t.equal(take(1, 108), PASS)
+    t.equal(take(1, 109), PASS)
+    t.equal(take(1, 109), DISCARD)
+    t.equal(take(1, 108), PASS, `${mode}: forgotten`)
+    t.ok(limiter.room.forgotten > 0, mode)
   }
 })
 
@@ -239,7 +284,7 @@ t.test('a sliding window keeps what it needs, whatever the bound', async t => {
   for (let time = 40_000; time < 80_000; time += 100) for (let n = 0; n < 150; n++) take(1, time)
   t.ok(limiter.kept < 500, `events of one time cost nothing each: ${limiter.kept}`)
   const full = limiterOf({ mode: 'sliding', limit: 3 }, 1000)
-  full.limiter.room.rows = 2_000_000
+  full.limiter.room.bytes = MOST_BYTES
   full.from('a')
   t.same(
     [0, 1, 2, 3, 1000, 1001, 1001].map(time => full.take(1, time)),
@@ -248,7 +293,7 @@ t.test('a sliding window keeps what it needs, whatever the bound', async t => {
   const late = limiterOf({ mode: 'sliding', limit: 2 }, 10_000)
   late.from('a')
   t.same([late.take(1, 5000), late.take(1, 5500)], [PASS, PASS])
-  late.limiter.room.rows = 2_000_000
+  late.limiter.room.bytes = MOST_BYTES
   t.equal(late.take(1, 3000), PASS)
   t.equal(late.take(1, 5600), DISCARD, 'no room is made in the window that is open')
 })
