@@ -1,3 +1,6 @@
+import { quoted } from './foreign.js'
+import { operandText } from './functions.js'
+import { OPERATORS } from './operators.js'
 import type { Condition } from './parse.js'
 
 /** The text of a condition, without `if` and the parentheses around it. */
@@ -10,10 +13,13 @@ export function conditionText(condition: Condition): string {
     case 'and':
     case 'or':
       return condition.terms.map(inner).join(condition.kind === 'and' ? ' AND ' : ' OR ')
+    case 'fields':
+      return `${operandText(condition.operand)} ${condition.operator} ${operandText(condition.other)}`
     case 'comparison': {
-      const { path, operator, value } = condition
-      const quoted = value === undefined ? '' : ` '${value.replace(/[\\']/g, '\\$&')}'`
-      return `${path.text} ${operator}${quoted}`
+      const { operator, values } = condition
+      const list = values.map(quoted).join(', ')
+      const value = OPERATORS.get(operator)!.takes === 'list' ? `(${list})` : list
+      return `${operandText(condition.operand)} ${operator} ${value}`.trimEnd()
     }
   }
 }

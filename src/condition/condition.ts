@@ -3,8 +3,10 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { FieldPath } from '../core/event/field-path.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { once } from '../core/options/options.js'
+import { ConditionError } from './cursor.js'
+import { type Operand, operandKey, operandReader } from './functions.js'
 import type { ValueTest } from './operators.js'
-import { adviceFor, type Condition, ConditionError, parseCondition } from './parse.js'
+import { adviceFor, type Condition, parseCondition } from './parse.js'
 
 const GENERAL = "must be a condition of the form if (.field operator 'value')"
 
@@ -35,9 +37,10 @@ export const condition = once(() => {
 export function pathsOf(condition: Condition | undefined): FieldPath[] {
   const found = new Map<string, FieldPath>()
   const collect = (part: Condition): void => {
-    if (part.kind === 'comparison') found.set(part.path.text, part.path)
-    else if (part.kind === 'not') collect(part.term)
-    else part.terms.forEach(collect)
+    if ('term' in part) collect(part.term)
+    else if ('terms' in part) part.terms.forEach(collect)
+    else found.set(part.operand.path.text, part.operand.path)
+    if (part.kind === 'fields') found.set(part.other.path.text, part.other.path)
   }
   if (condition) collect(condition)
   return [...found.values()]
@@ -46,19 +49,20 @@ export function pathsOf(condition: Condition | undefined): FieldPath[] {
 /** Compiles a condition to a predicate. `field` creates the readers, one per path. */
 export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
   const readers = new Map<string, FieldReader>()
-  return eventTest(condition, path => {
-    const name = JSON.stringify(path.segments)
-    const reader = readers.get(name) ?? field(path)
-    readers.set(name, reader)
+  const kept = (key: string, make: () => FieldReader): FieldReader => {
+    const reader = readers.get(key) ?? make()
+    readers.set(key, reader)
     return reader
-  })
+  }
+  const fieldReader = (path: FieldPath) => kept(JSON.stringify(path.segments), () => field(path))
+  return eventTest(condition, operand => kept(operandKey(operand), () => operandReader(operand, fieldReader)))
 }
 
-function eventTest(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
-  // A condition on a single field loads its reader once.
-  const path = solePath(condition)
-  if (path) {
-    const reader = field(path)
+function eventTest(condition: Condition, readerOf: (operand: Operand) => FieldReader): EventTest {
+  // A condition on a single operand loads its reader once.
+  const operand = soleOperand(condition)
+  if (operand) {
+    const reader = readerOf(operand)
     const holds = valueTest(condition)
     return (batch, i) => {
       reader.load(batch, i)
@@ -67,25 +71,35 @@ function eventTest(condition: Condition, field: (path: FieldPath) => FieldReader
   }
   switch (condition.kind) {
     case 'not': {
-      const term = eventTest(condition.term, field)
+      const term = eventTest(condition.term, readerOf)
       return (batch, i) => !term(batch, i)
     }
     case 'and': {
-      const terms = condition.terms.map(term => eventTest(term, field))
+      const terms = condition.terms.map(term => eventTest(term, readerOf))
       return (batch, i) => {
         for (let k = 0; k < terms.length; k++) if (!terms[k]!(batch, i)) return false
         return true
       }
     }
     case 'or': {
-      const terms = condition.terms.map(term => eventTest(term, field))
+      const terms = condition.terms.map(term => eventTest(term, readerOf))
       return (batch, i) => {
         for (let k = 0; k < terms.length; k++) if (terms[k]!(batch, i)) return true
         return false
       }
     }
+    case 'fields': {
+      const left = readerOf(condition.operand)
+      const right = readerOf(condition.other)
+      const { holds } = condition
+      return (batch, i) => {
+        left.load(batch, i)
+        right.load(batch, i)
+        return holds(left, right)
+      }
+    }
     case 'comparison':
-      throw new Error('a comparison has one path')
+      throw new Error('a comparison has one operand')
   }
 }
 
@@ -111,17 +125,20 @@ function valueTest(condition: Condition): ValueTest {
         return false
       }
     }
+    case 'fields':
+      throw new Error('a comparison of fields needs two readers')
   }
 }
 
-/** The path shared by all comparisons of `condition`, if there is only one. */
-function solePath(condition: Condition): FieldPath | undefined {
-  if (condition.kind === 'comparison') return condition.path
+/** The operand shared by all comparisons of `condition`, if there is only one. */
+function soleOperand(condition: Condition): Operand | undefined {
+  if (condition.kind === 'comparison') return condition.operand
+  if (condition.kind === 'fields') return undefined
   const [first, ...rest] = condition.kind === 'not' ? [condition.term] : condition.terms
-  const path = solePath(first!)
-  return path && rest.every(term => samePath(path, solePath(term))) ? path : undefined
+  const operand = soleOperand(first!)
+  return operand && rest.every(term => isSame(operand, soleOperand(term))) ? operand : undefined
 }
 
-function samePath(a: FieldPath, b: FieldPath | undefined): boolean {
-  return b !== undefined && JSON.stringify(a.segments) === JSON.stringify(b.segments)
+function isSame(a: Operand, b: Operand | undefined): boolean {
+  return b !== undefined && operandKey(a) === operandKey(b)
 }

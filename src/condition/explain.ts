@@ -2,6 +2,8 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { FieldPath } from '../core/event/field-path.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { type Finding, shownValue } from '../core/explain.js'
+import { conditionText } from './condition-text.js'
+import { operandReader, operandText } from './functions.js'
 import type { Condition } from './parse.js'
 
 const WORDS = { and: 'all of', or: 'any of', not: 'not' } as const
@@ -12,12 +14,24 @@ export function explainCondition(
   field: (path: FieldPath) => FieldReader,
 ): (batch: EventBatch, i: number) => Finding & { readonly holds: boolean } {
   if (condition.kind === 'comparison') {
-    const { path, operator, value, holds } = condition
-    const reader = field(path)
-    const text = `${path.text} ${operator}${value === undefined ? '' : ` '${value}'`}`
+    const reader = operandReader(condition.operand, field)
+    const name = operandText(condition.operand)
+    const text = conditionText(condition)
     return (batch, i) => {
       reader.load(batch, i)
-      return { text, holds: holds(reader), value: `${path.text} is ${shownValue(reader)}` }
+      return { text, holds: condition.holds(reader), value: `${name} is ${shownValue(reader)}` }
+    }
+  }
+  if (condition.kind === 'fields') {
+    const names = [condition.operand, condition.other].map(operandText)
+    const left = operandReader(condition.operand, field)
+    const right = operandReader(condition.other, field)
+    const text = conditionText(condition)
+    return (batch, i) => {
+      left.load(batch, i)
+      right.load(batch, i)
+      const value = `${names[0]} is ${shownValue(left)}, ${names[1]} is ${shownValue(right)}`
+      return { text, holds: condition.holds(left, right), value }
     }
   }
   const { kind } = condition

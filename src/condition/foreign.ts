@@ -1,5 +1,6 @@
 import { fieldPathText, PathError, readFieldPath } from '../core/event/field-path.js'
 import { NearestName } from '../lib/nearest.js'
+import { FUNCTIONS } from './functions.js'
 import { OPERATORS } from './operators.js'
 
 /** Recognizes conditions written in other languages, and suggests the equivalent. */
@@ -56,7 +57,33 @@ const OPERATOR_NAMES: Readonly<Record<string, string>> = {
   isempty: 'is_empty',
   ip_cidr_contains: 'is_ip_in_cidr_range',
   cidr_match: 'is_ip_in_cidr_range',
+  one_of: 'in',
+  any_of: 'in',
+  is_in: 'in',
+  none_of: 'not_in',
 }
+
+const FUNCTION_NAMES: Readonly<Record<string, string>> = {
+  len: 'length',
+  size: 'length',
+  count: 'length',
+  strlen: 'length',
+  char_length: 'length',
+  downcase: 'lower',
+  lcase: 'lower',
+  lowercase: 'lower',
+  tolower: 'lower',
+  to_lower: 'lower',
+  to_lower_case: 'lower',
+  upcase: 'upper',
+  ucase: 'upper',
+  uppercase: 'upper',
+  toupper: 'upper',
+  to_upper: 'upper',
+  to_upper_case: 'upper',
+}
+
+export const SYMBOLS = /[=!<>~&|]+/y
 
 const WORDS: Readonly<Record<string, string>> = { '&&': 'AND', '&': 'AND', '||': 'OR', '|': 'OR', '!': 'NOT' }
 
@@ -76,6 +103,20 @@ export function meantOperator(name: string): string | undefined {
   return new NearestName().find(name, OPERATORS.keys()) ?? longer
 }
 
+/** The function probably meant by a name such as `LOWER`, `len` or `toLowerCase`. */
+function meantFunction(name: string): string | undefined {
+  for (const meant of [name.toLowerCase(), inSnakeCase(name)]) {
+    if (FUNCTIONS.has(meant)) return meant
+    if (Object.hasOwn(FUNCTION_NAMES, meant)) return FUNCTION_NAMES[meant]
+  }
+  return undefined
+}
+
+function inSnakeCase(name: string): string {
+  return name.replace(/(?<=\p{Ll})(?=\p{Lu})/gu, '_').toLowerCase()
+}
+
+/** The value as it is written in a condition. */
 export function quoted(text: string): string {
   return `'${text.replace(/\\(?=['"\\]|$)/g, '\\\\').replace(/'/g, "\\'")}'`
 }
@@ -103,6 +144,7 @@ const NAME = /[\p{L}\p{N}_$@-]+(?:\.[\p{L}\p{N}_$@-]+)*/uy
 const RAW = /r'((?:[^'\\]|\\.)*)'/y
 const TEXT = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/y
 const BARE = /[^\s()'",]+/y
+const BARE_ITEM = /[^\s()'",.[\]]+/y
 const BRACKETS = /(?:\[[\p{L}\p{N}_$@-]+\])+/uy
 
 /** Parses foreign syntax. */
@@ -150,7 +192,7 @@ class Reader {
 
   /** Parses a call after its path, up to the closing parenthesis. */
   rest(path: string, operator: string): string | undefined {
-    if (!OPERATORS.get(operator)!.takesValue) return this.take(CLOSE) && `${path} ${operator}`
+    if (OPERATORS.get(operator)!.takes === 'nothing') return this.take(CLOSE) && `${path} ${operator}`
     const value = this.take(COMMA) && this.value()
     return value !== undefined && this.take(CLOSE) ? `${path} ${operator} ${value}` : undefined
   }
@@ -165,7 +207,7 @@ export function termAt(text: string, at: number): Fix | undefined {
     return { from: at, to: reader.at, text: names.map(fieldPathText).join('') }
   }
   const call = reader.take(CALL)
-  const operator = call && meantOperator(call[1]!.replace(/(?<=\p{Ll})(?=\p{Lu})/gu, '_').toLowerCase())
+  const operator = call && meantOperator(inSnakeCase(call[1]!))
   const path = operator && reader.path()
   const meant = path && reader.rest(path, operator)
   return meant ? { from: at, to: reader.at, text: meant } : undefined
@@ -175,25 +217,45 @@ export function termAt(text: string, at: number): Fix | undefined {
 export function methodAt(text: string, begin: number, at: number): Fix | undefined {
   const path = text.slice(begin, at).trimEnd()
   const dot = path.lastIndexOf('.')
-  const name = path.slice(dot + 1).replace(/(?<=\p{Ll})(?=\p{Lu})/gu, '_')
-  const operator = dot > 0 && /^\w+$/.test(name) ? meantOperator(name.toLowerCase()) : undefined
+  const name = path.slice(dot + 1)
   const reader = new Reader(text, begin + path.length)
-  if (operator === undefined || !reader.take(OPEN)) return undefined
-  const takesValue = OPERATORS.get(operator)!.takesValue
+  if (dot <= 0 || !/^\w+$/.test(name) || !reader.take(OPEN)) return undefined
+  const applied = meantFunction(name)
+  if (applied !== undefined && reader.take(CLOSE)) {
+    return { from: begin, to: reader.at, text: `${applied}(${path.slice(0, dot)})` }
+  }
+  const operator = meantOperator(inSnakeCase(name))
+  if (operator === undefined) return undefined
+  const takesValue = OPERATORS.get(operator)!.takes !== 'nothing'
   const value = takesValue ? reader.value() : ''
   if (value === undefined || !reader.take(CLOSE)) return undefined
   return { from: begin, to: reader.at, text: `${path.slice(0, dot)} ${operator}${value && ` ${value}`}` }
 }
 
-const LIST = /\s*[[(]([^[\]()]*)[\])]/y
+/** Finds `LOWER(` or `len(`: a function by another name. */
+export function callAt(text: string, at: number): { readonly name: string; readonly fix: Fix } | undefined {
+  const name = new Reader(text, at).take(CALL)?.[1]
+  const meant = name && meantFunction(name)
+  return meant ? { name, fix: { from: at, to: at + name.length, text: meant } } : undefined
+}
 
-/** Parses `in ['a', 'b']` after `field`; `at` is the position after `in`. */
-export function oneOfAt(text: string, begin: number, at: number, field: string): Fix | undefined {
+const BRACKETED = /\[([^[\]()]*)\]/y
+
+/** Parses `['a', 'b']` or `'a'` at `at`, to a list in parentheses. */
+export function listAt(text: string, at: number): Fix | undefined {
   const reader = new Reader(text, at)
-  const inner = reader.take(LIST)?.[1]
-  if (inner === undefined) return undefined
-  const values = inner.split(',').map(value => value.trim())
-  if (values.some(value => value === '' || /\s/.test(value.replace(/^(['"]).*\1$/, '')))) return undefined
-  const terms = values.map(value => `${field} equal ${value}`)
-  return { from: begin, to: reader.at, text: terms.length === 1 ? terms[0]! : `(${terms.join(' OR ')})` }
+  const items = reader.take(BRACKETED)?.[1]?.trim() ?? reader.take(TEXT)?.[0] ?? reader.take(BARE_ITEM)?.[0]
+  return items ? { from: at, to: reader.at, text: `(${items})` } : undefined
+}
+
+const BETWEEN = /\s*((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s()'",]+))\s+and\s+/iy
+
+/** Parses `between 1 and 5` after `field`; `at` is the position after `between`. */
+export function betweenAt(text: string, begin: number, at: number, field: string): Fix | undefined {
+  const reader = new Reader(text, at)
+  const least = reader.take(BETWEEN)?.[1]
+  const most = least && reader.value()
+  if (!most) return undefined
+  const comparisons = `(${field} greater_or_equal ${least} AND ${field} less_or_equal ${most})`
+  return { from: begin, to: reader.at, text: comparisons }
 }

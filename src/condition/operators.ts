@@ -12,6 +12,8 @@ import {
 } from '../core/event/field-reader.js'
 import { Pattern, PatternError } from '../lib/pattern.js'
 import { type AddressTest, isAddress, parseCidr } from './cidr.js'
+import { oneOf } from './one-of.js'
+import { compareText, hasText, isIn, standsAt } from './texts.js'
 
 /**
  * The operators of conditions. Comparisons are of text and case-sensitive: strings as they are, numbers and booleans as by
@@ -28,40 +30,17 @@ import { type AddressTest, isAddress, parseCidr } from './cidr.js'
 export type ValueTest = (reader: FieldReader) => boolean
 
 export interface Operator {
-  /** Whether it is followed by a value. */
-  readonly takesValue: boolean
+  /** What follows it: a value, a list of values, or nothing. */
+  readonly takes: 'value' | 'list' | 'nothing'
   /** What it holds for, for the reference. */
   readonly text: string
-  /** Compiles the test for `value` (empty if it takes none). Throws ValueError for an invalid value. */
-  compile(value: string): ValueTest
+  /** Compiles the test for what follows it. Throws ValueError for an invalid value. */
+  compile(values: readonly string[]): ValueTest
 }
 
 /** An invalid value in a comparison. */
 export class ValueError extends Error {
   readonly code = 'SLUICE_CONDITION_VALUE'
-}
-
-/** Minimum length for a native search; for shorter values the call costs more than the search. */
-const SEARCH_NATIVE_FROM = 256
-
-/** Whether a value has text to compare: strings, numbers and booleans do. */
-function hasText(kind: ValueKind): boolean {
-  return kind >= STRING && kind <= BOOLEAN
-}
-
-/** Whether `bytes` contains `other` at `at`. */
-function standsAt(bytes: Uint8Array, at: number, other: Uint8Array): boolean {
-  for (let i = 0; i < other.length; i++) if (bytes[at + i] !== other[i]) return false
-  return true
-}
-
-function isIn(reader: FieldReader, part: Buffer): boolean {
-  const { bytes, start, end } = reader
-  if (part.length === 0) return true
-  if (end - start > SEARCH_NATIVE_FROM) return bytes.subarray(start, end).includes(part)
-  const first = part[0]
-  for (let p = start; p <= end - part.length; p++) if (bytes[p] === first && standsAt(bytes, p, part)) return true
-  return false
 }
 
 const equal = (value: string): ValueTest => {
@@ -99,18 +78,6 @@ const endsWith = (value: string): ValueTest => {
     if (!reader.plain) return reader.text().endsWith(value)
     return reader.end - reader.start >= bytes.length && standsAt(reader.bytes, reader.end - bytes.length, bytes)
   }
-}
-
-/** Negative, 0 or positive if the reader's text is before, equal to or after `bytes`, by code points. */
-function compareText(reader: FieldReader, bytes: Buffer): number {
-  if (!reader.plain) return Buffer.compare(Buffer.from(reader.text()), bytes)
-  const length = reader.end - reader.start
-  const shorter = Math.min(length, bytes.length)
-  for (let i = 0; i < shorter; i++) {
-    const difference = reader.bytes[reader.start + i]! - bytes[i]!
-    if (difference !== 0) return difference
-  }
-  return length - bytes.length
 }
 
 /** A numeric value is compared with numbers and numeric strings; any other value with text. */
@@ -182,13 +149,25 @@ function isEmptyValue(value: unknown): boolean {
   return typeof value === 'string' ? value === '' : Object.keys(value as object).length === 0
 }
 
-const comparison = (text: string, compile: Operator['compile']): Operator => ({ takesValue: true, text, compile })
-const check = (text: string, compile: Operator['compile']): Operator => ({ takesValue: false, text, compile })
+const notOneOf = (values: readonly string[]): ValueTest => {
+  const isOne = oneOf(values)
+  return reader => hasText(reader.kind) && !isOne(reader)
+}
+
+const comparison = (text: string, compile: (value: string) => ValueTest): Operator => ({
+  takes: 'value',
+  text,
+  compile: ([value]) => compile(value!),
+})
+const check = (text: string, compile: () => ValueTest): Operator => ({ takes: 'nothing', text, compile })
+const list = (text: string, compile: Operator['compile']): Operator => ({ takes: 'list', text, compile })
 
 /** All operators by name, in the order of the reference. */
 export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   ['equal', comparison('a text equal to the value', equal)],
   ['not_equal', comparison('a text different from the value', notEqual)],
+  ['in', list('a text equal to one of the values', oneOf)],
+  ['not_in', list('a text different from all values', notOneOf)],
   ['contains', comparison('a text that contains the value', contains)],
   ['starts_with', comparison('a text that starts with the value', startsWith)],
   ['ends_with', comparison('a text that ends with the value', endsWith)],

@@ -1,4 +1,5 @@
-import { ConditionError, correctedCondition, parseCondition } from '../condition/parse.js'
+import { ConditionError } from '../condition/cursor.js'
+import { correctedCondition, parseCondition } from '../condition/parse.js'
 import { type Io, UsageError } from './command-line.js'
 
 /**

@@ -20,7 +20,7 @@ import { runBlocks } from '../support/doc-run.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
-const TO_LOOK_AT = ['text', 'json', 'js', 'ts', 'ini']
+const TO_LOOK_AT = ['condition', 'text', 'json', 'js', 'ts', 'ini']
 const SECTIONS = ['sources', 'processors', 'destinations']
 
 /** Variables that configurations of the pages use. */

@@ -1,5 +1,6 @@
 import { compileCondition, type EventTest } from '../../condition/condition.js'
-import { ConditionError, correctedCondition, parseCondition } from '../../condition/parse.js'
+import { ConditionError } from '../../condition/cursor.js'
+import { correctedCondition, parseCondition } from '../../condition/parse.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { UsageError } from '../../terminal/command-line.js'
 import { number } from './table.js'

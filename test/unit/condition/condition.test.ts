@@ -1,8 +1,11 @@
 import t from 'tap'
 import { z } from 'zod'
 import { compileCondition, condition } from '../../../src/condition/condition.js'
+import { conditionText } from '../../../src/condition/condition-text.js'
+import { ConditionError } from '../../../src/condition/cursor.js'
+import { FUNCTIONS, operandText } from '../../../src/condition/functions.js'
 import { OPERATORS } from '../../../src/condition/operators.js'
-import { type Condition, ConditionError, parseCondition } from '../../../src/condition/parse.js'
+import { type Condition, parseCondition } from '../../../src/condition/parse.js'
 import { conditionReference } from '../../../src/condition/reference.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
@@ -14,9 +17,13 @@ import { Seeded } from '../../support/seeded.js'
 function show(condition: Condition): string {
   switch (condition.kind) {
     case 'comparison': {
-      const value = condition.value === undefined ? '' : ` ${JSON.stringify(condition.value)}`
-      return `${condition.path.text} ${condition.operator}${value}`
+      const { operator, values } = condition
+      const isList = OPERATORS.get(operator)!.takes === 'list'
+      const value = isList ? ` ${JSON.stringify(values)}` : values.map(value => ` ${JSON.stringify(value)}`).join('')
+      return `${operandText(condition.operand)} ${operator}${value}`
     }
+    case 'fields':
+      return `${operandText(condition.operand)} ${condition.operator} ${operandText(condition.other)}`
     case 'not':
       return `NOT (${show(condition.term)})`
     default:
@@ -55,8 +62,22 @@ t.test('what conditions mean', async t => {
     ['if (.a equal 1e3)', '.a equal "1000"'],
     ['if (.a equal true AND .b equal false)', '(.a equal "true" and .b equal "false")'],
     ['if (.a exists)', '.a exists'],
+    ['if (.a in (\'x\', "y"))', '.a in ["x","y"]'],
+    ['if (.a IN(500,5.0e2 , true)AND .b exists)', '(.a in ["500","500","true"] and .b exists)'],
+    ["if (NOT .a in ('x') OR .a not_in ('AND', ',', ')'))", '(NOT (.a in ["x"]) or .a not_in ["AND",",",")"])'],
+    ['if (.took_ms greater .limit_ms)', '.took_ms greater .limit_ms'],
+    ['if (.a equal ."x y"[0] AND .b contains .a)', '(.a equal ."x y"[0] and .b contains .a)'],
+    ['if (length(.a) greater 5)', 'length(.a) greater "5"'],
+    ["if (lower ( .a ) equal 'x')", 'lower(.a) equal "x"'],
+    ['if (.a equal upper(.b))', '.a equal upper(.b)'],
+    ['if (length(lower(.a)) less length(.b))', 'length(lower(.a)) less length(.b)'],
+    ["if (.length equal 'x' and .in in ('in'))", '(.length equal "x" and .in in ["in"])'],
   ]
-  for (const [text, shown] of cases) t.equal(show(parseCondition(text)), shown, text)
+  for (const [text, shown] of cases) {
+    const condition = parseCondition(text)
+    t.equal(show(condition), shown, text)
+    t.equal(show(parseCondition(`if (${conditionText(condition)})`)), shown, `${text}, as text and read again`)
+  }
 })
 
 t.test('what is wrong with a condition, and where', async t => {
@@ -128,6 +149,29 @@ t.test('what is wrong with a condition, and where', async t => {
     ["if (.a is_ip_in_cidr_range '10.0.0.0/8, x/8')", 28, /"x\/8" is not a CIDR range/],
     ["if (.a equal '\ud800')", 14, /half of a surrogate pair/],
     ["if (.a exists\n AND .b equal 'x)", 29, /not closed/],
+    ["if (.a in 'x')", 11, /in takes a list of values in parentheses: in \('x'\)$/],
+    ["if (.a in ['x', 'y'])", 11, /takes a list of values in parentheses: in \('x', 'y'\)$/],
+    ['if (.a in .b)', 11, /takes a list of values in parentheses: in \('a', 'b'\)$/],
+    ['if (.a in ())', 12, /the list is empty; write the values: in \('a', 'b'\)/],
+    ["if (.a in ('x',))", 16, /expected a value/],
+    ["if (.a in ('x' 'y'))", 16, /expected "," or "\)" in a list/],
+    ["if (.a in ('x'", 15, /expected "," or "\)" in a list/],
+    ["if (.a in ('x', .b))", 17, /a list has no fields, only values; compare with each field/],
+    ["if (.a in ('x', lower(.b)))", 17, /a list has no fields/],
+    ['if (.a in (x))', 12, /put the value in single quotes: 'x'/],
+    ["if (.a NOT IN ('x'))", 8, /unknown operator "not"; did you mean not_in\?/],
+    ['if (.a regex_match .b)', 20, /regex_match takes a value in quotes, and cannot compare fields/],
+    ['if (.a is_ip_in_cidr_range .b)', 28, /cannot compare fields/],
+    ['if (.a greater .5)', 16, /a number has a digit before its point: 0\.5/],
+    ['if (.a equal .)', 15, /expected a field name/],
+    ['if (LOWER(.a) exists)', 5, /unknown function LOWER; did you mean lower\?/],
+    ['if (.a greater len(.b))', 16, /unknown function len; did you mean length\?/],
+    ['if (abs(.a) greater 5)', 5, /unknown function abs; the functions are length, lower, upper/],
+    ['if (length .a greater 5)', 12, /length takes a field in parentheses, as in length\(\.field\)/],
+    ['if (length(.a greater 5))', 15, /expected "\)" after the field of length/],
+    ["if (length('a') greater 5)", 12, /expected a comparison such as/],
+    ['if (.a.length() greater 5)', 14, /a field has no methods; write length\(\.a\)/],
+    ['if (.a between 1 and 5)', 8, /write \(\.a greater_or_equal 1 AND \.a less_or_equal 5\)/],
   ]
   for (const [text, column, message] of cases) {
     try {
@@ -158,6 +202,12 @@ t.test('what is too much is refused, and soon', async t => {
   t.throws(() => parseCondition(nested('NOT ', 10_000)), { message: /nested deeper than 100/ })
   t.doesNotThrow(() => parseCondition(many(1000)))
   t.throws(() => parseCondition(many(1001)), { message: /more than 1000 comparisons/ })
+  const listed = (count: number) => `if (.a in (${Array.from({ length: count }, (_, i) => i).join()}))`
+  t.doesNotThrow(() => parseCondition(listed(1000)))
+  t.throws(() => parseCondition(listed(1001)), { message: /more than 1000 values in a list/ })
+  t.throws(() => parseCondition(`if (${'lower('.repeat(101)}.a${')'.repeat(101)} exists)`), {
+    message: /nested deeper than 100/,
+  })
   t.throws(() => parseCondition(`if (.a equal '${'x'.repeat(70_000)}')`), { message: /longer than 65536 characters/ })
 
   const wanted = new WantedNames()
@@ -184,7 +234,7 @@ t.test('compiled, it holds for the same events as by its definition', async t =>
   }
   /** Each comparison compiled by itself, the rest as the words say. */
   const evaluate = (condition: Condition, holds: (comparison: Condition) => boolean): boolean => {
-    if (condition.kind === 'comparison') return holds(condition)
+    if (condition.kind === 'comparison' || condition.kind === 'fields') return holds(condition)
     if (condition.kind === 'not') return !evaluate(condition.term, holds)
     const results = condition.terms.map(term => evaluate(term, holds))
     return condition.kind === 'and' ? !results.includes(false) : results.includes(true)
@@ -231,14 +281,15 @@ t.test('one reader for each different path', async t => {
   }
   t.same(readers(`if (.a exists AND (.b exists OR .a equal 'x' OR NOT ."a" equal 'y'))`), ['.a', '.b'])
   t.same(readers('if (.a exists OR NOT .a exists)'), ['.a'])
+  t.same(readers(`if (.a equal .b AND lower(.a) equal upper(.b) AND lower(.a) in ('x'))`), ['.a', '.b'])
 })
 
 t.test('the reference tells every operator, and its examples are conditions', async t => {
   const text = conditionReference().join('\n')
-  for (const [name, { takesValue }] of OPERATORS)
-    t.ok(text.includes(`| \`${name}${takesValue ? " '…'" : ''}\` |`), name)
-  const examples = text.match(/`if \(\..*?\)`/g) ?? []
-  t.equal(examples.length, 2)
+  for (const name of OPERATORS.keys()) t.match(text, new RegExp(`^\\| \`${name}[ \`]`, 'm'))
+  for (const name of FUNCTIONS.keys()) t.ok(text.includes(`| \`${name}(…)\` |`), name)
+  const examples = text.match(/`if \([.a-z].*?\)`/g) ?? []
+  t.equal(examples.length, 5)
   for (const example of examples) t.ok(parseCondition(example.slice(1, -1)), example)
 })
 

@@ -69,6 +69,17 @@ const ROWS: readonly Row[] = [
   ["not_equal '1'", '1', false],
   ["not_equal '1'", '2', true],
   ["not_equal 'true'", 'false', true],
+  ["in ('x', 'y')", '"y"', true],
+  ["in ('x', 'y')", '"z"', false],
+  ["in ('x', 'y')", '"xy"', false],
+  ["in ('x', '')", '""', true],
+  ['in (500, 502)', '"502"', true],
+  ["in ('500', '502')", '5e2', true],
+  ['in (true)', 'true', true],
+  ["in ('é😀')", '"é😀"', true],
+  ["not_in ('x', 'y')", '"z"', true],
+  ["not_in ('x', 'y')", '"x"', false],
+  ["not_in ('1')", '2', true],
   ["contains 'b'", '"abc"', true],
   ["contains 'abc'", '"abc"', true],
   ["contains 'abcd'", '"abc"', false],
@@ -171,11 +182,13 @@ const ROWS: readonly Row[] = [
 
 t.test('every operator, whatever way its field is read', async t => {
   const rows = [...ROWS]
-  for (const [name, { takesValue }] of OPERATORS) {
+  for (const [name, { takes }] of OPERATORS) {
     // Values that would match anything that could be compared at all.
     const values = name === 'is_ip_in_cidr_range' ? ["'0.0.0.0/0'", "'::/0'"] : ["'x'", "''", "'undefined'", "'0'"]
-    if (takesValue)
-      for (const value of values) for (const json of TEXTLESS) rows.push([`${name} ${value}`, json, false])
+    if (takes === 'nothing') continue
+    for (const value of values) {
+      for (const json of TEXTLESS) rows.push([`${name} ${takes === 'list' ? `(${value})` : value}`, json, false])
+    }
   }
   const tested = new Set<string>()
   for (const [comparison, json, holds] of rows) {
