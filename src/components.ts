@@ -5,6 +5,7 @@ import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
 import { filter } from './processors/filter.js'
 import { parse } from './processors/parse.js'
+import { route } from './processors/route.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
 import { http } from './sources/http.js'
@@ -22,6 +23,7 @@ export const components: readonly AnyDefinition[] = [
   throttle,
   filter,
   parse,
+  route,
   httpDestination,
   fileDestination,
   stdout,

@@ -316,6 +316,8 @@ export interface Example {
   /** NDJSON lines in and out, run by the tests. Processors only. */
   readonly input?: readonly string[]
   readonly output?: readonly string[]
+  /** NDJSON lines that side outputs get, by name. */
+  readonly outputs?: Readonly<Record<string, readonly string[]>>
 }
 
 export interface OptionWarning {

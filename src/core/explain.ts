@@ -22,6 +22,8 @@ export interface Explanation {
   readonly reason?: string
   /** The side output, if it leaves by one. */
   readonly output?: string
+  /** The outputs, if it leaves by several; '' is the main one. */
+  readonly outputs?: readonly string[]
   readonly findings: readonly Finding[]
   /** The bytes written for it; destinations only. */
   readonly bytes?: Buffer

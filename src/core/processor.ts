@@ -60,12 +60,12 @@ const MOST_REASONS = LATER - FIRST_REASON - 1
 /** Describes what is wrong with a plan and how to fix it; undefined if it is valid. */
 export function planProblem({ outputs: sides = [], main, reasons = [] }: Plan): string | undefined {
   const outputs = main === undefined ? sides : [...sides, main]
-  for (const [what, names, most] of [
-    ['outputs', outputs, MOST_OUTPUTS],
-    ['discard reasons', reasons, MOST_REASONS],
+  for (const [what, names, count, most] of [
+    ['outputs', outputs, sides.length, MOST_OUTPUTS],
+    ['discard reasons', reasons, reasons.length, MOST_REASONS],
   ] as const) {
-    if (names.length > most) {
-      return `makes ${names.length} ${what}, and a processor can have at most ${most}; divide them among several processors`
+    if (count > most) {
+      return `makes ${count} ${what}, and a processor can have at most ${most}; divide them among several processors`
     }
     const twice = names.find((name, i) => names.indexOf(name) < i)
     if (twice !== undefined) return `makes two ${what} named ${twice}; rename one of them`

@@ -46,7 +46,7 @@ export class Links {
     this.addInput(id, new Input(stage, metrics))
     this.taps.stages.set(id, stage)
     const before = metrics.passed.events
-    const main = pump(stage, this.fanOut(id))
+    const main = pump(stage, stage.hasMain ? this.fanOut(id) : new FanOut())
     this.#between.push(() => metrics.passed.events - before - main.events)
     for (const [name, output] of stage.outputs) {
       const side = `${id}.${name}`

@@ -144,6 +144,11 @@ export class Stage extends Transform {
     stopped.abort()
   }
 
+  /** Whether events leave by the main output; otherwise a side output is in its place. */
+  get hasMain(): boolean {
+    return this.#plan.main === undefined
+  }
+
   /** Whether it waits because dead letters cannot be written. */
   get isUnwritable(): boolean {
     return this.#failed.isUnwritable

@@ -1,3 +1,5 @@
+import { REJECTED } from '../core/options/delivery-options.js'
+import { DISCARDED } from '../core/processor.js'
 import { sleep, systemClock } from '../lib/time.js'
 import type { DaemonOptions } from './daemon-socket.js'
 import { findSocket } from './daemon-socket.js'
@@ -38,7 +40,8 @@ export function liveBetween(before: DaemonView, now: DaemonView): Live {
       return { numbers: parts.filter(Boolean).join(', '), state: stateOf(now, id), held }
     },
     flow(id, output) {
-      const events = output === undefined ? rate('sent', id) : rate('discarded', id)
+      const isDropped = output === DISCARDED || output === REJECTED
+      const events = isDropped ? rate('discarded', id) : rate('sent', id, output === undefined ? {} : { output })
       return `${short(events)}/s`
     },
   }

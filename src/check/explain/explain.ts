@@ -7,7 +7,6 @@ import { EventEditor } from '../../core/event/event-editor.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Explain, Explanation, Finding } from '../../core/explain.js'
-import { DISCARDED } from '../../core/processor.js'
 import { silentLog } from '../../core/silent-log.js'
 import { ComponentCounters } from '../../flow/counters.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
@@ -143,12 +142,14 @@ async function stepsFrom(
 ): Promise<Step[]> {
   const steps: Step[] = []
   const all = [...config.processors, ...config.destinations]
-  const follow = async (from: string, depth: number, leaves: string | undefined, before: EventBatch) => {
+  /** `leaves`: the events that leave a component, by output. */
+  const follow = async (from: string, depth: number, leaves: ReadonlyMap<string, EventBatch>) => {
     for (const { id, kind, type, inputs, delivery } of all) {
       for (const input of inputs) {
         if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
         const step = { id, kind, type, input, depth }
-        if (input !== leaves) steps.push(step)
+        const before = leaves.get(input)
+        if (!before) steps.push(step)
         else if (kind === 'destination') {
           const explanation = destinations.get(id)?.(before.snapshot())
           const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
@@ -157,20 +158,16 @@ async function stepsFrom(
         } else {
           const { left, ...explanation } = await processors.get(id)!(before)
           const findings = explanation.findings.map(finding => withUnset(finding, event.unset))
-          steps.push({ ...step, ...explanation, findings, ...(left ? eventAfter(before, left) : {}) })
-          if (left) await follow(id, depth + 1, outputOf(id, explanation), left)
-          else await follow(id, depth + 1, undefined, before)
+          const [first] = left.values()
+          steps.push({ ...step, ...explanation, findings, ...(first ? eventAfter(before, first) : {}) })
+          const outputs = [...left].map(([output, batch]) => [output === '' ? id : `${id}.${output}`, batch] as const)
+          await follow(id, depth + 1, new Map(outputs))
         }
       }
     }
   }
-  await follow(id, 0, id, event.batch)
+  await follow(id, 0, new Map([[id, event.batch]]))
   return steps
-}
-
-function outputOf(id: string, { outcome, output }: Explanation): string {
-  if (outcome === 'discarded') return `${id}.${DISCARDED}`
-  return output === undefined ? id : `${id}.${output}`
 }
 
 function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
@@ -206,11 +203,26 @@ function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent)
 }
 
 function lines(step: Step): string[] {
-  const { id, type, input, outcome, reason, output, findings = [], event, isChanged, bytes, delivery, depth } = step
+  const {
+    id,
+    type,
+    input,
+    outcome,
+    reason,
+    output,
+    outputs,
+    findings = [],
+    event,
+    isChanged,
+    bytes,
+    delivery,
+    depth,
+  } = step
   const lead = '  '.repeat(depth)
   if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
   const by = input.includes('.') ? `, by ${input}` : ''
-  const to = output === undefined ? '' : `, to ${id}.${output}`
+  const names = (outputs ?? (output === undefined ? [] : [output])).map(name => (name === '' ? id : `${id}.${name}`))
+  const to = names.length === 0 ? '' : `, to ${names.join(' and ')}`
   const what = outcome === 'discarded' ? `discarded (${reason})` : `${outcome}${to}`
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
   if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)

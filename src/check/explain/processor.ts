@@ -5,15 +5,17 @@ import type { ComponentConfig } from '../../config/load.js'
 import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Explanation } from '../../core/explain.js'
+import { DISCARDED } from '../../core/processor.js'
 import { ComponentCounters } from '../../flow/counters.js'
 import { Stage } from '../../flow/stage.js'
 import { after } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { withOwnBuckets } from '../own-buckets.js'
 
-/** What a processor does with one event, and the events that it emits for it. */
+/** What a processor does with one event. */
 export interface ProcessorStep extends Explanation {
-  readonly left: EventBatch | undefined
+  /** What it becomes, by the name of the output; '' is the main one. */
+  readonly left: ReadonlyMap<string, EventBatch>
 }
 
 export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
@@ -64,13 +66,19 @@ export async function explainerOf(
     stage.end(batch.fork())
     await ended
     await stage.stop(signal)
-    const side = sides.find(({ batches }) => batches.length > 0)
     const [reason] = metrics.discards.keys()
+    const left = new Map<string, EventBatch>()
+    for (const { name, batches } of [{ name: '', batches: main }, ...sides]) {
+      // Beside a discarded event, what leaves was made of it.
+      if (batches[0] && (reason === undefined || name === DISCARDED)) left.set(name, batches[0])
+    }
     const failed = metrics.failures.size > 0 ? [{ text: 'it could not be processed' }] : []
-    const rest = { findings: [...findings, ...failed], left: main[0] ?? side?.batches[0] }
+    const rest = { findings: [...findings, ...failed], left }
     if (reason !== undefined) return { outcome: 'discarded', reason, ...rest }
-    if (side) return { outcome: 'passed', output: side.name, ...rest }
-    return { outcome: main.length > 0 ? 'passed' : 'consumed', ...rest }
+    const [output, ...others] = left.keys()
+    if (output === undefined) return { outcome: 'consumed', ...rest }
+    if (others.length > 0) return { outcome: 'passed', outputs: [...left.keys()], ...rest }
+    return { outcome: 'passed', ...(output !== '' && { output }), ...rest }
   }
   return batch => within(explain(batch))
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { duration } from '../../core/options/options.js'
 import type { Draft } from '../component-config.js'
-import { outputsOf, splitInput } from '../yaml/input.js'
+import { missingOutput, splitInput } from '../yaml/input.js'
 import { locate, type MapNode, type Path, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
@@ -80,9 +80,9 @@ export function checkTests(
       const draft = drafts.get(id)
       const path = ['tests', i, 'expect', expected]
       const names = known.map(({ id }) => id)
+      const missing = draft?.config && missingOutput(draft.config, output)
       if (!draft) report(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
-      else if (output !== undefined && draft.config && !outputsOf(draft.config).includes(output))
-        report(path, `${id} has no side output ${output}`)
+      else if (missing !== undefined) report(path, missing)
     }
   }
 }

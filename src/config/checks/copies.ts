@@ -53,21 +53,27 @@ function countCopies(connections: Connections): Map<Draft, number> {
       if (connection) trail.push({ draft: connection.reader, next: 0 })
       else {
         trail.pop()
-        if (!copies.has(top.draft)) copies.set(top.draft, copiesOf(readers, copies))
+        if (!copies.has(top.draft)) copies.set(top.draft, copiesOf(top.draft, readers, copies))
       }
     }
   }
   return copies
 }
 
-/** An event leaves by one output: the one with the most copies counts. */
-function copiesOf(readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
+/** If an event leaves by one output, the one with the most copies counts; otherwise all of them. */
+function copiesOf({ config }: Draft, readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()
   for (const { reader, output } of readers) {
     const sum = (byOutput.get(output) ?? 0) + 1 + copies.get(reader)!
     byOutput.set(output, Math.min(COUNTLESS, sum))
   }
-  return Math.max(0, ...byOutput.values())
+  const sums = [...byOutput.values()]
+  return config?.plan?.copies
+    ? Math.min(
+        COUNTLESS,
+        sums.reduce((all, sum) => all + sum, 0),
+      )
+    : Math.max(0, ...sums)
 }
 
 /** The first components with several inputs on the path that makes the most copies. */

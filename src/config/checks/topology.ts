@@ -1,8 +1,8 @@
 import { REJECTED } from '../../core/options/delivery-options.js'
-import { DISCARDED } from '../../core/processor.js'
+import { DISCARDED, UNROUTED } from '../../core/processor.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
-import { outputsOf, splitInput } from '../yaml/input.js'
+import { missingOutput, splitInput } from '../yaml/input.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import { type Connection, type Connections, checkCopies } from './copies.js'
@@ -59,12 +59,29 @@ export function checkTopology(
     for (const { option, output, what } of draft.config?.plan?.expects ?? []) {
       if (side.has(`${draft.id}.${output}`)) continue
       const at = placeOf(locate(draft.entry.value, [option], draft.entry.key))
-      const advice = `add ${draft.id}.${output} to the inputs of a component`
-      warnings.add(at, [...pathOf(draft), option], `nobody reads ${draft.id}.${output}, where ${what} go: ${advice}`)
+      warnings.add(at, [...pathOf(draft), option], unreadText(`${draft.id}.${output}`, `where ${what} go`))
     }
-    if (read.has(draft.id) || draft.config?.plan?.observes) continue
+    warnUnread(draft, side, warnings)
+    const { main, observes } = draft.config?.plan ?? {}
+    if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
     warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
+  }
+}
+
+const unreadText = (output: string, consequence: string) =>
+  `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
+
+/** Warns of side outputs of the plan that nobody reads. */
+function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
+  const { outputs = [], main, option } = config?.plan ?? {}
+  for (const output of main === undefined ? outputs : [...outputs, main]) {
+    const name = `${id}.${output}`
+    if (side.has(name)) continue
+    const path = option === undefined ? [] : [option]
+    const own = locate(entry.value, [...path, output], entry.key)
+    const place = placeOf(own.node ? own : locate(entry.value, path, entry.key))
+    warnings.add(place, [SECTIONS[kind], id, ...path], unreadText(name, `so its events are discarded (${UNROUTED})`))
   }
 }
 
@@ -75,13 +92,7 @@ function pathOf(draft: Draft): [string, string] {
 /** Why `output` of `to` cannot be read, or undefined. */
 function fault(to: Draft, output: string | undefined): string | undefined {
   if (to.kind === 'destination') return destinationFault(to, output)
-  if (output === undefined || !to.config) return undefined
-  const outputs = outputsOf(to.config)
-  if (outputs.includes(output)) return undefined
-  if (outputs.length === 0)
-    return `${to.id} (type ${to.config.type}) has no side outputs; its events are read as ${to.id}`
-  const names = outputs.map(name => `${to.id}.${name}`).join(', ')
-  return `${to.id} (type ${to.config.type}) has no side output of this name; it has ${names}`
+  return to.config && missingOutput(to.config, output)
 }
 
 /** The same for a destination: only its rejected events can be read, if they are not dropped. */

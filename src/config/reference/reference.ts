@@ -136,12 +136,13 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-function exampleText({ kind, type }: AnyDefinition, { title, yaml, input, output }: Example): string[] {
+function exampleText({ kind, type }: AnyDefinition, { title, yaml, input, output, outputs = {} }: Example): string[] {
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
   const block = [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
   const texts = [`${title}:`, fence('yaml', block)]
   if (input) texts.push('In:', fence('json', input))
   if (output) texts.push('Out:', fence('json', output))
+  for (const [name, lines] of Object.entries(outputs)) texts.push(`Out, ${code(name)}:`, fence('json', lines))
   return texts
 }
 

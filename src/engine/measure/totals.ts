@@ -156,7 +156,8 @@ class Ways {
     const mixed = [...processors, ...onWay].some(
       ({ id, inputs }) => !beside.has(id) && inputsOnWay(inputs).length < inputs.length,
     )
-    this.several = mixed || [...readers.values()].some(({ size }) => size > 1)
+    const copying = processors.some(({ id, plan }) => plan?.copies && !beside.has(id))
+    this.several = mixed || copying || [...readers.values()].some(({ size }) => size > 1)
   }
 }
 

@@ -117,7 +117,7 @@ export class Chains {
     return this.#parts.flatMap(({ sources, processors }) => [
       ...sources.map(({ id }) => id),
       ...processors.flatMap(({ id, plan = {}, onError = 'pass' }) => [
-        id,
+        ...(plan.main === undefined ? [id] : []),
         ...outputNames(plan, onError).map(name => `${id}.${name}`),
       ]),
     ])

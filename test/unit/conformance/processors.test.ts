@@ -43,12 +43,19 @@ function collect(into: EventBatch[]): Writable {
 
 for (const definition of processors) {
   t.test(`${definition.type}: its examples`, async t => {
-    for (const { title, yaml, input, output } of definition.examples) {
-      if (!t.ok(input && output, `${title} has an input and an output`)) continue
+    for (const { title, yaml, input, output = [], outputs = {} } of definition.examples) {
+      if (!t.ok(input, `${title} has an input`)) continue
       const { stage, wanted } = await loadedStageOf(definition, parse(yaml) ?? {})
       const left: EventBatch[] = []
-      await pipeline(Readable.from([batchOf(input!, { wanted })]), stage, collect(left))
+      const aside = new Map(Object.keys(outputs).map(name => [name, [] as EventBatch[]]))
+      const reading = [...aside].map(([name, batches]) => {
+        const side = stage.outputs.get(name)!
+        side.connected = true
+        return pipeline(side, collect(batches))
+      })
+      await Promise.all([pipeline(Readable.from([batchOf(input!, { wanted })]), stage, collect(left)), ...reading])
       t.same(left.flatMap(linesOf), output, title)
+      for (const [name, lines] of Object.entries(outputs)) t.same(aside.get(name)!.flatMap(linesOf), lines, name)
     }
   })
 

@@ -6,6 +6,8 @@ import { ComponentCounters } from '../../../src/flow/counters.js'
 /** A component and what it counted: [received, sent, discarded by reason]; what is missing is in flight. */
 type Row = readonly [kind: Kind, id: string, inputs: string[], received: number, sent: number, Record<string, number>?]
 
+const COPYING = { copies: true }
+
 function totals(rows: readonly Row[], heldBefore: Record<string, number> = {}) {
   const components = new Map<string, ComponentCounters>()
   let underWay = 0
@@ -21,7 +23,10 @@ function totals(rows: readonly Row[], heldBefore: Record<string, number> = {}) {
     underWay += counters.inFlight().events
     components.set(id, counters)
   }
-  const of = (wanted: Kind) => rows.filter(([kind]) => kind === wanted).map(([, id, inputs]) => ({ id, inputs }))
+  const of = (wanted: Kind) =>
+    rows
+      .filter(([kind]) => kind === wanted)
+      .map(([, id, inputs]) => ({ id, inputs, ...(id === 'copying' && { plan: COPYING }) }))
   const config = { processors: of('processor'), destinations: of('destination') } as unknown as TotalsOf
   return totalsOf(config, { components, heldBefore: new Map(Object.entries(heldBefore)), underWay })
 }
@@ -109,6 +114,16 @@ t.test('what goes to an output of its own, as that of a route, is on its way', a
   t.match(totals([...routed, ['destination', 'held', ['limit.discarded'], 1, 0]]), { passed: 7, undelivered: 2 })
   const copied = totals([...routed, ['destination', 'all', ['route.errors', 'route.slow'], 9, 9]])
   t.notOk('passed' in copied, 'an event has two ways')
+})
+
+t.test('an event that a processor copies may pass in two ways', async t => {
+  const rows = (id: string): Row[] => [
+    ['source', 'in', [], 10, 10],
+    ['processor', id, ['in'], 10, 10],
+    ['destination', 'a', [`${id}.one`, `${id}.two`], 10, 10],
+  ]
+  t.equal(totals(rows('dividing')).passed, 10)
+  t.equal(totals(rows('copying')).passed, undefined)
 })
 
 t.test('without one sum there is no number of passed events', async t => {
