@@ -12,7 +12,9 @@ import type { EventFields, TimeSearch, UsedField } from './event/event-fields.js
 import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import type { Origin } from './event/origin.js'
+import type { Example } from './example.js'
 import type { Explain, FindingsOf } from './explain.js'
+import type { MadeLines } from './made-lines.js'
 import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
@@ -309,28 +311,9 @@ export interface Kinds {
 }
 export type Kind = keyof Kinds
 
-export interface Example {
-  readonly title: string
-  /** The component's options as YAML, without `type` and `inputs`. */
-  readonly yaml: string
-  /** NDJSON lines in and out, run by the tests. Processors only. */
-  readonly input?: readonly string[]
-  readonly output?: readonly string[]
-  /** NDJSON lines that side outputs get, by name. */
-  readonly outputs?: Readonly<Record<string, readonly string[]>>
-}
-
 export interface OptionWarning {
   readonly path: readonly (string | number)[]
   readonly message: string
-}
-
-/** Lines that a source derives from its raw input. */
-export interface MadeLines {
-  /** One line per event, in the form in which the source processes them. */
-  readonly lines: Buffer
-  /** What the input was, in words: `an entry of the journal`. */
-  readonly of: string
 }
 
 /**

@@ -3,7 +3,7 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { MODIFIED } from '../core/event/flags.js'
 import { Share } from '../core/event/share.js'
-import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
+import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../core/processor.js'
 import type { Amount } from './counters.js'
 import { checkWritable, madeLine } from './made-batch.js'
 import type { Waiting } from './waiting-events.js'
@@ -35,23 +35,15 @@ export class BatchWork implements BatchScope {
   /** Whether the processor threw, or decided outside its plan. */
   hasBug = false
   readonly #shares: Set<Share>
-  /** How many outputs copies may go to. */
-  readonly #copyOutputs: number
+  readonly #plan: Plan
   /** Shares taken since the last call of the processor. */
   #taken: Share[] = []
   /** The index of the current event, while events are processed one by one. */
   #offset = 0
   #isOver = false
 
-  constructor(
-    batch: EventBatch,
-    to: Uint8Array,
-    shares: Set<Share>,
-    signal: AbortSignal,
-    copyOutputs: number,
-    asked?: Waiting,
-  ) {
-    this.#copyOutputs = copyOutputs
+  constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal, plan: Plan, asked?: Waiting) {
+    this.#plan = plan
     this.asked = asked
     if (asked) this.askedSize = { events: batch.length, bytes: batch.bytes }
     this.batch = batch
@@ -74,7 +66,8 @@ export class BatchWork implements BatchScope {
 
   copy(i: number, n: number): void {
     this.#checkTime('copy')
-    if (n >= this.#copyOutputs)
+    const { outputs = [], copies } = this.#plan
+    if (!copies || n >= outputs.length)
       throw new Error(`scope.copy() was called for output ${n}, which the plan does not copy to`)
     this.copies ??= new Map()
     let column = this.copies.get(n)

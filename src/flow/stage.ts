@@ -58,7 +58,6 @@ export class Stage extends Transform {
   isReplaced = false
   readonly #plan: Plan
   readonly #concurrency: number
-  readonly #copyOutputs: number
   readonly #context: StageContext
   readonly #decided: Decided
   readonly #pending: Pending[] = []
@@ -89,7 +88,6 @@ export class Stage extends Transform {
     this.processor = processor
     this.#plan = plan
     this.#concurrency = plan.concurrency ?? 1
-    this.#copyOutputs = plan.copies ? (plan.outputs ?? []).length : 0
     this.#context = context
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
@@ -206,7 +204,7 @@ export class Stage extends Transform {
   /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
-    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#copyOutputs, asked)
+    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, asked)
     if (this.#later) this.#noteTime(work)
     if (!this.#context.isStrict) batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
