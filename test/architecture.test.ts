@@ -28,7 +28,7 @@ const LAYERS = [
   ['check'],
   ['remote'],
   ['cli'],
-  ['index.ts', 'pino.ts', 'client.ts'],
+  ['index.ts', 'pino.ts', 'client.ts', 'plugin.ts'],
 ]
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */

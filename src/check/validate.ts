@@ -2,6 +2,7 @@ import { components } from '../components.js'
 import { checkLimitsFiles } from '../config/checks/limits-file-check.js'
 import { type FileCheck, tlsCheckAt } from '../config/checks/tls-check.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
+import { pluginsOf } from '../config/plugins/read-plugins.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText, formatProblem, type Problem } from '../core/errors.js'
 import { adviceFor, findOrphans } from '../engine/state/orphans.js'
@@ -43,12 +44,10 @@ export async function validate(
         checkTls(root, drafts, service, found)
         checkLimitsFiles(drafts, found)
       }
-      const here = { onThisMachine: true, fileCheck }
-      const config = loadConfig(path, { env, components: known, serviceAlone: true, localPart: true, ...here })
+      const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
+      const config = loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck })
       warnOf(config.warnings)
-      const parts = config.isLocalPart
-        ? await checkLocalPart(path, config, { env, components: known, onThisMachine: true }, warn)
-        : amounts(config)
+      const parts = config.isLocalPart ? await checkLocalPart(path, config, here, warn) : amounts(config)
       if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
     } catch (error) {
@@ -69,7 +68,7 @@ const LOCAL_PART =
 async function checkLocalPart(
   path: string,
   config: Config,
-  options: Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>,
+  options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
   warn: (line: string) => void,
 ): Promise<string> {
   const part = `the local part of a managed daemon: ${amounts(config)}`

@@ -5,12 +5,20 @@ import { logfmt } from './logfmt.js'
 import { syslog } from './syslog.js'
 import { text } from './text.js'
 
-/** All codecs. A new one needs one file and one line here. */
+/** All codecs that come with the program. A new one needs one file and one line here. */
 export const codecs: readonly CodecDefinition[] = [json, text, syslog, logfmt, csv]
+
+/** Those of plugins, by name. They stay, since records on the disk may name them. */
+const added = new Map<string, CodecDefinition>()
+
+/** Makes codecs of plugins known by their names, in place of earlier versions. */
+export function addCodecs(definitions: readonly CodecDefinition[]): void {
+  for (const definition of definitions) added.set(definition.name, definition)
+}
 
 /** Creates the codec with this name. Throws if there is none, or if it cannot have these options. */
 export function createCodec(name: string, options: unknown): Codec {
-  const definition = codecs.find(codec => codec.name === name)
+  const definition = codecs.find(codec => codec.name === name) ?? added.get(name)
   if (!definition) throw new Error(`there is no codec ${name}`)
   const parsed = definition.options.safeParse(options)
   const [issue] = parsed.error?.issues ?? []

@@ -3,24 +3,64 @@ import type { Codec, CodecDefinition } from '../core/codec.js'
 import { errorText } from '../core/errors.js'
 import { byteSize, once, refuse } from '../core/options/options.js'
 import type { Encoding } from './encode.js'
-import { codecs, createCodec } from './list.js'
+import { addCodecs, codecs, createCodec } from './list.js'
+
+/** Of each choice: makes it one among these codecs. */
+const choices: ((all: readonly CodecDefinition[]) => void)[] = []
 
 /**
  * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are additional values. `unfit`
  * explains why a codec cannot be used here.
  */
 function choice(
-  definitions: readonly CodecDefinition[],
+  fits: (definition: CodecDefinition) => boolean = () => true,
   words: readonly string[] = [],
-  unfit: ReadonlyMap<unknown, string> = new Map(),
+  unfit: (name: unknown) => string | undefined = () => undefined,
 ) {
-  const [first, ...rest] = definitions.map(({ name, summary, options }) =>
-    z.strictObject({ codec: z.literal(name).describe(summary), ...options.shape }),
-  )
-  return z.union([
-    z.enum([...words, ...definitions.map(({ name }) => name)], { error: ({ input }) => unfit.get(input) }),
-    z.discriminatedUnion('codec', [first!, ...rest]),
-  ])
+  const variants = (definitions: readonly CodecDefinition[]) => {
+    const [first, ...rest] = definitions.map(({ name, summary, options }) =>
+      z.strictObject({ codec: z.literal(name).describe(summary), ...options.shape }),
+    )
+    return [
+      z.enum([...words, ...definitions.map(({ name }) => name)], { error: ({ input }) => unfit(input) }),
+      z.discriminatedUnion('codec', [first!, ...rest]),
+    ] as const
+  }
+  const schema = z.union(variants(codecs.filter(fits)))
+  choices.push(all => (schema.def.options as unknown as unknown[]).splice(0, 2, ...variants(all.filter(fits))))
+  return schema
+}
+
+let inUse: readonly CodecDefinition[] = codecs
+
+/** The codecs that can be chosen. */
+export const codecsInUse = (): readonly CodecDefinition[] => inUse
+
+/**
+ * Adds codecs of plugins to those that can be chosen, in place of the ones that were added before. Schemas that have
+ * been made change with it: what they parse later is a choice among these codecs.
+ */
+export function useCodecs(definitions: readonly CodecDefinition[]): void {
+  addCodecs(definitions)
+  choose(definitions.length === 0 ? codecs : [...codecs, ...definitions])
+}
+
+/** Calls `work` while these codecs of plugins can be chosen; undefined: those that can be anyway. */
+export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
+  if (!definitions) return work()
+  const before = inUse
+  useCodecs(definitions)
+  try {
+    return work()
+  } finally {
+    choose(before)
+  }
+}
+
+function choose(all: readonly CodecDefinition[]): void {
+  if (all === inUse) return
+  inUse = all
+  for (const change of choices) change(all)
 }
 
 /** Creates the chosen codec. The schema has validated its options, as far as each can be without the others. */
@@ -33,7 +73,7 @@ function made(chosen: string | { readonly codec: string }, context: z.Refinement
   }
 }
 
-const decoders = choice(codecs)
+const decoders = choice()
 
 /** An option for a codec that decodes lines. */
 export const codecOption = once(() =>
@@ -53,14 +93,13 @@ export function maxLineBytesOption(unit = 'line') {
     .describe(`A longer ${unit} is delivered in pieces marked \`partial\`.`)
 }
 
-const [reading, writing] = [false, true].map(writes =>
-  codecs.filter(({ contentType }) => (contentType !== undefined) === writes),
-)
-const onlyRead = ({ name }: CodecDefinition) => {
-  const others = ['raw', ...writing!.map(other => other.name)].join(', ')
+const writes = ({ contentType }: CodecDefinition) => contentType !== undefined
+const onlyRead = (name: unknown) => {
+  if (!inUse.some(codec => codec.name === name)) return undefined
+  const others = ['raw', ...inUse.filter(writes).map(other => other.name)].join(', ')
   return `${name} can only be used to decode lines; use one of ${others}`
 }
-const encoders = choice(writing!, ['raw'], new Map(reading!.map(definition => [definition.name, onlyRead(definition)])))
+const encoders = choice(writes, ['raw'], onlyRead)
 
 export function encodingOption(preset: string) {
   return encoders

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
-import type { Problem } from '../core/errors.js'
+import { errorText, type Problem } from '../core/errors.js'
 import { type DeliveryOptions, deliveryOptions } from '../core/options/delivery-options.js'
 import type { Reach } from '../core/options/reach.js'
 import { type OnError, type Plan, planProblem } from '../core/processor.js'
@@ -93,6 +93,19 @@ export class ComponentReader {
       return draft
     }
     const definition = this.#definition(kind, node, subject)
+    const known = { ...draft, definition, node, subject }
+    if (definition?.plugin === undefined) return this.#readKnown(known)
+    try {
+      return this.#readKnown(known)
+    } catch (error) {
+      this.#problems.add(entry.key, path, `the plugin cannot say what it does: ${errorText(error)}`)
+      return { ...draft, definition }
+    }
+  }
+
+  #readKnown({ node, subject, ...draft }: Draft & { node: MapNode; subject: Subject }): Draft {
+    const { id, kind, entry, definition } = draft
+    const { path } = subject
     const parts = split(node, definition)
     const inputs = kind === 'source' ? [] : this.#inputs(kind, parts.inputs, subject)
     if (!definition) return { ...draft, inputs: inputs ?? [] }
@@ -104,6 +117,7 @@ export class ComponentReader {
       | { renamed_from?: string; on_error?: OnError }
       | undefined
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
+    if (definition.plugin !== undefined) askAll(definition, options)
     const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined
     const wrong = plan && planProblem(plan)
     if (wrong !== undefined) {
@@ -202,6 +216,13 @@ export class ComponentReader {
     if (option !== undefined) return `unknown option of ${type}; write it as ${option} in ${outer}: { ${option}: … }`
     return this.#explainer.unknownOption(key, known).replace('unknown option', `unknown option of ${type}`)
   }
+}
+
+/** Calls what other checks will call: what throws in a plugin is to be an error of these options. */
+function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
+  const { usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime } = definition
+  for (const ask of [usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime]) ask?.(options)
+  definition.reads?.(options, false)
 }
 
 /** The options inside an option, including those of all its variants. */

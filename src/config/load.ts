@@ -1,8 +1,7 @@
-import { isUtf8 } from 'node:buffer'
 import { join, resolve } from 'node:path'
+import { withCodecs } from '../codecs/options.js'
 import type { AnyDefinition, Kind } from '../core/component.js'
-import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.js'
-import { readFileSync } from '../lib/files/remote/guarded-fs.js'
+import { ConfigError, type Problem } from '../core/errors.js'
 import { NearestName } from '../lib/nearest.js'
 import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 import { checkBacklog } from './checks/backlog-warnings.js'
@@ -17,16 +16,21 @@ import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
 import type { ManagedOptions } from './managed/managed-options.js'
 import { checkPaths } from './path-hints.js'
+import type { Plugins } from './plugins/load-plugins.js'
+import { withPlugins } from './plugins/read-plugins.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import { readDocument } from './yaml/document.js'
-import { configFiles, digestOf } from './yaml/files.js'
+import { digestOf } from './yaml/files.js'
 import { withIndentationMeant } from './yaml/indentation.js'
 import { readYaml } from './yaml/load-yaml.js'
+import { mergeInto } from './yaml/merge.js'
 import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
+import { type ConfigText, textsOf } from './yaml/texts.js'
 
 export type { ComponentConfig } from './component-config.js'
+export type { ConfigText } from './yaml/texts.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
@@ -67,6 +71,8 @@ export interface Config {
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv
   readonly components: readonly AnyDefinition[]
+  /** The plugins that it lists (`pluginsOf`); undefined: it may list none. */
+  readonly plugins?: Plugins | undefined
   /** Whether a configuration with a section `service` may have no components. */
   readonly serviceAlone?: boolean
   /** Predefined sources. The configuration must not use their ids. */
@@ -89,12 +95,6 @@ export function loadConfig(path: string | undefined, options: LoadOptions): Conf
   return build(textsOf(path, problems), path ?? '', options, problems)
 }
 
-/** The text of a file of a configuration. */
-export interface ConfigText {
-  readonly file: string
-  readonly text: string
-}
-
 /** Reads the files that `loadConfig` would read, for `loadTexts`. Throws ConfigError. */
 export function readTexts(path: string | undefined): readonly ConfigText[] {
   const problems = new Problems()
@@ -106,15 +106,6 @@ export function readTexts(path: string | undefined): readonly ConfigText[] {
 /** Like `loadConfig`, from texts that were read from `path` before. */
 export function loadTexts(texts: readonly ConfigText[], path: string | undefined, options: LoadOptions): Config {
   return build([...texts], path ?? '', options, new Problems())
-}
-
-function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
-  const texts: ConfigText[] = []
-  for (const file of path === undefined ? [] : filesOf(path, problems)) {
-    const text = readText(file, problems)
-    if (text !== undefined) texts.push({ file, text })
-  }
-  return texts
 }
 
 /** Like `loadConfig`, from a text; `file` is the file name in messages. */
@@ -136,98 +127,88 @@ export function parseDocument(document: unknown, name: string, options: LoadOpti
 
 const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
 
-function filesOf(path: string, problems: Problems): string[] {
-  try {
-    const files = configFiles(path)
-    if (files.length === 0) report(path, 'there is no *.yaml or *.yml file in this folder', problems)
-    return files
-  } catch (error) {
-    const missing = errorCode(error) === 'ENOENT'
-    report(path, missing ? 'there is no such file or folder' : `cannot be read: ${errorText(error)}`, problems)
-    return []
-  }
+function build(files: readonly ConfigText[], path: string, options: LoadOptions, problems: Problems): Config {
+  const { root, legible } = merged(files, path, options, problems)
+  return assemble(root, legible, files, options, problems)
 }
 
-function readText(file: string, problems: Problems): string | undefined {
-  try {
-    const bytes = readFileSync(file)
-    if (isUtf8(bytes)) return bytes.toString()
-    let line = 0
-    for (let at = 0; isUtf8(bytes.subarray(at, lineEnd(bytes, at))); at = lineEnd(bytes, at)) line++
-    problems.add({ source: new SourceText(file, '\n'.repeat(line)), offset: line }, [], 'is not valid UTF-8')
-  } catch (error) {
-    report(file, `cannot be read: ${errorText(error)}`, problems)
-  }
-  return undefined
+/** The data_dir of a configuration, whose components may be wrong. Throws ConfigError. */
+export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
+  const problems = new Problems()
+  const { root } = merged(textsOf(path, problems), path, { env }, problems)
+  const parsed = readSettings(root, new Explainer(problems, new NearestName()))
+  if (problems.size > 0) throw new ConfigError(problems.list())
+  return foldersOf(parsed, env).dataDir
 }
 
-function lineEnd(bytes: Buffer, from: number): number {
-  const end = bytes.indexOf(10, from)
-  return end === -1 ? bytes.length : end + 1
-}
-
-/** Reports a problem of a file as a whole. */
-function report(file: string, message: string, problems: Problems): void {
-  problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
-}
-
-function build(
-  files: readonly { file: string; text: string }[],
+/** The documents of all files as one. */
+function merged(
+  files: readonly ConfigText[],
   path: string,
-  options: LoadOptions,
+  { env, addition }: Pick<LoadOptions, 'env' | 'addition'>,
   problems: Problems,
-): Config {
-  let known: Known = problems.size === 0 ? 'all' : 'nothing'
-  const merged = new Map<string, Entry>()
+): { root: MapNode; legible: Legible } {
+  let legible: Legible = problems.size === 0 ? 'all' : 'nothing'
+  const entries = new Map<string, Entry>()
   let root: MapNode | undefined
   for (const { file, text } of files) {
-    const read = readYaml(text, file, options.env, problems)
-    if (!read.sound && known === 'all') known = 'ids'
-    if (!read.named) known = 'nothing'
+    const read = readYaml(text, file, env, problems)
+    if (!read.sound && legible === 'all') legible = 'ids'
+    if (!read.named) legible = 'nothing'
     if (!read.root) continue
     if (read.root.kind !== 'map') {
       problems.add(read.root, [], NOT_A_MAPPING)
-      known = 'nothing'
+      legible = 'nothing'
     } else {
-      root ??= { ...read.root, entries: merged }
-      mergeInto(merged, read.root, problems)
+      root ??= { ...read.root, entries }
+      mergeInto(entries, read.root, problems)
     }
   }
-  root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries: merged, size: 1 }
-  const { addition } = options
+  root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries, size: 1 }
   if (addition) {
     const more = readDocument(addition.document, addition.name, problems, addition.env)
-    if (more.kind === 'map') mergeInto(merged, more, problems)
+    if (more.kind === 'map') mergeInto(entries, more, problems)
     else problems.add(more, [], NOT_A_MAPPING)
   }
-  return assemble(root, known, files, options, problems)
+  return { root, legible }
 }
 
 /** How much of the configuration could be read. If its structure is wrong, perhaps only the ids of components. */
-type Known = 'all' | 'ids' | 'nothing'
+type Legible = 'all' | 'ids' | 'nothing'
 
 function assemble(
   root: MapNode,
-  known: Known,
+  legible: Legible,
   files: readonly { readonly file: string; readonly text: string }[],
-  { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, ...more }: LoadOptions,
+  {
+    env,
+    components: builtIn,
+    serviceAlone = false,
+    given = [],
+    partial = false,
+    onThisMachine = false,
+    ...more
+  }: LoadOptions,
   problems: Problems,
 ): Config {
-  const { addition, fileCheck, localPart = false } = more
+  const { addition, fileCheck, localPart = false, plugins } = more
   const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
+  const known = withPlugins(root, builtIn, plugins, { problems, warnings })
+  const { components } = known
   root = withIndentationMeant(root, components, problems)
   const parsed = readSettings(root, explainer)
   root = withSectionsMeant(root, explainer)
-  const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
+  const reader = new ComponentReader(components, problems, explainer)
+  const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
   for (const source of given) addGiven(source, drafts, root, problems)
   checkPaths(root, drafts, problems, warnings)
   checkOutputs(drafts, onThisMachine, problems, warnings)
   // If a file is missing or its structure is uncertain, missing components may be in it.
   const isPart = partial || isLocalPart
-  if (known === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
-  if (known === 'all' && !isPart) {
+  if (legible === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
+  if (legible === 'all' && !isPart) {
     if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)
@@ -240,8 +221,7 @@ function assemble(
     checkComponents(drafts, warnings)
     checkBacklog(drafts, warnings)
   }
-  const state = env.STATE_DIRECTORY?.split(':')[0]
-  const dataDir = resolve(parsed?.data_dir ?? (state || 'state'))
+  const { state, dataDir } = foldersOf(parsed, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
@@ -268,6 +248,12 @@ function assemble(
   }
 }
 
+/** The folder that systemd gives, and data_dir. */
+function foldersOf(parsed: Settings | undefined, env: NodeJS.ProcessEnv) {
+  const state = env.STATE_DIRECTORY?.split(':')[0]
+  return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
+}
+
 function serviceOf(
   { data_dir, ...options }: ServiceOptions,
   state: string | undefined,
@@ -277,35 +263,6 @@ function serviceOf(
 
 function isServiceAlone(root: MapNode): boolean {
   return root.entries.has('service') && !KINDS.some(kind => root.entries.has(SECTIONS[kind]))
-}
-
-const JOINED: readonly string[] = [...Object.values(SECTIONS), 'tests']
-
-/** Merges the top level of a file into that of the previous files. */
-function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems): void {
-  for (const [name, entry] of file.entries) {
-    const earlier = merged.get(name)
-    if (!earlier) {
-      merged.set(name, entry)
-      continue
-    }
-    const [a, b] = [earlier.value, entry.value]
-    if (!JOINED.includes(name)) problems.add(entry.key, [name], `is here twice; the first is ${placeText(earlier.key)}`)
-    else if (a.kind === 'map' && b.kind === 'map') {
-      const entries = new Map(a.entries)
-      for (const [id, member] of b.entries) {
-        const first = entries.get(id)
-        if (first) problems.add(member.key, [name, id], `is here twice; the first is ${placeText(first.key)}`)
-        else entries.set(id, member)
-      }
-      merged.set(name, { ...earlier, value: { ...a, entries } })
-    } else if (a.kind === 'list' && b.kind === 'list') {
-      merged.set(name, { ...earlier, value: { ...a, items: [...a.items, ...b.items] } })
-    } else if (a.kind === 'scalar' && a.value === null) merged.set(name, entry)
-    else if (b.kind !== 'scalar' || b.value !== null) {
-      problems.add(entry.key, [name], `cannot be joined with the one ${placeText(earlier.key)}`)
-    }
-  }
 }
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]

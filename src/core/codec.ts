@@ -30,6 +30,8 @@ export interface CodecExample {
 /** The declaration of a codec: schema, text, examples and code in one place. */
 export interface CodecDefinition {
   readonly name: string
+  /** The plugin that it is of, and its version; undefined: it comes with the program. */
+  readonly plugin?: string
   /** One sentence. */
   readonly summary: string
   /** More, for the reference. */
@@ -167,7 +169,8 @@ export abstract class Codec {
   }
 
   isSame(other: Codec): boolean {
-    return this === other || JSON.stringify(this) === JSON.stringify(other)
+    if (this === other) return true
+    return this.definition.plugin === other.definition.plugin && JSON.stringify(this) === JSON.stringify(other)
   }
 
   /** As text: `json`, or `csv` followed by its options as JSON. */

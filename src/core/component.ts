@@ -323,6 +323,8 @@ export interface OptionWarning {
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
   readonly type: string
+  /** The plugin that it is of, and its version; undefined: it comes with the program. */
+  readonly plugin?: string
   /** One sentence. */
   readonly summary: string
   /** More for the reference. Describes rules across options, which the schema checks but cannot express. */

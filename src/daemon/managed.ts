@@ -7,6 +7,7 @@ import { fetchTrusting } from '../client/fetch-trusting.js'
 import { components } from '../components.js'
 import type { Config } from '../config/load.js'
 import { ManagedConfig } from '../config/managed/managed-config.js'
+import { filesOf, pluginsOf } from '../config/plugins/read-plugins.js'
 import { errorCode } from '../core/errors.js'
 import { StateUnreadable } from '../core/unreadable.js'
 import { dryRun } from '../engine/dry-run.js'
@@ -54,8 +55,15 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   if (caFile !== undefined && where.base.startsWith('http:'))
     throw new UsageError('--ca-file has no use with an http:// address', 'run')
   const { env, stdin, stdout } = io
-  const readLocal = () => new ManagedConfig(configPath, { env, components, onThisMachine: true })
-  const local = readLocal()
+  let pluginFiles: readonly string[] = []
+  const readLocal = async () => {
+    const plugins = await pluginsOf(configPath, env)
+    pluginFiles = filesOf(plugins)
+    return new ManagedConfig(configPath, { env, components, plugins, onThisMachine: true })
+  }
+  const local = await readLocal()
+  const files =
+    configPath === undefined ? undefined : { path: configPath, digest: local.local.digest, others: () => pluginFiles }
   const { log, setFormat } = openLog(io, { format: local.local.logFormat })
   tellWarnings(log, local.local.warnings)
   const { dataDir } = local.local
@@ -82,7 +90,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     })
     const report = () => ({ pipeline: where.id, service: where.base, ...managed.status })
     const applied = ({ logFormat }: Config) => setFormat(logFormat)
-    const config = await waitForRevision(managed, { local, readLocal, applied, configPath, report, systemd, log })
+    const config = await waitForRevision(managed, { local, readLocal, applied, files, report, systemd, log })
     if (!config) {
       await Promise.race([managed.leave(), sleep(LAST_REPORT_MS)])
       systemd.ending(0, 'ended')
@@ -94,10 +102,10 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       lock,
       systemd,
       reloads: {
-        read: () => managed.reread(readLocal()),
+        read: async () => managed.reread(await readLocal()),
         inTurn: (work: () => Promise<void>) => managed.inTurn(work),
         applied,
-        files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
+        files,
       },
       ...(configPath !== undefined && { configPath: resolve(configPath) }),
       managed: { report, held: (reason: string) => managed.held(reason) },

@@ -8,17 +8,17 @@ import { onHeldSignal } from '../terminal/held-signals.js'
 import { tellWarnings } from '../terminal/log.js'
 import type { Servers } from './servers.js'
 import type { Systemd } from './systemd/systemd.js'
-import { ConfigWatch } from './watch-config.js'
+import { ConfigWatch, type WatchedFiles } from './watch-config.js'
 
 export interface ReloadOrigin {
   /** Reads the configuration; throws ConfigError. */
-  readonly read: () => Config
+  readonly read: () => Promise<Config>
   /** Called with each configuration that replaces another one. */
   readonly applied: (config: Config) => void
   /** Runs `work` while nothing else may replace the running configuration. Undefined: nothing else does. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
-  /** The configuration file, and the digest of its files when first read; undefined if they cannot be watched. */
-  readonly files?: { readonly path: string; readonly digest: string } | undefined
+  /** Undefined if they cannot be watched. */
+  readonly files?: WatchedFiles | undefined
 }
 
 export interface Reloads {
@@ -54,7 +54,7 @@ export function onReload(
   const reload = async () => {
     watch?.read()
     try {
-      const next = read()
+      const next = await read()
       tellWarnings(log, next.warnings)
       const listening = await servers.prepare(next.metrics)
       await pipeline.replace(next).catch(error => {
@@ -98,7 +98,7 @@ export function onReload(
     queue = queue.then(() => inTurn(reload))
     return queue
   }
-  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(reloadNext))
+  const watch = files && new ConfigWatch(files, () => systemd.reload(reloadNext))
   watch?.set(pipeline.config.watched)
   const onSignal = () => void systemd.reload(reloadNext)
   const removeHandler = onHeldSignal('SIGHUP', onSignal)

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
+import { filesOf, pluginsOf } from '../config/plugins/read-plugins.js'
 import { errorText } from '../core/errors.js'
 import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/measure/metrics.js'
@@ -67,15 +68,20 @@ export interface ConfigOrigin {
 
 /** Runs the daemon until its sources end or a signal ends it. Resolves with the exit code. */
 export async function run({ configPath: path, follow, log: usual }: RunOptions, io: Io): Promise<number> {
-  const read = () => loadConfig(path, { env: io.env, components, onThisMachine: true })
-  const config = read()
+  let pluginFiles: readonly string[] = []
+  const read = async () => {
+    const plugins = await pluginsOf(path, io.env)
+    pluginFiles = filesOf(plugins)
+    return loadConfig(path, { env: io.env, components, plugins, onThisMachine: true })
+  }
+  const config = await read()
   const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
   try {
     const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
-    const reloads = { read, applied, files: { path, digest: config.digest } }
+    const reloads = { read, applied, files: { path, digest: config.digest, others: () => pluginFiles } }
     const origin = { lock, systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }
     return await runLocked(config, origin, log, io)
   } finally {

@@ -14,15 +14,15 @@ import { type ManagedReport, managedMetrics } from './managed-report.js'
 import { Servers } from './servers.js'
 import { oneLine } from './systemd/service-state.js'
 import type { Systemd } from './systemd/systemd.js'
-import { ConfigWatch } from './watch-config.js'
+import { ConfigWatch, type WatchedFiles } from './watch-config.js'
 
 interface Waiting {
   readonly local: ManagedConfig
   /** Reads the local part of the configuration; throws ConfigError. */
-  readonly readLocal: () => ManagedConfig
+  readonly readLocal: () => Promise<ManagedConfig>
   /** Called with each local part that replaces another one. */
   readonly applied: (config: Config) => void
-  readonly configPath: string | undefined
+  readonly files: WatchedFiles | undefined
   readonly report: () => ManagedReport
   readonly systemd: Systemd
   readonly log: Logger
@@ -33,7 +33,7 @@ interface Waiting {
  * metrics and its socket and accepts reloads of the local part. Resolves with undefined if a signal ends the wait.
  */
 export async function waitForRevision(managed: ManagedPipeline, around: Waiting): Promise<Config | undefined> {
-  const { local, readLocal, applied, configPath, report, systemd, log } = around
+  const { local, readLocal, applied, files, report, systemd, log } = around
   const stopping = new AbortController()
   const signals = onSignals({ stop: () => stopping.abort() }, local.local.shutdownTimeoutMs, log, 'ending')
   const reason = () => managed.waitsFor ?? `waiting for ${report().service}`
@@ -65,7 +65,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   const reload = async () => {
     watch?.read()
     try {
-      const next = readLocal()
+      const next = await readLocal()
       tellWarnings(log, next.local.warnings)
       if (next.local.dataDir !== local.local.dataDir)
         throw new Error('data_dir can only be changed by a restart; the current one is still in use')
@@ -86,8 +86,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     queue = queue.then(reload)
     return queue
   }
-  const watch =
-    configPath === undefined ? undefined : new ConfigWatch(configPath, local.local.digest, () => systemd.reload(inTurn))
+  const watch = files && new ConfigWatch(files, () => systemd.reload(inTurn))
   // Signals are held until the servers are open.
   let removeHandler = () => {}
   const waiting = async () => {

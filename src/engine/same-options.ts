@@ -29,9 +29,10 @@ export function sameOptions(a: unknown, b: unknown): boolean {
 export async function sameComponents(before: Config, next: Config): Promise<Set<string>> {
   const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
   const others = new Map(all(next).map(component => [component.id, component]))
-  const same = all(before).filter(({ id, kind, type, options }) => {
+  const same = all(before).filter(({ id, kind, type, options, definition: { plugin } }) => {
     const other = others.get(id)
-    return other?.kind === kind && other.type === type && sameOptions(options, other.options)
+    if (other?.kind !== kind || other.type !== type || other.definition.plugin !== plugin) return false
+    return sameOptions(options, other.options)
   })
   const ids = new Set(same.map(({ id }) => id))
   if (before.workers === undefined && next.workers === undefined) return ids

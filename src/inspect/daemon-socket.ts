@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { askSocket, socketPath } from '../admin/socket.js'
-import { components } from '../components.js'
-import { loadConfig } from '../config/load.js'
+import { dataDirOf } from '../config/load.js'
 import { errorCode } from '../core/errors.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 
@@ -17,10 +16,10 @@ const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock',
 /** The socket of the selected daemon; without an option, the one at a default path. */
 export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
   if (socket !== undefined) return socket
-  if (config !== undefined) return socketPath(loadConfig(config, { env, components, partial: true }).dataDir)
+  if (config !== undefined) return socketPath(dataDirOf(config, env))
   const found = usualSocket(env)
   if (found !== undefined) return found
-  if (existsSync(USUAL_CONFIG)) return socketPath(loadConfig(USUAL_CONFIG, { env, components, partial: true }).dataDir)
+  if (existsSync(USUAL_CONFIG)) return socketPath(dataDirOf(USUAL_CONFIG, env))
   throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
 }
 

@@ -1,8 +1,8 @@
 import * as nodeModule from 'node:module'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { moduleDigest } from './modules/module-files.js'
-import { load, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
+import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
 
 /** The namespace of a module. */
 export type ModuleExports = Readonly<Record<string, unknown>>
@@ -36,6 +36,13 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
     failures.set(first, (failed ?? 0) + 1)
     throw error
   }
+}
+
+/** Imports a package, as a file in `folder` would, once: later changes are not seen. */
+export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
+  prepare()
+  const asked = [name, pathToFileURL(join(resolve(folder), 'plugins.js')).href]
+  return (await import(`${PACKAGE}${encodeURIComponent(JSON.stringify(asked))}`)) as ModuleExports
 }
 
 /** What `loadModule` threw for this path, on one line, with its place as far as it is known. */

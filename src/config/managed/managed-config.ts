@@ -13,7 +13,10 @@ import { refusedBy } from './permitted.js'
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
-type Options = Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>
+type Options = Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>
+
+const NO_PLUGINS =
+  'a published pipeline cannot load plugins; list them in the local configuration of this machine, and the pipeline can use what they define'
 
 /**
  * Combines the local part of a configuration with a published document. Settings, the environment and the sources of
@@ -104,6 +107,7 @@ export class ManagedConfig {
   /** The components of the document, with its sources replaced by the local ones. */
   #adapted(document: unknown, name: string): Document {
     if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
+    if (document.plugins !== undefined) throw new ConfigError([problem(name, 'plugins', NO_PLUGINS)])
     const ids = this.local.sources.map(({ id }) => id)
     const sources = isMapping(document.sources)
       ? Object.fromEntries(Object.entries(document.sources).filter(([id]) => !ids.includes(id)))

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { codecs } from '../../codecs/list.js'
+import { codecsInUse } from '../../codecs/options.js'
 import { conditionReference } from '../../condition/reference.js'
 import type { CodecDefinition } from '../../core/codec.js'
 import type { AnyDefinition, Kind } from '../../core/component.js'
@@ -64,6 +64,7 @@ function valuesText(): string[] {
 }
 
 function codecsText(): string[] {
+  const codecs = codecsInUse()
   const encoders = codecs.filter(({ contentType }) => contentType !== undefined)
   const links = (definitions: readonly CodecDefinition[]) =>
     definitions.map(({ name }) => `[${name}](#codec-${name})`).join(', ')

@@ -18,19 +18,19 @@ export function digestOf(files: readonly { readonly file: string; readonly text:
   return digest.digest('hex').slice(0, 12)
 }
 
-/** The current digest of a configuration; undefined if its files cannot be read. */
-export function digestOfFiles(path: string): string | undefined {
+/** The current digest of configurations and other files; undefined if they cannot be read. */
+export function digestOfFiles(paths: readonly string[]): string | undefined {
   try {
-    return digestOf(configFiles(path).map(file => ({ file, text: readFileSync(file) })))
+    return digestOf(paths.flatMap(configFiles).map(file => ({ file, text: readFileSync(file) })))
   } catch {
     return undefined
   }
 }
 
-/** A text that changes when a file of the configuration is written, replaced or switched. Cheaper than the digest. */
-export function stateOfFiles(path: string): string {
+/** A text that changes when a file of the configuration, or another one, is written, replaced or switched. Cheaper than the digest. */
+export function stateOfFiles(path: string, others: readonly string[] = []): string {
   try {
-    return configFiles(path)
+    return [...configFiles(path), ...others]
       .map(file => {
         const { dev, ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
         return `${file} ${dev} ${ino} ${size} ${mtimeNs} ${ctimeNs}`

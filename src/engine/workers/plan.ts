@@ -1,6 +1,8 @@
 import { availableParallelism } from 'node:os'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
+import { Codec } from '../../core/codec.js'
+import type { AnyDefinition } from '../../core/component.js'
 
 /** What a plan is made of. */
 export type Planned = Pick<Config, 'workers' | 'sources' | 'processors' | 'destinations'>
@@ -23,8 +25,12 @@ export function planParts(
   { workers, sources, processors, destinations }: Planned,
   stays: (id: string) => boolean = () => false,
 ): Part[] {
-  const canMove = ({ definition, onError, reach, given }: ComponentConfig) =>
-    definition.movable === true && onError !== 'dead_letter' && !reach && given !== undefined
+  const canMove = ({ definition, onError, reach, given, options }: ComponentConfig) =>
+    definition.movable === true &&
+    onError !== 'dead_letter' &&
+    !reach &&
+    given !== undefined &&
+    !isOfPlugin(definition, options)
   const movable = sources.filter(canMove)
   const threads = Math.min(threadsOf(workers), movable.length)
   const places = new Map(movable.map(({ id }, i) => [id, i % threads]))
@@ -49,6 +55,12 @@ export function planParts(
       exits: [...new Set(outside)].filter(input => isHere(splitInput(input)[0])),
     }
   })
+}
+
+/** Threads load no plugins: the code of all that a plugin has is in one place. */
+function isOfPlugin({ plugin }: AnyDefinition, options: unknown): boolean {
+  const isForeign = (value: unknown) => value instanceof Codec && value.definition.plugin !== undefined
+  return plugin !== undefined || Object.values(options as object).some(isForeign)
 }
 
 /** How many threads the option means. Where there is one processor, `auto` means none: threads would only cost. */

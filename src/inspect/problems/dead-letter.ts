@@ -1,5 +1,4 @@
-import { components } from '../../components.js'
-import { loadConfig } from '../../config/load.js'
+import { dataDirOf } from '../../config/load.js'
 import { deadLetterPath } from '../../engine/dead-letter.js'
 import { formatDuration } from '../../lib/units.js'
 import { counted, type DaemonView } from '../daemon-view.js'
@@ -39,9 +38,7 @@ export function resendCommand(id: string, about: DaemonView['about']): string {
 
 function dataDirHere(config: string | undefined): string | undefined {
   try {
-    return config === undefined
-      ? undefined
-      : loadConfig(config, { env: process.env, components, localPart: true }).dataDir
+    return config === undefined ? undefined : dataDirOf(config, process.env)
   } catch {
     return undefined
   }

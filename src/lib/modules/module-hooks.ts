@@ -16,6 +16,9 @@ import { fileURLToPath } from 'node:url'
 /** The parameter in the URL of a module of users; its value distinguishes versions of the file. */
 export const VERSION = 'sluice'
 
+/** The scheme of a package as a folder finds it: `sluice-package:` and the JSON of `[name, URL of a file in the folder]`. */
+export const PACKAGE = 'sluice-package:'
+
 type Maybe<T> = T | Promise<T>
 const after = <A, B>(value: Maybe<A>, use: (value: A) => B): Maybe<B> =>
   value instanceof Promise ? value.then(use) : use(value)
@@ -26,6 +29,10 @@ export function resolve(
   context: ResolveHookContext,
   next: (specifier: string, context: ResolveHookContext) => Maybe<ResolveFnOutput>,
 ): Maybe<ResolveFnOutput> {
+  if (specifier.startsWith(PACKAGE)) {
+    const [name, parentURL] = JSON.parse(decodeURIComponent(specifier.slice(PACKAGE.length))) as [string, string]
+    return next(name, { ...context, parentURL })
+  }
   if (/^sluice(\/|$)/.test(specifier)) return next(specifier, { ...context, parentURL: import.meta.url })
   const version = /^\.\.?\//.test(specifier) ? versionOf(context.parentURL) : undefined
   const found = next(specifier, context)

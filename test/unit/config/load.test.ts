@@ -139,7 +139,7 @@ t.test('the top level', async t => {
     [
       'zzz: {}',
       [
-        '1:1: zzz: unknown option; known are sources, processors, destinations, data_dir, metrics, log, reload, shutdown_timeout, workers, discard_orphans, tests, managed, service',
+        '1:1: zzz: unknown option; known are sources, processors, destinations, data_dir, metrics, log, reload, shutdown_timeout, workers, plugins, discard_orphans, tests, managed, service',
       ],
     ],
     ['data_dir: 5', ['1:11: data_dir: must be text, not a number; put it in quotes']],

@@ -30,7 +30,7 @@ const serversHere = () =>
   new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [], connections }, log)
 
 /** Reloads `pipeline` at SIGHUP, until the test is over. */
-function reloading(t: Test, read: () => Config, pipeline: object, servers: Servers) {
+function reloading(t: Test, read: () => Promise<Config>, pipeline: object, servers: Servers) {
   const told: { refused: string | undefined } = { refused: undefined }
   const reloads = onReload(
     { read, applied: () => {} },
@@ -64,7 +64,7 @@ t.test('a reload that is asked for during another one comes after it', async t =
       pipeline.config = config
     },
   }
-  const { told } = reloading(t, read, pipeline, servers)
+  const { told } = reloading(t, async () => read(), pipeline, servers)
 
   process.emit('SIGHUP')
   await until(() => go !== undefined)
@@ -93,7 +93,7 @@ t.test('a configuration that cannot start gives the address of the metrics back 
   }
   ;(await servers.prepare(pipeline.config.metrics)).use()
   const read = () => configOf(after, 'b')
-  const { reloads, told } = reloading(t, read, pipeline, servers)
+  const { reloads, told } = reloading(t, async () => read(), pipeline, servers)
 
   process.emit('SIGHUP')
   await until(() => pipeline.config.digest === 'b')

@@ -15,7 +15,7 @@ function watched(t: Test, path: string) {
   const { digest } = loadConfig(path, { env: {}, components: [stdin, fileDestination] })
   let told = 0
   let busy: Promise<void> | undefined
-  const watch = new ConfigWatch(path, digest, () => {
+  const watch = new ConfigWatch({ path, digest }, () => {
     told++
     return busy ?? Promise.resolve()
   })
