@@ -66,7 +66,6 @@ export type {
   ComponentMetrics,
   Destination,
   DestinationContext,
-  Example,
   HandoverState,
   Output,
   Processor,
@@ -88,6 +87,7 @@ export { type FieldPath, parseFieldPath } from './core/event/field-path.js'
 export * from './core/event/field-reader.js'
 export type { Origin } from './core/event/origin.js'
 export type { Share } from './core/event/share.js'
+export type { Example } from './core/example.js'
 export { type Explain, type Finding, type FindingsOf, shownValue, written } from './core/explain.js'
 export { checkSplit, multilineOption, PIECES, Splitting } from './core/options/multiline-options.js'
 export {

@@ -16,9 +16,14 @@ export function addCodecs(definitions: readonly CodecDefinition[]): void {
   for (const definition of definitions) added.set(definition.name, definition)
 }
 
+/** The definition of a codec; undefined: there is none of this name. */
+export function codecDefinition(name: unknown): CodecDefinition | undefined {
+  return codecs.find(codec => codec.name === name) ?? added.get(name as string)
+}
+
 /** Creates the codec with this name. Throws if there is none, or if it cannot have these options. */
 export function createCodec(name: string, options: unknown): Codec {
-  const definition = codecs.find(codec => codec.name === name) ?? added.get(name)
+  const definition = codecDefinition(name)
   if (!definition) throw new Error(`there is no codec ${name}`)
   const parsed = definition.options.safeParse(options)
   const [issue] = parsed.error?.issues ?? []

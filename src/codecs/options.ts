@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../core/codec.js'
 import { errorText } from '../core/errors.js'
 import { byteSize, once, refuse } from '../core/options/options.js'
+import { reaches } from '../core/options/reach.js'
 import type { Encoding } from './encode.js'
 import { addCodecs, codecs, createCodec } from './list.js'
 
@@ -29,6 +30,17 @@ function choice(
   const schema = z.union(variants(codecs.filter(fits)))
   choices.push(all => (schema.def.options as unknown as unknown[]).splice(0, 2, ...variants(all.filter(fits))))
   return schema
+}
+
+/** The name of one of the codecs that fit. */
+export function codecName(fits: (definition: CodecDefinition) => boolean) {
+  const namesOf = (all: readonly CodecDefinition[]) => all.filter(fits).map(({ name }) => name)
+  const names = namesOf(codecs)
+  choices.push(all => names.splice(0, names.length, ...namesOf(all)))
+  const name = z.string().check(({ value, issues }) => {
+    if (!names.includes(value)) issues.push({ code: 'invalid_value', values: [...names], input: value })
+  })
+  return reaches('nothing', name.meta({ enum: names }))
 }
 
 let inUse: readonly CodecDefinition[] = codecs

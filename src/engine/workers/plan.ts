@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os'
+import { codecDefinition } from '../../codecs/list.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
 import { Codec } from '../../core/codec.js'
@@ -57,10 +58,16 @@ export function planParts(
   })
 }
 
-/** Threads load no plugins: the code of all that a plugin has is in one place. */
+/** Threads load no plugins: what their code keeps is in one place. */
 function isOfPlugin({ plugin }: AnyDefinition, options: unknown): boolean {
-  const isForeign = (value: unknown) => value instanceof Codec && value.definition.plugin !== undefined
-  return plugin !== undefined || Object.values(options as object).some(isForeign)
+  return plugin !== undefined || namesPlugin(options)
+}
+
+function namesPlugin(value: unknown): boolean {
+  if (value instanceof Codec) return value.definition.plugin !== undefined
+  if (typeof value !== 'object' || value === null) return false
+  if (codecDefinition((value as { codec?: unknown }).codec)?.plugin !== undefined) return true
+  return Object.values(value).some(namesPlugin)
 }
 
 /** How many threads the option means. Where there is one processor, `auto` means none: threads would only cost. */

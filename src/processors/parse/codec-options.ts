@@ -1,12 +1,13 @@
 import { z } from 'zod'
-import { codecs } from '../../codecs/list.js'
+import { codecDefinition, codecs } from '../../codecs/list.js'
+import { codecName } from '../../codecs/options.js'
 import type { Codec, CodecDefinition } from '../../core/codec.js'
 import { refuseAt } from '../../core/options/options.js'
 
 /** The codecs that `parse` can use. */
-export const PARSERS: readonly CodecDefinition[] = codecs.filter(({ form }) => form !== 'message')
-
-const byName = new Map(PARSERS.map(definition => [definition.name, definition]))
+const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
+/** Those that come with the program. Of a plugin's codec only the name can be given, since its options are not known here. */
+const PARSERS: readonly CodecDefinition[] = codecs.filter(isParser)
 
 type Given = Readonly<Record<string, unknown>>
 
@@ -37,18 +38,16 @@ function withoutDefault(schema: z.ZodType): z.ZodType {
   return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema
 }
 
-const [firstName, ...otherNames] = PARSERS.map(({ name }) => name)
-
 /** The shape of an option list with one codec and its options. */
 export const codecShape = {
-  codec: z.enum([firstName!, ...otherNames]),
+  codec: codecName(isParser),
   ...optionsOfAll(),
 }
 const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
 
 /** Reports options that the chosen codec does not have, and what is wrong with its own. */
 export function checkCodec(given: Given, context: z.RefinementCtx, path: readonly (string | number)[] = []): void {
-  const definition = byName.get(given.codec as string)
+  const definition = codecDefinition(given.codec)
   const own = definition?.options.shape ?? {}
   for (const option of optionNames) {
     if (given[option] === undefined || Object.hasOwn(own, option)) continue
@@ -79,6 +78,6 @@ function optionsOf({ options }: CodecDefinition, given: Given): Given {
 
 /** The codec of options that `checkCodec` has accepted. */
 export function codecFrom(given: Given): Codec {
-  const definition = byName.get(given.codec as string)!
+  const definition = codecDefinition(given.codec)!
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
 }

@@ -30,7 +30,7 @@ class Shout extends Codec {
   encode({ message }) { return String(message).toUpperCase() }
 }
 export const shout = defineCodec({
-  contract: 1, name: 'shout', summary: 'Shouts.', options: NO_OPTIONS, form: 'message', expects: 'a line',
+  contract: 1, name: 'shout', summary: 'Shouts.', options: NO_OPTIONS, form: 'fields', expects: 'a line',
   undecodedHelp: 'Lines.', joinsLines: true, contentType: 'text/plain',
   examples: [{ title: 'Quiet', yaml: '', line: 'a', event: { message: 'A' } }],
   create: () => new Shout(shout),
@@ -75,6 +75,15 @@ t.test('what plugins define is known like what comes with the program', async t 
     writeFileSync(join(at, 'node_modules', name, 'package.json'), '{ "type": "module", "exports": "./main.js" }')
     writeFileSync(join(at, 'node_modules', name, 'main.js'), code)
   }
+  writeFileSync(
+    path,
+    config('[./chance.mjs, sluice-plugin-shout, "@own/all"]', 'chance', 'shout')
+      .replace(
+        'destinations:',
+        '  read: { type: parse, inputs: [more], codec: shout }\n  same: { type: parse, inputs: [more], codec: json }\ndestinations:',
+      )
+      .replace('[some, more]', '[some, more, read, same]'),
+  )
   const { sources, processors, warnings } = await load(path)
   t.equal((sources[0]!.options as { decode: Codec }).decode.name, 'shout')
   t.match(processors[0], { type: 'chance', options: { share: 0.5 }, plan: { reasons: ['rolled'] } })
@@ -83,9 +92,10 @@ t.test('what plugins define is known like what comes with the program', async t 
     codecsInUse().some(({ name }) => name === 'shout'),
     'other configurations do not have it',
   )
+  const moved = planParts(await load(path)).flatMap(({ sources, processors }) => [...sources, ...processors])
   t.same(
-    planParts(await load(path)).flatMap(({ sources }) => sources.map(({ id }) => id)),
-    ['more'],
+    moved.map(({ id }) => id),
+    ['more', 'same'],
     'they do not move',
   )
 })
