@@ -3,6 +3,7 @@ import { blackhole } from './destinations/blackhole.js'
 import { file as fileDestination } from './destinations/file.js'
 import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
+import { explode } from './processors/explode.js'
 import { filter } from './processors/filter.js'
 import { parse } from './processors/parse.js'
 import { route } from './processors/route.js'
@@ -24,6 +25,7 @@ export const components: readonly AnyDefinition[] = [
   filter,
   parse,
   route,
+  explode,
   httpDestination,
   fileDestination,
   stdout,

@@ -16,7 +16,7 @@ export class BatchWork implements BatchScope {
   readonly batch: EventBatch
   readonly to: Uint8Array
   /** The lines of replacement events, by index. */
-  replaced: Map<number, readonly string[]> | undefined = undefined
+  replaced: Map<number, Buffer> | undefined = undefined
   /** Which events have a copy (1) at an output, by its number; undefined: no event has one. */
   copies: Map<number, Uint8Array> | undefined = undefined
   /** Error messages of failed events, by index. */
@@ -59,7 +59,15 @@ export class BatchWork implements BatchScope {
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
     // Encode now, so that fields that cannot be encoded fail only this event.
-    const lines = events.map(madeLine)
+    this.#replace(i, Buffer.from(events.map(madeLine).join('')))
+  }
+
+  replaceByLines(i: number, lines: Uint8Array): void {
+    this.#checkTime('replaceByLines')
+    this.#replace(i, Buffer.from(lines))
+  }
+
+  #replace(i: number, lines: Buffer): void {
     this.replaced ??= new Map()
     this.replaced.set(this.#offset + i, lines)
   }

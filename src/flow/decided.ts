@@ -163,7 +163,7 @@ export class Decided {
   }
 
   /** Sends a batch with replaced events in pieces, which preserves the order. */
-  #inPieces(work: BatchWork, replaced: ReadonlyMap<number, readonly string[]>): void {
+  #inPieces(work: BatchWork, replaced: ReadonlyMap<number, Buffer>): void {
     const { batch, to } = work
     const { metrics } = this.#context
     const origin = this.#originOf(batch.origin.source)
@@ -173,16 +173,17 @@ export class Decided {
         while (end < batch.length && !replaced.has(end)) end++
         this.#divide(batch.fork(from, end), to.subarray(from, end), work, from)
       } else {
-        const made: string[] = []
+        const made: Buffer[] = []
         let bytes = 0
         for (; end < batch.length && replaced.has(end); end++) {
-          for (const line of replaced.get(end)!) made.push(line)
+          const lines = replaced.get(end)!
+          if (lines.length > 0) made.push(lines)
           bytes += batch.size(end)
         }
         metrics.consumed(end - from, bytes)
         if (made.length > 0) {
           batch.ack.fork()
-          const events = lineBatch(Buffer.from(made.join('')), origin, batch.receivedAt, batch.ack, batch.isBacklog)
+          const events = lineBatch(Buffer.concat(made), origin, batch.receivedAt, batch.ack, batch.isBacklog)
           metrics.emitted(events.length, events.bytes)
           this.#pass(events)
         }

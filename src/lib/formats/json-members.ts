@@ -5,6 +5,8 @@ import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 const COMMA = 0x2c
+const OPEN_OBJECT = 0x7b
+const OPEN_ARRAY = 0x5b
 const CLOSE_OBJECT = 0x7d
 const CLOSE_ARRAY = 0x5d
 
@@ -145,6 +147,20 @@ export function findItem(b: Buffer, start: number, end: number, index: number): 
     p = skipSpace(b, next + 1, end)
   }
   return false
+}
+
+/** Finds the value at a path of names and indices in the object [start, end). Returns whether there is one. */
+export function findPath(b: Buffer, start: number, end: number, path: readonly (MemberName | number)[]): boolean {
+  for (const step of path) {
+    const isFound =
+      typeof step === 'number'
+        ? b[start] === OPEN_ARRAY && findItem(b, start, end, step)
+        : b[start] === OPEN_OBJECT && findMember(b, start, end, step)
+    if (!isFound) return false
+    start = found.start
+    end = found.end
+  }
+  return true
 }
 
 /** The position of the brace that closes the object [start, end). */
