@@ -14,6 +14,7 @@ import {
   wantsPlain,
 } from './checks/diagnostics.js'
 import { knownElsewhere } from './checks/foreign-names.js'
+import { placeTemplates } from './checks/templates.js'
 import {
   commonSchema,
   deliverySchema,
@@ -193,6 +194,7 @@ export class ComponentReader {
     subject: Subject,
     unknown?: (key: string, known: readonly string[]) => string,
   ): Record<string, unknown> | undefined {
+    placeTemplates(node, subject.path, schema, this.#problems)
     let checked: Checked<unknown> = check(schema, toValue(node))
     if ('issues' in checked && readPlain(checked.issues, node)) checked = check(schema, toValue(node))
     if ('issues' in checked) {

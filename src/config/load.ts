@@ -10,6 +10,7 @@ import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
 import { checkDataDir, checkOutputs } from './checks/outputs.js'
 import { checkRenames } from './checks/renames.js'
+import { placeTemplates } from './checks/templates.js'
 import { checkTimes } from './checks/time-warnings.js'
 import type { FileCheck } from './checks/tls-check.js'
 import { checkTopology } from './checks/topology.js'
@@ -25,7 +26,7 @@ import { digestOf } from './yaml/files.js'
 import { withIndentationMeant } from './yaml/indentation.js'
 import { readYaml } from './yaml/load-yaml.js'
 import { mergeInto } from './yaml/merge.js'
-import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './yaml/node.js'
+import { type Entry, type MapNode, placeText, SourceText, toValue } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 import { type ConfigText, textsOf } from './yaml/texts.js'
 
@@ -198,7 +199,7 @@ function assemble(
   const known = withPlugins(root, builtIn, plugins, { problems, warnings })
   const { components } = known
   root = withIndentationMeant(root, components, problems)
-  const parsed = readSettings(root, explainer)
+  const parsed = readSettings(root, explainer, problems)
   root = withSectionsMeant(root, explainer)
   const reader = new ComponentReader(components, problems, explainer)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
@@ -281,9 +282,10 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
 
 const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
 
-function readSettings(root: MapNode, explainer: Explainer): Settings | undefined {
+function readSettings(root: MapNode, explainer: Explainer, problems: Problems): Settings | undefined {
   const entries = new Map([...root.entries].filter(([name]) => !isSection(name)))
-  const node: ConfigNode = { ...root, entries }
+  const node: MapNode = { ...root, entries }
+  placeTemplates(node, [], settings, problems)
   let checked = check(settings, toValue(node))
   if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
   if (!('issues' in checked)) return checked.value

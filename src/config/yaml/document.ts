@@ -43,6 +43,7 @@ export function readDocument(
     return {
       ...scalar(at, replaced.value, replaced.faults.length > 0),
       environment: { text: value, values: replaced.values, plain },
+      template: replaced.template,
     }
   }
   const broken = (at: Place, path: Path, message: string): ConfigNode => {

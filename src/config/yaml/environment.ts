@@ -1,11 +1,12 @@
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable
  * cannot change the structure of the document. `${secret:NAME}` is a secret of an account, which the runner of a
- * published pipeline adds to the variables.
+ * published pipeline adds to the variables. `${.path}` is a field of an event, and stays (core/template.ts).
  */
 
 const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})(?::-(.*))?$/s
 const SECRET = 'secret:'
+const FIELD = /^\$\{[^}]*\}?/
 
 export interface Replaced {
   readonly value: string
@@ -15,6 +16,14 @@ export interface Replaced {
   readonly whole: boolean
   /** Problems of the references. */
   readonly faults: readonly string[]
+  readonly template: TemplateText
+}
+
+/** A text as an option takes it that is a template: `$${` stands for `${`, also where a variable has it. */
+export interface TemplateText {
+  readonly text: string
+  /** The first reference to a field, as in `${.app}`; undefined if there is none. */
+  readonly field: string | undefined
 }
 
 /** Replaces the references in `text`; undefined if there are none. `$${` stands for a literal `${`. */
@@ -24,22 +33,29 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
   const values: string[] = []
   const faults: string[] = []
   let value = ''
+  let template = ''
+  let field: string | undefined
   let from = 0
   let whole = false
   for (; at !== -1; at = text.indexOf('${', from)) {
     if (at > from && text[at - 1] === '$') {
       value += `${text.slice(from, at - 1)}\${`
+      template += text.slice(from, at + 2)
+      from = at + 2
+      continue
+    }
+    if (text[at + 2] === '.') {
+      field ??= FIELD.exec(text.slice(at))![0]
+      value += text.slice(from, at + 2)
+      template += text.slice(from, at + 2)
       from = at + 2
       continue
     }
     const end = text.indexOf('}', at)
     const reference = end === -1 ? undefined : REFERENCE.exec(text.slice(at + 2, end))
     if (!reference) {
-      const inside = text.slice(at + 2, end === -1 ? undefined : end)
       faults.push(
-        inside.startsWith('.')
-          ? `\${${inside}} stands for the value of a field, and this option is the same for all events; write $\${ for "\${" itself`
-          : `"\${" begins an environment variable, as in \${NAME} or \${NAME:-default}; write $\${ for "\${" itself`,
+        `"\${" begins an environment variable, as in \${NAME} or \${NAME:-default}; write $\${ for "\${" itself`,
       )
       value += text.slice(from, at + 2)
       from = at + 2
@@ -55,11 +71,19 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
       faults.push(`the environment variable ${name} is not set; set it, or give a default: \${${name}:-default}`)
     }
     value += text.slice(from, at) + (found ?? '')
+    template += text.slice(from, at) + (found ?? '').replaceAll('${', () => '$${')
     values.push(found ?? '')
     whole = at === 0 && end === text.length - 1
     from = end + 1
   }
-  return { value: value + text.slice(from), values, whole, faults: [...new Set(faults)] }
+  const rest = text.slice(from)
+  return {
+    value: value + rest,
+    values,
+    whole,
+    faults: [...new Set(faults)],
+    template: { text: template + rest, field },
+  }
 }
 
 /** As in a shell, the default also replaces an empty variable. */

@@ -194,7 +194,7 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
 // each is replaced by one character that never occurs in a text, which keeps all offsets.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
-const UNSHIELDED_REFERENCE = /\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?\}/g
+const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g
 
 function shieldReferences(text: string): string | undefined {
   if (!text.includes('${') || /[\uFDD0-\uFDD6]/.test(text)) return undefined
@@ -280,6 +280,7 @@ class TreeReader {
     return {
       ...scalar(at, replaced.value, replaced.faults.length > 0),
       environment: { text, values: replaced.values, plain: unquoted ? plainValue(replaced.value) : undefined },
+      template: replaced.template,
     }
   }
 

@@ -1,3 +1,5 @@
+import type { TemplateText } from './environment.js'
+
 /** A configuration document as a tree with the place of each value. All files of a folder share one tree. */
 
 export type Path = readonly (string | number)[]
@@ -58,8 +60,10 @@ export interface ScalarNode extends NodeBase {
   readonly kind: 'scalar'
   value: string | number | boolean | null
   readonly environment: FromEnvironment | undefined
+  /** Its text for an option that is a template, if it has any `${`. */
+  readonly template?: TemplateText
   /** A problem was already reported for it: further ones are consequences. */
-  readonly broken: boolean
+  broken: boolean
 }
 
 export interface ListNode extends NodeBase {

@@ -1,0 +1,161 @@
+import { z } from 'zod'
+import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
+import type { EventBatch } from './event/batch.js'
+import { type FieldPath, PathError, readFieldPath } from './event/field-path.js'
+import { type FieldReader, MISSING, NULL, STRING } from './event/field-reader.js'
+import { once } from './options/options.js'
+
+/**
+ * Texts with values of fields: `${.host}-${.app}`. A missing field is the empty string; a value that is no string is its
+ * JSON. `${.app:-none}` has a text for a field that is missing, null or an empty string. `$${` stands for `${`.
+ */
+
+export interface Template {
+  readonly text: string
+  /** In order. None is an empty text. */
+  readonly parts: readonly TemplatePart[]
+}
+
+export type TemplatePart = string | TemplateField
+
+export interface TemplateField {
+  readonly path: FieldPath
+  /** The text for a field without a value; empty if none is given. */
+  readonly fallback: string
+  /** Whether it also stands for null and the empty string. */
+  readonly hasFallback: boolean
+}
+
+/** A syntax error in a template; `column` is 1-based. */
+export class TemplateError extends Error {
+  readonly code = 'SLUICE_TEMPLATE'
+  readonly column: number
+  constructor(message: string, column: number) {
+    super(message)
+    this.column = column
+  }
+}
+
+/** The title of the schema, by which templates are known among the options of a component. */
+export const TEMPLATE = 'template'
+
+const LONGEST_TEXT = 16 * 1024
+const MOST_FIELDS = 64
+const GENERAL = 'must be a text in which ${.app} or ${.app:-none} stands for the value of a field'
+
+/** Option schema: parses text such as `${.host}-${.app}` to a Template. */
+export const template = once(() => {
+  return z
+    .string()
+    .meta({ title: TEMPLATE })
+    .transform((text, context): Template => {
+      try {
+        return parseTemplate(text)
+      } catch (error) {
+        if (!(error instanceof TemplateError)) throw error
+        const message = `${error.message} (column ${error.column} of the text)`
+        // The message may quote the text, which may come from the environment.
+        context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
+        return z.NEVER
+      }
+    })
+})
+
+/** Parses a template; throws TemplateError. */
+export function parseTemplate(text: string): Template {
+  if (text.length > LONGEST_TEXT) throw new TemplateError(`is longer than ${LONGEST_TEXT} characters`, 1)
+  const parts: TemplatePart[] = []
+  let fields = 0
+  let literal = ''
+  let from = 0
+  for (let at = text.indexOf('${'); at !== -1; at = text.indexOf('${', from)) {
+    if (at > from && text[at - 1] === '$') {
+      literal += `${text.slice(from, at - 1)}\${`
+      from = at + 2
+      continue
+    }
+    if (++fields > MOST_FIELDS) throw new TemplateError(`has more than ${MOST_FIELDS} fields`, at + 1)
+    const { field, end } = readField(text, at)
+    literal += text.slice(from, at)
+    if (literal !== '') parts.push(literal)
+    literal = ''
+    parts.push(field)
+    from = end
+  }
+  literal += text.slice(from)
+  if (literal !== '') parts.push(literal)
+  return { text, parts }
+}
+
+/** Parses the field whose `${` is at `at`. */
+function readField(text: string, at: number): { field: TemplateField; end: number } {
+  const { path, end } = pathAt(text, at + 2)
+  if (text[end] === '}') return { field: { path, fallback: '', hasFallback: false }, end: end + 1 }
+  const close = text.startsWith(':-', end) ? text.indexOf('}', end) : -1
+  if (close === -1) {
+    const example = `\${${path.text}} or \${${path.text}:-none}`
+    throw new TemplateError(`expected "}" or ":-" after the field; write ${example}`, end + 1)
+  }
+  return { field: { path, fallback: text.slice(end + 2, close), hasFallback: true }, end: close + 1 }
+}
+
+function pathAt(text: string, at: number): { path: FieldPath; end: number } {
+  if (text[at] !== '.') {
+    const message = '"${" begins a field, as in ${.app} or ${.app:-none}; write $${ for "${" itself'
+    throw new TemplateError(message, at - 1)
+  }
+  try {
+    return readFieldPath(text, at)
+  } catch (error) {
+    if (!(error instanceof PathError)) throw error
+    throw new TemplateError(error.message, error.column)
+  }
+}
+
+/** The fields of a template. */
+export function templatePaths({ parts }: Template): FieldPath[] {
+  return parts.flatMap(part => (typeof part === 'string' ? [] : [part.path]))
+}
+
+/** Writes the text of a template for events. */
+export interface CompiledTemplate {
+  /** Appends the UTF-8 text for event `i` of a batch. */
+  append(batch: EventBatch, i: number, sink: GrowingBytes): void
+}
+
+/** Compiles a template. `field` creates the readers, one per path. */
+export function compileTemplate({ parts }: Template, field: (path: FieldPath) => FieldReader): CompiledTemplate {
+  const readers = new Map<string, FieldReader>()
+  const pieces = parts.map(part => {
+    if (typeof part === 'string') return { bytes: Buffer.from(part), reader: undefined, hasFallback: false }
+    const name = JSON.stringify(part.path.segments)
+    const reader = readers.get(name) ?? field(part.path)
+    readers.set(name, reader)
+    return { bytes: Buffer.from(part.fallback), reader, hasFallback: part.hasFallback }
+  })
+  return {
+    append(batch, i, sink) {
+      for (let k = 0; k < pieces.length; k++) {
+        const { bytes, reader, hasFallback } = pieces[k]!
+        if (reader === undefined) sink.add(bytes, 0, bytes.length)
+        else {
+          reader.load(batch, i)
+          if (reader.kind === MISSING || (hasFallback && isBlank(reader))) sink.add(bytes, 0, bytes.length)
+          else appendValue(reader, sink)
+        }
+      }
+    },
+  }
+}
+
+/** Whether the value is null or an empty string. */
+function isBlank(reader: FieldReader): boolean {
+  if (reader.kind !== STRING) return reader.kind === NULL
+  return reader.plain ? reader.start === reader.end : reader.text() === ''
+}
+
+/** Appends a string as it is, another value as its JSON. */
+function appendValue(reader: FieldReader, sink: GrowingBytes): void {
+  if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
+  else sink.addText(reader.kind === NULL ? 'null' : reader.text())
+}
