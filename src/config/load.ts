@@ -137,7 +137,7 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
   const problems = new Problems()
   const { root } = merged(textsOf(path, problems), path, { env }, problems)
-  const parsed = readSettings(root, new Explainer(problems, new NearestName()))
+  const parsed = readSettings(root, new Explainer(problems, new NearestName()), problems)
   if (problems.size > 0) throw new ConfigError(problems.list())
   return foldersOf(parsed, env).dataDir
 }
