@@ -29,6 +29,7 @@ const LAYERS = [
   ['remote'],
   ['cli'],
   ['index.ts', 'pino.ts', 'client.ts', 'plugin.ts'],
+  ['testing'],
 ]
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */

@@ -1,79 +1,14 @@
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { z } from 'zod'
-import { RawEncoder } from '../../src/codecs/encode.js'
-import type { Definition, Output, Source, SourceContext } from '../../src/core/component.js'
-import { Ack, type AckStatus } from '../../src/core/event/ack.js'
-import type { EventBatch } from '../../src/core/event/batch.js'
-import type { Fields } from '../../src/core/event/event.js'
+import type { Definition, Source, SourceContext } from '../../src/core/component.js'
 import { ComponentCounters } from '../../src/flow/counters.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { Taker } from '../../src/testing/taker.js'
 import { PATIENCE_MS } from './patience.js'
 
-/** Takes what a source sends. Settles it when told to, and has room as long as `room` is open. */
-export class Taker implements Output {
-  readonly batches: EventBatch[] = []
-  readonly unsettled: Ack[] = []
-  /** How batches are settled at once; undefined: by `settle`. */
-  settlesAs: AckStatus | undefined
-  #room: { promise: Promise<void>; open: () => void } | undefined
-
-  constructor(settlesAs?: AckStatus) {
-    this.settlesAs = settlesAs
-  }
-
-  ack(onSettled: (status: AckStatus) => void): Ack {
-    return new Ack(onSettled)
-  }
-
-  async send(batch: EventBatch): Promise<void> {
-    batch.scan()
-    this.batches.push(batch)
-    if (this.settlesAs) batch.ack.settle(this.settlesAs)
-    else this.unsettled.push(batch.ack)
-    await this.#room?.promise
-  }
-
-  settle(status: AckStatus): void {
-    for (const ack of this.unsettled.splice(0)) ack.settle(status)
-  }
-
-  /** From now on there is no room. */
-  block(): void {
-    let open = () => {}
-    const promise = new Promise<void>(resolve => {
-      open = resolve
-    })
-    this.#room = { promise, open }
-  }
-
-  unblock(): void {
-    this.#room?.open()
-    this.#room = undefined
-  }
-
-  get bytes(): number {
-    return this.batches.reduce((sum, batch) => sum + batch.bytes, 0)
-  }
-
-  get events(): number {
-    return this.batches.reduce((sum, batch) => sum + batch.length, 0)
-  }
-
-  get fields(): Fields[] {
-    return this.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
-  }
-
-  get lines(): string[] {
-    const line = (batch: EventBatch, i: number) => batch.chunk.toString('latin1', batch.starts[i], batch.ends[i])
-    return this.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => line(batch, i)))
-  }
-
-  get raw(): Buffer {
-    return Buffer.concat(new RawEncoder().encode(this.batches).parts)
-  }
-}
+export { Taker } from '../../src/testing/taker.js'
 
 export interface Pushed {
   readonly out: Taker

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import type { Checkpoints, Output, Source, SourceContext } from '../../src/core/component.js'
+import type { Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import type { Reach } from '../../src/core/options/reach.js'
@@ -13,7 +13,10 @@ import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { LINE_END } from '../../src/lib/lines/line-splitter.js'
 import { sleep, systemClock, type TimerClock } from '../../src/lib/time.js'
 import { file } from '../../src/sources/file.js'
+import { MemoryCheckpoints } from '../../src/testing/taker.js'
 import { PATIENCE_MS } from './patience.js'
+
+export { MemoryCheckpoints } from '../../src/testing/taker.js'
 
 /** Takes batches, keeps a copy of their bytes by file, and settles them at once, later or never. */
 export class Receiver implements Output {
@@ -61,26 +64,6 @@ export class Receiver implements Output {
 
   texts(path?: string): string[] {
     return this.lines.filter(line => path === undefined || line.file === path).map(line => line.text)
-  }
-}
-
-/** A document in memory: what is saved stays for the next run, the rest is lost as in a kill. */
-export class MemoryCheckpoints implements Checkpoints {
-  document: unknown
-  changes = 0
-  savedAt = 0
-  #snapshot: (() => unknown) | undefined
-  read(): unknown {
-    return this.document
-  }
-  provide(snapshot: () => unknown): void {
-    this.#snapshot = snapshot
-  }
-  changed(): void {
-    this.changes++
-  }
-  async flush(): Promise<void> {
-    this.document = JSON.parse(JSON.stringify(this.#snapshot?.()))
   }
 }
 
