@@ -1,5 +1,6 @@
 import { Writable } from 'node:stream'
 import { codecOf } from '../codecs/list.js'
+import { Codec } from '../core/codec.js'
 import { Ack, type AckStatus } from '../core/event/ack.js'
 import { EventBatch } from '../core/event/batch.js'
 import { parseFieldPath } from '../core/event/field-path.js'
@@ -10,8 +11,8 @@ import { WantedNames } from '../lib/formats/json-scan.js'
 import { type Frame, LineSplitter } from '../lib/lines/line-splitter.js'
 
 export interface BatchOptions {
-  /** The codec, by its name alone or with options. */
-  readonly decode?: string | { readonly codec: string; readonly [option: string]: unknown }
+  /** The codec, by its name alone or with options, or itself. */
+  readonly decode?: Codec | string | { readonly codec: string; readonly [option: string]: unknown }
   /** The names that readers of this batch look for; make the readers first. */
   readonly wanted?: WantedNames
   readonly path?: string
@@ -31,17 +32,21 @@ export interface BatchOptions {
 /** A batch of lines, each with an LF (write \r for CRLF); an object becomes its JSON. Its chunk is its own. */
 export function batchOf(lines: readonly (string | Buffer | object)[], options: BatchOptions = {}): EventBatch {
   const { decode = 'json', host = 'test-host', source = 'test', receivedAt = 0, wanted = new WantedNames() } = options
-  const { codec: name, ...rest } = typeof decode === 'string' ? { codec: decode } : decode
   const origin = {
     source,
     host,
-    codec: codecOf(name, rest)!,
+    codec: decode instanceof Codec ? decode : codecNamed(decode),
     wanted,
     ...(options.path === undefined ? {} : { path: options.path }),
     ...(options.peer === undefined ? {} : { peer: options.peer }),
   }
   const ack = new Ack(options.onSettled ?? (() => {}), options.onShrink)
   return new EventBatch(frameOf(lines, options), origin, receivedAt, ack, options.isBacklog)
+}
+
+function codecNamed(decode: string | { readonly codec: string }): Codec {
+  const { codec: name, ...options } = typeof decode === 'string' ? { codec: decode } : decode
+  return codecOf(name, options)!
 }
 
 function frameOf(lines: readonly (string | Buffer | object)[], options: BatchOptions): Frame {

@@ -7,6 +7,7 @@ import { components } from '../../../src/components.js'
 import type { AnyDefinition } from '../../../src/core/component.js'
 import type { AckStatus } from '../../../src/core/event/ack.js'
 import { textOptions } from '../../../src/core/options/reach.js'
+import { checkDestination, type DestinationOutput } from '../../../src/testing/check-destination.js'
 import { batchOf } from '../../support/batches.js'
 import { deliver, json, make, receiver, until } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
@@ -80,13 +81,6 @@ async function delivering(t: Test, definition: AnyDefinition<'destination'>, yam
   const at = await place(t)
   const own = local(definition, yaml, at)
   const made = await make(own, definition, at.stdout)
-  /** One that takes its place, as at a reload. */
-  const successor = async () => {
-    const { destination } = made
-    const state = destination.handOver?.()
-    await destination.stop?.(AbortSignal.timeout(1000))
-    return await make(own, definition, at.stdout, state?.value)
-  }
   const batch = { max_wait: '5ms', ...more }
   const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch })
   // Whether anything arrives anywhere.
@@ -106,7 +100,7 @@ async function delivering(t: Test, definition: AnyDefinition<'destination'>, yam
     if (!delivery.write(batch)) return new Promise<void>(resolve => delivery.once('drain', resolve))
   }
   t.teardown(() => delivery.stop(AbortSignal.abort()))
-  return { ...at, delivery, end, made, successor, put, settled, keeps: bytes!.length > 0 }
+  return { ...at, delivery, end, put, settled, keeps: bytes!.length > 0 }
 }
 
 conforms('every event arrives once and in order, and is acknowledged once', async (t, definition, yaml) => {
@@ -124,17 +118,25 @@ conforms('every event arrives once and in order, and is acknowledged once', asyn
   )
 })
 
-conforms('it may be stopped without a start, twice, and again after a run', async (t, definition, yaml) => {
-  const { made } = await delivering(t, definition, yaml)
-  const { destination } = made
-  await destination.stop?.(AbortSignal.abort())
-  await destination.stop?.(new AbortController().signal)
-  const running = await delivering(t, definition, yaml)
-  await running.delivery.start()
-  await running.put(10)
-  await running.end()
-  await running.made.destination.stop?.(AbortSignal.abort())
-  t.same(running.settled, [['delivered']])
+conforms('it keeps to the contract, as plugins are held to it', async (t, definition, yaml) => {
+  const open = async (): Promise<DestinationOutput> => {
+    const at = await place(t)
+    const options = local(definition, yaml, at)
+    const { destination, context } = await make(options, definition, at.stdout)
+    const bytes = definition.explain!(definition.options.parse(options) as never, context)(batchOf([line(0)])).bytes!
+    await destination.stop?.(AbortSignal.abort())
+    const fail = (attempts: number) => {
+      if (attempts === Number.POSITIVE_INFINITY) at.to.otherwise = { status: 503 }
+      else at.to.script.push(...Array.from({ length: attempts }, () => 503))
+    }
+    const arrived = () =>
+      at
+        .arrived()
+        .map(number => `event-${number}\n`)
+        .join('')
+    return { options, stdout: at.stdout, fail, ...(bytes.length > 0 && { arrived }) }
+  }
+  t.same(await checkDestination(definition, open), [])
 })
 
 conforms('an end in the middle gives back what is not delivered', async (t, definition, yaml) => {
@@ -168,21 +170,6 @@ conforms('a retry sends the same, and one refusal costs no other event', async (
   t.equal(new Set(sent.slice(1, 4).map(({ headers }) => headers['idempotency-key'])).size, 1)
   t.same(settled, [['delivered'], ['delivered'], ['rejected'], ['delivered']])
   t.same(arrived(), [...numbers(0, 20), ...numbers(30, 40)])
-})
-
-conforms('its successor at a reload goes on behind it', async (t, definition, yaml) => {
-  const { folder, delivery, put, end, successor, arrived, settled, keeps } = await delivering(t, definition, yaml)
-  await delivery.start()
-  await put(500)
-  await end()
-  const next = deliver(folder, await successor(), { max_in_flight: 1 })
-  await next.delivery.start()
-  const lines = numbers(500, 900).map(number => line(number))
-  const onSettled = (status: AckStatus) => void settled.push([status])
-  next.delivery.write(batchOf(lines, { wanted: json.wanted, onSettled, path: '/var/log/app.log' }))
-  t.equal((await next.end()).events, 0, 'nothing is left undelivered')
-  t.same(settled, [['delivered'], ['delivered']])
-  if (keeps) t.same(arrived(), numbers(0, 900))
 })
 
 conforms('its memory stays flat', async (t, definition, yaml) => {

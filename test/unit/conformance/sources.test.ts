@@ -1,34 +1,24 @@
-import { appendFileSync, chmodSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { parse } from 'yaml'
 import { components } from '../../../src/components.js'
-import type { AnyDefinition, SourceContext } from '../../../src/core/component.js'
+import type { AnyDefinition } from '../../../src/core/component.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
+import { checkSource, OpenedSource, type SourceInput } from '../../../src/testing/check-source.js'
 import { testFolder } from '../../support/folder.js'
 import { heldBytes } from '../../support/heap.js'
-import { contextOf, Taker, until } from '../../support/pushed.js'
-import { MemoryCheckpoints } from '../../support/tailing.js'
+import { Taker, until } from '../../support/pushed.js'
 
 /** What holds for every source of the list. Each of them needs an input here that lines can be written to. */
 
 const sources = components.filter((one): one is AnyDefinition<'source'> => one.kind === 'source')
 
-interface Input {
-  readonly options: object
-  /** Whoever writes hears what became of it: `write` resolves with the status of the answer. */
-  readonly answers?: true
-  readonly stdin?: PassThrough
-  /** Writes lines, in one portion; `port` is where the source listens. */
-  write(lines: readonly string[], port: number): unknown
-  close?(): void
-}
-
 const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
 
-const inputs: Readonly<Record<string, (folder: string) => Input>> = {
+const inputs: Readonly<Record<string, (folder: string) => SourceInput>> = {
   file(folder) {
     const path = join(folder, 'in.log')
     return {
@@ -86,74 +76,12 @@ const inputs: Readonly<Record<string, (folder: string) => Input>> = {
   },
 }
 
-/** Takes batches one turn of the event loop after the other, and knows how many were given to it at once. */
-class Slow extends Taker {
-  /** Read at once: the bytes of a batch are valid until it is settled. */
-  readonly messages: string[] = []
-  most = 0
-  #sending = 0
-  override async send(batch: EventBatch): Promise<void> {
-    this.most = Math.max(this.most, ++this.#sending)
-    for (let i = 0; i < batch.length; i++) this.messages.push(batch.fields(i).message as string)
-    const room = super.send(batch)
-    for (let turns = 0; turns < 5; turns++) await new Promise(resolve => setImmediate(resolve))
-    await room
-    this.#sending--
-  }
-}
-
 /** Counts events, and keeps none of them. */
 class Counting extends Taker {
   count = 0
   override async send(batch: EventBatch): Promise<void> {
     this.count += batch.length
     batch.ack.settle('delivered')
-  }
-}
-
-async function open(t: Test, definition: AnyDefinition<'source'>) {
-  const input = inputs[definition.type]!(testFolder(t))
-  t.teardown(() => input.close?.())
-  const create = async (checkpoints = new MemoryCheckpoints()) => {
-    const { context, counters, logs } = contextOf(definition.type)
-    const more: Partial<SourceContext> = { checkpoints, ...(input.stdin && { stdin: input.stdin }) }
-    const origin: SourceContext['origin'] = (codec, path) => ({ ...context.origin(codec), ...(path && { path }) })
-    const source = await definition.create(definition.options.parse(input.options), {
-      ...context,
-      ...more,
-      origin,
-    } as never)
-    return { source, counters, logs }
-  }
-  return {
-    input,
-    create,
-    async begin(out: Taker, checkpoints?: MemoryCheckpoints) {
-      const { source, counters, logs } = await create(checkpoints)
-      const controller = new AbortController()
-      await source.start?.(controller.signal)
-      const run = source.run(out, controller.signal)
-      let hasFailed = false
-      run.catch(() => void (hasFailed = true))
-      const end = async () => {
-        controller.abort()
-        out.settlesAs ??= 'delivered'
-        out.unblock()
-        out.settle('delivered')
-        await run.catch(() => {})
-        await source.stop?.(AbortSignal.timeout(100))
-        await source.stop?.(AbortSignal.timeout(100))
-      }
-      t.teardown(end)
-      let port = 0
-      if ('listen' in input.options) {
-        const address = () => logs().find(({ msg }) => msg === 'listening')?.address
-        await until(() => hasFailed || address() !== undefined)
-        port = Number(/:(\d+)$/.exec(String(address()))?.[1])
-      }
-      const write = (lines: readonly string[]) => input.write(lines, port)
-      return { source, counters, run, abort: () => controller.abort(), end, write }
-    },
   }
 }
 
@@ -171,95 +99,22 @@ for (const definition of sources) {
     }
   })
 
-  t.test(`${type}: it may be stopped without a start, and twice`, async t => {
-    const { source, logs } = await (await open(t, definition)).create()
-    await source.stop?.(AbortSignal.abort())
-    await source.stop?.(AbortSignal.abort())
-    t.same(
-      logs().filter(({ level }) => Number(level) >= 50),
-      [],
-    )
+  t.test(`${type}: it keeps to the contract, as plugins are held to it`, async t => {
+    const folder = testFolder(t)
+    let inputsMade = 0
+    const open = () => {
+      const own = join(folder, String(inputsMade++))
+      mkdirSync(own)
+      return inputs[type]!(own)
+    }
+    t.same(await checkSource(definition, open), [])
   })
 
-  t.test(`${type}: every line is sent once, in order, while there is room`, async t => {
-    const out = new Slow('delivered')
-    const { write, end } = await (await open(t, definition)).begin(out)
-    const lines = numbered(0, 6000, ` ${'x'.repeat(100)}`)
-    lines[500] = `${'é'.repeat(100_000)} "\\`
-    lines[501] = ' '
-    let written = 0
-    for (const count of [1, 2, 0, 997, 5000]) {
-      const portion = lines.slice(written, (written += count))
-      if (portion.length > 0) await Promise.all([write(portion), until(() => out.events === written)])
-    }
-    t.same(out.messages, lines)
-    t.equal(out.most, 1, 'a batch is given only when the one before was taken')
-    await end()
-    t.equal(out.events, lines.length)
-  })
-
-  t.test(`${type}: an end in the middle, with no room, loses and repeats nothing`, async t => {
-    const out = new Slow()
-    out.block()
-    const { write, run, abort, end } = await (await open(t, definition)).begin(out)
-    const lines = numbered(0, 5000, ` ${'y'.repeat(100)}`)
-    const answer = write(lines)
-    await until(() => out.batches.length > 0)
-    abort()
-    out.settlesAs = 'delivered'
-    out.unblock()
-    out.settle('delivered')
-    await run
-    await answer
-    const sent = out.messages
-    t.same(sent, lines.slice(0, sent.length))
-    await end()
-    t.equal(out.events, sent.length, 'nothing comes after the end')
-  })
-
-  t.test(`${type}: what is given back comes again, or whoever sent it hears so`, async t => {
-    const out = new Slow()
-    const opened = await open(t, definition)
-    const checkpoints = new MemoryCheckpoints()
-    const { source, counters, write, run, end } = await opened.begin(out, checkpoints)
-    const answers: unknown[] = []
-    for (let n = 0; n < 3; n++) {
-      answers.push(write(numbered(n, n + 1)))
-      await until(() => out.batches.length === n + 1)
-    }
-    const [first, second, third] = out.unsettled.splice(0)
-    third!.settle('delivered')
-    first!.settle('delivered')
-    second!.settle('errored')
-    if (opened.input.answers) {
-      const statuses = (await Promise.all(answers)) as number[]
-      t.ok(statuses[0]! < 300 && statuses[1]! >= 500 && statuses[2]! < 300, `${statuses}`)
-    } else if (source.once) {
-      await end()
-      t.equal(counters.failures.get('undelivered'), 1)
-    } else {
-      await t.rejects(run, /was not delivered/)
-      await checkpoints.flush()
-      await end()
-      const next = new Slow('delivered')
-      const again = await opened.begin(next, checkpoints)
-      await until(() => next.events === 2)
-      t.same(next.messages, ['line 1', 'line 2'], 'the position stays before what was given back')
-      again.write(numbered(3, 4))
-      await until(() => next.events === 3)
-      await again.end()
-      await checkpoints.flush()
-      const last = new Slow('delivered')
-      const rest = await opened.begin(last, checkpoints)
-      rest.write(numbered(4, 5))
-      await until(() => last.events > 0)
-      t.same(last.messages, ['line 4'], 'what was delivered does not come again')
-    }
-    t.same(out.messages, ['line 0', 'line 1', 'line 2'])
-  })
   t.test(`${type}: its memory stays flat`, async t => {
     const out = new Counting('delivered')
-    const { write, end } = await (await open(t, definition)).begin(out)
+    const opened = new OpenedSource(definition, inputs[type]!(testFolder(t)))
+    t.teardown(() => opened.close())
+    const { write, end } = await opened.begin(out)
     const portion = numbered(0, 5000)
     const send = async (portions: number) => {
       for (const all = out.count + portions * portion.length; out.count < all; ) {

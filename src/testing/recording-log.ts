@@ -1,0 +1,20 @@
+import type { Logger } from 'pino'
+
+/** A message that a component has logged. */
+export interface Logged {
+  readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'
+  readonly fields: Readonly<Record<string, unknown>>
+  readonly text: string | undefined
+}
+
+/** A logger that keeps what is logged in `into`. */
+export function recordingLog(into: Logged[]): Logger {
+  const at = (level: Logged['level']) => (fields: unknown, text?: string) => {
+    const isText = typeof fields === 'string'
+    into.push({ level, fields: isText ? {} : (fields as Logged['fields']), text: isText ? fields : text })
+  }
+  const log = { level: 'trace', child: () => log }
+  for (const level of ['trace', 'debug', 'info', 'warn', 'error', 'fatal'] as const)
+    Object.assign(log, { [level]: at(level) })
+  return log as unknown as Logger
+}
