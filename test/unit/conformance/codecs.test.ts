@@ -17,7 +17,8 @@ import { LettersProgress, lettersSource } from '../../../src/engine/dead-letter/
 import { encodeLetters } from '../../../src/engine/dead-letter/record.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
 import { BatchDecoder, encodeBatch } from '../../../src/flow/disk-buffer/batch-record.js'
-import { SLOT, WantedNames } from '../../../src/lib/formats/json-scan.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
+import { checkCodec } from '../../../src/testing/check-codec.js'
 import { batchOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { agreesWithFields } from '../../support/codecs.js'
@@ -84,28 +85,8 @@ t.test('a byte order mark in front of a line is no part of its fields, and stays
   }
 })
 
-t.test('every example is so: the event as a whole, by its fields, and encoded', t => {
-  for (const [title, { form }, { line, event }, codec] of examples) {
-    t.ok(codec, title)
-    const { codec: name, ...options } = codec.toJSON() as { codec: string }
-    t.ok(codecOf(name, options)?.isSame(codec), `${title}: its options parse to themselves`)
-    const batch = batchOf([line], { ...FROM, decode: codec.toJSON() })
-    t.equal(batch.scan(), 0, title)
-    const { path: file, peer, host } = FROM
-    const origin = form === 'object' ? {} : { file, peer, host, timestamp: new Date(FROM.receivedAt).toISOString() }
-    t.same(batch.fields(0), { ...origin, ...event }, title)
-    const names = [...Object.keys(event), 'file', 'nothing']
-    if (form !== 'object') agreesWithFields(t, codec.toJSON(), names, [line, 'x'])
-    const known = codec.eventFields
-    const all = [...(known?.names ?? []), 'message']
-    for (const name of known ? Object.keys(event) : [])
-      t.ok(all.includes(name) || known!.others?.test(name), `${title}: .${name} is one of its fields`)
-    if (!codec.encode) continue
-    const again = batchOf([codec.encode(event)], { decode: codec.toJSON() })
-    t.equal(again.scan(), 0, `${title}: what is encoded can be read`)
-    if (form === 'object') t.same(again.fields(0), event, title)
-  }
-  t.end()
+t.test('every codec keeps to the contract, as those of plugins are held to it', async t => {
+  for (const definition of codecs) t.same(await checkCodec(definition), [], definition.name)
 })
 
 t.test('what is encoded is one line, and is read as it was written', t => {
@@ -156,38 +137,6 @@ t.test('what is encoded is one line, and is read as it was written', t => {
   t.end()
 })
 
-t.test('nothing, blanks and line ends alone are lines too', t => {
-  for (const [title, , { line }, codec] of examples) {
-    t.equal(batchOf([], { decode: codec.toJSON() }).scan(), 0, title)
-    const lines = ['', ' ', '\r', '\t', line, '']
-    const batch = batchOf(lines, { ...FROM, decode: codec.toJSON() })
-    const json = text(encodeLines(JSON_OBJECTS, [batch]))
-      .split('\n')
-      .slice(0, -1)
-    t.equal(json.length, lines.length, `${title}: an event each`)
-    for (const event of json) t.type(JSON.parse(event), 'object')
-    agreesWithFields(t, codec.toJSON(), ['message', 'a'], lines)
-  }
-  t.end()
-})
-
-t.test('a scan writes into its own slots, and nowhere else', t => {
-  for (const [title, , { line, event }, codec] of examples) {
-    const wanted = new WantedNames()
-    for (const name of [...Object.keys(event), 'nothing']) wanted.slot(name)
-    const bytes = Buffer.from(`before ${line} behind`)
-    const out = new Int32Array((wanted.names.length + 2) * SLOT).fill(-7)
-    out.fill(0, SLOT, -SLOT)
-    t.ok(codec.scan(bytes, 7, 7 + Buffer.byteLength(line), wanted, out, SLOT), title)
-    t.same([...out.subarray(0, SLOT), ...out.subarray(-SLOT)], new Array(2 * SLOT).fill(-7), title)
-    for (let n = 0; n < wanted.names.length; n++) {
-      const [start, end] = [out[SLOT * (n + 1)]! - 1, out[SLOT * (n + 1) + 1]! >> 1]
-      if (start >= 0) t.ok(start >= 7 && end <= 7 + Buffer.byteLength(line), `${title}: inside of its line`)
-    }
-  }
-  t.end()
-})
-
 t.test('batches, letters and copies keep the codec with its options', async t => {
   const path = join(testFolder(t), 'letters')
   for (const [title, { form }, { line }, codec] of examples) {
@@ -219,53 +168,6 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
     t.equal(found.raw, wanted.raw, `${title}: from letters, raw`)
     if (form === 'fields') t.ok(batches[0]!.origin.codec.isSame(codec), title)
   }
-})
-
-t.test('any bytes, and lines of 1 MiB', t => {
-  const random = seeded(17)
-  const bytes = () =>
-    Buffer.from(
-      Array.from({ length: random() * 12 }, () => '\0\t "=\\,;{}[]<1>:a\xc3\xa9\xff'.charCodeAt(random() * 25)),
-    )
-  const long = [
-    'a ',
-    'a=1 ',
-    '"',
-    'a="',
-    '\\',
-    '= ',
-    `a="${'\\"'.repeat(100)}" `,
-    ',',
-    '"",',
-    '""',
-    '<1>',
-    '[a b="c"]',
-    '{"a":',
-  ]
-  for (const [title, , { event }, codec] of examples) {
-    const lines = Array.from({ length: 300 }, () =>
-      Buffer.from(bytes().toString('latin1').replaceAll('\n', ''), 'latin1'),
-    )
-    const names = ['a', 'message', 'host', ...Object.keys(event).slice(0, 2)]
-    agreesWithFields(t, codec.toJSON(), codec.form === 'object' ? [] : names, lines)
-    const batch = batchOf(lines, { ...FROM, decode: codec.toJSON() })
-    const json = text(encodeLines(JSON_OBJECTS, [batch]))
-      .split('\n')
-      .slice(0, -1)
-    t.same(json.length, lines.length)
-    for (const line of json) JSON.parse(line)
-    t.equal(
-      text(new RawEncoder().encode([batch])),
-      Buffer.concat(lines.flatMap(line => [line, Buffer.from('\n')])).toString('latin1'),
-    )
-    for (const filler of long) {
-      const batch = batchOf([filler.repeat(2 ** 20 / filler.length)], { decode: codec.toJSON() })
-      const before = process.cpuUsage().user
-      batch.scan()
-      t.ok(process.cpuUsage().user - before < 500_000, `${title}: ${JSON.stringify(filler.slice(0, 9))}`)
-    }
-  }
-  t.end()
 })
 
 const config = (source: string, destination = 'type: blackhole') =>

@@ -1,0 +1,12 @@
+/**
+ * Holds components to the contract that the engine relies on, in any test runner: each function resolves with what does
+ * not hold, as sentences, and with an empty list for a component that conforms. docs/plugins.md shows how.
+ */
+
+export { type BatchOptions, batchOf, linesOf } from './batches.js'
+export { checkCodec } from './check-codec.js'
+export { checkDestination, type DestinationOutput } from './check-destination.js'
+export { checkProcessor } from './check-processor.js'
+export { checkSource, type SourceInput } from './check-source.js'
+export { ManualTime, settle } from './manual-time.js'
+export { loadedStageOf, type StageOptions, stageOf } from './stage.js'
