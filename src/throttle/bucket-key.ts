@@ -3,7 +3,7 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { addEscaped } from '../lib/formats/json-string.js'
-import type { Place } from './bucket-part.js'
+import type { Places } from './bucket-part.js'
 import { hashBytes, type Key, viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
@@ -29,7 +29,8 @@ export class BucketKey implements Key {
   end = 0
   hash = 0
   /** Where its bucket was last found; undefined: nobody keeps that. */
-  place: Place | undefined
+  places: Places | undefined
+  place = 0
   /** Without fields, all events belong to the default bucket. */
   readonly hasFields: boolean
   readonly #fields: readonly FieldReader[]
@@ -89,7 +90,7 @@ export class BucketKey implements Key {
   #finish(): boolean {
     if (this.end - this.start > LONGEST_KEY) this.#setAll(digest(this.#loaded!.subarray(this.start, this.end)))
     this.hash = hashBytes(this.bytes, this.start, this.end, this.#seed)
-    this.place = undefined
+    this.places = undefined
     return this.end > this.start
   }
 

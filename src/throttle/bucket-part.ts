@@ -16,16 +16,28 @@ const USED = 1
 const CHANGED = 2
 const BOTH = USED | CHANGED
 
-/** Where a bucket is, for as long as its part has these windows. */
-export interface Place {
-  part: BucketPart<BucketColumns> | undefined
-  windows: BucketColumns | undefined
-  id: number
+/** Where the buckets of known keys were last found: their windows, which a part replaces when ids change, and their ids. */
+export class Places {
+  readonly windows: (BucketColumns | undefined)[] = []
+  ids = new Int32Array(8)
+
+  add(): void {
+    if (this.windows.push(undefined) <= this.ids.length) return
+    const ids = new Int32Array(this.ids.length * 2)
+    ids.set(this.ids)
+    this.ids = ids
+  }
+
+  set(place: number, windows: BucketColumns, id: number): void {
+    this.windows[place] = windows
+    this.ids[place] = id
+  }
 }
 
-/** A key, and where its bucket was last found if somebody keeps that. */
+/** A key; if it is a known one, with its number among the places. */
 export interface PlacedKey extends Key {
-  readonly place?: Place | undefined
+  readonly places?: Places | undefined
+  readonly place?: number
 }
 
 /** Some of the buckets of a throttle: the table of their keys, and their windows. */
@@ -125,6 +137,12 @@ export class BucketPart<W extends BucketColumns> {
     this.#keys = keys
   }
 
+  /** Empties the bucket with this key, as one of `empty` is. */
+  empty(key: Key, empty: W): void {
+    const id = this.#keys.find(key)
+    if (id >= 0) this.windows.adopt(id, empty, 0)
+  }
+
   /** Begins to write buckets. */
   restart(): void {
     this.#written = 0
@@ -135,16 +153,25 @@ export class BucketPart<W extends BucketColumns> {
    * idle. Returns whether none is left.
    */
   write(to: StateWriter, all: boolean, now: number, most: number): boolean {
-    const used = this.#used!
     while (this.#written < this.size) {
-      const id = this.#written++
-      if (!all && (used[id]! & CHANGED) === 0) continue
-      used[id]! &= USED
-      if (!this.#isLive(id, now, undefined)) continue
-      this.#keys.write(id, to)
-      this.windows.write(id, to)
+      this.#write(this.#written++, to, all, now)
       if (to.length >= most) return false
     }
     return true
+  }
+
+  /** Writes the bucket with this key, as `write` does. */
+  writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
+    const id = this.#keys.find(key)
+    if (id >= 0) this.#write(id, to, all, now)
+  }
+
+  #write(id: number, to: StateWriter, all: boolean, now: number): void {
+    const used = this.#used!
+    if (!all && (used[id]! & CHANGED) === 0) return
+    used[id]! &= USED
+    if (!this.#isLive(id, now, undefined)) return
+    this.#keys.write(id, to)
+    this.windows.write(id, to)
   }
 }

@@ -5,7 +5,7 @@ import { Costs } from './costs.js'
 import type { TimeReader } from './event-time.js'
 import type { LATE } from './event-windows.js'
 import { KeyedLimiter } from './keyed-limiter.js'
-import { type Lane, Lanes } from './lanes.js'
+import { Lanes } from './lanes.js'
 import type { Level, Limit } from './limit.js'
 import { DISCARD, FULL, type Limiter, type LimiterOptions, PASS, type RuledLimiter, type Taken } from './limiter.js'
 import type { Rule, RuleName } from './rules.js'
@@ -93,15 +93,11 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
   /** Decides on an event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): T | typeof PASS | typeof FULL | typeof FAIL_OPEN {
     const key = this.key?.load(batch, i) ? this.key : undefined
-    if (this.#lanes !== undefined) {
-      const lane = this.#lanes.of(batch, i, key)
-      if (lane !== undefined) return this.#takeIn(lane, batch, i, key, time)
-    }
-    return this.#takeBy(this.limiter, this.#costs, batch, i, key, time)
-  }
-
-  #takeIn({ limiter, costs }: Lane<T>, batch: EventBatch, i: number, key: BucketKey | undefined, time: number) {
-    if (limiter !== undefined) return this.#takeBy(limiter, costs, batch, i, key, time)
+    const lanes = this.#lanes
+    const rule = lanes === undefined ? -1 : lanes.find(batch, i, key)
+    if (rule < 0) return this.#takeBy(this.limiter, this.#costs, rule, batch, i, key, time)
+    const { limiter, costs } = lanes!.of(rule)
+    if (limiter !== undefined) return this.#takeBy(limiter, costs, rule, batch, i, key, time)
     this.byDefault = key === undefined
     return PASS
   }
@@ -109,6 +105,7 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
   #takeBy(
     limiter: Limiter<T>,
     costs: Costs | undefined,
+    rule: number,
     batch: EventBatch,
     i: number,
     key: BucketKey | undefined,
@@ -121,23 +118,24 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
       if (this.#onMaxKeys === 'pass') return FAIL_OPEN
     }
     this.byDefault = true
-    if (costs === undefined) return limiter.takeDefault(time)
-    return limiter.takeDefaultCost(time, costs.of(batch, i), batch.size(i))
+    const own = key === undefined || rule < 0 ? limiter : this.#lanes!.limiterOf(rule)!
+    if (costs === undefined) return own.takeDefault(time)
+    return own.takeDefaultCost(time, costs.of(batch, i), batch.size(i))
   }
 
   /** The rule that holds for event `i`. */
   ruleOf(batch: EventBatch, i: number): Rule | undefined {
-    return this.#laneOf(batch, i)?.rule
+    return this.#lanes?.rules[this.#ruleAt(batch, i)]
   }
 
-  #laneOf(batch: EventBatch, i: number): Lane<T> | undefined {
-    return this.#lanes?.of(batch, i, this.key?.load(batch, i) ? this.key : undefined)
+  #ruleAt(batch: EventBatch, i: number): number {
+    return this.#lanes?.find(batch, i, this.key?.load(batch, i) ? this.key : undefined) ?? -1
   }
 
   /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
   costOf(batch: EventBatch, i: number): number {
-    const lane = this.#laneOf(batch, i)
-    const costs = lane ? lane.costs : this.#costs
+    const rule = this.#ruleAt(batch, i)
+    const costs = rule < 0 ? this.#costs : this.#lanes!.of(rule).costs
     return costs === undefined ? 1 : costs.of(batch, i)
   }
 
@@ -146,8 +144,8 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
    * there is no room for the bucket, or nothing limits it.
    */
   level(batch: EventBatch, i: number, time: number): Level | undefined {
-    const lane = this.#laneOf(batch, i)
-    const limiter = lane ? lane.limiter : this.limiter
+    const rule = this.#ruleAt(batch, i)
+    const limiter = rule < 0 ? this.limiter : this.#lanes!.limiterOf(rule)
     if (limiter === undefined) return undefined
     const cost = this.costOf(batch, i)
     const size = batch.size(i)
@@ -223,6 +221,6 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
     const limiter = rule ? this.limiter.ofRule(rule) : this.limiter
     const key = this.key
     if (!key?.load(batch, i)) return limiter.roomAtOfDefault(this.#now, cost, size)
-    return limiter.roomAt(key, this.#now, cost, size)
+    return limiter.roomAt(key, this.#now, cost, size) ?? limiter.roomAtOfDefault(this.#now, cost, size)
   }
 }

@@ -61,6 +61,8 @@ export class GcraWindows extends LimitWindows {
 
   level(bucket: number, now: number): Level {
     const until = this.#time.set(this.times[bucket]!, this.counts[bucket]!).value
-    return until <= now ? this.levelOf(0, now, now) : this.levelOf(this.#rate.costsIn(until - now), now, until)
+    return until <= now
+      ? this.levelOf(bucket, 0, now, now)
+      : this.levelOf(bucket, this.#rate.costsIn(until - now), now, until)
   }
 }

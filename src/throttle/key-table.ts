@@ -144,6 +144,12 @@ export class KeyTable {
   }
 }
 
+export function sameKeys(a: Key, b: Key): boolean {
+  if (a.hash !== b.hash || a.end - a.start !== b.end - b.start) return false
+  for (let p = a.start, q = b.start; p < a.end; p++, q++) if (a.bytes.getUint8(p) !== b.bytes.getUint8(q)) return false
+  return true
+}
+
 /** A key that has these bytes. */
 export function keyOf(bytes: Uint8Array, seed: number): Key {
   const view = viewOf(bytes)

@@ -23,6 +23,9 @@ const SMALL = 1024
 const CHECKED_PER_REFUSED = 8
 const WORTH_DROPPING_IF_FULL = 16
 
+/** Called with a new bucket: its windows, its id there and its key. */
+export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
+
 /**
  * Buckets by key. An idle bucket is the same as a new one: idle buckets are dropped once in a while, and no live window
  * is forgotten. Buckets are divided by their hash into parts that grow and are searched one after the other, so that no
@@ -36,6 +39,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   readonly #options: BucketsOptions
   readonly #create: () => W
   readonly #room: BucketRoom
+  readonly #prepare: PrepareBucket<W> | undefined
   /** By the upper bits of the hash; a part is made for its first key. */
   readonly #parts: (BucketPart<W> | undefined)[]
   readonly #mask: number
@@ -51,10 +55,16 @@ export class KeyedBuckets<W extends BucketColumns> {
   #refused = 0
 
   /** `room`: where the buckets of several objects are bounded together. */
-  constructor(options: BucketsOptions, create: () => W, room = new BucketRoom(options.maxKeys)) {
+  constructor(
+    options: BucketsOptions,
+    create: () => W,
+    room = new BucketRoom(options.maxKeys),
+    prepare?: PrepareBucket<W>,
+  ) {
     this.#options = options
     this.#create = create
     this.#room = room
+    this.#prepare = prepare
     room.add(this)
     let parts = 1
     while (options.maxKeys > UNDIVIDED && parts < MOST_PARTS && parts * PART < options.maxKeys) parts *= 2
@@ -117,6 +127,11 @@ export class KeyedBuckets<W extends BucketColumns> {
     }
   }
 
+  /** Writes the bucket with this key, as `write` does. */
+  writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
+    this.#parts[this.#indexOf(key.hash)]?.writeOne(key, to, all, now)
+  }
+
   /**
    * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed, unless it is idle now. Returns
    * false if there is no room for it.
@@ -135,6 +150,14 @@ export class KeyedBuckets<W extends BucketColumns> {
     return isIdle || id >= 0
   }
 
+  /** Drops the buckets with these keys. */
+  remove(keys: readonly Key[]): void {
+    const empty = this.#create()
+    for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
+    // At this time no bucket is idle but an empty one.
+    for (const part of this.#parts) if (part) this.#drop(part, Number.NEGATIVE_INFINITY, 1, true)
+  }
+
   /** Drops all buckets for good. */
   release(): void {
     this.clear()
@@ -143,25 +166,21 @@ export class KeyedBuckets<W extends BucketColumns> {
 
   /** The id, in `windows`, of the bucket with this key; -1 if there is no room for a new one. */
   bucket(key: PlacedKey, now: number): number {
-    const { place } = key
-    if (place?.part !== undefined && place.part.windows === place.windows) {
-      place.part.use(place.id)
-      this.windows = place.windows as W
-      return place.id
-    }
+    const { places } = key
     const part = this.#only ?? this.#partOf(key.hash, now)
-    let id = part.find(key)
+    let id: number
+    if (places !== undefined && places.windows[key.place!] === part.windows) {
+      id = places.ids[key.place!]!
+      part.use(id)
+    } else id = part.find(key)
     if (id < 0) {
       if (!this.#room.hasRoom(now)) return -1
       id = part.add(key)
+      this.#prepare?.(part.windows, id, key)
       this.size++
       this.#room.size++
     }
-    if (place) {
-      place.part = part
-      place.windows = part.windows
-      place.id = id
-    }
+    if (places !== undefined && places.windows[key.place!] !== part.windows) places.set(key.place!, part.windows, id)
     // A store costs more than a comparison.
     if (this.windows !== part.windows) this.windows = part.windows
     return id
@@ -169,16 +188,25 @@ export class KeyedBuckets<W extends BucketColumns> {
 
   /** Like `bucket`, but adds none: if there is none yet, `windows` is an empty one. */
   peek(key: Key, now: number): number {
-    const part = this.#parts[(key.hash >>> 24) & this.#mask]
+    const part = this.#parts[this.#indexOf(key.hash)]
     const id = part?.find(key) ?? -1
-    if (id < 0 && !this.#room.hasRoom(now)) return -1
-    this.windows = id < 0 ? this.#create() : part!.windows
-    return Math.max(0, id)
+    if (id >= 0) {
+      this.windows = part!.windows
+      return id
+    }
+    if (!this.#room.hasRoom(now)) return -1
+    this.windows = this.#create()
+    this.#prepare?.(this.windows, 0, key)
+    return 0
   }
 
   #partOf(hash: number, now: number): BucketPart<W> {
-    const index = (hash >>> 24) & this.#mask
+    const index = this.#indexOf(hash)
     return this.#parts[index] ?? this.#begin(index, now)
+  }
+
+  #indexOf(hash: number): number {
+    return (hash >>> 24) & this.#mask
   }
 
   #begin(index: number, now: number): BucketPart<W> {

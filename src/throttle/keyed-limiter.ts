@@ -1,6 +1,9 @@
+import { keyBytes } from './bucket-key.js'
 import type { PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
-import { KeyedBuckets } from './keyed-buckets.js'
+import { type ExactRule, ExactRules, shapeOf } from './exact-rules.js'
+import { keyOf } from './key-table.js'
+import { KeyedBuckets, type PrepareBucket } from './keyed-buckets.js'
 import type { Level } from './limit.js'
 import { DISCARD, FULL, type LimiterOptions, PASS, type Taken } from './limiter.js'
 import { keepOnly, type Rule } from './rules.js'
@@ -18,12 +21,20 @@ export class KeyedLimiter {
   readonly #buckets: KeyedBuckets<Windows>
   readonly #options: LimiterOptions
   readonly #room: BucketRoom
-  readonly #ofRules = new Map<string, KeyedLimiter>()
+  readonly #ofRules = new Map<string, KeyedLimiter | ExactRule>()
+  /** By the shape of their limits. */
+  readonly #exact = new Map<string, ExactRules>()
 
   /**
-   * `parent`: for the limiter of a rule. `create` makes the windows of many buckets; by default those of the limits.
+   * `parent`: for the limiter of rules. `create` makes the windows of many buckets; by default those of the limits.
+   * `prepare` is called with each new bucket.
    */
-  constructor(options: LimiterOptions, parent?: KeyedLimiter, create = () => createWindows(options.limits, this.wall)) {
+  constructor(
+    options: LimiterOptions,
+    parent?: KeyedLimiter,
+    create = () => createWindows(options.limits, this.wall),
+    prepare?: PrepareBucket<Windows>,
+  ) {
     const { maxKeys, seed, persists } = options
     this.#options = options
     this.seed = seed
@@ -34,19 +45,35 @@ export class KeyedLimiter {
       { idleMs: this.#default.spanMs, maxKeys, keepsUsed: false, notesChanges: persists },
       create,
       this.#room,
+      prepare,
     )
   }
 
   /** The limiter of a rule, with buckets of its own. */
-  ofRule({ id, limits }: Rule): KeyedLimiter {
-    const limiter = this.#ofRules.get(id) ?? new KeyedLimiter({ ...this.#options, limits }, this)
+  ofRule(rule: Rule): KeyedLimiter | ExactRule {
+    const { id, limits } = rule
+    const known = this.#ofRules.get(id)
+    if (known) return known
+    const limiter = this.#exactRule(rule) ?? new KeyedLimiter({ ...this.#options, limits }, this)
     this.#ofRules.set(id, limiter)
     return limiter
+  }
+
+  #exactRule({ key, when, limits }: Rule): ExactRule | undefined {
+    if (key?.text === undefined || when !== undefined) return undefined
+    const shape = shapeOf(limits)
+    let exact = this.#exact.get(shape)
+    if (!exact) {
+      exact = new ExactRules(prepare => new KeyedLimiter({ ...this.#options, limits }, this, undefined, prepare))
+      this.#exact.set(shape, exact)
+    }
+    return exact.add(keyOf(keyBytes(key.text), this.seed), limits)
   }
 
   /** Drops the limiters of all other rules. */
   keepRules(rules: readonly Rule[]): void {
     keepOnly(this.#ofRules, rules)
+    for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
   }
 
   release(): void {
@@ -91,13 +118,14 @@ export class KeyedLimiter {
 
   /** Like `takeDefault`, for an event of this cost and size. */
   takeDefaultCost(now: number, cost: number, size: number): typeof PASS | typeof DISCARD {
-    return takeCost(this.#default, 0, now, cost, size)
+    return this.#default.takeCost(0, now, cost, size) ? PASS : DISCARD
   }
 
   /** Like `take`, for an event of this cost and size. */
   takeCost(key: PlacedKey, now: number, cost: number, size: number): Taken {
     const id = this.#buckets.bucket(key, now)
-    return id < 0 ? FULL : takeCost(this.#buckets.windows, id, now, cost, size)
+    if (id < 0) return FULL
+    return this.#buckets.windows.takeCost(id, now, cost, size) ? PASS : DISCARD
   }
 
   /** The level of the bucket with this key; undefined if there is no room for it. */
@@ -110,10 +138,10 @@ export class KeyedLimiter {
     return this.#default.level(0, now, cost, size)
   }
 
-  /** When an event of the bucket with this key, or else of the default one, fits if nothing else passes. */
-  roomAt(key: PlacedKey, now: number, cost: number, size: number): number {
+  /** When an event of the bucket with this key fits if nothing else passes; undefined if there is no room for it. */
+  roomAt(key: PlacedKey, now: number, cost: number, size: number): number | undefined {
     const id = this.#buckets.bucket(key, now)
-    return id < 0 ? this.roomAtOfDefault(now, cost, size) : this.#buckets.windows.roomAt(id, now, cost, size)
+    return id < 0 ? undefined : this.#buckets.windows.roomAt(id, now, cost, size)
   }
 
   roomAtOfDefault(now: number, cost: number, size: number): number {
@@ -125,11 +153,6 @@ export class KeyedLimiter {
     this.#default.restartAligned()
     for (const windows of this.#buckets.all) windows.restartAligned()
     for (const limiter of this.#ofRules.values()) limiter.restartAligned()
+    for (const exact of this.#exact.values()) exact.restartAligned()
   }
-}
-
-function takeCost(windows: Windows, id: number, now: number, cost: number, size: number) {
-  if (!windows.fits(id, now, cost, size)) return DISCARD
-  windows.charge(id, now, cost, size)
-  return PASS
 }

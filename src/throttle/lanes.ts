@@ -5,10 +5,9 @@ import type { Limiter, RuledLimiter } from './limiter.js'
 import { RuleFinder } from './rule-finder.js'
 import type { Rule } from './rules.js'
 
-/** Decides by the limits of one rule. */
+/** Decides by the limits of rules. Rules that share what they need share this, too. */
 export interface Lane<T> {
-  readonly rule: Rule
-  /** Undefined: all events pass. */
+  /** For events with a key. Undefined: all events pass. */
   readonly limiter: Limiter<T> | undefined
   /** Undefined: each event costs 1. */
   readonly costs: Costs | undefined
@@ -20,6 +19,7 @@ export class Lanes<T> {
   readonly #limiter: RuledLimiter<T>
   readonly #finder: RuleFinder
   readonly #lanes: (Lane<T> | undefined)[]
+  readonly #shared = new Map<Limiter<T>, Lane<T>>()
 
   /** `limiter`: that of the throttle. It loses the limiters of other rules. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter<T>) {
@@ -30,16 +30,30 @@ export class Lanes<T> {
     limiter.keepRules(rules)
   }
 
-  /** The lane of event `i`; undefined if no rule holds. `key`: loaded with its key, if it has one. */
-  of(batch: EventBatch, i: number, key: BucketKey | undefined): Lane<T> | undefined {
-    const n = this.#finder.find(batch, i, key)
-    return n < 0 ? undefined : (this.#lanes[n] ?? this.#open(n))
+  /** The index of the rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one. */
+  find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
+    return this.#finder.find(batch, i, key)
+  }
+
+  /** The lane of a rule. */
+  of(n: number): Lane<T> {
+    return this.#lanes[n] ?? this.#open(n)
+  }
+
+  /** The limiter of a rule alone; undefined: all events pass. */
+  limiterOf(n: number): Limiter<T> | undefined {
+    const rule = this.rules[n]!
+    return rule.limits.length > 0 ? this.#limiter.ofRule(rule) : undefined
   }
 
   #open(n: number): Lane<T> {
-    const rule = this.rules[n]!
-    const limiter = rule.limits.length > 0 ? this.#limiter.ofRule(rule) : undefined
-    const lane = { rule, limiter, costs: Costs.for(rule.limits, rule.costField) }
+    const { limits, costField } = this.rules[n]!
+    const own = this.limiterOf(n)
+    const limiter = own?.shared ?? own
+    const costs = Costs.for(limits, costField)
+    const shared = costs === undefined && limiter !== undefined ? this.#shared.get(limiter) : undefined
+    const lane = shared ?? { limiter, costs }
+    if (limiter !== undefined && costs === undefined) this.#shared.set(limiter, lane)
     this.#lanes[n] = lane
     return lane
   }

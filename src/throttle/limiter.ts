@@ -26,6 +26,8 @@ export interface LimiterOptions {
 export interface Limiter<T> {
   /** Of the hashes of keys. */
   readonly seed: number
+  /** What takes events with a key in its place; other rules may share it. */
+  readonly shared?: Limiter<T> | undefined
   take(key: PlacedKey, time: number): T | typeof FULL
   takeDefault(time: number): T
   takeCost(key: PlacedKey, time: number, cost: number, size: number): T | typeof FULL

@@ -30,14 +30,14 @@ export class PeriodWindows extends LimitWindows {
   take(bucket: number, now: number): boolean {
     const start = this.#start(now)
     const used = this.#used(bucket, start)
-    if (used >= this.most) return false
+    if (used >= this.mostOf(bucket)) return false
     this.counts[bucket] = used + 1
     if (this.times[bucket]! < start) this.times[bucket] = start
     return true
   }
 
   takeMany(bucket: number, events: number, now: number): number {
-    const passed = Math.min(events, this.most - this.#used(bucket, this.#start(now)))
+    const passed = Math.min(events, this.mostOf(bucket) - this.#used(bucket, this.#start(now)))
     if (passed > 0) this.charge(bucket, now, passed)
     return passed
   }
@@ -56,7 +56,7 @@ export class PeriodWindows extends LimitWindows {
   }
 
   fits(bucket: number, now: number, cost: number): boolean {
-    return this.#used(bucket, this.#start(now)) + cost <= this.most
+    return this.#used(bucket, this.#start(now)) + cost <= this.mostOf(bucket)
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -67,7 +67,7 @@ export class PeriodWindows extends LimitWindows {
 
   roomAt(bucket: number, now: number, cost: number): number {
     if (this.fits(bucket, now, cost)) return now
-    return cost > this.most ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
+    return cost > this.mostOf(bucket) ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
   }
 
   /** When the bucket's period ends, in the time of the decisions. */
@@ -76,8 +76,8 @@ export class PeriodWindows extends LimitWindows {
   }
 
   level(bucket: number, now: number): Level {
-    if (this.times[bucket]! < this.#start(now)) return this.levelOf(0, now, now)
-    return this.levelOf(this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
+    if (this.times[bucket]! < this.#start(now)) return this.levelOf(bucket, 0, now, now)
+    return this.levelOf(bucket, this.counts[bucket]!, this.times[bucket]! - this.#wall.offsetMs, this.#endOf(bucket))
   }
 
   /** Periods are those of the wall clock. One that is ahead of it, since it was set back, becomes the present one. */

@@ -1,6 +1,6 @@
 import type { EventBatch } from '../core/event/batch.js'
 import { type BucketKey, keyBytes } from './bucket-key.js'
-import type { Place } from './bucket-part.js'
+import { Places } from './bucket-part.js'
 import { type Key, KeyTable, keyOf } from './key-table.js'
 import type { Rule } from './rules.js'
 
@@ -9,8 +9,8 @@ const MOST_KEYS = 131_072
 
 type Test = Pick<Rule, 'when' | 'key'>
 
-/** The rules that may apply to the events of a key. Where no condition is tested, it is the place of their bucket, too. */
-interface Route extends Place {
+/** The rules that may apply to the events of a key. */
+interface Route {
   /** The first rule that matches the key and has no condition; the number of rules if there is none. */
   readonly stop: number
   /** The rules before it that match the key and have a condition, in order. */
@@ -19,6 +19,7 @@ interface Route extends Place {
   readonly isFixed: boolean
 }
 
+const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
 /** A pattern that several keys can match. */
@@ -45,7 +46,10 @@ export class RuleFinder {
   readonly #others: Route
   /** Known keys. Without `#globs` all that matter are known from the start. */
   #keys = new KeyTable()
+  /** By the ids of known keys: the rule, or CONDITIONAL. All that is read for most events is in columns. */
+  #fixed = new Int32Array(8)
   #routes: Route[] = []
+  #places = new Places()
 
   /** `seed`: of the hashes of keys. */
   constructor(rules: readonly Test[], seed: number) {
@@ -66,34 +70,49 @@ export class RuleFinder {
    * place that is kept for it.
    */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
-    const { stop, conditional, isFixed } = key === undefined ? this.#others : this.#routeOf(key)
-    if (isFixed) return stop < this.#rules.length ? stop : -1
+    if (key === undefined) return this.#follow(this.#others, batch, i)
+    const id = this.#keys.find(key)
+    if (id < 0) return this.#follow(this.#globs.size === 0 ? this.#others : this.#learn(key, key.text()), batch, i)
+    const rule = this.#fixed[id]!
+    if (rule === CONDITIONAL) return this.#follow(this.#routes[id]!, batch, i)
+    key.places = this.#places
+    key.place = id
+    return rule
+  }
+
+  #follow({ stop, conditional, isFixed }: Route, batch: EventBatch, i: number): number {
+    if (isFixed) return this.#ruleAt(stop)
     const whenOnly = this.#whenOnly
     // Both lists are in order.
     for (let a = 0, b = 0; ; ) {
       const next = Math.min(whenOnly[a] ?? stop, conditional[b] ?? stop)
-      if (next >= stop) return stop < this.#rules.length ? stop : -1
+      if (next >= stop) return this.#ruleAt(stop)
       if (this.#rules[next]!.when!(batch, i)) return next
       if (next === whenOnly[a]) a++
       else b++
     }
   }
 
-  #routeOf(key: BucketKey): Route {
-    const id = this.#keys.find(key)
-    if (id < 0) return this.#globs.size === 0 ? this.#others : this.#learn(key, key.text())
-    const route = this.#routes[id]!
-    if (route.isFixed) key.place = route
-    return route
+  #ruleAt(stop: number): number {
+    return stop < this.#rules.length ? stop : -1
   }
 
   #learn(key: Key, text: string): Route {
     if (this.#keys.size >= MOST_KEYS) {
       this.#keys = new KeyTable()
       this.#routes = []
+      this.#places = new Places()
     }
     const route = this.#routeOfText(text)
-    this.#routes[this.#keys.add(key)] = route
+    const id = this.#keys.add(key)
+    if (id >= this.#fixed.length) {
+      const fixed = new Int32Array(this.#keys.capacity)
+      fixed.set(this.#fixed)
+      this.#fixed = fixed
+    }
+    this.#fixed[id] = route.isFixed ? this.#ruleAt(route.stop) : CONDITIONAL
+    this.#routes[id] = route
+    this.#places.add()
     return route
   }
 
@@ -102,14 +121,14 @@ export class RuleFinder {
     for (const length of this.#prefixes) {
       for (const { rule, test } of this.#globs.get(text.slice(0, length)) ?? []) if (test(text)) found.push(rule)
     }
-    return this.#route(found.sort((a, b) => a - b))
+    return found.length === 0 ? this.#others : this.#route(found.sort((a, b) => a - b))
   }
 
   #route(rules: readonly number[]): Route {
     const stop = rules.find(rule => this.#rules[rule]!.when === undefined) ?? this.#rules.length
     const conditional = rules.some(rule => rule < stop) ? rules.filter(rule => rule < stop) : NONE
     const isFixed = conditional.length === 0 && (this.#whenOnly[0] ?? stop) >= stop
-    return { stop, conditional, isFixed, part: undefined, windows: undefined, id: -1 }
+    return { stop, conditional, isFixed }
   }
 }
 

@@ -55,6 +55,10 @@ export class SeveralWindows extends Windows {
     return fullest((refuses ? [refuses] : this.#members).map(member => member.level(bucket, now, cost, bytes)))
   }
 
+  override setLimits(bucket: number, limits: readonly Limit[]): void {
+    for (const [n, member] of this.#members.entries()) member.setLimits(bucket, limits.slice(n))
+  }
+
   override latest(bucket: number): number {
     let latest = Number.NEGATIVE_INFINITY
     for (const member of this.#members) latest = Math.max(latest, member.latest(bucket) + member.spanMs)

@@ -27,13 +27,13 @@ export class SlidingWindows extends LimitWindows {
   }
 
   take(bucket: number, now: number): boolean {
-    if (this.#used(bucket, now) >= this.most) return false
+    if (this.#used(bucket, now) >= this.mostOf(bucket)) return false
     this.charge(bucket, now, 1)
     return true
   }
 
   takeMany(bucket: number, events: number, now: number): number {
-    const passed = Math.min(events, this.most - this.#used(bucket, now))
+    const passed = Math.min(events, this.mostOf(bucket) - this.#used(bucket, now))
     if (passed > 0) this.charge(bucket, now, passed)
     return passed
   }
@@ -48,7 +48,7 @@ export class SlidingWindows extends LimitWindows {
   }
 
   fits(bucket: number, now: number, cost: number): boolean {
-    return this.#used(bucket, now) + cost <= this.most
+    return this.#used(bucket, now) + cost <= this.mostOf(bucket)
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -66,14 +66,14 @@ export class SlidingWindows extends LimitWindows {
   }
 
   roomAt(bucket: number, now: number, cost: number): number {
-    if (cost > this.most) return Number.POSITIVE_INFINITY
+    if (cost > this.mostOf(bucket)) return Number.POSITIVE_INFINITY
     let used = this.#used(bucket, now)
-    if (used + cost <= this.most) return now
+    if (used + cost <= this.mostOf(bucket)) return now
     const older = this.#older[bucket]
     for (let n = 0; older && n < older.length; n++) {
       const at = (older.first + n) & (older.times.length - 1)
       used -= older.counts[at]!
-      if (used + cost <= this.most) return older.times[at]! + this.#windowMs
+      if (used + cost <= this.mostOf(bucket)) return older.times[at]! + this.#windowMs
     }
     return this.times[bucket]! + this.#windowMs
   }
@@ -81,10 +81,10 @@ export class SlidingWindows extends LimitWindows {
   level(bucket: number, now: number): Level {
     const newest = this.times[bucket]!
     const used = this.#used(bucket, now)
-    if (now - newest >= this.#windowMs) return this.levelOf(0, now, now)
+    if (now - newest >= this.#windowMs) return this.levelOf(bucket, 0, now, now)
     const older = this.#older[bucket]
     const since = older && older.length > 0 ? older.times[older.first]! : newest
-    return this.levelOf(used, since, newest + this.#windowMs)
+    return this.levelOf(bucket, used, since, newest + this.#windowMs)
   }
 
   #addOlder(bucket: number): Runs {

@@ -61,6 +61,11 @@ export abstract class Windows extends BucketColumns {
   /** Returns whether an event of `bucket` at `now` is within the limit, and counts it if so. Its cost is 1. */
   abstract take(bucket: number, now: number): boolean
 
+  /** Sets the limits of a bucket, in the place of those of all; they differ from these in nothing but their numbers. */
+  setLimits(_bucket: number, _limits: readonly Limit[]): void {
+    throw new Error('these windows have the same limits for all buckets')
+  }
+
   /** The same as calling `take` for each of so many events. Returns how many are within the limit: the first ones. */
   abstract takeMany(bucket: number, events: number, now: number): number
 
@@ -69,6 +74,13 @@ export abstract class Windows extends BucketColumns {
 
   /** Counts an event that fits. */
   abstract charge(bucket: number, now: number, cost: number, bytes: number): void
+
+  /** Like `take`, for an event of this cost and size. */
+  takeCost(bucket: number, now: number, cost: number, bytes: number): boolean {
+    if (!this.fits(bucket, now, cost, bytes)) return false
+    this.charge(bucket, now, cost, bytes)
+    return true
+  }
 
   /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: it never does. */
   abstract roomAt(bucket: number, now: number, cost: number, bytes: number): number
@@ -85,17 +97,47 @@ export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
   /** The limit, in what the windows count. */
-  protected readonly most: number
+  readonly #most: number
+  /** That of each bucket; undefined: all have the same. */
+  #mosts: Float64Array | undefined
 
   constructor(limit: Limit, spanMs = limit.windowMs) {
     super()
     this.limit = limit
     this.spanMs = spanMs
-    this.most = limit.limit * scaleOf(limit)
+    this.#most = limit.limit * scaleOf(limit)
   }
 
-  protected levelOf(used: number, since: number, until: number): Level {
-    return { limit: this.limit, used: used / scaleOf(this.limit), since, until }
+  protected mostOf(bucket: number): number {
+    return this.#mosts === undefined ? this.#most : this.#mosts[bucket]!
+  }
+
+  override setLimits(bucket: number, [limit]: readonly Limit[]): void {
+    this.#setMost(bucket, limit!.limit * scaleOf(limit!))
+  }
+
+  #setMost(bucket: number, most: number): void {
+    this.#mosts ??= new Float64Array(this.counts.length)
+    this.#mosts[bucket] = most
+  }
+
+  override adopt(bucket: number, from: LimitWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    if (from.#mosts) this.#setMost(bucket, from.#mosts[fromBucket]!)
+  }
+
+  override reserve(capacity: number): void {
+    super.reserve(capacity)
+    if (this.#mosts === undefined || this.#mosts.length === this.counts.length) return
+    const mosts = new Float64Array(this.counts.length)
+    mosts.set(this.#mosts)
+    this.#mosts = mosts
+  }
+
+  protected levelOf(bucket: number, used: number, since: number, until: number): Level {
+    const scale = scaleOf(this.limit)
+    const limit = this.#mosts === undefined ? this.limit : { ...this.limit, limit: this.mostOf(bucket) / scale }
+    return { limit, used: used / scale, since, until }
   }
 }
 
@@ -118,13 +160,13 @@ export class FixedWindows extends LimitWindows {
       return true
     }
     const count = this.counts[bucket]!
-    if (count >= this.most) return false
+    if (count >= this.mostOf(bucket)) return false
     this.counts[bucket] = count + 1
     return true
   }
 
   takeMany(bucket: number, events: number, now: number): number {
-    const passed = Math.min(events, this.most - this.#used(bucket, now))
+    const passed = Math.min(events, this.mostOf(bucket) - this.#used(bucket, now))
     if (passed > 0) this.charge(bucket, now, passed)
     return passed
   }
@@ -134,7 +176,7 @@ export class FixedWindows extends LimitWindows {
   }
 
   fits(bucket: number, now: number, cost: number): boolean {
-    return this.#used(bucket, now) + cost <= this.most
+    return this.#used(bucket, now) + cost <= this.mostOf(bucket)
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -144,12 +186,12 @@ export class FixedWindows extends LimitWindows {
 
   roomAt(bucket: number, now: number, cost: number): number {
     if (this.fits(bucket, now, cost)) return now
-    return cost > this.most ? Number.POSITIVE_INFINITY : this.times[bucket]! + this.#windowMs
+    return cost > this.mostOf(bucket) ? Number.POSITIVE_INFINITY : this.times[bucket]! + this.#windowMs
   }
 
   level(bucket: number, now: number): Level {
     const since = this.times[bucket]!
-    if (now - since >= this.#windowMs) return this.levelOf(0, now, now)
-    return this.levelOf(this.counts[bucket]!, since, since + this.#windowMs)
+    if (now - since >= this.#windowMs) return this.levelOf(bucket, 0, now, now)
+    return this.levelOf(bucket, this.counts[bucket]!, since, since + this.#windowMs)
   }
 }

@@ -104,6 +104,6 @@ export class WaitingTrial extends CountingTrial {
     const key = this.#key
     if (decider.byDefault) return limiter.roomAtOfDefault(now, cost, size)
     key.load(batch, i)
-    return limiter.roomAt(key, now, cost, size)
+    return limiter.roomAt(key, now, cost, size) ?? limiter.roomAtOfDefault(now, cost, size)
   }
 }

@@ -121,9 +121,9 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
     if (this.#onFailure === 'pass') return demands.map(({ events }) => events)
     if (this.#onFailure !== 'local_share') return demands.map(() => 0)
     const now = this.#clock.now()
-    const { local } = this.limiter
-    local.wall.offsetMs = this.#clock.wall() - now
-    local.advance(now)
+    const { localOfAll } = this.limiter
+    localOfAll.wall.offsetMs = this.#clock.wall() - now
+    localOfAll.advance(now)
     return demands.map(demand => aloneOf(demand, now))
   }
 }

@@ -1,6 +1,7 @@
 import { BucketKey } from '../bucket-key.js'
 import type { PlacedKey } from '../bucket-part.js'
 import { BucketRoom } from '../bucket-room.js'
+import type { ExactRule } from '../exact-rules.js'
 import { KeyedBuckets } from '../keyed-buckets.js'
 import { KeyedLimiter } from '../keyed-limiter.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
@@ -56,7 +57,9 @@ export interface LimiterDemand extends Demand {
 export class LeaseLimiter implements RuledLimiter<Asked> {
   readonly asking: Asking
   /** Decides while the server cannot be asked. */
-  readonly local: KeyedLimiter
+  readonly local: KeyedLimiter | ExactRule
+  /** That of the whole throttle. */
+  readonly localOfAll: KeyedLimiter
   /** Of the hashes of keys. */
   readonly seed: number
   readonly #options: LeaseOptions
@@ -82,9 +85,8 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     this.#limits = new SharedLimits(limits, part, rule?.sharedName)
     this.asking = parent?.asking ?? new Asking()
     const shares = limits.map(limit => shareOf(limit, members))
-    this.local = parent
-      ? parent.local.ofRule({ ...rule!, limits: shares })
-      : new KeyedLimiter({ limits: shares, maxKeys, seed })
+    this.localOfAll = parent?.localOfAll ?? new KeyedLimiter({ limits: shares, maxKeys, seed })
+    this.local = rule ? this.localOfAll.ofRule({ ...rule, limits: shares }) : this.localOfAll
     this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
     const create = () => new Leases(this.#limits.hasBytes)
     this.#default = create()
@@ -103,7 +105,7 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     const kept = new Set(rules.map(({ id }) => id))
     for (const [id, limiter] of this.#ofRules) if (!kept.has(id)) this.#returned.push(...limiter.giveBack(this.#now, 0))
     keepOnly(this.#ofRules, rules)
-    this.local.keepRules(rules)
+    this.localOfAll.keepRules(rules)
   }
 
   release(): void {

@@ -69,6 +69,16 @@ const CONFIGS: readonly Config[] = [
       { key: 'k2', limit: 'unlimited' },
     ],
   },
+  {
+    limit: 4,
+    window: '1s',
+    limits: [
+      { key: 'k1', limit: 2 },
+      { key: 'k2', limit: 7 },
+      { key: 'k3', limit: 3, window_mode: 'sliding' },
+      { key: 'k4', limit: 3, also: [{ limit: 9, window: '5s' }] },
+    ],
+  },
 ]
 const keyed = (config: Config, inEventTime: boolean): Config => ({
   key_field: '.k',

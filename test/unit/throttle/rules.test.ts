@@ -2,7 +2,9 @@ import t from 'tap'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
+import { keyBytes } from '../../../src/throttle/bucket-key.js'
 import { Decider } from '../../../src/throttle/decider.js'
+import { keyOf } from '../../../src/throttle/key-table.js'
 import { DISCARD, FULL, PASS } from '../../../src/throttle/limiter.js'
 import { createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
@@ -193,12 +195,17 @@ t.test('max_keys bounds the buckets of all rules together, and idle ones of any 
 })
 
 t.test('the windows of rules survive a reload, and those of rules that stay a change of the rules', async t => {
-  for (const time of [{}, { time_field: '.t' }]) {
+  for (const [time, rest] of [
+    [{}, '*'],
+    [{}, ''],
+    [{ time_field: '.t' }, '*'],
+    [{ time_field: '.t' }, ''],
+  ] as const) {
     const given = (limits: object[]) => ({ limit: 1, window: '1h', key_field: '.app', ...time, limits })
     const [a, b, c] = [
-      { key: 'a*', limit: 2 },
-      { key: 'b*', limit: 2 },
-      { key: 'c*', limit: 2 },
+      { key: `a${rest}`, limit: 2 },
+      { key: `b${rest}`, limit: 2 },
+      { key: `c${rest}`, limit: 2 },
     ]
     const { origin, options } = compiled(given([a, b]))
     const clock = { now: () => 0, wall: () => 1_700_000_000_000 }
@@ -211,7 +218,7 @@ t.test('the windows of rules survive a reload, and those of rules that stay a ch
     const second = createDecider(options, clock, windowsOf(first))
     t.same([decide(second, 'a'), decide(second, 'a'), decide(second, 'b')], [PASS, DISCARD, DISCARD])
     const changed = deciderOptions(
-      throttle.options.parse(given([c, { key: 'b*', limit: 3 }, a])),
+      throttle.options.parse(given([c, { ...b, limit: 3 }, a])),
       { field: path => new FieldReader(path, origin.wanted) },
       1,
     )
@@ -221,6 +228,74 @@ t.test('the windows of rules survive a reload, and those of rules that stay a ch
     t.same([decide(second, 'a'), decide(second, 'a')], [PASS, DISCARD], 'without rules, the limit above')
     t.equal(second.buckets, 1, 'the buckets of rules that are gone are dropped')
   }
+})
+
+const MODES = ['fixed', 'aligned', 'sliding', 'gcra'].flatMap(window_mode => [
+  { window_mode },
+  { window_mode, cost: '.n' },
+  { window_mode, also: [{ limit_bytes: 90, window: '70ms' }] },
+])
+
+t.test('rules for one key each decide as a throttle alone would for it', async t => {
+  const apps = Array.from({ length: 30 }, (_, n) => `app-${n}`)
+  for (const [round, options] of MODES.entries()) {
+    const random = seeded(round)
+    const config = (limit: number) => ({ limit, window: '40ms', key_field: '.app', ...options })
+    const limits = apps.map((key, n) => ({ key, limit: 1 + (n % 4) }))
+    const all = deciderOf({ ...config(9), limits })
+    const alone = new Map(limits.map(({ key, limit }) => [key, deciderOf(config(limit))]))
+    let now = 0
+    for (let step = 0; step < 2000; step++) {
+      now += random() < 0.02 ? 50 : random() < 0.3 ? 1 : 0
+      const event = { app: apps[Math.floor(random() ** 2 * apps.length)]!, n: 1 + Math.floor(random() * 3) }
+      const one = alone.get(event.app)!
+      const [got, expected] = [all.decide(event, now), one.decide(event, now)]
+      const [levels, expectedLevels] = [all, one].map(({ decider, batch }) => decider.level(batch(event), 0, now))
+      if (got === expected && JSON.stringify(levels) === JSON.stringify(expectedLevels)) continue
+      t.same(
+        { got, levels },
+        { got: expected, levels: expectedLevels },
+        `${JSON.stringify(options)}, step ${step}: ${JSON.stringify(event)}`,
+      )
+      return
+    }
+    t.ok(all.decider.limiter.dropped > 0, 'idle buckets are dropped')
+  }
+})
+
+t.test('without room for its key, a rule counts in a default bucket of its own', async t => {
+  const { decide } = deciderOf({
+    limit: 1,
+    window: '1h',
+    key_field: '.app',
+    max_keys: 1,
+    on_max_keys: 'default_bucket',
+    limits: [
+      { key: 'a', limit: 1 },
+      { key: 'b', limit: 2 },
+    ],
+  })
+  const apps = ['z', 'a', 'a', 'b', 'b', 'b', 'c', 'c']
+  t.same(
+    apps.map(app => decide({ app }, 0)),
+    [PASS, PASS, DISCARD, PASS, PASS, DISCARD, PASS, DISCARD],
+  )
+})
+
+t.test('a rule for one key has no bucket with another one', async t => {
+  const { decider, batch, decide } = deciderOf({
+    limit: 1,
+    window: '1h',
+    key_field: '.app',
+    limits: [
+      { key: 'a', limit: 2 },
+      { key: 'b', limit: 3 },
+    ],
+  })
+  decide({ app: 'a' }, 0)
+  const b = decider.ruleOf(batch({ app: 'b' }), 0)!
+  const keyOfA = keyOf(keyBytes('a'), decider.limiter.seed)
+  t.match(decider.limiter.ofRule(b).level(keyOfA, 0, 1, 1), { used: 0, limit: { limit: 3 } })
 })
 
 t.test('a bucket of a rule is found again after others were dropped, and after a reload', async t => {
@@ -244,20 +319,24 @@ t.test('a bucket of a rule is found again after others were dropped, and after a
 })
 
 t.test('aligned windows of a rule follow the wall clock', async t => {
-  const time = { now: 0, wall: 1_700_000_000_500 }
-  const { origin, options } = compiled({
-    limit: 5,
-    window: '1h',
-    key_field: '.app',
-    limits: [{ key: '*', limit: 1, window: '1s', window_mode: 'aligned' }],
-  })
-  const decider = new LiveDecider(options, { now: () => time.now, wall: () => time.wall })
-  const decide = (now: number) => {
-    time.wall += now - time.now
-    time.now = now
-    return decider.decide(batchesOf('{"app":"a"}\n', origin)[0]!).decisions[0]
+  for (const key of ['*', 'a']) {
+    const time = { now: 0, wall: 1_700_000_000_500 }
+    const { origin, options } = compiled({
+      limit: 5,
+      window: '1h',
+      key_field: '.app',
+      limits: [{ key, limit: 1, window: '1s', window_mode: 'aligned' }],
+    })
+    const decider = new LiveDecider(options, { now: () => time.now, wall: () => time.wall })
+    const decide = (now: number) => {
+      time.wall += now - time.now
+      time.now = now
+      return decider.decide(batchesOf('{"app":"a"}\n', origin)[0]!).decisions[0]
+    }
+    t.same([decide(0), decide(499), decide(500), decide(999)], [PASS, DISCARD, PASS, DISCARD])
+    time.wall -= 60_000
+    t.same([decide(999), decide(999)], [PASS, DISCARD], 'a clock that was set back')
   }
-  t.same([decide(0), decide(499), decide(500), decide(999)], [PASS, DISCARD, PASS, DISCARD])
 })
 
 t.test('invalid rules are refused with their place', async t => {
