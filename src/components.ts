@@ -5,6 +5,7 @@ import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
 import { explode } from './processors/explode.js'
 import { filter } from './processors/filter.js'
+import { flatten } from './processors/flatten.js'
 import { parse } from './processors/parse.js'
 import { route } from './processors/route.js'
 import { throttle } from './processors/throttle.js'
@@ -26,6 +27,7 @@ export const components: readonly AnyDefinition[] = [
   parse,
   route,
   explode,
+  flatten,
   httpDestination,
   fileDestination,
   stdout,

@@ -1,0 +1,115 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
+import { addUnique } from '../../lib/formats/unique-members.js'
+import { mayHold } from './names.js'
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+
+const MOST_GROWTH = 1024 * 1024
+
+/** Writes objects with the fields of nested objects at the top, named by their paths. */
+export class Flattener {
+  readonly #separator: Buffer
+  readonly #maxDepth: number
+  readonly #indexesArrays: boolean
+  readonly #out = new GrowingBytes()
+  readonly #unique = new GrowingBytes()
+  /** The names and separators before the current name, as within the quotes of a JSON string. */
+  readonly #path = new GrowingBytes()
+  #most = 0
+  /** The fields in [#start, #plainEnd) are copied as they are, before the first one that changes. */
+  #start = 0
+  #plainEnd = 0
+  #isChanged = false
+  /** Whether a name has an escape or the separator, without which all paths differ. */
+  #mayCollide = false
+
+  constructor(separator: string, maxDepth: number, indexesArrays: boolean) {
+    this.#separator = Buffer.from(JSON.stringify(separator).slice(1, -1))
+    this.#maxDepth = maxDepth
+    this.#indexesArrays = indexesArrays
+  }
+
+  /** Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next call. */
+  write(b: Buffer, start: number, end: number): GrowingBytes | 'too large' | undefined {
+    this.#out.clear()
+    this.#path.clear()
+    this.#most = end - start + MOST_GROWTH
+    this.#isChanged = false
+    this.#mayCollide = false
+    this.#start = start
+    this.#plainEnd = start + 1
+    this.#addObject(b, start, end, 1)
+    if (!this.#isChanged) return undefined
+    if (this.#out.length > this.#most) return 'too large'
+    this.#out.addByte(CLOSE_OBJECT)
+    if (!this.#mayCollide) return this.#out
+    this.#unique.clear()
+    addUnique(this.#unique, this.#out.bytes, 0, this.#out.length)
+    return this.#unique
+  }
+
+  #addObject(b: Buffer, start: number, end: number, depth: number): void {
+    for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT && this.#out.length <= this.#most; ) {
+      const nameStart = p + 1
+      const nameEnd = stringEnd(b, nameStart)
+      p = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
+      const valueStart = p
+      p = valueEnd(b, p, end)
+      if (!this.#mayCollide) this.#mayCollide = mayHold(b, nameStart, nameEnd, this.#separator)
+      const before = this.#path.length
+      this.#path.add(b, nameStart, nameEnd)
+      this.#addValue(b, valueStart, p, depth)
+      this.#path.length = before
+      p = skipSpace(b, p, end)
+      if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+    }
+  }
+
+  #addArray(b: Buffer, start: number, end: number, depth: number): void {
+    let p = skipSpace(b, start + 1, end)
+    for (let n = 0; b[p] !== CLOSE_ARRAY && this.#out.length <= this.#most; n++) {
+      const valueStart = p
+      p = valueEnd(b, p, end)
+      const before = this.#path.length
+      this.#path.addText(String(n))
+      this.#addValue(b, valueStart, p, depth)
+      this.#path.length = before
+      p = skipSpace(b, p, end)
+      if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+    }
+  }
+
+  /** Adds the value at the current path. */
+  #addValue(b: Buffer, start: number, end: number, depth: number): void {
+    const path = this.#path
+    const out = this.#out
+    if (depth < this.#maxDepth && this.#isNested(b, start, end)) {
+      if (!this.#isChanged) out.add(b, this.#start, this.#plainEnd)
+      this.#isChanged = true
+      path.add(this.#separator, 0, this.#separator.length)
+      if (b[start] === OPEN_OBJECT) this.#addObject(b, start, end, depth + 1)
+      else this.#addArray(b, start, end, depth + 1)
+    } else if (!this.#isChanged) this.#plainEnd = end
+    else {
+      if (out.length > 1) out.addByte(COMMA)
+      out.addByte(QUOTE)
+      out.add(path.bytes, 0, path.length)
+      out.addByte(QUOTE)
+      out.addByte(COLON)
+      out.add(b, start, end)
+    }
+  }
+
+  /** Whether the value is an object, or an array that is flattened, with something in it. */
+  #isNested(b: Buffer, start: number, end: number): boolean {
+    if (b[start] === OPEN_OBJECT) return b[skipSpace(b, start + 1, end)] !== CLOSE_OBJECT
+    return this.#indexesArrays && b[start] === OPEN_ARRAY && b[skipSpace(b, start + 1, end)] !== CLOSE_ARRAY
+  }
+}
