@@ -2,7 +2,7 @@ import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { apacheErrorTime, LastTime } from '../lib/formats/log-times.js'
 import { FieldsCodec } from './fields-codec.js'
-import { ACCESS_FIELDS, colonOfPort, fail, putNumber, readAccessLog, whatFailed } from './web-log.js'
+import { ACCESS_FIELDS, colonOfPort, fail, indexOfByte, putNumber, readAccessLog, whatFailed } from './web-log.js'
 
 const SPACE = 0x20
 const COLON = 0x3a
@@ -29,12 +29,6 @@ function isAt(b: Buffer, p: number, end: number, word: Buffer): boolean {
   if (end - p < word.length) return false
   for (let i = 0; i < word.length; i++) if (b[p + i] !== word[i]) return false
   return true
-}
-
-function indexOfByte(b: Buffer, byte: number, start: number, end: number): number {
-  let p = start
-  while (p < end && b[p] !== byte) p++
-  return p
 }
 
 /** Reads a line such as `[Sat Jan 31 12:00:00.123456 2026] [core:error] [pid 35:tid 43] [client 192.0.2.7:1] AH1: text`. */

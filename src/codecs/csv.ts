@@ -4,12 +4,12 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import type { EventFields } from '../core/event/event-fields.js'
 import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
+import { OriginTail, originBit } from '../core/event/origin-tail.js'
 import { reaches } from '../core/options/reach.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
-import { OriginTail, originBit } from './origin-tail.js'
 
 const QUOTE = 0x22
 const LF = 0x0a

@@ -3,11 +3,11 @@ import type { EventBatch } from '../core/event/batch.js'
 import { type Fields, ORIGIN_FIELDS } from '../core/event/event.js'
 import type { EventFields } from '../core/event/event-fields.js'
 import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
+import { OriginTail, originBit } from '../core/event/origin-tail.js'
 import type { FieldName, FieldSink } from '../lib/formats/field-sink.js'
 import { SLOT, slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { Members } from '../lib/formats/members.js'
-import { OriginTail, originBit } from './origin-tail.js'
 
 const OPEN = Buffer.from('{')
 const ORIGIN_NAMES = new WantedNames()

@@ -2,11 +2,11 @@ import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/cod
 import type { EventBatch } from '../core/event/batch.js'
 import { type Fields, ORIGIN_FIELDS } from '../core/event/event.js'
 import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
+import { OriginTail, originBit } from '../core/event/origin-tail.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
-import { OriginTail, originBit } from './origin-tail.js'
 
 const SPACE = 0x20
 const QUOTE = 0x22

@@ -5,9 +5,11 @@ import { FieldsCodec } from './fields-codec.js'
 import {
   ACCESS_FIELDS,
   fail,
+  indexOfByte,
   putNumber,
   putQuoted,
   putRequest,
+  putUnlessDash,
   quotedEnd,
   readAccessLog,
   whatFailed,
@@ -89,12 +91,11 @@ function putAppended(b: Buffer, start: number, end: number, to: FieldSink): void
     const name = b.toString('latin1', nameStart, Math.min(p, nameStart + 16))
     const isQuoted = b[p + 2] === QUOTE && p + 2 < end
     const valueStart = Math.min(isQuoted ? p + 3 : p + 2, end)
-    let valueEnd = isQuoted ? quotedEnd(b, valueStart, end) : valueStart
+    let valueEnd = isQuoted ? quotedEnd(b, valueStart, end) : indexOfByte(b, COMMA, valueStart, end)
     if (valueEnd < 0) valueEnd = end
-    if (!isQuoted) while (valueEnd < end && b[valueEnd] !== COMMA) valueEnd++
     const field = APPENDED.get(name)
-    if (field) putQuoted(to, field, b, valueStart, valueEnd)
-    else if (name === 'request') putRequest(to, b, valueStart, valueEnd)
+    if (field) (isQuoted ? putQuoted : putUnlessDash)(to, field, b, valueStart, valueEnd)
+    else if (name === 'request' && isQuoted) putRequest(to, b, valueStart, valueEnd)
     p = isQuoted ? valueEnd + 1 : valueEnd
   }
 }

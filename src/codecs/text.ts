@@ -2,8 +2,8 @@ import { Codec, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { INVALID, MODIFIED } from '../core/event/flags.js'
+import { OriginTail } from '../core/event/origin-tail.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
-import { OriginTail } from './origin-tail.js'
 
 const MESSAGE = Buffer.from('{"message":"')
 const QUOTE = Buffer.from('"')

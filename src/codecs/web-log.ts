@@ -143,31 +143,45 @@ function isMethod(b: Buffer, start: number, end: number): boolean {
   return end > start
 }
 
-export function tokenEnd(b: Buffer, p: number, end: number): number {
+/** The next such byte, or the end. */
+export function indexOfByte(b: Buffer, byte: number, p: number, end: number): number {
+  while (p < end && b[p] !== byte) p++
+  return p
+}
+
+function tokenEnd(b: Buffer, p: number, end: number): number {
   while (p < end && b[p] !== SPACE) p++
   return p
 }
 
+/** Whether the text that `quotedEnd` found last has a backslash. */
+let hasBackslash = false
+
 /** The closing quote of what begins at `p`, or -1. */
 export function quotedEnd(b: Buffer, p: number, end: number): number {
-  while (p < end && b[p] !== QUOTE) p += b[p] === BACKSLASH ? 2 : 1
-  return p < end ? p : -1
+  hasBackslash = false
+  for (; p < end; p++) {
+    const byte = b[p]!
+    if (byte === QUOTE) return p
+    if (byte !== BACKSLASH) continue
+    hasBackslash = true
+    p++
+  }
+  return -1
 }
 
 function isDash(b: Buffer, start: number, end: number): boolean {
   return end === start + 1 && b[start] === DASH
 }
 
-function putUnlessDash(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): void {
+export function putUnlessDash(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): void {
   if (!isDash(b, start, end)) to.text(name, b, start, end)
 }
 
-/** Gives what is between quotes, with its escapes resolved. `-` and nothing at all are nothing. */
+/** Gives what `quotedEnd` found last or a part of it, with its escapes resolved. `-` and nothing at all are nothing. */
 export function putQuoted(to: FieldSink, name: FieldName, b: Buffer, start: number, end: number): void {
   if (start === end || isDash(b, start, end)) return
-  let p = start
-  while (p < end && b[p] !== BACKSLASH) p++
-  if (p === end) to.text(name, b, start, end)
+  if (!hasBackslash) to.text(name, b, start, end)
   else to.value(name, unescaped(b, start, end) ?? b.toString('utf8', start, end))
 }
 

@@ -9,24 +9,33 @@ import {
   valueEnd,
   type WantedNames,
 } from '../../lib/formats/json-scan.js'
-import { writeBytes } from '../../lib/formats/json-string.js'
+import { escapeInto, MOST_ESCAPED, writeBytes } from '../../lib/formats/json-string.js'
 import type { Members } from '../../lib/formats/members.js'
 import { addUnique } from '../../lib/formats/unique-members.js'
 import type { EventBatch } from './batch.js'
+import { ORIGIN_FIELDS } from './event.js'
 import { EventJson } from './event-json.js'
+import { INVALID, MODIFIED } from './flags.js'
+import { OriginTail, originBit } from './origin-tail.js'
 
+const MESSAGE = Buffer.from('"message":"')
+/** The fields of an event whose line is its message; the bits are those of an OriginTail. */
+const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({ bytes: Buffer.from(name), bit: originBit(name) }))
+
+const QUOTE = 0x22
 const COMMA = 0x2c
 const COLON = 0x3a
 const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 
 /**
- * Merges many fields into events at once, whatever their names are, as Object.assign does: a field that the event has
- * keeps its place and gets the new value, and the others follow. The event stays bytes. Readers find the new values.
+ * Merges many fields into events at once, whatever their names are. A field that the event has gets the new value: in its
+ * place, unless it came from the origin of a line. The others follow. The event stays bytes; readers find the new values.
  */
 export class EventMerger {
   readonly #wanted: WantedNames
   readonly #json = new EventJson()
+  readonly #tail = new OriginTail()
   readonly #scratch = new GrowingBytes()
   readonly #unique = new GrowingBytes()
   #slots = new Int32Array(0)
@@ -48,10 +57,15 @@ export class EventMerger {
   /** Merges `members` into event `i`. `without`: a field at the top of the event that is removed before. */
   merge(batch: EventBatch, i: number, members: Members, without?: MemberName): void {
     const texts = batch.textsToChange()
+    const isLine = batch.origin.codec.form === 'message' && (batch.look(i) & (INVALID | MODIFIED)) === 0
+    if (isLine && !members.isUnclear) {
+      this.#mergeLine(batch, i, members, without)
+      return
+    }
     const json = this.#json
     json.read(batch, i)
     const size = json.end - json.start + members.out.length + 2
-    const start = texts.reserve(size, size * (batch.length - i))
+    const start = texts.reserve(size, (size + (size >> 3)) * (batch.length - i))
     this.#to = texts.bytes
     this.#at = start
     const slots = this.#emptySlots()
@@ -64,6 +78,62 @@ export class EventMerger {
     writeBytes(unique.bytes, 0, unique.length, texts.bytes, start)
     texts.end(start + unique.length)
     batch.setText(i, start, start + unique.length)
+  }
+
+  /** Writes an event whose line is its message: what else it has comes from its origin. */
+  #mergeLine(batch: EventBatch, i: number, members: Members, without: MemberName | undefined): void {
+    const texts = batch.textsToChange()
+    const line = batch.starts[i]!
+    const lineEnd = batch.ends[i]!
+    let own = 0
+    let hasMessage = without?.text === 'message'
+    for (const { bytes, bit } of ORIGINAL) {
+      if (members.find(bytes, 0, bytes.length) < 0 && !(without && bytes.equals(without.bytes))) continue
+      if (bit === 0) hasMessage = true
+      else own |= bit
+    }
+    const tail = this.#tail.of(batch, batch.flags[i]!, own)
+    const usual = MESSAGE.length + lineEnd - line + members.out.length + tail.length + 2
+    const most = usual + (lineEnd - line) * (MOST_ESCAPED - 1)
+    const start = texts.reserve(most, (usual + (usual >> 3)) * (batch.length - i))
+    const to = texts.bytes
+    const slots = this.#emptySlots()
+    this.#to = to
+    to[start] = OPEN_OBJECT
+    this.#at = start + 1
+    this.#isFirst = true
+    this.#written.fill(0, 0, members.count)
+    if (!hasMessage) {
+      this.#isFirst = false
+      this.#at = writeBytes(MESSAGE, 0, MESSAGE.length, to, this.#at)
+      const from = this.#at
+      this.#at = escapeInto(to, from, batch.chunk, line, lineEnd)
+      to[this.#at++] = QUOTE
+      const slot = this.#wanted.names.indexOf('message')
+      if (slot >= 0) this.#putSlot(slot, from - 1, this.#at, this.#at - 1 - from === lineEnd - line ? 0 : 1)
+    }
+    const skipped = this.#isFirst ? 1 : 0
+    // Without its comma, and without the brace at its end.
+    const tailStart = this.#at - skipped
+    this.#at = writeBytes(tail, skipped, tail.length - 1, to, this.#at)
+    if (tail.length > 1) this.#isFirst = false
+    this.#findInTail(tailStart)
+    if (members.count > 0) this.#addMembers(members, 0, members.count)
+    to[this.#at++] = CLOSE_OBJECT
+    texts.end(this.#at)
+    batch.setText(i, start, this.#at, slots)
+  }
+
+  /** Puts the slots of the fields of the origin, from the comma before the first of them on. All are strings. */
+  #findInTail(from: number): void {
+    const to = this.#to
+    for (let p = from; p < this.#at - 1; ) {
+      const nameEnd = stringEnd(to, p + 2)
+      const slot = slotOf(to, p + 2, nameEnd, this.#wanted)
+      const valueStart = nameEnd + 2
+      p = stringEnd(to, valueStart + 1) + 1
+      if (slot >= 0) this.#putSlot(slot, valueStart, p, sawEscape ? 1 : 0)
+    }
   }
 
   #emptySlots(): Int32Array {
@@ -92,7 +162,10 @@ export class EventMerger {
       const n = members.find(bytes, nameStart + 1, nameEnd)
       if (n >= 0 || (without && isNamed(bytes, nameStart + 1, nameEnd, without))) {
         this.#endRun()
-        if (n >= 0) this.#addMember(members, n)
+        if (n >= 0 && this.#written[n] === 0) {
+          this.#written[n] = 1
+          this.#addMembers(members, n, n + 1)
+        }
       } else {
         this.#keep(nameStart, p)
         const slot = slotOf(bytes, nameStart + 1, nameEnd, this.#wanted)
@@ -102,7 +175,12 @@ export class EventMerger {
       if (bytes[p] === COMMA) p = skipSpace(bytes, p + 1, end)
     }
     this.#endRun()
-    for (let n = 0; n < members.count; n++) this.#addMember(members, n)
+    for (let n = 0; n < members.count; ) {
+      const first = n
+      while (n < members.count && this.#written[n] === 0) n++
+      if (n > first) this.#addMembers(members, first, n)
+      n++
+    }
     this.#to[this.#at++] = CLOSE_OBJECT
     return true
   }
@@ -122,16 +200,18 @@ export class EventMerger {
     this.#runStart = -1
   }
 
-  /** Writes new member `n` unless it was written before. */
-  #addMember({ out, nameStarts, nameEnds, valueStarts, valueEnds, escaped }: Members, n: number): void {
-    if (this.#written[n] === 1) return
-    this.#written[n] = 1
+  /** Writes the new members [first, after). */
+  #addMembers(members: Members, first: number, after: number): void {
+    const { out, nameStarts, nameEnds, valueStarts, valueEnds, escaped } = members
     this.#comma()
-    const from = nameStarts[n]! - 1
+    const from = nameStarts[first]! - 1
     const by = this.#at - from
-    this.#at = writeBytes(out.bytes, from, valueEnds[n]!, this.#to, this.#at)
-    const slot = slotOf(out.bytes, nameStarts[n]!, nameEnds[n]!, this.#wanted)
-    if (slot >= 0) this.#putSlot(slot, valueStarts[n]! + by, valueEnds[n]! + by, escaped[n]!)
+    this.#at = writeBytes(out.bytes, from, valueEnds[after - 1]!, this.#to, this.#at)
+    if (this.#wanted.lengths === 0) return
+    for (let n = first; n < after; n++) {
+      const slot = slotOf(out.bytes, nameStarts[n]!, nameEnds[n]!, this.#wanted)
+      if (slot >= 0) this.#putSlot(slot, valueStarts[n]! + by, valueEnds[n]! + by, escaped[n]!)
+    }
   }
 
   #comma(): void {

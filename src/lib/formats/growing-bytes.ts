@@ -1,7 +1,10 @@
-import { type ByteSink, writeBytes } from './json-string.js'
+import { type ByteSink, escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
+
+/** Bytes of text for which there is room before they are escaped. */
+const ESCAPED_AT_ONCE = 2048
 
 /** Bytes that are put one after the other into memory that grows, and is used again after `clear`. */
 export class GrowingBytes implements ByteSink {
@@ -13,17 +16,25 @@ export class GrowingBytes implements ByteSink {
   }
 
   add(b: Buffer, start: number, end: number): void {
-    this.#reserve(end - start)
+    this.reserve(end - start)
     this.length = writeBytes(b, start, end, this.bytes, this.length)
   }
 
   addByte(byte: number): void {
-    this.#reserve(1)
+    this.reserve(1)
     this.bytes[this.length++] = byte
   }
 
+  addEscaped(b: Buffer, start: number, end: number): void {
+    for (let from = start; from < end; from += ESCAPED_AT_ONCE) {
+      const to = Math.min(from + ESCAPED_AT_ONCE, end)
+      this.reserve((to - from) * MOST_ESCAPED)
+      this.length = escapeInto(this.bytes, this.length, b, from, to)
+    }
+  }
+
   addText(text: string): void {
-    this.#reserve(text.length * 3)
+    this.reserve(text.length * 3)
     this.length += this.bytes.write(text, this.length)
   }
 
@@ -34,7 +45,8 @@ export class GrowingBytes implements ByteSink {
     return false
   }
 
-  #reserve(size: number): void {
+  /** Makes room for `size` bytes more in `bytes`. */
+  reserve(size: number): void {
     if (this.length + size <= this.bytes.length) return
     const larger = Buffer.allocUnsafeSlow((this.length + size) * 2)
     this.bytes.copy(larger, 0, 0, this.length)

@@ -1,6 +1,6 @@
 import type { FieldName, FieldSink } from './field-sink.js'
 import { GrowingBytes } from './growing-bytes.js'
-import { addEscaped } from './json-string.js'
+import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
 
 const QUOTE = 0x22
@@ -11,6 +11,9 @@ const OPEN_ARRAY = 0x5b
 
 /** More members than these are only written, since each name is compared with all others. */
 const MOST_KNOWN = 64
+
+/** Shorter texts are escaped at once, with room for the most that they may take. */
+const SHORT = 2048
 
 /** Writes the fields of a line as members of a JSON object, and keeps where they are. */
 export class Members implements FieldSink {
@@ -39,11 +42,13 @@ export class Members implements FieldSink {
 
   text(name: FieldName, b: Buffer, start: number, end: number): void {
     const { out } = this
-    const valueStart = this.#addName(name)
+    const size = end - start
+    const valueStart = this.#addName(name, size < SHORT ? size * MOST_ESCAPED + 2 : 1)
+    out.bytes[out.length++] = QUOTE
+    if (size < SHORT) out.length = escapeInto(out.bytes, out.length, b, start, end)
+    else out.addEscaped(b, start, end)
     out.addByte(QUOTE)
-    addEscaped(out, b, start, end)
-    out.addByte(QUOTE)
-    this.#end(valueStart, out.length - valueStart - 2 === end - start ? 0 : 1)
+    this.#end(valueStart, out.length - valueStart - 2 === size ? 0 : 1)
   }
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {
@@ -62,28 +67,33 @@ export class Members implements FieldSink {
     this.#end(valueStart, this.out.hasEscape(valueStart) ? 1 : 0)
   }
 
-  /** Writes a name. Returns where its value begins. */
-  #addName(name: FieldName): number {
+  /** Writes a name, and makes room for `more` bytes. Returns where its value begins. */
+  #addName(name: FieldName, more = 0): number {
     const { out } = this
-    if (out.length > 0) out.addByte(COMMA)
-    const nameStart = out.length + 1
-    if (name.json) out.add(name.json, 0, name.json.length)
+    const { json } = name
+    out.reserve((json ? json.length : (name.end - name.start) * MOST_ESCAPED + 3) + 1 + more)
+    const { bytes } = out
+    let at = out.length
+    if (at > 0) bytes[at++] = COMMA
+    const nameStart = at + 1
+    if (json) at = writeBytes(json, 0, json.length, bytes, at)
     else {
-      out.addByte(QUOTE)
-      addEscaped(out, name.bytes, name.start, name.end)
-      out.addByte(QUOTE)
-      out.addByte(COLON)
+      bytes[at++] = QUOTE
+      at = escapeInto(bytes, at, name.bytes, name.start, name.end)
+      bytes[at++] = QUOTE
+      bytes[at++] = COLON
     }
-    const nameEnd = out.length - 2
+    out.length = at
+    const nameEnd = at - 2
     const isEscaped = nameEnd - nameStart !== name.end - name.start
-    if (isEscaped || this.count === MOST_KNOWN || (!name.json && this.find(out.bytes, nameStart, nameEnd) >= 0)) {
+    if (isEscaped || this.count === MOST_KNOWN || (!json && this.find(bytes, nameStart, nameEnd) >= 0)) {
       this.isUnclear = true
     }
-    if (this.isUnclear) return out.length
+    if (this.isUnclear) return at
     this.nameStarts[this.count] = nameStart
     this.nameEnds[this.count] = nameEnd
     this.lengths |= 1 << (nameEnd - nameStart)
-    return out.length
+    return at
   }
 
   #end(valueStart: number, escaped: 0 | 1): void {

@@ -7,6 +7,7 @@ import { type FieldReader, MISSING } from '../../core/event/field-reader.js'
 import { type BatchScope, FAILED } from '../../core/processor.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { MemberName } from '../../lib/formats/json-members.js'
+import { Members } from '../../lib/formats/members.js'
 import { addUnique } from '../../lib/formats/unique-members.js'
 import type { ParseOptions } from '../parse.js'
 import { codecFrom } from './codec-options.js'
@@ -22,7 +23,9 @@ export class Parser implements Processor {
   readonly #editor: EventEditor
   readonly #merger: EventMerger
   readonly #codecs: readonly Codec[]
-  readonly #members: TypedMembers
+  readonly #members: Members
+  /** The same, if some of them are converted. */
+  readonly #typed: TypedMembers | undefined
   readonly #source: EditedField
   readonly #target: EditedField | undefined
   readonly #removes: boolean
@@ -41,7 +44,8 @@ export class Parser implements Processor {
     this.#source = this.#editor.field(field)
     this.#target = target && this.#editor.field(target)
     this.#codecs = (rest.try ?? [rest]).map(codecFrom)
-    this.#members = new TypedMembers(types)
+    this.#typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
+    this.#members = this.#typed ?? new Members()
     this.#removes = remove_field
     if (remove_field && field.segments.length === 1) this.#without = new MemberName(field.segments[0])
     this.#field = field.text
@@ -81,9 +85,9 @@ export class Parser implements Processor {
     this.#problems.length = 0
     for (const codec of this.#codecs) {
       members.clear()
-      if (codec.read(bytes, start, end, members, receivedAt) && members.problem === undefined) return true
+      if (codec.read(bytes, start, end, members, receivedAt) && this.#typed?.problem === undefined) return true
       const { expects } = codec.definition
-      const problem = members.problem ?? codec.problem?.(bytes, start, end)
+      const problem = this.#typed?.problem ?? codec.problem?.(bytes, start, end)
       this.#problems.push(problem === undefined ? `not ${expects}` : `not ${expects} (${problem})`)
     }
     return false

@@ -1,8 +1,8 @@
-import type { EventBatch } from '../core/event/batch.js'
-import { ORIGIN_FIELDS, originField } from '../core/event/event.js'
-import { DECODED } from '../core/event/flags.js'
-import type { Origin } from '../core/event/origin.js'
-import { CONTINUES, PIECE } from '../lib/lines/line-splitter.js'
+import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
+import type { EventBatch } from './batch.js'
+import { ORIGIN_FIELDS, originField } from './event.js'
+import { DECODED } from './flags.js'
+import type { Origin } from './origin.js'
 
 const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
 const MOST = 1 << ORIGIN_FIELDS.length
