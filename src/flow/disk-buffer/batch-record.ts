@@ -16,6 +16,8 @@ import { LINE_END } from '../../lib/lines/line-splitter.js'
  *     8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
  *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
  *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON
+ *
+ * In the place of a modified event's line there are spaces: nobody reads it, and it may hold what was removed or redacted.
  */
 
 const VERSION = 1
@@ -56,6 +58,7 @@ export function encodeBatch(
   // Adjacent lines in the chunk are copied at once.
   let from = 0
   let end = 0
+  const lines = column + (width + 1) * length
   for (let i = 0; i < length; i++, column += width) {
     if (width === 2) record.writeUInt16LE(ends[i]! - starts[i]!, column)
     else record.writeUInt32LE(ends[i]! - starts[i]!, column)
@@ -66,10 +69,20 @@ export function encodeBatch(
     end = ends[i]! + (flags[i]! & LINE_END)
   }
   to += chunk.copy(record, to, from, end)
+  if (changes.length > 0) blankModified(batch, record, lines)
   record.set(flags.subarray(0, length), column)
   to += changes.copy(record, to)
   if (to !== size) throw new BatchRecordError('the sizes in a batch do not add up')
   return record.length === size ? record : record.subarray(0, size)
+}
+
+/** `at`: where the lines begin in the record. */
+function blankModified({ length, starts, ends, flags }: EventBatch, record: Buffer, at: number): void {
+  for (let i = 0; i < length; i++) {
+    const end = at + ends[i]! - starts[i]!
+    if (flags[i]! & MODIFIED) record.fill(0x20, at, end)
+    at = end + (flags[i]! & LINE_END)
+  }
 }
 
 function longestLine({ length, starts, ends }: EventBatch): number {
@@ -100,6 +113,8 @@ function changedFields(batch: EventBatch): Buffer {
   const parts: Buffer[] = []
   for (let i = 0; i < batch.length; i++) {
     if ((batch.flags[i]! & MODIFIED) === 0) continue
+    // Afterwards there is no line to scan.
+    batch.look(i)
     const fields = batch.texts?.has(i) ? batch.texts.text(i) : Buffer.from(jsonText(batch.event(i).fields))
     const size = Buffer.alloc(4)
     size.writeUInt32LE(fields.length)
