@@ -7,6 +7,7 @@ import { explode } from './processors/explode.js'
 import { filter } from './processors/filter.js'
 import { flatten } from './processors/flatten.js'
 import { parse } from './processors/parse.js'
+import { redact } from './processors/redact.js'
 import { route } from './processors/route.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
@@ -25,6 +26,7 @@ export const components: readonly AnyDefinition[] = [
   throttle,
   filter,
   parse,
+  redact,
   route,
   explode,
   flatten,

@@ -16,8 +16,8 @@ const EVENT_OVERHEAD = 16
  * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. No object is allocated for
  * an event until it is requested with `event(i)`. The bytes stay valid until the batch is settled.
  *
- * The holder of a batch either passes it on or settles its ack. The size of an event is that of its line as read,
- * including the line end, even after the event was modified.
+ * The holder of a batch either passes it on or settles its ack. The size of an event is that of its line with the line
+ * end, even after the event was modified.
  */
 export class EventBatch {
   readonly origin: Origin
@@ -305,10 +305,7 @@ export class EventBatch {
       for (let i = 0; i < this.length; i++) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (flags[i]! & MODIFIED)
     }
     this.#before = undefined
-    for (const [i, { flags, event }] of this.#originals ?? []) {
-      this.flags[i] = flags
-      this.#events![i] = event
-    }
+    for (const [i, { flags, event }] of this.#originals ?? []) [this.flags[i], this.#events![i]] = [flags, event]
     this.#originals = undefined
   }
 
@@ -373,22 +370,29 @@ export class EventBatch {
     const chunk = memoryOf(this.chunk)
     if (chunk < 4096 || this.bytes * 4 > chunk || !this.ack.sole) return
     const compacted = Buffer.allocUnsafeSlow(this.bytes)
-    let at = 0
-    for (let i = 0; i < this.length; i++) {
-      const start = this.starts[i]!
-      const size = this.size(i)
-      this.chunk.copy(compacted, at, start, start + size)
-      this.ends[i] = at + this.ends[i]! - start
-      this.starts[i] = at
-      this.#events?.[i]?.move(compacted, at)
-      at += size
+    const [starts, ends] = [new Int32Array(this.length), new Int32Array(this.length)]
+    for (let i = 0, at = 0; i < this.length; at += this.size(i++)) {
+      this.chunk.copy(compacted, at, this.starts[i]!, this.starts[i]! + this.size(i))
+      starts[i] = at
+      ends[i] = at + this.ends[i]! - this.starts[i]!
     }
-    this.starts = this.starts.slice(0, this.length)
-    this.ends = this.ends.slice(0, this.length)
-    this.flags = this.flags.slice(0, this.length)
-    this.#slots = undefined
+    this.move(compacted, starts, ends)
     this.#texts?.compact()
-    this.chunk = compacted
     this.ack.shrink(chunk - compacted.length)
+  }
+
+  /** Takes the lines from another chunk, where those with a 1 in `changed` are others, as if these had been read. */
+  move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
+    this.flags = this.flags.slice(0, this.length)
+    for (let i = 0; i < this.length; i++) {
+      if (changed?.[i]) this.flags[i]! &= ~(SCANNED | DECODED | INVALID)
+      else this.#events?.[i]?.move(chunk, starts[i]!)
+    }
+    if (changed) this.#events = this.#events?.map((event, i) => (changed[i] ? undefined : event))
+    if (changed) this.#text = undefined
+    this.#slots = undefined
+    this.chunk = chunk
+    this.starts = starts
+    this.ends = ends
   }
 }

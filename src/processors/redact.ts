@@ -1,0 +1,140 @@
+import { z } from 'zod'
+import { defineProcessor } from '../core/component.js'
+import { fieldPath, refuse, refuseAt, regex, secret } from '../core/options/options.js'
+import { filePath, reaches } from '../core/options/reach.js'
+import { Pattern } from '../lib/pattern.js'
+import { PRESETS } from './redact/presets/presets.js'
+
+const MOST_FIELDS = 64
+const MOST_PATTERNS = 64
+
+const credential = reaches(
+  'credentials',
+  z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
+)
+
+const hash = z
+  .strictObject({
+    key_file: filePath().optional().describe('File that holds the key. A trailing newline is ignored.'),
+    credential: credential.optional().describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
+    key: secret().optional().describe('The key itself; better from the environment: ${REDACT_KEY}.'),
+  })
+  .superRefine((hash, context) => {
+    const given = (['key', 'key_file', 'credential'] as const).filter(name => hash[name] !== undefined)
+    if (given.length !== 1)
+      refuse(context, `needs exactly one of key, key_file and credential; ${given.join(' and ') || 'none'} given`)
+  })
+
+const pattern = z.strictObject({
+  name: reaches(
+    'nothing',
+    z.string().regex(/^[A-Za-z0-9_.-]{1,64}$/, { error: 'must be letters, digits and _.-' }),
+  ).describe('What it is called in the metric.'),
+  pattern: regex().describe('What matches is redacted.'),
+  ignore_case: z.boolean().prefault(false).describe('Whether upper and lower case are the same.'),
+})
+
+const options = z
+  .strictObject({
+    fields: z
+      .union([z.literal('all'), z.array(fieldPath()).min(1).max(MOST_FIELDS)], {
+        error: 'must be all, or a list of field paths, as in [.message]',
+      })
+      .prefault('all')
+      .describe('Where to look: in all values of the event, or in those at these paths and in all that is in them.'),
+    presets: z.array(z.enum(PRESETS)).prefault([]).describe('What to find without a pattern.'),
+    patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('What else to find.'),
+    action: z
+      .union(
+        [
+          z.literal('mask'),
+          z.strictObject({
+            mask: z
+              .strictObject({
+                keep_last: z
+                  .int()
+                  .min(1)
+                  .max(16)
+                  .describe('So many characters at the end stay, if they are at most half of what was found.'),
+              })
+              .describe('`***` and the last characters take its place.'),
+          }),
+          z.strictObject({ replace: reaches('nothing', z.string().max(256)).describe('This text takes its place.') }),
+          z.strictObject({ hash: hash.describe('Its HMAC-SHA256 in hexadecimal takes its place.') }),
+        ],
+        { error: 'must be mask, or one of {mask: {keep_last: 4}}, {replace: TEXT} and {hash: {key_file: FILE}}' },
+      )
+      .prefault('mask')
+      .describe('What takes the place of what was found. mask: `***`.'),
+  })
+  .superRefine(({ presets, patterns }, context) => {
+    if (presets.length + patterns.length === 0) refuse(context, 'needs presets or patterns: what is to be found')
+    const names = [...presets, ...patterns.map(({ name }) => name)]
+    const twice = names.find((name, i) => names.indexOf(name) < i)
+    if (twice === undefined) return
+    const place = patterns.findIndex(({ name }) => name === twice)
+    refuseAt(context, place < 0 ? ['presets'] : ['patterns', place, 'name'], 'is there twice; give each rule its name')
+  })
+
+export const redact = defineProcessor({
+  type: 'redact',
+  summary: 'Removes secrets and personal data from events.',
+  notes:
+    'All rules look at the values as they arrive, after JSON escapes are decoded; what overlaps is replaced together. Names of fields are never changed, and an event in which nothing is found keeps its bytes. ' +
+    'A number in which something is found becomes a string; one with an exponent is also looked at without it. A line that is text is replaced by the redacted text, also under `encoding: raw`; a line of any other codec by the JSON of the redacted event. ' +
+    'Of all members with one name each is redacted. `.raw`, the bytes of a line that is not UTF-8, follows what is found in them. Nothing of what was removed is in disk buffers, dead letters or later outputs. ' +
+    'Of a line that was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
+    'Presets: `card`: card numbers of 12 to 19 digits with their check digit (Luhn), also in groups. `email`: addresses, also with `%40`. `ipv4`, `ipv6`, `mac`: network addresses. `jwt`: JSON Web Tokens. ' +
+    '`bearer`: what is behind `Bearer` or `Basic`. `private_key`: PEM blocks; without its last line to the end of the value. An event for each line of such a block is not found: join them with `multiline`. ' +
+    '`api_key`: keys that are known by how they begin (AWS, GitHub, GitLab, Google, Slack, Stripe, npm and others), and the value of `aws_secret_access_key`. `iban`: account numbers with their check digits. ' +
+    '`phone`: numbers with a plus sign, and those of North America with dividers.\n\n' +
+    'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
+    'The key of hashes is read when the component starts.',
+  options,
+  movable: true,
+  usesFields: ({ fields }) =>
+    fields === 'all' ? [] : fields.map(path => ({ option: 'fields', path, without: 'nothing is redacted there' })),
+  examples: [
+    {
+      title: 'Card numbers, addresses and tickets in messages',
+      yaml: `fields: [.message]\npresets: [card, email, ipv4]\npatterns: [{ name: ticket, pattern: 'T-\\d+' }]\n`,
+      input: [
+        '{"message":"paid with 4111 1111 1111 1111 by a.b@example.com","to":"a.b@example.com"}',
+        '{"message":"T-4711 from 192.0.2.7: order 4111111111111112"}',
+        '{"message":4111111111111111}',
+      ],
+      output: [
+        '{"message":"paid with *** by ***","to":"a.b@example.com"}',
+        '{"message":"*** from ***: order 4111111111111112"}',
+        '{"message":"***"}',
+      ],
+    },
+    {
+      title: 'The last four digits of card numbers stay, wherever they are',
+      yaml: 'presets: [card]\naction: { mask: { keep_last: 4 } }\n',
+      input: ['{"pay":[{"pan":"4111-1111-1111-1111"}],"4111111111111111":1}'],
+      output: ['{"pay":[{"pan":"***1111"}],"4111111111111111":1}'],
+    },
+    {
+      title: 'Users are still told apart, by a hash with a key that nobody who reads the logs has',
+      yaml: 'presets: [email]\naction: { hash: { key: an-example } }\n',
+      input: ['{"user":"a@example.com"}'],
+      output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],
+    },
+  ],
+  async create({ fields, presets, patterns, action }, context) {
+    const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
+      import('./redact/redact-processor.js'),
+      import('./redact/finder.js'),
+      import('./redact/action.js'),
+      import('./redact/selection.js'),
+    ])
+    const named = patterns.map(({ name, pattern, ignore_case }) => ({
+      name,
+      pattern: ignore_case ? new Pattern(pattern.source, 'iu') : pattern,
+    }))
+    const selection = fields === 'all' ? EVERYTHING : selectionOf(fields)
+    const replace = await makeAction(action, context.reach)
+    return new RedactProcessor(new Finder(presets, named), replace, selection, context)
+  },
+})

@@ -1,0 +1,107 @@
+import type { Matches } from '../matches.js'
+import { DIGIT, endOf, HEX, HOST, is, LOCAL, startOf, WORD } from './bytes.js'
+import { ipv4End } from './digits.js'
+
+const APOSTROPHE = 0x27
+const PERCENT = 0x25
+const DASH = 0x2d
+const DOT = 0x2e
+const COLON = 0x3a
+const OPEN_BRACKET = 0x5b
+const CLOSE_BRACKET = 0x5d
+
+/** Of what is before an @ so many bytes are looked at. */
+const LONGEST_LOCAL = 256
+
+/** An address whose @ is [p, after). Returns where to go on. */
+export function findEmail(b: Buffer, p: number, after: number, start: number, end: number, out: Matches, rule: number) {
+  let from = startOf(b, p, Math.max(start, p - LONGEST_LOCAL), LOCAL)
+  while (from < p && (b[from] === APOSTROPHE || b[from] === DOT)) from++
+  if (from === p) return after
+  const to = b[after] === OPEN_BRACKET ? literalEnd(b, after, end) : domainEnd(b, after, end)
+  if (to < 0) return after
+  out.add(from, to, rule)
+  return to
+}
+
+/** An IP address in brackets. */
+function literalEnd(b: Buffer, p: number, end: number): number {
+  const last = Math.min(end, p + 64)
+  let to = p + 1
+  while (to < last && b[to] !== CLOSE_BRACKET) to++
+  return to < last && to > p + 2 ? to + 1 : -1
+}
+
+/** The end of a name with a dot in it, whose last part is no number. */
+function domainEnd(b: Buffer, p: number, end: number): number {
+  let found = -1
+  for (let part = 0; ; part++) {
+    let to = endOf(b, p, end, HOST)
+    while (to > p && b[to - 1] === DASH) to--
+    if (to === p) return found
+    if (part > 0 && to - p > 1 && !is(b[p], DIGIT)) found = to
+    if (to >= end || b[to] !== DOT) return found
+    p = to + 1
+  }
+}
+
+const isHex = (byte: number | undefined) => is(byte, HEX)
+
+/** Six or eight bytes in hexadecimal, whose first divider is at `p`. */
+export function macStart(b: Buffer, p: number, start: number, end: number): number {
+  if (p - 2 < start || !isHex(b[p - 1]) || !isHex(b[p - 2])) return -1
+  if (p - 3 >= start && (is(b[p - 3], WORD) || b[p - 3] === b[p])) return -1
+  return macEnd(b, p, end) > 0 ? p - 2 : -1
+}
+
+export function macEnd(b: Buffer, p: number, end: number): number {
+  const divider = b[p]!
+  let count = 1
+  while (p + 3 <= end && b[p] === divider && isHex(b[p + 1]) && isHex(b[p + 2])) {
+    p += 3
+    count++
+  }
+  if (count !== 6 && count !== 8) return -1
+  return p < end && (is(b[p], WORD) || (b[p] === divider && isHex(b[p + 1]))) ? -1 : p
+}
+
+/** An IPv6 address whose first colon is at `p`, with its zone. Returns where to go on. */
+export function findIpv6(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
+  const from = startOf(b, p, Math.max(start, p - 5), HEX)
+  if (p - from > 4 || (from > start && (is(b[from - 1], WORD) || b[from - 1] === COLON))) return p + 1
+  const to = ipv6End(b, from, end)
+  if (to < 0) return p + 1
+  out.add(from, to, rule)
+  return to
+}
+
+function ipv6End(b: Buffer, p: number, end: number): number {
+  let groups = 0
+  let isShort = false
+  for (;;) {
+    const from = p
+    p = endOf(b, p, Math.min(end, p + 5), HEX)
+    if (p - from > 4) return -1
+    if (p > from) groups++
+    if (p < end && b[p] === DOT && p > from) {
+      const to = ipv4End(b, from, end)
+      if (to < 0) break
+      groups++
+      p = to
+      break
+    }
+    if (p >= end || b[p] !== COLON) break
+    if (p + 1 < end && b[p + 1] === COLON) {
+      if (isShort) break
+      isShort = true
+      p += 2
+      if (p >= end || !isHex(b[p])) break
+    } else if (groups === 0 || groups === 8 || p + 1 >= end || !isHex(b[p + 1])) break
+    else p++
+  }
+  if (isShort ? groups === 0 || groups > 7 : groups !== 8) return -1
+  if (p < end && is(b[p], WORD)) return -1
+  if (p + 1 < end && b[p] === COLON && (b[p + 1] === COLON || isHex(b[p + 1]))) return -1
+  if (p + 1 < end && b[p] === PERCENT && is(b[p + 1], WORD)) p = endOf(b, p + 1, end, WORD)
+  return p
+}

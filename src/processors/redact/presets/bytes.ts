@@ -1,0 +1,63 @@
+/** Classes of bytes, as bits. */
+export const DIGIT = 1
+export const HEX = 2
+/** Letters and digits. */
+export const WORD = 4
+/** Base64 for URLs: also - and _. */
+export const BASE64URL = 8
+/** What tokens consist of in general: also . ~ + / and =. */
+export const TOKEN = 16
+/** The part of an address before its @. Other characters are allowed and hardly used. */
+export const LOCAL = 32
+/** Names of hosts, also with other letters than those of ASCII. */
+export const HOST = 64
+
+const CLASSES = new Uint8Array(256)
+const mark = (text: string, bits: number) => {
+  for (const byte of Buffer.from(text)) CLASSES[byte]! |= bits
+}
+mark('0123456789', DIGIT)
+mark('0123456789abcdefABCDEF', HEX)
+for (let byte = 0; byte < 256; byte++) {
+  if (!/[0-9A-Za-z]/.test(String.fromCharCode(byte))) continue
+  CLASSES[byte]! |= WORD | BASE64URL | TOKEN | LOCAL | HOST
+}
+mark('-_', BASE64URL | TOKEN)
+mark('.~+/=', TOKEN)
+mark("._%+-~'", LOCAL)
+mark('-', HOST)
+for (let byte = 0x80; byte < 256; byte++) CLASSES[byte]! |= LOCAL | HOST
+
+export function is(byte: number | undefined, bits: number): boolean {
+  return byte !== undefined && (CLASSES[byte]! & bits) !== 0
+}
+
+/** The index of the first byte from `p` on that is of none of these classes. */
+export function endOf(b: Buffer, p: number, end: number, bits: number): number {
+  while (p < end && (CLASSES[b[p]!]! & bits) !== 0) p++
+  return p
+}
+
+/** The index of the first of the bytes before `p` that are all of these classes, not before `start`. */
+export function startOf(b: Buffer, p: number, start: number, bits: number): number {
+  while (p > start && (CLASSES[b[p - 1]!]! & bits) !== 0) p--
+  return p
+}
+
+/** Whether `text`, in lower case, is at `p` in any case. */
+export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
+  if (p + text.length > end) return false
+  for (let i = 0; i < text.length; i++) {
+    const byte = b[p + i]!
+    const lower = byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte
+    if (lower !== text.charCodeAt(i)) return false
+  }
+  return true
+}
+
+/** Whether `text` is at `p`. */
+export function isExactAt(b: Buffer, p: number, end: number, text: string): boolean {
+  if (p + text.length > end) return false
+  for (let i = 0; i < text.length; i++) if (b[p + i] !== text.charCodeAt(i)) return false
+  return true
+}

@@ -1,0 +1,160 @@
+import type { Matches } from '../matches.js'
+import { findEmail, findIpv6, macEnd, macStart } from './addresses.js'
+import { DIGIT, endOf, is, isExactAt, WORD } from './bytes.js'
+import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End } from './digits.js'
+import { PRESETS, type Preset } from './presets.js'
+import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
+
+/** What a byte can be a part of. */
+const NUMBER = 1
+const AT = 2
+const ENCODED_AT = 3
+const ADDRESS = 4
+const DASHES = 5
+const JWT = 6
+const BEARER = 7
+const KEY = 8
+const PLUS = 9
+const BACKSLASH = 10
+
+const OPEN = 0x28
+const DOT = 0x2e
+
+/**
+ * Finds what presets describe, in one pass over the bytes of a value: each preset has bytes that are rare in texts, and
+ * only there it is looked for, before and behind.
+ */
+export class PresetScanner {
+  /** Whether the bytes that were scanned last have a backslash. */
+  hasBackslash = false
+  readonly #kinds = new Uint8Array(256)
+  /** Number of the rule of each preset; -1 for those that are not wanted. */
+  readonly #rules: Readonly<Record<Preset, number>>
+
+  /** The rules are numbered by their place in `presets`. */
+  constructor(presets: readonly Preset[]) {
+    const rules = Object.fromEntries(PRESETS.map(name => [name, presets.indexOf(name)])) as Record<Preset, number>
+    this.#rules = rules
+    const set = (kind: number, bytes: string | readonly number[]) => {
+      for (const byte of typeof bytes === 'string' ? Buffer.from(bytes) : bytes) this.#kinds[byte] = kind
+    }
+    if (rules.api_key >= 0) set(KEY, KEY_ANCHORS)
+    if (rules.card >= 0 || rules.ipv4 >= 0 || rules.phone >= 0 || rules.iban >= 0) set(NUMBER, '0123456789')
+    if (rules.email >= 0) {
+      set(AT, '@')
+      set(ENCODED_AT, '%')
+    }
+    if (rules.ipv6 >= 0 || rules.mac >= 0) set(ADDRESS, ':')
+    if (rules.private_key >= 0 || rules.mac >= 0 || rules.api_key >= 0) set(DASHES, '-')
+    if (rules.jwt >= 0) set(JWT, 'J')
+    if (rules.bearer >= 0) set(BEARER, 'Bb')
+    if (rules.phone >= 0) set(PLUS, '+')
+    set(BACKSLASH, '\\')
+  }
+
+  /** Finds all in the bytes [start, end). What is found may overlap. */
+  scan(b: Buffer, start: number, end: number, out: Matches): void {
+    this.hasBackslash = false
+    const kinds = this.#kinds
+    for (let p = start; p < end; ) {
+      const kind = kinds[b[p]!]!
+      p = kind === 0 ? p + 1 : this.#find(kind, b, p, start, end, out)
+    }
+  }
+
+  /** Looks for what the byte at `p` can be a part of. Returns where to go on. */
+  #find(kind: number, b: Buffer, p: number, start: number, end: number, out: Matches): number {
+    const rules = this.#rules
+    switch (kind) {
+      case NUMBER:
+        return this.#number(b, p, start, end, out)
+      case AT:
+        return findEmail(b, p, p + 1, start, end, out, rules.email)
+      case ENCODED_AT:
+        return isExactAt(b, p, end, '%40') ? findEmail(b, p, p + 3, start, end, out, rules.email) : p + 1
+      case ADDRESS:
+        return this.#address(b, p, start, end, out)
+      case DASHES:
+        return this.#dashes(b, p, start, end, out)
+      case JWT:
+        return findJwt(b, p, start, end, out, rules.jwt)
+      case BEARER:
+        return findBearer(b, p, start, end, out, rules.bearer)
+      case KEY:
+        return findKey(b, p, start, end, out, rules.api_key)
+      case PLUS: {
+        if (p > start && is(b[p - 1], WORD)) return p + 1
+        const to = internationalEnd(b, p + 1, end)
+        if (to > 0) out.add(p, to, rules.phone)
+        return p + 1
+      }
+      default:
+        this.hasBackslash = true
+        return p + 1
+    }
+  }
+
+  /** `p` is at the first digit of several. */
+  #number(b: Buffer, p: number, start: number, end: number, out: Matches): number {
+    const { card, ipv4, iban, phone } = this.#rules
+    const to = endOf(b, p, end, DIGIT)
+    const length = to - p
+    const before = p > start ? b[p - 1] : undefined
+    if (
+      ipv4 >= 0 &&
+      length <= 3 &&
+      to < end &&
+      b[to] === DOT &&
+      !(before === DOT && p - 2 >= start && is(b[p - 2], DIGIT))
+    ) {
+      const found = ipv4End(b, p, end)
+      if (found > 0) {
+        out.add(p, found, ipv4)
+        return found
+      }
+    }
+    if (card >= 0) {
+      const found = cardEnd(b, p, start, end)
+      if (found > 0) out.add(p, found, card)
+    }
+    if (
+      iban >= 0 &&
+      p - 2 >= start &&
+      is(before, WORD) &&
+      is(b[p - 2], WORD) &&
+      !(p - 3 >= start && is(b[p - 3], WORD))
+    ) {
+      const found = ibanEnd(b, p, end)
+      if (found > 0) out.add(p - 2, found, iban)
+    }
+    if (phone >= 0 && length === 3 && !is(before, WORD)) {
+      const found = americanEnd(b, p, end)
+      if (found > 0) out.add(before === OPEN ? p - 1 : p, found, phone)
+    }
+    return to
+  }
+
+  #address(b: Buffer, p: number, start: number, end: number, out: Matches): number {
+    const { mac, ipv6 } = this.#rules
+    const found = mac >= 0 ? macStart(b, p, start, end) : -1
+    if (found >= 0) {
+      out.add(found, macEnd(b, p, end), mac)
+      return macEnd(b, p, end)
+    }
+    return ipv6 >= 0 ? findIpv6(b, p, start, end, out, ipv6) : p + 1
+  }
+
+  #dashes(b: Buffer, p: number, start: number, end: number, out: Matches): number {
+    const { mac, private_key, api_key } = this.#rules
+    const found = mac >= 0 ? macStart(b, p, start, end) : -1
+    if (found >= 0) {
+      out.add(found, macEnd(b, p, end), mac)
+      return macEnd(b, p, end)
+    }
+    if (api_key >= 0) {
+      const to = findKey(b, p, start, end, out, api_key)
+      if (to > p + 1) return to
+    }
+    return private_key >= 0 ? findPrivateKey(b, p, start, end, out, private_key) : p + 1
+  }
+}
