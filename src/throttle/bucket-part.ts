@@ -16,20 +16,24 @@ const USED = 1
 const CHANGED = 2
 const BOTH = USED | CHANGED
 
-/** Where the buckets of known keys were last found: their windows, which a part replaces when ids change, and their ids. */
+/** A part has become too large if fewer than one of so many of its ids were in use since the last search. */
+const SPARSE = 4
+const SMALLEST = 64
+
+/** Where the buckets of known keys were last found: the layout of a part, and their ids in it. */
 export class Places {
-  readonly windows: (BucketColumns | undefined)[] = []
+  readonly layouts: (object | undefined)[] = []
   ids = new Int32Array(8)
 
   add(): void {
-    if (this.windows.push(undefined) <= this.ids.length) return
+    if (this.layouts.push(undefined) <= this.ids.length) return
     const ids = new Int32Array(this.ids.length * 2)
     ids.set(this.ids)
     this.ids = ids
   }
 
-  set(place: number, windows: BucketColumns, id: number): void {
-    this.windows[place] = windows
+  set(place: number, layout: object, id: number): void {
+    this.layouts[place] = layout
     this.ids[place] = id
   }
 }
@@ -46,16 +50,22 @@ export class BucketPart<W extends BucketColumns> {
   windows: W
   /** When idle buckets were last searched for. */
   searchedAt: number
+  /** Another one whenever its buckets get other ids. */
+  layout = {}
   readonly #lifetime: Lifetime
   readonly #create: () => W
-  #keys = new KeyTable()
+  readonly #expected: number
+  #keys: KeyTable
   /** Whether a bucket was used since the last search, or since it was written. */
   #used: Uint8Array | undefined
   /** The bucket that is written next. */
   #written = 0
 
-  constructor(lifetime: Lifetime, create: () => W, searchedAt: number) {
+  /** `expected`: the number of buckets that it will hardly exceed. */
+  constructor(lifetime: Lifetime, create: () => W, searchedAt: number, expected: number) {
     this.#lifetime = lifetime
+    this.#expected = expected
+    this.#keys = new KeyTable(0, 0, expected)
     this.#create = create
     this.windows = create()
     this.searchedAt = searchedAt
@@ -96,6 +106,7 @@ export class BucketPart<W extends BucketColumns> {
   release(): void {
     this.windows.release()
     this.windows = this.#create()
+    this.layout = {}
   }
 
   /** Drops idle buckets if there are at least `least`; also those that were used if `isFull`. */
@@ -104,7 +115,9 @@ export class BucketPart<W extends BucketColumns> {
     const used = isFull || !this.#lifetime.keepsUsed ? undefined : this.#used
     let live = 0
     for (let id = 0; id < size; id++) if (this.#isLive(id, now, used)) live++
-    if (live < size && size - live >= least) this.#keep(live, now, used)
+    const { capacity } = this.#keys
+    if (capacity > SMALLEST && (live === 0 || size * SPARSE < capacity)) this.#shrink(live, now, used)
+    else if (live < size && size - live >= least) this.#compact(now, used)
     if (used) for (let id = 0; id < this.#used!.length; id++) this.#used![id]! &= CHANGED
   }
 
@@ -114,11 +127,29 @@ export class BucketPart<W extends BucketColumns> {
 
   /** A table for so many of the keys, if they are as long as the others. */
   #tableFor(live: number): KeyTable {
-    return new KeyTable(live, (this.#keys.keyBytes * live) / this.size)
+    return new KeyTable(live, (this.#keys.keyBytes * live) / this.size, this.#expected)
   }
 
-  /** Keeps the live buckets, of which there are `live`. */
-  #keep(live: number, now: number, used: Uint8Array | undefined): void {
+  /** Drops the other buckets in place, since memory that is given back all the time stays in pieces. */
+  #compact(now: number, used: Uint8Array | undefined): void {
+    const { size, windows } = this
+    const notes = this.#used
+    let written = 0
+    this.#keys.keep((id, to) => {
+      if (!this.#isLive(id, now, used)) return false
+      if (to < id) windows.adopt(to, windows, id)
+      if (notes) notes[to] = notes[id]! & CHANGED
+      if (id < this.#written) written++
+      return true
+    })
+    const empty = this.#create()
+    for (let id = this.size; id < size; id++) windows.adopt(id, empty, 0)
+    this.#written = written
+    this.layout = {}
+  }
+
+  /** Moves the live buckets, of which there are `live`, into less memory. */
+  #shrink(live: number, now: number, used: Uint8Array | undefined): void {
     const [keys, windows] = [this.#tableFor(live), this.#create()]
     windows.reserve(keys.capacity)
     const before = this.#used
@@ -135,6 +166,7 @@ export class BucketPart<W extends BucketColumns> {
     this.windows.release()
     this.windows = windows
     this.#keys = keys
+    this.layout = {}
   }
 
   /** Empties the bucket with this key, as one of `empty` is. */

@@ -12,6 +12,8 @@ const TAT_REST = 2
 const SUM = 3
 const LAST = 4
 const WIDTH = 5
+/** Those of the newest run that are in no column of all windows. */
+const MORE = 3
 
 /**
  * gcra, for events in any order: an event passes if all that passed, in the order of their times, still keep the limit
@@ -22,8 +24,8 @@ export class GcraEventWindows extends LimitEventWindows {
   /** The TAT while the runs after an event are gone through. */
   readonly #tat: GcraTime
   readonly #latest: GcraTime
-  /** The newest run of each bucket. */
-  #newest = new Float64Array(8 * WIDTH)
+  /** More of the newest run of each bucket. */
+  #more = new Float64Array(8 * MORE)
 
   constructor(limit: Limit, shared: Shared) {
     const rate = new GcraRate(limit)
@@ -42,7 +44,7 @@ export class GcraEventWindows extends LimitEventWindows {
   override latest(bucket: number): number {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return newest
-    return Math.max(newest, this.#newest[bucket * WIDTH + TAT_MS]! + 1 - this.longestMs)
+    return Math.max(newest, this.#newest(bucket, TAT_MS) + 1 - this.longestMs)
   }
 
   fits(bucket: number, time: number, cost: number): TakenInTime {
@@ -65,18 +67,14 @@ export class GcraEventWindows extends LimitEventWindows {
     const { ms, rest } = tat
     this.#delays(bucket, older, row, tat, true)
     if (row > 0 && this.#get(bucket, older, row - 1, TIME) === time) {
-      this.#set(bucket, older, row - 1, SUM, this.#get(bucket, older, row - 1, SUM) + cost)
+      this.#addSum(bucket, older, row - 1, cost)
       this.#setRow(bucket, older, row - 1, ms, rest, cost)
     } else if (time < newest) this.#insert(bucket, row, time, ms, rest, cost)
     else {
       if (newest !== Number.NEGATIVE_INFINITY) this.#keepNewest(bucket, time)
       this.times[bucket] = time
-      const at = bucket * WIDTH
-      this.#newest[at + TIME] = time
-      this.#newest[at + TAT_MS] = ms
-      this.#newest[at + TAT_REST] = rest
-      this.#newest[at + SUM] = cost
-      this.#newest[at + LAST] = cost
+      this.counts[bucket] = cost
+      this.#setNewest(bucket, ms, rest, cost)
     }
   }
 
@@ -86,18 +84,40 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   #get(bucket: number, older: Kept, row: number, column: number): number {
-    return row < older.length ? older.get(row, column) : this.#newest[bucket * WIDTH + column]!
+    return row < older.length ? older.get(row, column) : this.#newest(bucket, column)
   }
 
-  #set(bucket: number, older: Kept, row: number, column: number, value: number): void {
-    if (row < older.length) older.set(row, column, value)
-    else this.#newest[bucket * WIDTH + column] = value
+  #newest(bucket: number, column: number): number {
+    switch (column) {
+      case TIME:
+        return this.times[bucket]!
+      case SUM:
+        return this.counts[bucket]!
+      default:
+        return this.#more[bucket * MORE + (column === LAST ? 2 : column - TAT_MS)]!
+    }
+  }
+
+  #setNewest(bucket: number, ms: number, rest: number, last: number): void {
+    const at = bucket * MORE
+    this.#more[at] = ms
+    this.#more[at + 1] = rest
+    this.#more[at + 2] = last
+  }
+
+  #addSum(bucket: number, older: Kept, row: number, cost: number): void {
+    if (row < older.length) older.set(row, SUM, older.get(row, SUM) + cost)
+    else this.counts[bucket]! += cost
   }
 
   #setRow(bucket: number, older: Kept, row: number, ms: number, rest: number, last: number): void {
-    this.#set(bucket, older, row, TAT_MS, ms)
-    this.#set(bucket, older, row, TAT_REST, rest)
-    this.#set(bucket, older, row, LAST, last)
+    if (row >= older.length) {
+      this.#setNewest(bucket, ms, rest, last)
+      return
+    }
+    older.set(row, TAT_MS, ms)
+    older.set(row, TAT_REST, rest)
+    older.set(row, LAST, last)
   }
 
   /** The later of `time` and the TAT that the run before `row` left. */
@@ -144,11 +164,11 @@ export class GcraEventWindows extends LimitEventWindows {
     const from = this.progress.keptFrom(time)
     const older = this.kept.of(bucket)
     if (older.length > 0) this.#drop(bucket, older, from)
-    if (this.#newest[bucket * WIDTH + TAT_MS]! < from - 1) return
+    if (this.#newest(bucket, TAT_MS) < from - 1) return
     if (!this.makeRoom(older, older.length, 0)) return
     const row = older.length
     older.insert(row)
-    for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest[bucket * WIDTH + column]!)
+    for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest(bucket, column))
   }
 
   /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
@@ -183,25 +203,28 @@ export class GcraEventWindows extends LimitEventWindows {
 
   override write(bucket: number, to: StateWriter): void {
     super.write(bucket, to)
-    for (let column = 0; column < WIDTH; column++) to.number(this.#newest[bucket * WIDTH + column]!)
+    for (let column = 0; column < WIDTH; column++) to.number(this.#newest(bucket, column))
   }
 
   override read(bucket: number, from: StateReader): void {
     super.read(bucket, from)
-    for (let column = 0; column < WIDTH; column++) this.#newest[bucket * WIDTH + column] = from.number()
+    this.times[bucket] = from.number()
+    const [ms, rest] = [from.number(), from.number()]
+    this.counts[bucket] = from.number()
+    this.#setNewest(bucket, ms, rest, from.number())
   }
 
   override adopt(bucket: number, from: GcraEventWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
-    const start = fromBucket * WIDTH
-    this.#newest.set(from.#newest.subarray(start, start + WIDTH), bucket * WIDTH)
+    const start = fromBucket * MORE
+    this.#more.set(from.#more.subarray(start, start + MORE), bucket * MORE)
   }
 
   override reserve(capacity: number): void {
     super.reserve(capacity)
-    if (this.#newest.length === this.counts.length * WIDTH) return
-    const newest = new Float64Array(this.counts.length * WIDTH)
-    newest.set(this.#newest)
-    this.#newest = newest
+    if (this.#more.length === this.counts.length * MORE) return
+    const more = new Float64Array(this.counts.length * MORE)
+    more.set(this.#more)
+    this.#more = more
   }
 }

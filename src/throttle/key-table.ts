@@ -9,7 +9,7 @@ export interface Key {
   readonly hash: number
 }
 
-/** Bytes of keys from which a table is large. */
+/** Bytes of keys, and number of keys, from which a table is large. */
 const LARGE = 65_536
 
 /**
@@ -18,7 +18,7 @@ const LARGE = 65_536
  * longer needed is dropped as a whole (bucket-part.ts).
  */
 export class KeyTable {
-  /** Ids by hash, plus one; 0 is free. At most half are used. */
+  /** Ids by hash, plus one; 0 is free. At most half are used, of a large table 5/8. */
   #places: Int32Array
   #hashes: Int32Array
   /** Start of the key of an id in #keys; its end is the start of the next one. */
@@ -27,8 +27,14 @@ export class KeyTable {
   #view: DataView
   #size = 0
 
-  /** With room for so many keys of so many bytes together, and a few more. */
-  constructor(keys = 0, bytes = 0) {
+  readonly #expected: number
+
+  /**
+   * With room for so many keys of so many bytes together, and a few more. It will hardly have more than `expected`, so
+   * it grows to this size at once when it is near, and by less from then on.
+   */
+  constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
+    this.#expected = expected
     let places = 16
     while (places < keys * 2) places *= 2
     const capacity = Math.max(8, Math.ceil(keys * 1.125))
@@ -93,7 +99,8 @@ export class KeyTable {
     this.#offsets[id + 1] = next
     this.#hashes[id] = hash
     this.#size = id + 1
-    if (this.#size * 2 > this.#places.length) this.#growPlaces()
+    const most = this.#places.length * (id < LARGE ? 0.5 : 0.625)
+    if (this.#size > most) this.#growPlaces()
     else this.#place(id, hash)
     return id
   }
@@ -107,7 +114,6 @@ export class KeyTable {
 
   #growKeys(atLeast: number): void {
     const { length } = this.#keys
-    // Large tables grow by less, to limit unused memory.
     const larger = Buffer.alloc(Math.max(atLeast, Math.ceil(length * (length < LARGE ? 2 : 1.25))))
     this.#keys.copy(larger)
     this.#keys = larger
@@ -115,7 +121,11 @@ export class KeyTable {
   }
 
   #growColumns(): void {
-    const capacity = this.#hashes.length * 2
+    const { length } = this.#hashes
+    const expected = this.#expected
+    let capacity = length * 2
+    if (length >= expected) capacity = Math.ceil(length * 1.125)
+    else if (capacity * 1.5 > expected) capacity = expected
     const hashes = new Int32Array(capacity)
     hashes.set(this.#hashes)
     this.#hashes = hashes
@@ -127,6 +137,24 @@ export class KeyTable {
   #growPlaces(): void {
     this.#places = new Int32Array(this.#places.length * 2)
     for (let id = 0; id < this.#size; id++) this.#place(id, this.#hashes[id]!)
+  }
+
+  /**
+   * Removes keys: all for which `keeps` returns false. It is called with each id, and the id that the key gets if it
+   * stays.
+   */
+  keep(keeps: (id: number, to: number) => boolean): void {
+    let [kept, at] = [0, 0]
+    for (let id = 0; id < this.#size; id++) {
+      if (!keeps(id, kept)) continue
+      const end = this.#offsets[id + 1]!
+      for (let p = this.#offsets[id]!; p < end; p++) this.#keys[at++] = this.#keys[p]!
+      this.#hashes[kept] = this.#hashes[id]!
+      this.#offsets[++kept] = at
+    }
+    this.#size = kept
+    this.#places.fill(0)
+    for (let id = 0; id < kept; id++) this.#place(id, this.#hashes[id]!)
   }
 
   /** Copies key `id` from another table; returns its id here. */

@@ -13,6 +13,8 @@ const UNDIVIDED = 100_000
 /** Growing or searching so many buckets takes a few milliseconds. */
 const PART = 65_536
 const MOST_PARTS = 64
+/** How much more than its share a part may have, since parts are searched at different times. */
+const SPREAD = 1.25
 /** The work of one call of `advance`, in buckets checked. Keeping one while others are dropped costs more. */
 const MOST_WORK = 100_000
 const KEEPING = 16
@@ -169,7 +171,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     const { places } = key
     const part = this.#only ?? this.#partOf(key.hash, now)
     let id: number
-    if (places !== undefined && places.windows[key.place!] === part.windows) {
+    if (places !== undefined && places.layouts[key.place!] === part.layout) {
       id = places.ids[key.place!]!
       part.use(id)
     } else id = part.find(key)
@@ -180,7 +182,7 @@ export class KeyedBuckets<W extends BucketColumns> {
       this.size++
       this.#room.size++
     }
-    if (places !== undefined && places.windows[key.place!] !== part.windows) places.set(key.place!, part.windows, id)
+    if (places !== undefined && places.layouts[key.place!] !== part.layout) places.set(key.place!, part.layout, id)
     // A store costs more than a comparison.
     if (this.windows !== part.windows) this.windows = part.windows
     return id
@@ -212,7 +214,9 @@ export class KeyedBuckets<W extends BucketColumns> {
   #begin(index: number, now: number): BucketPart<W> {
     // The parts are searched one after the other.
     const searchedAt = now - (this.#options.idleMs * index) / this.#parts.length
-    const part = new BucketPart(this.#options, this.#create, searchedAt)
+    const parts = this.#parts.length
+    const expected = Math.ceil((this.#options.maxKeys / parts) * (parts > 1 ? SPREAD : 1))
+    const part = new BucketPart(this.#options, this.#create, searchedAt, expected)
     this.#parts[index] = part
     if (this.#mask === 0) this.#only = part
     return part

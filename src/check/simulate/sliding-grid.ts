@@ -138,7 +138,7 @@ export class SlidingGrid extends OnlyTaken {
   override adopt(bucket: number, from: SlidingGrid, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
     const passed = from.#buckets[fromBucket]
-    if (!passed) return
+    if (!passed && !this.#buckets[bucket]) return
     if (this.#buckets.length < this.counts.length) this.#buckets.length = this.counts.length
     this.#buckets[bucket] = passed
   }
