@@ -230,6 +230,23 @@ t.test('windows that are kept have a bound in each bucket, and what is forgotten
   }
 })
 
+t.test('each of very many buckets keeps an earlier window, in little more memory than that takes', async t => {
+  for (const [mode, bytes] of [
+    ['fixed', 24],
+    ['sliding', 16],
+    ['gcra', 40],
+  ] as const) {
+    const { limiter, from, take } = limiterOf({ mode }, 500)
+    for (const time of [0, 1000]) {
+      from('a')
+      for (let id = 0; id < 50_000; id++) take(id, time)
+    }
+    t.equal(limiter.kept, 50_000, mode)
+    t.equal(limiter.room.forgotten, 0)
+    t.ok(limiter.room.bytes < 50_000 * bytes * 1.02, `${mode}: ${limiter.room.bytes} bytes`)
+  }
+})
+
 t.test('all buckets together have a bound, and what they keep is given back', async t => {
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)

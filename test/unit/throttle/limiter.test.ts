@@ -314,6 +314,12 @@ t.test('the table finds what was added, and nothing else, also when all hashes a
     for (let id = keys.length - 1; id >= 0; id--) copy.take(table, id)
     t.ok(keys.every((key, i) => copy.find(keyOf(key)) === keys.length - 1 - i))
     t.equal(copy.find({ ...keyOf(Buffer.alloc(301)), hash: -3 }), -1)
+    const stays = (n: number) => n % 3 > 0
+    table.keep(stays)
+    const left = keys.filter((_, n) => stays(n))
+    t.equal(table.size, left.length)
+    t.ok(left.every((key, i) => table.find(keyOf(key)) === i))
+    t.ok(keys.every((key, n) => stays(n) || table.find(keyOf(key)) === -1))
   }
   const a = viewOf(Buffer.from('a'))
   t.not(hashBytes(a, 0, 1, 1), hashBytes(a, 0, 1, 2), 'the seed matters')
