@@ -9,6 +9,7 @@ import { flatten } from './processors/flatten.js'
 import { parse } from './processors/parse.js'
 import { redact } from './processors/redact.js'
 import { route } from './processors/route.js'
+import { script } from './processors/script.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
 import { http } from './sources/http.js'
@@ -30,6 +31,7 @@ export const components: readonly AnyDefinition[] = [
   route,
   explode,
   flatten,
+  script,
   httpDestination,
   fileDestination,
   stdout,

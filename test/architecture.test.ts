@@ -60,7 +60,11 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'a timer', pattern: /\bset(Timeout|Interval)\b|['"](node:)?timers/, allowed: /^(lib|cli)\// },
   // It never returns in /proc: makeFolder does.
   { what: 'mkdir with recursive', pattern: /\bmkdir(Sync)?\([^\n]*recursive/, allowed: /^$/ },
-  { what: 'a thread', pattern: /['"](node:)?worker_threads/, allowed: /^(lib\/files\/remote\/fs-|engine\/workers\/)/ },
+  {
+    what: 'a thread',
+    pattern: /['"](node:)?worker_threads/,
+    allowed: /^(lib\/files\/remote\/fs-|engine\/workers\/|processors\/script\/)/,
+  },
   {
     // It would wait for a remote file system for ever: lib/files/remote/guarded-fs.ts has the same calls. reads.ts asks whether the file is a local one.
     what: 'a synchronous call of node:fs',

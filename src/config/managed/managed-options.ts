@@ -26,6 +26,12 @@ export const managedOptions = z.strictObject({
   allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),
   allow_credentials: names('Names of systemd credentials that it may use.'),
   allow_env: names('Names of environment variables that it may use, as in ${NAME}.'),
+  allow_code: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether it may run code on this machine, as in the processor `script`. That code may do what the daemon may.',
+    ),
   secrets: z
     .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)
     .default({})
@@ -51,5 +57,6 @@ export function permittedBy(options: ManagedOptions, dataDir: string): Permitted
     urls: options.allow_urls ?? 'all',
     listen: options.allow_listen,
     credentials: options.allow_credentials,
+    code: options.allow_code,
   }
 }

@@ -23,6 +23,8 @@ export interface Permitted {
   readonly listen: readonly string[]
   /** Names of systemd credentials. */
   readonly credentials: readonly string[]
+  /** Whether it may run code. */
+  readonly code?: boolean
 }
 
 /** Everything that a configuration names but must not access. */
@@ -67,6 +69,9 @@ function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
 
 const UNKNOWN = 'this option cannot be used in a published pipeline'
 
+const NO_CODE =
+  'a published pipeline must not run code; run this processor in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
+
 /** Why a value is denied; undefined if it is allowed. */
 const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Permitted) => string | undefined> = {
   files(path, { files, never }) {
@@ -87,6 +92,7 @@ const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Perm
     listen.includes(value) ? undefined : `${value} is not among the addresses that it may listen on`,
   credentials: (value, { credentials }) =>
     credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
+  code: (_value, { code }) => (code ? undefined : NO_CODE),
 }
 
 /** The IP address in a URL, or the one its name stands for without a lookup. */

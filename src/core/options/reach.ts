@@ -8,7 +8,7 @@ import { z } from 'zod'
  * (config/managed/permitted.ts).
  */
 
-export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'nothing'
+export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'nothing'
 
 const declared = z.registry<{ reaches: Reached }>()
 

@@ -1,0 +1,31 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { Calls } from './calls.js'
+import { loadScript } from './load-script.js'
+import type { FromScript, Job, ScriptData } from './messages.js'
+import { scriptError } from './script-error.js'
+import { WrittenLines } from './written-lines.js'
+
+/** The program of the thread that a script runs in. */
+
+const data = workerData as ScriptData
+const port = parentPort!
+const post = (message: FromScript, transfer: readonly ArrayBuffer[] = []) => port.postMessage(message, transfer)
+
+// What it writes would get between the lines of the log, or of a destination that writes to standard output.
+const written = new WrittenLines(line => post({ type: 'wrote', line }))
+for (const stream of [process.stdout, process.stderr]) {
+  stream.write = (text: string | Uint8Array) => {
+    written.add(text.toString())
+    return true
+  }
+}
+
+try {
+  const calls = new Calls(await loadScript(data), data)
+  port.on('message', (job: Job) => {
+    calls.run(job, done => post(done, [done.bytes.buffer as ArrayBuffer]))
+  })
+  post({ type: 'ready' })
+} catch (error) {
+  post({ type: 'failed', error: scriptError(error) })
+}
