@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { moduleDigest } from './modules/module-files.js'
 import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
+import { syntaxPlace } from './modules/syntax-place.js'
 
 /** The namespace of a module. */
 export type ModuleExports = Readonly<Record<string, unknown>>
@@ -51,8 +52,8 @@ export function loadErrorText(error: unknown, path: string): string {
   const message = error.message.replace(/\s+/g, ' ')
   const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(error.stack ?? '') ?? []
   if (url !== undefined) return `${message} (${fileURLToPath(url)}:${place})`
-  if (error.name === 'SyntaxError' && !message.includes(path)) return `${message}; "node --check ${path}" shows where`
-  return message
+  const broken = error.name === 'SyntaxError' && !message.includes(path) ? syntaxPlace(path) : undefined
+  return broken === undefined ? message : `${message} (${broken})`
 }
 
 function prepare(): void {

@@ -72,7 +72,7 @@ export class Calls {
       id: job.id,
       skip: job.skip,
       lines,
-      results: new Results(job.id, lines),
+      results: new Results(job.id, lines, job.lines.length),
       context: { id, signal: abort.signal, to: (output, event) => this.#route(output, event) },
       abort,
       end: systemClock.now() + timeoutMs,

@@ -31,7 +31,7 @@ export interface JobDone {
   readonly id: number
   /** The column of the batch (core/processor.ts). */
   readonly to: Uint8Array
-  /** The length of each event's new JSON in `bytes`, where line feeds separate them; 0: it stays as it is. */
+  /** The length of each event's new JSON in `bytes`, where a line feed is behind each; 0: it stays as it is. */
   readonly sizes: Int32Array
   readonly bytes: Uint8Array
   /** The JSON of the events that take the place of one, by its index. */

@@ -3,6 +3,8 @@ import type { Fields } from '../../core/event/event.js'
 import { discard, FAILED, MAIN, output } from '../../core/processor.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import type { JobDone } from './messages.js'
+import { isSameObject } from './notation.js'
+import { Texts } from './texts.js'
 
 /** An event for one of the outputs of a script: what `context.to` returns. */
 export class Routed {
@@ -20,26 +22,22 @@ const DROPPED = discard(0)
 const OPEN = 254
 const LONGEST_ERROR = 1000
 
-/**
- * Lines that JSON.stringify may write otherwise although nothing was changed: with spaces between values, escapes, long
- * or unusual numbers, or names that are numbers.
- */
-const UNUSUAL = /\\|":\s|^\s*\{\s|\s\}$|\d{16}|\d[eE]|\.\d*0(?!\d)|-0|"\d+":/
-
 /** Collects what a script returns for the events of a batch. */
 export class Results {
   readonly #id: number
   readonly #lines: readonly string[]
   readonly #to: Uint8Array
-  /** The new JSON of events, and which events. */
-  readonly #texts: string[] = []
-  readonly #changed: number[] = []
+  readonly #sizes: Int32Array
+  readonly #texts: Texts
   readonly #several: [number, string[]][] = []
   readonly #errors: [number, string][] = []
 
-  constructor(id: number, lines: readonly string[]) {
+  /** `bytes`: the size of the lines. */
+  constructor(id: number, lines: readonly string[], bytes: number) {
     this.#id = id
     this.#lines = lines
+    this.#sizes = new Int32Array(lines.length)
+    this.#texts = new Texts(bytes + (bytes >> 1))
     this.#to = new Uint8Array(lines.length).fill(OPEN)
   }
 
@@ -62,12 +60,8 @@ export class Results {
   }
 
   #write(i: number, event: unknown, to: number): void {
-    const line = this.#lines[i]!
     const text = textOf(event)
-    if (text !== line && !(UNUSUAL.test(line) && jsonText(JSON.parse(line)) === text)) {
-      this.#texts.push(text)
-      this.#changed.push(i)
-    }
+    if (!isSameObject(this.#lines[i]!, text)) this.#sizes[i] = this.#texts.add(text)
     this.#to[i] = to
   }
 
@@ -77,15 +71,8 @@ export class Results {
   }
 
   done(): JobDone {
-    const all = this.#texts.join('\n')
-    const bytes = encoded(all)
-    const isAscii = bytes.length === all.length
-    const sizes = new Int32Array(this.#lines.length)
-    for (const [n, i] of this.#changed.entries()) {
-      const text = this.#texts[n]!
-      sizes[i] = isAscii ? text.length : Buffer.byteLength(text)
-    }
-    return { type: 'done', id: this.#id, to: this.#to, sizes, bytes, several: this.#several, errors: this.#errors }
+    const [id, to, sizes, { bytes }] = [this.#id, this.#to, this.#sizes, this.#texts]
+    return { type: 'done', id, to, sizes, bytes, several: this.#several, errors: this.#errors }
   }
 }
 
@@ -117,11 +104,4 @@ function wrongResult(result: unknown): string {
   if (result instanceof Routed) return 'returned a route in an array or a route; an array can only have events'
   const what = Array.isArray(result) ? 'an array' : result === null ? 'null' : `a ${typeof result}`
   return `returned ${what} where an event must be`
-}
-
-function encoded(text: string): Uint8Array {
-  // Not from the pool of Node.js, whose memory cannot be passed to another thread.
-  const bytes = Buffer.from(new ArrayBuffer(Buffer.byteLength(text)))
-  bytes.write(text, bytes.length === text.length ? 'latin1' : 'utf8')
-  return bytes
 }

@@ -16,9 +16,9 @@ export function jobOf({ id, batch, skip }: { id: number; batch: EventBatch; skip
 export function applyChanges(batch: EventBatch, { sizes, bytes }: Pick<JobDone, 'sizes' | 'bytes'>): void {
   if (bytes.length === 0) return
   const texts = batch.textsToChange()
-  let start = texts.reserve(bytes.length, 0)
+  let start = texts.reserve(bytes.length - 1, 0)
   texts.bytes.set(bytes, start)
-  texts.end(start + bytes.length)
+  texts.end(start + bytes.length - 1)
   for (let i = 0; i < batch.length; i++) {
     if (sizes[i] === 0) continue
     const end = start + sizes[i]!

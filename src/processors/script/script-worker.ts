@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads'
+import { loadErrorText } from '../../lib/load-module.js'
 import { Calls } from './calls.js'
 import { loadScript } from './load-script.js'
 import type { FromScript, Job, ScriptData } from './messages.js'
@@ -27,5 +28,5 @@ try {
   })
   post({ type: 'ready' })
 } catch (error) {
-  post({ type: 'failed', error: scriptError(error) })
+  post({ type: 'failed', error: data.file === undefined ? scriptError(error) : loadErrorText(error, data.file) })
 }

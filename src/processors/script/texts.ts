@@ -1,0 +1,33 @@
+/** Texts in UTF-8, with a line feed behind each, in memory that can be passed to another thread. */
+export class Texts {
+  #bytes = Buffer.alloc(0)
+  #used = 0
+  readonly #expected: number
+
+  /** `expected`: how many bytes the texts will probably have. */
+  constructor(expected: number) {
+    this.#expected = expected
+  }
+
+  /** Returns the size of the text in bytes. */
+  add(text: string): number {
+    const most = text.length * 3 + 1
+    if (this.#bytes.length - this.#used < most) this.#grow(most)
+    const size = this.#bytes.write(text, this.#used)
+    this.#used += size + 1
+    this.#bytes[this.#used - 1] = 0x0a
+    return size
+  }
+
+  #grow(by: number): void {
+    const more = Math.max(by, this.#bytes.length === 0 ? this.#expected : this.#bytes.length)
+    // Not from the pool of Node.js.
+    const bytes = Buffer.allocUnsafeSlow(this.#used + more)
+    this.#bytes.copy(bytes, 0, 0, this.#used)
+    this.#bytes = bytes
+  }
+
+  get bytes(): Uint8Array {
+    return this.#bytes.subarray(0, this.#used)
+  }
+}
