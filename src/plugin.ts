@@ -122,4 +122,5 @@ export type { RequestFormat } from './http/client/request-format.js'
 export type { WantedNames } from './lib/formats/json-scan.js'
 export { type Frame, LineSplitter } from './lib/lines/line-splitter.js'
 export { Pattern } from './lib/pattern.js'
+export type { BatchScript, Route, Script, ScriptContext, ScriptResult } from './processors/script/types.js'
 export { JSON_OBJECTS }

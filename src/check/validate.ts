@@ -1,8 +1,11 @@
 import { components } from '../components.js'
 import { checkLimitsFiles } from '../config/checks/limits-file-check.js'
 import { type FileCheck, tlsCheckAt } from '../config/checks/tls-check.js'
+import type { Draft } from '../config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
+import { checkModules } from '../config/modules.js'
 import { pluginsOf } from '../config/plugins/read-plugins.js'
+import { Problems } from '../config/yaml/problems.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText, formatProblem, type Problem } from '../core/errors.js'
 import { adviceFor, findOrphans } from '../engine/state/orphans.js'
@@ -18,7 +21,7 @@ import { silentLog } from '../terminal/log.js'
 
 /**
  * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
- * keys and limits files that they name. Files that destinations write to are only examined, and data_dir is searched for data that
+ * keys, limits files and modules that they name. Files that destinations write to are only examined, and data_dir is searched for data that
  * would belong to no component. Every error and warning is a line on stderr, every valid configuration a line on
  * stdout. The last line has the numbers of errors and warnings.
  */
@@ -39,14 +42,20 @@ export async function validate(
   }
   for (const path of paths) {
     try {
+      let checked: readonly Draft[] = []
       const checkTls = tlsCheckAt(systemClock.wall())
       const fileCheck: FileCheck = (root, drafts, service, found) => {
         checkTls(root, drafts, service, found)
         checkLimitsFiles(drafts, found)
+        checked = drafts
       }
       const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
       const config = loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck })
-      warnOf(config.warnings)
+      const found = { problems: new Problems(), warnings: new Problems() }
+      await checkModules(checked, found)
+      const allWarnings = [...config.warnings, ...found.warnings.list()]
+      if (found.problems.size > 0) throw new ConfigError(found.problems.list(), allWarnings)
+      warnOf(allWarnings)
       const parts = config.isLocalPart ? await checkLocalPart(path, config, here, warn) : amounts(config)
       if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)

@@ -1,3 +1,4 @@
+import { dirname, resolve } from 'node:path'
 import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { errorText, type Problem } from '../core/errors.js'
@@ -119,6 +120,10 @@ export class ComponentReader {
       | undefined
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
     if (definition.plugin !== undefined) askAll(definition, options)
+    const { module } = definition
+    // Like a plugin, it belongs to the configuration.
+    if (module !== undefined && options[module] !== undefined)
+      options[module] = resolve(dirname(node.source.file), String(options[module]))
     const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined
     const wrong = plan && planProblem(plan)
     if (wrong !== undefined) {

@@ -316,6 +316,11 @@ export interface OptionWarning {
   readonly message: string
 }
 
+export interface OptionProblem extends OptionWarning {
+  /** It may not exist where the configuration will be used: only a warning. */
+  readonly isWarning?: true
+}
+
 /**
  * The declaration of a component type: its schema, texts and examples, and how it is created. Code that is not small is
  * imported by `create`, so that only configurations with the component load it.
@@ -360,6 +365,13 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   copiesLines?(options: z.output<S>): boolean
   /** Warnings about options that are valid but rarely intended. May stat files but not open them. */
   warnings?(options: z.output<S>): readonly OptionWarning[]
+  /**
+   * Processors only: the option that names a module of users. Its path is relative to the configuration file, and
+   * `reload: watch` looks at it, too.
+   */
+  readonly module?: string
+  /** Problems that only loading the module shows, for `validate`. */
+  checkModule?(options: z.output<S>): Promise<readonly OptionProblem[]>
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
   /** Destinations only: its defaults of the delivery options, if they differ. */

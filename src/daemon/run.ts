@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
+import { filesOfModules } from '../config/modules.js'
 import { filesOf, pluginsOf } from '../config/plugins/read-plugins.js'
 import { errorText } from '../core/errors.js'
 import type { Engine } from '../engine/engine.js'
@@ -69,10 +70,13 @@ export interface ConfigOrigin {
 /** Runs the daemon until its sources end or a signal ends it. Resolves with the exit code. */
 export async function run({ configPath: path, follow, log: usual }: RunOptions, io: Io): Promise<number> {
   let pluginFiles: readonly string[] = []
+  let moduleFiles: readonly string[] = []
   const read = async () => {
     const plugins = await pluginsOf(path, io.env)
     pluginFiles = filesOf(plugins)
-    return loadConfig(path, { env: io.env, components, plugins, onThisMachine: true })
+    const config = loadConfig(path, { env: io.env, components, plugins, onThisMachine: true })
+    moduleFiles = filesOfModules(config)
+    return config
   }
   const config = await read()
   const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
@@ -81,7 +85,11 @@ export async function run({ configPath: path, follow, log: usual }: RunOptions, 
   const lock = lockDataDir(config.dataDir)
   try {
     const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
-    const reloads = { read, applied, files: { path, digest: config.digest, others: () => pluginFiles } }
+    const reloads = {
+      read,
+      applied,
+      files: { path, digest: config.digest, others: () => [...pluginFiles, ...moduleFiles] },
+    }
     const origin = { lock, systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }
     return await runLocked(config, origin, log, io)
   } finally {

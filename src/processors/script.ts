@@ -38,6 +38,11 @@ export const script = defineProcessor({
       output: ['{"order":7,"item":"a"}', '{"order":7,"item":"b"}'],
     },
   ],
+  module: 'file',
+  checkModule: async options => {
+    const { scriptProblems } = await import('./script/script-problems.js')
+    return scriptProblems(options)
+  },
   create: async (options, context) => {
     const { ScriptProcessor } = await import('./script/script-processor.js')
     return ScriptProcessor.open(options, context)

@@ -1,22 +1,13 @@
 import { isAscii } from 'node:buffer'
 import { errorText } from '../../core/errors.js'
-import type { Fields } from '../../core/event/event.js'
 import { systemClock } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import type { Job, JobDone, ScriptData } from './messages.js'
 import { Results, Routed } from './results.js'
 import { scriptError } from './script-error.js'
+import type { ScriptContext } from './types.js'
 
-/** What a function of users gets besides the event or events. */
-export interface ScriptContext {
-  /** The component. */
-  readonly id: string
-  /** Aborts when the time of the batch is over. */
-  readonly signal: AbortSignal
-  /** Makes what the function returns to send an event to one of `outputs`. */
-  readonly to: (output: string, event: Fields) => unknown
-}
-
+/** A function of users, of which nothing is known. */
 export type ScriptFunction = (given: unknown, context: ScriptContext) => unknown
 
 /** How often the time is looked at between calls that do not wait. */
@@ -168,7 +159,7 @@ export class Calls {
     this.#continue = undefined
   }
 
-  #route(name: string, event: Fields): Routed {
+  #route(name: string, event: object): Routed {
     const n = this.#data.outputs.indexOf(name)
     if (n >= 0) return new Routed(n, event)
     throw new Error(`there is no output ${name}; name it in the option outputs`)

@@ -5,9 +5,10 @@ import { jsonText } from '../../lib/formats/json-text.js'
 import type { JobDone } from './messages.js'
 import { isSameObject } from './notation.js'
 import { Texts } from './texts.js'
+import type { Route } from './types.js'
 
 /** An event for one of the outputs of a script: what `context.to` returns. */
-export class Routed {
+export class Routed implements Route {
   readonly output: number
   readonly event: unknown
 

@@ -1,4 +1,3 @@
-import { resolve } from 'node:path'
 import type { ProcessorContext } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -9,7 +8,7 @@ import { formatDuration } from '../../lib/units.js'
 import type { Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
 import { jobOf } from './script-job.js'
-import { ScriptThread } from './script-thread.js'
+import { ScriptThread, scriptData } from './script-thread.js'
 
 /**
  * A thread that works answers within the timeout. One that did not after this time, twice, is in a call that does not
@@ -58,10 +57,7 @@ export class ScriptRunner {
     this.#options = options
     this.#context = context
     this.#limit = new LogLimit(context.clock)
-    const { code, file, per, outputs, timeout: timeoutMs, concurrency } = options
-    const current = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT))
-    const path = file === undefined ? undefined : resolve(file)
-    this.#data = { id: context.id, code, file: path, per, outputs, timeoutMs, concurrency, current }
+    this.#data = scriptData(context.id, options)
     const help = 'How often the thread of the script was started again because it ended or did not answer.'
     this.#restarts = context.metrics.counter('sluice_script_restarts_total', help)
   }

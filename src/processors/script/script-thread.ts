@@ -2,9 +2,17 @@ import { Worker } from 'node:worker_threads'
 import { errorCode, errorText } from '../../core/errors.js'
 import { after } from '../../lib/time.js'
 import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
+import type { ScriptOptions } from './options.js'
 
 /** How long loading a script may take. */
 const LOAD_MS = 10_000
+
+/** What a thread is started with. */
+export function scriptData(id: string, options: ScriptOptions): ScriptData {
+  const { code, file, per, outputs, timeout: timeoutMs, concurrency } = options
+  const current = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT))
+  return { id, code, file, per, outputs, timeoutMs, concurrency, current }
+}
 
 export interface ThreadEvents {
   done(result: JobDone): void
