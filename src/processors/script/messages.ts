@@ -31,11 +31,12 @@ export interface JobDone {
   readonly id: number
   /** The column of the batch (core/processor.ts). */
   readonly to: Uint8Array
-  /** The length of each event's new JSON in `bytes`, where a line feed is behind each; 0: it stays as it is. */
-  readonly sizes: Int32Array
+  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, with a line feed behind it. No end: it stays as it is. */
+  readonly starts: Int32Array
+  readonly ends: Int32Array
   readonly bytes: Uint8Array
-  /** The JSON of the events that take the place of one, by its index. */
-  readonly several: readonly (readonly [number, readonly string[]])[]
+  /** Events in whose place others come: there, it has the lines of these. */
+  readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]
 }

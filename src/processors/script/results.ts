@@ -28,16 +28,18 @@ export class Results {
   readonly #id: number
   readonly #lines: readonly string[]
   readonly #to: Uint8Array
-  readonly #sizes: Int32Array
+  readonly #starts: Int32Array
+  readonly #ends: Int32Array
   readonly #texts: Texts
-  readonly #several: [number, string[]][] = []
+  readonly #several: number[] = []
   readonly #errors: [number, string][] = []
 
   /** `bytes`: the size of the lines. */
   constructor(id: number, lines: readonly string[], bytes: number) {
     this.#id = id
     this.#lines = lines
-    this.#sizes = new Int32Array(lines.length)
+    this.#starts = new Int32Array(lines.length)
+    this.#ends = new Int32Array(lines.length)
     this.#texts = new Texts(bytes + (bytes >> 1))
     this.#to = new Uint8Array(lines.length).fill(OPEN)
   }
@@ -62,18 +64,29 @@ export class Results {
 
   #write(i: number, event: unknown, to: number): void {
     const text = textOf(event)
-    if (!isSameObject(this.#lines[i]!, text)) this.#sizes[i] = this.#texts.add(text)
+    if (!isSameObject(this.#lines[i]!, text)) {
+      this.#starts[i] = this.#texts.used
+      this.#ends[i] = this.#texts.add(text)
+    }
     this.#to[i] = to
   }
 
   #replace(i: number, events: readonly unknown[]): void {
-    if (events.length > 0) this.#several.push([i, events.map(textOf)])
-    this.#to[i] = events.length > 0 ? MAIN : DROPPED
+    // All of them, before anything is written.
+    const texts = events.map(textOf)
+    if (texts.length > 0) {
+      this.#starts[i] = this.#texts.used
+      for (const text of texts) this.#texts.add(text)
+      this.#ends[i] = this.#texts.used
+      this.#several.push(i)
+    }
+    this.#to[i] = texts.length > 0 ? MAIN : DROPPED
   }
 
   done(): JobDone {
-    const [id, to, sizes, { bytes }] = [this.#id, this.#to, this.#sizes, this.#texts]
-    return { type: 'done', id, to, sizes, bytes, several: this.#several, errors: this.#errors }
+    const [id, to, several, errors] = [this.#id, this.#to, this.#several, this.#errors]
+    const [starts, ends, { bytes }] = [this.#starts, this.#ends, this.#texts]
+    return { type: 'done', id, to, starts, ends, bytes, several, errors }
   }
 }
 

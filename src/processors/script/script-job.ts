@@ -1,6 +1,7 @@
 import { encodeLines } from '../../codecs/encode.js'
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import type { BatchScope } from '../../core/processor.js'
 import type { Job, JobDone } from './messages.js'
 
 /** A batch in the form in which it is given to a script. */
@@ -12,17 +13,19 @@ export function jobOf({ id, batch, skip }: { id: number; batch: EventBatch; skip
   return { id, length: batch.length, lines, skip }
 }
 
-/** Writes the new JSON of events into their batch. */
-export function applyChanges(batch: EventBatch, { sizes, bytes }: Pick<JobDone, 'sizes' | 'bytes'>): void {
+/** Carries out what a script made of a batch. */
+export function apply(batch: EventBatch, to: Uint8Array, scope: BatchScope, done: JobDone): void {
+  to.set(done.to)
+  for (const [i, error] of done.errors) scope.because(i, error)
+  const { starts, ends, bytes, several } = done
   if (bytes.length === 0) return
-  const texts = batch.textsToChange()
-  let start = texts.reserve(bytes.length - 1, 0)
-  texts.bytes.set(bytes, start)
-  texts.end(start + bytes.length - 1)
-  for (let i = 0; i < batch.length; i++) {
-    if (sizes[i] === 0) continue
-    const end = start + sizes[i]!
-    batch.setText(i, start, end)
-    start = end + 1
+  for (const i of several) {
+    scope.replaceByLines(i, bytes.subarray(starts[i], ends[i]))
+    ends[i] = 0
   }
+  const texts = batch.textsToChange()
+  const at = texts.reserve(bytes.length - 1, 0)
+  texts.bytes.set(bytes, at)
+  texts.end(at + bytes.length - 1)
+  for (let i = 0; i < batch.length; i++) if (ends[i] !== 0) batch.setText(i, at + starts[i]!, at + ends[i]!)
 }

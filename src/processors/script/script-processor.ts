@@ -1,9 +1,8 @@
 import type { Processor, ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Fields } from '../../core/event/event.js'
 import type { BatchScope } from '../../core/processor.js'
 import type { ScriptOptions } from './options.js'
-import { applyChanges } from './script-job.js'
+import { apply } from './script-job.js'
 import { ScriptRunner } from './script-runner.js'
 
 /** Gives events to a script in a thread of its own, and carries out what it returns. */
@@ -23,14 +22,7 @@ export class ScriptProcessor implements Processor {
     const result = await this.#runner.run(batch)
     // The batch has been settled.
     if (scope.signal.aborted) return
-    to.set(result.to)
-    applyChanges(batch, result)
-    for (const [i, texts] of result.several)
-      scope.replace(
-        i,
-        texts.map(text => JSON.parse(text) as Fields),
-      )
-    for (const [i, error] of result.errors) scope.because(i, error)
+    apply(batch, to, scope, result)
   }
 
   async stop(): Promise<void> {

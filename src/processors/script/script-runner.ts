@@ -159,7 +159,8 @@ export class ScriptRunner {
   #fail({ id, batch: { length } }: Unanswered, reason: string): void {
     const errors = Array.from({ length }, (_, i) => [i, reason] as const)
     const to = new Uint8Array(length).fill(FAILED)
-    const nothing = { sizes: new Int32Array(length), bytes: new Uint8Array(), several: [] }
+    const none = new Int32Array(length)
+    const nothing = { starts: none, ends: none, bytes: new Uint8Array(), several: [] }
     this.#answered({ type: 'done', id, to, errors, ...nothing })
   }
 }

@@ -1,14 +1,13 @@
-import { constants, Script } from 'node:vm'
+import { Script, type ScriptOptions } from 'node:vm'
 
 /** The file name of the option `code` in stacks. */
 export const CODE = 'code'
 
 /** Compiles an expression, or statements of which the last is one, without running it. Throws SyntaxError. */
-export function compiled(code: string): Script {
-  // `import()` finds packages of Node.js and absolute paths, since the code has no file.
-  const options = { filename: CODE, importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER }
+export function compiled(code: string, more: ScriptOptions = {}): Script {
+  const options = { ...more, filename: CODE }
   try {
-    return new Script(`(${code}\n)`, { ...options, columnOffset: -1 })
+    return new Script(`(${code}\n)`, options)
   } catch {
     return new Script(code, options)
   }

@@ -1,3 +1,5 @@
+const LF = 0x0a
+
 /** Texts in UTF-8, with a line feed behind each, in memory that can be passed to another thread. */
 export class Texts {
   #bytes = Buffer.alloc(0)
@@ -9,14 +11,14 @@ export class Texts {
     this.#expected = expected
   }
 
-  /** Returns the size of the text in bytes. */
+  /** Returns the position behind the text, where its line feed is. */
   add(text: string): number {
     const most = text.length * 3 + 1
     if (this.#bytes.length - this.#used < most) this.#grow(most)
-    const size = this.#bytes.write(text, this.#used)
-    this.#used += size + 1
-    this.#bytes[this.#used - 1] = 0x0a
-    return size
+    const end = this.#used + this.#bytes.write(text, this.#used)
+    this.#bytes[end] = LF
+    this.#used = end + 1
+    return end
   }
 
   #grow(by: number): void {
@@ -25,6 +27,10 @@ export class Texts {
     const bytes = Buffer.allocUnsafeSlow(this.#used + more)
     this.#bytes.copy(bytes, 0, 0, this.#used)
     this.#bytes = bytes
+  }
+
+  get used(): number {
+    return this.#used
   }
 
   get bytes(): Uint8Array {

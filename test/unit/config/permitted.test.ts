@@ -23,7 +23,7 @@ const OUT = { type: 'blackhole', inputs: ['in'] }
 
 function refused(component: object, permitted: Partial<Permitted>): string[] {
   const sections = () => {
-    if ('redis' in component)
+    if ('redis' in component || ('type' in component && component.type === 'script'))
       return {
         sources: { in: { type: 'stdin' } },
         processors: { limit: { ...component, inputs: ['in'] } },
@@ -52,8 +52,13 @@ const share = (redis: object) => ({
 })
 const ALL = { urls: 'all' } as const
 
+const run = { type: 'script', code: 'event => event' }
+
 const table: [what: string, component: object, permitted: Partial<Permitted>, refused: string[]][] = [
   ['stdin is whatever was piped in', { type: 'stdin' }, {}, []],
+  ['code', run, {}, ['code']],
+  ['code that may run', run, { code: true }, []],
+  ['code in a file', { type: 'script', file: '/etc/mine.js' }, { files: ['/etc/**'] }, ['file']],
   ['a file by its name', tail('/var/log/a.log'), { files: ['/var/log/a.log'] }, []],
   ['another one', tail('/var/log/b.log'), { files: ['/var/log/a.log'] }, ['include']],
   ['a pattern within a pattern', tail('/var/log/app/*.log'), { files: ['/var/log/**'] }, []],

@@ -1,0 +1,214 @@
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import type { OnError } from '../../../src/core/processor.js'
+import { isSameObject } from '../../../src/processors/script/notation.js'
+import { syntaxProblem } from '../../../src/processors/script/syntax.js'
+import { script } from '../../../src/processors/script.js'
+import { batchOf, collectLines } from '../../support/batches.js'
+import { testFolder } from '../../support/folder.js'
+import { loadedStageOf } from '../../support/stage.js'
+
+/** What comes out of each output for batches of lines, and the counters. */
+async function through(
+  t: Test,
+  options: object,
+  batches: readonly (readonly (string | object)[])[],
+  onError: OnError = 'pass',
+) {
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) })
+  const { stage, processor, counters, wanted } = await loadedStageOf(script, options, { onError, log })
+  t.teardown(() => processor.stop?.(AbortSignal.abort()))
+  const left: Record<string, string[]> = { main: [] }
+  const reading = [...stage.outputs].map(([name, output]) => {
+    output.connected = true
+    left[name] = []
+    return pipeline(output, collectLines(left[name]))
+  })
+  const given = batches.map(lines => batchOf(lines, { wanted }))
+  await Promise.all([pipeline(Readable.from(given), stage, collectLines(left.main!)), ...reading])
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+  return { left, counters, logged }
+}
+
+const reasonsIn = (lines: readonly string[] = []) =>
+  lines.map(line => (JSON.parse(line) as { processing_error?: { message: string } }).processing_error?.message)
+
+t.test('what the function returns: the event, none, several, or a route', async t => {
+  const code = `(event, context) => {
+    if (event.drop) return null
+    if (event.many) return event.many.map(n => ({ n }))
+    if (event.to) return context.to(event.to, event)
+    return event.add ? { ...event, id: context.id } : event
+  }`
+  const lines = ['{"n": 1}', '{"add":"ä"}', '{"drop":1}', '{"many":[1,2]}', '{"many":[]}', '{"to":"b"}', '{"n":2}']
+  const { left, counters } = await through(t, { code, outputs: ['a', 'b'] }, [lines, ['{"n":3}']])
+  t.same(left.main, ['{"n": 1}', '{"add":"ä","id":"p"}', '{"n":1}', '{"n":2}', '{"n":2}', '{"n":3}'])
+  t.same([left.a, left.b, left.discarded], [[], ['{"to":"b"}'], ['{"drop":1}', '{"many":[]}']])
+  t.same(counters.discards.get('dropped')?.events, 2)
+})
+
+t.test('what cannot be an event fails, with the reason', async t => {
+  const code = `const broken = {
+    none: () => undefined, text: () => 'x', nested: () => [[{}]], absent: () => [null], missing: (e, { to }) => to('c', e),
+    bigint: () => ({ n: 1n }), cycle: e => { e.e = e; return e }, method: () => ({ f() {} }), date: () => new Date(0),
+    route: (e, { to }) => [to('a', e)], thrown: () => { throw 'a text' }, well: e => e,
+  };
+  (event, context) => broken[event.what](event, context)`
+  const reasons = {
+    none: /returned undefined; return the event, or null/,
+    text: /returned a string where an event must be/,
+    nested: /returned an array where/,
+    absent: /returned null where/,
+    missing: /^code, line \d+: there is no output c/,
+    bigint: /has no JSON: .*BigInt/,
+    cycle: /has no JSON: .*circular structure[^\n]*$/,
+    method: /field \.f is a function/,
+    date: /whose JSON is not an object/,
+    route: /a route in an array/,
+    thrown: /^a text$/,
+  }
+  const { left, logged } = await through(t, { code, outputs: ['a'] }, [
+    [...Object.keys(reasons).map(what => ({ what })), { what: 'well' }],
+  ])
+  const found = reasonsIn(left.main)
+  for (const [n, [what, reason]] of Object.entries(reasons).entries()) t.match(found[n], reason, what)
+  t.equal(left.main!.at(-1), '{"what":"well"}', 'the others pass')
+  t.match(logged, [{ code: 'SLUICE_PROCESSOR_FAILED', events: 11, error: reasons.none }])
+})
+
+t.test('a function that waits: in order, so many at a time, and not longer than the time of the batch', async t => {
+  const code = `let open = 0
+  async (event, { signal }) => {
+    const atOnce = ++open
+    signal.addEventListener('abort', () => console.log('given up: ' + event.n))
+    if (event.never) await new Promise(() => {})
+    await new Promise(resolve => setTimeout(resolve, event.ms ?? 0))
+    open--
+    return { ...event, atOnce }
+  }`
+  const events = [{ n: 1, ms: 9 }, { n: 2 }, { n: 3 }, { n: 4 }]
+  const alone = await through(t, { code }, [events.slice(0, 2), events.slice(2)])
+  t.same(
+    alone.left.main!.map(line => JSON.parse(line)),
+    events.map(event => ({ ...event, atOnce: 1 })),
+  )
+  const together = await through(t, { code, concurrency: 3 }, [events.slice(0, 2), events.slice(2)])
+  const seen = together.left.main!.map(line => JSON.parse(line) as { n: number; atOnce: number })
+  t.same(
+    seen.map(({ n }) => n),
+    [1, 2, 3, 4],
+  )
+  t.equal(Math.max(...seen.map(({ atOnce }) => atOnce)), 3)
+
+  const never = [{ n: 1 }, { n: 2, never: true }, { n: 3 }]
+  const late = await through(t, { code, timeout: '50ms' }, [never, [{ n: 4 }]], 'discard')
+  t.same(
+    late.left.main!.map(line => JSON.parse(line).n),
+    [1, 4],
+  )
+  t.same(late.counters.discards.get('processing_failed')?.events, 2)
+  t.match(late.logged, [{ error: 'the batch took longer than 50ms' }], 'before what it writes')
+})
+
+t.test('a slow function that does not wait is ended between two calls', async t => {
+  const code = `event => { const end = performance.now() + 5; while (performance.now() < end); return { n: 1 } }`
+  const { left, counters } = await through(t, { code, timeout: '50ms' }, [Array.from({ length: 100 }, () => ({}))])
+  t.ok(left.main!.includes('{"n":1}'))
+  t.ok(reasonsIn(left.main).includes('the batch took longer than 50ms'))
+  t.equal(counters.passed.events, 100)
+})
+
+t.test('a function of batches returns a result for each event', async t => {
+  const code = `let sum = 0;
+  (events, { to }) => {
+    if (events.length === 2) return [events[0]]
+    return events.map(event => event.to ? to('a', event) : event.n === 0 ? null : { n: sum += event.n })
+  }`
+  const batches = [[{ n: 1 }, { n: 0 }, { n: 2, to: 1 }, { n: 3 }], [{ n: 1 }, { n: 1 }], [{ n: 5 }]]
+  const { left } = await through(t, { code, per: 'batch', outputs: ['a'] }, batches)
+  const reason = 'the script returned 1 results for 2 events; return an array with a result for each'
+  t.same(reasonsIn(left.main), [undefined, undefined, reason, reason, undefined])
+  t.same([left.main![0], left.main![1], left.main![4], left.a], ['{"n":1}', '{"n":4}', '{"n":9}', ['{"n":2,"to":1}']])
+})
+
+t.test('what ends the thread costs its event; the script is started again', async t => {
+  const code = `let n = 0
+  event => {
+    if (event.exit) process.exit(3)
+    if (event.fill) for (const all = []; ; ) all.push(new Array(1e6).fill(n))
+    return { n: ++n }
+  }`
+  const options = { code, max_memory: '32MiB' }
+  const { left, logged } = await through(t, options, [[{}, { exit: 1 }, {}], [{ exit: 1 }, { fill: 1 }], [{}]])
+  t.same(reasonsIn(left.main), [
+    undefined,
+    'it ended itself',
+    undefined,
+    'it needed more than max_memory',
+    'it needed more than max_memory',
+    undefined,
+  ])
+  t.same([left.main![0], left.main![2], left.main![5]], ['{"n":1}', '{"n":2}', '{"n":1}'], 'what it kept is lost')
+  t.match(logged[0], { code: 'SLUICE_SCRIPT_ENDED', component: undefined, error: 'it ended itself' })
+})
+
+t.test('a file, in JavaScript or TypeScript, with what it imports; an error names the line', async t => {
+  const folder = testFolder(t, {
+    'mine.ts': `import { twice } from './twice.ts'
+interface Event { readonly n: number }
+export default (event: Event) => ({ n: twice(event.n) })
+`,
+    'twice.ts':
+      'export const twice = (n: number): number => {\n  if (n > 4) throw new RangeError("too many")\n  return 2 * n\n}\n',
+    'none.js': 'export const other = 1\n',
+    'broken.js': 'export default event => {\n  return { ...event\n}\n',
+  })
+  const file = join(folder, 'mine.ts')
+  const { left } = await through(t, { file }, [[{ n: 4 }, { n: 5 }]])
+  t.equal(left.main![0], '{"n":8}')
+  t.same(reasonsIn(left.main), [undefined, `${join(folder, 'twice.ts')}:2: RangeError: too many`])
+  const failing = (name: string) => loadedStageOf(script, { file: join(folder, name) })
+  await t.rejects(failing('none.js'), { message: /default export of .*none\.js is nothing; it must be a function/ })
+  await t.rejects(failing('broken.js'), { message: /^Unexpected end of input \(.*broken\.js:4\)$/ })
+  await t.rejects(failing('nowhere.js'), { message: /Cannot find module .*nowhere\.js/ })
+})
+
+t.test('code that is no function is refused', async t => {
+  await t.rejects(loadedStageOf(script, { code: '1 + 1' }), {
+    message: /^its value is a number; it must be a function/,
+  })
+  await t.rejects(loadedStageOf(script, { code: 'let a\nnowhere.x' }), {
+    message: /^code, line 2: ReferenceError: nowhere/,
+  })
+  t.equal(syntaxProblem('let n = 0\nevent => ++n'), undefined)
+  t.equal(syntaxProblem('event => event;'), undefined)
+  t.match(syntaxProblem('event => {\n  return { ...event\n}'), /^line 3 of the code: /)
+  t.throws(() => script.options.parse({}), /either file or code/)
+  t.throws(() => script.options.parse({ code: 'e => e', file: 'a.js' }), /either file or code/)
+})
+
+t.test('an event that was not changed keeps its line, however that is written', async t => {
+  const same = ['{"n": 1}', '{ "n":1}', '{"n":1 }', '{"n":1}\r', '{"a":[1, 2]}', '{"n":1.0}', '{"n":1e2}', '{"n":-0}']
+  same.push(
+    '{"n":12345678901234567890}',
+    '{"n":0.10000000000000000555}',
+    String.raw`{"n":"\/"}`,
+    String.raw`{"n":"\u00e4"}`,
+  )
+  same.push(String.raw`{"n":"\ud83D"}`, String.raw`{"n":"\u000a"}`, '{"n":1E2,"m":"e"}')
+  for (const line of same) t.ok(isSameObject(line, JSON.stringify(JSON.parse(line))), line)
+  const changed: [line: string, text: string][] = [
+    ['{"n":1}', '{"n":2}'],
+    ['{"n":1}', '{"n":1,"m":2}'],
+    ['{"n": 1}', '{"n":2}'],
+    ['{"n":12345678901234567890}', '{"n":1}'],
+    ['{"n":1e2}', '{"n":100,"m":1}'],
+    ['{"n":"e"}', '{"n":"f"}'],
+    ['{"n":1}', '{}'],
+  ]
+  for (const [line, text] of changed) t.notOk(isSameObject(line, text), `${line} ${text}`)
+})
