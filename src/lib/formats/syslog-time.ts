@@ -97,13 +97,18 @@ function nearestTime(written: string, wall: number): string | undefined {
     const date = new Date(year, month, Number(day), Number(hour), Number(minute), Math.min(Number(second), 59), ms)
     return date.getDate() === Number(day) ? date.getTime() : Number.NaN
   }
-  const received = new Date(wall).getFullYear()
-  let best = inYear(given === undefined ? received : Number(given))
-  if (given === undefined && !(Math.abs(best - wall) <= HALF_YEAR_MS)) {
-    for (const year of [received - 1, received + 1]) {
-      const time = inYear(year)
-      if (!(Math.abs(best - wall) <= Math.abs(time - wall)) && !Number.isNaN(time)) best = time
-    }
-  }
+  const best = given === undefined ? nearest(inYear, wall) : inYear(Number(given))
   return Number.isNaN(best) ? undefined : new Date(best).toISOString()
+}
+
+/** The time in the year that brings it nearest to `wall`. `inYear` gives it in milliseconds, NaN for a day that does not exist. */
+export function nearest(inYear: (year: number) => number, wall: number): number {
+  const received = new Date(wall).getFullYear()
+  let best = inYear(received)
+  if (Math.abs(best - wall) <= HALF_YEAR_MS) return best
+  for (const year of [received - 1, received + 1]) {
+    const time = inYear(year)
+    if (!(Math.abs(best - wall) <= Math.abs(time - wall)) && !Number.isNaN(time)) best = time
+  }
+  return best
 }

@@ -1,0 +1,174 @@
+import { z } from 'zod'
+import { behindMark, defineCodec } from '../core/codec.js'
+import { reaches } from '../core/options/reach.js'
+import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
+import { FieldsCodec } from './fields-codec.js'
+
+const LF = 0x0a
+const CR = 0x0d
+const SPACE = 0x20
+const TAB = 0x09
+const QUOTE = 0x22
+const APOSTROPHE = 0x27
+const BACKSLASH = 0x5c
+const TRUE = Buffer.from('true')
+const LONGEST_DELIMITER = 16
+
+const delimiter = () =>
+  reaches('nothing', z.string().min(1).max(LONGEST_DELIMITER)).refine(text => !/["'\\]/.test(text), {
+    error: 'must not contain quotes or a backslash',
+  })
+
+const options = z.strictObject({
+  key_value_delimiter: delimiter().default('=').describe('What separates a key from its value, 1 to 16 characters.'),
+  field_delimiter: delimiter()
+    .default(' ')
+    .describe(
+      'What separates one pair from the next, 1 to 16 characters. A space also stands for tabs and for several.',
+    ),
+})
+type Options = z.output<typeof options>
+
+function isBlank(byte: number): boolean {
+  return byte === SPACE || byte === TAB || byte === LF || byte === CR
+}
+
+function skipBlanks(b: Buffer, p: number, end: number): number {
+  while (p < end && isBlank(b[p]!)) p++
+  return p
+}
+
+/** What was read last: a text, and whether it was in quotes and has a backslash. */
+let textStart = 0
+let textEnd = 0
+let escaped = false
+
+class KeyValue extends FieldsCodec {
+  readonly #between: Buffer
+  readonly #after: Buffer
+  /** Whether pairs are separated by blanks. */
+  readonly #isBlank: boolean
+  readonly #name = new FieldName()
+
+  constructor(given: Options) {
+    const { key_value_delimiter, field_delimiter } = given
+    super(keyValue, undefined, {
+      ...(key_value_delimiter === '=' ? {} : { key_value_delimiter }),
+      ...(field_delimiter === ' ' ? {} : { field_delimiter }),
+    })
+    this.#between = Buffer.from(key_value_delimiter)
+    this.#after = Buffer.from(field_delimiter)
+    this.#isBlank = field_delimiter === ' '
+  }
+
+  read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    let hasPair = false
+    for (let p = skipBlanks(b, behindMark(b, start, end), end); p < end; ) {
+      p = this.#textEnd(b, p, end, true)
+      if (textEnd === textStart) return false
+      if (!escaped) this.#name.at(b, textStart, textEnd)
+      else {
+        const key = Buffer.from(unescaped(b.toString('utf8', textStart, textEnd)))
+        this.#name.at(key, 0, key.length)
+      }
+      const between = skipBlanks(b, p, end)
+      if (isAt(b, between, end, this.#between)) {
+        hasPair = true
+        const behind = between + this.#between.length
+        // In "a= b=1", the value of a is empty; in "a = b", it is not.
+        const isTight = this.#isBlank && between === p
+        p = this.#textEnd(b, isTight ? behind : skipBlanks(b, behind, end), end, false)
+        if (escaped) to.value(this.#name, unescaped(b.toString('utf8', textStart, textEnd)))
+        else to.text(this.#name, b, textStart, textEnd)
+      } else to.json(this.#name, TRUE, 0, TRUE.length)
+      p = this.#nextPair(b, p, end)
+    }
+    return hasPair
+  }
+
+  override problem(): string {
+    return 'a pair without a key, or no pair at all'
+  }
+
+  /** Reads a key or value with quotes or without. Returns the end of it. */
+  #textEnd(b: Buffer, p: number, end: number, isKey: boolean): number {
+    escaped = false
+    if (p < end && (b[p] === QUOTE || b[p] === APOSTROPHE)) {
+      const close = closingQuote(b, p, end)
+      if (close > 0 && this.#endsAt(b, close + 1, end, isKey)) {
+        textStart = p + 1
+        textEnd = close
+        return close + 1
+      }
+    }
+    escaped = false
+    textStart = p
+    while (p < end && !this.#isAfter(b, p, end) && !(isKey && isAt(b, p, end, this.#between))) p++
+    textEnd = p
+    while (textEnd > textStart && isBlank(b[textEnd - 1]!)) textEnd--
+    return p
+  }
+
+  /** Whether what is in quotes ends here: text that only begins with quotes is taken as it is. */
+  #endsAt(b: Buffer, p: number, end: number, isKey: boolean): boolean {
+    if (p === end || this.#isAfter(b, p, end)) return true
+    const next = skipBlanks(b, p, end)
+    return next === end || this.#isAfter(b, next, end) || (isKey && isAt(b, next, end, this.#between))
+  }
+
+  #isAfter(b: Buffer, p: number, end: number): boolean {
+    return this.#isBlank ? isBlank(b[p]!) : isAt(b, p, end, this.#after)
+  }
+
+  /** Where the pair behind the one that ends at `p` begins. */
+  #nextPair(b: Buffer, p: number, end: number): number {
+    p = skipBlanks(b, p, end)
+    if (!this.#isBlank && isAt(b, p, end, this.#after)) p = skipBlanks(b, p + this.#after.length, end)
+    return p
+  }
+}
+
+function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
+  if (b[p] !== text[0] || end - p < text.length) return false
+  for (let i = 1; i < text.length; i++) if (b[p + i] !== text[i]) return false
+  return true
+}
+
+/** The quote that closes the one at `p`, or -1. */
+function closingQuote(b: Buffer, p: number, end: number): number {
+  const quote = b[p]
+  for (let at = p + 1; at < end; at++) {
+    if (b[at] === quote) return at
+    if (b[at] !== BACKSLASH) continue
+    escaped = true
+    at++
+  }
+  return -1
+}
+
+function unescaped(text: string): string {
+  return text.replace(/\\(["'\\n])/g, (_, letter: string) => (letter === 'n' ? '\n' : letter))
+}
+
+export const keyValue = defineCodec({
+  name: 'key_value',
+  summary: 'Each line consists of pairs of a key and a value, with any characters between them.',
+  notes:
+    'Keys and values may be in single or double quotes, in which `\\"`, `\\\'`, `\\\\` and `\\n` are escapes; any other backslash is kept. Blanks around them ' +
+    'are no part of them. A key without a value has the value true, all other values are text, and of several values of a key the last counts. A line has at least one pair with a value. ' +
+    'Lines of the usual form `key=value key="other value"` are logfmt too, which is read faster.',
+  options,
+  form: 'fields',
+  expects: 'pairs of keys and values',
+  undecodedHelp: 'Lines that are not pairs of keys and values. They are kept as text.',
+  joinsLines: true,
+  examples: [
+    {
+      title: 'Other delimiters',
+      yaml: "key_value_delimiter: ':'\nfield_delimiter: ','\n",
+      line: `user: ada, "full name": 'Ada "Countess" L.', admin`,
+      event: { user: 'ada', 'full name': 'Ada "Countess" L.', admin: true },
+    },
+  ],
+  create: parsed => new KeyValue(parsed),
+})
