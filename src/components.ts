@@ -10,6 +10,7 @@ import { parse } from './processors/parse.js'
 import { redact } from './processors/redact.js'
 import { route } from './processors/route.js'
 import { script } from './processors/script.js'
+import { sample } from './processors/sample.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
 import { http } from './sources/http.js'
@@ -32,6 +33,7 @@ export const components: readonly AnyDefinition[] = [
   explode,
   flatten,
   script,
+  sample,
   httpDestination,
   fileDestination,
   stdout,
