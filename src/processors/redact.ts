@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { defineProcessor } from '../core/component.js'
 import { fieldPath, refuse, refuseAt, regex, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
+import { keyFileWarnings } from '../http/auth/auth-options.js'
 import { Pattern } from '../lib/pattern.js'
 import { PRESETS } from './redact/presets/presets.js'
 
@@ -122,6 +123,8 @@ export const redact = defineProcessor({
       output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],
     },
   ],
+  warnings: ({ action }) =>
+    typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
   async create({ fields, presets, patterns, action }, context) {
     const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
       import('./redact/redact-processor.js'),

@@ -44,21 +44,25 @@ export const auth = z
 
 export type AuthOptions = z.output<typeof auth>
 
-/** Warnings of `sluice validate`: `key_file` does not exist or cannot be read by this user. */
-export function keyFileWarnings({ key_file: file }: AuthOptions): OptionWarning[] {
+/** Warnings of `sluice validate`: `key_file`, an option in `path`, does not exist or cannot be read by this user. */
+export function keyFileWarnings(
+  { key_file: file }: Pick<AuthOptions, 'key_file'>,
+  path: readonly string[] = ['auth'],
+): OptionWarning[] {
   if (file === undefined) return []
+  const option = [...path, 'key_file']
   try {
     if (statSync(file).isFile()) accessSync(file, constants.R_OK)
-    else return [{ path: ['auth', 'key_file'], message: `${file} is not a file` }]
+    else return [{ path: option, message: `${file} is not a file` }]
     return []
   } catch (error) {
     const missing = errorCode(error) === 'ENOENT'
     if (error instanceof SilentFileSystem)
-      return [{ path: ['auth', 'key_file'], message: `${file} cannot be read now: ${error.message}` }]
+      return [{ path: option, message: `${file} cannot be read now: ${error.message}` }]
     const message = missing
       ? `${file} does not exist here; create it where this configuration is used, with the key in it`
       : `${file} cannot be read by this user: ${errorText(error)}`
-    return [{ path: ['auth', 'key_file'], message }]
+    return [{ path: option, message }]
   }
 }
 

@@ -30,12 +30,17 @@ export class Finder {
     this.#patterns = patterns.map(({ pattern }) => pattern)
   }
 
-  /** Whether [start, end) of a line of JSON may hold something: it has a match or a backslash, or nobody knows. */
+  /** Whether values in [start, end) of a line of JSON may hold something: they need not be written as they are. */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
     this.matches.clear()
     this.#scanner.scan(b, start, end, this.matches)
-    return this.matches.count > 0 || this.#scanner.hasBackslash
+    return this.matches.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent
+  }
+
+  /** Whether the value that was searched last has a backslash. */
+  get hasBackslash(): boolean {
+    return this.#scanner.hasBackslash
   }
 
   /** Puts what is in [start, end) into `matches`. What was there before is dropped. */

@@ -17,20 +17,25 @@ export class Matches {
 
   /** Orders the ranges, and joins those that overlap. */
   merge(): void {
-    for (let i = 1; i < this.count; i++) {
-      const [start, end, rule] = [this.starts[i]!, this.ends[i]!, this.rules[i]!]
-      let at = i
-      for (; at > 0 && this.starts[at - 1]! > start; at--) this.#copy(at - 1, at)
-      this.starts[at] = start
-      this.ends[at] = end
-      this.rules[at] = rule
-    }
+    this.#order()
     let last = 0
     for (let i = 1; i < this.count; i++) {
       if (this.starts[i]! < this.ends[last]!) this.ends[last] = Math.max(this.ends[last]!, this.ends[i]!)
       else this.#copy(i, ++last)
     }
     this.count = Math.min(this.count, last + 1)
+  }
+
+  /** Presets find them in their order; patterns do so only each for itself. */
+  #order(): void {
+    const { starts, ends, rules, count } = this
+    let i = 1
+    while (i < count && starts[i]! >= starts[i - 1]!) i++
+    if (i >= count) return
+    const order = Array.from({ length: count }, (_, n) => n).sort((a, b) => starts[a]! - starts[b]!)
+    const all = order.map(n => [starts[n]!, ends[n]!, rules[n]!] as const)
+    this.count = 0
+    for (const [start, end, rule] of all) this.add(start, end, rule)
   }
 
   #copy(from: number, to: number): void {

@@ -29,8 +29,6 @@ export class Values implements ValueVisitor {
   readonly #count: Count
   /** The rule of what is at a cut. */
   readonly #cutRule: number
-  /** A value that is not in the bytes of the event as it is. */
-  #decoded: Buffer = Buffer.alloc(0)
   #isChanged = false
   #copied = 0
   #cuts: Cuts | undefined
@@ -51,9 +49,11 @@ export class Values implements ValueVisitor {
       start = 0
       end = b.length
     }
-    if (!this.#find(b, start, end, cuts)) return false
+    const text = this.#search(b, start, end, cuts)
+    if (!text) return false
     this.out.clear()
-    this.#write(b, start, end, false)
+    if (text === b) this.#write(b, start, end, false)
+    else this.#write(text, 0, text.length, false)
     return true
   }
 
@@ -86,23 +86,20 @@ export class Values implements ValueVisitor {
   }
 
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void {
-    if (!hasEscapes) {
-      if (this.#find(b, start, end, this.#cutsOf(end - start))) this.#replace(b, start, end, b, start, end)
-      return
-    }
-    this.#decoded = Buffer.from(JSON.parse(b.toString('utf8', start - 1, end + 1)) as string)
-    const { length } = this.#decoded
-    if (this.#find(this.#decoded, 0, length, this.#cutsOf(length)))
-      this.#replace(b, start, end, this.#decoded, 0, length)
-  }
-
-  #cutsOf(length: number): Cuts | undefined {
-    return length > LEAST_CUT ? this.#cuts : undefined
+    const decoded = hasEscapes ? Buffer.from(JSON.parse(b.toString('utf8', start - 1, end + 1)) as string) : b
+    const from = hasEscapes ? 0 : start
+    const to = hasEscapes ? decoded.length : end
+    const text = this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined)
+    if (!text) return
+    this.#begin(b, start)
+    if (text === decoded) this.#write(decoded, from, to, true)
+    else this.#write(text, 0, text.length, true)
+    this.#copied = end
   }
 
   /** A number of which something is secret becomes a string. */
   number(b: Buffer, start: number, end: number): void {
-    if (!this.#find(b, start, end) && !this.#findWritten(b, start, end)) return
+    if (!this.#search(b, start, end) && !this.#searchWritten(b, start, end)) return
     this.#begin(b, start)
     this.out.addByte(QUOTE)
     this.#write(b, start, end, true)
@@ -111,40 +108,47 @@ export class Values implements ValueVisitor {
   }
 
   /** Finds what is in a number with an exponent when it is written without. */
-  #findWritten(b: Buffer, start: number, end: number): boolean {
+  #searchWritten(b: Buffer, start: number, end: number): boolean {
     let p = start
     while (p < end && (b[p]! & 0xdf) !== E) p++
     if (p === end) return false
-    this.#decoded = Buffer.from(String(Number(b.toString('latin1', start, end))))
+    const text = Buffer.from(String(Number(b.toString('latin1', start, end))))
     const { matches } = this.#finder
-    if (!this.#find(this.#decoded, 0, this.#decoded.length)) return false
+    if (!this.#search(text, 0, text.length)) return false
     matches.starts[0] = start
     matches.ends[0] = end
     matches.count = 1
     return true
   }
 
-  /** Whether a rule finds something, which is then in the matches of the finder. */
-  #find(b: Buffer, start: number, end: number, cuts?: Cuts): boolean {
+  /**
+   * Searches a text for what the rules find. Returns the text that the matches are in, which is another one for JSON
+   * within the text: one without its escapes.
+   */
+  #search(b: Buffer, start: number, end: number, cuts?: Cuts): Buffer | undefined {
     const { matches } = this.#finder
     if (this.#isForced) {
       matches.clear()
       matches.add(start, end, this.#cutRule)
-      return true
+      return b
     }
-    this.#finder.find(b, start, end)
-    if (cuts && end > start) addCuts(b, start, end, cuts, matches, this.#cutRule)
-    if (matches.count === 0) return false
+    this.#find(b, start, end, cuts)
+    const plain = this.#finder.hasBackslash ? withoutEscapes(b, start, end) : undefined
+    let found = b
+    if (plain) {
+      this.#find(plain, 0, plain.length, cuts)
+      if (matches.count > 0) found = plain
+      else this.#find(b, start, end, cuts)
+    }
+    if (matches.count === 0) return undefined
     for (let i = 0; i < matches.count; i++) this.#count(matches.rules[i]!)
     matches.merge()
-    return true
+    return found
   }
 
-  /** Puts a redacted value in the place of [start, end), which is between quotes. */
-  #replace(b: Buffer, start: number, end: number, value: Buffer, from: number, to: number): void {
-    this.#begin(b, start)
-    this.#write(value, from, to, true)
-    this.#copied = end
+  #find(b: Buffer, start: number, end: number, cuts: Cuts | undefined): void {
+    this.#finder.find(b, start, end)
+    if (cuts && end > start) addCuts(b, start, end, cuts, this.#finder.matches, this.#cutRule)
   }
 
   #begin(b: Buffer, start: number): void {
@@ -168,6 +172,15 @@ export class Values implements ValueVisitor {
     if (isJson) addEscaped(this.out, b, start, end)
     else this.out.add(b, start, end)
   }
+}
+
+const ESCAPE = /\\+u00([2-7][0-9a-f])/gi
+
+/** The text without the escapes of printable ASCII characters; undefined: it has none. */
+function withoutEscapes(b: Buffer, start: number, end: number): Buffer | undefined {
+  const text = b.toString('utf8', start, end)
+  const plain = text.replace(ESCAPE, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+  return plain === text ? undefined : Buffer.from(plain)
 }
 
 /** A secret may be in two pieces of a line, so the text on both sides of a cut counts as one. */

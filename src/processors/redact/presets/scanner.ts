@@ -17,6 +17,7 @@ const KEY = 8
 const PLUS = 9
 const BACKSLASH = 10
 
+const E = 0x45
 const OPEN = 0x28
 const DOT = 0x2e
 
@@ -27,6 +28,8 @@ const DOT = 0x2e
 export class PresetScanner {
   /** Whether the bytes that were scanned last have a backslash. */
   hasBackslash = false
+  /** Whether they may have a number with an exponent. */
+  hasExponent = false
   readonly #kinds = new Uint8Array(256)
   /** Number of the rule of each preset; -1 for those that are not wanted. */
   readonly #rules: Readonly<Record<Preset, number>>
@@ -55,6 +58,7 @@ export class PresetScanner {
   /** Finds all in the bytes [start, end). What is found may overlap. */
   scan(b: Buffer, start: number, end: number, out: Matches): void {
     this.hasBackslash = false
+    this.hasExponent = false
     const kinds = this.#kinds
     for (let p = start; p < end; ) {
       const kind = kinds[b[p]!]!
@@ -100,6 +104,7 @@ export class PresetScanner {
     const to = endOf(b, p, end, DIGIT)
     const length = to - p
     const before = p > start ? b[p - 1] : undefined
+    if (to < end && (b[to]! & 0xdf) === E) this.hasExponent = true
     if (
       ipv4 >= 0 &&
       length <= 3 &&
