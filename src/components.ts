@@ -3,6 +3,7 @@ import { blackhole } from './destinations/blackhole.js'
 import { file as fileDestination } from './destinations/file.js'
 import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
+import { dedupe } from './processors/dedupe.js'
 import { explode } from './processors/explode.js'
 import { filter } from './processors/filter.js'
 import { flatten } from './processors/flatten.js'
@@ -34,6 +35,7 @@ export const components: readonly AnyDefinition[] = [
   flatten,
   script,
   sample,
+  dedupe,
   httpDestination,
   fileDestination,
   stdout,
