@@ -1,16 +1,30 @@
 import type { Codec, CodecDefinition } from '../core/codec.js'
 import { apache } from './apache.js'
 import { csv } from './csv.js'
+import { grok } from './grok.js'
 import { json } from './json.js'
 import { keyValue } from './key_value.js'
 import { klog } from './klog.js'
 import { logfmt } from './logfmt.js'
 import { nginx } from './nginx.js'
+import { regex } from './regex.js'
 import { syslog } from './syslog.js'
 import { text } from './text.js'
 
 /** All codecs that come with the program. A new one needs one file and one line here. */
-export const codecs: readonly CodecDefinition[] = [json, text, syslog, logfmt, csv, nginx, apache, keyValue, klog]
+export const codecs: readonly CodecDefinition[] = [
+  json,
+  text,
+  syslog,
+  logfmt,
+  csv,
+  nginx,
+  apache,
+  keyValue,
+  klog,
+  regex,
+  grok,
+]
 
 /** Those of plugins, by name. They stay, since records on the disk may name them. */
 const added = new Map<string, CodecDefinition>()

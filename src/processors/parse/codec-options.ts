@@ -67,7 +67,7 @@ export function checkCodec(given: Given, context: z.RefinementCtx, path: readonl
   try {
     definition.create(parsed.data as never)
   } catch (error) {
-    refuseAt(context, [...path, 'codec'], (error as Error).message)
+    refuseAt(context, [...path, Object.hasOwn(own, 'pattern') ? 'pattern' : 'codec'], (error as Error).message)
   }
 }
 
