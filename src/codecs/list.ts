@@ -45,7 +45,15 @@ export function createCodec(name: string, options: unknown): Codec {
   if (!definition) throw new Error(`there is no codec ${name}`)
   const parsed = definition.options.safeParse(options)
   const [issue] = parsed.error?.issues ?? []
-  if (issue) throw new Error(`${name} needs other options: ${[...issue.path, issue.message].join(': ')}`)
+  if (issue) {
+    const option = issue.path.join('.')
+    const isMissing = issue.path.length === 1 && !Object.hasOwn(Object(options), option)
+    throw new Error(
+      isMissing
+        ? `${name} needs the option ${option}, as in {codec: ${name}, ${option}: …}`
+        : `${name} needs other options: ${option}: ${issue.message}`,
+    )
+  }
   return definition.create(parsed.data as never)
 }
 
