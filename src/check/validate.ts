@@ -1,5 +1,5 @@
 import { components } from '../components.js'
-import { checkLimitsFiles } from '../config/checks/limits-file-check.js'
+import { checkFiles, fileChecksOf } from '../config/checks/file-checks.js'
 import { type FileCheck, tlsCheckAt } from '../config/checks/tls-check.js'
 import type { Draft } from '../config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
@@ -21,9 +21,9 @@ import { silentLog } from '../terminal/log.js'
 
 /**
  * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
- * keys, limits files and modules that they name. Files that destinations write to are only examined, and data_dir is searched for data that
- * would belong to no component. Every error and warning is a line on stderr, every valid configuration a line on
- * stdout. The last line has the numbers of errors and warnings.
+ * keys, limits files, tables and modules that they name. Files that destinations write to are only examined, and data_dir is
+ * searched for data that would belong to no component. Every error and warning is a line on stderr, every valid
+ * configuration a line on stdout. The last line has the numbers of errors and warnings.
  */
 export async function validate(
   paths: readonly string[],
@@ -40,13 +40,14 @@ export async function validate(
   const warnOf = (found: readonly Problem[]) => {
     for (const warning of found) warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }))
   }
+  const fileChecks = await fileChecksOf(known)
   for (const path of paths) {
     try {
       let checked: readonly Draft[] = []
       const checkTls = tlsCheckAt(systemClock.wall())
       const fileCheck: FileCheck = (root, drafts, service, found) => {
         checkTls(root, drafts, service, found)
-        checkLimitsFiles(drafts, found)
+        checkFiles(fileChecks, drafts, found)
         checked = drafts
       }
       const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }

@@ -5,6 +5,7 @@ import type { z } from 'zod'
 import type { FileSystems } from '../lib/files/remote/file-systems.js'
 import type { TimerClock } from '../lib/time.js'
 import type { Codec } from './codec.js'
+import type { FileProblem } from './errors.js'
 import type { Ack, AckStatus } from './event/ack.js'
 import type { EventBatch } from './event/batch.js'
 import type { EventEditor } from './event/event-editor.js'
@@ -372,6 +373,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly module?: string
   /** Problems that only loading the module shows, for `validate`. */
   checkModule?(options: z.output<S>): Promise<readonly OptionProblem[]>
+  /** Imports what finds problems in the files that the options name. For `sluice validate`, which reads them. */
+  fileCheck?(): Promise<(options: z.output<S>) => readonly FileProblem[]>
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
   /** Destinations only: its defaults of the delivery options, if they differ. */

@@ -16,6 +16,19 @@ export function formatProblem(problem: Problem): string {
   return problem.path ? `${place}: ${problem.path}: ${problem.message}` : `${place}: ${problem.message}`
 }
 
+/** What is wrong with a file that an option names. */
+export interface FileProblem {
+  readonly option: string
+  readonly file: string
+  /** From 1. */
+  readonly line: number
+  /** Where in the file, as far as it has such places. */
+  readonly path: readonly (string | number)[]
+  readonly message: string
+  /** It could not be read. It may exist where the configuration will be used. */
+  readonly isMissing?: boolean
+}
+
 /** The configuration is invalid; exit code 78. */
 export class ConfigError extends Error {
   readonly code = 'SLUICE_CONFIG'

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { constants } from 'node:fs'
 import type { z } from 'zod'
-import { ConfigError, errorText, type Problem } from '../../../core/errors.js'
+import { ConfigError, errorText, type FileProblem, type Problem } from '../../../core/errors.js'
 import { openWithin, type Reach } from '../../../core/options/reach.js'
 import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { NearestName } from '../../../lib/nearest.js'
@@ -65,6 +65,14 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   } catch (error) {
     return missing(path, error)
   }
+}
+
+/** What is wrong with the limits file of a throttle. */
+export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
+  if (options.limits_file === undefined) return []
+  const read = readLimitsSync(options.limits_file, options)
+  const problems = 'problems' in read ? read.problems : []
+  return problems.map(problem => ({ ...problem, option: 'limits_file', path: problem.path as FileProblem['path'] }))
 }
 
 function unusable(stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number }): string | undefined {

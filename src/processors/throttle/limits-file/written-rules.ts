@@ -1,7 +1,5 @@
 /** Rules as they stand in a file, before they are checked. */
 
-export const LINE = /\r?\n/
-
 /** A rule, and where its options are. */
 export interface Written {
   readonly value: unknown

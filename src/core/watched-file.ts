@@ -1,0 +1,69 @@
+import { stat } from 'node:fs/promises'
+import { fileSystems } from '../lib/files/remote/file-systems.js'
+import type { TimerClock } from '../lib/time.js'
+import { errorCode } from './errors.js'
+
+const LOOK_EVERY_MS = 1000
+
+/**
+ * A file of a component that is read again when it changes. A change is read when the file stayed the same from one
+ * look to the next, so that one that is being written is not read half.
+ */
+export class WatchedFile<T> {
+  readonly path: string
+  readonly #clock: TimerClock
+  readonly #read: () => Promise<T>
+  /** What was read last, and what was there at the last look. */
+  #version = ''
+  #seen = ''
+  #isStopped = false
+  #cancel: (() => void) | undefined
+
+  /** `read` reads the file. If it fails, it returns what says so. */
+  constructor(path: string, clock: TimerClock, read: () => Promise<T>) {
+    this.path = path
+    this.#clock = clock
+    this.#read = read
+  }
+
+  /** Reads the file for the first time. */
+  async first(): Promise<T> {
+    this.#version = this.#seen = await this.#look()
+    return this.#read()
+  }
+
+  /** Looks at the file every second until `stop`. `use` gets what was read when it had changed. */
+  watch(use: (read: T) => void): void {
+    this.#cancel = this.#clock.after(LOOK_EVERY_MS, () => {
+      void this.#check(use).finally(() => {
+        if (!this.#isStopped) this.watch(use)
+      })
+    })
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    this.#cancel?.()
+  }
+
+  async #check(use: (read: T) => void): Promise<void> {
+    const before = this.#seen
+    this.#seen = await this.#look()
+    if (this.#seen === this.#version || this.#seen !== before) return
+    const read = await this.#read()
+    if (this.#isStopped || (await this.#look()) !== this.#seen) return
+    this.#version = this.#seen
+    use(read)
+  }
+
+  /** A text that changes when the file is written or replaced. */
+  async #look(): Promise<string> {
+    const { path } = this
+    try {
+      const found = await fileSystems.runInTime(path, () => stat(path, { bigint: true }))
+      return `${found.dev} ${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`
+    } catch (error) {
+      return String(errorCode(error))
+    }
+  }
+}

@@ -1,0 +1,82 @@
+/** CSV as in RFC 4180, of a text that is read as a whole. */
+
+export interface CsvRecord {
+  /** Where it begins, from 1. */
+  readonly line: number
+  readonly fields: string[]
+}
+
+/** What is wrong with a text; `line` is from 1. */
+export interface CsvProblem {
+  readonly line: number
+  /** The index of the record that is wrong, if it is one. */
+  readonly record?: number
+  readonly message: string
+}
+
+/** A table whose first record names its columns. */
+export interface CsvTable {
+  readonly names: readonly string[]
+  readonly records: readonly CsvRecord[]
+}
+
+const LINE = /\r?\n/
+/** A field in quotes, in which quotes are doubled, or one without; then what ends it. */
+const FIELD = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/y
+
+/** Reads a table with a header. Each record has a field for each of its names, without white space around it. */
+export function readCsvTable(text: string): CsvTable | CsvProblem {
+  const [header, ...records] = recordsOf(text)
+  if (!header) return { line: 1, message: 'is empty; the first line must name the columns' }
+  const quote = openQuoteOf(text)
+  if (quote !== undefined) return { line: quote, message: 'has a quote that is never closed' }
+  const names = header.fields
+  const message = problemOf(names)
+  if (message !== undefined) return { line: header.line, message }
+  const record = records.findIndex(({ fields }) => fields.length !== names.length)
+  if (record >= 0) {
+    const { line, fields } = records[record]!
+    return { line, record, message: `has ${fields.length} values; the header has ${names.length}` }
+  }
+  return { names, records }
+}
+
+/** What is wrong with the names of the columns. */
+function problemOf(names: readonly string[]): string | undefined {
+  const twice = names.find((name, n) => names.indexOf(name) !== n)
+  if (twice !== undefined) return `names the column "${twice}" twice`
+  return names.some(name => /[;\t]/.test(name)) ? 'separate the columns by commas' : undefined
+}
+
+function recordsOf(text: string): CsvRecord[] {
+  const records: CsvRecord[] = []
+  let line = 1
+  for (let at = 0; at < text.length; ) {
+    const record: CsvRecord = { line, fields: [] }
+    let ending = ','
+    while (ending === ',') {
+      FIELD.lastIndex = at
+      const match = FIELD.exec(text)
+      // A quote within a field, or one that is never closed: the rest of the line is the field.
+      const end = match ? FIELD.lastIndex : endOfLine(text, at)
+      const [whole, quoted, plain] = match ?? [text.slice(at, end)]
+      record.fields.push((quoted?.replaceAll('""', '"') ?? plain ?? whole).trim())
+      ending = match?.[3] ?? '\n'
+      line += whole.split(LINE).length - 1
+      at = end
+    }
+    if (record.fields.length > 1 || record.fields[0] !== '') records.push(record)
+  }
+  return records
+}
+
+function endOfLine(text: string, at: number): number {
+  const end = text.indexOf('\n', at)
+  return end < 0 ? text.length : end + 1
+}
+
+/** The line of a quote that is never closed. */
+function openQuoteOf(text: string): number | undefined {
+  const quotes = [...text.matchAll(/"/g)]
+  return quotes.length % 2 === 0 ? undefined : text.slice(0, quotes.at(-1)!.index).split(LINE).length
+}
