@@ -4,6 +4,7 @@ import { file as fileDestination } from './destinations/file.js'
 import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
 import { dedupe } from './processors/dedupe.js'
+import { enrich } from './processors/enrich.js'
 import { explode } from './processors/explode.js'
 import { filter } from './processors/filter.js'
 import { flatten } from './processors/flatten.js'
@@ -28,6 +29,7 @@ export const components: readonly AnyDefinition[] = [
   http,
   throttle,
   filter,
+  enrich,
   parse,
   redact,
   route,

@@ -41,6 +41,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   fastify: { home: /^api\/http\// },
   // Only held at a release that runs on Node.js 20: fastify takes the newest one, which does not.
   'light-my-request': { home: /^(?!)/ },
+  'mmdb-lib': { home: /^processors\/enrich\/maxmind\.ts$/ },
   picomatch: { home: /^sources\/file/ },
   pino: { home: /^terminal\/log/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/measure\/metrics/ },

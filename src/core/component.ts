@@ -366,10 +366,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   copiesLines?(options: z.output<S>): boolean
   /** Warnings about options that are valid but rarely intended. May stat files but not open them. */
   warnings?(options: z.output<S>): readonly OptionWarning[]
-  /**
-   * Processors only: the option that names a module of users. Its path is relative to the configuration file, and
-   * `reload: watch` looks at it, too.
-   */
+  /** Processors only: the option with a module of users, from the configuration file on. `reload: watch` looks at it. */
   readonly module?: string
   /** Problems that only loading the module shows, for `validate`. */
   checkModule?(options: z.output<S>): Promise<readonly OptionProblem[]>

@@ -1,3 +1,6 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { AnyDefinition } from '../core/component.js'
@@ -43,13 +46,29 @@ const CHECKS: Readonly<Record<string, Check>> = {
 export async function checkProcessor(definition: Processor): Promise<string[]> {
   const found = new Findings()
   for (const example of definition.examples)
-    for (const [name, check] of Object.entries(CHECKS)) {
-      const title = `${definition.type}, ${example.title}: ${name}`
-      const own = new Findings()
-      await own.during(title, () => check(definition, example, own))
-      found.list.push(...own.list.map(text => (text.startsWith(title) ? text : `${title}: ${text}`)))
-    }
+    await withFiles(example, async placed => {
+      for (const [name, check] of Object.entries(CHECKS)) {
+        const title = `${definition.type}, ${example.title}: ${name}`
+        const own = new Findings()
+        await own.during(title, () => check(definition, placed, own))
+        found.list.push(...own.list.map(text => (text.startsWith(title) ? text : `${title}: ${text}`)))
+      }
+    })
   return found.list
+}
+
+/** Runs `check` with an example whose files are in a temporary folder. */
+async function withFiles(example: Example, check: (placed: Example) => Promise<void>): Promise<void> {
+  const files = Object.entries(example.files ?? {})
+  if (files.length === 0) return check(example)
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-example-'))
+  try {
+    await Promise.all(files.map(([name, text]) => writeFile(join(folder, name), text)))
+    const yaml = files.reduce((text, [name]) => text.replaceAll(`./${name}`, join(folder, name)), example.yaml)
+    await check({ ...example, yaml })
+  } finally {
+    await rm(folder, { recursive: true })
+  }
 }
 
 /** Takes batches a turn of the event loop later, so that there is no room in between. */

@@ -139,10 +139,13 @@ function deliveryText(definition: AnyDefinition): string[] {
   return [`Other defaults than usual: ${changed.map(row => `${code(row.name)} ${row.preset}`).join(', ')}.`]
 }
 
-function exampleText({ kind, type }: AnyDefinition, { title, yaml, input, output, outputs = {} }: Example): string[] {
+function exampleText({ kind, type }: AnyDefinition, example: Example): string[] {
+  const { title, yaml, files = {}, input, output, outputs = {} } = example
   const lines = [`type: ${type}`, ...(kind === 'source' ? [] : ['inputs: [app_logs]']), ...yaml.trimEnd().split('\n')]
   const block = [`${SECTIONS[kind]}:`, '  example:', ...lines.filter(line => line !== '').map(line => `    ${line}`)]
   const texts = [`${title}:`, fence('yaml', block)]
+  for (const [name, text] of Object.entries(files))
+    texts.push(`${code(name)}:`, fence(name.replace(/^.*\./, ''), text.trimEnd().split('\n')))
   if (input) texts.push('In:', fence('json', input))
   if (output) texts.push('Out:', fence('json', output))
   for (const [name, lines] of Object.entries(outputs)) texts.push(`Out, ${code(name)}:`, fence('json', lines))

@@ -8,7 +8,8 @@ import { z } from 'zod'
  * (config/managed/permitted.ts).
  */
 
-export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'nothing'
+/** `host`: facts about this machine and its environment variables. `code`: what is run as a part of the process. */
+export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'host' | 'nothing'
 
 const declared = z.registry<{ reaches: Reached }>()
 

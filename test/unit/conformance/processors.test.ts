@@ -33,8 +33,8 @@ for (const definition of processors) {
       return heldBytes()
     }
     const before = await send(20)
-    const grown = (await send(300)) - before
-    t.ok(grown < 4 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 300,000 events`)
+    const grown = (await send(200)) - before
+    t.ok(grown < 2 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 200,000 events`)
     stage.destroy()
   })
 }

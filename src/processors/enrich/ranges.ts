@@ -1,0 +1,51 @@
+import type { KeyRange } from './addresses.js'
+
+/** A range of a table, and where it is in the file. */
+export interface RowRange<K> extends KeyRange<K> {
+  readonly row: number
+  readonly line: number
+}
+
+/** Ranges that overlap only where one contains the other. The smallest one that contains a key counts. */
+export class Ranges<K extends string | number> {
+  readonly #ranges: readonly RowRange<K>[]
+  /** The smallest range around each; -1: none. */
+  readonly #around: Int32Array
+
+  private constructor(ranges: readonly RowRange<K>[], around: Int32Array) {
+    this.#ranges = ranges
+    this.#around = around
+  }
+
+  /** Or two ranges that overlap although neither is a smaller part of the other. */
+  static of<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> | readonly [RowRange<K>, RowRange<K>] {
+    // The larger of two with the same beginning comes first.
+    const ranges = given.toSorted((a, b) =>
+      a.low !== b.low ? (a.low < b.low ? -1 : 1) : a.high !== b.high ? (a.high > b.high ? -1 : 1) : 0,
+    )
+    const around = new Int32Array(ranges.length).fill(-1)
+    for (let n = 1, open = 0; n < ranges.length; open = n++) {
+      const { low, high } = ranges[n]!
+      while (open >= 0 && ranges[open]!.high < low) open = around[open]!
+      const outer = ranges[open]
+      if (outer && (outer.high < high || (outer.low === low && outer.high === high))) return [outer, ranges[n]!]
+      around[n] = open
+    }
+    return new Ranges(ranges, around)
+  }
+
+  /** The row of the smallest range that contains `key`; -1: none. */
+  find(key: K): number {
+    const ranges = this.#ranges
+    let from = 0
+    let to = ranges.length
+    while (from < to) {
+      const middle = (from + to) >> 1
+      if (ranges[middle]!.low <= key) from = middle + 1
+      else to = middle
+    }
+    let n = from - 1
+    while (n >= 0 && ranges[n]!.high < key) n = this.#around[n]!
+    return n < 0 ? -1 : ranges[n]!.row
+  }
+}
