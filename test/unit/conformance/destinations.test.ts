@@ -53,7 +53,14 @@ async function place(t: Test): Promise<Place> {
 /** The options of an example, with what they name replaced by what is here. */
 function local({ options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, to }: Place) {
   const { tls: _, ...own } = (parse(yaml) ?? {}) as Record<string, unknown>
-  const here = { urls: to.url('/'), files: join(folder, 'key'), credentials: 'key', listen: undefined, code: undefined, host: undefined }
+  const here = {
+    urls: to.url('/'),
+    files: join(folder, 'key'),
+    credentials: 'key',
+    listen: undefined,
+    code: undefined,
+    host: undefined,
+  }
   for (const { path, reaches } of textOptions(options)) {
     const name = path.at(-1)!
     const at = path.slice(0, -1).reduce<unknown>((value, step) => (value as Record<string, unknown>)?.[step], own)
