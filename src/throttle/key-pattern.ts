@@ -6,6 +6,8 @@ import { Pattern, PatternError } from '../lib/pattern.js'
  */
 
 const LONGEST = 1024
+/** A pattern without any of these matches its own text alone. */
+const SPECIAL = /[*?[{}\\]/
 /** Characters with a meaning in regular expressions. */
 const SYNTAX = /[\\^$.*+?()[\]{}|/]/
 
@@ -27,9 +29,15 @@ export class KeyPattern {
   constructor(source: string, isList = false) {
     if (source === '') throw new KeyPatternError('must not be empty')
     if (source.length > LONGEST) throw new KeyPatternError(`is longer than ${LONGEST} characters`)
+    this.source = source
+    if (!SPECIAL.test(source)) {
+      this.text = source
+      this.prefix = source
+      this.#suffix = source
+      return
+    }
     const reader = new PatternReader(isList && source.startsWith('[') ? `\\${source}` : source)
     const expression = reader.read()
-    this.source = source
     this.prefix = reader.prefix
     this.#suffix = reader.suffix
     this.text = reader.isLiteral ? reader.prefix : undefined

@@ -63,6 +63,7 @@ export interface RuleProblem {
 
 /** Adds an issue for each rule that cannot be used. */
 export function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
+  if (!hasSoundLimits(options)) return
   for (const [n, rule] of (options.limits ?? []).entries()) {
     for (const { path, message } of ruleProblems(rule, options)) {
       refuseAt(context, ['limits', n, ...path] as string[], message)
@@ -70,10 +71,13 @@ export function checkRules(options: RuledOptions, context: z.RefinementCtx): voi
   }
 }
 
-/** What is wrong with a rule of a throttle. */
+/** Whether the limits of the throttle itself fit together. Otherwise their problems would be repeated for each rule. */
+export function hasSoundLimits(options: RuledOptions): boolean {
+  return problemsOf(options).length === 0
+}
+
+/** What is wrong with a rule of a throttle with sound limits. */
 export function ruleProblems(rule: RuleOptions, options: RuledOptions): readonly RuleProblem[] {
-  // Problems of the throttle itself would be repeated for each rule.
-  if (problemsOf(options).length > 0) return []
   const { when, key, limit, ...named } = rule
   const problems: RuleProblem[] = []
   if (when === undefined && key === undefined) problems.push({ path: [], message: 'needs when or key, or both' })
@@ -121,7 +125,7 @@ export function rulesOf(
   field: (path: FieldPath) => FieldReader,
 ): Rule[] {
   const readers = new Map<string, FieldReader>()
-  const shared = (path: FieldPath) => {
+  const readerOf = (path: FieldPath) => {
     const reader = readers.get(path.text) ?? field(path)
     readers.set(path.text, reader)
     return reader
@@ -140,14 +144,17 @@ export function rulesOf(
     const limits = limit === 'unlimited' ? [] : limitsOf(of)
     const same = JSON.stringify([key, condition, limits, of.cost?.text])
     const matched = JSON.stringify([key, condition])
+    const shared = `${count(matched)} ${matched}`
     return {
       id: `${count(same)} ${same}`,
-      sharedName: digest(`${count(matched)} ${matched}`),
+      get sharedName() {
+        return digest(shared)
+      },
       name: { list, place: n + 1, text: [key && `key ${key}`, condition].filter(Boolean).join(' and ') },
-      when: when && compileCondition(when, shared),
+      when: when && compileCondition(when, readerOf),
       key: key === undefined ? undefined : patternOf(key, options),
       limits,
-      costField: of.cost && shared(of.cost),
+      costField: of.cost && readerOf(of.cost),
     }
   }
   return [...(options.limits ?? []).map(compile('limits')), ...ofFile.map(compile('limits_file'))]
