@@ -97,19 +97,19 @@ export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
   /** The limit, in what the windows count. */
-  readonly #most: number
+  protected readonly most: number
   /** That of each bucket; undefined: all have the same. */
-  #mosts: Float64Array | undefined
+  protected mosts: Float64Array | undefined
 
   constructor(limit: Limit, spanMs = limit.windowMs) {
     super()
     this.limit = limit
     this.spanMs = spanMs
-    this.#most = limit.limit * scaleOf(limit)
+    this.most = limit.limit * scaleOf(limit)
   }
 
   protected mostOf(bucket: number): number {
-    return this.#mosts === undefined ? this.#most : this.#mosts[bucket]!
+    return this.mosts === undefined ? this.most : this.mosts[bucket]!
   }
 
   override setLimits(bucket: number, [limit]: readonly Limit[]): void {
@@ -117,26 +117,26 @@ export abstract class LimitWindows extends Windows {
   }
 
   #setMost(bucket: number, most: number): void {
-    this.#mosts ??= new Float64Array(this.counts.length)
-    this.#mosts[bucket] = most
+    this.mosts ??= new Float64Array(this.counts.length)
+    this.mosts[bucket] = most
   }
 
   override adopt(bucket: number, from: LimitWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
-    if (from.#mosts) this.#setMost(bucket, from.#mosts[fromBucket]!)
+    if (from.mosts) this.#setMost(bucket, from.mosts[fromBucket]!)
   }
 
   override reserve(capacity: number): void {
     super.reserve(capacity)
-    if (this.#mosts === undefined || this.#mosts.length === this.counts.length) return
+    if (this.mosts === undefined || this.mosts.length === this.counts.length) return
     const mosts = new Float64Array(this.counts.length)
-    mosts.set(this.#mosts)
-    this.#mosts = mosts
+    mosts.set(this.mosts)
+    this.mosts = mosts
   }
 
   protected levelOf(bucket: number, used: number, since: number, until: number): Level {
     const scale = scaleOf(this.limit)
-    const limit = this.#mosts === undefined ? this.limit : { ...this.limit, limit: this.mostOf(bucket) / scale }
+    const limit = this.mosts === undefined ? this.limit : { ...this.limit, limit: this.mostOf(bucket) / scale }
     return { limit, used: used / scale, since, until }
   }
 }
@@ -160,7 +160,8 @@ export class FixedWindows extends LimitWindows {
       return true
     }
     const count = this.counts[bucket]!
-    if (count >= this.mostOf(bucket)) return false
+    // As in `mostOf`, of which V8 would make a call.
+    if (count >= (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return false
     this.counts[bucket] = count + 1
     return true
   }
