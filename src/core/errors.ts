@@ -56,6 +56,8 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
+  /** The messages of each event, if they differ. */
+  readonly messages: readonly string[] | undefined
   /**
    * Indices in the request of events that will never be accepted, if the response distinguished events. Those in
    * `again` were not accepted, and `failure` states how to treat them. All others are delivered.
@@ -70,6 +72,7 @@ export class DeliveryError extends Error {
       status?: number | undefined
       retryAfterMs?: number | undefined
       requestId?: string | undefined
+      messages?: readonly string[] | undefined
       rejected?: readonly number[] | undefined
       again?: readonly number[] | undefined
       cause?: unknown
@@ -81,6 +84,7 @@ export class DeliveryError extends Error {
     this.status = options.status
     this.retryAfterMs = options.retryAfterMs
     this.requestId = options.requestId
+    this.messages = options.messages
     this.rejected = options.rejected
     this.again = options.again ?? []
   }

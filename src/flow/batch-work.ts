@@ -21,6 +21,8 @@ export class BatchWork implements BatchScope {
   copies: Map<number, Uint8Array> | undefined = undefined
   /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
+  /** The same for each dead letter. */
+  readonly letterErrors: string[] = []
   /** The events that are LATER, in order; undefined: none. */
   kept: EventBatch[] | undefined
   /** In how many milliseconds to ask about them again. */

@@ -145,19 +145,20 @@ export class Decided {
   }
 
   /** Applies `onError` to failed events. */
-  #failed({ batch, to, errors, hasBug }: BatchWork): EventBatch | undefined {
+  #failed({ batch, to, errors, letterErrors, hasBug }: BatchWork): EventBatch | undefined {
     const { id, metrics, onError } = this.#context
     const letters = onError === 'dead_letter' ? batch.pick(i => to[i] === FAILED) : undefined
     for (let i = 0; i < batch.length; i++) {
       if (to[i] !== FAILED) continue
       metrics.failed(hasBug ? 'bug' : 'processing')
+      const message = errors?.get(i) ?? 'the event could not be processed'
       if (onError === 'pass') {
         to[i] = MAIN
-        const error = { component: id, message: errors?.get(i) ?? 'the event could not be processed' }
         this.#editor.open(batch, i)
-        this.#editor.set(this.#errorField, error)
+        this.#editor.set(this.#errorField, { component: id, message })
         this.#editor.close()
       } else if (onError === 'discard') to[i] = this.#failedReason
+      else letterErrors.push(message)
     }
     return letters
   }

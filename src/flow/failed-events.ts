@@ -41,10 +41,13 @@ export class FailedEvents {
     return this.#isUnwritable
   }
 
-  /** Writes dead letters until they are safe. If the stage ends first, they are given back, to be processed again. */
-  async keep(letters: EventBatch, [message = 'the event could not be processed']: readonly string[]): Promise<void> {
+  /**
+   * Writes dead letters, each with its message, until they are safe. If the stage ends first, they are given back, to be
+   * processed again.
+   */
+  async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
-    const error = new DeliveryError(message, { failure: 'reject', reason: PROCESSING_FAILED })
+    const error = new DeliveryError(messages[0]!, { failure: 'reject', reason: PROCESSING_FAILED, messages })
     this.#held = letters
     while (!this.#ended.aborted) {
       try {

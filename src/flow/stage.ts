@@ -276,7 +276,7 @@ export class Stage extends Transform {
       const { work } = this.#pending.shift()!
       if (this.#pending.length === this.#concurrency - 1) this.busy.end()
       const letters = this.#leave(work)
-      if (letters) await this.#failed.keep(letters, [...(work.errors?.values() ?? [])])
+      if (letters) await this.#failed.keep(letters, work.letterErrors)
       if (!(await this.#hasRoom())) return
     }
     this.#isLeaving = false

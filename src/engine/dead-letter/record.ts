@@ -27,16 +27,17 @@ export function encodeLetters(
   error: DeliveryError,
   { destination, wall }: { destination: string; wall: number },
 ): Buffer {
-  const { status, reason, requestId: request_id, message } = error
+  const { status, reason, requestId: request_id, message, messages } = error
   const time = new Date(wall).toISOString()
-  const head = JSON.stringify({ time, destination, status, reason, request_id, error: message }).slice(0, -1)
+  const head = JSON.stringify({ time, destination, status, reason, request_id }).slice(0, -1)
   const lines: Buffer[] = []
   for (const batch of request) {
     for (let i = 0; i < batch.length; i++) {
       const line = lineMember(batch, i)
       const member = line === undefined ? '' : `,"line":${JSON.stringify(line)}`
       const event = eventText(JSON_OBJECTS, batch, i)
-      lines.push(Buffer.from(`${head}${member},"event":${event}}\n`))
+      const said = JSON.stringify(messages?.[lines.length] ?? message)
+      lines.push(Buffer.from(`${head},"error":${said}${member},"event":${event}}\n`))
     }
   }
   return Buffer.concat(lines)

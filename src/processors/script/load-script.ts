@@ -12,10 +12,9 @@ const run = (code: string): unknown => compiled(code, { importModuleDynamically 
 export async function loadScript({ code, file }: Pick<ScriptData, 'code' | 'file'>): Promise<ScriptFunction> {
   const found = file === undefined ? run(code!) : (await loadModule(file)).default
   if (typeof found === 'function') return found as ScriptFunction
-  const what = found === undefined ? 'nothing' : `a ${typeof found}`
   throw new Error(
     file === undefined
-      ? `its value is ${what}; it must be a function, as in event => ({ ...event, n: event.n + 1 })`
-      : `the default export of ${file} is ${what}; it must be a function, as in export default event => event`,
+      ? 'it must be a function, as in event => ({ ...event, n: event.n + 1 })'
+      : `the default export of ${file} must be a function, as in export default event => event`,
   )
 }

@@ -1,0 +1,87 @@
+import { appendFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
+import { sluice } from '../support/sluice.js'
+
+const config = (script: string, rest = '') => `sources: { in: { type: file, include: [in.log], decode: json } }
+processors:
+  mine: { type: script, inputs: [in], ${script} }
+destinations: { out: { type: file, inputs: [mine], path: out.log } }
+${rest}`
+
+t.test('a script in a daemon: what fails is kept, a loop is ended, and a changed file is taken up', async t => {
+  const version = (n: number) => `import { of } from './version.js'
+export default event => {
+  if (event.fail) return event.nothing.at.all
+  while (event.loop);
+  return { ...event, version: of(${n}) }
+}
+`
+  const folder = testFolder(t, { 'in.log': '', 'mine.js': version(1), 'version.js': 'export const of = n => n\n' })
+  const write = (...events: object[]) =>
+    appendFileSync(join(folder, 'in.log'), events.map(event => `${JSON.stringify(event)}\n`).join(''))
+  const out = () => {
+    const text = existsSync(join(folder, 'out.log')) ? readFileSync(join(folder, 'out.log'), 'utf8') : ''
+    return text.split('\n').slice(0, -1)
+  }
+  const options = 'file: ./mine.js, on_error: dead_letter, timeout: 100ms'
+  const daemon = await startDaemon(t, folder, config(options, 'reload: watch\n'))
+  write({ n: 1 }, { n: 2, fail: 1 }, { n: 3, loop: 1 }, { n: 4 })
+  await daemon.until(() => out().length === 2)
+  t.same(out(), ['{"n":1,"version":1}', '{"n":4,"version":1}'])
+  const letters = join(folder, 'state/dead-letter')
+  const kept = readdirSync(letters).map(name => readFileSync(join(letters, name), 'utf8'))
+  t.match(kept.join(''), /mine\.js:3: TypeError: Cannot read properties of undefined/)
+  t.match(kept.join(''), /a call did not return within 100ms/)
+  t.ok(daemon.logs().some(({ code, component }) => code === 'SLUICE_SCRIPT_ENDED' && component === 'mine'))
+
+  const reloads = (msg: string) => daemon.logs().filter(line => line.msg === msg)
+  writeFileSync(join(folder, 'version.js'), 'export const of = n => n + 10\n')
+  await daemon.until(() => reloads('configuration reloaded').length === 1)
+  write({ n: 5 })
+  await daemon.until(() => out().length === 3)
+  t.equal(out()[2], '{"n":5,"version":11}', 'what it imports is watched, too')
+
+  writeFileSync(join(folder, 'mine.js'), 'export default event =>\n')
+  await daemon.until(() => reloads('cannot apply the new configuration; keeping the current one').length === 1)
+  t.match(reloads('cannot apply the new configuration; keeping the current one')[0], { error: /mine\.js:2/ })
+  write({ n: 6 })
+  await daemon.until(() => out().length === 4)
+  t.equal(out()[3], '{"n":6,"version":11}')
+  const scrape = await daemon.scrape()
+  t.equal(scrape.sum('sluice_script_restarts_total'), 1)
+  scrape.conserves(t)
+  await daemon.stop(t)
+})
+
+t.test('validate and test load a script, from the folder of the configuration', async t => {
+  const tests = 'tests: [{ name: adds, steps: [{ into: in, events: [{ n: 1 }] }], expect: { out: [{ n: 2 }] } }]\n'
+  const folder = testFolder(t, {
+    etc: {
+      'sluice.yaml': config('file: ./mine.ts', tests),
+      'mine.ts': 'export default (event: { n: number }) => ({ n: event.n + 1 })\n',
+      'broken.yaml': config('file: broken.js'),
+      'broken.js': 'export default {}\n',
+      'code.yaml': config('code: "event => {"'),
+      'missing.yaml': config('file: missing.js'),
+    },
+  })
+  const run = async (...args: string[]) => {
+    const running = sluice(args, { cwd: folder })
+    const code = await running.exit
+    return { code, stdout: running.stdout, stderr: running.stderr }
+  }
+  t.match(await run('test', 'etc/sluice.yaml'), { code: 0, stdout: /^ok +adds$/m })
+  const files = ['sluice', 'broken', 'code', 'missing'].map(name => `etc/${name}.yaml`)
+  const { code, stdout, stderr } = await run('validate', ...files)
+  t.equal(code, 78)
+  t.match(stdout, /^etc\/sluice\.yaml: ok .*\n.*etc\/missing\.yaml: ok .*\n2 errors, \d warnings\n$/)
+  t.match(
+    stderr,
+    /^etc\/broken\.yaml:3:\d+: processors\.mine\.file: the default export of .*broken\.js must be a function/m,
+  )
+  t.match(stderr, /^etc\/code\.yaml:3:\d+: processors\.mine\.code: line 1 of the code: Unexpected end of input$/m)
+  t.match(stderr, /^etc\/missing\.yaml:3:\d+: processors\.mine\.file: warning: there is no file .*missing\.js$/m)
+})
