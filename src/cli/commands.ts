@@ -1,6 +1,7 @@
 import { type Command, command, UsageError } from '../terminal/command-line.js'
 import { DAEMON_OPTIONS } from '../terminal/daemon-options.js'
 import { apiCommands } from './commands/api.js'
+import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
 import { serviceCommands } from './commands/service.js'
 
@@ -319,16 +320,7 @@ export const commands: readonly Command[] = [
   }),
   ...serviceCommands,
   ...apiCommands,
-  command({
-    name: 'docs config',
-    summary: 'Writes the reference of the configuration and its JSON Schema, both generated from the code.',
-    options: {},
-    examples: [{ title: 'after an option was changed', line: 'sluice docs config' }],
-    async run(_call, io) {
-      const { docs } = await import('./docs.js')
-      return docs(io)
-    },
-  }),
+  ...developCommands,
   command({
     name: 'docs man',
     summary: 'Writes the manual page to standard output: the help of every command in roff format.',

@@ -1,6 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { useCodecs } from '../codecs/options.js'
 import { components } from '../components.js'
+import { pluginsOf } from '../config/plugins/read-plugins.js'
 import { jsonSchema } from '../config/reference/json-schema.js'
 import { referenceText } from '../config/reference/reference.js'
 import type { AnyDefinition } from '../core/component.js'
@@ -9,6 +11,7 @@ import { systemClock } from '../lib/time.js'
 import { packageFolder, packageVersion } from '../lib/version.js'
 import type { Command, Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
+import { loadDaemonConfig } from '../terminal/local-part.js'
 import { manPage } from './man.js'
 
 /** The output of `sluice docs config` by file name. */
@@ -19,15 +22,33 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
   }
 }
 
-/** Writes the reference of the configuration and its JSON Schema into `folder`. */
-export function docs(io: Pick<Io, 'stdout'>, folder: string = join(packageFolder, 'config')): number {
+export interface DocsOptions {
+  /** A configuration with plugins. */
+  readonly config?: string | undefined
+  /** The folder to write to. */
+  readonly out?: string | undefined
+}
+
+/** Writes the reference of the configuration and its JSON Schema. Throws ConfigError if a plugin cannot be loaded. */
+export async function docs(io: Pick<Io, 'stdout' | 'env'>, { config, out }: DocsOptions = {}): Promise<number> {
+  const known = config === undefined ? components : await knownWith(config, io.env)
+  const folder = out ?? (config === undefined ? join(packageFolder, 'config') : '.')
   makeFolderSync(folder)
-  for (const [name, text] of Object.entries(generatedFiles())) {
+  for (const [name, text] of Object.entries(generatedFiles(known))) {
     const file = join(folder, name)
     writeFileSync(file, text)
     io.stdout.write(`${file}\n`)
   }
   return EXIT.done
+}
+
+/** All components of a configuration. Its codecs are in use from now on. */
+async function knownWith(config: string, env: NodeJS.ProcessEnv): Promise<readonly AnyDefinition[]> {
+  // Says what is wrong with a plugin.
+  await loadDaemonConfig(config, env)
+  const plugins = [...(await pluginsOf(config, env)).values()]
+  useCodecs(plugins.flatMap(({ codecs }) => codecs))
+  return [...components, ...plugins.flatMap(plugin => plugin.components)]
 }
 
 /** Writes the manual page. Its date is SOURCE_DATE_EPOCH if set, for reproducible builds. */

@@ -3,6 +3,7 @@ import { nodeProblem } from '../lib/version.js'
 import { findCommand, type Io } from '../terminal/command-line.js'
 import { describe, dispatch, EXIT } from '../terminal/dispatch.js'
 import { endProcess } from '../terminal/end.js'
+import { isTolerated } from '../terminal/faults.js'
 import { textStderr } from '../terminal/stderr.js'
 import { commands } from './commands.js'
 
@@ -18,6 +19,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   const output = textStderr(stderr, env)
 
   process.on('uncaughtException', error => {
+    if (isTolerated(error)) return
     output.write(`${describe(error, env)}\n`)
     void endProcess(() => exit(EXIT.failed), output)
   })

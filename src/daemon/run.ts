@@ -24,6 +24,7 @@ import { onStdoutGone } from '../terminal/stdout-gone.js'
 import { whenReadable } from './held.js'
 import { type Managed, managedMetrics } from './managed-report.js'
 import { orphanMetrics } from './orphan-metrics.js'
+import { tolerateFaultsOfPlugins } from './plugin-faults.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
@@ -154,6 +155,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
   const measured = after(MEASURE_MS, () => void metrics.measureProcess())
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
+  const endFaults = tolerateFaultsOfPlugins(metrics, log)
   const timeout = () => pipeline.config.shutdownTimeoutMs
   const ended = untilStopped(pipeline, systemd, timeout)
   const signals = onSignals(ended, timeout, log)
@@ -171,6 +173,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     return forced || unsaved || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
     signals.remove()
+    endFaults()
     reader.remove()
     reloads?.stop()
     stopChecks()

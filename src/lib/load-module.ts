@@ -9,6 +9,8 @@ import { syntaxPlace } from './modules/syntax-place.js'
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
+/** Parts of the paths of packages that were imported. */
+const packages: string[] = []
 /** URLs that have been imported, and how often importing them has failed: Node.js would only repeat the error. */
 const failures = new Map<string, number>()
 
@@ -42,6 +44,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
 /** Imports a package, as a file in `folder` would, once: later changes are not seen. */
 export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
   prepare()
+  packages.push(join('node_modules', name, '/'))
   const asked = [name, pathToFileURL(join(resolve(folder), 'plugins.js')).href]
   return (await import(`${PACKAGE}${encodeURIComponent(JSON.stringify(asked))}`)) as ModuleExports
 }
@@ -50,10 +53,18 @@ export async function loadPackage(name: string, folder: string): Promise<ModuleE
 export function loadErrorText(error: unknown, path: string): string {
   if (!(error instanceof Error)) return String(error)
   const message = error.message.replace(/\s+/g, ' ')
-  const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(error.stack ?? '') ?? []
-  if (url !== undefined) return `${message} (${fileURLToPath(url)}:${place})`
+  const place = placeInPlugin(error)
+  if (place !== undefined) return `${message} (${place})`
   const broken = error.name === 'SyntaxError' && !message.includes(path) ? syntaxPlace(path) : undefined
   return broken === undefined ? message : `${message} (${broken})`
+}
+
+/** Where in a module of users an error was thrown, or passed: `/etc/sluice/mine.js:3:11`. Undefined: in none, as far as is known. */
+export function placeInPlugin(error: unknown): string | undefined {
+  const stack = error instanceof Error ? (error.stack ?? '') : ''
+  const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []
+  if (url !== undefined) return `${fileURLToPath(url)}:${place}`
+  return packages.find(folder => stack.includes(folder))
 }
 
 function prepare(): void {

@@ -18,6 +18,13 @@ export class Findings {
 
   same(found: unknown, wanted: unknown, what: string): void {
     if (isDeepStrictEqual(found, wanted)) return
+    if (Array.isArray(found) && Array.isArray(wanted)) {
+      const at = wanted.findIndex((value, i) => !isDeepStrictEqual(value, found[i]))
+      if (at >= 0 && at < found.length) {
+        this.same(found[at], wanted[at], `${what}, number ${at} of ${found.length}`)
+        return
+      }
+    }
     const shown = (value: unknown) => inspect(value, { depth: 8, breakLength: 110 }).slice(0, LONGEST_SHOWN)
     this.list.push(`${what}: it is ${shown(found)}, and should be ${shown(wanted)}`)
   }

@@ -3,6 +3,15 @@
  * not hold, as sentences, and with an empty list for a component that conforms. docs/plugins.md shows how.
  */
 
+import { fileURLToPath } from 'node:url'
+import { loadModule } from '../lib/load-module.js'
+
+/** Loads a plugin as the daemon does, with its types stripped. */
+// biome-ignore lint/suspicious/noExplicitAny: what a module exports is not known
+export function loadPlugin(file: URL | string): Promise<any> {
+  return loadModule(typeof file === 'string' ? file : fileURLToPath(file))
+}
+
 export { type BatchOptions, batchOf, linesOf } from './batches.js'
 export { checkCodec } from './check-codec.js'
 export { checkDestination, type DestinationOutput } from './check-destination.js'

@@ -95,7 +95,7 @@ t.test('what is committed is what the code says', async t => {
   }
   const dir = testFolder(t)
   const { texts, out } = capture()
-  t.equal(docs(out, dir), 0)
+  t.equal(await docs(out, { out: dir }), 0)
   t.equal(texts.stdout, `${join(dir, 'schema.json')}\n${join(dir, 'reference.md')}\n`)
   t.equal(readFileSync(join(dir, 'reference.md'), 'utf8'), generatedFiles()['reference.md'])
 })

@@ -1,0 +1,52 @@
+import { type Command, command } from '../../terminal/command-line.js'
+
+/** Commands for those who write plugins, and for the documentation. */
+export const developCommands: readonly Command[] = [
+  command({
+    name: 'new',
+    summary:
+      'Writes a starting point for a plugin: a processor, source, destination or codec of your own, with its test.',
+    text: [
+      'Makes a folder NAME with the code, a test of it for `node --test`, and a configuration that uses it. NAME is the type in configurations, or the name of the codec. All of it works as it is written.',
+    ],
+    options: {
+      typescript: { type: 'boolean', text: 'In TypeScript. Types are stripped when it is loaded.' },
+    },
+    operands: {
+      name: 'KIND',
+      min: 2,
+      max: 2,
+      takes: ['processor', 'source', 'destination', 'codec'],
+      text: 'processor, source, destination or codec; then NAME.',
+    },
+    examples: [
+      { title: 'a processor', line: 'sluice new processor mask_names' },
+      { title: 'a codec in TypeScript', line: 'sluice new codec house_log --typescript' },
+    ],
+    async run({ options, operands }, io) {
+      const { newPlugin } = await import('../new/new.js')
+      return newPlugin(operands, options, io)
+    },
+  }),
+  command({
+    name: 'docs config',
+    summary: 'Writes the reference of the configuration and its JSON Schema, both generated from the code.',
+    text: ['With a configuration, what its plugins define is in both.'],
+    options: {
+      config: { type: 'string', short: 'c', value: 'FILE', text: 'The configuration with the plugins.' },
+      out: {
+        type: 'string',
+        value: 'FOLDER',
+        text: 'Where they are written. Default: `config` in the folder of the program; with --config the current folder.',
+      },
+    },
+    examples: [
+      { title: 'after an option was changed', line: 'sluice docs config' },
+      { title: 'with the options of plugins, for an editor', line: 'sluice docs config --config sluice.yaml' },
+    ],
+    async run({ options }, io) {
+      const { docs } = await import('../docs.js')
+      return docs(io, options)
+    },
+  }),
+]

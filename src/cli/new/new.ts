@@ -1,0 +1,97 @@
+import { existsSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join, relative, resolve } from 'node:path'
+import { ID } from '../../config/schema.js'
+import { errorText } from '../../core/errors.js'
+import { makeFolderSync } from '../../lib/files/make-folder.js'
+import { packageFolder } from '../../lib/version.js'
+import { type Io, UsageError } from '../../terminal/command-line.js'
+import { EXIT } from '../../terminal/dispatch.js'
+import { TEMPLATES, WHAT, type What } from './templates.js'
+
+export interface NewOptions {
+  readonly typescript: boolean
+}
+
+const TSCONFIG = {
+  compilerOptions: {
+    target: 'es2023',
+    module: 'nodenext',
+    strict: true,
+    noEmit: true,
+    erasableSyntaxOnly: true,
+    verbatimModuleSyntax: true,
+    skipLibCheck: true,
+    types: ['node'],
+  },
+  include: ['*.ts'],
+}
+
+/** Writes a plugin with its test and a configuration into a new folder of this name. */
+export function newPlugin([what, name]: readonly string[], { typescript }: NewOptions, io: Pick<Io, 'stdout'>): number {
+  const template = TEMPLATES[what as What]
+  if (!template) throw new UsageError(`${what} is none of ${WHAT.join(', ')}`, 'new')
+  if (name === undefined || !ID.test(name))
+    throw new UsageError(
+      'NAME is made of a-z, 0-9 and _, and begins with a letter: it is the type in configurations',
+      'new',
+    )
+  const folder = resolve(name)
+  if (existsSync(folder)) throw new UsageError(`${folder} is there already`, 'new')
+  makeFolderSync(folder)
+  const file = `${name}.${typescript ? 'ts' : 'js'}`
+  const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`
+  const files: Record<string, string> = {
+    [file]: template.code(name, text => (typescript ? text : '')),
+    [`${name}.test.js`]: testOf(what as What, file),
+    'sluice.yaml': template.config(file, name),
+    'package.json': json({ name: `sluice-plugin-${name}`, private: true, type: 'module', exports: `./${file}` }),
+    ...(typescript && { 'tsconfig.json': json(TSCONFIG) }),
+  }
+  for (const [path, text] of Object.entries(files)) writeFileSync(join(folder, path), text)
+  const isLinked = link(folder, io)
+  for (const path of Object.keys(files)) io.stdout.write(`${join(relative('', folder), path)}\n`)
+  io.stdout.write(
+    [
+      '',
+      'Next:',
+      `  cd ${relative('', folder)}`,
+      ...(isLinked ? ['  node --test                    its test'] : []),
+      '  sluice validate sluice.yaml    a configuration that uses it',
+      ...(what === 'processor' ? ['  sluice test sluice.yaml        the tests of that configuration'] : []),
+      '  sluice run sluice.yaml',
+      ...(typescript ? ['  npm install --no-save typescript @types/node && npx tsc    its types'] : []),
+      `Then change ${file}. The contract is in docs/plugins.md.`,
+      '',
+    ].join('\n'),
+  )
+  return EXIT.done
+}
+
+/** Lets tests and editors find `sluice/plugin` here. The daemon does so without it. */
+function link(folder: string, io: Pick<Io, 'stdout'>): boolean {
+  try {
+    makeFolderSync(join(folder, 'node_modules'))
+    symlinkSync(packageFolder, join(folder, 'node_modules/sluice'), 'dir')
+    return true
+  } catch (error) {
+    io.stdout.write(
+      `node_modules/sluice cannot be a link to ${packageFolder}, which the test needs: ${errorText(error)}\n`,
+    )
+    return false
+  }
+}
+
+function testOf(what: What, file: string): string {
+  const { testImports, test } = TEMPLATES[what]
+  const body = test(file)
+  const used = (names: readonly string[]) => names.filter(name => new RegExp(`\\b${name}\\b`).test(body)).join(', ')
+  const fs = used(['appendFileSync', 'existsSync', 'mkdtempSync', 'readFileSync', 'rmSync', 'writeFileSync'])
+  const folders = "import { tmpdir } from 'node:os'\nimport { join } from 'node:path'\n"
+  return `import assert from 'node:assert/strict'
+${fs && `import { ${fs} } from 'node:fs'\n${folders}`}import { test } from 'node:test'
+import { ${testImports} } from 'sluice/plugin/testing'
+
+const { default: plugin } = await loadPlugin(new URL('./${file}', import.meta.url))
+
+${body}`
+}

@@ -1,0 +1,156 @@
+import { spawnSync } from 'node:child_process'
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { checkout, sluiceMain } from '../support/checkout.js'
+import { sluice } from '../support/sluice.js'
+
+/** Plugins as users make them: in a folder outside of the project, by the recipe alone. */
+
+function outside(t: Test): string {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-plugin-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
+
+function run(cwd: string, args: readonly string[], input = '') {
+  return spawnSync(process.execPath, args, { cwd, input, encoding: 'utf8' })
+}
+
+for (const [kind, typed] of [
+  ['processor', false],
+  ['processor', true],
+  ['source', true],
+  ['destination', false],
+  ['codec', true],
+] as const) {
+  const name = `my_${kind}`
+  t.test(`sluice new ${kind}${typed ? ' --typescript' : ''}: all of it works as it is written`, async t => {
+    const parent = outside(t)
+    const made = run(parent, [sluiceMain, 'new', kind, name, ...(typed ? ['--typescript'] : [])])
+    t.equal(made.status, 0, made.stderr)
+    const folder = join(parent, name)
+    const tested = run(folder, ['--test'])
+    t.equal(tested.status, 0, tested.stdout)
+    const valid = run(folder, [sluiceMain, 'validate', 'sluice.yaml'])
+    t.match(valid, { status: 0, stdout: /0 errors, 0 warnings/ }, valid.stderr)
+    if (kind === 'processor') {
+      t.match(run(folder, [sluiceMain, 'graph', 'sluice.yaml']).stdout, `${name} (${name})`)
+      t.match(run(folder, [sluiceMain, 'test', 'sluice.yaml']).stdout, '1 passed, 0 failed')
+      t.match(run(folder, [sluiceMain, 'docs', 'config', '-c', 'sluice.yaml']).stdout, 'reference.md')
+      t.match(readFileSync(join(folder, 'reference.md'), 'utf8'), `### Processor \`${name}\``)
+      t.match(JSON.parse(readFileSync(join(folder, 'schema.json'), 'utf8')), { title: 'Sluice configuration' })
+      t.match(readFileSync(join(folder, 'schema.json'), 'utf8'), 'Characters of the longest text that passes.')
+    }
+    const ran = run(folder, [sluiceMain, 'run', 'sluice.yaml'], '{"message":"WARN disk"}\n')
+    t.equal(ran.status, 0, ran.stderr)
+    const shown = kind === 'destination' ? readFileSync(join(folder, 'events.ndjson'), 'utf8') : ran.stdout
+    t.match(shown, /"message":/, 'the event arrives')
+    t.match(run(parent, [sluiceMain, 'new', kind, name]), { status: 2, stderr: /is there already/ })
+  })
+}
+
+t.test('what sluice new writes in TypeScript has the types of the contract', async t => {
+  const folder = outside(t)
+  const names = ['processor', 'source', 'destination', 'codec']
+  for (const kind of names) run(folder, [sluiceMain, 'new', kind, kind, '--typescript'])
+  const all = join(folder, 'processor')
+  mkdirSync(join(all, 'node_modules/@types'))
+  symlinkSync(join(checkout, 'node_modules/@types/node'), join(all, 'node_modules/@types/node'))
+  for (const kind of names) writeFileSync(join(all, `${kind}.ts`), readFileSync(join(folder, kind, `${kind}.ts`)))
+  const { status, stdout } = run(all, [join(checkout, 'node_modules/typescript/bin/tsc')])
+  t.equal(status, 0, stdout)
+})
+
+const plugin = (mark: number, rest = '') => `import { defineProcessor, z } from 'sluice/plugin'
+import { field } from './field.js'
+${rest}
+export const marks = defineProcessor({
+  contract: 1, type: 'marks', summary: 'Marks events.', options: z.strictObject({}),
+  examples: [{ title: 'All', yaml: '' }],
+  create(_, context) {
+    const seen = context.metrics.counter('company_marked_total', 'Events that were marked.')
+    return {
+      process(batch) {
+        for (let i = 0; i < batch.length; i++) {
+          if (batch.fields(i).n < 0) throw new Error('negative')
+          batch.modify(i, { ...batch.fields(i), [field]: ${mark} })
+          seen.value++
+        }
+      },
+    }
+  },
+})
+`
+
+t.test('a reload takes up a changed plugin, and what it throws costs no other event and not the daemon', async t => {
+  const folder = outside(t)
+  const files = {
+    'company.js': plugin(1),
+    'field.js': `export const field = 'first'`,
+    'in.log': '',
+    'out.log': '',
+    'sluice.yaml': `data_dir: ./state
+plugins: [./company.js]
+metrics: { listen: 127.0.0.1:0 }
+sources: { app: { type: file, include: [in.log], decode: json, scan_interval: 50ms } }
+processors: { mark: { type: marks, inputs: [app], on_error: discard } }
+destinations: { out: { type: file, inputs: [mark], path: out.log } }
+`,
+  }
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  t.teardown(() => daemon.child.kill('SIGKILL'))
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  const logs = () =>
+    daemon.stderr
+      .split('\n')
+      .slice(0, -1)
+      .map(line => JSON.parse(line) as Record<string, string>)
+  const out = () => readFileSync(join(folder, 'out.log'), 'utf8').trimEnd().split('\n')
+  const put = async (n: number, lines: number) => {
+    appendFileSync(join(folder, 'in.log'), `{"n":${n}}\n`)
+    await daemon.until(() => out().length === lines && out()[0] !== '')
+  }
+  const reload = async (text: string) => {
+    writeFileSync(join(folder, 'company.js'), text)
+    const before = logs().length
+    daemon.child.kill('SIGHUP')
+    return await daemon.until(() =>
+      logs()
+        .slice(before)
+        .find(({ msg }) => /configuration/.test(msg!)),
+    )
+  }
+  await put(1, 1)
+  writeFileSync(join(folder, 'field.js'), `export const field = 'second'`)
+  t.match(await reload(plugin(1)), { msg: 'configuration reloaded' })
+  await put(2, 2)
+  t.match(await reload(`${plugin(3)} oops(`), { error: /^sluice\.yaml:2:11: plugins\[0\]: cannot be loaded: / })
+  await put(3, 3)
+  const fault = `setTimeout(() => { throw new Error('in a timer') }, 1)\nsetTimeout(() => Promise.reject(new Error('rejected')), 1)\n`
+  await reload(plugin(4, fault))
+  await daemon.until(() => logs().filter(({ code }) => code === 'SLUICE_PLUGIN_FAULT').length === 2)
+  t.match(
+    logs().find(({ code }) => code === 'SLUICE_PLUGIN_FAULT'),
+    { error: 'in a timer', place: /company\.js:3:2/ },
+  )
+  appendFileSync(join(folder, 'in.log'), '{"n":-1}\n')
+  await put(4, 4)
+  t.same(
+    out().map(line => JSON.parse(line)),
+    [
+      { n: 1, first: 1 },
+      { n: 2, second: 1 },
+      { n: 3, second: 1 },
+      { n: 4, second: 4 },
+    ],
+  )
+  const metrics = await (await fetch(logs().find(({ url }) => url?.endsWith('/metrics'))!.url!)).text()
+  t.match(metrics, /^company_marked_total\{component_id="mark"\} 4$/m)
+  t.match(metrics, /^sluice_plugin_faults_total 2$/m)
+  t.match(metrics, /^sluice_component_discarded_events_total\{.*reason="processing_failed".*\} 1$/m)
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+})
