@@ -18,7 +18,7 @@ import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './
 import type { ManagedOptions } from './managed/managed-options.js'
 import { checkPaths } from './path-hints.js'
 import type { Plugins } from './plugins/load-plugins.js'
-import { withPlugins } from './plugins/read-plugins.js'
+import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-plugins.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import { readDocument } from './yaml/document.js'
@@ -34,6 +34,12 @@ export type { ComponentConfig } from './component-config.js'
 export type { ConfigText } from './yaml/texts.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
+
+/** The section `service`, with the folder of its store and where its plugins are listed. */
+type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
+  readonly dataDir: string
+  readonly plugins: readonly ServicePlugin[]
+}
 
 /** A valid configuration: all options are parsed, and all inputs exist. */
 export interface Config {
@@ -66,7 +72,7 @@ export interface Config {
   /** What a published pipeline may do on this machine. */
   readonly managed: ManagedOptions
   /** The section `service`; undefined if there is none. */
-  readonly service: (Omit<ServiceOptions, 'data_dir'> & { readonly dataDir: string }) | undefined
+  readonly service: ServiceConfig | undefined
 }
 
 export interface LoadOptions {
@@ -198,6 +204,7 @@ function assemble(
   const explainer = new Explainer(problems, new NearestName())
   const known = withPlugins(root, builtIn, plugins, { problems, warnings })
   const { components } = known
+  const forService = servicePlugins(root, plugins, { problems, warnings })
   root = withIndentationMeant(root, components, problems)
   const parsed = readSettings(root, explainer, problems)
   root = withSectionsMeant(root, explainer)
@@ -245,7 +252,7 @@ function assemble(
     tests: parsed.tests ?? [],
     isLocalPart,
     managed: parsed.managed,
-    service: parsed.service && serviceOf(parsed.service, state),
+    service: parsed.service && { ...serviceOf(parsed.service, state), plugins: forService },
   }
 }
 
@@ -255,10 +262,7 @@ function foldersOf(parsed: Settings | undefined, env: NodeJS.ProcessEnv) {
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
 }
 
-function serviceOf(
-  { data_dir, ...options }: ServiceOptions,
-  state: string | undefined,
-): NonNullable<Config['service']> {
+function serviceOf({ data_dir, ...options }: ServiceOptions, state: string | undefined) {
   return { ...options, dataDir: resolve(data_dir ?? (state ? join(state, 'service') : 'service-state')) }
 }
 

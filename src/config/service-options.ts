@@ -115,6 +115,12 @@ export const serviceOptions = z.strictObject({
   send_timeout: duration(100)
     .prefault('60 Seconds')
     .describe('How long a client may take to read a response. After that, its connection is closed.'),
+  plugins: z
+    .array(filePath())
+    .default([])
+    .describe(
+      'Plugins whose components and codecs published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list any itself.',
+    ),
   ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
   limits: limits.prefault({}).describe('Limits for a single client.'),
   request_log: z

@@ -60,7 +60,7 @@ export interface InitCall {
 
 /** Makes the first enterprise, account, manager and keys, and prints them: nothing ever prints them again. */
 export async function init(call: InitCall, io: Io): Promise<number> {
-  const { options } = loadServiceConfig(call.config, io.env)
+  const { options } = await loadServiceConfig(call.config, io.env)
   const input = { managerEmail: call.email, enterpriseTitle: call.enterprise, accountTitle: call.account }
   const made = await administer<InitResult>(options, quietLog(io), {
     name: 'init',
@@ -98,7 +98,7 @@ function initText({ enterprise, account, manager, service_account, enterprise_se
 
 /** Copies the store, its secret and what the pipelines keep to a new folder, while the service runs or not. */
 export async function backup(call: { config: string; to: string }, io: Io): Promise<number> {
-  const { options } = loadServiceConfig(call.config, io.env)
+  const { options } = await loadServiceConfig(call.config, io.env)
   const path = resolve(call.to)
   await administer<unknown>(options, quietLog(io), {
     name: 'backup',
@@ -115,7 +115,7 @@ export async function restore(
   call: { config: string; from: string; replace: boolean; 'store-only': boolean },
   io: Io,
 ): Promise<number> {
-  const { options } = loadServiceConfig(call.config, io.env)
+  const { options } = await loadServiceConfig(call.config, io.env)
   if (await callControl(options.dataDir, 'ping', {}).then(Boolean, () => true))
     throw new Error(`a service runs on ${options.dataDir}: stop it first`)
   await restoreState(resolve(call.from), options.dataDir, {

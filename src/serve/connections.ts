@@ -6,7 +6,11 @@ import { ConnectionReport } from '../http/server/connection-report.js'
 import type { Connections } from '../http/server/connections.js'
 
 /** The bounds for the connections of the service, with their metrics. */
-export function serviceConnections(options: ServiceOptions, metrics: Metrics, log: Logger): Connections {
+export function serviceConnections(
+  options: Omit<ServiceOptions, 'plugins'>,
+  metrics: Metrics,
+  log: Logger,
+): Connections {
   const report = new ConnectionReport('sluice_api', (...about) => metrics.daemonCounter(...about), log)
   const shared = [...options.shared_addresses, ...options.trusted_proxies]
   const connections = boundConnections({ ...options, shared_addresses: shared }, report, options)

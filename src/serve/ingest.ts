@@ -6,10 +6,10 @@ import type { Principal } from '../api/domain/keys/principal.js'
 import { at } from '../api/domain/records.js'
 import type { Service } from '../api/domain/service.js'
 import type { Ingest, IngestAnswer } from '../api/http/ingest.js'
-import { components } from '../components.js'
 import type { Config } from '../config/load.js'
 import { literalSecrets } from '../config/managed/account-secrets.js'
 import type { Permitted } from '../config/managed/permitted.js'
+import type { AnyDefinition } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/measure/metrics.js'
 import { INGEST_FOLDER } from '../ingest/ingest-backup.js'
@@ -28,6 +28,7 @@ type ServiceConfig = NonNullable<Config['service']>
 interface ServedIngestParts {
   readonly log: Logger
   readonly metrics: Metrics
+  readonly components: readonly AnyDefinition[]
   /** Where this process listens. */
   readonly ownPorts: () => readonly number[]
 }
@@ -41,10 +42,10 @@ export class ServedIngest implements Ingest {
   #reading: Promise<unknown> = Promise.resolve()
   #stopped: Promise<void> | undefined
 
-  constructor(service: Service, options: ServiceConfig, { log, metrics, ownPorts }: ServedIngestParts) {
+  constructor(service: Service, options: ServiceConfig, { log, metrics, components, ownPorts }: ServedIngestParts) {
     this.#service = service
     this.#log = log
-    const { ingest, dataDir, max_connections } = options
+    const { ingest, dataDir, max_connections, plugins } = options
     const folder = join(dataDir, INGEST_FOLDER)
     const permitted = permittedBy(options, ownPorts)
     const { files, never, urls } = permitted
@@ -59,7 +60,7 @@ export class ServedIngest implements Ingest {
       permitted,
       ownPorts,
       startProcess: forkProcesses({
-        setup: { ...setup, addresses: ingest.allow_addresses },
+        setup: { ...setup, addresses: ingest.allow_addresses, plugins },
         maxMemory,
         env: process.env,
       }),

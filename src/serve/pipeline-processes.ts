@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import type { ServicePlugin } from '../config/plugins/read-plugins.js'
 import { errorText } from '../core/errors.js'
 import { BODY_FD } from '../ingest/process/body-pipe.js'
 import type { Link, LinkEvents, StartLink } from '../ingest/process/link.js'
@@ -27,6 +28,7 @@ export interface ProcessSetup {
   readonly never: readonly string[]
   readonly urls: readonly string[] | 'all'
   readonly addresses: readonly string[]
+  readonly plugins: readonly ServicePlugin[]
 }
 
 interface ForkOptions {

@@ -8,6 +8,7 @@ import { type OpenService, openService } from '../api/open-service.js'
 import type { Store } from '../api/store/store.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
+import { pluginsOf } from '../config/plugins/read-plugins.js'
 import { ConfigError, errorText } from '../core/errors.js'
 import { urlOf } from '../daemon/servers.js'
 import { Systemd } from '../daemon/systemd/systemd.js'
@@ -28,6 +29,7 @@ import { serviceConnections } from './connections.js'
 import { serveControls } from './control.js'
 import { ServedIngest } from './ingest.js'
 import { serviceMetrics, storeMetrics } from './metrics.js'
+import { componentsWith } from './service-plugins.js'
 import { serviceTls } from './tls.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
@@ -37,22 +39,27 @@ const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 type ServiceConfig = NonNullable<Config['service']>
 
 /** The configuration with its section `service`; throws ConfigError where it has none. */
-export function loadServiceConfig(path: string, env: NodeJS.ProcessEnv): { config: Config; options: ServiceConfig } {
-  const config = loadConfig(path, { env, components, serviceAlone: true })
+export async function loadServiceConfig(
+  path: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ config: Config; options: ServiceConfig }> {
+  const plugins = await pluginsOf(path, env)
+  const config = loadConfig(path, { env, components, plugins, serviceAlone: true })
   if (config.service) return { config, options: config.service }
   const message = 'is missing; the options of the service belong there, as in service: { listen: 127.0.0.1:8080 }'
   throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message }])
 }
 
 /** The store and the domain over it, with the clock and the chance of this machine. */
-export function openConfigured(options: ServiceConfig, log: Logger): Promise<OpenService> {
-  const { dataDir, limits } = options
-  return openService({ dataDir, limits, log, clock: systemClock, random: randomBytes, components })
+export async function openConfigured(options: ServiceConfig, log: Logger): Promise<OpenService> {
+  const { dataDir, limits, plugins } = options
+  const known = await componentsWith(plugins)
+  return await openService({ dataDir, limits, log, clock: systemClock, random: randomBytes, components: known })
 }
 
 /** The service, until a signal ends it. Resolves with the exit code. */
 export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
-  const { config, options } = loadServiceConfig(configPath, io.env)
+  const { config, options } = await loadServiceConfig(configPath, io.env)
   const log = createLog(io, { format: config.logFormat })
   tellWarnings(log, config.warnings)
   // Nothing is written there, and a service without a reader of its standard output continues.
@@ -84,7 +91,12 @@ async function serveOpened(
   const counts = new RequestCounts()
   const servers: Server[] = []
   const tls = options.tls && serviceTls(options.tls, metrics, log)
-  const ingest = new ServedIngest(service, options, { log, metrics, ownPorts: () => portsOf(servers) })
+  const ingest = new ServedIngest(service, options, {
+    log,
+    metrics,
+    components: await componentsWith(options.plugins),
+    ownPorts: () => portsOf(servers),
+  })
   const app = await buildApp({
     service,
     ingest,

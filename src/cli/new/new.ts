@@ -12,6 +12,8 @@ export interface NewOptions {
   readonly typescript: boolean
 }
 
+const TESTING = `'sluice/plugin/testing'`
+
 const TSCONFIG = {
   compilerOptions: {
     target: 'es2023',
@@ -89,7 +91,7 @@ function testOf(what: What, file: string): string {
   const folders = "import { tmpdir } from 'node:os'\nimport { join } from 'node:path'\n"
   return `import assert from 'node:assert/strict'
 ${fs && `import { ${fs} } from 'node:fs'\n${folders}`}import { test } from 'node:test'
-import { ${testImports} } from 'sluice/plugin/testing'
+import { ${testImports} } from ${TESTING}
 
 const { default: plugin } = await loadPlugin(new URL('./${file}', import.meta.url))
 

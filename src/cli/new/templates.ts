@@ -4,6 +4,9 @@ import type { Kind } from '../../core/component.js'
 export const WHAT = ['processor', 'source', 'destination', 'codec'] as const satisfies readonly (Kind | 'codec')[]
 export type What = (typeof WHAT)[number]
 
+/** What generated code imports. */
+const PLUGIN = `'sluice/plugin'`
+
 interface Template {
   /** The code of the plugin; `typed` adds what TypeScript needs to know. */
   code(name: string, typed: (text: string) => string): string
@@ -14,7 +17,7 @@ interface Template {
 }
 
 const processor: Template = {
-  code: name => `import { defineProcessor, discard, fieldPath, parseFieldPath, STRING, z } from 'sluice/plugin'
+  code: name => `import { defineProcessor, discard, fieldPath, parseFieldPath, STRING, z } from ${PLUGIN}
 
 export default defineProcessor({
   contract: 1,
@@ -99,8 +102,8 @@ tests:
 
 const source: Template = {
   code: (name, typed) => `import { spawn } from 'node:child_process'
-import { decodeOption, defineSource, EventBatch, fieldsOfLines, LineSplitter, maxLineBytesOption, z } from 'sluice/plugin'
-${typed("import type { Frame, Output } from 'sluice/plugin'\n")}
+import { decodeOption, defineSource, EventBatch, fieldsOfLines, LineSplitter, maxLineBytesOption, z } from ${PLUGIN}
+${typed(`import type { Frame, Output } from ${PLUGIN}\n`)}
 export default defineSource({
   contract: 1,
   type: '${name}',
@@ -176,8 +179,8 @@ destinations:
 
 const destination: Template = {
   code: (name, typed) => `import { appendFile } from 'node:fs/promises'
-import { DeliveryError, defineDestination, encodeAlone, encodingOption, filePath, written, z } from 'sluice/plugin'
-${typed("import type { EventBatch } from 'sluice/plugin'\n")}
+import { DeliveryError, defineDestination, encodeAlone, encodingOption, filePath, written, z } from ${PLUGIN}
+${typed(`import type { EventBatch } from ${PLUGIN}\n`)}
 export default defineDestination({
   contract: 1,
   type: '${name}',
@@ -233,8 +236,8 @@ destinations:
 }
 
 const codec: Template = {
-  code: (name, typed) => `import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from 'sluice/plugin'
-${typed("import type { Fields, WantedNames } from 'sluice/plugin'\n")}
+  code: (name, typed) => `import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from ${PLUGIN}
+${typed(`import type { Fields, WantedNames } from ${PLUGIN}\n`)}
 const SPACE = 0x20
 
 /** Where the first word of a line ends; -1: it has none, or nothing follows. */

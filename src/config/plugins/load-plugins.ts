@@ -30,6 +30,16 @@ export async function loadPlugins(
   return plugins
 }
 
+/** What these plugins define. Throws if one of them cannot be loaded. */
+export async function definitionsOf(listed: Parameters<typeof loadPlugins>[0]): Promise<Definitions> {
+  const plugins = [...(await loadPlugins(listed))]
+  for (const [key, { problem }] of plugins) if (problem !== undefined) throw new Error(`the plugin ${key} ${problem}`)
+  return {
+    components: plugins.flatMap(([, { components }]) => components),
+    codecs: plugins.flatMap(([, { codecs }]) => codecs),
+  }
+}
+
 async function loadPlugin(name: string, folder: string): Promise<Plugin> {
   const nothing = { components: [], codecs: [], files: [] }
   if (!isAbsolute(name) && !/^\.\.?\//.test(name)) {

@@ -14,7 +14,8 @@ export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv
     // Most have none, and need not be read twice.
     if (!/\bplugins\b/.test(text)) return []
     const { root } = readYaml(text, file, env, ignored)
-    return root?.kind === 'map' ? namesIn(root).map(({ value }) => ({ file, name: value })) : []
+    if (root?.kind !== 'map') return []
+    return [...namesIn(root), ...namesIn(serviceOf(root))].map(({ value }) => ({ file, name: value }))
   })
   return loadPlugins(listed)
 }
@@ -30,24 +31,51 @@ export interface Known {
   readonly codecs: readonly CodecDefinition[] | undefined
 }
 
+/** What the plugins define that the section `service` lists. */
+export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: Found): ServicePlugin[] {
+  const nodes = namesIn(serviceOf(root))
+  // Reports what is wrong with them.
+  if (plugins) added(nodes, ['service', 'plugins'], [], plugins, found)
+  return nodes.map(({ source, value }) => ({ file: source.file, name: value }))
+}
+
+/** A plugin of the service, and the file that lists it. */
+export interface ServicePlugin {
+  readonly file: string
+  readonly name: string
+}
+
+interface Found {
+  readonly problems: Problems
+  readonly warnings: Problems
+}
+
 /** Adds what the plugins of a configuration define to the components there are. Reports what is wrong with plugins. */
 export function withPlugins(
   root: MapNode,
   components: readonly AnyDefinition[],
   plugins: Plugins | undefined,
-  { problems, warnings }: { readonly problems: Problems; readonly warnings: Problems },
+  found: Found,
 ): Known {
   const nodes = namesIn(root)
-  if (!plugins) {
-    if (nodes.length > 0) problems.add(root.entries.get('plugins')!.key, ['plugins'], NOT_HERE)
-    return { components, codecs: undefined }
-  }
+  if (plugins) return added(nodes, ['plugins'], components, plugins, found)
+  if (nodes.length > 0) found.problems.add(root.entries.get('plugins')!.key, ['plugins'], NOT_HERE)
+  return { components, codecs: undefined }
+}
+
+function added(
+  nodes: readonly Name[],
+  at: readonly string[],
+  components: readonly AnyDefinition[],
+  plugins: Plugins,
+  { problems, warnings }: Found,
+): Known {
   const all = [...components]
   const codecs: CodecDefinition[] = []
   const seen = new Set<unknown>()
   for (const [i, node] of nodes.entries()) {
     const plugin = plugins.get(pluginKey(node.source.file, node.value))
-    const path = ['plugins', i]
+    const path = [...at, i]
     if (plugin === undefined) problems.add(node, path, 'was not loaded: the file changed meanwhile; try again')
     if (plugin === undefined || seen.has(plugin)) continue
     seen.add(plugin)
@@ -78,8 +106,14 @@ function taken(what: string, plugin: string | undefined): string {
 
 type Name = ScalarNode & { value: string }
 
-function namesIn(root: MapNode): Name[] {
-  const list = root.entries.get('plugins')?.value
+/** The section `service`; undefined: there is none. */
+function serviceOf(root: MapNode): MapNode | undefined {
+  const service = root.entries.get('service')?.value
+  return service?.kind === 'map' ? service : undefined
+}
+
+function namesIn(map: MapNode | undefined): Name[] {
+  const list = map?.entries.get('plugins')?.value
   return list?.kind === 'list' ? list.items.filter(isName) : []
 }
 

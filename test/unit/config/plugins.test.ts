@@ -1,14 +1,17 @@
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { checkPipelineConfig } from '../../../src/api/domain/pipelines/pipeline-config.js'
 import { codecsInUse } from '../../../src/codecs/options.js'
 import { components } from '../../../src/components.js'
 import { loadConfig, parseConfig } from '../../../src/config/load.js'
+import { ManagedConfig } from '../../../src/config/managed/managed-config.js'
 import { pluginsOf } from '../../../src/config/plugins/read-plugins.js'
 import type { Codec } from '../../../src/core/codec.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
 import { sameComponents } from '../../../src/engine/same-options.js'
 import { planParts } from '../../../src/engine/workers/plan.js'
+import { componentsWith } from '../../../src/serve/service-plugins.js'
 import { testFolder } from '../../support/folder.js'
 
 const processor = (type: string, more = 'contract: 1') => `
@@ -164,4 +167,43 @@ t.test('a component of a changed plugin is another one, and one of an unchanged 
   const after = await load(path)
   t.notOk((await sameComponents(before, after)).has('some'))
   t.ok((await sameComponents(before, after)).has('in'))
+})
+
+t.test('a service has plugins of its own, which pipelines cannot list', async t => {
+  const { path } = folder(t, { 'c.yaml': 'service: { plugins: [./chance.mjs] }', 'chance.mjs': processor('chance') })
+  const at = { env: {}, components, serviceAlone: true }
+  const { service } = loadConfig(path, { ...at, plugins: await pluginsOf(path, {}) })
+  const known = await componentsWith(service!.plugins)
+  const pipeline = (more: object) => ({
+    ...more,
+    sources: { in: { type: 'stdin' } },
+    processors: { some: { type: 'chance', inputs: ['in'], share: 0.5 } },
+    destinations: { out: { type: 'stdout', inputs: ['some'] } },
+  })
+  const limits = { bytes: 10_000, components: 10 }
+  t.equal(checkPipelineConfig(pipeline({}), known, limits).processors[0]!.type, 'chance')
+  t.throws(() => checkPipelineConfig(pipeline({ plugins: ['./chance.mjs'] }), known, limits), {
+    errors: [{ path: 'config.plugins', message: /^cannot be listed here/ }],
+  })
+  t.throws(() => checkPipelineConfig(pipeline({}), components, limits), { errors: [{ message: /must be one of/ }] })
+  writeFileSync(path, 'service: { plugins: [./nowhere.mjs] }')
+  const plugins = await pluginsOf(path, {})
+  t.throws(() => loadConfig(path, { ...at, plugins }), /c\.yaml:1:22: service\.plugins\[0\]: there is no file/)
+})
+
+t.test('a managed daemon loads the plugins that its local part lists, and none that the service names', async t => {
+  const { path } = folder(t, {
+    'c.yaml': 'plugins: [./chance.mjs]\nmanaged: {}\nsources: { in: { type: stdin } }',
+    'chance.mjs': processor('chance'),
+  })
+  const local = new ManagedConfig(path, { env: {}, components, plugins: await pluginsOf(path, {}) })
+  const document = {
+    processors: { some: { type: 'chance', inputs: ['ingest'], share: 1 } },
+    destinations: { out: { type: 'stdout', inputs: ['some'] } },
+  }
+  t.equal(local.with(document, 'doc').processors[0]!.type, 'chance')
+  t.throws(
+    () => local.with({ ...document, plugins: ['./chance.mjs'] }, 'doc'),
+    /plugins: a published pipeline cannot load/,
+  )
 })

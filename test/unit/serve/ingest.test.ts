@@ -27,7 +27,7 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   t.same((await pipelines.publish(me, id, {})).document.service_bounds, [], 'nothing runs here')
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const served = new ServedIngest(service, options!, { log, metrics: new Metrics(log), ownPorts: () => [] })
+  const served = new ServedIngest(service, options!, { log, metrics: new Metrics(log), components, ownPorts: () => [] })
   await served.start()
   t.teardown(() => served.stop(AbortSignal.abort()))
   const at = (option: string) => `config.destinations.out.${option}`
@@ -69,7 +69,8 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
   const config = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } }
   const logged: Record<string, unknown>[] = []
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
-  const open = () => new ServedIngest(service, options!, { log, metrics: new Metrics(log), ownPorts: () => [] })
+  const open = () =>
+    new ServedIngest(service, options!, { log, metrics: new Metrics(log), components, ownPorts: () => [] })
   const folderOf = (id: string) => join(dataDir, 'ingest', id)
   const make = async () => {
     const { id } = (await service.pipelines.create(me, { title: 'p', config })).document
