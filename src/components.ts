@@ -5,6 +5,7 @@ import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
 import { dedupe } from './processors/dedupe.js'
 import { enrich } from './processors/enrich.js'
+import { edit } from './processors/edit.js'
 import { explode } from './processors/explode.js'
 import { filter } from './processors/filter.js'
 import { flatten } from './processors/flatten.js'
@@ -32,6 +33,7 @@ export const components: readonly AnyDefinition[] = [
   enrich,
   parse,
   redact,
+  edit,
   route,
   explode,
   flatten,

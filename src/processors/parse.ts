@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { defineProcessor } from '../core/component.js'
 import type { EventFields } from '../core/event/event-fields.js'
+import { TYPES, TYPES_TEXT } from '../core/field-types.js'
 import { fieldPath, refuseAt } from '../core/options/options.js'
 import { reaches } from '../core/options/reach.js'
 import { checkCodec, codecFrom, codecShape } from './parse/codec-options.js'
-import { TYPES } from './parse/typed-members.js'
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
@@ -40,7 +40,7 @@ const options = z
       .refine(types => Object.keys(types).length <= MOST_TYPES, { error: `must have at most ${MOST_TYPES} fields` })
       .default({})
       .describe(
-        'Types by the name of a field that was found: int, float, bool (true, t, yes, y, on, 1 and their opposites) or string. If a value is none of its type, the text counts as one that the codec cannot read.',
+        `Types by the name of a field that was found: ${TYPES_TEXT}. If a value is none of its type, the text counts as one that the codec cannot read.`,
       ),
     remove_field: z
       .boolean()

@@ -299,14 +299,21 @@ export class EventBatch {
 
   /** Undoes the modifications since `remember`. */
   restore(): void {
+    for (let i = 0; i < this.length; i++) this.restoreEvent(i)
+    this.#before = undefined
+    this.#originals = undefined
+  }
+
+  /** Undoes those of event `i`. */
+  restoreEvent(i: number): void {
     if (this.#before) {
       const { flags, texts } = this.#before
-      this.#texts = texts
-      for (let i = 0; i < this.length; i++) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (flags[i]! & MODIFIED)
+      if (texts?.has(i)) this.changeTo(i, texts.text(i))
+      else this.#texts?.clear(i)
+      this.flags[i] = (this.flags[i]! & ~MODIFIED) | (flags[i]! & MODIFIED)
     }
-    this.#before = undefined
-    for (const [i, { flags, event }] of this.#originals ?? []) [this.flags[i], this.#events![i]] = [flags, event]
-    this.#originals = undefined
+    const original = this.#originals?.get(i)
+    if (original) [this.flags[i], this.#events![i]] = [original.flags, original.event]
   }
 
   /** A copy of events [from, to) in their current state, held by the holder of this batch. */

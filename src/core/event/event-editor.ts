@@ -157,7 +157,7 @@ export class EventEditor {
     const from = field.segments[last]
     const name = to.segments[last]
     if (field.parent !== to.parent) return this.#moveTo(field, to)
-    if (field.path.segments[last] === to.path.segments[last]) return this.#has(field)
+    if (field.path.segments[last] === to.path.segments[last]) return this.has(field)
     if (typeof from !== 'object' || typeof name !== 'object') return this.#moveTo(field, to)
     this.#touch(field, to)
     if (!this.#find(field, true)) return false
@@ -188,7 +188,8 @@ export class EventEditor {
     return true
   }
 
-  #has(field: EditedField): boolean {
+  /** Whether the event has the field, after the changes so far. */
+  has(field: EditedField): boolean {
     this.#touch(field)
     return this.#find(field)
   }

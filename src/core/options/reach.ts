@@ -19,6 +19,7 @@ const BY_TITLE: Readonly<Record<string, Reached>> = {
   size: 'nothing',
   secret: 'nothing',
   condition: 'nothing',
+  template: 'nothing',
   'field path': 'nothing',
   'regular expression': 'nothing',
   address: 'listen',

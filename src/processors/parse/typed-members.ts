@@ -1,19 +1,7 @@
-import { numberOf } from '../../core/event/field-reader.js'
+import { convertText, type FieldType, notOfType } from '../../core/field-types.js'
 import type { FieldName } from '../../lib/formats/field-sink.js'
 import { slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import { Members } from '../../lib/formats/members.js'
-
-/** What the text of a field can be converted to. */
-export const TYPES = ['int', 'float', 'bool', 'string'] as const
-export type FieldType = (typeof TYPES)[number]
-
-const EXPECTED: Readonly<Record<FieldType, string>> = {
-  int: 'an integer',
-  float: 'a number',
-  bool: 'true or false',
-  string: 'text',
-}
-const LONGEST_SHOWN = 40
 
 /** Members of which some are converted. */
 export class TypedMembers extends Members {
@@ -56,10 +44,9 @@ export class TypedMembers extends Members {
 
   #convert(name: FieldName, type: FieldType, value: unknown): void {
     const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
-    const converted = isPlain ? converters[type](String(value)) : undefined
+    const converted = isPlain ? convertText(type, String(value)) : undefined
     if (converted === undefined) {
-      const shown = (JSON.stringify(value) as string | undefined)?.slice(0, LONGEST_SHOWN)
-      this.problem ??= `.${name} should be ${EXPECTED[type]}, and is ${shown}`
+      this.problem ??= notOfType(`.${name}`, type, value)
       return
     }
     if (typeof converted !== 'bigint') {
@@ -69,19 +56,4 @@ export class TypedMembers extends Members {
     const digits = Buffer.from(String(converted))
     super.json(name, digits, 0, digits.length)
   }
-}
-
-const BOOLEANS = new Map([
-  ...['true', 't', 'yes', 'y', 'on', '1'].map(text => [text, true] as const),
-  ...['false', 'f', 'no', 'n', 'off', '0'].map(text => [text, false] as const),
-])
-
-const converters: Readonly<Record<FieldType, (text: string) => unknown>> = {
-  int: text => (/^\s*[+-]?\d{1,40}\s*$/.test(text) ? BigInt(text.trim().replace(/^\+/, '')) : undefined),
-  float: text => {
-    const number = numberOf(text)
-    return Number.isFinite(number) ? number : undefined
-  },
-  bool: text => BOOLEANS.get(text.trim().toLowerCase()),
-  string: text => text,
 }

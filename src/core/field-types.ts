@@ -1,0 +1,68 @@
+import { parseDuration, parseSize } from '../lib/units.js'
+import { numberOf } from './event/field-reader.js'
+
+/** What the text of a field can be converted to. */
+export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes'] as const
+export type FieldType = (typeof TYPES)[number]
+
+export const TYPES_TEXT =
+  'int, float, bool (true, t, yes, y, on, 1 and their opposites), string, duration (`1.5s`, `2h`, `250us`, `1h30m`: a number of milliseconds) or bytes (`64KiB`, `1MB`: a number)'
+
+const EXPECTED: Readonly<Record<FieldType, string>> = {
+  int: 'an integer',
+  float: 'a number',
+  bool: 'true or false',
+  string: 'text',
+  duration: 'a duration such as 250ms',
+  bytes: 'a size such as 64KiB',
+}
+const LONGEST_SHOWN = 40
+
+const BOOLEANS = new Map([
+  ...['true', 't', 'yes', 'y', 'on', '1'].map(text => [text, true] as const),
+  ...['false', 'f', 'no', 'n', 'off', '0'].map(text => [text, false] as const),
+])
+
+const converters: Readonly<Record<FieldType, (text: string) => unknown>> = {
+  int: text => (/^\s*[+-]?\d{1,40}\s*$/.test(text) ? BigInt(text.trim().replace(/^\+/, '')) : undefined),
+  float: text => {
+    const number = numberOf(text)
+    return Number.isFinite(number) ? number : undefined
+  },
+  bool: text => BOOLEANS.get(text.trim().toLowerCase()),
+  string: text => text,
+  duration: millisecondsOf,
+  bytes: parseSize,
+}
+
+/** The value of `text` as this type; undefined if it is none. An integer is a bigint, which keeps all its digits. */
+export function convertText(type: FieldType, text: string): unknown {
+  return converters[type](text)
+}
+
+/** Says that `value` is none of this type. */
+export function notOfType(name: string, type: FieldType, value: unknown): string {
+  const shown = (JSON.stringify(value) as string | undefined)?.slice(0, LONGEST_SHOWN)
+  return `${name} should be ${EXPECTED[type]}, and is ${shown}`
+}
+
+const LONGEST_DURATION = 100
+const PART = /(\d+(?:\.\d+)?)\s*([A-Za-zµμ]+)\s*/y
+const SHORTER: Readonly<Record<string, number>> = { ns: 1e6, us: 1e3, µs: 1e3, μs: 1e3 }
+
+/** `1h30m`, `1.5 s` or `250us` in milliseconds. */
+function millisecondsOf(text: string): number | undefined {
+  const parts = text.trim()
+  if (parts === '' || parts.length > LONGEST_DURATION) return undefined
+  let sum = 0
+  PART.lastIndex = 0
+  while (PART.lastIndex < parts.length) {
+    const [, amount, unit] = PART.exec(parts) ?? []
+    if (amount === undefined) return undefined
+    const shorter = Object.hasOwn(SHORTER, unit!) ? SHORTER[unit!] : undefined
+    const ms = shorter === undefined ? parseDuration(`${amount} ${unit}`) : Number(amount) / shorter
+    if (ms === undefined) return undefined
+    sum += ms
+  }
+  return sum
+}
