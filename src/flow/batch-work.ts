@@ -137,6 +137,7 @@ export class BatchWork implements BatchScope {
     const one = new Uint8Array(1)
     for (let i = 0; i < batch.length && !signal.aborted; i++) {
       const event = batch.snapshot(i, i + 1)
+      event.remember()
       this.#offset = i
       one[0] = MAIN
       this.#taken.length = 0

@@ -20,6 +20,7 @@ const step = z
     const given: Readonly<Record<string, unknown>> = rest
     const [name, second] = KINDS.map(({ name }) => name).filter(name => given[name] !== undefined)
     const known = KINDS.map(({ name }) => name).join(', ')
+    if (name === undefined && context.issues.length > 0) return z.NEVER
     if (name === undefined) return refuse(context, `does nothing; it must have one of ${known}`)
     if (second !== undefined) {
       refuseAt(context, [second], `a step does one thing; write it as a step of its own, behind ${name}`)

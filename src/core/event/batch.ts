@@ -300,18 +300,14 @@ export class EventBatch {
   /** Undoes the modifications since `remember`. */
   restore(): void {
     for (let i = 0; i < this.length; i++) this.restoreEvent(i)
-    this.#before = undefined
-    this.#originals = undefined
   }
 
   /** Undoes those of event `i`. */
   restoreEvent(i: number): void {
-    if (this.#before) {
-      const { flags, texts } = this.#before
-      if (texts?.has(i)) this.changeTo(i, texts.text(i))
-      else this.#texts?.clear(i)
-      this.flags[i] = (this.flags[i]! & ~MODIFIED) | (flags[i]! & MODIFIED)
-    }
+    const before = this.#before
+    if (before?.texts?.has(i)) this.changeTo(i, before.texts.text(i))
+    else if (before) this.#texts?.clear(i)
+    if (before) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (before.flags[i]! & MODIFIED)
     const original = this.#originals?.get(i)
     if (original) [this.flags[i], this.#events![i]] = [original.flags, original.event]
   }
@@ -324,16 +320,14 @@ export class EventBatch {
   /** Applies the modification of the only event of `other`, a snapshot of event `i`, to event `i`. */
   takeOver(other: EventBatch, i: number): void {
     if ((other.flags[0]! & MODIFIED) === 0) return
-    if (other.#texts?.has(0)) {
-      this.changeTo(i, other.#texts.text(0))
-      return
-    }
     const event = other.#events?.[0]
-    if (!event) return
-    this.#texts?.clear(i)
-    this.#events ??= new Array(this.length)
-    this.#events[i] = event
-    this.flags[i] = other.flags[0]!
+    if (other.#texts?.has(0)) this.changeTo(i, other.#texts.text(0))
+    else if (event) {
+      this.#texts?.clear(i)
+      this.#events ??= new Array(this.length)
+      this.#events[i] = event
+      this.flags[i] = other.flags[0]!
+    }
   }
 
   #copy(from: number, to: number): EventBatch {
