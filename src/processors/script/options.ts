@@ -40,7 +40,9 @@ export const scriptOptions = z
       .describe('How many calls of a function that waits may run at a time. 1: one after the other, in order.'),
     max_memory: byteSize(16 * 1024 * 1024)
       .prefault('256MiB')
-      .describe('The memory that the script may use. One that needs more is started again.'),
+      .describe(
+        'Memory for the objects of the script, which is the heap of its thread. One that needs more is started again.',
+      ),
   })
   .superRefine(({ file, code }, context) => {
     if ((file === undefined) === (code === undefined)) refuse(context, 'needs either file or code')

@@ -83,10 +83,11 @@ export class ScriptRunner {
     })
   }
 
+  /** Ends the thread. What it has not answered by then is read again, since it was not acknowledged. */
   end(): void {
     this.#isOver = true
+    this.#cancel?.()
     this.#thread?.end()
-    this.#failAll('the daemon stops')
   }
 
   #answered(result: JobDone): void {

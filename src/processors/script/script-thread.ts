@@ -55,7 +55,6 @@ export class ScriptThread {
     this.#worker = new Worker(new URL('./script-worker.js', import.meta.url), {
       name: `script ${data.id}`,
       workerData: data,
-      execArgv: [...process.execArgv, '--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: Math.ceil(maxMemory / 1024 / 1024) },
     })
     this.#worker.on('message', (message: FromScript) => {

@@ -21,6 +21,12 @@ for (const stream of [process.stdout, process.stderr]) {
   }
 }
 
+// Node.js warns of stripping types and of `import()` in code, which are tested here with each of its versions.
+process.removeAllListeners('warning')
+process.on('warning', warning => {
+  if (warning.name !== 'ExperimentalWarning') written.add(`${warning.name}: ${warning.message}`)
+})
+
 try {
   const calls = new Calls(await loadScript(data), data)
   port.on('message', (job: Job) => {

@@ -69,6 +69,18 @@ t.test('secrets of a published pipeline are found on the machine', async t => {
   t.throws(() => local('{ up: { env: A, file: /b } }'), { message: /needs exactly one of file, credential and env/ })
 })
 
+t.test('a published pipeline runs code only where the machine allows it; the local part always does', async t => {
+  const script = (inputs: string) => ({ type: 'script', inputs: [inputs], code: 'event => event' })
+  const out = { type: 'blackhole', inputs: ['mine'] }
+  const published = { processors: { mine: script('ingest') }, destinations: { out } }
+  const local = (rest: string) => localOf(t, `sources: { piped: { type: stdin } }\n${rest}`)
+  const message = /processors\.mine\.code: .* must not run code; .*allow_code: true/
+  t.throws(() => local('').with(published, 'doc'), { code: 'SLUICE_CONFIG', message })
+  t.ok(local('managed: { allow_code: true }').with(published, 'doc'))
+  const own = `processors: { mine: ${JSON.stringify(script('piped'))} }`
+  t.ok(local(own).with({ destinations: { out } }, 'doc'))
+})
+
 t.test('a configuration of a local part and a published one', async t => {
   const local = localOf(t)
   const out = (more = {}) => ({ out: { type: 'blackhole', inputs: ['ingest'], ...more } })

@@ -350,6 +350,9 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
     /auth\.key_file/,
   )
   await refused({ type: 'http', url: 'https://logs.example.com/v3', auth: { key: '${SECRET}' } }, /SECRET is not set/)
+  const script = { type: 'script', inputs: ['ingest'], code: 'event => event' }
+  await publish({ processors: { script }, destinations: { out: { ...OUT, inputs: ['script'] } } })
+  t.match(await post(line(1)), { status: 503, message: /processors\.script\.code: .* must not run code/ })
   await publish({ sources: { mine: { type: 'stdin' } }, destinations: { out: { ...OUT, inputs: ['mine'] } } })
   t.match(await post(line(1)), { status: 503, message: /nothing that reaches a destination reads ingest/ })
   await publish({
