@@ -91,8 +91,8 @@ export interface BatchScope {
   later(ms: number): void
   /** Replaces event `i` by any number of events. They are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
-  /** Like `replace`, by JSON objects in `lines`, each on one line with its line end. The bytes are copied. */
-  replaceByLines(i: number, lines: Uint8Array): void
+  /** Like `replace`, by the JSON objects in [start, end) of `lines`, each with its line end. They are copied. */
+  replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void
   /**
    * Sends a copy of event `i` to output `n` of the plan too, for a plan with `copies`. The event itself goes where the
    * column says. Copies count as emitted. There are none of an event that fails, waits or is replaced.

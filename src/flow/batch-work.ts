@@ -6,6 +6,7 @@ import { Share } from '../core/event/share.js'
 import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../core/processor.js'
 import type { Amount } from './counters.js'
 import { checkWritable, madeLine } from './made-batch.js'
+import { Replacements } from './replacements.js'
 import type { Waiting } from './waiting-events.js'
 
 const NOTHING: Amount = { events: 0, bytes: 0 }
@@ -15,8 +16,7 @@ export class BatchWork implements BatchScope {
   readonly signal: AbortSignal
   readonly batch: EventBatch
   readonly to: Uint8Array
-  /** The lines of replacement events, by index. */
-  replaced: Map<number, Buffer> | undefined = undefined
+  replaced: Replacements | undefined = undefined
   /** Which events have a copy (1) at an output, by its number; undefined: no event has one. */
   copies: Map<number, Uint8Array> | undefined = undefined
   /** Error messages of failed events, by index. */
@@ -61,17 +61,13 @@ export class BatchWork implements BatchScope {
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
     // Encode now, so that fields that cannot be encoded fail only this event.
-    this.#replace(i, Buffer.from(events.map(madeLine).join('')))
+    this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
   }
 
-  replaceByLines(i: number, lines: Uint8Array): void {
+  replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void {
     this.#checkTime('replaceByLines')
-    this.#replace(i, Buffer.from(lines))
-  }
-
-  #replace(i: number, lines: Buffer): void {
-    this.replaced ??= new Map()
-    this.replaced.set(this.#offset + i, lines)
+    this.replaced ??= new Replacements(this.batch.length)
+    this.replaced.set(this.#offset + i, lines, start, end)
   }
 
   copy(i: number, n: number): void {

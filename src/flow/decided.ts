@@ -16,6 +16,7 @@ import {
 } from '../core/processor.js'
 import type { BatchWork } from './batch-work.js'
 import { lineBatch } from './made-batch.js'
+import type { Replacements } from './replacements.js'
 import type { SideOutput } from './side-output.js'
 
 /** The discard reason of events that could not be processed. */
@@ -164,7 +165,7 @@ export class Decided {
   }
 
   /** Sends a batch with replaced events in pieces, which preserves the order. */
-  #inPieces(work: BatchWork, replaced: ReadonlyMap<number, Buffer>): void {
+  #inPieces(work: BatchWork, replaced: Replacements): void {
     const { batch, to } = work
     const { metrics } = this.#context
     const origin = this.#originOf(batch.origin.source)
@@ -174,17 +175,13 @@ export class Decided {
         while (end < batch.length && !replaced.has(end)) end++
         this.#divide(batch.fork(from, end), to.subarray(from, end), work, from)
       } else {
-        const made: Buffer[] = []
         let bytes = 0
-        for (; end < batch.length && replaced.has(end); end++) {
-          const lines = replaced.get(end)!
-          if (lines.length > 0) made.push(lines)
-          bytes += batch.size(end)
-        }
+        for (; end < batch.length && replaced.has(end); end++) bytes += batch.size(end)
+        const made = replaced.lines(from, end)
         metrics.consumed(end - from, bytes)
         if (made.length > 0) {
           batch.ack.fork()
-          const events = lineBatch(Buffer.concat(made), origin, batch.receivedAt, batch.ack, batch.isBacklog)
+          const events = lineBatch(made, origin, batch.receivedAt, batch.ack, batch.isBacklog)
           metrics.emitted(events.length, events.bytes)
           this.#pass(events)
         }

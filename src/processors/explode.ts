@@ -81,7 +81,7 @@ class Explode implements Processor {
       }
       const problem = this.#explode(batch, i)
       if (problem !== undefined) fail(i, problem)
-      else scope.replaceByLines(i, this.#lines.bytes.subarray(0, this.#lines.length))
+      else scope.replaceByLines(i, this.#lines.bytes, 0, this.#lines.length)
     }
   }
 

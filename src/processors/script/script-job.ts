@@ -19,8 +19,9 @@ export function apply(batch: EventBatch, to: Uint8Array, scope: BatchScope, done
   for (const [i, error] of done.errors) scope.because(i, error)
   const { starts, ends, bytes, several } = done
   if (bytes.length === 0) return
+  const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
   for (const i of several) {
-    scope.replaceByLines(i, bytes.subarray(starts[i], ends[i]))
+    scope.replaceByLines(i, lines, starts[i], ends[i])
     ends[i] = 0
   }
   const texts = batch.textsToChange()
