@@ -188,6 +188,7 @@ export class Decided {
       }
       from = end
     }
+    replaced.release()
     batch.ack.settle('delivered')
   }
 

@@ -3,14 +3,21 @@ import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 /** An event that is not replaced. */
 const NONE = -1
 
+/** Larger memory is not kept for the next batch. */
+const MOST_SPARE = 4 * 1024 * 1024
+let spare: GrowingBytes | undefined
+
 /** The lines of the events that take the place of others in a batch. */
 export class Replacements {
-  readonly #bytes = new GrowingBytes()
+  readonly #bytes: GrowingBytes
   /** Those in the place of event `i` are [starts[i], ends[i]). */
   readonly #starts: Int32Array
   readonly #ends: Int32Array
 
   constructor(length: number) {
+    this.#bytes = spare ?? new GrowingBytes()
+    this.#bytes.clear()
+    spare = undefined
     this.#starts = new Int32Array(length).fill(NONE)
     this.#ends = new Int32Array(length)
   }
@@ -40,5 +47,10 @@ export class Replacements {
       parts.push(this.#bytes.bytes.subarray(start, end))
     }
     return Buffer.concat(parts)
+  }
+
+  /** Gives the memory to the next batch. */
+  release(): void {
+    if (this.#bytes.bytes.length <= MOST_SPARE) spare = this.#bytes
   }
 }

@@ -3,6 +3,7 @@ import { defineProcessor, type Processor, type ProcessorContext } from '../core/
 import type { EventBatch } from '../core/event/batch.js'
 import type { EditedField, EventEditor } from '../core/event/event-editor.js'
 import { EventJson } from '../core/event/event-json.js'
+import type { FieldPath } from '../core/event/field-path.js'
 import { ARRAY, type FieldReader } from '../core/event/field-reader.js'
 import { fieldPath } from '../core/options/options.js'
 import { type BatchScope, discard, FAILED } from '../core/processor.js'
@@ -114,20 +115,29 @@ class Explode implements Processor {
     if (count * (json.end - json.start - arraySize) + arraySize > MOST_BYTES) {
       return 'its items would become events of more than 16 MiB together'
     }
-    const editor = this.#editor
-    editor.open(batch, i)
-    if (target) editor.remove(this.#field)
-    if (!editor.setJson(this.#target, PLACEHOLDER)) {
-      return `${target!.text} cannot be set: what contains it is not an object`
+    if (target) {
+      const problem = this.#makeRoom(batch, i, target)
+      if (problem !== undefined) return problem
+      json.read(batch, i)
     }
-    editor.close()
-    json.read(batch, i)
     findPath(json.bytes, json.start, json.end, this.#target.segments)
     this.#writeLines(found.start, found.end)
     return undefined
   }
 
-  /** The placeholder is at [from, to) in the JSON of the event. */
+  /** Puts a placeholder for the item in the place of the array. Returns why there is none. */
+  #makeRoom(batch: EventBatch, i: number, target: FieldPath): string | undefined {
+    const editor = this.#editor
+    editor.open(batch, i)
+    editor.remove(this.#field)
+    if (!editor.setJson(this.#target, PLACEHOLDER)) {
+      return `${target.text} cannot be set: what contains it is not an object`
+    }
+    editor.close()
+    return undefined
+  }
+
+  /** The array or the placeholder is at [from, to) in the JSON of the event. */
   #writeLines(from: number, to: number): void {
     const { bytes, start, end } = this.#json
     const items = this.#items
