@@ -20,6 +20,7 @@ import { Stage } from './flow/stage.js'
 import { WantedNames } from './lib/formats/json-scan.js'
 import { after, type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
+import { inEventTime } from './processors/throttle/in-event-time.js'
 import { streamThrottleOptions, throttleOptions } from './processors/throttle/options.js'
 import { throttlePlan } from './processors/throttle/plan.js'
 import { ThrottleProcessor } from './processors/throttle/throttle-processor.js'
@@ -88,7 +89,7 @@ export function createThrottle(options: ThrottleOptions, surroundings: ThrottleS
     field: path => new FieldReader(path, wanted),
     editor: () => new EventEditor(wanted),
   }
-  const processor = new ThrottleProcessor(all, context)
+  const processor = new ThrottleProcessor(all, context, { inEventTime })
   return new EventThrottle(processor, throttlePlan(all), context, counts, wanted, surroundings.highWaterMark)
 }
 

@@ -83,7 +83,8 @@ export const throttle = defineProcessor({
     const { limits_file: path } = options
     const file = path === undefined ? undefined : await openLimits(path, options, context)
     if (options.scope === 'local') {
-      const processor = new ThrottleProcessor(options, context, undefined, file)
+      const inEventTime = options.time_field && (await import('./throttle/in-event-time.js')).inEventTime
+      const processor = new ThrottleProcessor(options, context, { file, inEventTime })
       const { state } = context
       if (!options.persist || !state) return processor
       const { openSaver } = await import('./throttle/persist/open-saver.js')
@@ -92,7 +93,7 @@ export const throttle = defineProcessor({
     }
     const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
     const share = (compiled: DeciderOptions, before: unknown) => new ClusterThrottle(options, compiled, context, before)
-    return new ThrottleProcessor(options, context, share, file)
+    return new ThrottleProcessor(options, context, { share, file })
   },
   findings: async (options, context) => {
     const { explainThrottle } = await import('./throttle/explain.js')

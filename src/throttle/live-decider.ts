@@ -1,7 +1,6 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { Clock } from '../lib/time.js'
 import { Decider, type DeciderOptions, type Refusal } from './decider.js'
-import { EventDecider, EventLimiter } from './event-decider.js'
 import { KeyedLimiter } from './keyed-limiter.js'
 import type { Level } from './limit.js'
 import type { Rule } from './rules.js'
@@ -90,19 +89,7 @@ export class LiveDecider {
   }
 }
 
-/** A decider for batches in order of arrival. */
-export type BatchDecider = LiveDecider | EventDecider
-
-/**
- * Creates a decider in event time if the options say so, otherwise in clock time. `before`: the result of `windowsOf`
- * for a predecessor with the same options.
- */
-export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): BatchDecider {
-  if (!options.eventTime) return new LiveDecider(options, clock, before instanceof KeyedLimiter ? before : undefined)
-  return new EventDecider(options, options.eventTime, clock, before instanceof EventLimiter ? before : undefined)
-}
-
-/** The windows of a decider, for a successor with the same options, without references to the decider. */
-export function windowsOf(decider: BatchDecider): KeyedLimiter | EventLimiter {
-  return decider.limiter
+/** `before`: the windows of a predecessor with the same options. */
+export function createLiveDecider(options: DeciderOptions, clock: Clock, before?: unknown): LiveDecider {
+  return new LiveDecider(options, clock, before instanceof KeyedLimiter ? before : undefined)
 }

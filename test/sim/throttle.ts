@@ -1,6 +1,7 @@
 import { defineProcessor, type HandoverState, type Processor, type ProcessorContext } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { type BatchScope, LATER, MAIN } from '../../src/core/processor.js'
+import { inEventTime } from '../../src/processors/throttle/in-event-time.js'
 import { ThrottleProcessor } from '../../src/processors/throttle/throttle-processor.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { currentMachine } from './machine.js'
@@ -101,7 +102,7 @@ class WatchedThrottle implements Processor {
     const left = context.inherited instanceof Left ? context.inherited : undefined
     this.#id = context.id
     this.#options = options
-    this.#throttle = new ThrottleProcessor(options, { ...context, inherited: left?.state })
+    this.#throttle = new ThrottleProcessor(options, { ...context, inherited: left?.state }, { inEventTime })
     this.#counted = left?.counted ?? new Counted()
   }
 

@@ -2,17 +2,16 @@ import type { BucketState } from '../../core/component.js'
 import type { Clock } from '../../lib/time.js'
 import { keyBytes } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
-import { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
+import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
+import type { BatchDecider } from '../../throttle/create-decider.js'
 import type { DiscardHistory } from '../../throttle/discard-history.js'
-import { EventDecider } from '../../throttle/event-decider.js'
 import { keyOf } from '../../throttle/key-table.js'
 import type { Level } from '../../throttle/limit.js'
 import type { Limiter } from '../../throttle/limiter.js'
-import { LiveDecider } from '../../throttle/live-decider.js'
 import { type Rule, ruleTitle } from '../../throttle/rules.js'
 
 export interface BucketStates {
-  readonly decider: unknown
+  readonly decider: BatchDecider | ClusterDecider
   readonly history: DiscardHistory
   readonly clock: Clock
   /** Undefined: the throttle has none. */
@@ -60,11 +59,10 @@ function ruleOf(rules: readonly Rule[], key: string | null, title: string | null
 
 /** How full the bucket is now; in event time, when the events are that come now. */
 function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
-  const inEventTime = decider instanceof EventDecider
-  const hasLevels = inEventTime || decider instanceof LiveDecider || decider instanceof ClusterDecider
-  if (!hasLevels || rule?.limits.length === 0) return {}
+  if (rule?.limits.length === 0) return {}
   const { limiter } = decider
-  const time = 'progress' in limiter ? limiter.progress.oldest : now
+  const inEventTime = 'progress' in limiter
+  const time = inEventTime ? limiter.progress.oldest : now
   if (!Number.isFinite(time)) return {}
   limiter.advance(time)
   const level = levelOf(rule ? limiter.ofRule(rule) : limiter, key, time, sharesDefault)

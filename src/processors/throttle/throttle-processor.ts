@@ -1,5 +1,4 @@
 import { randomInt } from 'node:crypto'
-import type { Logger } from 'pino'
 import type {
   BucketState,
   HandoverState,
@@ -17,29 +16,21 @@ import type { BatchScope, Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
 import type { Decided } from '../../throttle/cluster/cluster-decider.js'
+import type { BatchDecider } from '../../throttle/create-decider.js'
 import { type DeciderOptions, EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decider.js'
-import { EventDecider } from '../../throttle/event-decider.js'
-import { looksLikeSeconds } from '../../throttle/event-time.js'
-import { LATE } from '../../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../../throttle/limiter.js'
-import { type BatchDecider, createDecider, windowsOf } from '../../throttle/live-decider.js'
+import { createLiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
+import type { InEventTime } from './in-event-time.js'
 import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
 import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { type RuleOptions, rulesOf } from './rule-options.js'
-import {
-  DECISIONS,
-  DECISIONS_HELP,
-  metricsIn,
-  showBuckets,
-  showLimitsFile,
-  type ThrottleMetrics,
-} from './throttle-metrics.js'
+import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
 import { WaitingRule } from './waiting.js'
 import { waitingBuckets } from './waiting-buckets.js'
 
@@ -53,6 +44,16 @@ class ThrottleState {
     this.windows = windows
     this.refused = refused
   }
+}
+
+/** What a throttle needs for some of its options. */
+export interface ThrottleParts {
+  /** With `scope: cluster`: creates what shares the limit with other daemons. */
+  readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
+  /** That of `limits_file`. */
+  readonly file?: LimitsFile | undefined
+  /** With `time_field`. */
+  readonly inEventTime?: InEventTime | undefined
 }
 
 export class ThrottleProcessor implements Processor {
@@ -86,13 +87,7 @@ export class ThrottleProcessor implements Processor {
   /** Applies the rules of the file. */
   readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
 
-  /** `share`: creates what shares the limit with other daemons, with `scope: cluster`. `file`: that of `limits_file`. */
-  constructor(
-    options: ThrottleOptions,
-    context: ProcessorContext,
-    share?: (compiled: DeciderOptions, before: unknown) => ClusterThrottle,
-    file?: LimitsFile,
-  ) {
+  constructor(options: ThrottleOptions, context: ProcessorContext, { share, file, inEventTime }: ThrottleParts = {}) {
     const { clock } = context
     this.#clock = clock
     this.#options = options
@@ -107,10 +102,12 @@ export class ThrottleProcessor implements Processor {
     const persists = options.persist && context.state !== undefined
     const compiled = { ...deciderOptions(options, { field }, randomInt(2 ** 31), file?.rules), persists }
     this.#cluster = share?.(compiled, inherited?.windows)
-    const decider = this.#cluster ?? createDecider(compiled, clock, inherited?.windows)
+    const eventTime = share ? undefined : compiled.eventTime
+    const timed = eventTime && inEventTime!.createEventDecider(compiled, eventTime, clock, inherited?.windows)
+    const decider = this.#cluster ?? timed ?? createLiveDecider(compiled, clock, inherited?.windows)
     this.#decider = decider
     if (!this.#cluster) {
-      const limiter = windowsOf(decider as BatchDecider)
+      const { limiter } = decider as BatchDecider
       this.#persisted = { limiter, rules: compiled.rules ?? [], isInherited: inherited !== undefined }
     }
     this.#file = file
@@ -133,9 +130,7 @@ export class ThrottleProcessor implements Processor {
     this.#waiting = WaitingRule.for(options, decider, compiled, clock)
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
     if (file) showLimitsFile(metrics, file)
-    if (decider instanceof EventDecider) {
-      this.#countInEventTime = countInEventTime(decider, options, metrics, context.log)
-    }
+    if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)
   }
 
   /** Saves the buckets by what `open` opens. Before the first event. */
@@ -166,7 +161,7 @@ export class ThrottleProcessor implements Processor {
   handOver(): HandoverState {
     const refused = this.#refused
     this.#isSucceeded = true
-    const { value, release } = this.#cluster?.handOver() ?? { value: windowsOf(this.#decider as BatchDecider) }
+    const { value, release } = this.#cluster?.handOver() ?? { value: (this.#decider as BatchDecider).limiter }
     const releaseAll = async () => {
       refused.end()
       await release?.()
@@ -195,7 +190,7 @@ export class ThrottleProcessor implements Processor {
   bucket(key: string | null, rule?: string | null): BucketState {
     const { history } = this.#refused
     const sharesDefault = this.#onMaxKeys === 'default_bucket'
-    const decider = this.#cluster?.decider ?? this.#decider
+    const decider = this.#cluster?.decider ?? (this.#decider as BatchDecider)
     const of = { decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
     const { outage } = this
     return { ...bucketState(of, key, rule), ...(outage && { outage }) }
@@ -233,46 +228,5 @@ export class ThrottleProcessor implements Processor {
     this.#countInEventTime?.()
     const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
-  }
-}
-
-/** Creates a function that updates the counters for event time after each batch. */
-function countInEventTime(
-  decider: EventDecider,
-  { time_field }: ThrottleOptions,
-  metrics: ThrottleMetrics,
-  log: Logger,
-): () => void {
-  const { limiter } = decider
-  const late = metrics.counter(DECISIONS, DECISIONS_HELP, { decision: 'late' })
-  const untimed = (reason: string) =>
-    metrics.counter('sluice_throttle_untimed_events_total', 'Events that were counted at their arrival, by reason.', {
-      reason,
-    })
-  const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
-  metrics.gauge(
-    'sluice_throttle_kept_windows',
-    'Windows in memory, without the newest of each bucket.',
-    () => limiter.kept,
-  )
-  const forgotten = metrics.counter(
-    'sluice_throttle_forgotten_windows_total',
-    'Windows that were dropped early because there was no room.',
-  )
-  // The predecessor of an inherited limiter has counted these.
-  let counted = limiter.room.forgotten
-  let warned = false
-  return () => {
-    late.value += decider.counts[LATE]! + decider.counts[TOO_LATE]!
-    unreadable.value += decider.unreadable
-    ahead.value += decider.ahead
-    forgotten.value += limiter.room.forgotten - counted
-    counted = limiter.room.forgotten
-    if (warned || !looksLikeSeconds(limiter.progress.oldest)) return
-    warned = true
-    log.warn(
-      { field: time_field === 'auto' ? time_field : time_field?.text },
-      'time_field must contain milliseconds; its numbers look like seconds',
-    )
   }
 }

@@ -6,10 +6,11 @@ import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
+import { type BatchDecider, createDecider } from '../../../src/throttle/create-decider.js'
 import { Decider, EXCLUDED, FAIL_OPEN } from '../../../src/throttle/decider.js'
 import type { WindowMode } from '../../../src/throttle/limit.js'
 import { DISCARD, FULL, PASS } from '../../../src/throttle/limiter.js'
-import { type BatchDecider, createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
+import { LiveDecider } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 
@@ -302,13 +303,13 @@ t.test('one that takes over goes on with the windows that are open', async t => 
     const first = createDecider(options, clock)
     t.equal(decides(first), PASS)
     time.monotonic += 1000
-    const second = createDecider(options, clock, windowsOf(first))
+    const second = createDecider(options, clock, first.limiter)
     t.equal(second.buckets, 1, `${mode}: its buckets`)
     t.equal(decides(second), PASS)
-    t.equal(decides(createDecider(options, clock, windowsOf(second))), DISCARD, `${mode}: counted in all`)
+    t.equal(decides(createDecider(options, clock, second.limiter)), DISCARD, `${mode}: counted in all`)
     t.equal(decides(createDecider(options, clock)), PASS, `${mode}: anew without it`)
     const other = mode === 'time' ? deciderOf(more).options : deciderOf({ ...more, time_field: '.t' }).options
-    t.equal(decides(createDecider(other, clock, windowsOf(second))), PASS, `${mode}: not in another time`)
+    t.equal(decides(createDecider(other, clock, second.limiter)), PASS, `${mode}: not in another time`)
   }
 })
 

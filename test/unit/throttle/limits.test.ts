@@ -3,10 +3,10 @@ import type { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
+import { createDecider } from '../../../src/throttle/create-decider.js'
 import { TOO_LATE } from '../../../src/throttle/decider.js'
 import { LATE } from '../../../src/throttle/event-windows.js'
 import { DISCARD, PASS } from '../../../src/throttle/limiter.js'
-import { createDecider } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 
 /** Decides on events one after the other, each at its time `t`: on the clock, or in event time. */

@@ -3,7 +3,7 @@ import type { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
-import { createDecider, windowsOf } from '../../../src/throttle/live-decider.js'
+import { createDecider } from '../../../src/throttle/create-decider.js'
 import { HEAD_BYTES } from '../../../src/throttle/persist/blocks.js'
 import { BucketsReader, SavedBuckets } from '../../../src/throttle/persist/saved-buckets.js'
 import { batchesOf, originOf } from '../../support/batches.js'
@@ -20,7 +20,7 @@ function throttleAt(config: Config, offset: number, time: { wall: number }) {
   const options = { ...deciderOptions(throttle.options.parse(config), { field }, 7), persists: true }
   const clock = { now: () => time.wall - offset, wall: () => time.wall }
   const decider = createDecider(options, clock)
-  const limiter = windowsOf(decider)
+  const limiter = decider.limiter
   const inEventTime = config.time_field !== undefined
   const now = () => (inEventTime ? Number.NEGATIVE_INFINITY : clock.now())
   return {

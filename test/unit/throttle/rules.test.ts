@@ -3,10 +3,11 @@ import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { keyBytes } from '../../../src/throttle/bucket-key.js'
+import { createDecider } from '../../../src/throttle/create-decider.js'
 import { Decider } from '../../../src/throttle/decider.js'
 import { keyOf } from '../../../src/throttle/key-table.js'
 import { DISCARD, FULL, PASS } from '../../../src/throttle/limiter.js'
-import { createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
+import { LiveDecider } from '../../../src/throttle/live-decider.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 
@@ -215,7 +216,7 @@ t.test('the windows of rules survive a reload, and those of rules that stay a ch
       return decider.decide(batch!).decisions[0]!
     }
     t.same([decide(first, 'a'), decide(first, 'b'), decide(first, 'b')], [PASS, PASS, PASS])
-    const second = createDecider(options, clock, windowsOf(first))
+    const second = createDecider(options, clock, first.limiter)
     t.same([decide(second, 'a'), decide(second, 'a'), decide(second, 'b')], [PASS, DISCARD, DISCARD])
     const changed = deciderOptions(
       throttle.options.parse(given([c, { ...b, limit: 3 }, a])),
@@ -314,7 +315,7 @@ t.test('a bucket of a rule is found again after others were dropped, and after a
   for (const app of apps.slice(20)) t.equal(decide(first, app, 1700), PASS, app)
   for (const app of apps.slice(20)) t.equal(decide(first, app, 1800), DISCARD, app)
   for (const app of apps.slice(0, 20)) t.equal(decide(first, app, 1800), PASS, app)
-  const second = createDecider({ ...options, seed: 99 }, { now: () => clock.now, wall: () => 0 }, windowsOf(first))
+  const second = createDecider({ ...options, seed: 99 }, { now: () => clock.now, wall: () => 0 }, first.limiter)
   for (const app of apps.slice(20)) t.equal(decide(second, app, 1900), DISCARD, app)
 })
 
