@@ -32,9 +32,9 @@ function choice(
   return schema
 }
 
-/** The name of one of the codecs that fit. */
-export function codecName(fits: (definition: CodecDefinition) => boolean) {
-  const namesOf = (all: readonly CodecDefinition[]) => all.filter(fits).map(({ name }) => name)
+/** The name of one of the codecs that fit, or of `others`. */
+export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
+  const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
   const names = namesOf(codecs)
   choices.push(all => names.splice(0, names.length, ...namesOf(all)))
   const name = z.string().check(({ value, issues }) => {

@@ -55,6 +55,8 @@ export interface CodecDefinition {
   readonly mayBeCounted?: boolean
   /** Whether an event without a host gets the address of its sender instead. */
   readonly hostIsSender?: boolean
+  /** It reads one value rather than fields, which the target of `parse` gets as it is. */
+  readonly readsValue?: true
   /** The media type of encoded events. Missing if the codec only decodes. */
   readonly contentType?: string
   /** Why events cannot be encoded with these options; the codec then has no `encode`. */

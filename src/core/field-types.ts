@@ -1,12 +1,14 @@
+import { isoText, TIME_FORMATS } from '../lib/formats/time-formats.js'
+import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { numberOf } from './event/field-reader.js'
 
 /** What the text of a field can be converted to. */
-export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes'] as const
+export const TYPES = ['int', 'float', 'bool', 'string', 'duration', 'bytes', 'timestamp'] as const
 export type FieldType = (typeof TYPES)[number]
 
 export const TYPES_TEXT =
-  'int, float, bool (true, t, yes, y, on, 1 and their opposites), string, duration (`1.5s`, `2h`, `250us`, `1h30m`: a number of milliseconds) or bytes (`64KiB`, `1MB`: a number)'
+  'int, float, bool (true, t, yes, y, on, 1 and their opposites), string, duration (`1.5s`, `2h`, `250us`, `1h30m`: a number of milliseconds), bytes (`64KiB`, `1MB`: a number) or timestamp (any usual form, in UTC unless it has a zone: ISO 8601)'
 
 const EXPECTED: Readonly<Record<FieldType, string>> = {
   int: 'an integer',
@@ -15,15 +17,17 @@ const EXPECTED: Readonly<Record<FieldType, string>> = {
   string: 'text',
   duration: 'a duration such as 250ms',
   bytes: 'a size such as 64KiB',
+  timestamp: 'a time',
 }
 const LONGEST_SHOWN = 40
 
+const UTC = new TimeZone('UTC')
 const BOOLEANS = new Map([
   ...['true', 't', 'yes', 'y', 'on', '1'].map(text => [text, true] as const),
   ...['false', 'f', 'no', 'n', 'off', '0'].map(text => [text, false] as const),
 ])
 
-const converters: Readonly<Record<FieldType, (text: string) => unknown>> = {
+const converters: Readonly<Record<FieldType, (text: string, wall: number) => unknown>> = {
   int: text => (/^\s*[+-]?\d{1,40}\s*$/.test(text) ? BigInt(text.trim().replace(/^\+/, '')) : undefined),
   float: text => {
     const number = numberOf(text)
@@ -33,11 +37,18 @@ const converters: Readonly<Record<FieldType, (text: string) => unknown>> = {
   string: text => text,
   duration: millisecondsOf,
   bytes: parseSize,
+  timestamp: (text, wall) => {
+    const time = TIME_FORMATS.auto!(text, UTC, wall)
+    return time && isoText(time)
+  },
 }
 
-/** The value of `text` as this type; undefined if it is none. An integer is a bigint, which keeps all its digits. */
-export function convertText(type: FieldType, text: string): unknown {
-  return converters[type](text)
+/**
+ * The value of `text` as this type; undefined if it is none. An integer is a bigint, which keeps all its digits. `wall`:
+ * when the event was received, in milliseconds, which gives the year of a time without one; NaN: it is not known.
+ */
+export function convertText(type: FieldType, text: string, wall = Number.NaN): unknown {
+  return converters[type](text, wall)
 }
 
 /** Says that `value` is none of this type. */

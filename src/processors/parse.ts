@@ -33,7 +33,7 @@ const options = z
     target: fieldPath()
       .optional()
       .describe(
-        'The field that becomes an object of what was found, and replaces what was there. Default: what was found is merged into the event; fields of the same name get the new value.',
+        'The field that becomes an object of what was found, and replaces what was there. Default: what was found is merged into the event; fields of the same name get the new value. The codec timestamp has one value: `target` gets it as text, `.timestamp` by default.',
       ),
     types: z
       .record(reaches('nothing', z.string().min(1)), z.enum(TYPES))
@@ -78,6 +78,8 @@ export const parse = defineProcessor({
   notes:
     'The field is `.message` by default: all of the line, if the source has `decode: text`. It stays as it is unless `remove_field` is set. ' +
     'An event whose text none of the codecs can read follows `on_error`; so does one without the field. ' +
+    'The codec timestamp is for fields alone: it reads a time, and its result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; of an hour that clocks repeat it is the first one; ' +
+    'one without a year is in the year that brings it nearest to the present. ' +
     'With `decode` of a source, the same codecs read lines without a processor; `parse` is for lines of several formats, for fields of other events, and where types and targets are needed.',
   options,
   movable: true,
@@ -89,6 +91,22 @@ export const parse = defineProcessor({
       yaml: 'try: [{ codec: json }, { codec: logfmt }]\nremove_field: true\n',
       input: ['{"message":"{\\"level\\":\\"info\\",\\"took_ms\\":12}"}', '{"message":"level=warn disk=/dev/sda1"}'],
       output: ['{"level":"info","took_ms":12}', '{"level":"warn","disk":"/dev/sda1"}'],
+    },
+    {
+      title: 'The time of an access log, in the place of what was there',
+      yaml: "field: .time\ncodec: timestamp\nformat: '%d/%b/%Y:%H:%M:%S %z'\ntarget: .time\n",
+      input: ['{"time":"31/Jan/2026:12:00:00 +0100"}'],
+      output: ['{"time":"2026-01-31T11:00:00.000Z"}'],
+    },
+    {
+      title: 'Requests of nginx',
+      yaml: 'codec: nginx\nremove_field: true\n',
+      input: [
+        '{"message":"192.0.2.7 - - [31/Jan/2026:12:00:00 +0000] \\"GET /a HTTP/1.1\\" 200 612 \\"-\\" \\"curl/8.5.0\\""}',
+      ],
+      output: [
+        '{"client":"192.0.2.7","timestamp":"2026-01-31T12:00:00.000Z","method":"GET","path":"/a","protocol":"HTTP/1.1","status":200,"bytes":612,"user_agent":"curl/8.5.0"}',
+      ],
     },
     {
       title: 'Named columns below a field, one of them as a number',

@@ -3,7 +3,7 @@ import { ARRAY, BOOLEAN, NUMBER, OBJECT_VALUE, STRING } from '../../core/event/f
 import { convertText, type FieldType, notOfType, TYPES, TYPES_TEXT } from '../../core/field-types.js'
 import { byField, changeValue, defineStep } from './step.js'
 
-/** The kinds of values that are of a type already. An integer is looked at. */
+/** The kinds of values that are of a type already. An integer and a time are looked at. */
 const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   int: undefined,
   float: NUMBER,
@@ -11,6 +11,7 @@ const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   string: STRING,
   duration: NUMBER,
   bytes: NUMBER,
+  timestamp: undefined,
 }
 
 export const convert = defineStep({

@@ -3,11 +3,15 @@ import { codecDefinition, codecs } from '../../codecs/list.js'
 import { codecName } from '../../codecs/options.js'
 import type { Codec, CodecDefinition } from '../../core/codec.js'
 import { refuseAt } from '../../core/options/options.js'
+import { timestamp } from './timestamp.js'
 
 /** The codecs that `parse` can use. */
 const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
 /** Those that come with the program. Of a plugin's codec only the name can be given, since its options are not known here. */
-const PARSERS: readonly CodecDefinition[] = codecs.filter(isParser)
+const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
+
+/** `timestamp` is for fields alone. */
+const definitionOf = (name: unknown) => (name === timestamp.name ? timestamp : codecDefinition(name))
 
 type Given = Readonly<Record<string, unknown>>
 
@@ -40,14 +44,14 @@ function withoutDefault(schema: z.ZodType): z.ZodType {
 
 /** The shape of an option list with one codec and its options. */
 export const codecShape = {
-  codec: codecName(isParser),
+  codec: codecName(isParser, [timestamp.name]),
   ...optionsOfAll(),
 }
 const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
 
 /** Reports options that the chosen codec does not have, and what is wrong with its own. */
 export function checkCodec(given: Given, context: z.RefinementCtx, path: readonly (string | number)[] = []): void {
-  const definition = codecDefinition(given.codec)
+  const definition = definitionOf(given.codec)
   const own = definition?.options.shape ?? {}
   for (const option of optionNames) {
     if (given[option] === undefined || Object.hasOwn(own, option)) continue
@@ -78,6 +82,6 @@ function optionsOf({ options }: CodecDefinition, given: Given): Given {
 
 /** The codec of options that `checkCodec` has accepted. */
 export function codecFrom(given: Given): Codec {
-  const definition = codecDefinition(given.codec)!
+  const definition = definitionOf(given.codec)!
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
 }

@@ -34,6 +34,8 @@ export class Parser implements Processor {
   readonly #field: string
   readonly #text = new GrowingBytes()
   readonly #object = new GrowingBytes()
+  /** Whether the codec that read the text last found a value alone. */
+  #isValue = false
   /** What the codecs said about the text that was read last. */
   readonly #problems: string[] = []
 
@@ -83,9 +85,13 @@ export class Parser implements Processor {
   #read(bytes: Buffer, start: number, end: number, receivedAt: number): boolean {
     const members = this.#members
     this.#problems.length = 0
+    if (this.#typed) this.#typed.receivedAt = receivedAt
     for (const codec of this.#codecs) {
       members.clear()
-      if (codec.read(bytes, start, end, members, receivedAt) && this.#typed?.problem === undefined) return true
+      if (codec.read(bytes, start, end, members, receivedAt) && this.#typed?.problem === undefined) {
+        this.#isValue = codec.definition.readsValue === true
+        return true
+      }
       const { expects } = codec.definition
       const problem = this.#typed?.problem ?? codec.problem?.(bytes, start, end)
       this.#problems.push(problem === undefined ? `not ${expects}` : `not ${expects} (${problem})`)
@@ -108,8 +114,10 @@ export class Parser implements Processor {
     }
     editor.open(batch, i)
     if (this.#removes) editor.remove(this.#source)
-    const object = this.#writeObject()
-    if (!editor.setJson(target, object.bytes, 0, object.length)) {
+    const { out, valueStarts, valueEnds } = this.#members
+    const object = this.#isValue ? out : this.#writeObject()
+    const [start, end] = this.#isValue ? [valueStarts[0], valueEnds[0]] : [0, object.length]
+    if (!editor.setJson(target, object.bytes, start, end)) {
       return `${target.path.text} cannot be set: what contains it is not an object`
     }
     editor.close()

@@ -7,6 +7,8 @@ import { Members } from '../../lib/formats/members.js'
 export class TypedMembers extends Members {
   /** Why a value could not be converted; undefined: all could. */
   problem: string | undefined
+  /** When the event was received: gives the year of times without one. Wall clock in milliseconds. */
+  receivedAt = 0
   readonly #names = new WantedNames()
   readonly #types: FieldType[] = []
 
@@ -44,7 +46,7 @@ export class TypedMembers extends Members {
 
   #convert(name: FieldName, type: FieldType, value: unknown): void {
     const isPlain = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
-    const converted = isPlain ? convertText(type, String(value)) : undefined
+    const converted = isPlain ? convertText(type, String(value), this.receivedAt) : undefined
     if (converted === undefined) {
       this.problem ??= notOfType(`.${name}`, type, value)
       return

@@ -94,3 +94,63 @@ t.test('options of another codec are errors in their place', t => {
   t.match(problems({ codec: 'text' }), [['codec']])
   t.end()
 })
+
+t.test('timestamp: what is written in any of the usual ways', async t => {
+  const auto: Record<string, string> = {
+    '2026-01-31T12:00:00Z': '2026-01-31T12:00:00.000Z',
+    '2026-01-31 13:00:00.123456789+01:00': '2026-01-31T12:00:00.123456789Z',
+    '20260131T120000,5Z': '2026-01-31T12:00:00.500Z',
+    '2026-01-31': '2026-01-31T00:00:00.000Z',
+    '1769860800': '2026-01-31T12:00:00.000Z',
+    '1769860800.25': '2026-01-31T12:00:00.250Z',
+    '1769860800123': '2026-01-31T12:00:00.123Z',
+    '1769860800123456': '2026-01-31T12:00:00.123456Z',
+    '1769860800123456789': '2026-01-31T12:00:00.123456789Z',
+    'Sat, 31 Jan 2026 12:00:00 GMT': '2026-01-31T12:00:00.000Z',
+    'Sat, 31 Jan 2026 07:00 EST': '2026-01-31T12:00:00.000Z',
+    'Saturday, 31-Jan-26 12:00:00 GMT': '2026-01-31T12:00:00.000Z',
+    'Sat Jan 31 12:00:00 2026': '2026-01-31T12:00:00.000Z',
+    '31/Jan/2026:12:00:00 -0130': '2026-01-31T13:30:00.000Z',
+    'Sep  3 12:00:00': '2001-09-03T12:00:00.000Z',
+  }
+  const events = await parsed(
+    { field: '.t', codec: 'timestamp' },
+    Object.keys(auto).map(t => ({ t })),
+    { decode: 'json', receivedAt: 1e12 },
+  )
+  for (const event of events) t.equal(event.timestamp, auto[event.t as string], event.t as string)
+  for (const text of ['', 'yesterday', '2026-02-30', '2026-01-31T25:00:00Z', '12', 'Sat, 31 Jan 2026 12:00:00 XYZ'])
+    t.equal(await found({ codec: 'timestamp' }, text), '.message is not a time in the format', text)
+})
+
+t.test('timestamp: formats, zones and changes of clocks', async t => {
+  const read = (format: string | string[], text: string, time_zone = 'UTC') =>
+    found({ codec: 'timestamp', format, time_zone }, text)
+  t.equal(await read('%d/%b/%Y:%T %z', '10/Oct/2000:13:55:36 -0700'), '2000-10-10T20:55:36.000Z')
+  t.equal(await read('%Y-%m-%d %I:%M:%S.%f %p', '2026-01-31 12:00:00.5 am'), '2026-01-31T00:00:00.500Z')
+  t.equal(await read('%F %R', '2026-01-31 12:05'), '2026-01-31T12:05:00.000Z')
+  t.equal(await read('%s.%3f', '1769860800.123'), '2026-01-31T12:00:00.123Z')
+  t.equal(await read('%Y %j', '2024 366'), '2024-12-31T00:00:00.000Z')
+  t.equal(await read('%A, %e %B %y', 'Monday,  3 September 01'), '2001-09-03T00:00:00.000Z')
+  t.equal(await read('100%% %d.%m.%Y [x]', '100% 31.01.2026 [x]'), '2026-01-31T00:00:00.000Z')
+  t.equal(await read(['unix', '%d.%m.%Y'], '31.1.2026'), '2026-01-31T00:00:00.000Z')
+  t.equal(await read('unix', '-0.25'), '1969-12-31T23:59:59.750Z')
+  t.equal(await read('unix_ms', '-250'), '1969-12-31T23:59:59.750Z')
+  t.equal(await read('unix_ms', '12'), '1970-01-01T00:00:00.012Z')
+  const berlin = (text: string) => read('iso8601', text, 'Europe/Berlin')
+  t.equal(await berlin('2026-01-31 12:00'), '2026-01-31T11:00:00.000Z')
+  t.equal(await berlin('2026-07-31 12:00'), '2026-07-31T10:00:00.000Z')
+  t.equal(await berlin('2026-03-29 01:59:59'), '2026-03-29T00:59:59.000Z')
+  t.equal(await berlin('2026-03-29 02:30'), '2026-03-29T01:30:00.000Z', 'a time that clocks skip')
+  t.equal(await berlin('2026-03-29 03:00'), '2026-03-29T01:00:00.000Z')
+  t.equal(await berlin('2026-10-25 02:30'), '2026-10-25T00:30:00.000Z', 'the first of two')
+  t.equal(await berlin('2026-10-25 03:00'), '2026-10-25T02:00:00.000Z')
+  t.equal(await read('iso8601', '2026-06-01 12:00', 'Asia/Kathmandu'), '2026-06-01T06:15:00.000Z')
+  t.same(await found({ codec: 'logfmt', types: { at: 'timestamp' } }, 'at=1769860800'), {
+    at: '2026-01-31T12:00:00.000Z',
+  })
+  t.match(problems({ codec: 'timestamp', format: '%Y-%Q-%d' }), [['format', /%Q is not a directive/]])
+  t.match(problems({ codec: 'timestamp', format: 'isoo' }), [['format', /must be one of auto, iso8601/]])
+  t.match(problems({ codec: 'timestamp', format: '%H:%M' }), [['format', /has no day/]])
+  t.match(problems({ codec: 'timestamp', time_zone: 'Europe/Berln' }), [['time_zone', /did you mean "Europe\/Berlin"/]])
+})

@@ -1,0 +1,181 @@
+import { nearest } from './syslog-time.js'
+import type { TimeZone } from './time-zone.js'
+
+/** Reads times as a format describes them, with the directives of strptime. */
+
+/** A time: milliseconds since the epoch of its full second, and the digits of its fraction. */
+export interface ReadTime {
+  readonly ms: number
+  readonly fraction: string
+}
+
+/** Returns the time in a text; undefined if it is none. `zone`: that of a text without one; `wall`: gives the year. */
+export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
+
+const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
+const MONTH =
+  'jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?'
+const DAY = 'mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?'
+/** Names of zones, in minutes from UTC: those of RFC 822 and a few that are certain. */
+const ZONES: Readonly<Record<string, number>> = {
+  ...{
+    Z: 0,
+    UTC: 0,
+    GMT: 0,
+    UT: 0,
+    EST: -300,
+    EDT: -240,
+    CST: -360,
+    CDT: -300,
+    MST: -420,
+    MDT: -360,
+    PST: -480,
+    PDT: -420,
+  },
+  ...{ CET: 60, CEST: 120 },
+}
+const ZONE = '[+-]\\d\\d:?(?:\\d\\d)?|[A-Za-z]{1,4}'
+
+/** The regular expression of each directive; what is in its group is kept under its letter. */
+const DIRECTIVES: Readonly<Record<string, string>> = {
+  Y: '(\\d{4})',
+  y: '(\\d{2})',
+  m: '(\\d{1,2})',
+  d: '\\s?(\\d{1,2})',
+  e: '\\s?(\\d{1,2})',
+  j: '(\\d{1,3})',
+  H: '\\s?(\\d{1,2})',
+  k: '\\s?(\\d{1,2})',
+  I: '\\s?(\\d{1,2})',
+  l: '\\s?(\\d{1,2})',
+  M: '(\\d{1,2})',
+  S: '(\\d{1,2})',
+  f: '(\\d{1,9})\\d*',
+  L: '(\\d{1,9})\\d*',
+  N: '(\\d{1,9})\\d*',
+  p: '([ap]\\.?m\\.?)',
+  P: '([ap]\\.?m\\.?)',
+  b: `(${MONTH})`,
+  B: `(${MONTH})`,
+  h: `(${MONTH})`,
+  a: `(?:${DAY})`,
+  A: `(?:${DAY})`,
+  z: `(${ZONE})`,
+  Z: `(${ZONE})`,
+  s: '(-?\\d{1,12})',
+  n: '\\s+',
+  t: '\\s+',
+  '%': '%',
+}
+/** Directives that stand for several. */
+const SHORT: Readonly<Record<string, string>> = {
+  T: '%H:%M:%S',
+  D: '%m/%d/%y',
+  F: '%Y-%m-%d',
+  R: '%H:%M',
+  r: '%I:%M:%S %p',
+}
+const KINDS: Readonly<Record<string, string>> = {
+  e: 'd',
+  k: 'H',
+  l: 'I',
+  L: 'f',
+  N: 'f',
+  P: 'p',
+  B: 'b',
+  h: 'b',
+  Z: 'z',
+}
+const LONGEST_FORMAT = 256
+/** Longer texts are no times. */
+export const LONGEST_TIME = 128
+
+/** Compiles a format. Throws an Error that says what is wrong with it. */
+export function compileFormat(format: string): TimeReader {
+  if (format.length > LONGEST_FORMAT) throw new Error(`the format is longer than ${LONGEST_FORMAT} characters`)
+  const kinds: string[] = []
+  const long = format.replace(/%([TDFRr])/g, (_, letter: string) => SHORT[letter]!)
+  const source = long.replace(/%(?:\.?([369]?)f|:?([\s\S]))|\s+|[^%\s]/g, (part, digits?: string, letter?: string) => {
+    if (part.startsWith('%') && letter === undefined) {
+      kinds.push('f')
+      const count = digits ? `\\d{${digits}}` : '\\d{1,9}'
+      return part.includes('.') ? `(?:\\.(${count})\\d*)?` : `(${count})\\d*`
+    }
+    if (letter === undefined) return /^\s/.test(part) ? '\\s+' : part.replace(/[\\^$.*+?()[\]{}|/-]/, '\\$&')
+    const pattern = Object.hasOwn(DIRECTIVES, letter) ? DIRECTIVES[letter] : undefined
+    if (pattern === undefined) throw new Error(`%${letter} is not a directive of a time format`)
+    if (pattern.includes('(') && !pattern.startsWith('(?:')) kinds.push(KINDS[letter] ?? letter)
+    return pattern
+  })
+  if (long.replace(/%[\s\S]/g, '').includes('%')) throw new Error('the format ends with a single %')
+  const expression = new RegExp(`^\\s*${source}\\s*$`, 'i')
+  const hasDate = kinds.includes('s') || kinds.includes('d') || kinds.includes('j')
+  if (!hasDate) throw new Error('the format has no day: it needs %d, %j or %s')
+  return (text, zone, wall) => {
+    const found = text.length > LONGEST_TIME ? null : expression.exec(text)
+    if (!found) return undefined
+    const given: Record<string, string> = {}
+    kinds.forEach((kind, n) => {
+      given[kind] = found[n + 1] ?? ''
+    })
+    return timeOf(given, zone, wall)
+  }
+}
+
+/** The time of what a text gives, by directive. */
+export function timeOf(given: Readonly<Record<string, string>>, zone: TimeZone, wall: number): ReadTime | undefined {
+  const fraction = given.f ?? ''
+  if (given.s !== undefined) return { ms: Number(given.s) * 1000, fraction }
+  const hour = hourOf(given)
+  const minute = Number(given.M ?? 0)
+  const second = Number(given.S ?? 0)
+  if (Number.isNaN(hour) || hour > 23 || minute > 59 || second > 60) return undefined
+  const offset = given.z ? minutesOf(given.z) : undefined
+  if (given.z && offset === undefined) return undefined
+  const inYear = (year: number) => {
+    const local = localTime(given, year, hour, minute, second)
+    return offset === undefined ? zone.utc(local) : local - offset * 60_000
+  }
+  const year = yearOf(given)
+  const ms = year === undefined ? nearest(inYear, wall) : inYear(year)
+  return Number.isNaN(ms) ? undefined : { ms, fraction }
+}
+
+/** As if it were UTC; NaN for a day that does not exist. */
+function localTime(
+  given: Readonly<Record<string, string>>,
+  year: number,
+  hour: number,
+  minute: number,
+  second: number,
+) {
+  const month = given.j ? 0 : given.b ? MONTHS.indexOf(given.b.slice(0, 3).toLowerCase()) : Number(given.m ?? 1) - 1
+  const day = Number(given.j ?? given.d ?? 1)
+  const date = new Date(0)
+  date.setUTCFullYear(year, month, day)
+  const isDay = given.j
+    ? day >= 1 && date.getUTCFullYear() === year
+    : day >= 1 && date.getUTCMonth() === month && date.getUTCDate() === day
+  return isDay ? date.getTime() + ((hour * 60 + minute) * 60 + second) * 1000 : Number.NaN
+}
+
+function hourOf({ H, I, p }: Readonly<Record<string, string>>): number {
+  if (I === undefined) return Number(H ?? 0)
+  const hour = Number(I)
+  if (hour < 1 || hour > 12) return Number.NaN
+  return (hour % 12) + (/^p/i.test(p ?? '') ? 12 : 0)
+}
+
+/** Undefined: there is none. Two digits are of the years from 1969 to 2068. */
+function yearOf({ Y, y }: Readonly<Record<string, string>>): number | undefined {
+  if (Y !== undefined) return Number(Y)
+  return y === undefined ? undefined : Number(y) + (Number(y) < 69 ? 2000 : 1900)
+}
+
+/** Minutes from UTC of `+01:00` or `EST`; undefined for a zone that is not known. */
+function minutesOf(zone: string): number | undefined {
+  const [, sign, hours, minutes = '0'] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? []
+  if (sign === undefined) return ZONES[zone.toUpperCase()]
+  const offset = Number(hours) * 60 + Number(minutes || 0)
+  return sign === '-' ? -offset : offset
+}

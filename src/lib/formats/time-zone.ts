@@ -1,0 +1,69 @@
+/** A time zone, with its changes of clocks. */
+
+const DAY_MS = 86_400_000
+/** Clocks change at full quarters of an hour. */
+const QUARTER_MS = 900_000
+const MOST_CACHED = 4096
+
+export class TimeZone {
+  readonly name: string
+  /** Undefined for UTC. */
+  readonly #format: Intl.DateTimeFormat | undefined
+  /** Differences to UTC by quarter of an hour, local time. */
+  readonly #known = new Map<number, number>()
+  #lastQuarter = Number.NaN
+  #lastOffset = 0
+
+  /** Throws a RangeError for a name that the runtime does not know. */
+  constructor(name: string) {
+    this.name = name
+    // It takes milliseconds to make.
+    if (name === 'UTC') return
+    this.#format = new Intl.DateTimeFormat('en-US', {
+      timeZone: name,
+      calendar: 'gregory',
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    })
+  }
+
+  /**
+   * Milliseconds since the epoch of a local time, given as if it were UTC. Of an hour that clocks repeat it is the first
+   * one; a time that clocks skip is as much later as they are.
+   */
+  utc(local: number): number {
+    if (!this.#format) return local
+    const quarter = Math.floor(local / QUARTER_MS)
+    if (quarter !== this.#lastQuarter) {
+      let offset = this.#known.get(quarter)
+      if (offset === undefined) {
+        offset = this.#find(local)
+        if (this.#known.size === MOST_CACHED) this.#known.clear()
+        this.#known.set(quarter, offset)
+      }
+      this.#lastQuarter = quarter
+      this.#lastOffset = offset
+    }
+    return local - this.#lastOffset
+  }
+
+  #find(local: number): number {
+    const before = this.#offset(local - DAY_MS)
+    const after = this.#offset(local + DAY_MS)
+    if (before === after || this.#offset(local - before) === before) return before
+    return this.#offset(local - after) === after ? after : before
+  }
+
+  /** Local time minus UTC at a time. */
+  #offset(utc: number): number {
+    const part: Record<string, number> = {}
+    for (const { type, value } of this.#format!.formatToParts(utc)) part[type] = Number(value)
+    const local = Date.UTC(part.year!, part.month! - 1, part.day!, part.hour!, part.minute!, part.second!)
+    return local - Math.floor(utc / 1000) * 1000
+  }
+}
