@@ -38,6 +38,8 @@ export const script = defineProcessor({
       output: ['{"order":7,"item":"a"}', '{"order":7,"item":"b"}'],
     },
   ],
+  // It may add any.
+  fields: () => undefined,
   module: 'file',
   checkModule: async options => {
     const { scriptProblems } = await import('./script/script-problems.js')

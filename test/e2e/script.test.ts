@@ -61,6 +61,7 @@ t.test('validate and test load a script, from the folder of the configuration', 
   const folder = testFolder(t, {
     etc: {
       'sluice.yaml': config('file: ./mine.ts', tests),
+      'text.yaml': config("code: 'e => ({ n: `${e.n + 1}` })'", tests.replace('n: 2', 'n: "2"')),
       'mine.ts': 'export default (event: { n: number }) => ({ n: event.n + 1 })\n',
       'broken.yaml': config('file: broken.js'),
       'broken.js': 'export default {}\n',
@@ -74,6 +75,7 @@ t.test('validate and test load a script, from the folder of the configuration', 
     return { code, stdout: running.stdout, stderr: running.stderr }
   }
   t.match(await run('test', 'etc/sluice.yaml'), { code: 0, stdout: /^ok +adds$/m })
+  t.match(await run('test', 'etc/text.yaml'), { code: 0 }, 'in code, ${} is that of JavaScript')
   const files = ['sluice', 'broken', 'code', 'missing'].map(name => `etc/${name}.yaml`)
   const { code, stdout, stderr } = await run('validate', ...files)
   t.equal(code, 78)

@@ -1,4 +1,4 @@
-import { plainValue, replaceVariables } from './environment.js'
+import { isCode, plainValue, replaceVariables } from './environment.js'
 import { type ConfigNode, type Entry, type Path, type Place, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
@@ -36,7 +36,7 @@ export function readDocument(
     return { kind: 'map', ...at, flow: true, entries, size: sum([...entries.values()].map(({ value }) => value)) }
   }
   const text = (at: Place, path: Path, value: string): ConfigNode => {
-    const replaced = env && replaceVariables(value, env)
+    const replaced = env && !isCode(path) ? replaceVariables(value, env) : undefined
     if (!replaced) return scalar(at, value)
     for (const fault of replaced.faults) problems.add(at, path, fault)
     const plain = replaced.whole ? plainValue(replaced.value) : undefined

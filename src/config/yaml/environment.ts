@@ -1,3 +1,6 @@
+import { SECTIONS } from '../sections.js'
+import type { Path } from './node.js'
+
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable
  * cannot change the structure of the document. `${secret:NAME}` is a secret of an account, which the runner of a
@@ -7,6 +10,10 @@
 const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})(?::-(.*))?$/s
 const SECRET = 'secret:'
 const FIELD = /^\$\{[^}]*\}?/
+
+/** Whether a text is the option `code` of a processor. In JavaScript, `${` begins an expression: nothing is replaced. */
+export const isCode = ([section, , option, ...rest]: Path): boolean =>
+  section === SECTIONS.processor && option === 'code' && rest.length === 0
 
 export interface Replaced {
   readonly value: string

@@ -13,7 +13,7 @@ import {
   type YAMLSeq,
 } from 'yaml'
 import { SECTIONS } from '../sections.js'
-import { plainValue, replaceVariables } from './environment.js'
+import { isCode, plainValue, replaceVariables } from './environment.js'
 import {
   type ConfigNode,
   type Entry,
@@ -273,7 +273,7 @@ class TreeReader {
     const value = node.value as ScalarNode['value']
     if (typeof value !== 'string') return scalar(at, value)
     const text = this.#text(value)
-    const replaced = replaceVariables(text, this.#env)
+    const replaced = isCode(path) ? undefined : replaceVariables(text, this.#env)
     if (!replaced) return scalar(at, text)
     for (const fault of replaced.faults) this.#problems.add(at, path, fault)
     const unquoted = node.type === 'PLAIN' && replaced.whole
