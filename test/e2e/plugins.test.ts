@@ -3,7 +3,9 @@ import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSy
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { checkCodec, checkDestination, checkProcessor, loadPlugin } from '../../src/testing/testing.js'
 import { checkout, sluiceMain } from '../support/checkout.js'
+import { docBlocks, fileName } from '../support/doc-blocks.js'
 import { sluice } from '../support/sluice.js'
 
 /** Plugins as users make them: in a folder outside of the project, by the recipe alone. */
@@ -61,6 +63,40 @@ t.test('what sluice new writes in TypeScript has the types of the contract', asy
   for (const kind of names) writeFileSync(join(all, `${kind}.ts`), readFileSync(join(folder, kind, `${kind}.ts`)))
   const { status, stdout } = run(all, [join(checkout, 'node_modules/typescript/bin/tsc')])
   t.equal(status, 0, stdout)
+})
+
+t.test('the components of docs/plugins.md keep to the contract, and ship events', async t => {
+  const folder = outside(t)
+  const files = docBlocks('docs/plugins.md').flatMap(block => {
+    const name = fileName(block)
+    return name === undefined ? [] : [[name, block.text] as const]
+  })
+  const config = `data_dir: ./state
+plugins: [${files.map(([name]) => `./${name}`)}]
+metrics: false
+sources:
+  memory: { type: memory, every: 1ms, times: 3 }
+  lines: { type: stdin, decode: bars }
+processors:
+  above: { type: above, inputs: [memory], field: .bytes, least: 1 }
+destinations:
+  out: { type: append, inputs: [above, lines], path: ./out.log }
+`
+  for (const [name, text] of [...files, ['sluice.yaml', config] as const]) writeFileSync(join(folder, name), text)
+  const load = (name: string) => loadPlugin(join(folder, name))
+  t.same(await checkProcessor((await load('processor.js')).above), [])
+  t.same(await checkCodec((await load('codec.js')).bars), [])
+  const arrived = () => readFileSync(join(folder, 'checked.log'), 'utf8')
+  const open = () => {
+    writeFileSync(join(folder, 'checked.log'), '')
+    return { options: { path: join(folder, 'checked.log') }, arrived }
+  }
+  t.same(await checkDestination((await load('destination.js')).append, open), [])
+  const { status, stderr } = run(folder, [sluiceMain, 'run', 'sluice.yaml'], 'WARN|disk full\n')
+  t.equal(status, 0, stderr)
+  const out = readFileSync(join(folder, 'out.log'), 'utf8')
+  t.equal(out.match(/"message":"memory","bytes":\d+/g)?.length, 3)
+  t.match(out, '"level":"WARN","message":"disk full"')
 })
 
 const plugin = (mark: number, rest = '') => `import { defineProcessor, z } from 'sluice/plugin'
