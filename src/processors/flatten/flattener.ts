@@ -55,48 +55,53 @@ export class Flattener {
     return this.#unique
   }
 
-  #addObject(b: Buffer, start: number, end: number, depth: number): void {
-    for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT && this.#out.length <= this.#most; ) {
+  /** Adds the fields of the object at `start`. Returns its end. */
+  #addObject(b: Buffer, start: number, limit: number, depth: number): number {
+    let p = skipSpace(b, start + 1, limit)
+    while (b[p] !== CLOSE_OBJECT && this.#out.length <= this.#most) {
       const nameStart = p + 1
       const nameEnd = stringEnd(b, nameStart)
-      p = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
-      const valueStart = p
-      p = valueEnd(b, p, end)
       if (!this.#mayCollide) this.#mayCollide = mayHold(b, nameStart, nameEnd, this.#separator)
       const before = this.#path.length
       this.#path.add(b, nameStart, nameEnd)
-      this.#addValue(b, valueStart, p, depth)
+      p = this.#addValue(b, skipSpace(b, skipSpace(b, nameEnd + 1, limit) + 1, limit), limit, depth)
       this.#path.length = before
-      p = skipSpace(b, p, end)
-      if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+      p = this.#next(b, p, limit)
     }
+    return p + 1
   }
 
-  #addArray(b: Buffer, start: number, end: number, depth: number): void {
-    let p = skipSpace(b, start + 1, end)
+  #addArray(b: Buffer, start: number, limit: number, depth: number): number {
+    let p = skipSpace(b, start + 1, limit)
     for (let n = 0; b[p] !== CLOSE_ARRAY && this.#out.length <= this.#most; n++) {
-      const valueStart = p
-      p = valueEnd(b, p, end)
       const before = this.#path.length
       this.#path.addText(String(n))
-      this.#addValue(b, valueStart, p, depth)
+      p = this.#addValue(b, p, limit, depth)
       this.#path.length = before
-      p = skipSpace(b, p, end)
-      if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+      p = this.#next(b, p, limit)
     }
+    return p + 1
   }
 
-  /** Adds the value at the current path. */
-  #addValue(b: Buffer, start: number, end: number, depth: number): void {
+  /** What follows a value: a further one, or the end of what it is in. */
+  #next(b: Buffer, end: number, limit: number): number {
+    const p = skipSpace(b, end, limit)
+    return b[p] === COMMA ? skipSpace(b, p + 1, limit) : p
+  }
+
+  /** Adds the value at `start`, which has the current path. Returns its end. */
+  #addValue(b: Buffer, start: number, limit: number, depth: number): number {
     const path = this.#path
     const out = this.#out
-    if (depth < this.#maxDepth && this.#isNested(b, start, end)) {
+    if (depth < this.#maxDepth && this.#isNested(b, start, limit)) {
       if (!this.#isChanged) out.add(b, this.#start, this.#plainEnd)
       this.#isChanged = true
       path.add(this.#separator, 0, this.#separator.length)
-      if (b[start] === OPEN_OBJECT) this.#addObject(b, start, end, depth + 1)
-      else this.#addArray(b, start, end, depth + 1)
-    } else if (!this.#isChanged) this.#plainEnd = end
+      if (b[start] === OPEN_OBJECT) return this.#addObject(b, start, limit, depth + 1)
+      return this.#addArray(b, start, limit, depth + 1)
+    }
+    const end = valueEnd(b, start, limit)
+    if (!this.#isChanged) this.#plainEnd = end
     else {
       if (out.length > 1) out.addByte(COMMA)
       out.addByte(QUOTE)
@@ -105,6 +110,7 @@ export class Flattener {
       out.addByte(COLON)
       out.add(b, start, end)
     }
+    return end
   }
 
   /** Whether the value is an object, or an array that is flattened, with something in it. */
