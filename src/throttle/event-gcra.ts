@@ -47,25 +47,43 @@ export class GcraEventWindows extends LimitEventWindows {
     return Math.max(newest, this.#newest(bucket, TAT_MS) + 1 - this.longestMs)
   }
 
+  override takeCost(bucket: number, time: number, cost: number): TakenInTime {
+    if (this.#isLate(bucket, time)) return LATE
+    const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
+    const taken = this.#fitsAt(row, bucket, time, cost)
+    if (taken === PASS) this.#chargeAt(row, bucket, time, cost)
+    return taken
+  }
+
   fits(bucket: number, time: number, cost: number): TakenInTime {
+    if (this.#isLate(bucket, time)) return LATE
+    return this.#fitsAt(this.#rowAfter(bucket, this.kept.of(bucket), time), bucket, time, cost)
+  }
+
+  charge(bucket: number, time: number, cost: number): void {
+    if (this.#isLate(bucket, time)) return
+    this.#chargeAt(this.#rowAfter(bucket, this.kept.of(bucket), time), bucket, time, cost)
+  }
+
+  #isLate(bucket: number, time: number): boolean {
     const newest = this.times[bucket]!
-    if (newest === Number.NEGATIVE_INFINITY) return PASS
-    if (time < newest && time < this.progress.lateBefore(newest)) return LATE
+    return time < newest && time < this.progress.lateBefore(newest)
+  }
+
+  #fitsAt(row: number, bucket: number, time: number, cost: number): typeof PASS | typeof DISCARD {
+    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return PASS
     const older = this.kept.of(bucket)
-    const row = this.#rowAfter(bucket, older, time)
     const tat = this.#tatBefore(bucket, older, row, time)
     if (!this.#isWithin(tat, time)) return DISCARD
     return this.#delays(bucket, older, row, tat.add(cost), false) ? DISCARD : PASS
   }
 
-  charge(bucket: number, time: number, cost: number): void {
+  #chargeAt(row: number, bucket: number, time: number, cost: number): void {
     const newest = this.times[bucket]!
-    if (time < newest && time < this.progress.lateBefore(newest)) return
     const older = this.kept.of(bucket)
-    const row = newest === Number.NEGATIVE_INFINITY ? 0 : this.#rowAfter(bucket, older, time)
     const tat = this.#tatBefore(bucket, older, row, time).add(cost)
     const { ms, rest } = tat
-    this.#delays(bucket, older, row, tat, true)
+    if (time < newest) this.#delays(bucket, older, row, tat, true)
     if (row > 0 && this.#get(bucket, older, row - 1, TIME) === time) {
       this.#addSum(bucket, older, row - 1, cost)
       this.#setRow(bucket, older, row - 1, ms, rest, cost)
@@ -80,7 +98,9 @@ export class GcraEventWindows extends LimitEventWindows {
 
   /** The number of runs at or before `time`; the newest one follows those that are kept. */
   #rowAfter(bucket: number, older: Kept, time: number): number {
-    return time >= this.times[bucket]! ? older.length + 1 : older.upTo(time)
+    const newest = this.times[bucket]!
+    if (newest === Number.NEGATIVE_INFINITY) return 0
+    return time >= newest ? older.length + 1 : older.upTo(time)
   }
 
   #get(bucket: number, older: Kept, row: number, column: number): number {
@@ -140,21 +160,23 @@ export class GcraEventWindows extends LimitEventWindows {
    * one of them would not have passed, or writes their new TAT.
    */
   #delays(bucket: number, older: Kept, row: number, tat: GcraTime, writes: boolean): boolean {
-    const rows = older.length + 1
-    for (let next = row; next < rows; next++) {
-      const time = this.#get(bucket, older, next, TIME)
-      this.#latest.setTime(time)
-      if (!this.#latest.isBefore(tat.ms, tat.rest)) return false
-      const last = this.#get(bucket, older, next, LAST)
-      tat.add(this.#get(bucket, older, next, SUM) - last)
+    const { array, rows, length } = older
+    const more = this.#more
+    for (let next = row; next <= length; next++) {
+      const isKept = next < length
+      const at = isKept ? rows + next * WIDTH : bucket * MORE
+      const time = isKept ? array[at]! : this.times[bucket]!
+      if (!this.#latest.setTime(time).isBefore(tat.ms, tat.rest)) return false
+      const last = isKept ? array[at + LAST]! : more[at + 2]!
+      const sum = isKept ? array[at + SUM]! : this.counts[bucket]!
+      if (sum !== last) tat.add(sum - last)
       if (!writes && !this.#isWithin(tat, time)) return true
       tat.add(last)
-      const ms = this.#get(bucket, older, next, TAT_MS)
-      const rest = this.#get(bucket, older, next, TAT_REST)
+      const ms = isKept ? array[at + TAT_MS]! : more[at]!
+      const rest = isKept ? array[at + TAT_REST]! : more[at + 1]!
       // A run before a forgotten one may have a larger TAT than can be computed now.
-      if (!tat.isBefore(ms, rest)) {
-        if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
-      } else return false
+      if (tat.isBefore(ms, rest)) return false
+      if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
     }
     return false
   }

@@ -66,8 +66,18 @@ export class CountedEventWindows extends LimitEventWindows {
     return this.#periods!.endOf(start) - this.longestMs
   }
 
-  fits(bucket: number, time: number, cost: number): TakenInTime {
+  override takeCost(bucket: number, time: number, cost: number): TakenInTime {
     const place = this.#placeOf(bucket, time)
+    const taken = this.#fitsAt(place, bucket, cost)
+    if (taken === PASS) this.#chargeAt(place, bucket, time, cost)
+    return taken
+  }
+
+  fits(bucket: number, time: number, cost: number): TakenInTime {
+    return this.#fitsAt(this.#placeOf(bucket, time), bucket, cost)
+  }
+
+  #fitsAt(place: Place, bucket: number, cost: number): TakenInTime {
     if (place === NOWHERE) return LATE
     return this.#used(bucket, place) + cost <= this.most ? PASS : DISCARD
   }
@@ -79,7 +89,10 @@ export class CountedEventWindows extends LimitEventWindows {
   }
 
   charge(bucket: number, time: number, cost: number): void {
-    const place = this.#placeOf(bucket, time)
+    this.#chargeAt(this.#placeOf(bucket, time), bucket, time, cost)
+  }
+
+  #chargeAt(place: Place, bucket: number, time: number, cost: number): void {
     switch (place) {
       case IN_NEWEST:
         this.counts[bucket]! += cost

@@ -3,7 +3,6 @@ import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
 import { DISCARD, PASS } from './limiter.js'
 import type { Room } from './row-room.js'
-import type { StateReader } from './state-bytes.js'
 
 /** Columns of a run: a time, and what passed of this time. */
 const RUN_TIME = 0
@@ -18,8 +17,8 @@ const STATE = 3
 
 /** The events that passed in a bucket before its newest run. */
 class Runs extends Kept {
-  /** The end of the current window. It begins with row `from` and contains `within` events. */
-  at = 0
+  /** The end of the current window; NaN: not known. It begins with row `from` and contains `within` events. */
+  at = Number.NaN
   from = 0
   within = 0
 
@@ -30,15 +29,18 @@ class Runs extends Kept {
   /** Shows the runs of a bucket with its newest one at `newest`. */
   load(bucket: number, newest: number, windowMs: number): this {
     this.of(bucket)
-    if (!this.hasState) return this.find(newest, windowMs)
-    this.at = this.state(AT)
-    this.from = this.state(FROM)
-    this.within = this.state(WITHIN)
+    if (Number.isNaN(this.at)) this.#find(newest, windowMs)
     return this
   }
 
-  /** Finds the window that ends at `at`. */
-  find(at: number, windowMs: number): this {
+  protected override loaded(): void {
+    this.at = this.hasState ? this.state(AT) : Number.NaN
+    if (!this.hasState) return
+    this.from = this.state(FROM)
+    this.within = this.state(WITHIN)
+  }
+
+  #find(at: number, windowMs: number): void {
     this.at = at
     this.from = 0
     this.within = 0
@@ -46,8 +48,6 @@ class Runs extends Kept {
       if (at - this.get(row, RUN_TIME) < windowMs) this.within += this.get(row, RUN_COUNT)
       else this.from++
     }
-    if (this.hasState) this.save()
-    return this
   }
 
   protected override save(): void {
@@ -67,7 +67,43 @@ class Runs extends Kept {
     while (this.from < this.length && time - this.get(this.from, RUN_TIME) >= windowMs) {
       this.within -= this.get(this.from++, RUN_COUNT)
     }
-    if (this.hasState) this.save()
+  }
+
+  /** What passed before the window, and less than a window before `time`. */
+  before(time: number, windowMs: number): number {
+    const { array, rows } = this
+    let sum = 0
+    for (let at = rows + (this.from - 1) * RUN_WIDTH; at >= rows && time - array[at]! < windowMs; at -= RUN_WIDTH) {
+      sum += array[at + RUN_COUNT]!
+    }
+    return sum
+  }
+
+  /**
+   * What passed in the fullest span that contains `time`, or in the first one that contains more than `enough`. `newest`
+   * and `count`: the newest run, after all that are kept. Checks each span that begins with a run or with `time`.
+   */
+  mostWith(time: number, newest: number, count: number, windowMs: number, enough: number): number {
+    const { array, rows: begin } = this
+    const end = begin + this.length * RUN_WIDTH
+    let first = begin + this.upTo(time - windowMs) * RUN_WIDTH
+    // Sums and differences of times are rounded; the difference decides.
+    while (first < end && time - array[first]! >= windowMs) first += RUN_WIDTH
+    while (first > begin && time - array[first - RUN_WIDTH]! < windowMs) first -= RUN_WIDTH
+    let most = 0
+    let sum = 0
+    let hasNewest = false
+    for (let next = first; ; first += RUN_WIDTH) {
+      const start = first < end && array[first]! < time ? array[first]! : time
+      for (; next < end && array[next]! - start < windowMs; next += RUN_WIDTH) sum += array[next + RUN_COUNT]!
+      if (next === end && !hasNewest && newest - start < windowMs) {
+        sum += count
+        hasNewest = true
+      }
+      if (sum > most) most = sum
+      if (start === time || most > enough) return most
+      sum -= array[first + RUN_COUNT]!
+    }
   }
 
   /** Adds what passed of `time`, which has no run yet. */
@@ -83,7 +119,6 @@ class Runs extends Kept {
   addTo(row: number, count: number): void {
     this.set(row, RUN_COUNT, this.get(row, RUN_COUNT) + count)
     if (row >= this.from) this.within += count
-    if (this.hasState) this.save()
   }
 
   /** Removes a run from before the window. */
@@ -117,8 +152,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     const newest = this.times[bucket]!
     if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.most ? PASS : DISCARD
     if (time < this.progress.lateBefore(newest)) return LATE
-    const runs = this.kept.of(bucket)
-    return this.#isFull(runs, bucket, time, cost) ? DISCARD : PASS
+    return this.#isFull(bucket, time, cost) ? DISCARD : PASS
   }
 
   /** What passed in the window that ends at `time`, which is not before the newest run. */
@@ -168,29 +202,16 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     return (isNeeded && runs.from === 0) || this.makeRoom(runs, runs.from)
   }
 
-  /** Whether a span with no room for `cost` contains `time`. Checks each span that begins with a run or with `time`. */
-  #isFull(runs: Runs, bucket: number, time: number, cost: number): boolean {
+  /** Whether a span with no room for `cost` contains `time`, which is before the newest run. */
+  #isFull(bucket: number, time: number, cost: number): boolean {
     const { longestMs: windowMs, most } = this
-    const rows = runs.length + 1
-    let first = runs.upTo(time - windowMs)
-    // Sums and differences of times are rounded; the difference decides.
-    while (first < rows && time - this.#timeOf(runs, bucket, first) >= windowMs) first++
-    while (first > 0 && time - this.#timeOf(runs, bucket, first - 1) < windowMs) first--
-    let sum = 0
-    for (let next = first; ; first++) {
-      const start = first < rows ? Math.min(this.#timeOf(runs, bucket, first), time) : time
-      for (; next < rows && this.#timeOf(runs, bucket, next) - start < windowMs; next++) {
-        sum += next < runs.length ? runs.get(next, RUN_COUNT) : this.counts[bucket]!
-      }
-      if (sum + cost > most) return true
-      if (start === time) return false
-      sum -= runs.get(first, RUN_COUNT)
-    }
-  }
-
-  /** The time of a run; the newest one follows those that are kept. */
-  #timeOf(runs: Runs, bucket: number, row: number): number {
-    return row < runs.length ? runs.get(row, RUN_TIME) : this.times[bucket]!
+    const runs = this.#runs(bucket)
+    const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
+    // Mostly, the window that ends with the last event tells, or all since the first span begins.
+    const used = runs.within + count
+    if (runs.at - time < windowMs && used + cost > most) return true
+    if (runs.before(time, windowMs) + used + cost <= most) return false
+    return runs.mostWith(time, newest, count, windowMs, most - cost) > most - cost
   }
 
   #countEarlier(bucket: number, time: number, cost: number): void {
@@ -200,11 +221,6 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     else if (this.#hasPlace(runs, runs.at - time < this.longestMs)) {
       runs.add(runs.upTo(time), time, cost, this.longestMs)
     }
-  }
-
-  override read(bucket: number, from: StateReader): void {
-    super.read(bucket, from)
-    this.kept.of(bucket).find(this.times[bucket]!, this.longestMs)
   }
 
   level(bucket: number, time: number): Level {

@@ -1,7 +1,6 @@
 import type { Lists, Room } from './row-room.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
-const TIME = 0
 /** What a list of more than one row begins with: index of the first row, and number of rows. */
 const FIRST = 0
 const LENGTH = 1
@@ -24,9 +23,11 @@ export class Kept {
   readonly #sizes: readonly Lists[]
   /** The list of each bucket; -1: it has none. */
   #places = new Int32Array(8).fill(-1)
-  #bucket = 0
+  #bucket = -1
   /** The list of this bucket: its size (undefined: it has none), array, and first number there. */
   #lists: Lists | undefined
+  /** Whether it may have several rows, and so has a state. */
+  protected hasState = false
   #array: Float64Array = new Float64Array(0)
   #start = 0
   /** Index of the first row in the list, and of its first number in the array. */
@@ -52,22 +53,44 @@ export class Kept {
 
   /** Shows the rows of a bucket. */
   of(bucket: number): this {
+    if (bucket !== this.#bucket) this.#load(bucket)
+    return this
+  }
+
+  #load(bucket: number): void {
+    this.#leave()
     this.#bucket = bucket
     const place = this.#places[bucket]!
-    if (place < 0) {
-      this.#lists = undefined
-      this.length = 0
-      return this
+    if (place < 0) this.#showNone()
+    else {
+      this.#show(place)
+      const [array, start] = [this.#array, this.#start]
+      this.length = this.hasState ? array[start + LENGTH]! : 1
+      this.#begin(this.hasState ? array[start + FIRST]! : 0)
     }
-    this.#show(place)
-    this.length = this.hasState ? this.#array[this.#start + LENGTH]! : 1
-    this.#begin(this.hasState ? this.#array[this.#start + FIRST]! : 0)
-    return this
+    this.loaded()
+  }
+
+  /** Shows no bucket. */
+  #leave(): void {
+    if (this.hasState) this.save()
+    this.#showNone()
+    this.#bucket = -1
+  }
+
+  /** Called when the rows of another bucket are shown. */
+  protected loaded(): void {}
+
+  #showNone(): void {
+    this.#lists = undefined
+    this.hasState = false
+    this.length = 0
   }
 
   #show(place: number): void {
     const lists = this.#sizes[place & SIZE]!
     this.#lists = lists
+    this.hasState = lists.bits > 0
     this.#array = lists.array(place >> SIZE_BITS)
     this.#start = lists.start(place >> SIZE_BITS)
   }
@@ -78,11 +101,6 @@ export class Kept {
     this.#rows = this.#start + (this.hasState ? this.#head : 0) + first * this.#width
   }
 
-  /** Whether it is a list of several rows. */
-  protected get hasState(): boolean {
-    return this.#lists !== undefined && this.#lists.bits > 0
-  }
-
   protected state(index: number): number {
     return this.#array[this.#start + HEAD + index]!
   }
@@ -91,10 +109,19 @@ export class Kept {
     this.#array[this.#start + HEAD + index] = value
   }
 
-  /** Writes what a list of several rows begins with. */
+  /** Writes what a list of several rows begins with: not before another one is shown. */
   protected save(): void {
     this.#array[this.#start + FIRST] = this.#first
     this.#array[this.#start + LENGTH] = this.length
+  }
+
+  /** The array with the rows, and where the first of them begins there; until anything is changed. */
+  get array(): Float64Array {
+    return this.#array
+  }
+
+  get rows(): number {
+    return this.#rows
   }
 
   get(row: number, column: number): number {
@@ -107,10 +134,14 @@ export class Kept {
 
   /** Number of rows at or before `time`. */
   upTo(time: number): number {
-    let [low, high] = [0, this.length]
+    const array = this.#array
+    const rows = this.#rows
+    const width = this.#width
+    let low = 0
+    let high = this.length
     while (low < high) {
       const middle = (low + high) >> 1
-      if (this.get(middle, TIME) <= time) low = middle + 1
+      if (array[rows + middle * width]! <= time) low = middle + 1
       else high = middle
     }
     return low
@@ -141,7 +172,6 @@ export class Kept {
     this.#room.rows += length - this.length
     this.length = length
     if (length === 0) this.#give()
-    else if (this.hasState) this.save()
   }
 
   /** Takes a list of this size for the bucket. */
@@ -157,7 +187,7 @@ export class Kept {
     const place = this.#places[this.#bucket]!
     this.#lists!.give(place >> SIZE_BITS)
     this.#places[this.#bucket] = -1
-    this.#lists = undefined
+    this.#showNone()
   }
 
   /** Moves the rows into a list of another size. */
@@ -189,7 +219,6 @@ export class Kept {
     const lists = this.#lists
     if (lists === undefined || this.length * 4 > lists.capacity) return
     this.#resize(Math.ceil(Math.log2(this.length * 2)))
-    this.save()
   }
 
   /** Removes all rows of a bucket. */
@@ -201,6 +230,8 @@ export class Kept {
   /** Moves the rows of a bucket here from `from`, which has the same room and width. */
   adopt(bucket: number, from: Kept, fromBucket: number): void {
     this.clear(bucket)
+    this.#leave()
+    from.#leave()
     this.#places[bucket] = from.#places[fromBucket]!
     from.#places[fromBucket] = -1
   }

@@ -7,9 +7,10 @@ const MOST_BITS = 27
 /** Maximum memory of all rows of a throttle, in bytes. */
 export const MOST_BYTES = 64_000_000
 
-/** Some lists of one size, in one array. */
+const NONE = new Float64Array(0)
+
+/** Some lists of one size. */
 interface Segment {
-  readonly numbers: Float64Array
   /** Number of lists in use. */
   used: number
   /** Lists from this one on were never used. */
@@ -32,6 +33,8 @@ export class Lists {
   /** Lists per segment, as a power of two. */
   readonly #bits: number
   readonly #segments: (Segment | undefined)[] = []
+  /** By segment, as long as that is used. */
+  readonly #arrays: Float64Array[] = []
   /** Segments with free lists. */
   readonly #open: number[] = []
   readonly #dropped: number[] = []
@@ -55,7 +58,7 @@ export class Lists {
 
   /** The array with a list. */
   array(list: number): Float64Array {
-    return this.#segments[list >> this.#bits]!.numbers
+    return this.#arrays[list >> this.#bits]!
   }
 
   /** Index of the first number of a list in its array. */
@@ -69,15 +72,15 @@ export class Lists {
     const segment = this.#segments[index]!
     let place = segment.free
     if (place < 0) place = segment.fresh++
-    else segment.free = segment.numbers[place * this.#numbers]!
+    else segment.free = this.#arrays[index]![place * this.#numbers]!
     if (++segment.used === 1 << this.#bits) this.#open.pop()
     return (index << this.#bits) | place
   }
 
   #add(): number {
     const index = this.#dropped.pop() ?? this.#segments.length
-    const numbers = new Float64Array(this.#numbers << this.#bits)
-    this.#segments[index] = { numbers, used: 0, fresh: 0, free: -1 }
+    this.#arrays[index] = new Float64Array(this.#numbers << this.#bits)
+    this.#segments[index] = { used: 0, fresh: 0, free: -1 }
     this.#open.push(index)
     this.#room.bytes += this.#segmentBytes
     return index
@@ -88,7 +91,7 @@ export class Lists {
     const index = list >> this.#bits
     const segment = this.#segments[index]!
     const start = this.start(list)
-    segment.numbers[start] = segment.free
+    this.#arrays[index]![start] = segment.free
     segment.free = start / this.#numbers
     if (segment.used-- === 1 << this.#bits) this.#open.push(index)
     // One empty segment of short lists stays, so that a list that comes and goes allocates nothing.
@@ -98,6 +101,7 @@ export class Lists {
   #drop(index: number): void {
     this.#open.splice(this.#open.indexOf(index), 1)
     this.#segments[index] = undefined
+    this.#arrays[index] = NONE
     this.#dropped.push(index)
     this.#room.bytes -= this.#segmentBytes
   }
