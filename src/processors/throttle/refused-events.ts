@@ -157,7 +157,8 @@ export class RefusedEvents {
     let overLimit = counts[DISCARD]!
     if (this.#isPlain) {
       this.#discarded.value += overLimit + counts[FULL]! + (counts[NO_BACKEND] ?? 0)
-      for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
+      const { length } = batch
+      for (let i = 0; i < length; i++) to[i] = values[decisions[i]!]!
       const discards = overLimit + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
       if (discards > 0) this.#sample(batch, to, discards, refusalOf)
     } else {
