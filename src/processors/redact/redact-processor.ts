@@ -16,6 +16,7 @@ import { type Cuts, Values } from './values.js'
 
 /** The bytes of a line that is not UTF-8, in base64. */
 const RAW = parseFieldPath('.raw')
+const RAW_NAME = Buffer.from('"raw"')
 const RAW_ALONE = selectionOf([RAW])
 const FAILED = Buffer.from('{"message":"***"}')
 const LF = 0x0a
@@ -67,9 +68,10 @@ export class RedactProcessor implements Processor {
 
   process(batch: EventBatch): void {
     this.#lines.begin()
+    const isSimple = this.#isSimple(batch)
     for (let i = 0; i < batch.length; i++) {
       try {
-        this.#redact(batch, i)
+        if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i)
       } catch {
         // An event must not leave as it is because its redaction failed, and the error may show a part of it.
         batch.changeTo(i, FAILED, batch.bytes)
@@ -79,6 +81,20 @@ export class RedactProcessor implements Processor {
     const growth = this.#lines.apply(batch)
     if (growth > 0) this.#context.metrics.emitted(0, growth)
     if (growth < 0) this.#context.metrics.consumed(0, -growth)
+  }
+
+  /** Whether what a line holds, as JSON or as text, can be found in its bytes. */
+  #isSimple({ origin, chunk, length, starts, ends }: EventBatch): boolean {
+    if (length === 0 || origin.codec.form !== 'object' || this.#hasSecretOrigin(origin)) return false
+    if (!this.#selection.all) return true
+    const raw = chunk.indexOf(RAW_NAME, starts[0])
+    return raw < 0 || raw >= ends[length - 1]!
+  }
+
+  /** Whether anything may be found in event `i`. Most lines need not be decoded to see that it is not so. */
+  #mayHold(batch: EventBatch, i: number): boolean {
+    const isRead = (batch.flags[i]! & (MODIFIED | PIECE | CONTINUES)) === 0
+    return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
   }
 
   #redact(batch: EventBatch, i: number): void {

@@ -17,6 +17,15 @@ const KEY = 8
 const PLUS = 9
 const BACKSLASH = 10
 
+const SPACE = 0x20
+const DASH = 0x2d
+const ZERO = 0x30
+const NINE = 0x39
+const LEAST_CARD = 12
+const SIGN = 0x2b
+const COMMA = 0x2c
+const CLOSE_ARRAY = 0x5d
+const CLOSE_OBJECT = 0x7d
 const E = 0x45
 const OPEN = 0x28
 const DOT = 0x2e
@@ -62,7 +71,9 @@ export class PresetScanner {
     const kinds = this.#kinds
     for (let p = start; p < end; ) {
       const kind = kinds[b[p]!]!
-      p = kind === 0 ? p + 1 : this.#find(kind, b, p, start, end, out)
+      if (kind === 0) p++
+      else if (kind === NUMBER) p = this.#number(b, p, start, end, out)
+      else p = this.#find(kind, b, p, start, end, out)
     }
   }
 
@@ -70,8 +81,6 @@ export class PresetScanner {
   #find(kind: number, b: Buffer, p: number, start: number, end: number, out: Matches): number {
     const rules = this.#rules
     switch (kind) {
-      case NUMBER:
-        return this.#number(b, p, start, end, out)
       case AT:
         return findEmail(b, p, p + 1, start, end, out, rules.email)
       case ENCODED_AT:
@@ -100,41 +109,31 @@ export class PresetScanner {
 
   /** `p` is at the first digit of several. */
   #number(b: Buffer, p: number, start: number, end: number, out: Matches): number {
-    const { card, ipv4, iban, phone } = this.#rules
-    const to = endOf(b, p, end, DIGIT)
+    let to = p + 1
+    while (to < end && b[to]! <= NINE && b[to]! >= ZERO) to++
     const length = to - p
-    const before = p > start ? b[p - 1] : undefined
-    if (to < end && (b[to]! & 0xdf) === E) this.hasExponent = true
-    if (
-      ipv4 >= 0 &&
-      length <= 3 &&
-      to < end &&
-      b[to] === DOT &&
-      !(before === DOT && p - 2 >= start && is(b[p - 2], DIGIT))
-    ) {
+    const next = to < end ? b[to]! : 0
+    if ((next & 0xdf) === E && isExponent(b, to + 1, end)) this.hasExponent = true
+    const { card, ipv4, iban, phone } = this.#rules
+    if (ipv4 >= 0 && next === DOT && length <= 3 && !isBehindDot(b, p, start)) {
       const found = ipv4End(b, p, end)
       if (found > 0) {
         out.add(p, found, ipv4)
         return found
       }
     }
-    if (card >= 0) {
+    // Most numbers in logs are neither long nor in groups.
+    if (card >= 0 && (length >= LEAST_CARD || next === DASH || next === SPACE || next === DOT)) {
       const found = cardEnd(b, p, start, end)
       if (found > 0) out.add(p, found, card)
     }
-    if (
-      iban >= 0 &&
-      p - 2 >= start &&
-      is(before, WORD) &&
-      is(b[p - 2], WORD) &&
-      !(p - 3 >= start && is(b[p - 3], WORD))
-    ) {
-      const found = ibanEnd(b, p, end)
+    if (iban >= 0 && length >= 2 && p - 2 >= start && is(b[p - 1], WORD) && is(b[p - 2], WORD)) {
+      const found = p - 3 >= start && is(b[p - 3], WORD) ? -1 : ibanEnd(b, p, end)
       if (found > 0) out.add(p - 2, found, iban)
     }
-    if (phone >= 0 && length === 3 && !is(before, WORD)) {
+    if (phone >= 0 && length === 3 && !(p > start && is(b[p - 1], WORD))) {
       const found = americanEnd(b, p, end)
-      if (found > 0) out.add(before === OPEN ? p - 1 : p, found, phone)
+      if (found > 0) out.add(p > start && b[p - 1] === OPEN ? p - 1 : p, found, phone)
     }
     return to
   }
@@ -162,4 +161,16 @@ export class PresetScanner {
     }
     return private_key >= 0 ? findPrivateKey(b, p, start, end, out, private_key) : p + 1
   }
+}
+
+/** Whether a JSON number ends with the exponent at `p`. */
+function isExponent(b: Buffer, p: number, end: number): boolean {
+  if (p < end && (b[p] === DASH || b[p] === SIGN)) p++
+  const to = endOf(b, p, end, DIGIT)
+  return to > p && (to === end || b[to]! <= 0x20 || b[to] === COMMA || b[to] === CLOSE_ARRAY || b[to] === CLOSE_OBJECT)
+}
+
+/** Whether a digit is behind a dot that is behind another digit. */
+function isBehindDot(b: Buffer, p: number, start: number): boolean {
+  return p - 2 >= start && b[p - 1] === DOT && is(b[p - 2], DIGIT)
 }
