@@ -16,8 +16,12 @@ export interface NamedPattern {
  */
 export class Finder {
   readonly matches = new Matches()
+  /** What `mayHold` found, in order. */
+  readonly seen = new Matches()
   readonly rules: readonly string[]
   readonly hasPatterns: boolean
+  /** Whether what was `seen` within a value is what is found in the value alone. */
+  readonly seesValues: boolean
   readonly #presets: number
   readonly #scanner: PresetScanner
   readonly #patterns: readonly Pattern[]
@@ -25,17 +29,23 @@ export class Finder {
   constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
     this.rules = [...presets, ...patterns.map(({ name }) => name)]
     this.hasPatterns = patterns.length > 0
+    // A word before a token can be the name of a field.
+    this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
     this.#scanner = new PresetScanner(presets)
     this.#patterns = patterns.map(({ pattern }) => pattern)
   }
 
-  /** Whether values in [start, end) of a line of JSON may hold something: they need not be written as they are. */
+  /**
+   * Whether values in [start, end) of a line of JSON may hold something. Without patterns, those that are written without
+   * escapes and exponents do so only where something was `seen`.
+   */
   mayHold(b: Buffer, start: number, end: number): boolean {
     if (this.hasPatterns) return true
-    this.matches.clear()
-    this.#scanner.scan(b, start, end, this.matches)
-    return this.matches.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent
+    this.seen.clear()
+    this.#scanner.scan(b, start, end, this.seen)
+    this.seen.order()
+    return this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent
   }
 
   /** Whether the value that was searched last has a backslash. */

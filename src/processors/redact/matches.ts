@@ -17,7 +17,7 @@ export class Matches {
 
   /** Orders the ranges, and joins those that overlap. */
   merge(): void {
-    this.#order()
+    this.order()
     let last = 0
     for (let i = 1; i < this.count; i++) {
       if (this.starts[i]! < this.ends[last]!) this.ends[last] = Math.max(this.ends[last]!, this.ends[i]!)
@@ -26,8 +26,8 @@ export class Matches {
     this.count = Math.min(this.count, last + 1)
   }
 
-  /** Presets find them in their order; patterns do so only each for itself. */
-  #order(): void {
+  /** Orders the ranges. Presets find most of them in their order; patterns do so only each for itself. */
+  order(): void {
     const { starts, ends, rules, count } = this
     let i = 1
     while (i < count && starts[i]! >= starts[i - 1]!) i++

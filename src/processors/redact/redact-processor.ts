@@ -7,6 +7,7 @@ import { STRING } from '../../core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
 import type { Origin } from '../../core/event/origin.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { writeBytes } from '../../lib/formats/json-string.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Action } from './action.js'
 import type { Finder } from './finder.js'
@@ -20,6 +21,7 @@ const RAW_NAME = Buffer.from('"raw"')
 const RAW_ALONE = selectionOf([RAW])
 const FAILED = Buffer.from('{"message":"***"}')
 const LF = 0x0a
+const OPEN_OBJECT = 0x7b
 const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
   before: (flags & CONTINUES) !== 0,
   behind: (flags & PIECE) !== 0,
@@ -71,7 +73,7 @@ export class RedactProcessor implements Processor {
     const isSimple = this.#isSimple(batch)
     for (let i = 0; i < batch.length; i++) {
       try {
-        if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i)
+        if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i, isSimple)
       } catch {
         // An event must not leave as it is because its redaction failed, and the error may show a part of it.
         batch.changeTo(i, FAILED, batch.bytes)
@@ -97,18 +99,20 @@ export class RedactProcessor implements Processor {
     return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
   }
 
-  #redact(batch: EventBatch, i: number): void {
+  /** `isSeen`: the finder has just looked at the line, if that is whole and not modified. */
+  #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
     if (texts?.has(i)) {
-      this.#redactJson(batch, i, texts.bytes, texts.starts[i]!, texts.ends[i]!, flags)
+      this.#redactJson(batch, i, texts.bytes, texts.starts[i]!, texts.ends[i]!, false)
       return
     }
     const start = batch.starts[i]!
     const end = batch.ends[i]!
     const read = flags & (DECODED | INVALID | MODIFIED)
     if (read === DECODED && origin.codec.form === 'object') {
-      this.#redactJson(batch, i, chunk, behindMark(chunk, start, end), end, flags)
+      const isWhole = (flags & (PIECE | CONTINUES)) === 0
+      this.#redactJson(batch, i, chunk, behindMark(chunk, start, end), end, isSeen && isWhole)
       return
     }
     if ((read & (DECODED | MODIFIED)) === 0 && !this.#hasSecretOrigin(origin)) {
@@ -121,20 +125,28 @@ export class RedactProcessor implements Processor {
     origin.codec.writeEvent(batch, i, this.#made)
     // A scan needs a byte to stop at.
     this.#made.addByte(LF)
-    this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, flags)
+    this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
   }
 
   /** `b` has the JSON of the event. */
-  #redactJson(batch: EventBatch, i: number, b: Buffer, start: number, end: number, flags: number): void {
+  #redactJson(batch: EventBatch, i: number, b: Buffer, start: number, end: number, isSeen: boolean): void {
     const values = this.#values
-    while (b[start] !== 0x7b) start++
-    const isChanged =
-      this.#finder.mayHold(b, start, end) && values.object(b, start, end, this.#selection, cutsOf(flags))
-    const isRawSecret = isChanged && (flags & INVALID) !== 0 ? true : this.#isRawSecret(batch, i, isChanged)
+    const flags = batch.flags[i]!
+    while (b[start] !== OPEN_OBJECT) start++
+    const mayHold = isSeen || this.#finder.mayHold(b, start, end)
+    const isChanged = mayHold && values.object(b, start, end, this.#selection, cutsOf(flags))
+    const isRawSecret = (isChanged && (flags & INVALID) !== 0) || this.#isRawSecret(batch, i, isChanged)
     if (!isChanged && !isRawSecret) return
-    let json = isChanged ? written(values.out) : b.subarray(start, end)
-    if (isRawSecret && values.whole(Buffer.from(json), 0, json.length, RAW_ALONE)) json = written(values.out)
-    batch.changeTo(i, json, batch.bytes)
+    const { out } = values
+    if (isRawSecret) {
+      const json = Buffer.from(isChanged ? out.bytes.subarray(0, out.length) : b.subarray(start, end))
+      values.whole(json, 0, json.length, RAW_ALONE)
+    }
+    const texts = batch.textsToChange()
+    const at = texts.reserve(out.length, batch.bytes)
+    const to = writeBytes(out.bytes, 0, out.length, texts.bytes, at)
+    texts.end(to)
+    batch.setText(i, at, to)
   }
 
   /** Whether something is found in the bytes that `.raw` has in base64. */
@@ -157,10 +169,6 @@ export class RedactProcessor implements Processor {
     )
     return this.#isOriginSecret
   }
-}
-
-function written({ bytes, length }: GrowingBytes): Buffer {
-  return bytes.subarray(0, length)
 }
 
 /** Of a line that was divided. */

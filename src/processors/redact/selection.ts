@@ -18,9 +18,11 @@ export interface Selection {
   readonly all: boolean
   readonly names: ReadonlyMap<string, Selection>
   readonly items: ReadonlyMap<number, Selection>
+  /** The names without escapes. */
+  readonly written: readonly { readonly bytes: Buffer; readonly selection: Selection }[]
 }
 
-export const EVERYTHING: Selection = { all: true, names: new Map(), items: new Map() }
+export const EVERYTHING: Selection = { all: true, names: new Map(), items: new Map(), written: [] }
 
 export function selectionOf(paths: readonly FieldPath[]): Selection {
   return select(paths.map(({ segments }) => segments))
@@ -34,9 +36,11 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
       [...firsts].map(name => [name, select(paths.filter(([first]) => first === name).map(p => p.slice(1)))]),
     )
   }
+  const names = inner((first): first is string => typeof first === 'string')
   return {
     all: false,
-    names: inner((first): first is string => typeof first === 'string'),
+    names,
+    written: [...names].map(([name, selection]) => ({ bytes: Buffer.from(name), selection })),
     items: inner((first): first is number => typeof first === 'number'),
   }
 }
@@ -54,18 +58,29 @@ export function visitSelected(b: Buffer, p: number, end: number, selection: Sele
   else if (b[p] === OPEN_ARRAY && selection.items.size > 0) visitItems(b, p, end, selection, visitor)
 }
 
-function visitMembers(b: Buffer, p: number, end: number, { names }: Selection, visitor: ValueVisitor): void {
+function visitMembers(b: Buffer, p: number, end: number, selection: Selection, visitor: ValueVisitor): void {
   p = skipSpace(b, p + 1, end)
   while (b[p] !== CLOSE_OBJECT) {
     const nameEnd = stringEnd(b, p + 1) + 1
-    const name = JSON.parse(b.toString('utf8', p, nameEnd)) as string
+    const inner = sawEscape
+      ? selection.names.get(JSON.parse(b.toString('utf8', p, nameEnd)) as string)
+      : written(b, p + 1, nameEnd - 1, selection)
     p = skipSpace(b, skipSpace(b, nameEnd, end) + 1, end)
     const to = valueEnd(b, p, end)
-    const inner = names.get(name)
     if (inner) visitSelected(b, p, to, inner, visitor)
     p = skipSpace(b, to, end)
     if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
   }
+}
+
+/** What is selected of the member whose name is [start, end). */
+function written(b: Buffer, start: number, end: number, selection: Selection): Selection | undefined {
+  next: for (const { bytes, selection: inner } of selection.written) {
+    if (bytes.length !== end - start) continue
+    for (let i = 0; i < bytes.length; i++) if (b[start + i] !== bytes[i]) continue next
+    return inner
+  }
+  return undefined
 }
 
 function visitItems(b: Buffer, p: number, end: number, { items }: Selection, visitor: ValueVisitor): void {

@@ -32,6 +32,8 @@ export class Values implements ValueVisitor {
   #isChanged = false
   #copied = 0
   #cuts: Cuts | undefined
+  /** The first of what the finder has seen that is not before the current value. */
+  #next = 0
   /** All selected values are replaced whole. */
   #isForced = false
 
@@ -57,9 +59,13 @@ export class Values implements ValueVisitor {
     return true
   }
 
-  /** Redacts what is selected of the valid JSON object at `start`. `cuts`: those of its long texts. */
+  /**
+   * Redacts what is selected of the valid JSON object at `start`, of which the finder said that it may hold something.
+   * `cuts`: those of its long texts.
+   */
   object(b: Buffer, start: number, end: number, selection: Selection, cuts?: Cuts): boolean {
     this.#cuts = cuts
+    this.#next = 0
     return this.#visit(b, start, end, selection, false)
   }
 
@@ -86,10 +92,14 @@ export class Values implements ValueVisitor {
   }
 
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void {
+    if (!hasEscapes && !this.#mayHold(start, end)) return
     const decoded = hasEscapes ? Buffer.from(JSON.parse(b.toString('utf8', start - 1, end + 1)) as string) : b
     const from = hasEscapes ? 0 : start
     const to = hasEscapes ? decoded.length : end
-    const text = this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined)
+    const text =
+      !hasEscapes && this.#takeSeen(start, end)
+        ? decoded
+        : this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined)
     if (!text) return
     this.#begin(b, start)
     if (text === decoded) this.#write(decoded, from, to, true)
@@ -97,9 +107,31 @@ export class Values implements ValueVisitor {
     this.#copied = end
   }
 
+  /** Whether something may be in a value that is written as it is. */
+  #mayHold(start: number, end: number): boolean {
+    if (this.#isForced || this.#cuts || this.#finder.hasPatterns) return true
+    const { starts, ends, count } = this.#finder.seen
+    while (this.#next < count && ends[this.#next]! <= start) this.#next++
+    return this.#next < count && starts[this.#next]! < end
+  }
+
+  /** Takes what was seen in a value, if that is all that a search would find. */
+  #takeSeen(start: number, end: number): boolean {
+    const { seen, matches, seesValues } = this.#finder
+    if (!seesValues || this.#isForced || this.#cuts) return false
+    matches.clear()
+    for (let n = this.#next; n < seen.count && seen.starts[n]! < end; n++) {
+      if (seen.starts[n]! < start || seen.ends[n]! > end) return false
+      matches.add(seen.starts[n]!, seen.ends[n]!, seen.rules[n]!)
+    }
+    this.#accept()
+    return true
+  }
+
   /** A number of which something is secret becomes a string. */
   number(b: Buffer, start: number, end: number): void {
-    if (!this.#search(b, start, end) && !this.#searchWritten(b, start, end)) return
+    const isFound = this.#mayHold(start, end) && this.#search(b, start, end) !== undefined
+    if (!isFound && !this.#searchWritten(b, start, end)) return
     this.#begin(b, start)
     this.out.addByte(QUOTE)
     this.#write(b, start, end, true)
@@ -141,9 +173,15 @@ export class Values implements ValueVisitor {
       else this.#find(b, start, end, cuts)
     }
     if (matches.count === 0) return undefined
+    this.#accept()
+    return found
+  }
+
+  /** Counts the matches, and joins those that overlap. */
+  #accept(): void {
+    const { matches } = this.#finder
     for (let i = 0; i < matches.count; i++) this.#count(matches.rules[i]!)
     matches.merge()
-    return found
   }
 
   #find(b: Buffer, start: number, end: number, cuts: Cuts | undefined): void {
