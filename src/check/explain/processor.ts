@@ -4,7 +4,7 @@ import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { ComponentConfig } from '../../config/load.js'
 import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Explanation } from '../../core/explain.js'
+import type { Explanation, Finding } from '../../core/explain.js'
 import { DISCARDED } from '../../core/processor.js'
 import { ComponentCounters } from '../../flow/counters.js'
 import { Stage } from '../../flow/stage.js'
@@ -68,12 +68,16 @@ export async function explainerOf(
     await stage.stop(signal)
     const [reason] = metrics.discards.keys()
     const left = new Map<string, EventBatch>()
+    const several: Finding[] = []
     for (const { name, batches } of [{ name: '', batches: main }, ...sides]) {
       // Beside a discarded event, what leaves was made of it.
-      if (batches[0] && (reason === undefined || name === DISCARDED)) left.set(name, batches[0])
+      if (!batches[0] || (reason !== undefined && name !== DISCARDED)) continue
+      left.set(name, batches[0].snapshot(0, 1))
+      const count = batches.reduce((sum, { length }) => sum + length, 0)
+      if (count > 1) several.push({ text: `it becomes ${count} events, of which the first is followed here` })
     }
     const failed = metrics.failures.size > 0 ? [{ text: 'it could not be processed' }] : []
-    const rest = { findings: [...findings, ...failed], left }
+    const rest = { findings: [...findings, ...failed, ...several], left }
     if (reason !== undefined) return { outcome: 'discarded', reason, ...rest }
     const [output, ...others] = left.keys()
     if (output === undefined) return { outcome: 'consumed', ...rest }

@@ -412,3 +412,18 @@ t.test('a processor that never finishes with the event ends the explanation, and
     await t.rejects(explained(), { message: /^p \(stuck\) has not finished with the event after 20ms/ }, where)
   }
 })
+
+t.test('of several events that one becomes, the first is followed', async t => {
+  const text = `
+sources: { in: { type: stdin, decode: json } }
+processors:
+  items: { type: explode, inputs: [in], field: .items }
+  once: { type: dedupe, inputs: [items], fields: [.items], window: 1s }
+destinations: { out: { type: stdout, inputs: [once] } }
+`
+  testFolder(t, { 'sluice.yaml': text })
+  const { stdout, code } = await run(t, '{"items":[1,1,2]}')
+  t.equal(code, 0)
+  t.match(stdout, /it becomes 3 events, of which the first is followed here\n +the event is now {"items":1}\n/)
+  t.match(stdout, /→ once \(dedupe\): passed\n/)
+})
