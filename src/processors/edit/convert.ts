@@ -1,7 +1,10 @@
 import { z } from 'zod'
-import { ARRAY, BOOLEAN, NUMBER, OBJECT_VALUE, STRING } from '../../core/event/field-reader.js'
+import { ARRAY, BOOLEAN, type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../../core/event/field-reader.js'
 import { convertText, type FieldType, notOfType, TYPES, TYPES_TEXT } from '../../core/field-types.js'
 import { byField, changeValue, defineStep } from './step.js'
+
+const ZERO = 0x30
+const MOST_DIGITS = 40
 
 /** The kinds of values that are of a type already. An integer and a time are looked at. */
 const KINDS: Readonly<Record<FieldType, number | undefined>> = {
@@ -14,6 +17,13 @@ const KINDS: Readonly<Record<FieldType, number | undefined>> = {
   timestamp: undefined,
 }
 
+/** Whether a plain text is an integer as JSON writes it, without a sign. */
+function isInteger({ plain, bytes, start, end }: FieldReader): boolean {
+  if (!plain || start === end || end - start > MOST_DIGITS || (bytes[start] === ZERO && end - start > 1)) return false
+  for (let p = start; p < end; p++) if (bytes[p]! < ZERO || bytes[p]! > ZERO + 9) return false
+  return true
+}
+
 export const convert = defineStep({
   name: 'convert',
   schema: byField(z.enum(TYPES)).describe(
@@ -24,6 +34,10 @@ export const convert = defineStep({
       changeValue(path, ({ reader, editor, field }) => {
         const { kind } = reader
         if (kind === KINDS[type]) return undefined
+        if (type === 'int' && kind === STRING && isInteger(reader)) {
+          editor.setJson(field, reader.bytes, reader.start, reader.end)
+          return undefined
+        }
         const isText = kind !== OBJECT_VALUE && kind !== ARRAY
         const text = isText || type === 'string' ? reader.text() : ''
         const value = convertText(type, text)

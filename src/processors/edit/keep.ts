@@ -1,75 +1,83 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import { EventJson } from '../../core/event/event-json.js'
 import type { FieldPath, Segment } from '../../core/event/field-path.js'
-import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
+import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
+import { writeBytes } from '../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
 
 const COMMA = 0x2c
 const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 
-/** The names that are kept in an object; for each what is kept of its value, undefined: all. */
-type Kept = Map<string, Kept | undefined>
+/** The names that are kept in an object, and what is kept of the value of each by its slot; undefined: all. */
+class Kept {
+  readonly names = new WantedNames()
+  readonly inner: (Kept | undefined)[] = []
 
-function keptOf(paths: readonly FieldPath[]): Kept {
-  const root: Kept = new Map()
-  for (const { segments } of paths) {
-    let kept: Kept | undefined = root
-    for (const [depth, name] of (segments as readonly string[]).entries()) {
-      if (kept.has(name) && kept.get(name) === undefined) break
-      const isLast = depth === segments.length - 1
-      if (isLast || !kept.has(name)) kept.set(name, isLast ? undefined : new Map())
-      kept = kept.get(name)
-      if (kept === undefined) break
-    }
+  add(path: readonly string[]): void {
+    const [name, ...rest] = path
+    const isNew = !this.names.names.includes(name!)
+    const slot = this.names.slot(name!)
+    if (rest.length === 0) this.inner[slot] = undefined
+    else if (isNew) this.inner[slot] = new Kept()
+    if (rest.length > 0) this.inner[slot]?.add(rest)
   }
-  return root
 }
 
 /** Writes what is kept of objects of JSON. */
 class Keeper {
-  readonly #root: Kept
+  readonly #root = new Kept()
   readonly #json = new EventJson()
-  readonly #out = new GrowingBytes()
+  /** Where the next byte is written, and to what. */
+  #to: Buffer = Buffer.alloc(0)
+  #at = 0
   #isChanged = false
 
   constructor(paths: readonly FieldPath[]) {
-    this.#root = keptOf(paths)
+    for (const { segments } of paths) this.#root.add(segments as readonly string[])
   }
 
   apply(batch: EventBatch, i: number): void {
-    const json = this.#json
-    const out = this.#out
-    json.read(batch, i)
-    out.clear()
+    const { bytes, start, end } = this.#read(batch, i)
+    const texts = batch.textsToChange()
+    const from = texts.reserve(end - start, batch.bytes)
+    this.#to = texts.bytes
+    this.#at = from
     this.#isChanged = false
-    this.#object(json.bytes, json.start, json.end, this.#root)
-    if (this.#isChanged) batch.changeTo(i, out.bytes.subarray(0, out.length), batch.bytes)
+    this.#object(bytes, start, end, this.#root)
+    if (!this.#isChanged) return
+    texts.end(this.#at)
+    batch.setText(i, from, this.#at)
   }
 
-  #object(b: Buffer, start: number, end: number, kept: Kept): void {
-    const out = this.#out
-    out.addByte(OPEN_OBJECT)
+  #read(batch: EventBatch, i: number): EventJson {
+    this.#json.read(batch, i)
+    return this.#json
+  }
+
+  #object(b: Buffer, start: number, end: number, { names, inner }: Kept): void {
+    this.#to[this.#at++] = OPEN_OBJECT
     let isFirst = true
     for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {
       const nameStart = p
       p = stringEnd(b, p + 1)
-      const name = sawEscape ? JSON.parse(b.toString('utf8', nameStart, p + 1)) : b.toString('utf8', nameStart + 1, p)
+      const slot = sawEscape
+        ? names.names.indexOf(JSON.parse(b.toString('utf8', nameStart, p + 1)))
+        : slotOf(b, nameStart + 1, p, names)
       const valueStart = skipSpace(b, skipSpace(b, p + 1, end) + 1, end)
       p = valueEnd(b, valueStart, end)
-      const inner = kept.get(name)
-      if (!kept.has(name) || (inner && b[valueStart] !== OPEN_OBJECT)) this.#isChanged = true
+      const kept = slot >= 0 ? inner[slot] : undefined
+      if (slot < 0 || (kept && b[valueStart] !== OPEN_OBJECT)) this.#isChanged = true
       else {
-        if (!isFirst) out.addByte(COMMA)
+        if (!isFirst) this.#to[this.#at++] = COMMA
         isFirst = false
-        out.add(b, nameStart, inner ? valueStart : p)
-        if (inner) this.#object(b, valueStart, p, inner)
+        this.#at = writeBytes(b, nameStart, kept ? valueStart : p, this.#to, this.#at)
+        if (kept) this.#object(b, valueStart, p, kept)
       }
       p = skipSpace(b, p, end)
       if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
     }
-    out.addByte(CLOSE_OBJECT)
+    this.#to[this.#at++] = CLOSE_OBJECT
   }
 }
 

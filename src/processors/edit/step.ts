@@ -77,9 +77,17 @@ export function cannotBeSet({ text }: FieldPath): string {
   return `${text} cannot be set: what contains it is not an object`
 }
 
-/** An operation that changes the text of a field. `change` returns the new value, or the text itself. */
-export function changeText(path: FieldPath, change: (text: string) => unknown): Operation {
+/**
+ * An operation that changes the text of a field. `change` returns the new value, or the text itself. `isDone` may find
+ * that a text stays, without making a string of it.
+ */
+export function changeText(
+  path: FieldPath,
+  change: (text: string) => unknown,
+  isDone: (reader: FieldReader) => boolean = () => false,
+): Operation {
   return changeValue(path, ({ reader, editor, field }) => {
+    if (isDone(reader)) return undefined
     if (reader.kind === OBJECT_VALUE || reader.kind === ARRAY) return notText(path, reader)
     const text = reader.text()
     const changed = change(text)
