@@ -28,7 +28,7 @@ const LAYERS = [
   ['check'],
   ['remote'],
   ['cli'],
-  ['index.ts', 'pino.ts', 'client.ts', 'plugin.ts'],
+  ['index.ts', 'pino.ts', 'client.ts', 'plugin'],
   ['testing'],
 ]
 

@@ -1,0 +1,129 @@
+import type { z } from 'zod'
+import { JSON_OBJECTS } from '../../../codecs/json.js'
+import { type Codec, type CodecDefinition, defineCodec as codec } from '../../../core/codec.js'
+import {
+  type Definition,
+  defineDestination as destination,
+  type Kind,
+  defineProcessor as processor,
+  defineSource as source,
+} from '../../../core/component.js'
+import type { CONTRACT } from '../../../core/contract.js'
+import type { Ack } from '../../../core/event/ack.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Fields } from '../../../core/event/event.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { lineBatch, madeLine } from '../../../flow/made-batch.js'
+import { defineHttpDestination as httpDestination } from '../../../http/client/destination.js'
+import type { ClientOptions } from '../../../http/client/options.js'
+
+/**
+ * What plugins are made of: the contract of the components that come with the program, which are made of the same.
+ * docs/plugins.md shows each kind. A plugin names the version of the contract that it was written for.
+ *
+ * The folder is that deep on purpose: in declarations, the compiler names a type by the shortest path that exports it,
+ * and those of other files shall not lead through here.
+ */
+
+type ForPlugins<D> = Omit<D, 'kind' | 'plugin'> & { readonly contract: typeof CONTRACT }
+type Of<K extends Kind, S extends z.ZodObject> = ForPlugins<Definition<K, S>>
+
+/** Declares a processor: it decides about events, and may change, replace or emit some. */
+export const defineProcessor = <S extends z.ZodObject>(definition: Of<'processor', S>) => processor<S>(definition)
+
+/** Declares a source: where events come from. */
+export const defineSource = <S extends z.ZodObject>(definition: Of<'source', S>) => source<S>(definition)
+
+/** Declares a destination: it makes single attempts to send. Retries, batches and buffers come with it. */
+export const defineDestination = <S extends z.ZodObject>(definition: Of<'destination', S>) => destination<S>(definition)
+
+/** Declares a destination over HTTP by the format of its requests; `options` include all of `clientOptions`. */
+export const defineHttpDestination = <S extends z.ZodObject & z.ZodType<ClientOptions>>(
+  definition: ForPlugins<Parameters<typeof httpDestination<S>>[0]>,
+) => httpDestination<S>(definition as never)
+
+/** Declares a codec: how lines become events and, where it can, events become lines. */
+export const defineCodec = <S extends z.ZodObject>(
+  definition: ForPlugins<Omit<CodecDefinition, 'options' | 'create'>> & {
+    readonly options: S
+    create(options: z.output<S>): Codec
+  },
+) => codec<S>(definition)
+
+/**
+ * A batch of new events, for a source: at least one. `origin` is that of `context.origin(JSON_OBJECTS)`; `receivedAt` is
+ * the wall clock in milliseconds. Throws if an event is no object that can be written as JSON.
+ */
+export function batchOfEvents(events: readonly Fields[], origin: Origin, receivedAt: number, ack: Ack): EventBatch {
+  return lineBatch(Buffer.from(events.map(madeLine).join('')), origin, receivedAt, ack)
+}
+
+export { z } from 'zod'
+export { type Encoded, type Encoding, encodeAlone, encodeLines, eventText, RawEncoder } from '../../../codecs/encode.js'
+export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../codecs/options.js'
+export { compileCondition, condition, type EventTest, pathsOf } from '../../../condition/condition.js'
+export { behindMark, Codec, type CodecExample, type Form, NO_OPTIONS, putSlot } from '../../../core/codec.js'
+export type {
+  Checkpoints,
+  ComponentContext,
+  ComponentMetrics,
+  Destination,
+  DestinationContext,
+  HandoverState,
+  Output,
+  Processor,
+  ProcessorContext,
+  Receipt,
+  Source,
+  SourceContext,
+  StateFolder,
+} from '../../../core/component.js'
+export { REPLACED } from '../../../core/component.js'
+export { CONTRACT } from '../../../core/contract.js'
+export { DeliveryError, errorText, type Failure } from '../../../core/errors.js'
+export type { Ack, AckStatus } from '../../../core/event/ack.js'
+export { EventBatch } from '../../../core/event/batch.js'
+export type { Fields } from '../../../core/event/event.js'
+export type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
+export { type EventFields, fieldsOfLines, type UsedField } from '../../../core/event/event-fields.js'
+export { type FieldPath, parseFieldPath } from '../../../core/event/field-path.js'
+export * from '../../../core/event/field-reader.js'
+export type { Origin } from '../../../core/event/origin.js'
+export type { Share } from '../../../core/event/share.js'
+export type { Example } from '../../../core/example.js'
+export { type Explain, type Finding, type FindingsOf, shownValue, written } from '../../../core/explain.js'
+export { checkSplit, multilineOption, PIECES, Splitting } from '../../../core/options/multiline-options.js'
+export {
+  byteSize,
+  duration,
+  fieldPath,
+  fieldPaths,
+  listenAddress,
+  refuse,
+  refuseAt,
+  regex,
+  Secret,
+  secret,
+} from '../../../core/options/options.js'
+export { filePath, openWithin, reaches } from '../../../core/options/reach.js'
+export {
+  type BatchScope,
+  CONSUMED,
+  DISCARDED,
+  discard,
+  type EmitReason,
+  type Emitted,
+  FAILED,
+  LATER,
+  MAIN,
+  output,
+  type Plan,
+} from '../../../core/processor.js'
+export { LowWaterMark } from '../../../flow/low-water-mark.js'
+export { clientOptions } from '../../../http/client/options.js'
+export type { RequestFormat } from '../../../http/client/request-format.js'
+export type { WantedNames } from '../../../lib/formats/json-scan.js'
+export { type Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
+export { Pattern } from '../../../lib/pattern.js'
+export type { BatchScript, Route, Script, ScriptContext, ScriptResult } from '../../../processors/script/types.js'
+export { JSON_OBJECTS }
