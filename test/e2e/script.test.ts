@@ -26,15 +26,17 @@ export default event => {
     const text = existsSync(join(folder, 'out.log')) ? readFileSync(join(folder, 'out.log'), 'utf8') : ''
     return text.split('\n').slice(0, -1)
   }
-  const options = 'file: ./mine.js, on_error: dead_letter, timeout: 100ms'
+  const options = 'file: ./mine.js, on_error: dead_letter, timeout: 250ms'
   const daemon = await startDaemon(t, folder, config(options, 'reload: watch\n'))
   write({ n: 1 }, { n: 2, fail: 1 }, { n: 3, loop: 1 }, { n: 4 })
   await daemon.until(() => out().length === 2)
   t.same(out(), ['{"n":1,"version":1}', '{"n":4,"version":1}'])
+  // They are written behind what passes.
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_dead_letter_events_total') === 2)
   const letters = join(folder, 'state/dead-letter')
   const kept = readdirSync(letters).map(name => readFileSync(join(letters, name), 'utf8'))
   t.match(kept.join(''), /mine\.js:3: TypeError: Cannot read properties of undefined/)
-  t.match(kept.join(''), /a call did not return within 100ms/)
+  t.match(kept.join(''), /a call did not return within 250ms/)
   t.ok(daemon.logs().some(({ code, component }) => code === 'SLUICE_SCRIPT_ENDED' && component === 'mine'))
 
   const reloads = (msg: string) => daemon.logs().filter(line => line.msg === msg)
