@@ -19,6 +19,8 @@ import { CONTINUES, LINE_END, PIECE } from '../lib/lines/line-splitter.js'
 
 /** Fewer bytes are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
+/** Longer texts are not read again to find out what is wrong with them. */
+const LONGEST_EXPLAINED = 64 * 1024
 const COMMA = 0x2c
 const CLOSE_OBJECT = 0x7d
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
@@ -64,6 +66,19 @@ class Json extends Codec {
       if (b[p] === COMMA) p = skipSpace(b, p + 1, stop)
     }
     return true
+  }
+
+  override problem(b: Buffer, start: number, end: number): string | undefined {
+    if (end - start > LONGEST_EXPLAINED) return undefined
+    try {
+      const value: unknown = JSON.parse(b.toString('utf8', start, end))
+      return `it is ${Array.isArray(value) ? 'an array' : value === null ? 'null' : `a ${typeof value}`}`
+    } catch (error) {
+      const { message } = error as Error
+      const [, position] = /at position (\d+)/.exec(message) ?? []
+      if (position !== undefined) return `it is not JSON at character ${Number(position) + 1}`
+      return message.includes('end of') ? 'it ends too soon' : undefined
+    }
   }
 
   override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined {

@@ -125,6 +125,19 @@ class Logfmt extends Codec {
     return hasPair
   }
 
+  override problem(b: Buffer, start: number, end: number): string {
+    for (let p = behindMark(b, start, end); p < end; ) {
+      if (b[p]! <= SPACE) {
+        p++
+        continue
+      }
+      const next = pairEnd(b, p, end)
+      if (next < 0) return `expected key=value at column ${p - start + 1}`
+      p = next
+    }
+    return 'there is no key with a value'
+  }
+
   /** An empty range represents a key without a value. */
   override value(b: Buffer, start: number, end: number): unknown {
     return start === end ? true : unescaped(b.toString('utf8', start, end))

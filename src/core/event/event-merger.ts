@@ -20,7 +20,11 @@ import { OriginTail, originBit } from './origin-tail.js'
 
 const MESSAGE = Buffer.from('"message":"')
 /** The fields of an event whose line is its message; the bits are those of an OriginTail. */
-const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({ bytes: Buffer.from(name), bit: originBit(name) }))
+const ORIGINAL = ['message', ...ORIGIN_FIELDS].map(name => ({
+  name,
+  bytes: Buffer.from(name),
+  bit: originBit(name),
+}))
 
 const QUOTE = 0x22
 const COMMA = 0x2c
@@ -86,9 +90,9 @@ export class EventMerger {
     const line = batch.starts[i]!
     const lineEnd = batch.ends[i]!
     let own = 0
-    let hasMessage = without?.text === 'message'
-    for (const { bytes, bit } of ORIGINAL) {
-      if (members.find(bytes, 0, bytes.length) < 0 && !(without && bytes.equals(without.bytes))) continue
+    let hasMessage = false
+    for (const { name, bytes, bit } of ORIGINAL) {
+      if (members.find(bytes, 0, bytes.length) < 0 && without?.text !== name) continue
       if (bit === 0) hasMessage = true
       else own |= bit
     }

@@ -55,8 +55,17 @@ t.test('the first codec that can read the text counts', async t => {
   t.same(await found(options, 'k=v'), { k: 'v' })
   t.equal(
     await found(options, 'a b c'),
-    '.message is not a JSON object, and not CSV (expected 2 values, found 1), and not logfmt',
+    '.message is not a JSON object, and not CSV (expected 2 values, found 1), and not logfmt (there is no key with a value)',
   )
+})
+
+t.test('what is wrong with a text is said with its place', async t => {
+  const problem = async (codec: string, text: string) => /\((.*)\)/.exec((await found({ codec }, text)) as string)?.[1]
+  t.equal(await problem('json', '{"a":1,}'), 'it is not JSON at character 8')
+  t.equal(await problem('json', '[{"a":1}]'), 'it is an array')
+  t.equal(await problem('json', '{"a":'), 'it ends too soon')
+  t.equal(await problem('logfmt', 'a=1 b="x'), 'expected key=value at column 5')
+  t.equal(await problem('csv', 'a,"b"c'), 'the value at column 3 has a double quote in the wrong place, or a line end')
 })
 
 t.test('an event that cannot be parsed stays as it was', async t => {
