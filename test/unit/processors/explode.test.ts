@@ -53,9 +53,9 @@ t.test('an event that was changed before, also to an object, is exploded as it i
   })
   t.same(modified, ['{"d":2,"b":1}', '{"d":2,"b":{"c":"é"}}'])
   const text = await exploded({ field: '.a' }, ['{"a":[0]}'], {
-    change: batch => batch.changeTo(0, Buffer.from('{"a":[\n1,\n2],"d":2}')),
+    change: batch => batch.changeTo(0, Buffer.from('{"a":[{"x":\n1},\n2],\n"d":2}')),
   })
-  t.same(text, ['{"a":1,"d":2}', '{"a":2,"d":2}'], 'line ends between values are none between events')
+  t.same(text, ['{"a":{"x": 1}, "d":2}', '{"a":2, "d":2}'], 'line ends between values are none between events')
 })
 
 t.test('what cannot be exploded follows on_error, as it came', async t => {

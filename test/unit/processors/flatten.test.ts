@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { flatten } from '../../../src/processors/flatten.js'
 import { batchOf, collectLines } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
@@ -44,6 +45,13 @@ t.test('nested fields become fields of one level, and the other way round', asyn
     t.same((await written(options, [line]))[0], out, `${JSON.stringify(options)} ${line}`)
   const [text] = await written({}, ['no fields'], 'text')
   t.match(text, /^no fields$/, 'a line of text has nothing that is nested')
+})
+
+t.test('a name is written once', async t => {
+  const { stage, wanted } = await loadedStageOf(flatten, {})
+  stage.write(batchOf(['{"a.b":1,"c":2,"a":{"b":3}}'], { wanted }))
+  const batch: EventBatch = stage.read()
+  t.equal(batch.texts!.text(0).toString(), '{"a.b":3,"c":2}')
 })
 
 t.test('nest undoes flatten', async t => {
