@@ -39,6 +39,10 @@ export class GcraRate {
 
   /** The time that a cost takes, added to `time`. */
   addTo(time: GcraTime, cost: number): void {
+    if (cost === 1) {
+      time.shift(this.#unitMs, this.#unitRest)
+      return
+    }
     const inParts = cost * this.#unitParts
     if (inParts <= Number.MAX_SAFE_INTEGER) {
       const ms = Math.floor(inParts / this.parts)

@@ -137,8 +137,14 @@ export class Kept {
     const array = this.#array
     const rows = this.#rows
     const width = this.#width
-    let low = 0
     let high = this.length
+    let low = high - 1
+    // Mostly it is one of the last.
+    for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
+      high = low
+      low = high - step
+    }
+    low = Math.max(low, 0)
     while (low < high) {
       const middle = (low + high) >> 1
       if (array[rows + middle * width]! <= time) low = middle + 1

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Arrival, Options, Refusal, ThrottleModel } from './model.js'
 import { bucketOf, durationOf } from './text.js'
@@ -36,7 +37,9 @@ const LONGEST_NAME = 256
 export function isNamed(name: string | null, key: string | null): boolean {
   if (name === null || key === null) return name === key
   const wanted = /^_+(?:other|default)__$/.test(key) ? `_${key}` : key
-  return Buffer.byteLength(wanted) <= LONGEST_NAME ? name === wanted : name.startsWith(wanted.slice(0, 100))
+  if (Buffer.byteLength(wanted) <= LONGEST_NAME) return name === wanted
+  const digest = createHash('sha256').update(wanted).digest('hex').slice(0, 16)
+  return name.startsWith(wanted.slice(0, 100)) && name.endsWith(`…${digest}`)
 }
 
 export const isSummary = (line: string) => /^\{"message":"(?:throttled|would be throttled)"/.test(line)
