@@ -14,6 +14,8 @@ const LAST = 4
 const WIDTH = 5
 /** Those of the newest run that are in no column of all windows. */
 const MORE = 3
+/** What `#delayedBy` returns for an event that does not fit. */
+const REFUSES = -1
 
 /**
  * gcra, for events in any order: an event passes if all that passed, in the order of their times, still keep the limit
@@ -50,19 +52,21 @@ export class GcraEventWindows extends LimitEventWindows {
   override takeCost(bucket: number, time: number, cost: number): TakenInTime {
     if (this.#isLate(bucket, time)) return LATE
     const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
-    const taken = this.#fitsAt(row, bucket, time, cost)
-    if (taken === PASS) this.#chargeAt(row, bucket, time, cost)
-    return taken
+    const delayed = this.#delayedBy(row, bucket, time, cost)
+    if (delayed === REFUSES) return DISCARD
+    this.#chargeAt(row, bucket, time, cost, delayed > 0)
+    return PASS
   }
 
   fits(bucket: number, time: number, cost: number): TakenInTime {
     if (this.#isLate(bucket, time)) return LATE
-    return this.#fitsAt(this.#rowAfter(bucket, this.kept.of(bucket), time), bucket, time, cost)
+    const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
+    return this.#delayedBy(row, bucket, time, cost) === REFUSES ? DISCARD : PASS
   }
 
   charge(bucket: number, time: number, cost: number): void {
     if (this.#isLate(bucket, time)) return
-    this.#chargeAt(this.#rowAfter(bucket, this.kept.of(bucket), time), bucket, time, cost)
+    this.#chargeAt(this.#rowAfter(bucket, this.kept.of(bucket), time), bucket, time, cost, true)
   }
 
   #isLate(bucket: number, time: number): boolean {
@@ -70,20 +74,20 @@ export class GcraEventWindows extends LimitEventWindows {
     return time < newest && time < this.progress.lateBefore(newest)
   }
 
-  #fitsAt(row: number, bucket: number, time: number, cost: number): typeof PASS | typeof DISCARD {
-    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return PASS
+  /** How many runs after it an event would delay; REFUSES: it does not fit. */
+  #delayedBy(row: number, bucket: number, time: number, cost: number): number {
+    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return 0
     const older = this.kept.of(bucket)
     const tat = this.#tatBefore(bucket, older, row, time)
-    if (!this.#isWithin(tat, time)) return DISCARD
-    return this.#delays(bucket, older, row, tat.add(cost), false) ? DISCARD : PASS
+    return this.#isWithin(tat, time) ? this.#delay(bucket, older, row, tat.add(cost), false) : REFUSES
   }
 
-  #chargeAt(row: number, bucket: number, time: number, cost: number): void {
+  #chargeAt(row: number, bucket: number, time: number, cost: number, mayDelay: boolean): void {
     const newest = this.times[bucket]!
     const older = this.kept.of(bucket)
     const tat = this.#tatBefore(bucket, older, row, time).add(cost)
     const { ms, rest } = tat
-    if (time < newest) this.#delays(bucket, older, row, tat, true)
+    if (mayDelay && time < newest) this.#delay(bucket, older, row, tat, true)
     if (row > 0 && this.#get(bucket, older, row - 1, TIME) === time) {
       this.#addSum(bucket, older, row - 1, cost)
       this.#setRow(bucket, older, row - 1, ms, rest, cost)
@@ -156,29 +160,30 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /**
-   * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns whether
-   * one of them would not have passed, or writes their new TAT.
+   * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns how
+   * many it delays, or REFUSES if one of them would not have passed; or else writes their new TAT.
    */
-  #delays(bucket: number, older: Kept, row: number, tat: GcraTime, writes: boolean): boolean {
+  #delay(bucket: number, older: Kept, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older
     const more = this.#more
-    for (let next = row; next <= length; next++) {
+    let next = row
+    for (; next <= length; next++) {
       const isKept = next < length
       const at = isKept ? rows + next * WIDTH : bucket * MORE
       const time = isKept ? array[at]! : this.times[bucket]!
-      if (!this.#latest.setTime(time).isBefore(tat.ms, tat.rest)) return false
+      if (!this.#latest.setTime(time).isBefore(tat.ms, tat.rest)) break
       const last = isKept ? array[at + LAST]! : more[at + 2]!
       const sum = isKept ? array[at + SUM]! : this.counts[bucket]!
       if (sum !== last) tat.add(sum - last)
-      if (!writes && !this.#isWithin(tat, time)) return true
+      if (!writes && !this.#isWithin(tat, time)) return REFUSES
       tat.add(last)
       const ms = isKept ? array[at + TAT_MS]! : more[at]!
       const rest = isKept ? array[at + TAT_REST]! : more[at + 1]!
       // A run before a forgotten one may have a larger TAT than can be computed now.
-      if (tat.isBefore(ms, rest)) return false
+      if (tat.isBefore(ms, rest)) break
       if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
     }
-    return false
+    return next - row
   }
 
   /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
