@@ -1,8 +1,9 @@
 import { Worker } from 'node:worker_threads'
-import { errorCode, errorText } from '../../core/errors.js'
+import { errorCode } from '../../core/errors.js'
 import { after } from '../../lib/time.js'
 import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
+import { scriptError } from './script-error.js'
 
 /** How long loading a script may take. */
 const LOAD_MS = 10_000
@@ -66,7 +67,7 @@ export class ScriptThread {
     })
     this.#worker.once('error', error => {
       const isMemory = errorCode(error) === 'ERR_WORKER_OUT_OF_MEMORY'
-      this.#reason = isMemory ? 'it needed more than max_memory' : `it failed: ${errorText(error)}`
+      this.#reason = isMemory ? 'it needed more than max_memory' : `it failed: ${scriptError(error)}`
     })
     this.#worker.once('exit', () => {
       if (this.#isOver) return
