@@ -86,10 +86,11 @@ destinations:
   const load = (name: string) => loadPlugin(join(folder, name))
   t.same(await checkProcessor((await load('processor.js')).above), [])
   t.same(await checkCodec((await load('codec.js')).bars), [])
-  const arrived = () => readFileSync(join(folder, 'checked.log'), 'utf8')
+  let opened = 0
   const open = () => {
-    writeFileSync(join(folder, 'checked.log'), '')
-    return { options: { path: join(folder, 'checked.log') }, arrived }
+    const path = join(folder, `checked-${opened++}.log`)
+    writeFileSync(path, '')
+    return { options: { path }, arrived: () => readFileSync(path, 'utf8') }
   }
   t.same(await checkDestination((await load('destination.js')).append, open), [])
   const { status, stderr } = run(folder, [sluiceMain, 'run', 'sluice.yaml'], 'WARN|disk full\n')

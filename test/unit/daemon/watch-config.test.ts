@@ -11,11 +11,11 @@ const text = (path: string) =>
   `sources: { in: { type: stdin } } # é\ndestinations: { out: { type: file, inputs: [in], path: ${path} } }\n`
 
 /** A configuration that is watched, and how often it was told to have changed. */
-function watched(t: Test, path: string) {
+function watched(t: Test, path: string, others: readonly string[] = []) {
   const { digest } = loadConfig(path, { env: {}, components: [stdin, fileDestination] })
   let told = 0
   let busy: Promise<void> | undefined
-  const watch = new ConfigWatch({ path, digest }, () => {
+  const watch = new ConfigWatch({ path, digest, others: () => others }, () => {
     told++
     return busy ?? Promise.resolve()
   })
@@ -33,6 +33,17 @@ function watched(t: Test, path: string) {
     },
   }
 }
+
+t.test('the file of a plugin', async t => {
+  const folder = testFolder(t, { 'sluice.yaml': text('a'), 'company.js': '1' })
+  const plugin = join(folder, 'company.js')
+  const { looks } = watched(t, join(folder, 'sluice.yaml'), [plugin])
+  t.equal(await looks(), 0, 'as it was loaded')
+  writeFileSync(plugin, '2')
+  t.equal(await looks(), 1, 'written')
+  rmSync(plugin)
+  t.equal(await looks(), 1, 'gone: to be told once')
+})
 
 t.test('a file', async t => {
   const folder = testFolder(t, { 'sluice.yaml': text('a') })
