@@ -44,7 +44,7 @@ export class Pattern {
   /**
    * The first match that begins at `from` or later, with the groups that V8 would give it. All matches of a text, each
    * searched from the end of the last one, together take a time proportional to its length. Throws PatternError if the
-   * text is so long that the search would take too much memory: tens of megabytes, or less for a large pattern.
+   * text is so long that the search would take too much memory: several megabytes, or less for a large pattern.
    */
   exec(text: string, from = 0): PatternMatch | undefined {
     try {

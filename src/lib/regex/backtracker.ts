@@ -13,8 +13,8 @@ import { UnboundedPattern } from './syntax.js'
 
 /** Limits of notes, in bits, and of alternatives that are not tried yet, twice their number. */
 const MOST_NOTES = 1 << 28
-const MOST_OPEN = 1 << 25
-/** Larger notes are not kept for a text that needs much less. */
+const MOST_OPEN = 1 << 24
+/** More memory than this is not kept for the next text. */
 const KEPT_WORDS = 1 << 16
 
 /** Notes and alternatives of the matcher that ran last. Only one runs at a time. */
@@ -62,6 +62,8 @@ export class Backtracker {
     const words = (bits >>> 5) + 1
     if (words > notes.length || (notes.length > KEPT_WORDS && words < notes.length / 4)) notes = new Uint32Array(words)
     else notes.fill(0, 0, words)
+    if (open.length > KEPT_WORDS) open = new Int32Array(KEPT_WORDS)
+    this.#slots.fill(-1)
     owner = this
     this.#text = text
     this.#marks = marks
@@ -191,7 +193,11 @@ export class Backtracker {
 
 function push(top: number, at: number, value: number): number {
   if (top + 2 > open.length) {
-    if (top > MOST_OPEN) throw new UnboundedPattern('takes too much memory for a text of this length')
+    if (top >= MOST_OPEN) {
+      owner = undefined
+      open = new Int32Array(KEPT_WORDS)
+      throw new UnboundedPattern('takes too much memory for a text of this length')
+    }
     const larger = new Int32Array(2 * open.length)
     larger.set(open)
     open = larger
