@@ -47,6 +47,11 @@ export interface Plan {
   readonly expects?: readonly { readonly option: string; readonly output: string; readonly what: string }[]
   /** Milliseconds between calls of `emit`. */
   readonly every?: number
+  /**
+   * At a reload, a successor with the same options takes what it keeps between batches, with its shares, by `handOver`.
+   * It then emits nothing. Where there is no such successor, it has to emit all of it, as when no more events arrive.
+   */
+  readonly keeps?: boolean
   /** Whether events may be decided LATER. */
   readonly waits?: boolean
   /** Number of batches that may be processed at the same time; default 1. */
@@ -99,6 +104,10 @@ export interface BatchScope {
    */
   copy(i: number, n: number): void
   /**
+   * Whether the source of the batch cannot read it again. A share would hold its memory, and not save it from a kill.
+   */
+  readonly isOnce: boolean
+  /**
    * A share in the acknowledgement of the batch, for events kept until `emit`. The source's position advances past them
    * only when all shares are settled. Return it with the emitted event.
    */
@@ -116,7 +125,7 @@ export interface Emitted {
   readonly shares?: readonly Share[]
 }
 
-/** time: `every` has passed. drain: no more events arrive. reload: a successor takes over, which cannot take shares. */
+/** time: `every` has passed. drain: no more events arrive. reload: a successor takes over; only one of a plan that `keeps` can take shares. */
 export type EmitReason = 'time' | 'drain' | 'reload'
 
 /** What happens to an event that a processor could not process. */

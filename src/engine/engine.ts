@@ -194,7 +194,8 @@ export class Engine {
     const processor = await this.#create<'processor'>(config, context)
     this.#lasting.set(id, processor)
     const again = (source: string) => readsAgain(source, this.#sources, this.#chains)
-    const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain: again }
+    const isOnce = (id: string) => this.#sources.some(({ run }) => run.config.id === id && run.source.once)
+    const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain: again, isOnce }
     const stage = this.#stages.add(config, processor, { ...around, dataDir: this.#config.dataDir })
     this.#links.addStage(id, stage, metrics)
     this.watched.push(watched(id, stage, metrics))
@@ -250,8 +251,9 @@ export class Engine {
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     // Events that were given back will be decided again, so they must not have been counted.
-    if (!over.aborted && !this.repeats)
-      for (const [id, component] of this.#lasting) if (this.#successors.has(id)) this.#handovers.collect(id, component)
+    const isExact = !over.aborted && !this.repeats
+    for (const [id, component] of this.#lasting)
+      if (this.#successors.has(id) && (isExact || this.#stages.keeps(id))) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
@@ -291,7 +293,7 @@ export class Engine {
     this.#leaving = true
     if (next) this.#chains?.leave(same, next)
     this.#successors = same
-    this.#stages.leave()
+    this.#stages.leave(same)
     for (const { run } of this.#sources) {
       if (!same.has(run.config.id)) continue
       this.#left.set(run.config.id, run)

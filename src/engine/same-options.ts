@@ -1,9 +1,11 @@
+import { conditionText } from '../condition/condition-text.js'
+import type { Condition } from '../condition/parse.js'
 import type { Config } from '../config/load.js'
 import { Codec } from '../core/codec.js'
 import { Secret } from '../core/options/options.js'
 import { Pattern } from '../lib/pattern.js'
 
-/** Whether parsed options are equal, including secrets, patterns and codecs, which have private state. */
+/** Whether parsed options are equal, including secrets, patterns, codecs and conditions, which have private state. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
@@ -13,6 +15,7 @@ export function sameOptions(a: unknown, b: unknown): boolean {
   if (a instanceof Codec || b instanceof Codec) return a instanceof Codec && b instanceof Codec && a.isSame(b)
   if (a instanceof Pattern || b instanceof Pattern)
     return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
+  if (isComparison(a) && isComparison(b)) return conditionText(a) === conditionText(b)
   const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
   // Instances of other classes may have private state, so they never count as equal.
   if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))
@@ -23,6 +26,11 @@ export function sameOptions(a: unknown, b: unknown): boolean {
     name =>
       Object.hasOwn(b, name) && sameOptions((a as Record<string, unknown>)[name], (b as Record<string, unknown>)[name]),
   )
+}
+
+/** A part of a condition with a predicate, which is made anew each time the condition is parsed. */
+function isComparison(value: object): value is Condition {
+  return 'holds' in value && typeof value.holds === 'function'
 }
 
 /** Ids of the components that have equal options in both configurations, and run on the same thread. */

@@ -20,20 +20,26 @@ export interface ProcessorEnvironment {
   readonly disk: DiskAllowance | undefined
   /** Whether a source reads again what was given back. */
   readonly readsAgain: (source: string) => boolean
+  /** Whether a source cannot read again what it has sent. */
+  readonly isOnce: (source: string) => boolean
 }
 
 /** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #stages = new Map<string, Stage>()
+  /** Those whose successors take what they keep between batches. */
+  readonly #keeping = new Set<string>()
 
   add(
     { id, plan = {}, onError = 'pass' }: ComponentConfig,
     processor: Processor,
     environment: ProcessorEnvironment,
   ): Stage {
-    const { log, clock, metrics, origin, dataDir, readsAgain } = environment
+    const { log, clock, metrics, origin, dataDir, readsAgain, isOnce } = environment
     const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
-    const stage = new Stage(processor, plan, { id, log, clock, metrics, origin, onError, deadLetters, readsAgain })
+    const known = { id, log, clock, metrics, origin, onError, deadLetters, readsAgain, isOnce }
+    const stage = new Stage(processor, plan, known)
+    if (plan.keeps) this.#keeping.add(id)
     metrics.holds = () => stage.holds()
     metrics.waiting = () => stage.waiting.events
     showUtilization(metrics, stage.busy)
@@ -62,9 +68,14 @@ export class Stages {
     for (const stage of this.#stages.values()) await stage.stop(deadline)
   }
 
-  /** Marks the stages as being replaced: events that their processors keep do not pass to the successors. */
-  leave(): void {
-    for (const stage of this.#stages.values()) stage.isReplaced = true
+  /** Whether the successor of a processor with the same options takes what it keeps, whatever was given back. */
+  keeps(id: string): boolean {
+    return this.#keeping.has(id)
+  }
+
+  /** Marks the stages as being replaced. One whose kept events nobody takes ends as if no more arrived. */
+  leave(same: ReadonlySet<string>): void {
+    for (const [id, stage] of this.#stages) stage.isReplaced = same.has(id) || !this.#keeping.has(id)
   }
 
   /** Events that wait for their decision go back to sources that read them again. The others are decided now. */

@@ -38,14 +38,24 @@ export class BatchWork implements BatchScope {
   hasBug = false
   readonly #shares: Set<Share>
   readonly #plan: Plan
+  readonly #isOnce: ((source: string) => boolean) | undefined
   /** Shares taken since the last call of the processor. */
   #taken: Share[] = []
   /** The index of the current event, while events are processed one by one. */
   #offset = 0
   #isOver = false
 
-  constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal, plan: Plan, asked?: Waiting) {
+  constructor(
+    batch: EventBatch,
+    to: Uint8Array,
+    shares: Set<Share>,
+    signal: AbortSignal,
+    plan: Plan,
+    isOnce?: (source: string) => boolean,
+    asked?: Waiting,
+  ) {
     this.#plan = plan
+    this.#isOnce = isOnce
     this.asked = asked
     if (asked) this.askedSize = { events: batch.length, bytes: batch.bytes }
     this.batch = batch
@@ -84,6 +94,15 @@ export class BatchWork implements BatchScope {
   /** Drops the copies of event `i`. */
   dropCopies(i: number): void {
     for (const column of this.copies?.values() ?? []) column[i] = 0
+  }
+
+  get isOnce(): boolean {
+    return this.#isOnce?.(this.batch.origin.source) === true
+  }
+
+  /** How many shares the processor took. */
+  get shares(): number {
+    return this.#taken.length
   }
 
   share(): Share {

@@ -39,6 +39,8 @@ export interface DecidedContext {
   /** The origin of replacement events. */
   readonly origin: Origin
   readonly onError: OnError
+  /** Whether a source cannot read again what it has sent; default: none is known to be one. */
+  readonly isOnce?: (source: string) => boolean
 }
 
 /** Passes a batch to the readers of an output; default: the main one. */
@@ -229,6 +231,8 @@ export class Decided {
       for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
       if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
     }
+    // Shares need none of its memory.
+    if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
     if (events[MAIN] === 0) batch.ack.settle('delivered')
     else {
       if (events[MAIN] !== length) batch.retainZeros(to, events[MAIN]!, bytes[MAIN]!)

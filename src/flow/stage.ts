@@ -204,7 +204,7 @@ export class Stage extends Transform {
   /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
-    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, asked)
+    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
     if (this.#later) this.#noteTime(work)
     if (!this.#context.isStrict) batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
@@ -390,8 +390,8 @@ export class Stage extends Transform {
     this.#cancelTimer?.()
     this.#ended.abort()
     for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
-    // The source reads the events again.
-    for (const share of [...this.#shares]) share.settle('errored')
+    // The source reads the events again, unless the successor has them.
+    if (!this.#plan.keeps || !this.isReplaced) for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
     this.#later?.destroy()
     done(error)

@@ -27,6 +27,11 @@ export class Ack {
     return this.#holders === 1
   }
 
+  /** Whether there are exactly so many holders. */
+  isHeldBy(holders: number): boolean {
+    return this.#holders === holders
+  }
+
   /** Adds a holder for each further copy. */
   fork(copies = 1): void {
     if (this.#holders === 0) throw new Error('a settled batch was forked')

@@ -5,6 +5,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
+import { parseCondition } from '../../../src/condition/parse.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
@@ -456,6 +457,10 @@ t.test('options that are the same, and that only look so', async t => {
   const same = { a: [1, { b: 'x' }], key: new Secret('k'), pattern: new Pattern('x'), none: undefined }
   t.ok(sameOptions(same, { ...same, key: new Secret('k'), pattern: new Pattern('x') }))
   t.notOk(sameOptions(same, { ...same, key: new Secret('other') }))
+  const when = (text: string) => ({ when: parseCondition(text) })
+  const one = "if (.a equal 'x' AND NOT length(.b) greater 3)"
+  t.ok(sameOptions(when(one), when(one)), 'a throttle with a condition keeps its buckets')
+  t.notOk(sameOptions(when(one), when(one.replace('3', '4'))))
   t.notOk(sameOptions(same, { ...same, pattern: new Pattern('y') }))
   t.notOk(sameOptions(same, { ...same, a: [1, { b: 'y' }] }))
   t.notOk(sameOptions({ a: 1 }, { a: 1, b: 2 }))
