@@ -3,6 +3,7 @@ import { blackhole } from './destinations/blackhole.js'
 import { file as fileDestination } from './destinations/file.js'
 import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
+import { aggregate } from './processors/aggregate.js'
 import { dedupe } from './processors/dedupe.js'
 import { edit } from './processors/edit.js'
 import { enrich } from './processors/enrich.js'
@@ -11,6 +12,7 @@ import { filter } from './processors/filter.js'
 import { flatten } from './processors/flatten.js'
 import { parse } from './processors/parse.js'
 import { redact } from './processors/redact.js'
+import { reduce } from './processors/reduce.js'
 import { route } from './processors/route.js'
 import { sample } from './processors/sample.js'
 import { script } from './processors/script.js'
@@ -40,6 +42,8 @@ export const components: readonly AnyDefinition[] = [
   script,
   sample,
   dedupe,
+  aggregate,
+  reduce,
   httpDestination,
   fileDestination,
   stdout,

@@ -1,0 +1,117 @@
+import { compileCondition, type EventTest } from '../../condition/condition.js'
+import type { ProcessorContext } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { FieldReader } from '../../core/event/field-reader.js'
+import type { AggregateOptions } from '../aggregate.js'
+
+/** A measure keeps its numbers of a key in neighbouring columns, from `at` on. */
+export interface Measure {
+  readonly name: string
+  readonly at: number
+  /** How many columns it has. */
+  readonly width: number
+  /** Adds event `i`. `row`: the first column of its key. */
+  add(batch: EventBatch, i: number, values: Float64Array, row: number): void
+  /** The value in an event. */
+  value(values: Float64Array, row: number): unknown
+}
+
+/** Counts events, or adds up the numbers of a field; what is no number counts as 0. */
+export class Counter implements Measure {
+  readonly name: string
+  readonly at: number
+  readonly width = 1
+  readonly #when: EventTest | undefined
+  readonly #sum: FieldReader | undefined
+
+  constructor(name: string, at: number, when: EventTest | undefined, sum: FieldReader | undefined) {
+    this.name = name
+    this.at = at
+    this.#when = when
+    this.#sum = sum
+  }
+
+  add(batch: EventBatch, i: number, values: Float64Array, row: number): void {
+    if (this.#when && !this.#when(batch, i)) return
+    if (!this.#sum) values[row + this.at]!++
+    else values[row + this.at]! += numberAt(this.#sum, batch, i) ?? 0
+  }
+
+  value(values: Float64Array, row: number): number {
+    return values[row + this.at]!
+  }
+}
+
+/** Its columns: the count of each bucket alone, the last one without a bound, and the sum. */
+export class Histogram implements Measure {
+  readonly name: string
+  readonly at: number
+  readonly width: number
+  readonly bounds: readonly string[]
+  readonly #upper: readonly number[]
+  readonly #when: EventTest | undefined
+  readonly #field: FieldReader
+
+  constructor(name: string, at: number, when: EventTest | undefined, field: FieldReader, upper: readonly number[]) {
+    this.name = name
+    this.at = at
+    this.width = upper.length + 2
+    this.bounds = [...upper.map(String), '+Inf']
+    this.#upper = upper
+    this.#when = when
+    this.#field = field
+  }
+
+  add(batch: EventBatch, i: number, values: Float64Array, row: number): void {
+    if (this.#when && !this.#when(batch, i)) return
+    const number = numberAt(this.#field, batch, i)
+    if (number === undefined) return
+    const upper = this.#upper
+    let bucket = 0
+    while (bucket < upper.length && number > upper[bucket]!) bucket++
+    values[row + this.at + bucket]!++
+    values[row + this.at + this.width - 1]! += number
+  }
+
+  value(values: Float64Array, row: number): unknown {
+    const counts = this.cumulative(values, row)
+    return {
+      count: counts.at(-1),
+      sum: this.sum(values, row),
+      buckets: Object.fromEntries(this.bounds.map((bound, n) => [bound, counts[n]])),
+    }
+  }
+
+  /** How many values are at most each bound. */
+  cumulative(values: Float64Array, row: number): number[] {
+    let count = 0
+    return this.bounds.map((_, n) => (count += values[row + this.at + n]!))
+  }
+
+  sum(values: Float64Array, row: number): number {
+    return values[row + this.at + this.width - 1]!
+  }
+}
+
+function numberAt(field: FieldReader, batch: EventBatch, i: number): number | undefined {
+  field.load(batch, i)
+  const number = field.number()
+  return Number.isFinite(number) ? number : undefined
+}
+
+/** The measures of the options. Their columns begin at 1. */
+export function measuresOf({ counters, histograms }: AggregateOptions, context: ProcessorContext): Measure[] {
+  const measures: Measure[] = []
+  let at = 1
+  const add = (measure: Measure) => {
+    measures.push(measure)
+    at += measure.width
+  }
+  const test = (when: Parameters<typeof compileCondition>[0] | undefined) =>
+    when && compileCondition(when, path => context.field(path))
+  for (const [name, { sum, when }] of Object.entries(counters))
+    add(new Counter(name, at, test(when), sum && context.field(sum)))
+  for (const [name, { field, buckets, when }] of Object.entries(histograms))
+    add(new Histogram(name, at, test(when), context.field(field), buckets))
+  return measures
+}
