@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Codec } from '../core/codec.js'
 import { MISSING } from '../core/event/field-reader.js'
 import { DECODED, INVALID } from '../core/event/flags.js'
-import { WantedNames } from '../lib/formats/json-scan.js'
+import { stringEnd, valueEnd, WantedNames } from '../lib/formats/json-scan.js'
 import { Members } from '../lib/formats/members.js'
 import { CONTINUES, PIECE } from '../lib/lines/line-splitter.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
@@ -11,7 +11,19 @@ import { type BatchOptions, batchOf, readerOf } from './batches.js'
 export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
   const members = new Members()
   if (!codec.read(line, start, end, members, 1e12)) return undefined
-  return JSON.parse(`{${members.out.bytes.toString('utf8', 0, members.out.length)}}`)
+  const { out } = members
+  const { length } = out
+  // A scan needs a byte to stop at.
+  out.addByte(0)
+  const entries: [string, unknown][] = []
+  // Each name by itself: some engines' JSON.parse takes an escaped name of a member for another one.
+  for (let p = 0; p < length; p++) {
+    const nameEnd = stringEnd(out.bytes, p + 1) + 1
+    const name = JSON.parse(out.bytes.toString('utf8', p, nameEnd)) as string
+    p = valueEnd(out.bytes, nameEnd + 1, length)
+    entries.push([name, JSON.parse(out.bytes.toString('utf8', nameEnd + 1, p))])
+  }
+  return Object.fromEntries(entries)
 }
 
 /** What a reader finds is what the whole event has, and what `read` gives: before and after the batch has moved, in a copy, with bad bytes. */
