@@ -1,5 +1,5 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import { skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
+import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
 import { mayHold } from './names.js'
 
 const COMMA = 0x2c
@@ -56,9 +56,10 @@ export class Nester {
     const b = this.#bytes
     const members = new Map<string, Written>()
     for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {
-      const nameEnd = stringEnd(b, p + 1) + 1
-      const name = JSON.parse(b.toString('utf8', p, nameEnd)) as string
-      const from = skipSpace(b, skipSpace(b, nameEnd, end) + 1, end)
+      const nameEnd = stringEnd(b, p + 1)
+      const text = b.toString('utf8', p + 1, nameEnd)
+      const name = sawEscape ? (JSON.parse(`"${text}"`) as string) : text
+      const from = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
       p = valueEnd(b, from, end)
       members.set(name, { start: from, end: p })
       p = skipSpace(b, p, end)
