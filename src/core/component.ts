@@ -382,7 +382,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Destinations only: describes what it would do with an event, for `sluice explain`. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
   /** Processors only: the reasons for its decision about an event, for `sluice explain`. */
-  findings?(options: z.output<S>, context: ComponentContext): FindingsOf | Promise<FindingsOf>
+  findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
   /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */
   linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
 }

@@ -1,9 +1,10 @@
 import { z } from 'zod'
 import { condition, pathsOf } from '../condition/condition.js'
-import { defineProcessor } from '../core/component.js'
+import { defineProcessor, type ProcessorContext } from '../core/component.js'
 import { refuse, refuseAt } from '../core/options/options.js'
 import { KINDS } from './edit/kinds.js'
 import { namesOf, type Step } from './edit/plan.js'
+import type { Tools } from './edit/step.js'
 
 const MOST_STEPS = 200
 
@@ -86,8 +87,15 @@ export const edit = defineProcessor({
   ],
   create: async ({ steps }, context) => {
     const { compileSteps, Edit } = await import('./edit/edit-processor.js')
-    const editor = context.editor()
-    const field = (path: Parameters<typeof context.field>[0]) => context.field(path)
-    return new Edit(editor, await compileSteps(steps, { editor, field, reach: context.reach }))
+    const tools = toolsOf(context)
+    return new Edit(tools.editor, await compileSteps(steps, tools))
+  },
+  async findings({ steps }, context) {
+    const { explainSteps } = await import('./edit/explain.js')
+    return explainSteps(steps, toolsOf(context))
   },
 })
+
+function toolsOf(context: ProcessorContext): Tools {
+  return { editor: context.editor(), field: path => context.field(path), reach: context.reach }
+}

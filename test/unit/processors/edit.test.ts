@@ -9,7 +9,11 @@ import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
+import { EventEditor } from '../../../src/core/event/event-editor.js'
+import type { FieldPath } from '../../../src/core/event/field-path.js'
+import { FieldReader } from '../../../src/core/event/field-reader.js'
 import type { OnError } from '../../../src/core/processor.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { KINDS } from '../../../src/processors/edit/kinds.js'
 import { truncated } from '../../../src/processors/edit/truncate.js'
 import { edit } from '../../../src/processors/edit.js'
@@ -231,6 +235,31 @@ t.test('hashes with a key are HMACs, and a key that cannot be read is an error o
   t.same(await edited(steps, ['{"a":"x","b":7}']), [`{"a":"${expected('x')}","b":"${expected('7')}"}`])
   const missing = [{ hash: { fields: ['.a'], key_file: join(testFolder(t), 'none') } }]
   await t.rejects(edited(missing, []), { code: 'SLUICE_CONFIG', message: /cannot read the key of hashes/ })
+})
+
+t.test('explain says for each step whether it was done, as the event was then', async t => {
+  const steps = [
+    { convert: { '.status': 'int' } },
+    { set: { '.level': 'error' }, when: 'if (.status greater 499)' },
+    { remove: ['.debug'] },
+    { set: { '.key': '${.level}' }, when: 'if (NOT .level exists)' },
+    { set: { '.status.text': 'x' } },
+    { lower: ['.level'] },
+  ]
+  const wanted = new WantedNames()
+  const context = { field: (path: FieldPath) => new FieldReader(path, wanted), editor: () => new EventEditor(wanted) }
+  const findings = await edit.findings!(edit.options.parse({ steps }), context as never)
+  const batch = batchOf(['{"status":"503"}'], { wanted })
+  const condition = { text: ".status greater '499'", holds: true, value: '.status is 503' }
+  t.match(findings(batch), [
+    { text: 'steps[0]: convert', holds: true },
+    { text: 'steps[1]: set', holds: true, parts: [condition] },
+    { text: 'steps[2]: remove', holds: true, value: 'nothing to change' },
+    { text: 'steps[3]: set', holds: false, parts: [{ text: 'not' }] },
+    { text: 'steps[4]: set', holds: false, value: /^\.status\.text cannot be set/ },
+  ])
+  t.equal(findings(batch).length, 5, 'steps after the one that fails are not done')
+  t.same(batch.fields(0), { status: '503' }, 'the event itself stays')
 })
 
 function problems(...steps: string[]): string[] {
