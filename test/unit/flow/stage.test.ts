@@ -611,35 +611,6 @@ t.test('an event of its own that cannot be written costs no other, and holds nob
   stage.destroy()
 })
 
-t.test('what a processor takes back of an event stays back, also when another event makes it throw', async t => {
-  const processor: Processor = {
-    process(batch, to, scope) {
-      for (let i = 0; i < batch.length; i++) {
-        const value = n(batch, i)
-        batch.changeTo(i, Buffer.from(`{"n":${value},"changed":true}`))
-        if (value === 3) throw new Error('no threes')
-        if (value % 2 === 0) continue
-        batch.restoreEvent(i)
-        to[i] = FAILED
-        scope.because(i, 'odd')
-      }
-    },
-  }
-  for (const count of [3, 4]) {
-    const { stage, batch } = stageWith(processor)
-    const before = batch(...numbers(0, count))
-    before.changeTo(1, Buffer.from('{"n":1,"before":true}'))
-    const { main } = await run(stage, [before])
-    const events = main!.map(line => JSON.parse(line))
-    t.match(events.slice(0, 3), [
-      { n: 0, changed: true },
-      { n: 1, before: true, changed: undefined, processing_error: { message: 'odd' } },
-      { n: 2, changed: true },
-    ])
-    if (count === 4) t.match(events[3], { n: 3, changed: undefined, processing_error: { message: 'no threes' } })
-  }
-})
-
 t.test('what an event was modified to and cannot be written fails that event alone, as it was', async t => {
   const circle: Record<string, unknown> = {}
   circle.circle = [circle]
