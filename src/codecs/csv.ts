@@ -14,6 +14,8 @@ import { jsonText } from '../lib/formats/json-text.js'
 const QUOTE = 0x22
 const LF = 0x0a
 const CR = 0x0d
+/** Unnamed values of a line that `parse` finds at most: each becomes a field with a name of its own. */
+const MOST_UNNAMED = 65_536
 /** Unnamed columns whose names are kept. */
 const MOST_NAMES = 1000
 const UNNAMED = 'column_'
@@ -118,7 +120,7 @@ class Csv extends Codec {
   }
 
   override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
-    const columns = this.#columns?.length ?? Number.POSITIVE_INFINITY
+    const columns = this.#columns?.length ?? MOST_UNNAMED
     for (let column = 0, p = behindMark(b, start, end); ; column++, p++) {
       p = valueEndAt(b, p, end, this.#delimiter)
       if (p < 0 || column === columns) return false
@@ -144,7 +146,7 @@ class Csv extends Codec {
       p = valueEndAt(b, p, end, this.#delimiter)
       if (p < 0) return `the value at column ${from - start + 1} has a double quote in the wrong place, or a line end`
       values++
-      if (p === end) return `expected ${this.#columns!.length} values, found ${values}`
+      if (p === end) return `expected ${this.#columns?.length ?? `at most ${MOST_UNNAMED}`} values, found ${values}`
     }
   }
 

@@ -65,6 +65,7 @@ t.test('what is wrong with a text is said with its place', async t => {
   t.equal(await problem('json', '[{"a":1}]'), 'it is an array')
   t.equal(await problem('json', '{"a":'), 'it ends too soon')
   t.equal(await problem('logfmt', 'a=1 b="x'), 'expected key=value at column 5')
+  t.match(await problem('csv', ','.repeat(70_000)), 'expected at most 65536 values, found 70001')
   t.equal(await problem('csv', 'a,"b"c'), 'the value at column 3 has a double quote in the wrong place, or a line end')
 })
 
