@@ -4,7 +4,8 @@ import { byField, changeText, defineStep } from './step.js'
 const MOST = 1_000_000
 /** Code units around the cut in which a character that it would divide is looked for. */
 const AROUND = 64
-const characters = new Intl.Segmenter(undefined, { granularity: 'grapheme' })
+/** Made when it is needed: that takes 20 ms. */
+let characters: Intl.Segmenter | undefined
 
 /** The first `most` code points of a text, without a part of a character that is made of several. */
 export function truncated(text: string, most: number): string {
@@ -14,6 +15,7 @@ export function truncated(text: string, most: number): string {
   if (at >= text.length) return text
   if (text.charCodeAt(at) < 0x80 && text.charCodeAt(at - 1) !== 0x0d) return text.slice(0, at)
   const from = Math.max(0, at - AROUND)
+  characters ??= new Intl.Segmenter(undefined, { granularity: 'grapheme' })
   const whole = characters.segment(text.slice(from, at + AROUND)).containing(at - from)!
   return text.slice(0, from + whole.index)
 }
