@@ -14,7 +14,7 @@ const LAYERS = [
   ['http'],
   ['redis'],
   ['sources', 'processors', 'destinations'],
-  ['components.ts'],
+  ['components.ts', 'components-named.ts'],
   ['config'],
   ['engine'],
   ['admin'],

@@ -1,8 +1,7 @@
 import { resolve } from 'node:path'
 import type { Logger } from 'pino'
 import { isReady } from '../admin/server.js'
-import { components } from '../components.js'
-import { type Config, loadConfig } from '../config/load.js'
+import type { Config } from '../config/load.js'
 import { filesOfModules } from '../config/modules.js'
 import { filesOf, pluginsOf } from '../config/plugins/read-plugins.js'
 import { errorText } from '../core/errors.js'
@@ -22,6 +21,7 @@ import { type LogOptions, openLog, tellWarnings } from '../terminal/log.js'
 import { onSignals } from '../terminal/signals.js'
 import { onStdoutGone } from '../terminal/stdout-gone.js'
 import { whenReadable } from './held.js'
+import { loadQuickly } from './load-quickly.js'
 import { type Managed, managedMetrics } from './managed-report.js'
 import { orphanMetrics } from './orphan-metrics.js'
 import { tolerateFaultsOfPlugins } from './plugin-faults.js'
@@ -75,7 +75,7 @@ export async function run({ configPath: path, follow, log: usual }: RunOptions, 
   const read = async () => {
     const plugins = await pluginsOf(path, io.env)
     pluginFiles = filesOf(plugins)
-    const config = loadConfig(path, { env: io.env, components, plugins, onThisMachine: true })
+    const config = await loadQuickly(path, { env: io.env, plugins, onThisMachine: true })
     moduleFiles = filesOfModules(config)
     return config
   }
