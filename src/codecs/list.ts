@@ -1,6 +1,8 @@
 import type { Codec, CodecDefinition } from '../core/codec.js'
 import { apache } from './apache.js'
+import { cri } from './cri.js'
 import { csv } from './csv.js'
+import { dockerJson } from './docker_json.js'
 import { grok } from './grok.js'
 import { json } from './json.js'
 import { keyValue } from './key_value.js'
@@ -22,6 +24,8 @@ export const codecs: readonly CodecDefinition[] = [
   apache,
   keyValue,
   klog,
+  dockerJson,
+  cri,
   regex,
   grok,
 ]

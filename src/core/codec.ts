@@ -4,6 +4,7 @@ import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { SLOT, WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
+import type { Joiner } from '../lib/lines/record-splitter.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 import type { EventFields } from './event/event-fields.js'
@@ -49,6 +50,11 @@ export interface CodecDefinition {
   readonly undecodedHelp: string
   /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
+  /**
+   * Joins lines that are parts of one, where a source reads lines: `read` then gets all of them with the line ends in
+   * between, or as many as came together. Each piece of what is too long is decoded if it begins with a line.
+   */
+  readonly joiner?: Joiner
   /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
   readonly decodesFirstPiece?: boolean
   /** Whether senders may prefix a message with its length (RFC 6587). */
@@ -93,6 +99,11 @@ export abstract class Codec {
   /** The fields that a decoded line can have; undefined: any. */
   get eventFields(): EventFields | undefined {
     return { names: [] }
+  }
+
+  /** Whether a piece of an over-long line may be decoded. */
+  decodesPiece(isFirst: boolean): boolean {
+    return this.definition.joiner !== undefined || (isFirst && this.definition.decodesFirstPiece === true)
   }
 
   /**

@@ -80,10 +80,14 @@ export interface SplitOptions {
 /** Reports options that contradict each other. */
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
   if (multiline && !decode.definition.joinsLines) {
-    const message = `cannot be used with decode: ${decode.name}, where every line is an event; use decode: text`
+    const message = `cannot be used with decode: ${decode.name}, which says itself where an event ends; use decode: text`
     refuseAt(context, ['multiline'], message)
   }
 }
+
+/** For parts of a line, which a codec joins. They are written together. */
+const MOST_PARTS = 1000
+const PARTS_TIMEOUT_MS = 1000
 
 /** Creates the splitters for the files or streams of a source. */
 export class Splitting {
@@ -92,22 +96,25 @@ export class Splitting {
 
   constructor(options: SplitOptions) {
     this.#options = options
-    this.#joiner = options.multiline && joinerOf(options.multiline)
+    const { decode, multiline } = options
+    this.#joiner = multiline ? joinerOf(multiline) : decode.definition.joiner
   }
 
   /** Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. */
   splitter(continues = false, carry = 0): LineSplitter {
     const { max_line_bytes, multiline } = this.#options
-    if (!multiline) return new LineSplitter(max_line_bytes, continues)
-    const { max_lines: maxLines, max_bytes: maxBytes = max_line_bytes } = multiline
-    return new RecordSplitter({ joiner: this.#joiner!, maxLines, maxBytes }, continues, carry)
+    const joiner = this.#joiner
+    if (!joiner) return new LineSplitter(max_line_bytes, continues)
+    const { max_lines: maxLines = MOST_PARTS, max_bytes: maxBytes = max_line_bytes } = multiline ?? {}
+    return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }
 
   /** How long an unfinished event waits for more, in milliseconds, before it is delivered as it is. */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
-    if (!multiline) return partial_line_timeout
-    return inLine ? Math.max(partial_line_timeout, multiline.timeout) : multiline.timeout
+    if (!this.#joiner) return partial_line_timeout
+    const timeout = multiline?.timeout ?? PARTS_TIMEOUT_MS
+    return inLine ? Math.max(partial_line_timeout, timeout) : timeout
   }
 }
 

@@ -18,11 +18,13 @@ export const JOINS = 1
 /** It belongs to the event before, even if that was already emitted. */
 export const BELONGS = 2
 
-/** Most bytes of a line that a joiner sees. */
+/** Most bytes of a line that a joiner sees, unless it asks for more. */
 export const JUDGED_BYTES = 4096
 
 /** Decides which lines form one event. It is stateless: it returns what it has to remember. */
 export interface Joiner {
+  /** Most bytes of a line that it sees, if more than JUDGED_BYTES. An unfinished line waits until it has more. */
+  readonly judgedBytes?: number
   /**
    * Judges the line that begins with bytes[start, end). Returns `verdict | state << 2`; the state is passed on when the
    * next line is judged. `state` is 0 at the beginning.
@@ -47,6 +49,7 @@ const CUT = 2
 
 export class RecordSplitter extends LineSplitter {
   readonly #joiner: Joiner
+  readonly #judgedBytes: number
   readonly #maxLines: number
   /** The complete lines of the event being collected are chunk[start, #line); the last one ends at #lineEnd. */
   #line = 0
@@ -64,6 +67,7 @@ export class RecordSplitter extends LineSplitter {
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner
+    this.#judgedBytes = joiner.judgedBytes ?? JUDGED_BYTES
     this.#maxLines = maxLines
     this.#judged = continues
     this.#continues = continues
@@ -115,7 +119,7 @@ export class RecordSplitter extends LineSplitter {
     // A CR at the end may turn out to belong to the line end.
     const to = this.inLine && chunk[this.end - 1] === CR ? this.end - 1 : this.end
     if (to - this.start > this.maxLineBytes) {
-      if (!this.#judged && this.end - this.#line > JUDGED_BYTES) this.#judge(this.end)
+      if (!this.#judged && this.end - this.#line > this.#judgedBytes) this.#judge(this.end)
       if (this.#judged) this.#cut(to)
     }
     return this.frame(from)
@@ -153,7 +157,7 @@ export class RecordSplitter extends LineSplitter {
   #judge(to: number): void {
     const known = this.#known
     const line = this.#line
-    const judged = this.#joiner.judge(known >> 2, this.chunk, line, Math.min(to, line + JUDGED_BYTES))
+    const judged = this.#joiner.judge(known >> 2, this.chunk, line, Math.min(to, line + this.#judgedBytes))
     const verdict = judged & 3
     const waits = line > this.start
     const belongs = known & OPEN && (verdict === BELONGS || (verdict === JOINS && (waits || known & CUT)))
