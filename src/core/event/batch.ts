@@ -159,11 +159,8 @@ export class EventBatch {
     if (this.#text === 'invalid' && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
     if (codec.form !== 'message') {
       const piece = flags & (PIECE | CONTINUES)
-      if (
-        (piece === 0 || codec.decodesPiece(piece === PIECE)) &&
-        codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.#stride)
-      )
-        flags |= DECODED
+      const isWanted = piece === 0 || codec.decodesPiece(piece === PIECE)
+      if (isWanted && codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.#stride)) flags |= DECODED
     }
     this.flags[i] = flags
     return flags
