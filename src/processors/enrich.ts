@@ -22,8 +22,12 @@ const options = z
       .describe(
         'How a row is found. exact: its key is the text. cidr: its key is an IP address or a range such as 10.0.0.0/8, and the smallest that contains the address of the event counts. range: it has two keys, the first and the last number or IP address, and the smallest range counts.',
       ),
-    column: z
-      .union([name(), z.tuple([name(), name()])], { error: 'must be the name of a column, or of two for match: range' })
+    column: reaches(
+      'nothing',
+      z.union([name(), z.tuple([name(), name()])], {
+        error: 'must be the name of a column, or of two for match: range',
+      }),
+    )
       .optional()
       .describe('The column with the key; two for `match: range`. Default: the first one, or the first two.'),
     columns: z
