@@ -159,10 +159,17 @@ async function stops(definition: Processor, { yaml }: Example, found: Findings):
   found.ok(!settled.includes('rejected'), 'events were rejected')
 }
 
+interface Through {
+  readonly inherited?: unknown
+  readonly isReplaced?: boolean
+}
+
 async function handsOver(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
   const options = optionsOf(yaml)
-  const through = async (lines: readonly string[], inherited?: unknown) => {
+  const { keeps = false } = definition.plan?.(definition.options.parse(options) as never) ?? {}
+  const through = async (lines: readonly string[], { inherited, isReplaced = false }: Through = {}) => {
     const { stage, processor, wanted } = await loadedStageOf(definition, options, { inherited })
+    stage.isReplaced = isReplaced
     const left: EventBatch[] = []
     await pipeline(Readable.from([batchOf(lines, { wanted })]), stage, collect(left))
     const state = processor.handOver?.()
@@ -170,7 +177,7 @@ async function handsOver(definition: Processor, { yaml }: Example, found: Findin
     return { lines: left.flatMap(linesOf), state: state?.value }
   }
   const lines = Array.from({ length: 300 }, (_, i) => LINES[i % LINES.length]!)
-  const first = await through(lines.slice(0, 100))
-  const second = await through(lines.slice(100), first.state)
+  const first = await through(lines.slice(0, 100), { isReplaced: keeps })
+  const second = await through(lines.slice(100), { inherited: first.state })
   found.same([...first.lines, ...second.lines], (await through(lines)).lines, 'what leaves both')
 }

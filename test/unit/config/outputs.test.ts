@@ -135,7 +135,11 @@ destinations:
       }
       return warnings
     }
-    t.same(problemsWith({ outputs: names(127), reasons: names(124) }), [])
+    const most = problemsWith({ outputs: names(127), reasons: names(124) })
+    t.same(
+      most.filter(problem => !problem.includes('unrouted')),
+      [],
+    )
     t.same(problemsWith({ outputs: names(128), option: 'routes' }), [
       'c.yaml:3:42: processors.by_level.routes: makes 128 outputs, and a processor can have at most 127; divide them among several processors',
     ])
