@@ -3,12 +3,15 @@ import { apache } from './apache.js'
 import { cri } from './cri.js'
 import { csv } from './csv.js'
 import { dockerJson } from './docker_json.js'
+import { gelf } from './gelf.js'
 import { grok } from './grok.js'
 import { json } from './json.js'
 import { keyValue } from './key_value.js'
 import { klog } from './klog.js'
 import { logfmt } from './logfmt.js'
+import { ndjson } from './ndjson.js'
 import { nginx } from './nginx.js'
+import { raw } from './raw.js'
 import { regex } from './regex.js'
 import { syslog } from './syslog.js'
 import { text } from './text.js'
@@ -26,6 +29,9 @@ export const codecs: readonly CodecDefinition[] = [
   klog,
   dockerJson,
   cri,
+  gelf,
+  ndjson,
+  raw,
   regex,
   grok,
 ]

@@ -59,6 +59,8 @@ export interface CodecDefinition {
   readonly decodesFirstPiece?: boolean
   /** Whether senders may prefix a message with its length (RFC 6587). */
   readonly mayBeCounted?: boolean
+  /** Whether senders may end a message with a null byte instead of a line end. */
+  readonly endsWithNull?: true
   /** Whether an event without a host gets the address of its sender instead. */
   readonly hostIsSender?: boolean
   /** It reads one value rather than fields, which the target of `parse` gets as it is. */

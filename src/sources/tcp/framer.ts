@@ -18,26 +18,32 @@ export interface Framer {
   release(): void
 }
 
+const LF = 0x0a
+
 export type Framing = 'newline' | 'octet_counted' | 'auto'
 
 export interface FramerOptions {
   readonly framing: Framing
   readonly maxLineBytes: number
+  /** A null byte ends a message too; it becomes a line end. */
+  readonly endsWithNull: boolean
   /** May change the bytes of a counted message in place; its line end follows them. */
   readonly tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
 }
 
 export function framerOf(options: FramerOptions): Framer {
-  const { framing, maxLineBytes, tidy } = options
+  const { framing, maxLineBytes, endsWithNull, tidy } = options
   if (framing === 'octet_counted') return new OctetSplitter(maxLineBytes, tidy)
-  return framing === 'newline' ? new NewlineFramer(maxLineBytes) : new AutoFramer(options)
+  return framing === 'newline' ? new NewlineFramer(maxLineBytes, endsWithNull) : new AutoFramer(options)
 }
 
 class NewlineFramer implements Framer {
   readonly broken = 0
   readonly #splitter: LineSplitter
+  readonly #endsWithNull: boolean
 
-  constructor(maxLineBytes: number) {
+  constructor(maxLineBytes: number, endsWithNull: boolean) {
+    this.#endsWithNull = endsWithNull
     this.#splitter = new LineSplitter(maxLineBytes)
   }
 
@@ -54,6 +60,7 @@ class NewlineFramer implements Framer {
     const room = this.#splitter.reserve(bytes)
     let at = 0
     for (const part of parts) at += part.copy(room, at)
+    if (this.#endsWithNull) endLines(room.subarray(0, bytes))
     return this.#splitter.commit(bytes)
   }
 
@@ -64,6 +71,11 @@ class NewlineFramer implements Framer {
   release(): void {
     this.#splitter.release()
   }
+}
+
+/** Replaces null bytes by line ends. */
+function endLines(bytes: Buffer): void {
+  for (let p = bytes.indexOf(0); p >= 0; p = bytes.indexOf(0, p + 1)) bytes[p] = LF
 }
 
 /** The beginning of counted syslog messages: a length, a space and a priority. */

@@ -9,7 +9,7 @@ export const options = z.strictObject({
     .enum(['newline', 'octet_counted', 'auto'])
     .optional()
     .describe(
-      'How messages are delimited. newline: each ends with a line end. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
+      'How messages are delimited. newline: each ends with a line end, or with a null byte under `decode: gelf`. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
     ),
   decode: decodeOption(),
   max_line_bytes: maxLineBytesOption('message'),

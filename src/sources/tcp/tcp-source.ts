@@ -87,7 +87,8 @@ export class TcpSource implements Source {
     const { idle_timeout: idleMs, decode, max_line_bytes: maxLineBytes } = this.#options
     const framing = this.#options.framing ?? (decode.definition.mayBeCounted ? 'auto' : 'newline')
     const tidy = decode.flatten?.bind(decode)
-    const framer = framerOf({ framing, maxLineBytes, tidy })
+    const endsWithNull = decode.definition.endsWithNull === true
+    const framer = framerOf({ framing, maxLineBytes, endsWithNull, tidy })
     const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
     const counted = { pending: 0, pieces: 0, broken: 0 }
     const giveUp = () => {

@@ -203,7 +203,8 @@ t.test('every source that reads lines takes every codec, by name and with option
       if (!codecOf(name)) continue
       const decode = (value: string) =>
         (config(`type: ${type}${rest[type] ?? ''}, decode: ${value}`).sources[0]!.options as { decode: Codec }).decode
-      t.equal(decode(name).name, name)
+      // One codec may have two names.
+      t.equal(decode(name).name, codecOf(name)!.name)
       t.ok(sameOptions(decode(name), decode(`{ codec: ${name} }`)), `${type} ${name}: the two forms are the same`)
     }
   }

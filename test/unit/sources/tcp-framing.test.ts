@@ -22,8 +22,9 @@ class Seen {
   readonly framer: Framer
   readonly #frames: { frame: Frame; copy: Buffer }[] = []
 
-  constructor(framing: Framing, maxLineBytes = 1 << 20, json = false) {
-    this.framer = framerOf({ framing, maxLineBytes, tidy: json ? JSON_OBJECTS.flatten!.bind(JSON_OBJECTS) : undefined })
+  constructor(framing: Framing, maxLineBytes = 1 << 20, json = false, endsWithNull = false) {
+    const tidy = json ? JSON_OBJECTS.flatten!.bind(JSON_OBJECTS) : undefined
+    this.framer = framerOf({ framing, maxLineBytes, endsWithNull, tidy })
   }
 
   #take(frame: Frame | undefined): this {
@@ -66,6 +67,12 @@ class Seen {
 }
 
 const counted = (...messages: string[]) => messages.map(message => `${message.length} ${message}`).join('')
+
+t.test('a null byte ends a message where the codec says so, whatever portions it comes in', async t => {
+  for (const portions of [['a\0b\0\0c\nd'], [...'a\0b\0\0c\nd']])
+    t.same(new Seen('newline', 1 << 20, false, true).push(...portions).end().texts, ['a', 'b', '', 'c', 'd'])
+  t.same(new Seen('newline').push('a\0b\n').end().texts, ['a\0b'])
+})
 
 t.test('octet counting', async t => {
   const cases: [name: string, input: string, texts: string[], broken?: number][] = [
