@@ -19,6 +19,9 @@ const EMPTY = discard(0)
 const PLACEHOLDER = Buffer.from('0')
 /** The bytes that the events of one may take together, since each repeats the other fields. */
 const MOST_BYTES = 16 * 1024 * 1024
+/** The bytes that may come of the events of a batch that grow to more than so many times their size. */
+const MOST_OF_BATCH = 32 * 1024 * 1024
+const MUCH_GROWTH = 16
 
 const options = z.strictObject({
   field: fieldPath().describe('The array. Each of its items becomes an event, in order.'),
@@ -55,6 +58,8 @@ class Explode implements Processor {
   /** Where the items of the current event are, in `#bytes`. */
   readonly #items: number[] = []
   #bytes: Buffer = PLACEHOLDER
+  /** What is left of MOST_OF_BATCH. */
+  #room = 0
 
   constructor(options: Options, context: ProcessorContext) {
     this.#options = options
@@ -70,6 +75,7 @@ class Explode implements Processor {
       to[i] = FAILED
       scope.because(i, why)
     }
+    this.#room = MOST_OF_BATCH
     for (let i = 0; i < batch.length; i++) {
       if (this.#reader.load(batch, i) !== ARRAY) {
         if (when_no_array === 'fail') fail(i, `${field.text} is no array`)
@@ -111,9 +117,13 @@ class Explode implements Processor {
     if (count > max_items) return `the array has ${count} items, more than max_items`
     const json = this.#json
     json.read(batch, i)
+    const size = json.end - json.start
     const arraySize = items.at(-1)! - items[0]!
-    if (count * (json.end - json.start - arraySize) + arraySize > MOST_BYTES) {
-      return 'its items would become events of more than 16 MiB together'
+    const grown = count * (size - arraySize) + arraySize
+    if (grown > MOST_BYTES) return 'its items would become events of more than 16 MiB together'
+    if (grown > size * MUCH_GROWTH) {
+      if (grown > this.#room) return 'it and others read with it would become events of more than 32 MiB together'
+      this.#room -= grown
     }
     if (target) {
       const problem = this.#makeRoom(batch, i, target)
@@ -161,7 +171,7 @@ export const explode = defineProcessor({
   type: 'explode',
   summary: 'Makes an event of each item of an array.',
   notes:
-    'Each event has one item in the place of the array, and all other fields. The event with the array counts as `sluice_component_consumed_events_total`, the others as `sluice_component_emitted_events_total`. Since each repeats the other fields, the events of one may take 16 MiB together; otherwise it is handled as set by `on_error`.',
+    'Each event has one item in the place of the array, and all other fields. The event with the array counts as `sluice_component_consumed_events_total`, the others as `sluice_component_emitted_events_total`. Since each repeats the other fields, the events of one may take 16 MiB together; otherwise it is handled as set by `on_error`. So is one that would grow to more than 16 times its size, where such events of one read would take more than 32 MiB.',
   options,
   movable: true,
   fields: ({ target }) => ({ names: target ? [target.segments[0]] : [] }),

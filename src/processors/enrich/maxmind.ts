@@ -40,7 +40,10 @@ function pick(entry: Record<string, unknown>, paths: readonly string[]): Record<
     const value = at(at(entry, names), [last])
     if (value === undefined) continue
     let to = picked
-    for (const name of names) to = (to[name] ??= {}) as Record<string, unknown>
+    for (const name of names) {
+      if (!Object.hasOwn(to, name)) to[name] = {}
+      to = to[name] as Record<string, unknown>
+    }
     to[last] = value
   }
   return picked

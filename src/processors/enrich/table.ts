@@ -2,6 +2,8 @@ import { BoundedMap } from '../../lib/bounded-map.js'
 
 /** Keys of events whose rows are remembered: finding an address again costs little. */
 const MOST_REMEMBERED = 10_000
+/** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
+const LONGEST_REMEMBERED = 64
 
 /** A table cannot be used; `line` is from 1. */
 export class TableError extends Error {
@@ -82,7 +84,7 @@ export class SearchedTable implements Table {
     const known = this.#found.get(text)
     if (known !== undefined || this.#found.has(text)) return known
     const row = this.#search(text)
-    this.#found.set(text, row)
+    if (text.length <= LONGEST_REMEMBERED) this.#found.set(text, row)
     return row
   }
 }

@@ -212,7 +212,8 @@ export class Values implements ValueVisitor {
   }
 }
 
-const ESCAPE = /\\+u00([2-7][0-9a-f])/gi
+/** The look-behind lets a long run of backslashes be tried only once, from its beginning. */
+const ESCAPE = /(?<!\\)\\+u00([2-7][0-9a-f])/gi
 
 /** The text without the escapes of printable ASCII characters; undefined: it has none. */
 function withoutEscapes(b: Buffer, start: number, end: number): Buffer | undefined {

@@ -12,6 +12,14 @@ export interface FieldRule {
   readonly rule: Rule
 }
 
+interface Collected {
+  readonly path: FieldPath
+  readonly collector: Collector
+  readonly rule: Rule
+  /** What the value takes that the next one replaces, in bytes. */
+  held: number
+}
+
 /** Events that become one. */
 export class Group {
   readonly since: number
@@ -22,14 +30,14 @@ export class Group {
   /** The number of the batch whose share was taken last. */
   batch = 0
   readonly #fields: Fields = {}
-  readonly #collected: readonly { readonly path: FieldPath; readonly collector: Collector; readonly grows: boolean }[]
+  readonly #collected: readonly Collected[]
 
   constructor(rules: readonly FieldRule[], now: number) {
     this.since = now
     this.last = now
     this.#collected = rules.flatMap(({ path, rule }) => {
       const collector = collectorOf(rule)
-      return collector ? [{ path, collector, grows: GROWING.includes(rule) }] : []
+      return collector ? [{ path, collector, rule, held: 0 }] : []
     })
   }
 
@@ -42,11 +50,16 @@ export class Group {
       setOwn(this.#fields, name, fields[name])
       keeps = true
     }
-    for (const { path, collector, grows } of this.#collected) {
+    for (const collected of this.#collected) {
+      const { path, collector, rule } = collected
       const value = valueAt(fields, path.segments)
       if (value === undefined || value === null) continue
       collector.add(value)
-      keeps ||= grows
+      keeps ||= GROWING.includes(rule)
+      if (rule !== 'last') continue
+      const held = sizeOf(value, size)
+      this.bytes += held - collected.held
+      collected.held = held
     }
     this.events++
     this.last = now
@@ -61,6 +74,12 @@ export class Group {
     }
     return this.#fields
   }
+}
+
+/** What a value takes, in bytes, about. `most`: the size of its event. */
+function sizeOf(value: unknown, most: number): number {
+  if (typeof value === 'string') return value.length
+  return typeof value === 'object' ? most : 0
 }
 
 /** Sets a field. Objects on the way are copied, since they belong to an event. Does nothing where there is another value. */

@@ -8,7 +8,7 @@ import t from 'tap'
 import { validate } from '../../../src/check/validate.js'
 import { addressKey, cidrKeys } from '../../../src/processors/enrich/addresses.js'
 import { tableOf, tableProblems } from '../../../src/processors/enrich/read-table.js'
-import { TableError } from '../../../src/processors/enrich/table.js'
+import { SearchedTable, TableError } from '../../../src/processors/enrich/table.js'
 import { enrich } from '../../../src/processors/enrich.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
@@ -128,8 +128,22 @@ t.test('a MaxMind database', async t => {
   t.same(find('89.160.20.9'), { country: { iso_code: 'SE' }, city: { geoname_id: 7 } })
   t.same(find('10.1.2.3'), { country: { iso_code: 'XX' } })
   t.equal(find('89.160.21.9'), undefined)
+  const hostile = maxmindDatabase({ '10.0.0.0/8': { constructor: { prototype: { polluted: 'yes' } } } })
+  t.ok(table('h.mmdb', hostile, { columns: ['constructor.prototype.polluted'] })('10.1.2.3'))
+  t.notOk('polluted' in {}, 'no object of the program is changed')
   t.equal(find('nobody'), undefined)
 })
+
+t.test(
+  'what was found for a text is remembered, unless the text is so long that many would fill the memory',
+  async t => {
+    const searched: string[] = []
+    const found = new SearchedTable(1, text => void searched.push(text))
+    const long = 'x'.repeat(65)
+    for (const text of ['10.1.2.3', '10.1.2.3', long, long]) found.find(text)
+    t.same(searched, ['10.1.2.3', long, long])
+  },
+)
 
 t.test('the row replaces what was at the target', async t => {
   const folder = testFolder(t, { 'o.csv': 'app,team\na,"x""\u00e4"\n7,seven\n' })

@@ -74,3 +74,10 @@ t.test('what cannot be exploded follows on_error, as it came', async t => {
     t.same(await exploded(options, [line], { onError: 'discard' }), [])
   }
 })
+
+t.test('events that grow much are bounded together, and others beside them are exploded anyway', async t => {
+  const large = `{"a":[${Array(1500).fill(1)}],"b":"${'x'.repeat(9000)}"}`
+  const out = await exploded({ field: '.a' }, [large, large, large, '{"a":[1,2]}'])
+  t.equal(out.length, 2 * 1500 + 3)
+  t.match(out.at(-3), /would become events of more than 32 MiB together/)
+})

@@ -254,6 +254,15 @@ t.test('a value is searched as its readers will read it', async t => {
   t.same(JSON.parse(bad!), { a: '\ufffd', to: '***', raw: '***' }, 'its bytes would show it')
 })
 
+t.test('a long run of backslashes takes a time proportional to its length', async t => {
+  const run = '\\'.repeat(500_000)
+  const before = process.cpuUsage()
+  const { raw } = await redacted({ presets: ['email'] }, [`${run}u0061${run}u0040b.io${run}`], { decode: 'text' })
+  const { user, system } = process.cpuUsage(before)
+  t.ok(user + system < 10e6)
+  t.ok(raw.startsWith('***'))
+})
+
 t.test('many matches of several rules take a time proportional to their number', async t => {
   const message = 'a@b.io 12 '.repeat(100_000)
   const { user } = process.cpuUsage()

@@ -56,6 +56,12 @@ t.test('conditions and bounds end groups', async t => {
   const long = { id: 1, n: 'x'.repeat(600) }
   t.equal((await groups({ max_bytes: 2000, merge: { '.n': 'array' } }, long, long, long, long)).length, 2)
   t.equal((await groups({ max_bytes: 2000, merge: { '.n': 'count' } }, long, long, long, long)).length, 1)
+  const grown = [1, 2, 3].flatMap(id => [
+    { id, n: '' },
+    { id, n: 'x'.repeat(900) },
+  ])
+  const kept = { key_field: '.id', max_bytes: 3000, merge: { '.n': 'last' } }
+  t.equal((await reduced({ ...kept, ends_when: 'if (.id equal 3)' }, ...grown)).length, 4, 'a last value that grew')
 })
 
 t.test('time ends groups, and what is delivered is acknowledged', async t => {
