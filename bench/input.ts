@@ -57,6 +57,12 @@ export function makeInput(folder: string, lines: number, progress: (text: string
   return { path, lines, bytes, excluded }
 }
 
+/** The first lines of that file, without their line ends. */
+export function inputLines(lines: number): string[] {
+  const writer = new Writer()
+  return Array.from({ length: lines }, (_, at) => writer.line(at).slice(0, -1))
+}
+
 function readNotes(path: string): { format: number; lines: number; bytes: number; excluded: number } | undefined {
   try {
     return JSON.parse(readFileSync(path, 'utf8'))

@@ -13,6 +13,7 @@ import { formatIngest, type IngestResult } from './ingest.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
+import type { ProcessorRow } from './processors.js'
 import { formatScrape, measureScrape, type ScrapeResult } from './scrape.js'
 import { formatSimulate, measureSimulate } from './simulate.js'
 import { formatStart, measureStart, type StartResult } from './start.js'
@@ -20,6 +21,7 @@ import {
   type BufferResult,
   formatBacklog,
   formatBuffer,
+  formatProcessors,
   formatTable,
   formatThrottle,
   formatWatching,
@@ -42,7 +44,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'processors', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -125,6 +127,15 @@ async function main(): Promise<void> {
     const results = JSON.parse(child.stdout) as ThrottleResult[]
     if (options.json) report.throttle = results
     else process.stdout.write(`\n${formatThrottle(results)}`)
+  }
+  if (wants('processors')) {
+    showOnTerminal('processors and codecs by themselves')
+    const child = spawnSync(process.execPath, [built('./processors.js'), '--folder', folder], { encoding: 'utf8' })
+    showOnTerminal('')
+    if (child.status !== 0) throw new Error(`the bench of processors failed:\n${child.stderr}`)
+    const results = JSON.parse(child.stdout) as ProcessorRow[]
+    if (options.json) report.processors = results
+    else process.stdout.write(`\n${formatProcessors(results)}`)
   }
   if (wants('evidence')) {
     mkdirSync(folder, { recursive: true })

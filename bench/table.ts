@@ -2,6 +2,7 @@ import type { Backlog } from './backlog.js'
 import type { Watching } from './idle.js'
 import { type Job, obvious } from './jobs.js'
 import { type Measured, median } from './measure.js'
+import type { ProcessorRow } from './processors.js'
 
 const MOST_RSS_BYTES = 160e6
 
@@ -135,4 +136,13 @@ export function formatWatching({ files, active, seconds, cpuShare, rssBytes, ope
   return `
 ${files} watched files, ${what}, for ${seconds} s: ${(cpuShare * 100).toFixed(2)} % of a core${most}, ${Math.round(rssBytes / 1e6)} MB, ${openFiles} files open
 `
+}
+
+export function formatProcessors(rows: readonly ProcessorRow[]): string {
+  const millions = (perSecond: number) => `${(perSecond / 1e6).toFixed(2)} M`.padStart(8)
+  const lines = rows.map(
+    ({ id, lines_per_second: own, pair_per_second: pair, ratio }) =>
+      `${id.padEnd(24)} ${millions(own)} ${millions(pair)} ${ratio.toFixed(2).padStart(6)} ×\n`,
+  )
+  return `lines/s on one core, beside JSON.parse and JSON.stringify of the same lines\n${lines.join('')}`
 }

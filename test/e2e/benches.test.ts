@@ -7,6 +7,8 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { writeBetweenMarkers } from '../../bench/docs.js'
 import { eachRecord, framedMessages } from '../../bench/peers/otlp.js'
+import { codecs } from '../../src/codecs/list.js'
+import { components } from '../../src/components.js'
 import { built, checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 
@@ -110,6 +112,22 @@ t.test('every stage has a cost', async t => {
   const { rows } = JSON.parse(stdout) as { rows: { id: string; ratio: number }[] }
   for (const id of ['frame', 'decode_json', 'throttle', 'encode_raw', 'buffer_write'])
     t.ok(rows.find(row => row.id === id)!.ratio > 0, id)
+})
+
+t.test('every processor and codec has a rate beside JSON.parse and JSON.stringify', async t => {
+  const folder = testFolder(t)
+  const args = [join(built, 'bench/processors.js'), '--rounds', '1', '--batches', '1', '--folder', folder]
+  const { stdout } = await promisify(execFile)(process.execPath, args)
+  const rows = JSON.parse(stdout) as { id: string; lines_per_second: number; ratio: number }[]
+  for (const { id, lines_per_second: rate, ratio } of rows) t.ok(rate > 0 && ratio > 0, id)
+  const ids = rows.map(({ id }) => id)
+  for (const { kind, type } of components)
+    if (kind === 'processor')
+      t.ok(
+        ids.some(id => id.split(/[ ,]/)[0] === type),
+        type,
+      )
+  for (const { name } of codecs) t.ok(ids.includes(`decode ${name}`), name)
 })
 
 t.test('a profile is drawn as a flame graph', async t => {

@@ -1,0 +1,113 @@
+import { inputLines } from './input.js'
+
+/** What the bench of processors and codecs does, and with which lines. */
+
+export interface ProcessorWork {
+  readonly id: string
+  readonly type: string
+  readonly options: object
+  readonly lines: readonly string[]
+  /** What the lines are read with; default: json. */
+  readonly codec?: string
+  /** The codec by which they become events for the pair; default: the same. */
+  readonly as?: string
+}
+
+export const LINES = 1000
+const JSON_LINES = inputLines(LINES)
+
+function times(line: (i: number) => string): string[] {
+  return Array.from({ length: LINES }, (_, i) => line(i))
+}
+
+const NGINX = times(
+  i =>
+    `192.0.2.${i % 250} - - [31/Jan/2026:12:00:${String(i % 60).padStart(2, '0')} +0000] "GET /api/v1/orders/${i * 293} HTTP/1.1" 200 ${i * 7} "https://example.com/cart" "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/147.0"`,
+)
+/** One in ten has something that must not leave the machine. */
+const SECRETS = ['card 4111 1111 1111 1111', 'by jane@example.com', 'from 203.0.113.7', 'Bearer 0123456789abcdef']
+const WITH_SECRETS = JSON_LINES.map((line, i) =>
+  i % 10 === 0 ? line.replace('"message":"', `"message":"${SECRETS[(i / 10) % SECRETS.length]} `) : line,
+)
+const WITH_ITEMS = times(
+  i => `{"app":"app-${i % 100}","items":[${[1, 2, 3].map(n => `{"id":${i * n},"name":"item ${n}"}`)}],"level":"info"}`,
+)
+const NESTED = times(
+  i =>
+    `{"app":{"name":"app-${i % 100}","version":"1.${i % 9}"},"http":{"method":"GET","status":200,"took":{"ms":${i}}},"message":"request completed"}`,
+)
+
+/** `table`: a file with a row for each of the apps. */
+export const processorWork = (table: string): readonly ProcessorWork[] => [
+  ...[
+    { id: 'parse nginx', codec: 'nginx' },
+    { id: 'parse grok', codec: 'grok', pattern: '%{COMBINEDAPACHELOG}' },
+  ].map(({ id, ...options }) => ({ id, type: 'parse', options, lines: NGINX, codec: 'text', as: 'nginx' })),
+  ...Object.entries({
+    'redact, two presets': ['card', 'email'],
+    'redact, five presets': ['card', 'email', 'ipv4', 'jwt', 'bearer'],
+  }).map(([id, presets]) => ({ id, type: 'redact', options: { presets }, lines: WITH_SECRETS })),
+  {
+    id: 'edit, three fields',
+    type: 'edit',
+    options: { steps: [{ set: { '.status': 503 } }, { rename: { '.request_id': '.id' } }, { remove: ['.host'] }] },
+    lines: JSON_LINES,
+  },
+  {
+    id: 'route, two conditions',
+    type: 'route',
+    options: { routes: { errors: "if (.level equal 'error')", slow: 'if (.took_ms greater 900)' } },
+    lines: JSON_LINES,
+  },
+  { id: 'filter', type: 'filter', options: { condition: "if (.level not_equal 'debug')" }, lines: JSON_LINES },
+  {
+    id: 'throttle by key',
+    type: 'throttle',
+    options: { limit: 1, window: '1 Seconds', key_field: '.app' },
+    lines: JSON_LINES,
+  },
+  { id: 'sample', type: 'sample', options: { one_in: 10 }, lines: JSON_LINES },
+  { id: 'sample by key', type: 'sample', options: { one_in: 10, key_field: '.request_id' }, lines: JSON_LINES },
+  { id: 'dedupe', type: 'dedupe', options: { fields: ['.app', '.message'], window: '10 Seconds' }, lines: JSON_LINES },
+  {
+    id: 'reduce',
+    type: 'reduce',
+    options: { key_field: '.host', timeout: '5 Seconds', merge: { '.took_ms': 'sum', '.message': 'array' } },
+    lines: JSON_LINES,
+  },
+  {
+    id: 'aggregate',
+    type: 'aggregate',
+    options: {
+      every: '10 Seconds',
+      key_field: '.app',
+      counters: { requests: {}, took: { sum: '.took_ms' } },
+      histograms: { took_ms: { field: '.took_ms', buckets: [10, 100] } },
+    },
+    lines: JSON_LINES,
+  },
+  { id: 'enrich', type: 'enrich', options: { table, key_field: '.app', target: '.owner' }, lines: JSON_LINES },
+  { id: 'explode, three items', type: 'explode', options: { field: '.items', target: '.item' }, lines: WITH_ITEMS },
+  { id: 'flatten', type: 'flatten', options: {}, lines: NESTED },
+  {
+    id: 'script',
+    type: 'script',
+    options: { code: 'event => ({ ...event, status: 503 })' },
+    lines: JSON_LINES,
+  },
+]
+
+const LOGFMT = times(
+  i =>
+    `ts=2026-01-01T00:00:00Z level=info host=web-${i % 50} app=app-${i} method=GET path=/api/v1/orders/${i * 293} status=204 took_ms=${i}.25 msg="request completed, cache miss"`,
+)
+
+/** Lines of codecs. Of any other its first example is read over and over. */
+export const CODEC_LINES: Readonly<Record<string, readonly string[]>> = {
+  json: JSON_LINES,
+  text: NGINX,
+  nginx: NGINX,
+  apache: NGINX,
+  logfmt: LOGFMT,
+  key_value: LOGFMT,
+}
