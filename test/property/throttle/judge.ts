@@ -9,6 +9,8 @@ import { bucketOf, durationOf, type Fields } from './text.js'
 export interface Sent extends Arrival {
   readonly line: string
   readonly isBacklog: boolean
+  /** Whether it came behind others of its source that wait. */
+  readonly isQueued: boolean
   /** Since when it would have fitted, as far as it was looked at. */
   fitsSince?: number | undefined
 }
@@ -23,7 +25,10 @@ export interface Told {
   readonly isFull: boolean
 }
 
-/** How much later than possible an event that waits may be decided: some batches every five milliseconds. */
+/**
+ * How much later than possible an event that waits, or that came behind such ones, may be decided: some batches every
+ * five milliseconds.
+ */
 const LATEST_MS = 100
 /** After a limits file has changed. */
 const FILE_MS = 500
@@ -82,9 +87,10 @@ export class Judge {
 
   /** A batch was sent, and this came out. `now`: the monotonic clock; `told`: of a single event. */
   sent(lines: readonly string[], source: string, isBacklog: boolean, now: number, seen: Seen, told?: Told): void {
+    const isQueued = [...this.waiting.values()].some(other => other.source === source)
     const batch = lines.map((line): Sent => {
       const event = JSON.parse(line) as Fields
-      return { event, line, size: Buffer.byteLength(line) + 1, source, now, isBacklog }
+      return { event, line, size: Buffer.byteLength(line) + 1, source, now, isBacklog, isQueued }
     })
     for (const sent of batch) this.waiting.set(sent.event.n as number, sent)
     if (this.waits) this.#seeWaiting(seen, now)
@@ -339,10 +345,17 @@ export class Judge {
     const { key_field: key } = this.#options
     const own = bucketOf(key, sent.event)
     // What is live waits only as long as backlog waits for its bucket.
-    const isBehind = [...this.waiting.values()].some(other => other.isBacklog && bucketOf(key, other.event) === own)
+    const isBehind = [...this.waiting.values()].some(
+      other => other.isBacklog && bucketOf(key, other.event) === own && !this.#awaitsItsTurn(other, now),
+    )
     const until = sent.now + this.maxWaitMs(sent.isBacklog || isBehind)
     if (now < until && this.model.fitsAt(sent, until, isFull))
       this.#problem(`does not wait at ${now}, and would fit by ${until}`, sent)
+  }
+
+  /** Whether its bucket may not have been asked yet. Until then it takes no room there, so nothing has to wait for it. */
+  #awaitsItsTurn(sent: Sent, now: number): boolean {
+    return sent.isQueued && now - sent.now <= LATEST_MS
   }
 
   #mayWait(sent: Sent, now: number): void {

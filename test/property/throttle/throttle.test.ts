@@ -41,6 +41,26 @@ t.test('throttles with any two options do what a simple model of them does', { t
   t.same([...refused].filter(Boolean).sort(), REFUSED.map(({ path }) => path).sort())
 })
 
+t.test('what is live need not wait for backlog whose bucket was not asked yet', async t => {
+  const backlog = (...events: Options[]) => ({ do: 'send', source: 's1', isBacklog: true, events }) as const
+  const { problems } = await run({
+    ...scenarioOf(0),
+    // With a limits file, what waits is asked about every half a second.
+    options: { limit: 1, window: '1h', on_backlog: 'pace', key_field: '.k', limits_file: 'limits.yaml' },
+    fileRules: [],
+    steps: [
+      backlog({ n: 1 }, { n: 2 }),
+      { do: 'advance', ms: 1 },
+      backlog({ n: 3 }),
+      { do: 'advance', ms: 500 },
+      // It comes when the one before it is due, and has its turn a few milliseconds later.
+      backlog({ n: 4, k: 'a' }),
+      { do: 'send', source: 's2', isBacklog: false, events: [5, 6].map(n => ({ n, k: 'a' })) },
+    ],
+  })
+  t.same(problems, [])
+})
+
 t.test('runs try every two options with every mode, on the clock and in event time', async t => {
   const tried = new Map<string, number>()
   const note = (name: string) => tried.set(name, (tried.get(name) ?? 0) + 1)
