@@ -46,7 +46,14 @@ t.test('what is live need not wait for backlog whose bucket was not asked yet', 
   const { problems } = await run({
     ...scenarioOf(0),
     // With a limits file, what waits is asked about every half a second.
-    options: { limit: 1, window: '1h', on_backlog: 'pace', key_field: '.k', limits_file: 'limits.yaml' },
+    options: {
+      limit: 1,
+      window: '10s',
+      key_field: '.k',
+      limits_file: 'limits.yaml',
+      on_backlog: 'pace',
+      max_delay: '1m',
+    },
     fileRules: [],
     steps: [
       backlog({ n: 1 }, { n: 2 }),
