@@ -9,6 +9,8 @@ import type { Problems } from './problems.js'
  */
 export function withIndentationMeant(root: MapNode, components: readonly AnyDefinition[], problems: Problems): MapNode {
   if (root.flow) return root
+  const types = new Set(components.map(one => one.type))
+  const isComponent = (node: ConfigNode): boolean => hasType(node, types)
   const entries = new Map<string, Entry>()
   let section: string | undefined
   for (const [name, entry] of root.entries) {
@@ -28,7 +30,10 @@ export function withIndentationMeant(root: MapNode, components: readonly AnyDefi
     )
     const entry = entries.get(SECTIONS[kind])
     if (entry?.value.kind !== 'map' || entry.value.flow) continue
-    const value = { ...entry.value, entries: readSection(SECTIONS[kind], entry.value, options, entries, problems) }
+    const value = {
+      ...entry.value,
+      entries: readSection(SECTIONS[kind], entry.value, options, isComponent, entries, problems),
+    }
     entries.set(SECTIONS[kind], { ...entry, value })
   }
   return { ...root, entries }
@@ -39,6 +44,7 @@ function readSection(
   section: string,
   node: MapNode,
   options: ReadonlySet<string>,
+  isComponent: (node: ConfigNode) => boolean,
   top: Map<string, Entry>,
   problems: Problems,
 ): Map<string, Entry> {
@@ -76,8 +82,11 @@ const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] =
 
 const isEmpty = (node: ConfigNode): boolean => node.kind === 'scalar' && node.value === null && !node.broken
 
-function isComponent(node: ConfigNode): boolean {
-  return node.kind === 'map' && !node.flow && node.entries.get('type')?.value.kind === 'scalar'
+/** Whether this is a component rather than an option such as `auth: { type: token }`, which has other types. */
+function hasType(node: ConfigNode, types: ReadonlySet<string>): boolean {
+  if (node.kind !== 'map') return false
+  const type = node.entries.get('type')?.value
+  return type?.kind === 'scalar' && (!node.flow || node.entries.has('inputs') || types.has(String(type.value)))
 }
 
 function isSectionValue(node: ConfigNode): boolean {

@@ -229,6 +229,24 @@ t.test('an indentation that means something else is one error, too', async t => 
   t.same(shown(flat.replace(/^lim:/m, ' lim:')), [], 'as it says')
 })
 
+t.test('a component in one line may have the name of an option', async t => {
+  const lines = [
+    'sources:',
+    '  in: { type: stdin }',
+    '  decode: { type: tcp, listen: 127.0.0.1:9000 }',
+    'processors:',
+    '  keep: { type: filter, inputs: [in], condition: "if (.a exists)" }',
+    '  limit: { type: throttle, inputs: [keep], limit: 5, window: 1s }',
+    '  steps: { type: throtle, inputs: [limit], limit: 5, window: 1s }',
+    'destinations:',
+    '  path: { type: stdout, inputs: [steps, decode] }',
+  ]
+  t.match(shown(lines.join('\n')), [/^7 processors\.steps\.type: .*throttle/])
+  const auth =
+    'destinations:\n  out: { type: http, inputs: [in], url: "http://127.0.0.1" }\n  auth: { type: token, key: k }'
+  t.match(shown(`sources: { in: { type: stdin } }\n${auth}`), [/^4 destinations\.out\.auth: is indented like out; /])
+})
+
 t.test('an error in the structure hides no other of its file, and none of the graph', async t => {
   const text = [
     'data_dri: x',
