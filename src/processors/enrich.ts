@@ -13,7 +13,7 @@ const options = z
     table: filePath()
       .optional()
       .describe(
-        'A file of rows: CSV whose first line names the columns, JSON (`.json`: a list of objects, or an object of objects by key), or a MaxMind database (`.mmdb`). It is read again when it changes; a broken one is reported, and the rows read last stay in use. CSV and JSON: at most 64 MiB.',
+        'A file of rows, relative to the current directory: CSV whose first line names the columns, JSON (`.json`: a list of objects, or an object of objects by key), or a MaxMind database (`.mmdb`). It is read again when it changes; a broken one is reported, and the rows read last stay in use. CSV and JSON: at most 64 MiB.',
       ),
     key_field: fieldPath().optional().describe('The field whose text is looked up in the table.'),
     match: z

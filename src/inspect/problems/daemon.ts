@@ -1,4 +1,6 @@
+import { UNROUTED } from '../../core/processor.js'
 import { GIVEN_BACK } from '../../flow/counters.js'
+import { PROCESSING_FAILED } from '../../flow/decided.js'
 import { counted, type DaemonView, short } from '../daemon-view.js'
 import { deadLetterProblems } from './dead-letter.js'
 import { destinationProblems } from './destination.js'
@@ -20,19 +22,22 @@ export interface Problem {
 }
 
 const FULL_SHARE = 0.8
-/** Reasons for discarding events that are not wanted. */
-const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
-/** What to say about other reasons that leave no rejected event. */
+/** What to say about reasons that leave no rejected event. Others of a processor are what it is there for. */
 const LOST_FOR: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   ...LOST_BY_THROTTLES,
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
+  [UNROUTED]:
+    'They are lost: nothing reads the output that they went to. `sluice validate` names it; a blackhole that reads it says that this is intended.',
+  [PROCESSING_FAILED]: 'They are lost: they could not be processed, and on_error is discard. The log says why.',
 }
 
-const OF_OPTIONS = 'See its options in the configuration.'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-const REFUSED = 'They are lost: the destination rejected them, and on_reject is discard.'
+const BY_KIND: Readonly<Record<string, string>> = {
+  source: 'See its options in the configuration.',
+  destination: 'They are lost: the destination rejected them, and on_reject is discard.',
+}
 
 /** The problems of the daemon, worst first. */
 export function problemsOf(view: DaemonView): Problem[] {
@@ -110,13 +115,13 @@ export function problemsOf(view: DaemonView): Problem[] {
   problems.push(...positionProblems(view))
   for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
-    if (value === 0 || NOT_LOST.has(reason)) continue
+    const todo = LOST_FOR[reason] ?? BY_KIND[component_kind!]
+    if (value === 0 || reason === GIVEN_BACK || todo === undefined) continue
     // These are in the dead-letter queue, or went to the readers of `.rejected`.
     if (scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason }) > 0) continue
-    const lost = component_kind === 'destination' ? REFUSED : OF_OPTIONS
     problems.push({
       what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
-      todo: LOST_FOR[reason] ?? lost,
+      todo,
     })
   }
   return [

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { constants } from 'node:fs'
+import { resolve } from 'node:path'
 import { errorText, type FileProblem } from '../../core/errors.js'
 import { numberOf } from '../../core/event/field-reader.js'
 import { openWithin, type Reach } from '../../core/options/reach.js'
@@ -41,8 +42,9 @@ export async function readTable(path: string, options: TableOptions, reach: Reac
 
 /** What is wrong with the file that a component names. */
 export function tableProblems(options: EnrichOptions): FileProblem[] {
-  const { table: path } = options
-  if (path === undefined) return []
+  if (options.table === undefined) return []
+  // Whole, since it depends on the current directory.
+  const path = resolve(options.table)
   try {
     checkFile(path, statSync(path))
     tableOf(path, readFileSync(path), options)

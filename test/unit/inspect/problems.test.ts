@@ -37,6 +37,26 @@ t.test('what a destination rejects is lost, or a matter of its dead letters', as
   t.equal(problems.length, 1, 'not what was kept and sent again, nor what a reload gave back')
 })
 
+t.test('what a processor discards on purpose is no problem, and what it could not process is one', async t => {
+  const by = (id: string, reason: string) =>
+    `sluice_component_discarded_events_total{component_id="${id}",component_kind="processor",reason="${reason}"} 4`
+  const wanted = ['throttled', 'filtered', 'sampled', 'duplicate', 'dropped', 'empty', 'of_a_plugin']
+  t.same(
+    problemsOf(
+      view(
+        [],
+        wanted.map(reason => by('p', reason)),
+      ),
+    ),
+    [],
+  )
+  t.match(problemsOf(view([], [by('p', 'processing_failed'), by('r', 'unrouted'), by('t', 'late')])), [
+    { what: /^p has discarded 4 events .*: processing_failed$/, todo: /on_error is discard/ },
+    { what: /^r has discarded 4 events .*: unrouted$/, todo: /nothing reads the output/ },
+    { what: /^t has discarded 4 events .*: late$/, todo: /allowed_lateness/ },
+  ])
+})
+
 t.test('dead letters: how many, how old, and commands that work', async t => {
   const folder = testFolder(t, { "it's.yaml": 'data_dir: /elsewhere' })
   const config = join(folder, "it's.yaml")
@@ -143,7 +163,6 @@ t.test('what throttles discard besides what is beyond their limits is told with 
     t.match(problemsOf(view([], [discarded('lim', reason, 5)])), [
       { what: new RegExp(`5 events .*: ${reason}$`), todo },
     ])
-  t.same(problemsOf(view([], [discarded('lim', 'throttled', 5)])), [])
 })
 
 t.test('certificates that expire, and refused clients', async t => {
