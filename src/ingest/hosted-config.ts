@@ -72,8 +72,9 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
     )
   const reach = new LimitedReach(permitted)
   const { processors, destinations } = boundedComponents(all)
+  const limited = <T extends object>(all: readonly T[]) => all.map(one => ({ ...one, reach }))
   return {
-    config: { ...all, processors, destinations: destinations.map(one => ({ ...one, reach })) },
+    config: { ...all, processors: limited(processors), destinations: limited(destinations) },
     bounds: boundsOf(all, { processors, destinations }, maxDisk),
   }
 }

@@ -28,7 +28,7 @@ const step = z
       return z.NEVER
     }
     const kind = KINDS.find(kind => kind.name === name)!
-    return { name, when, operations: kind.operations(given[name]) }
+    return { ...given, name, when, operations: kind.operations(given[name]) }
   })
 
 const options = z.strictObject({

@@ -1,8 +1,9 @@
 import type { Condition } from '../../condition/parse.js'
 import type { Operation } from './step.js'
 
-/** A step of the configuration. */
+/** A step of the configuration. What was given stays in it, so that the files that it names can be checked. */
 export interface Step {
+  readonly [given: string]: unknown
   readonly name: string
   readonly when: Condition | undefined
   readonly operations: readonly Operation[]

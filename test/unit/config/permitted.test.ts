@@ -21,9 +21,11 @@ t.test('every option that takes text says what its text names', async t => {
 const NOTHING: Permitted = { files: [], never: [], urls: [], listen: [], credentials: [] }
 const OUT = { type: 'blackhole', inputs: ['in'] }
 
+const PROCESSORS = new Set<unknown>(components.filter(({ kind }) => kind === 'processor').map(({ type }) => type))
+
 function refused(component: object, permitted: Partial<Permitted>): string[] {
   const sections = () => {
-    if ('redis' in component || ('type' in component && component.type === 'script'))
+    if ('type' in component && PROCESSORS.has(component.type))
       return {
         sources: { in: { type: 'stdin' } },
         processors: { limit: { ...component, inputs: ['in'] } },
@@ -52,6 +54,12 @@ const share = (redis: object) => ({
 })
 const ALL = { urls: 'all' } as const
 
+const hashed = (key_file: string) => ({
+  type: 'edit',
+  steps: [{ trim: ['.a'] }, { hash: { fields: ['.a'], key_file } }],
+})
+const looked = (options: object) => ({ type: 'enrich', target: '.x', ...options })
+
 const run = { type: 'script', code: 'event => event' }
 
 const table: [what: string, component: object, permitted: Partial<Permitted>, refused: string[]][] = [
@@ -59,6 +67,16 @@ const table: [what: string, component: object, permitted: Partial<Permitted>, re
   ['code', run, {}, ['code']],
   ['code that may run', run, { code: true }, []],
   ['code in a file', { type: 'script', file: '/etc/mine.js' }, { files: ['/etc/**'] }, ['file']],
+  ['a key in a step', hashed('/etc/shadow'), {}, ['steps.hash.key_file']],
+  ['a key in a step that may be used', hashed('/keys/a'), { files: ['/keys/*'] }, []],
+  [
+    'a key of redaction',
+    { type: 'redact', presets: ['email'], action: { hash: { key_file: '/etc/shadow' } } },
+    {},
+    ['action.hash.key_file'],
+  ],
+  ['a table', looked({ table: '/etc/passwd', key_field: '.a', column: 'root' }), {}, ['table']],
+  ['facts and the environment', looked({ facts: ['hostname'], environment: ['HOME'] }), {}, ['facts', 'environment']],
   ['a file by its name', tail('/var/log/a.log'), { files: ['/var/log/a.log'] }, []],
   ['another one', tail('/var/log/b.log'), { files: ['/var/log/a.log'] }, ['include']],
   ['a pattern within a pattern', tail('/var/log/app/*.log'), { files: ['/var/log/**'] }, []],

@@ -409,6 +409,10 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
     made.processors.map(({ options }) => (options as { max_keys: number }).max_keys),
     [500_000, 100_000],
   )
+  t.ok(
+    [...made.processors, ...made.destinations].every(({ reach }) => reach),
+    'and what it opens is checked',
+  )
   const runsWith = (path: string, message: string) =>
     t.match(
       bounds.find(bound => bound.path === path),
