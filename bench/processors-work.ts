@@ -22,7 +22,7 @@ function times(line: (i: number) => string): string[] {
 
 const NGINX = times(
   i =>
-    `192.0.2.${i % 250} - - [31/Jan/2026:12:00:${String(i % 60).padStart(2, '0')} +0000] "GET /api/v1/orders/${i * 293} HTTP/1.1" 200 ${i * 7} "https://example.com/cart" "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/147.0"`,
+    `192.0.2.${i % 250} - - [31/Jan/2026:12:00:${String(Math.floor(i / 20)).padStart(2, '0')} +0000] "GET /api/v1/orders/${i * 293} HTTP/1.1" 200 ${i * 7} "https://example.com/cart" "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/147.0"`,
 )
 /** One in ten has something that must not leave the machine. */
 const SECRETS = ['card 4111 1111 1111 1111', 'by jane@example.com', 'from 203.0.113.7', 'Bearer 0123456789abcdef']
