@@ -1,5 +1,6 @@
 import type { ComponentConfig, Config } from '../config/load.js'
 import { formatDuration, formatSize } from '../lib/units.js'
+import type { AggregateOptions } from '../processors/aggregate.js'
 
 /** Requests on their way, of all destinations of a pipeline. */
 const MOST_IN_FLIGHT = 64
@@ -7,6 +8,10 @@ const MOST_BATCH_EVENTS = 50_000
 const MOST_BATCH_BYTES = 4 * 1024 * 1024
 /** Keys of all its throttles. */
 const MOST_KEYS = 1_000_000
+/** Series of metrics of all its aggregates: the service shows them beside those of all others. */
+const MOST_SERIES = 10_000
+/** Rows of an aggregate besides those of its keys: events without a key, and all others. */
+const FURTHER_ROWS = 2
 /** A receiver that refuses at once is not asked so often that nothing else gets done. */
 const LEAST_RETRY_MS = 1000
 const LEAST_LONGEST_RETRY_MS = 10_000
@@ -23,7 +28,7 @@ export interface Bound {
 /** What a pipeline takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */
 export function boundedComponents({ processors, destinations }: Components): Components {
   return {
-    processors: withFewerKeys(processors),
+    processors: withFewerSeries(withFewerKeys(processors)),
     destinations: destinations.map(one => boundedDestination(one, destinations.length)),
   }
 }
@@ -64,6 +69,40 @@ function withFewerKeys(processors: Config['processors']): Config['processors'] {
     if (keys === undefined || keys <= share) return one
     return { ...one, options: { ...(one.options as object), max_keys: share } }
   })
+}
+
+/** Aggregates share the series that one pipeline may have. */
+function withFewerSeries(processors: Config['processors']): Config['processors'] {
+  const share = shareOfSeries(processors)
+  return processors.map(one => {
+    const most = Math.floor(share / seriesOfKey(one)) - FURTHER_ROWS
+    if (seriesOfKey(one) === 0 || keysOf(one)! <= most) return one
+    return { ...one, options: { ...(one.options as object), max_keys: Math.max(1, most) } }
+  })
+}
+
+/** Aggregates that have too many series even with one key. */
+export function tooManySeries({ processors }: Components): Bound[] {
+  const share = shareOfSeries(processors)
+  return processors
+    .filter(one => seriesOfKey(one) * (1 + FURTHER_ROWS) > share)
+    .map(({ id }) => ({
+      path: `processors.${id}`,
+      message: `with its counters and buckets the pipeline has more than the ${MOST_SERIES} series of metrics that the service shows of one; use fewer`,
+    }))
+}
+
+function shareOfSeries(processors: Config['processors']): number {
+  const showing = processors.filter(one => seriesOfKey(one) > 0).length
+  return Math.floor(MOST_SERIES / Math.max(1, showing))
+}
+
+/** How many series each key of an aggregate has; 0 for other processors. */
+function seriesOfKey({ type, options }: ComponentConfig): number {
+  if (type !== 'aggregate') return 0
+  const { counters, histograms } = options as AggregateOptions
+  const ofHistograms = Object.values(histograms).map(({ buckets }) => buckets.length + 3)
+  return ofHistograms.reduce((sum, one) => sum + one, Object.keys(counters).length)
 }
 
 function keysOf({ options }: ComponentConfig): number | undefined {

@@ -5,7 +5,7 @@ import { LimitedReach } from '../config/managed/limited-reach.js'
 import { type Permitted, refusedBy } from '../config/managed/permitted.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText } from '../core/errors.js'
-import { type Bound, boundedComponents, boundsOf } from './hosted-bounds.js'
+import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
 
 /** The source that the requests to a pipeline come in by. */
 export const INGEST = 'ingest'
@@ -70,6 +70,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
     throw new NotHosted(
       `events from ${INGEST} reach ${length} destinations, and the service runs at most ${MOST_DESTINATIONS} of a pipeline; run it in a daemon, or divide it`,
     )
+  refuse(tooManySeries(all))
   const reach = new LimitedReach(permitted)
   const { processors, destinations } = boundedComponents(all)
   const limited = <T extends object>(all: readonly T[]) => all.map(one => ({ ...one, reach }))

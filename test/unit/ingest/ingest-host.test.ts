@@ -426,6 +426,19 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   runsWith('destinations.d0.retry.max', '10s instead of 1ms')
   t.match(bounds.at(-1), { path: '', message: /dead letters.* share 1\.0 GB of disk space/ })
   t.equal(bounds.length, 1 + 16 * 5 + 1)
+  const counting = { type: 'aggregate', inputs: ['ingest'], counters: { a: {}, b: {} }, max_keys: 1e6 }
+  const took = { field: '.took', buckets: Array.from({ length: 100 }, (_, n) => n) }
+  const aggregates = (more: object) => ({ ...many(1, OUT), processors: { c: counting, d: { ...counting, ...more } } })
+  const kept = hostedConfig(aggregates({ histograms: { took } }), { ...options, permitted })
+  t.same(
+    kept.config.processors.map(({ options }) => (options as { max_keys: number }).max_keys),
+    [2498, 45],
+    'series of metrics are shared as well',
+  )
+  const histograms = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`h${n}`, took]))
+  t.throws(() => hostedConfig(aggregates({ histograms }), { ...options, permitted }), {
+    message: /processors\.d: with its counters and buckets .* more than the 10000 series/,
+  })
   const discards = { ...OUT, type: 'blackhole', on_reject: 'discard' }
   t.same(hostedConfig(many(1, discards), { ...options, permitted }).bounds, [])
   const threaded = hostedConfig({ ...many(1, discards), workers: 2 }, { ...options, permitted })
