@@ -1,6 +1,7 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
+import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { BEGINS, JOINS, type Joiner } from '../lib/lines/record-splitter.js'
 import { FieldsCodec } from './fields-codec.js'
 import { JSON_OBJECTS } from './json.js'
@@ -68,9 +69,7 @@ class Members implements FieldSink {
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {
     this.b = b
-    const which = NAMES.findIndex(
-      known => known.length === name.end - name.start && known.compare(name.bytes, name.start, name.end) === 0,
-    )
+    const which = slotOf(name.bytes, name.start, name.end, NAMES)
     if (which < 0) this.hasOthers = true
     else {
       this.starts[which] = start
@@ -92,7 +91,8 @@ class Members implements FieldSink {
 /** A JSON object is given as JSON alone. */
 function unused(): void {}
 
-const NAMES = ['log', 'stream', 'time', 'attrs'].map(name => Buffer.from(name))
+const NAMES = new WantedNames()
+for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
 const LOG = 0
 const OTHERS = [STREAM, TIMESTAMP, ATTRS]
 

@@ -2,6 +2,7 @@ import { defineCodec, NO_OPTIONS } from '../core/codec.js'
 import type { Fields } from '../core/event/event.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { parseIsoTime } from '../lib/formats/iso-time.js'
+import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import { isoText, TIME_FORMATS } from '../lib/formats/time-formats.js'
 import { TimeZone } from '../lib/formats/time-zone.js'
@@ -14,10 +15,16 @@ const LONGEST_NUMBER = 40
 const UTC = new TimeZone('UTC')
 
 /** The members of a message that are not additional ones, and the names of their fields. */
-const OWN = ['short_message', 'host', 'timestamp', 'level', 'full_message', 'version'].map(name => Buffer.from(name))
+const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
 const MESSAGE = 0
 const TIMESTAMP = 2
-const FIELDS = ['message', 'host', 'timestamp', 'level', 'full_message'].map(name => Buffer.from(name))
+const FIELDS = wanted('message', 'host', 'timestamp', 'level', 'full_message')
+
+function wanted(...names: string[]): WantedNames {
+  const all = new WantedNames()
+  for (const name of names) all.slot(name)
+  return all
+}
 
 /** The severities of syslog by the names that programs use. */
 const LEVELS = new Map(
@@ -33,21 +40,17 @@ const LEVELS = new Map(
   ].flatMap((names, level) => names.map((name): [string, number] => [name, level])),
 )
 
-function find(names: readonly Buffer[], b: Buffer, start: number, end: number): number {
-  return names.findIndex(name => name.length === end - start && name.compare(b, start, end) === 0)
-}
-
 /** Finds the members in `OWN`. */
 class OwnMembers implements FieldSink {
   b: Buffer = Buffer.alloc(0)
-  readonly starts = new Int32Array(OWN.length)
-  readonly ends = new Int32Array(OWN.length)
+  readonly starts = new Int32Array(OWN.names.length)
+  readonly ends = new Int32Array(OWN.names.length)
 
   readonly text = unused
   readonly value = unused
 
   json({ bytes, start: nameStart, end: nameEnd }: FieldName, b: Buffer, start: number, end: number): void {
-    const which = bytes[nameStart] === UNDERSCORE ? -1 : find(OWN, bytes, nameStart, nameEnd)
+    const which = bytes[nameStart] === UNDERSCORE ? -1 : slotOf(bytes, nameStart, nameEnd, OWN)
     if (which < 0) return
     this.b = b
     this.starts[which] = start
@@ -74,10 +77,10 @@ class Additional implements FieldSink {
   json(name: FieldName, b: Buffer, start: number, end: number): void {
     const { bytes, start: nameStart, end: nameEnd } = name
     if (bytes[nameStart] !== UNDERSCORE) {
-      if (find(OWN, bytes, nameStart, nameEnd) < 0) this.to!.json(name, b, start, end)
+      if (slotOf(bytes, nameStart, nameEnd, OWN) < 0) this.to!.json(name, b, start, end)
       return
     }
-    const which = find(FIELDS, bytes, nameStart + 1, nameEnd)
+    const which = slotOf(bytes, nameStart + 1, nameEnd, FIELDS)
     this.to!.json(which >= 0 && this.#own.has(which) ? name : name.at(bytes, nameStart + 1, nameEnd), b, start, end)
   }
 }
@@ -99,10 +102,10 @@ class Gelf extends FieldsCodec {
     own.starts.fill(-1)
     if (!JSON_OBJECTS.read(b, start, end, own, 0)) return false
     if (!own.has(MESSAGE) || own.b[own.starts[MESSAGE]!] !== QUOTE) return false
-    for (let n = 0; n < FIELDS.length; n++) {
+    for (let n = 0; n < FIELDS.bytes.length; n++) {
       if (!own.has(n)) continue
       const [from, until] = [own.starts[n]!, own.ends[n]!]
-      const name = this.#name.at(FIELDS[n]!, 0, FIELDS[n]!.length)
+      const name = this.#name.at(FIELDS.bytes[n]!, 0, FIELDS.bytes[n]!.length)
       const time = n === TIMESTAMP ? timeOf(own.b, from, until) : undefined
       if (time !== undefined) to.value(name, time)
       else to.json(name, own.b, from, until)

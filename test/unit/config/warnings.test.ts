@@ -49,7 +49,7 @@ t.test('a field that no event can have', async t => {
   t.match(warningsOf(text), [
     '9:16: processors.lim.key_field: no event that comes here can have .client, and all events share one bucket. ' +
       'in (decode: text) has .message, .host, .timestamp, .partial, .raw; if its lines have fields, set "decode: json" ' +
-      'or "decode: logfmt" or "decode: key_value" in in, or put a processor of type parse behind it',
+      'or "decode: logfmt" or "decode: key_value" or "decode: gelf" in in, or put a processor of type parse behind it',
   ])
   t.same(warningsOf(text.replace('type: stdin', 'type: stdin, decode: json')), [], 'as it says')
   t.same(warningsOf(text.replace('[first.discarded]', '[first, json]')), [], 'one that has it is enough')
