@@ -44,7 +44,7 @@ export class Aggregate implements Processor {
     if (why === 'reload') return []
     const counted = this.#counted
     const now = this.#clock.now()
-    const intervalMs = why === 'time' ? this.#every : now - counted.since
+    const intervalMs = why === 'time' ? this.#every : Math.round(now - counted.since)
     const emitted: Emitted[] = []
     // They are settled together with all events.
     let shares = counted.shares

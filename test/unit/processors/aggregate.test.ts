@@ -116,6 +116,16 @@ t.test('the open interval ends with the run, and passes to a successor at a relo
   t.same([...first.settled, ...second.settled], ['delivered', 'delivered'])
 })
 
+t.test('an interval that the end of the run cuts short is a whole number of milliseconds', async t => {
+  const { stage, send, clock } = await running(OPTIONS)
+  await send({ app: 'a' })
+  await clock.advance(200.4)
+  const out: string[] = []
+  stage.end()
+  await pipeline(Readable.from(stage), collectLines(out))
+  t.match(JSON.parse(out[0]!), { key: 'a', interval_ms: 200 })
+})
+
 t.test('options that make no sense are refused', t => {
   const wrong = (options: object) =>
     aggregate.options.safeParse(options).error?.issues.map(({ path }) => path.join('.'))
