@@ -89,7 +89,7 @@ export const commands: readonly Command[] = [
     name: 'simulate',
     summary: 'Replays recorded events through a throttle in event time, and shows what would have passed, by key.',
     text: [
-      'Reads recorded lines as their source would, applies the processors before the throttle, and delivers nothing. Files may be compressed with gzip. Options that are not given keep their values from the configuration. This way, another limit, window, key or exclude condition can be tried, or several of each in one pass over the input: every combination is a result of its own. Without a configuration, the options describe the throttle, and lines are JSON objects.',
+      'Reads recorded lines as their source would, applies the filters and throttles before the throttle, and delivers nothing; where other processors are before it, --tap takes the events that a running daemon gives it. Files may be compressed with gzip. Options that are not given keep their values from the configuration. This way, another limit, window, key or exclude condition can be tried, or several of each in one pass over the input: every combination is a result of its own. Without a configuration, the options describe the throttle, and lines are JSON objects.',
       'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event, and is counted. If no event has the time or the key, the command fails and lists the existing fields.',
       'At the end it prints the throttle as YAML, to paste. Ctrl-C ends the input early, and the result is that of the events until then.',
     ],

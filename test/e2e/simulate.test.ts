@@ -552,3 +552,17 @@ t.test('without the time or the key in any event: an error with the fields that 
   const sound = await simulate(config, ['--report', report], '{"t":1}\n{"t":2,"app":"a"}\n')
   t.equal(sound.code, 0)
 })
+
+t.test('a processor before the throttle that cannot be simulated leads to what can', async t => {
+  const folder = testFolder(t, {
+    'sluice.yaml': `sources: { in: { type: stdin } }
+processors:
+  access: { type: parse, inputs: [in], codec: nginx }
+  limit_app: { type: throttle, inputs: [access], limit: 1, window: 1s, key_field: .client }
+destinations: { out: { type: stdout, inputs: [limit_app] } }
+`,
+  })
+  const { code, stderr } = await simulate(join(folder, 'sluice.yaml'), [], 'x\n')
+  t.equal(code, 2)
+  t.match(stderr, /access is before the throttle.*--tap limit_app .*sluice tap access > FILE/)
+})

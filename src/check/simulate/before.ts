@@ -65,7 +65,7 @@ export class Before {
 
   constructor(way: Way, fields: FieldContext) {
     this.#way = way
-    this.#stages = new Map(way.processors.map(processor => [processor.id, stageOf(processor, fields)]))
+    this.#stages = new Map(way.processors.map(processor => [processor.id, stageOf(processor, fields, way.throttle)]))
   }
 
   /** Called before the events of a batch. */
@@ -102,13 +102,18 @@ export class Before {
   }
 }
 
-function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: FieldContext): Stage {
+function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: FieldContext, throttleId: string): Stage {
   if (type === filter.type) {
     const { condition } = options as { condition: Condition }
     return { id, passes: compileCondition(condition, path => fields.field(path)) }
   }
   if (type === throttle.type) return throttleStage(id, withFileRules(options as ThrottleOptions), fields)
-  throw new UsageError(`${id} is before the throttle, and a processor of type ${type} cannot be simulated`, 'simulate')
+  throw new UsageError(
+    `${id} is before the throttle, and a processor of type ${type} cannot be simulated; \
+use --tap ${throttleId} to simulate what a running daemon gives the throttle, \
+or record events behind ${id} (sluice tap ${id} > FILE) and simulate the file without a configuration`,
+    'simulate',
+  )
 }
 
 function throttleStage(id: string, options: ThrottleOptions, fields: FieldContext): Stage {
