@@ -218,7 +218,7 @@ export class ThrottleProcessor implements Processor {
   ): void {
     const { counts, decisions } = decided
     this.#saver?.changed()
-    const waiting = (counts[DISCARD]! > 0 && this.#waiting?.apply(batch, decisions, scope)) || 0
+    const waiting = ((counts[DISCARD]! > 0 || scope.keptMs > 0) && this.#waiting?.apply(batch, decisions, scope)) || 0
     counts[DISCARD]! -= waiting
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!

@@ -13,10 +13,6 @@ import type { ThrottleOptions } from './options.js'
 const GUESS_MS = 100
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
 const FILE_MS = 500
-/** For how long after its time a bucket is still taken to be one that backlog waits for. */
-const SLACK_MS = 1000
-/** Number of such buckets from which on those that are no longer so are forgotten. */
-const MANY_BUCKETS = 10_000
 
 /** In how many milliseconds a bucket has room for an event like this. */
 interface Room {
@@ -26,9 +22,27 @@ interface Room {
   readonly inMs: number
 }
 
+/** For how long at least a bucket has not caught up after nothing waits for it any more. */
+const SLACK_MS = 1000
+/** How often queues of buckets that have caught up are forgotten. */
+const FORGET_MS = 1000
+
+/** The events that wait for a bucket. */
+interface Queue {
+  events: number
+  /** Those of them that are backlog. */
+  backlog: number
+  /** The most events that waited while some were backlog. */
+  most: number
+  /** If none waits: until when what waited takes the room of others. */
+  until: number
+}
+
 /**
  * Decides which events over the limit wait for room. While backlog waits for a bucket, what is live waits for it as
- * well, because backlog has taken its room.
+ * well, because backlog has taken its room. What came meanwhile takes the room of what comes next, and so on, until
+ * the bucket has caught up. An app that writes more than its limit never does: therefore, when no backlog waits any
+ * more, the queue does not grow, and what is over is discarded again.
  */
 export class WaitingRule {
   /** Tells when there is room; undefined: nobody knows. */
@@ -37,9 +51,11 @@ export class WaitingRule {
   readonly #key: EventKey
   readonly #liveMs: number
   readonly #backlogMs: number
-  /** Until when backlog waits for a bucket, by the hash of its key. A wrong one only lets events wait. */
-  readonly #pacedUntil = new Map<number, number>()
-  #lastPaced = Number.NEGATIVE_INFINITY
+  /** Whether backlog may wait for longer than what is live. */
+  readonly #paces: boolean
+  /** By the hash of the key of a bucket, if `#paces`. A wrong one only lets events wait. */
+  readonly #queues = new Map<number, Queue>()
+  #forgetAt = 0
   /** The last answer about each bucket, for the current batch. */
   readonly #rooms = new Map<number, Room>()
   readonly #dependsOnSize: boolean
@@ -73,34 +89,42 @@ export class WaitingRule {
     this.#clock = clock
     this.#liveMs = live
     this.#backlogMs = backlog
+    this.#paces = backlog > live
   }
 
-  /** Turns the refusals of events that may wait into WAITS. Returns how many. */
+  /** Turns the refusals of events that may wait into WAITS. Returns how many. Call for all events that have waited. */
   apply(batch: EventBatch, decisions: Uint8Array, scope: BatchScope): number {
     if (!scope.mayWait) return 0
+    const hasWaited = this.#paces && scope.keptMs > 0
+    if (!hasWaited && !batch.isBacklog && this.#liveMs === 0 && this.#queues.size === 0) return 0
     const now = this.#clock.now()
-    if (now > this.#lastPaced) this.#pacedUntil.clear()
-    if (!batch.isBacklog && this.#liveMs === 0 && this.#pacedUntil.size === 0) return 0
+    if (now >= this.#forgetAt) this.#forget(now)
     this.#rooms.clear()
     let waiting = 0
     for (let i = 0; i < batch.length; i++) {
-      if (decisions[i] !== DISCARD || !this.#waits(batch, i, now, scope)) continue
+      const isOver = decisions[i] === DISCARD
+      if (!isOver && !hasWaited) continue
+      const bucket = this.#bucketOf(batch, i)
+      const waits = isOver && this.#waits(batch, i, bucket, now, scope)
+      if (this.#paces && waits !== hasWaited) {
+        const queue = this.#count(bucket, batch.isBacklog, waits ? 1 : -1, now)
+        if (queue.events === 0) queue.until = Math.max(now + SLACK_MS, this.#decider?.level(batch, i)?.until ?? now)
+      }
+      if (!waits) continue
       decisions[i] = WAITS
       waiting++
     }
     return waiting
   }
 
-  #waits(batch: EventBatch, i: number, now: number, scope: BatchScope): boolean {
-    const bucket = this.#bucketOf(batch, i)
-    const isPaced = batch.isBacklog || this.#pacedUntil.get(bucket)! >= now
+  #waits(batch: EventBatch, i: number, bucket: number, now: number, scope: BatchScope): boolean {
+    const isPaced = batch.isBacklog || this.#isBehind(bucket, scope.keptMs > 0, now)
     const leftMs = (isPaced ? this.#backlogMs : this.#liveMs) - scope.keptMs
     if (leftMs <= 0) return false
     const inMs = this.#decider ? this.#roomIn(this.#decider, batch, i, bucket, now) : GUESS_MS
     // It would wait in vain.
     if (inMs > leftMs) return false
     scope.later(Math.min(Math.max(0, inMs), this.#askEveryMs))
-    if (batch.isBacklog && this.#backlogMs > this.#liveMs) this.#pace(bucket, now, now + inMs + SLACK_MS)
     return true
   }
 
@@ -124,12 +148,27 @@ export class WaitingRule {
     return hash
   }
 
-  #pace(bucket: number, now: number, until: number): void {
-    const paced = this.#pacedUntil
-    // Rules have buckets of their own for the same key.
-    paced.set(bucket, Math.max(paced.get(bucket) ?? until, until))
-    this.#lastPaced = Math.max(this.#lastPaced, until)
-    if (paced.size % MANY_BUCKETS !== 0) return
-    for (const [other, end] of paced) if (end < now) paced.delete(other)
+  /** Whether a live event is behind backlog; `hasWaited`: whether it is in the queue. */
+  #isBehind(bucket: number, hasWaited: boolean, now: number): boolean {
+    const queue = this.#queues.get(bucket)
+    if (queue === undefined || hasCaughtUp(queue, now)) return false
+    return queue.backlog > 0 || queue.events - Number(hasWaited) < queue.most
+  }
+
+  #count(bucket: number, isBacklog: boolean, change: 1 | -1, now: number): Queue {
+    let queue = this.#queues.get(bucket)
+    if (!queue || hasCaughtUp(queue, now))
+      this.#queues.set(bucket, (queue = { events: 0, backlog: 0, most: 0, until: 0 }))
+    queue.events += change
+    if (isBacklog) queue.backlog += change
+    if (queue.backlog > 0) queue.most = Math.max(queue.most, queue.events)
+    return queue
+  }
+
+  #forget(now: number): void {
+    this.#forgetAt = now + FORGET_MS
+    for (const [bucket, queue] of this.#queues) if (hasCaughtUp(queue, now)) this.#queues.delete(bucket)
   }
 }
+
+const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now > until

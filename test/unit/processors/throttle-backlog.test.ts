@@ -106,6 +106,40 @@ for (const window_mode of ['fixed', 'aligned', 'sliding']) {
   })
 }
 
+for (const window_mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
+  t.test(`what is live waits until its bucket has caught up, however long that takes (${window_mode})`, async t => {
+    // An event a second, and seven and a half minutes missed: there is more than the limit lets through for long after.
+    const run = await flowOf({ limit: 100, window: '1m', window_mode, on_backlog: 'pace' })
+    await run.send('app', true, many(0, 450))
+    let n = 450
+    for (; n < 1350; n++) {
+      await run.clock.advance(1000)
+      await run.send('app', false, [event(n)])
+    }
+    t.same(run.discards(), {})
+    t.equal(run.counters.held().events, 0)
+    t.equal(run.left.length, n)
+  })
+}
+
+t.test('of an app that always writes more than its limit, no more waits after its backlog than before', async t => {
+  const run = await flowOf({ limit: 10, window: '10s', on_backlog: 'pace' })
+  await run.send('app', true, many(0, 30))
+  let most = 0
+  for (let n = 30; n < 230; n += 2) {
+    await run.clock.advance(1000)
+    await run.send('app', false, many(n, n + 2))
+    if (n < 70) most = Math.max(most, run.counters.held().events)
+  }
+  t.ok(most > 20 && run.counters.held().events <= most, `${run.counters.held().events} wait, ${most} did`)
+  t.match(run.discards(), { throttled: Number })
+  t.equal(run.counters.imbalance().events, 0)
+  await run.advance(60_000)
+  t.equal(run.counters.held().events, 0)
+  await run.send('app', false, many(300, 320))
+  t.equal(run.counters.held().events, 0, 'when nothing is behind any more, it is a flood')
+})
+
 t.test('the order of each bucket stays', async t => {
   const run = await flowOf({ limit: 3, window: '1s', key_field: '.app', on_backlog: 'pace' })
   for (let n = 0; n < 60; n += 10)
