@@ -13,6 +13,10 @@ import type { ThrottleOptions } from './options.js'
 const GUESS_MS = 100
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
 const FILE_MS = 500
+/** For how long at least a bucket has not caught up after nothing waits for it any more. */
+const SLACK_MS = 1000
+/** How often queues of buckets that have caught up are forgotten. */
+const FORGET_MS = 1000
 
 /** In how many milliseconds a bucket has room for an event like this. */
 interface Room {
@@ -22,11 +26,6 @@ interface Room {
   readonly inMs: number
 }
 
-/** For how long at least a bucket has not caught up after nothing waits for it any more. */
-const SLACK_MS = 1000
-/** How often queues of buckets that have caught up are forgotten. */
-const FORGET_MS = 1000
-
 /** The events that wait for a bucket. */
 interface Queue {
   events: number
@@ -34,7 +33,7 @@ interface Queue {
   backlog: number
   /** The most events that waited while some were backlog. */
   most: number
-  /** If none waits: until when what waited takes the room of others. */
+  /** If none waits: until when what waited takes the room of others; then the bucket has caught up. */
   until: number
 }
 
@@ -171,4 +170,4 @@ export class WaitingRule {
   }
 }
 
-const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now > until
+const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
