@@ -43,6 +43,10 @@ const PROCESSORS = {
   filter: { type: 'filter', condition: 'if (NOT (.nothing exists))' },
   waits: { type: 'chaos_waits' },
   throws: { type: 'chaos_throws' },
+  parse: { type: 'parse', field: '.nothing', codec: 'json' },
+  edit: { type: 'edit', steps: [{ remove: ['.nothing'] }] },
+  redact: { type: 'redact', patterns: [{ name: 'nothing', pattern: '~{9}' }] },
+  route: { type: 'route', routes: { nothing: 'if (.nothing exists)' } },
   // Many buckets, most of them over the limit, which in shadow keeps no line back.
   throttle: {
     type: 'throttle',
@@ -297,7 +301,7 @@ export class World {
       destinations: {
         [DESTINATION]: {
           type: 'http',
-          inputs: [through === 'none' ? SOURCE : 'all'],
+          inputs: [through === 'none' ? SOURCE : through === 'route' ? 'all.else' : 'all'],
           url: this.receiver.url,
           encoding: setup.format === 'raw' ? 'raw' : 'json',
           headers: { 'x-life': String(this.model.lives) },
