@@ -43,9 +43,9 @@ const PROCESSORS = {
   filter: { type: 'filter', condition: 'if (NOT (.nothing exists))' },
   waits: { type: 'chaos_waits' },
   throws: { type: 'chaos_throws' },
-  parse: { type: 'parse', field: '.nothing', codec: 'json' },
   edit: { type: 'edit', steps: [{ remove: ['.nothing'] }] },
-  redact: { type: 'redact', patterns: [{ name: 'nothing', pattern: '~{9}' }] },
+  // The texts around the cuts of lines in pieces are covered, unless a field is named.
+  redact: { type: 'redact', fields: ['.nothing'], patterns: [{ name: 'nothing', pattern: '~{9}' }] },
   route: { type: 'route', routes: { nothing: 'if (.nothing exists)' } },
   // Many buckets, most of them over the limit, which in shadow keeps no line back.
   throttle: {
