@@ -1,3 +1,4 @@
+import { jsonText } from '../lib/formats/json-text.js'
 import { isoText, TIME_FORMATS } from '../lib/formats/time-formats.js'
 import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
@@ -53,7 +54,7 @@ export function convertText(type: FieldType, text: string, wall = Number.NaN): u
 
 /** Says that `value` is none of this type. */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
-  const shown = (JSON.stringify(value) as string | undefined)?.slice(0, LONGEST_SHOWN)
+  const shown = (jsonText(value) as string | undefined)?.slice(0, LONGEST_SHOWN)
   return `${name} should be ${EXPECTED[type]}, and is ${shown}`
 }
 

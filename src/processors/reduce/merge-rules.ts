@@ -1,4 +1,5 @@
 import { numberOf } from '../../core/event/field-reader.js'
+import { jsonText } from '../../lib/formats/json-text.js'
 
 /** Collects the values of a field in the events of a group. */
 export interface Collector {
@@ -48,7 +49,7 @@ function array(): Collector {
 function unique(): Collector {
   const values = new Map<string, unknown>()
   return {
-    add: value => values.set(JSON.stringify(value), value),
+    add: value => values.set(jsonText(value), value),
     result: () => (values.size > 0 ? [...values.values()] : undefined),
   }
 }

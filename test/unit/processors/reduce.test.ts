@@ -1,7 +1,9 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
+import { RawEncoder } from '../../../src/codecs/encode.js'
 import type { AckStatus } from '../../../src/core/event/ack.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { reduce } from '../../../src/processors/reduce.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
@@ -39,6 +41,21 @@ t.test('fields that come later are added, and rules reach into objects', async t
     { a: { n: 3, x: 'x' }, b: 1, c: { n: 1, m: 0 } },
   ])
   t.same(await reduced({ merge: { '.a.n': 'sum' } }, { a: 1 }, { a: { n: 4 } }), [{ a: 1 }])
+})
+
+t.test('a value of any depth is merged, and no event counts twice for it', async t => {
+  const { stage, wanted, counters } = await loadedStageOf(reduce, { merge: { '.n': 'sum', '.v': 'unique' } })
+  const deep = `${'['.repeat(50_000)}${']'.repeat(50_000)}`
+  const batch = batchOf(['{"n":1}', `{"n":1,"v":${deep}}`, `{"n":1,"v":${deep}}`], { wanted })
+  counters.arrived(batch.length, batch.bytes)
+  const merged: string[] = []
+  await pipeline(Readable.from([batch]), stage, async all => {
+    for await (const one of all as AsyncIterable<EventBatch>) {
+      merged.push(Buffer.concat(new RawEncoder().encode([one]).parts).toString())
+      one.ack.settle('delivered')
+    }
+  })
+  t.same(merged, [`{"n":3,"v":[${deep}]}\n`])
 })
 
 t.test('conditions and bounds end groups', async t => {
