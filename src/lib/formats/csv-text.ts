@@ -24,15 +24,22 @@ const LINE = /\r?\n/
 /** A field in quotes, in which quotes are doubled, or one without; then what ends it. */
 const FIELD = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?\n|$)/y
 
+/** More than these take too much memory. */
+const MOST_VALUES = 8_000_000
+const MOST_RECORDS = 2_000_000
+
 /** Reads a table with a header. Each record has a field for each of its names, without white space around it. */
 export function readCsvTable(text: string): CsvTable | CsvProblem {
-  const [header, ...records] = recordsOf(text)
+  const all = recordsOf(text)
+  if (!all) return { line: 1, message: `has more than ${MOST_RECORDS} rows or ${MOST_VALUES} values` }
+  const [header] = all
   if (!header) return { line: 1, message: 'is empty; the first line must name the columns' }
   const quote = openQuoteOf(text)
   if (quote !== undefined) return { line: quote, message: 'has a quote that is never closed' }
   const names = header.fields
   const message = problemOf(names)
   if (message !== undefined) return { line: header.line, message }
+  const records = all.slice(1)
   const record = records.findIndex(({ fields }) => fields.length !== names.length)
   if (record >= 0) {
     const { line, fields } = records[record]!
@@ -43,18 +50,22 @@ export function readCsvTable(text: string): CsvTable | CsvProblem {
 
 /** What is wrong with the names of the columns. */
 function problemOf(names: readonly string[]): string | undefined {
-  const twice = names.find((name, n) => names.indexOf(name) !== n)
+  const seen = new Set<string>()
+  const twice = names.find(name => seen.size === seen.add(name).size)
   if (twice !== undefined) return `names the column "${twice}" twice`
   return names.some(name => /[;\t]/.test(name)) ? 'separate the columns by commas' : undefined
 }
 
-function recordsOf(text: string): CsvRecord[] {
+/** Undefined: there are too many. */
+function recordsOf(text: string): CsvRecord[] | undefined {
   const records: CsvRecord[] = []
+  let values = 0
   let line = 1
   for (let at = 0; at < text.length; ) {
     const record: CsvRecord = { line, fields: [] }
     let ending = ','
     while (ending === ',') {
+      if (++values > MOST_VALUES || records.length > MOST_RECORDS) return undefined
       FIELD.lastIndex = at
       const match = FIELD.exec(text)
       // A quote within a field, or one that is never closed: the rest of the line is the field.
@@ -77,6 +88,7 @@ function endOfLine(text: string, at: number): number {
 
 /** The line of a quote that is never closed. */
 function openQuoteOf(text: string): number | undefined {
-  const quotes = [...text.matchAll(/"/g)]
-  return quotes.length % 2 === 0 ? undefined : text.slice(0, quotes.at(-1)!.index).split(LINE).length
+  let isOpen = false
+  for (let at = text.indexOf('"'); at >= 0; at = text.indexOf('"', at + 1)) isOpen = !isOpen
+  return isOpen ? text.slice(0, text.lastIndexOf('"')).split(LINE).length : undefined
 }

@@ -120,6 +120,17 @@ t.test('what is wrong with a table is named with its line', async t => {
   t.match(tableProblems({ table: folder } as never), [{ message: 'is a folder; name a file in it' }])
 })
 
+t.test('a table of any shape is read or refused in bounded time and memory', async t => {
+  const columns = Array.from({ length: 300_000 }, (_, n) => `c${n}`).join()
+  const before = process.cpuUsage()
+  t.same(table('t.csv', `${columns}\n${','.repeat(299_999)}\n`, { columns: ['c1'] })(''), {})
+  t.match(problem('t.csv', `a\n${'1\n'.repeat(2_100_000)}`), /has more than 2000000 rows or 8000000 values/)
+  t.match(problem('t.csv', `a\n${','.repeat(8_100_000)}`), /has more than 2000000 rows/)
+  t.match(problem('t.csv', `a\n${'"'.repeat(5_000_001)}`), /has a quote that is never closed/)
+  const { user, system } = process.cpuUsage(before)
+  t.ok(user + system < 30e6)
+})
+
 t.test('a MaxMind database', async t => {
   const entry = { country: { iso_code: 'SE', names: { en: 'Sweden' } }, city: { geoname_id: 7 } }
   const bytes = maxmindDatabase({ '89.160.20.0/24': entry, '10.0.0.0/8': { country: { iso_code: 'XX' } } })
