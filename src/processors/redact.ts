@@ -1,11 +1,14 @@
 import { z } from 'zod'
 import { defineProcessor } from '../core/component.js'
+import { parseFieldPath } from '../core/event/field-path.js'
 import { fieldPath, refuse, refuseAt, regex, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { keyFileWarnings } from '../http/auth/auth-options.js'
 import { Pattern } from '../lib/pattern.js'
 import { PRESETS } from './redact/presets/presets.js'
 
+/** Reasons why an event could not be processed quote values of any field. */
+const REASON = parseFieldPath('.processing_error')
 const MOST_FIELDS = 64
 const MOST_PATTERNS = 64
 
@@ -42,7 +45,9 @@ const options = z
         error: 'must be all, or a list of field paths, as in [.message]',
       })
       .prefault('all')
-      .describe('Where to look: in all values of the event, or in those at these paths and in all that is in them.'),
+      .describe(
+        'Where to look: in all values of the event, or in those at these paths and in all that is in them. `.processing_error`, which may quote any value, is always looked at.',
+      ),
     presets: z.array(z.enum(PRESETS)).prefault([]).describe('What to find without a pattern.'),
     patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('What else to find.'),
     action: z
@@ -136,7 +141,7 @@ export const redact = defineProcessor({
       name,
       pattern: ignore_case ? new Pattern(pattern.source, 'iu') : pattern,
     }))
-    const selection = fields === 'all' ? EVERYTHING : selectionOf(fields)
+    const selection = fields === 'all' ? EVERYTHING : selectionOf([...fields, REASON])
     const replace = await makeAction(action, context.reach)
     return new RedactProcessor(new Finder(presets, named), replace, selection, context)
   },

@@ -31,6 +31,17 @@ async function redacted(options: object, lines: Lines, more: BatchOptions = {}) 
   return { batch: left[0]!, counters, lines: linesOf(left[0]!), raw }
 }
 
+t.test('a reason that quotes a value is redacted, whatever the fields are', async t => {
+  const message = '.pan should be an integer, and is "4111 1111 1111 1111"'
+  const event = { pan: '4111 1111 1111 1111', other: '4111111111111111', processing_error: { component: 'p', message } }
+  const { lines } = await redacted({ fields: ['.pan'], presets: ['card'] }, [event])
+  t.same(JSON.parse(lines[0]!), {
+    pan: '***',
+    other: '4111111111111111',
+    processing_error: { component: 'p', message: '.pan should be an integer, and is "***"' },
+  })
+})
+
 const ALL = redact.options.shape.presets.unwrap().element.options
 
 t.test('presets find what they are named after, and nothing that looks like it', async t => {
