@@ -86,7 +86,7 @@ export const redact = defineProcessor({
   type: 'redact',
   summary: 'Removes secrets and personal data from events.',
   notes:
-    'All rules look at the values as they arrive, after JSON escapes are decoded; what overlaps is replaced together. Names of fields are never changed, and an event in which nothing is found keeps its bytes. ' +
+    'All rules look at the values as they arrive, after JSON escapes are decoded; what overlaps is replaced together. Names of fields are not changed, but for those that a codec other than json finds in a line, where any word may be a name, with `fields: all`. An event in which nothing is found keeps its bytes. ' +
     'A number in which something is found becomes a string; one with an exponent is also looked at without it. A line that is text is replaced by the redacted text, also under `encoding: raw`; a line of any other codec by the JSON of the redacted event. ' +
     'Of all members with one name each is redacted. `.raw`, the bytes of a line that is not UTF-8, follows what is found in them. Nothing of what was removed is in disk buffers, dead letters or later outputs. ' +
     'Of a line that was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +

@@ -103,6 +103,7 @@ export class RedactProcessor implements Processor {
   #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
+    this.#values.coversNames = false
     if (texts?.has(i)) {
       this.#redactJson(batch, i, texts.bytes, texts.starts[i]!, texts.ends[i]!, false)
       return
@@ -121,6 +122,8 @@ export class RedactProcessor implements Processor {
       }
       return
     }
+    // The words of a line, as of logfmt, can be names.
+    this.#values.coversNames = origin.codec.form === 'fields'
     this.#made.clear()
     origin.codec.writeEvent(batch, i, this.#made)
     // A scan needs a byte to stop at.

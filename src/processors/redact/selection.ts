@@ -47,6 +47,8 @@ function select(paths: readonly (readonly (string | number)[])[]): Selection {
 
 /** Takes the strings, between their quotes, and the numbers that are selected. */
 export interface ValueVisitor {
+  /** Whether it takes the names in what is selected whole, too. */
+  readonly coversNames: boolean
   string(b: Buffer, start: number, end: number, hasEscapes: boolean): void
   number(b: Buffer, start: number, end: number): void
 }
@@ -94,7 +96,7 @@ function visitItems(b: Buffer, p: number, end: number, { items }: Selection, vis
   }
 }
 
-/** All values in [start, end), however deep, without the names. */
+/** All values in [start, end), however deep, and the names if the visitor takes them. */
 function visitAll(b: Buffer, start: number, end: number, visitor: ValueVisitor): void {
   for (let p = start; p < end; ) {
     const byte = b[p]!
@@ -102,11 +104,9 @@ function visitAll(b: Buffer, start: number, end: number, visitor: ValueVisitor):
       const close = stringEnd(b, p + 1)
       const hasEscapes = sawEscape
       const next = skipSpace(b, close + 1, end)
-      if (next < end && b[next] === COLON) p = next + 1
-      else {
-        visitor.string(b, p + 1, close, hasEscapes)
-        p = close + 1
-      }
+      const isName = next < end && b[next] === COLON
+      if (!isName || visitor.coversNames) visitor.string(b, p + 1, close, hasEscapes)
+      p = isName ? next + 1 : close + 1
     } else if (byte === DASH || (byte >= ZERO && byte <= NINE)) {
       const to = numberEnd(b, p, end)
       visitor.number(b, p, to)

@@ -24,6 +24,7 @@ export type Count = (rule: number) => void
 /** Redacts texts and JSON objects, and writes them into `out` if something was found. */
 export class Values implements ValueVisitor {
   readonly out = new GrowingBytes()
+  coversNames = false
   readonly #finder: Finder
   readonly #action: Action
   readonly #count: Count

@@ -265,6 +265,16 @@ t.test('a value is searched as its readers will read it', async t => {
   t.same(JSON.parse(bad!), { a: '\ufffd', to: '***', raw: '***' }, 'its bytes would show it')
 })
 
+t.test('a word of a line that its codec takes for a name is covered as well', async t => {
+  const of = async (line: string, decode: string) =>
+    (await redacted({ presets: ['card', 'email'] }, [line], { decode })).raw
+  for (const decode of ['logfmt', 'key_value']) {
+    t.match(await of('paid 4111111111111111 ok=1', decode), /^\{"paid":true,"\*{3}":true,"ok":"1",/)
+    t.match(await of('msg=by a@b.io a@c.io=2', decode), /^\{"msg":"by","\*{3}":true,"\*{3}":"2",/)
+  }
+  t.equal(await of('{"a@b.io":"a@b.io"}', 'json'), '{"a@b.io":"***"}\n')
+})
+
 t.test('a long run of backslashes takes a time proportional to its length', async t => {
   const run = '\\'.repeat(500_000)
   const before = process.cpuUsage()
