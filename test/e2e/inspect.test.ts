@@ -109,7 +109,7 @@ ok     right
   t.match(unknown.stderr, /^unknown\.yaml:14:21: tests\[0\]\.steps\[0\]\.into: .*did you mean "app_logs"\?$/m)
   t.match(unknown.stderr, /steps\[1\]\.into: there is no source limit_app/)
   t.match(unknown.stderr, /expect\.limit_ap: there is no component limit_ap; did you mean "limit_app"\?/)
-  t.match(unknown.stderr, /limit_app has no side output dropped/)
+  t.match(unknown.stderr, /limit_app \(type throttle\) has no side output of this name/)
 
   const none = await done(['test', join(checkout, 'config/examples/stdin-pipe.yaml')])
   t.same([none.code, none.stdout], [1, ''])
