@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import * as nodeModule from 'node:module'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -52,6 +53,8 @@ export async function loadPackage(name: string, folder: string): Promise<ModuleE
 /** What `loadModule` threw for this path, on one line, with its place as far as it is known. */
 export function loadErrorText(error: unknown, path: string): string {
   if (!(error instanceof Error)) return String(error)
+  const { code } = error as NodeJS.ErrnoException
+  if (code === 'ERR_MODULE_NOT_FOUND' && !existsSync(path)) return `there is no file ${resolve(path)}`
   const message = error.message.replace(/\s+/g, ' ')
   const place = placeInPlugin(error)
   if (place !== undefined) return `${message} (${place})`

@@ -84,6 +84,11 @@ t.test('an error says where it is', async t => {
   }
 })
 
+t.test('a file that is missing is named, and nothing of the program', async t => {
+  const path = join(testFolder(t, {}), 'gone.js')
+  t.equal(loadErrorText(await loadModule(path).catch(error => error), path), `there is no file ${path}`)
+})
+
 t.test('a worker thread loads modules as well', async t => {
   const folder = testFolder(t, { 'a.ts': `import 'sluice'\nexport const a: number = 1` })
   const load = new URL('../../../src/lib/load-module.js', import.meta.url).href

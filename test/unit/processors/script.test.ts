@@ -174,7 +174,7 @@ export default (event: Event) => ({ n: twice(event.n) })
   const failing = (name: string) => loadedStageOf(script, { file: join(folder, name) })
   await t.rejects(failing('none.js'), { message: /default export of .*none\.js must be a function/ })
   await t.rejects(failing('broken.js'), { message: /^Unexpected end of input \(.*broken\.js:4\)$/ })
-  await t.rejects(failing('nowhere.js'), { message: /Cannot find module .*nowhere\.js/ })
+  await t.rejects(failing('nowhere.js'), { message: /there is no file .*nowhere\.js/ })
 })
 
 t.test('code that is no function is refused', async t => {
