@@ -16,7 +16,7 @@ export interface Measure {
   value(values: Float64Array, row: number): unknown
 }
 
-/** Counts events, or adds up the numbers of a field; what is no number counts as 0. */
+/** Counts events, or adds up the numbers of a field. What is no number, or makes the sum infinite, counts as 0. */
 export class Counter implements Measure {
   readonly name: string
   readonly at: number
@@ -34,7 +34,7 @@ export class Counter implements Measure {
   add(batch: EventBatch, i: number, values: Float64Array, row: number): void {
     if (this.#when && !this.#when(batch, i)) return
     if (!this.#sum) values[row + this.at]!++
-    else values[row + this.at]! += numberAt(this.#sum, batch, i) ?? 0
+    else addTo(values, row + this.at, numberAt(this.#sum, batch, i) ?? 0)
   }
 
   value(values: Float64Array, row: number): number {
@@ -70,7 +70,7 @@ export class Histogram implements Measure {
     let bucket = 0
     while (bucket < upper.length && number > upper[bucket]!) bucket++
     values[row + this.at + bucket]!++
-    values[row + this.at + this.width - 1]! += number
+    addTo(values, row + this.at + this.width - 1, number)
   }
 
   value(values: Float64Array, row: number): unknown {
@@ -91,6 +91,12 @@ export class Histogram implements Measure {
   sum(values: Float64Array, row: number): number {
     return values[row + this.at + this.width - 1]!
   }
+}
+
+/** Anybody who writes lines may write 1e308 twice. */
+function addTo(values: Float64Array, column: number, number: number): void {
+  const sum = values[column]! + number
+  if (Number.isFinite(sum)) values[column] = sum
 }
 
 function numberAt(field: FieldReader, batch: EventBatch, i: number): number | undefined {

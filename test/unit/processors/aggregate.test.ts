@@ -78,6 +78,12 @@ t.test('keys beyond max_keys count together, idle ones make room, and all sums a
   t.same(series('sluice_aggregate_n_total'), { __other__: 8, d: 1, ___other__: 1 })
 })
 
+t.test('no line makes a sum infinite', async t => {
+  const { send, next } = await running(OPTIONS)
+  await send({ v: 1e308 }, { v: 1e308 }, { v: '1e999' }, { v: -1e308 }, { v: 2 })
+  t.match(await next(), [{ n: 5, sum: 2 }])
+})
+
 t.test('histograms, conditions, and the time of an interval', async t => {
   const { send, next, series } = await running({
     every: '1 Seconds',
