@@ -32,7 +32,7 @@ async function loadedBy(t: Test, config: string) {
 }
 
 /** It was 302 when this was written, of more than 650: the options of every component are among them. */
-const MOST_OWN = 320
+const MOST_OWN = 330
 const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client']
 const FOLDERS = /^(api|check|client|fleet|ingest|inspect|remote|serve)\//
 const OF_OTHERS =
