@@ -62,7 +62,7 @@ t.test('a file that comes while the source runs is not backlog, whatever its nam
   await run.scanned()
   // The times of files are up to a tick of the kernel behind the clock.
   const begun = systemClock.now()
-  await until(() => systemClock.now() - begun > 20)
+  await until(() => systemClock.now() - begun > 20, 'a moment')
   renameSync(path, `${path}.1`)
   writeFileSync(path, 'next\n')
   await arrived(run, 1)
