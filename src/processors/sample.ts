@@ -37,7 +37,6 @@ export const sample = defineProcessor({
     'With it the hash of the value decides, which is the same in every run and every daemon: samplers with the same rate keep the same traces, and of the traces that one keeps, another with a higher `one_in` keeps a part. ' +
     'How many events pass then depends on how many have the same key. Events without a key are counted.',
   options,
-  movable: true,
   plan: () => ({ reasons: ['sampled'] }),
   reasons: { sampled: 'Another event stands for it.' },
   fields: ({ rate_field }) => ({ names: rate_field === false ? [] : [rate_field.segments[0]] }),
