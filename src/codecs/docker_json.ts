@@ -154,7 +154,7 @@ export const dockerJson = defineCodec({
   name: 'docker_json',
   summary: 'Each line is in the format of the logging driver `json-file` of Docker.',
   notes:
-    'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker was told to write labels or variables. ' +
+    'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
     'A line of the container that Docker divided, after 16 KiB, is joined again by the sources `file` and `stdin`: up to the one that has a line end they are one event, with the time of the first. ' +
     'Lines of the other stream in between end it. What came without its end has `.partial` true; the rest waits for at most a second and is then an event of its own. ' +
     '`parse` sees one line, and marks it. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',

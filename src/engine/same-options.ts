@@ -28,7 +28,7 @@ export function sameOptions(a: unknown, b: unknown): boolean {
   )
 }
 
-/** A part of a condition with a predicate, which is made anew each time the condition is parsed. */
+/** A part of a condition with a predicate, which is a new one each time the condition is parsed. */
 function isComparison(value: object): value is Condition {
   return 'holds' in value && typeof value.holds === 'function'
 }

@@ -122,7 +122,7 @@ export const redact = defineProcessor({
       output: ['{"pay":[{"pan":"***1111"}],"4111111111111111":1}'],
     },
     {
-      title: 'Users are still told apart, by a hash with a key that nobody who reads the logs has',
+      title: 'Users can still be distinguished, by a hash with a key that nobody who reads the logs has',
       yaml: 'presets: [email]\naction: { hash: { key: an-example } }\n',
       input: ['{"user":"a@example.com"}'],
       output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],

@@ -4,7 +4,7 @@ import { Ack, type AckStatus } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 
-/** Takes what a source sends. Settles it when told to, and has room as long as `room` is open. */
+/** Takes what a source sends. Settles it on request, and has room as long as `room` is open. */
 export class Taker implements Output {
   readonly batches: EventBatch[] = []
   readonly unsettled: Ack[] = []

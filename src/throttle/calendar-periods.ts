@@ -1,4 +1,5 @@
 import { LARGEST_MS } from '../lib/formats/iso-time.js'
+import { localTimes } from '../lib/formats/time-zone.js'
 import type { Periods } from './periods.js'
 
 export type CalendarUnit = 'hour' | 'day' | 'week' | 'month'
@@ -40,17 +41,7 @@ export class CalendarPeriods implements Periods {
   constructor(unit: CalendarUnit, timeZone: string) {
     this.longestMs = LENGTHS[unit][1]
     this.#unit = unit
-    this.#format = new Intl.DateTimeFormat('en-US', {
-      timeZone,
-      calendar: 'gregory',
-      hourCycle: 'h23',
-      year: 'numeric',
-      month: 'numeric',
-      day: 'numeric',
-      hour: 'numeric',
-      minute: 'numeric',
-      second: 'numeric',
-    })
+    this.#format = localTimes(timeZone)
   }
 
   startOf(wall: number): number {

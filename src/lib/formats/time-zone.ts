@@ -19,17 +19,7 @@ export class TimeZone {
     this.name = name
     // It takes milliseconds to make.
     if (name === 'UTC') return
-    this.#format = new Intl.DateTimeFormat('en-US', {
-      timeZone: name,
-      calendar: 'gregory',
-      hourCycle: 'h23',
-      year: 'numeric',
-      month: 'numeric',
-      day: 'numeric',
-      hour: 'numeric',
-      minute: 'numeric',
-      second: 'numeric',
-    })
+    this.#format = localTimes(name)
   }
 
   /**
@@ -66,4 +56,19 @@ export class TimeZone {
     const local = Date.UTC(part.year!, part.month! - 1, part.day!, part.hour!, part.minute!, part.second!)
     return local - Math.floor(utc / 1000) * 1000
   }
+}
+
+/** Divides times into the numbers of a local calendar and clock. Throws a RangeError for an unknown zone. */
+export function localTimes(timeZone: string): Intl.DateTimeFormat {
+  return new Intl.DateTimeFormat('en-US', {
+    timeZone,
+    calendar: 'gregory',
+    hourCycle: 'h23',
+    year: 'numeric',
+    month: 'numeric',
+    day: 'numeric',
+    hour: 'numeric',
+    minute: 'numeric',
+    second: 'numeric',
+  })
 }

@@ -40,7 +40,7 @@ class Columns {
 
 /**
  * The keys whose windows began last, in this order. A lookup allocates nothing. Forgotten keys stay in the table until
- * there are as many as remembered ones, since the table cannot remove them; it is then made anew.
+ * there are as many as remembered ones, since the table cannot remove them; it is then replaced by a new one.
  */
 export class RecentKeys {
   /** Of the hash of keys. */
