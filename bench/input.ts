@@ -1,5 +1,6 @@
 import { closeSync, openSync, readFileSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
+import { seeded } from './seeded-picks.js'
 
 /** What the jobs read: NDJSON like that of a web service. The same bytes for the same number of lines, everywhere. */
 export interface Input {
@@ -79,27 +80,16 @@ class Writer {
   excluded = 0
   readonly #apps = Array.from({ length: APPS }, (_, i) => `app-${String(i).padStart(4, '0')}`)
   readonly #hosts = Array.from({ length: HOSTS }, (_, i) => `web-${String(i).padStart(2, '0')}`)
-  #state = SEED
-
-  /** A number in [0, below), from a small generator whose sequence is part of the format. */
-  #pick(below: number): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0
-    let x = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1)
-    x ^= x + Math.imul(x ^ (x >>> 7), x | 61)
-    return ((x ^ (x >>> 14)) >>> 0) % below
-  }
-
-  #of<T>(values: readonly T[]): T {
-    return values[this.#pick(values.length)]!
-  }
+  readonly #picks = seeded(SEED)
 
   line(i: number): string {
+    const { below, of } = this.#picks
     const time = new Date(FIRST_TIME + Math.floor(i / LINES_PER_MS)).toISOString()
-    const host = this.#of(this.#hosts)
-    const app = this.#of(this.#apps)
+    const host = of(this.#hosts)
+    const app = of(this.#apps)
     if (host === EXCLUDED_HOST) this.excluded++
-    const id = (this.#pick(0xffffffff) + 0x100000000).toString(16)
-    const path = this.#of(PATHS) + this.#pick(1_000_000)
-    return `{"timestamp":"${time}","level":"${this.#of(LEVELS)}","host":"${host}","app":"${app}","request_id":"${id}","method":"${this.#of(METHODS)}","path":"${path}","status":${this.#of(STATUSES)},"took_ms":${this.#pick(100_000) / 100},"message":"${this.#of(MESSAGES)}"}\n`
+    const id = (below(0xffffffff) + 0x100000000).toString(16)
+    const path = of(PATHS) + below(1_000_000)
+    return `{"timestamp":"${time}","level":"${of(LEVELS)}","host":"${host}","app":"${app}","request_id":"${id}","method":"${of(METHODS)}","path":"${path}","status":${of(STATUSES)},"took_ms":${below(100_000) / 100},"message":"${of(MESSAGES)}"}\n`
   }
 }

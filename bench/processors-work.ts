@@ -1,3 +1,4 @@
+import { type CodecLines, codecLines } from './codec-lines.js'
 import { inputLines } from './input.js'
 
 /** What the bench of processors and codecs does, and with which lines. */
@@ -29,13 +30,31 @@ const SECRETS = ['card 4111 1111 1111 1111', 'by jane@example.com', 'from 203.0.
 const WITH_SECRETS = JSON_LINES.map((line, i) =>
   i % 10 === 0 ? line.replace('"message":"', `"message":"${SECRETS[(i / 10) % SECRETS.length]} `) : line,
 )
+/** What a service sends on behalf of others: records in an envelope. */
 const WITH_ITEMS = times(
-  i => `{"app":"app-${i % 100}","items":[${[1, 2, 3].map(n => `{"id":${i * n},"name":"item ${n}"}`)}],"level":"info"}`,
+  i =>
+    `{"timestamp":"2026-01-31T12:00:${String(i % 60).padStart(2, '0')}Z","app":"app-${i % 100}","host":"web-${i % 50}","items":[${[1, 2, 3].map(n => `{"id":${i * n},"name":"item ${n}","price":${n}.5,"tags":["new","eu-${i % 7}"]}`)}],"level":"info","trace":"${(i * 7919).toString(16).padStart(16, '0')}"}`,
 )
 const NESTED = times(
   i =>
-    `{"app":{"name":"app-${i % 100}","version":"1.${i % 9}"},"http":{"method":"GET","status":200,"took":{"ms":${i}}},"message":"request completed"}`,
+    `{"timestamp":"2026-01-31T12:00:${String(i % 60).padStart(2, '0')}Z","kubernetes":{"pod":{"name":"app-${i % 100}-${(i * 7919) % 1000}","ip":"10.0.3.${i % 250}"},"namespace":"shop","labels":{"app":"app-${i % 100}","version":"1.${i % 9}"}},"http":{"method":"GET","path":"/api/v1/orders/${i * 293}","status":200,"took":{"ms":${i}}},"level":"info","message":"request completed"}`,
 )
+const FLAT = NESTED.map(line => {
+  const { kubernetes, http, ...rest } = JSON.parse(line)
+  const { pod, labels, namespace } = kubernetes
+  const fields = {
+    'kubernetes.pod.name': pod.name,
+    'kubernetes.pod.ip': pod.ip,
+    'kubernetes.namespace': namespace,
+    'kubernetes.labels.app': labels.app,
+    'kubernetes.labels.version': labels.version,
+    'http.method': http.method,
+    'http.path': http.path,
+    'http.status': http.status,
+    'http.took.ms': http.took.ms,
+  }
+  return JSON.stringify({ ...rest, ...fields })
+})
 
 /** `table`: a file with a row for each of the apps. */
 export const processorWork = (table: string): readonly ProcessorWork[] => [
@@ -89,6 +108,7 @@ export const processorWork = (table: string): readonly ProcessorWork[] => [
   { id: 'enrich', type: 'enrich', options: { table, key_field: '.app', target: '.owner' }, lines: JSON_LINES },
   { id: 'explode, three items', type: 'explode', options: { field: '.items', target: '.item' }, lines: WITH_ITEMS },
   { id: 'flatten', type: 'flatten', options: {}, lines: NESTED },
+  { id: 'flatten, nest', type: 'flatten', options: { mode: 'nest' }, lines: FLAT },
   {
     id: 'script',
     type: 'script',
@@ -97,17 +117,13 @@ export const processorWork = (table: string): readonly ProcessorWork[] => [
   },
 ]
 
-const LOGFMT = times(
-  i =>
-    `ts=2026-01-01T00:00:00Z level=info host=web-${i % 50} app=app-${i} method=GET path=/api/v1/orders/${i * 293} status=204 took_ms=${i}.25 msg="request completed, cache miss"`,
-)
-
 /** Lines of codecs. Of any other its first example is read over and over. */
-export const CODEC_LINES: Readonly<Record<string, readonly string[]>> = {
-  json: JSON_LINES,
-  text: NGINX,
-  nginx: NGINX,
-  apache: NGINX,
-  logfmt: LOGFMT,
-  key_value: LOGFMT,
+export const CODEC_LINES: Readonly<Record<string, CodecLines>> = {
+  ...codecLines(LINES),
+  json: { lines: JSON_LINES },
+  ndjson: { lines: JSON_LINES },
+  text: { lines: NGINX },
+  raw: { lines: NGINX },
+  nginx: { lines: NGINX },
+  apache: { lines: NGINX },
 }

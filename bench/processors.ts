@@ -87,8 +87,11 @@ async function processorBench(work: ProcessorWork): Promise<Bench> {
 function codecBenches(definition: CodecDefinition): Bench[] {
   const { name, examples } = definition
   const [example] = examples
-  const codec = createCodec(name, parse(example.yaml) ?? {})
-  const lines = CODEC_LINES[name] ?? new Array<string>(LINES).fill(example.line)
+  const { lines, options = {} } = CODEC_LINES[name] ?? {
+    lines: new Array<string>(LINES).fill(example.line),
+    options: parse(example.yaml) ?? {},
+  }
+  const codec = createCodec(name, options)
   const json = jsonOf(lines, codec)
   const bench = (id: string, from: Codec, to: Codec, frame: Frame): Bench => {
     const wanted = new WantedNames()
@@ -140,6 +143,8 @@ const { values: options } = parseArgs({
     /** Batches that are timed together, so that the end of a turn does not matter. */
     batches: { type: 'string', default: '8' },
     folder: { type: 'string', default: '.' },
+    /** A regular expression: only the rows whose name it matches. */
+    only: { type: 'string', default: '' },
   },
 })
 
@@ -152,8 +157,10 @@ function tableIn(folder: string): string {
 
 const rows: ProcessorRow[] = []
 const [rounds, atOnce] = [Number(options.rounds), Number(options.batches)]
+const only = new RegExp(options.only)
 for (const work of processorWork(tableIn(workFolder(options.folder, 'processors'))))
-  rows.push(await measured(await processorBench(work), rounds, atOnce))
+  if (only.test(work.id)) rows.push(await measured(await processorBench(work), rounds, atOnce))
 for (const definition of codecs)
-  for (const bench of codecBenches(definition)) rows.push(await measured(bench, rounds, atOnce))
+  for (const bench of codecBenches(definition))
+    if (only.test(bench.id)) rows.push(await measured(bench, rounds, atOnce))
 process.stdout.write(JSON.stringify(rows))
