@@ -557,12 +557,12 @@ t.test('a processor before the throttle that cannot be simulated leads to what c
   const folder = testFolder(t, {
     'sluice.yaml': `sources: { in: { type: stdin } }
 processors:
-  access: { type: parse, inputs: [in], codec: nginx }
-  limit_app: { type: throttle, inputs: [access], limit: 1, window: 1s, key_field: .client }
+  merged: { type: reduce, inputs: [in], key_field: .client, timeout: 5s }
+  limit_app: { type: throttle, inputs: [merged], limit: 1, window: 1s, key_field: .client }
 destinations: { out: { type: stdout, inputs: [limit_app] } }
 `,
   })
   const { code, stderr } = await simulate(join(folder, 'sluice.yaml'), [], 'x\n')
   t.equal(code, 2)
-  t.match(stderr, /access is before the throttle.*--tap limit_app .*sluice tap access > FILE/)
+  t.match(stderr, /merged is before the throttle.*--tap limit_app .*sluice tap merged > FILE/)
 })

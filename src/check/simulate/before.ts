@@ -55,17 +55,16 @@ export function wayTo(config: Config, throttleId: string): Way {
   }
 }
 
-/** Applies the components before a throttle to one event after the other. */
+/** Applies components that only decide (`onlyDecide`) to one event after the other. */
 export class Before {
-  /** Events that did not reach the throttle on any path, and by processor those that it was the last to discard. */
-  held = 0
-  readonly heldBy = new Map<string, number>()
+  /** The component that the last event reached. */
+  last = ''
   readonly #way: Way
   readonly #stages: ReadonlyMap<string, Stage>
 
   constructor(way: Way, fields: FieldContext) {
     this.#way = way
-    this.#stages = new Map(way.processors.map(processor => [processor.id, stageOf(processor, fields, way.throttle)]))
+    this.#stages = new Map(way.processors.map(processor => [processor.id, stageOf(processor, fields)]))
   }
 
   /** Called before the events of a batch. */
@@ -81,42 +80,56 @@ export class Before {
 
   /** How often event `i` of a source reaches the throttle: once for each path that lets it pass. */
   arrivals(source: string, batch: EventBatch, i: number, now: number): number {
-    let last = ''
     const follow = (output: string): number => {
       let arrived = 0
       for (const id of this.#way.readers.get(output) ?? []) {
         const stage = this.#stages.get(id)
         if (!stage) arrived++
         else {
-          last = id
+          this.last = id
           arrived += follow(stage.passes(batch, i, now) ? id : `${id}.discarded`)
         }
       }
       return arrived
     }
-    const arrived = follow(source)
-    if (arrived > 0) return arrived
-    this.held++
-    this.heldBy.set(last, (this.heldBy.get(last) ?? 0) + 1)
-    return 0
+    return follow(source)
   }
 }
 
-function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: FieldContext, throttleId: string): Stage {
-  if (type === filter.type) {
-    const { condition } = options as { condition: Condition }
-    return { id, passes: compileCondition(condition, path => fields.field(path)) }
-  }
-  if (type === throttle.type) return throttleStage(id, withFileRules(options as ThrottleOptions), fields)
+export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
+  return type === throttle.type
+}
+
+/** Whether the processors of a way only decide which events pass, so that `Before` can apply them. */
+export function onlyDecide({ processors }: Way): boolean {
+  return processors.every(processor => isThrottle(processor) || processor.type === filter.type)
+}
+
+/** Throws UsageError if a processor of the way cannot be simulated: one that keeps events, or makes some in time. */
+export function checkWay({ processors, throttle: throttleId }: Way): void {
+  const keeping = processors.find(
+    processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),
+  )
+  if (!keeping) return
+  const { id, type } = keeping
   throw new UsageError(
-    `${id} is before the throttle, and a processor of type ${type} cannot be simulated; \
+    `${id} is before the throttle, and a processor of type ${type} that keeps events for some time cannot be simulated; \
 use --tap ${throttleId} to simulate what a running daemon gives the throttle, \
 or record events behind ${id} (sluice tap ${id} > FILE) and simulate the file without a configuration`,
     'simulate',
   )
 }
 
-function throttleStage(id: string, options: ThrottleOptions, fields: FieldContext): Stage {
+function stageOf(processor: ComponentConfig<'processor'>, fields: FieldContext): Stage {
+  const { id, options } = processor
+  if (isThrottle(processor)) return throttleStage(id, options, fields)
+  const { condition } = options as { condition: Condition }
+  return { id, passes: compileCondition(condition, path => fields.field(path)) }
+}
+
+/** A throttle before the one that is simulated. */
+export function throttleStage(id: string, given: unknown, fields: FieldContext): Stage {
+  const options = withFileRules(given as ThrottleOptions)
   const decider = createTrialDecider([options], fields)
   const { eventTime } = deciderOptions(options, fields, 0)
   return {

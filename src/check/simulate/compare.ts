@@ -35,8 +35,12 @@ const OTHER = 2
 
 /** Counts, for each event of a batch, how often it passes a throttle. */
 class Passes implements Visitor {
-  batch: EventBatch | undefined
   counts = new Uint8Array(1024)
+  /** By the place of an event in its frame: the batch that it reached the throttle in, if it did, and its index there. */
+  batches: (EventBatch | undefined)[] = []
+  indices = new Int32Array(1024)
+  /** How many events were read before the frame. */
+  #first = 0
   readonly ids: KeyIds
   readonly #decider: TrialDecider
 
@@ -45,16 +49,26 @@ class Passes implements Visitor {
     this.ids = new KeyIds(new BucketKey(deciderOptions(options, context, 0).keyFields), MOST_KEYS)
   }
 
-  enter(batch: EventBatch): void {
-    this.batch = batch
-    if (this.counts.length < batch.length) this.counts = new Uint8Array(batch.length * 2)
+  /** Called before the events of a frame. */
+  begin(length: number, first: number): void {
+    this.#first = first
+    this.batches = new Array(length)
+    if (this.counts.length < length) {
+      this.counts = new Uint8Array(length * 2)
+      this.indices = new Int32Array(length * 2)
+    }
     this.counts.fill(0)
+  }
+
+  enter(batch: EventBatch): void {
     this.#decider.enter(batch)
   }
 
-  visit(batch: EventBatch, i: number, now: number): void {
+  visit(batch: EventBatch, i: number, now: number, _slot: number, n: number): void {
+    this.batches[n - this.#first] = batch
+    this.indices[n - this.#first] = i
     const lost = this.#decider.lost(batch, i, now)
-    if (lost === EXEMPT || lost === 0) this.counts[i]!++
+    if (lost === EXEMPT || lost === 0) this.counts[n - this.#first]!++
   }
 }
 
@@ -86,21 +100,32 @@ export class Comparison implements Frames {
     this.other.enter({ ...origin, source: source.id }, receivedAt)
   }
 
-  replay(frame: Frame): void {
+  async start(signal: AbortSignal): Promise<void> {
+    for (const side of [this.one, this.other]) await side.start(signal)
+  }
+
+  async stop(): Promise<void> {
+    for (const side of [this.one, this.other]) await side.stop()
+  }
+
+  async replay(frame: Frame): Promise<void> {
+    const { one, other } = this
+    for (const { visitor, read } of [one, other]) visitor.begin(frame.length, read)
     // Each batch notes in the flags what it has scanned for its own fields.
-    this.other.replay({ ...frame, flags: frame.flags.slice() })
-    this.one.replay(frame)
-    const { batch, ids, counts } = this.one.visitor
+    await other.replay({ ...frame, flags: frame.flags.slice() })
+    await one.replay(frame)
     for (let i = 0; i < frame.length; i++) {
-      const [passes, otherPasses] = [counts[i]!, this.other.visitor.counts[i]!]
+      const [passes, otherPasses] = [one.visitor.counts[i]!, other.visitor.counts[i]!]
       this.passed += passes
       this.otherPassed += otherPasses
       if (passes === otherPasses) continue
-      const at = ids.id(batch!, i) * WIDTH + (passes > otherPasses ? THIS : OTHER)
+      const { batches, indices, ids } = one.visitor
+      const id = batches[i] ? ids.id(batches[i]!, indices[i]!) : ids.id(one.batch!, i)
+      const at = id * WIDTH + (passes > otherPasses ? THIS : OTHER)
       if (at >= this.#columns.length) this.#grow()
       const times = Math.abs(passes - otherPasses)
       this.#columns[at]! += times
-      this.#columns[at + 1]! += times * batch!.size(i)
+      this.#columns[at + 1]! += times * one.batch!.size(i)
     }
   }
 

@@ -50,12 +50,14 @@ export class InputReader {
   async read(frames: Frames, afterPiece = async () => true): Promise<void> {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
+      await frames.start(this.#signal)
       for (const input of this.#inputs) {
         const reading = { io: this.#io, progress, signal: this.#signal }
         for await (const _ of replayed(frames, input, reading)) if (!(await afterPiece())) return
       }
     } finally {
       progress.end()
+      await frames.stop()
     }
   }
 

@@ -74,18 +74,18 @@ async function* replayedFrom(
   frames.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
   const splitter = new Splitting(read).splitter()
   for await (const bytes of madeLines(source, first, chunks)) {
-    take(splitter.push(bytes), frames)
+    await take(splitter.push(bytes), frames)
     yield
   }
   // A line that was cut because the signal ended the input is none.
   if (signal.aborted) return
-  take(splitter.flush(), frames)
+  await take(splitter.flush(), frames)
   yield
 }
 
-function take(frame: Frame | undefined, frames: Frames): void {
+async function take(frame: Frame | undefined, frames: Frames): Promise<void> {
   if (!frame) return
-  frames.replay(frame)
+  await frames.replay(frame)
   frame.release?.()
 }
 

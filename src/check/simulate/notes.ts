@@ -20,7 +20,7 @@ export interface Replayed {
 
 /** What to know about the numbers. */
 export function notesOn({ replay, time, way }: Replayed): Fact[] {
-  const { before, undecoded, slots, timeless, backwards, furthestBackMs } = replay
+  const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, index, options }] = replay.visitor.all as [Trials['all'][number]]
   const { failedOpen, refused, waits } = decider
   const late = decider.late(index)
@@ -28,10 +28,11 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
   if (span) add('time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`)
-  if (before.held > 0) {
-    const by = [...before.heldBy].map(([id, events]) => `${number(events)} by ${id}`).join(', ')
-    add('before', `${count(before.held, 'event')} discarded before ${way.throttle}, not counted above: ${by}`)
+  if (replay.held > 0) {
+    const by = [...replay.heldBy].map(([id, events]) => `${number(events)} by ${id}`).join(', ')
+    add('before', `${count(replay.held, 'event')} discarded before ${way.throttle}, not counted above: ${by}`)
   }
+  for (const [id, events] of replay.failed) add('failed', `${count(events, 'event')} that ${id} could not process`)
   if (undecoded > 0) add('undecoded', `${undecodedText(undecoded, way)}: read as text`)
   if (timeless > 0)
     add('no time', `${count(timeless, 'event')} without a readable ${timeName(time)}: took the time of the one before`)
@@ -55,8 +56,8 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
 }
 
 /** What to do where no event has a time. */
-export function noTime(time: string | undefined, { sources }: Way): string {
-  const areText = sources.every(({ options }) => decodingOf(options)?.form === 'message')
+export function noTime(time: string | undefined, { sources, processors }: Way): string {
+  const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
     ? 'lines of text have none; their source needs another decode, or try the limit on live events with --tap'
     : 'name the field that holds it with --time'

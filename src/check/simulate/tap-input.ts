@@ -59,7 +59,7 @@ async function replayTap(frames: Frames, response: IncomingMessage, signal: Abor
       if (events.length === 0) continue
       const frame = splitter.push(Buffer.from(`${events.join('\n')}\n`))!
       frames.enter({ source: TAP_SOURCE, host: '', codec: JSON_OBJECTS }, systemClock.wall())
-      frames.replay(frame)
+      await frames.replay(frame)
       frame.release?.()
     }
   } catch (error) {

@@ -332,7 +332,7 @@ t.test('agrees with a simulation of the same events, in order', async t => {
       replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS }, 0)
       const splitter = new LineSplitter(1024)
       const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
-      replay.replay(splitter.push(Buffer.from(text))!)
+      await replay.replay(splitter.push(Buffer.from(text))!)
       const simulated = replay.visitor.decisions
         .trimEnd()
         .split('\n')
