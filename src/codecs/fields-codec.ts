@@ -130,7 +130,7 @@ export abstract class FieldsCodec extends Codec {
     }
     const tail = this.#tail.of(batch, flags, own)
     to.add(OPEN, 0, 1)
-    to.add(out.bytes, 0, out.length)
+    out.giveTo(to)
     to.add(tail, 0, tail.length)
   }
 }

@@ -3,6 +3,9 @@ import { type ByteSink, escapeInto, MOST_ESCAPED, writeBytes } from './json-stri
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
+/** A sink may keep a slice of this many bytes. */
+const KEPT_FROM = 16 * 1024
+
 /** Bytes of text for which there is room before they are escaped. */
 const ESCAPED_AT_ONCE = 2048
 
@@ -18,6 +21,13 @@ export class GrowingBytes implements ByteSink {
   add(b: Buffer, start: number, end: number): void {
     this.reserve(end - start)
     this.length = writeBytes(b, start, end, this.bytes, this.length)
+  }
+
+  /** Gives all of it to `to`, and clears it. Memory of which a slice may be kept is not written to again. */
+  giveTo(to: ByteSink): void {
+    to.add(this.bytes, 0, this.length)
+    if (this.length >= KEPT_FROM) this.bytes = Buffer.allocUnsafeSlow(this.bytes.length)
+    this.length = 0
   }
 
   addByte(byte: number): void {

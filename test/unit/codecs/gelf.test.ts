@@ -1,6 +1,9 @@
 import t from 'tap'
+import { encodeLines } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { codecOf } from '../../../src/codecs/list.js'
 import type { Fields } from '../../../src/core/event/event.js'
+import { batchOf } from '../../support/batches.js'
 import { readFields } from '../../support/codecs.js'
 
 const codec = codecOf('gelf')!
@@ -93,4 +96,15 @@ t.test('every event can be written', async t => {
     _level: 30,
     _full_message: 1,
   })
+})
+
+t.test('long messages do not end up in one another', t => {
+  const lines = ['x', 'y', 'z'].map(letter => `{"short_message":"${letter.repeat(20_000)}"}`)
+  const { parts } = encodeLines(JSON_OBJECTS, [batchOf(lines, { decode: 'gelf' })])
+  const events = Buffer.concat(parts).toString().trimEnd().split('\n')
+  t.same(
+    events.map(event => JSON.parse(event).message),
+    ['x', 'y', 'z'].map(letter => letter.repeat(20_000)),
+  )
+  t.end()
 })
