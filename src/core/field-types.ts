@@ -1,4 +1,3 @@
-import { jsonText } from '../lib/formats/json-text.js'
 import { isoText, TIME_FORMATS } from '../lib/formats/time-formats.js'
 import { TimeZone } from '../lib/formats/time-zone.js'
 import { parseDuration, parseSize } from '../lib/units.js'
@@ -20,7 +19,6 @@ const EXPECTED: Readonly<Record<FieldType, string>> = {
   bytes: 'a size such as 64KiB',
   timestamp: 'a time',
 }
-const LONGEST_SHOWN = 40
 
 const UTC = new TimeZone('UTC')
 const BOOLEANS = new Map([
@@ -52,10 +50,16 @@ export function convertText(type: FieldType, text: string, wall = Number.NaN): u
   return converters[type](text, wall)
 }
 
-/** Says that `value` is none of this type. */
+/** Says that `value` is none of this type, without quoting it: the text goes to the log, and values may be secrets. */
 export function notOfType(name: string, type: FieldType, value: unknown): string {
-  const shown = (jsonText(value) as string | undefined)?.slice(0, LONGEST_SHOWN)
-  return `${name} should be ${EXPECTED[type]}, and is ${shown}`
+  return `${name} should be ${EXPECTED[type]}, and is ${kindOf(value)}`
+}
+
+function kindOf(value: unknown): string {
+  if (typeof value === 'string')
+    return value.length === 1 ? 'a text of 1 character' : `a text of ${value.length} characters`
+  if (typeof value === 'object') return value === null ? 'null' : Array.isArray(value) ? 'an array' : 'an object'
+  return typeof value === 'boolean' ? 'a boolean' : 'another number'
 }
 
 const LONGEST_DURATION = 100

@@ -7,7 +7,7 @@ import { keyFileWarnings } from '../http/auth/auth-options.js'
 import { Pattern } from '../lib/pattern.js'
 import { PRESETS } from './redact/presets/presets.js'
 
-/** Reasons why an event could not be processed quote values of any field. */
+/** Reasons why an event could not be processed may quote values of any field, such as those that a script throws. */
 const REASON = parseFieldPath('.processing_error')
 const MOST_FIELDS = 64
 const MOST_PATTERNS = 64
@@ -48,6 +48,12 @@ const options = z
       .describe(
         'Where to look: in all values of the event, or in those at these paths and in all that is in them. `.processing_error`, which may quote any value, is always looked at.',
       ),
+    names: z
+      .boolean()
+      .prefault(false)
+      .describe(
+        'Whether names of fields are looked at too, where all that is in them is. Of use behind a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
+      ),
     presets: z.array(z.enum(PRESETS)).prefault([]).describe('What to find without a pattern.'),
     patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('What else to find.'),
     action: z
@@ -86,7 +92,7 @@ export const redact = defineProcessor({
   type: 'redact',
   summary: 'Removes secrets and personal data from events.',
   notes:
-    'All rules look at the values as they arrive, after JSON escapes are decoded; what overlaps is replaced together. Names of fields are not changed, but for those that a codec other than json finds in a line, where any word may be a name, with `fields: all`. An event in which nothing is found keeps its bytes. ' +
+    'All rules look at the values as they arrive, after JSON escapes are decoded; what overlaps is replaced together. Names of fields are changed with `names: true`, and those that a codec other than json finds in a line, where any word may be a name, with `fields: all`; two fields may then have the same name, of which most readers take the last. An event in which nothing is found keeps its bytes. ' +
     'A number in which something is found becomes a string; one with an exponent is also looked at without it. A line that is text is replaced by the redacted text, also under `encoding: raw`; a line of any other codec by the JSON of the redacted event. ' +
     'Of all members with one name each is redacted. `.raw`, the bytes of a line that is not UTF-8, follows what is found in them. Nothing of what was removed is in disk buffers, dead letters or later outputs. ' +
     'Of a line that was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
@@ -122,6 +128,12 @@ export const redact = defineProcessor({
       output: ['{"pay":[{"pan":"***1111"}],"4111111111111111":1}'],
     },
     {
+      title: 'Names too: in a text that logfmt has read, any word may have become one',
+      yaml: 'presets: [email]\nnames: true\n',
+      input: ['{"message":"to a@example.com=sent id=1","a@example.com":"sent","id":"1"}'],
+      output: ['{"message":"to ***=sent id=1","***":"sent","id":"1"}'],
+    },
+    {
       title: 'Users can still be distinguished, by a hash with a key that nobody who reads the logs has',
       yaml: 'presets: [email]\naction: { hash: { key: an-example } }\n',
       input: ['{"user":"a@example.com"}'],
@@ -130,7 +142,7 @@ export const redact = defineProcessor({
   ],
   warnings: ({ action }) =>
     typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
-  async create({ fields, presets, patterns, action }, context) {
+  async create({ fields, names, presets, patterns, action }, context) {
     const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
       import('./redact/redact-processor.js'),
       import('./redact/finder.js'),
@@ -143,6 +155,6 @@ export const redact = defineProcessor({
     }))
     const selection = fields === 'all' ? EVERYTHING : selectionOf([...fields, REASON])
     const replace = await makeAction(action, context.reach)
-    return new RedactProcessor(new Finder(presets, named), replace, selection, context)
+    return new RedactProcessor(new Finder(presets, named), replace, selection, names, context)
   },
 })

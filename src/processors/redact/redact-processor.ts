@@ -43,10 +43,13 @@ export class RedactProcessor implements Processor {
   /** Whether lines that are text are covered. */
   readonly #coversText: boolean
   readonly #failures: { value: number }
+  /** Whether names of fields are covered in every event. */
+  readonly #coversNames: boolean
   #origin: Origin | undefined
   #isOriginSecret = false
 
-  constructor(finder: Finder, action: Action, selection: Selection, context: ComponentContext) {
+  constructor(finder: Finder, action: Action, selection: Selection, coversNames: boolean, context: ComponentContext) {
+    this.#coversNames = coversNames
     const counter = (rule: string) =>
       context.metrics.counter(
         'sluice_redact_matches_total',
@@ -103,7 +106,7 @@ export class RedactProcessor implements Processor {
   #redact(batch: EventBatch, i: number, isSeen: boolean): void {
     const flags = batch.look(i)
     const { texts, origin, chunk } = batch
-    this.#values.coversNames = false
+    this.#values.coversNames = this.#coversNames
     if (texts?.has(i)) {
       this.#redactJson(batch, i, texts.bytes, texts.starts[i]!, texts.ends[i]!, false)
       return
@@ -123,7 +126,7 @@ export class RedactProcessor implements Processor {
       return
     }
     // The words of a line, as of logfmt, can be names.
-    this.#values.coversNames = origin.codec.form === 'fields'
+    this.#values.coversNames ||= origin.codec.form === 'fields'
     this.#made.clear()
     origin.codec.writeEvent(batch, i, this.#made)
     // A scan needs a byte to stop at.
