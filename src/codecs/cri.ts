@@ -26,7 +26,10 @@ const TRUE = Buffer.from('true')
 /** The number of the stream that `p` begins with, and a space after it: 1 or 2; 0 for none. */
 function streamAt(b: Buffer, p: number, end: number): number {
   if (p + STREAM >= end || b[p + STREAM] !== SPACE) return 0
-  return 1 + STREAMS.findIndex(name => name.compare(b, p, p + STREAM) === 0)
+  const number = b[p + 3] === STREAMS[0]![3] ? 1 : 2
+  const name = STREAMS[number - 1]!
+  for (let i = 0; i < STREAM; i++) if (b[p + i] !== name[i]) return 0
+  return number
 }
 
 /** Of the line that was read last: where its tag and its text begin. */

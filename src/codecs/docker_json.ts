@@ -1,25 +1,27 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
-import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
+import { firstEscape, sawEscape, slotOf, stringEnd, WantedNames } from '../lib/formats/json-scan.js'
 import { BEGINS, JOINS, type Joiner } from '../lib/lines/record-splitter.js'
 import { FieldsCodec } from './fields-codec.js'
 import { JSON_OBJECTS } from './json.js'
 import { indexOfByte } from './web-log.js'
 
 const LF = 0x0a
+const SPACE = 0x20
 const QUOTE = 0x22
 const COMMA = 0x2c
 const BACKSLASH = 0x5c
 const N = 0x6e
 const R = 0x72
+const CLOSE_OBJECT = 0x7d
 const STREAM_MARK = Buffer.from('"stream":"std')
 /** Docker divides lines after 16 KiB, each byte of which takes up to six as JSON. */
 const MOST_PART_BYTES = 128 * 1024
 
 const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
-const STREAM = new FieldName('stream')
+const STREAM_NAME = new FieldName('stream')
 const ATTRS = new FieldName('attrs')
 const PARTIAL = new FieldName('partial')
 const TRUE = Buffer.from('true')
@@ -58,33 +60,64 @@ const joiner: Joiner = {
 }
 
 /** Finds the members of one line. */
-class Members implements FieldSink {
+class Line implements FieldSink {
   b: Buffer = Buffer.alloc(0)
+  /** Where the JSON of the members is; -1: there is none. */
   readonly starts = new Int32Array(4)
   readonly ends = new Int32Array(4)
-  hasOthers = false
+  /** Where the text has its first escape; its end, if there is none. */
+  escape = 0
+  /** Whether the other members are strings without escapes. */
+  isUsual = false
+  #hasOthers = false
 
   readonly text = unused
+  readonly string = unused
   readonly value = unused
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {
     this.b = b
     const which = slotOf(name.bytes, name.start, name.end, NAMES)
-    if (which < 0) this.hasOthers = true
+    if (which < 0) this.#hasOthers = true
     else {
       this.starts[which] = start
       this.ends[which] = end
     }
   }
 
-  read(b: Buffer, start: number, end: number): boolean {
+  /** Reads `{"log":"…","stream":"stdout","time":"…"}`, as most lines are. A control character is at `end`. */
+  readUsual(b: Buffer, start: number, end: number): boolean {
+    this.isUsual = false
     this.starts.fill(-1)
-    this.hasOthers = false
-    return JSON_OBJECTS.read(b, start, end, this, 0) && !this.hasOthers && this.isString(LOG)
+    const log = this.#string(b, LOG, 0, start)
+    this.escape = sawEscape ? firstEscape : log
+    const stream = log < 0 ? -1 : this.#string(b, STREAM, 1, log + 1)
+    if (stream < 0 || sawEscape) return false
+    const time = this.#string(b, TIME, 2, stream + 1)
+    this.isUsual = time >= 0 && !sawEscape && b[time + 1] === CLOSE_OBJECT && time + 2 === end
+    this.b = b
+    return this.isUsual
   }
 
-  isString(which: number): boolean {
-    return this.starts[which]! >= 0 && this.b[this.starts[which]!] === QUOTE
+  /** Reads a string behind what Docker writes before it. Returns where its closing quote is, or -1. */
+  #string(b: Buffer, which: number, head: number, at: number): number {
+    const bytes = HEADS[head]!
+    for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
+    const start = at + bytes.length
+    const end = stringEnd(b, start)
+    this.starts[which] = start - 1
+    this.ends[which] = end + 1
+    return end
+  }
+
+  read(b: Buffer, start: number, end: number): boolean {
+    if (end < b.length && b[end]! < SPACE && this.readUsual(b, start, end)) return true
+    this.starts.fill(-1)
+    this.#hasOthers = false
+    const isRead = JSON_OBJECTS.read(b, start, end, this, 0)
+    if (!isRead || this.#hasOthers || this.starts[LOG]! < 0 || this.b[this.starts[LOG]!] !== QUOTE) return false
+    this.escape = indexOfByte(this.b, BACKSLASH, this.starts[LOG]! + 1, this.ends[LOG]! - 1)
+    return true
   }
 }
 
@@ -93,12 +126,15 @@ function unused(): void {}
 
 const NAMES = new WantedNames()
 for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
-const LOG = 0
-const OTHERS = [STREAM, TIMESTAMP, ATTRS]
+const [LOG, STREAM, TIME] = [0, 1, 2]
+/** What is before the usual members. */
+const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
+/** By the number of the member. */
+const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
 
 class DockerJson extends FieldsCodec {
-  readonly #line = new Members()
-  /** The text as a JSON string. */
+  readonly #line = new Line()
+  /** The text of several lines, as within the quotes of a JSON string. */
   readonly #log = new GrowingBytes()
 
   constructor() {
@@ -107,47 +143,64 @@ class DockerJson extends FieldsCodec {
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const line = this.#line
-    const log = this.#log
     const first = behindMark(b, start, end)
-    let stop = indexOfByte(b, LF, first, end)
-    if (!line.read(b, first, stop)) return false
-    const isOne = stop >= end
-    for (let n = 1; n <= OTHERS.length; n++) {
-      if (line.starts[n]! >= 0) to.json(OTHERS[n - 1]!, line.b, line.starts[n]!, line.ends[n]!)
+    let stop = end
+    const isUsual = end < b.length && b[end]! < SPACE && line.readUsual(b, first, end)
+    if (!isUsual) {
+      stop = indexOfByte(b, LF, first, end)
+      if (!line.read(b, first, stop)) return false
     }
-    log.clear()
-    log.addByte(QUOTE)
-    let goesOn = this.#addPart()
-    while (stop < end) {
-      const next = stop + 1
-      stop = indexOfByte(b, LF, next, end)
-      if (!goesOn || !line.read(b, next, stop)) return false
+    this.#putOthers(to)
+    let goesOn: boolean
+    if (stop >= end) goesOn = this.#putText(to)
+    else {
+      this.#log.clear()
       goesOn = this.#addPart()
-    }
-    if (isOne && indexOfByte(log.bytes, BACKSLASH, 1, log.length) === log.length) {
-      const from = line.starts[LOG]! + 1
-      to.text(MESSAGE, line.b, from, from + log.length - 1)
-    } else {
-      log.addByte(QUOTE)
-      to.json(MESSAGE, log.bytes, 0, log.length)
+      while (stop < end) {
+        const next = stop + 1
+        stop = indexOfByte(b, LF, next, end)
+        if (!goesOn || !line.read(b, next, stop)) return false
+        goesOn = this.#addPart()
+      }
+      to.string(MESSAGE, this.#log.bytes, 0, this.#log.length)
     }
     if (goesOn) to.json(PARTIAL, TRUE, 0, TRUE.length)
     return true
   }
 
-  /** Adds the text of the line without its line end. Returns whether it has none. */
+  #putOthers(to: FieldSink): void {
+    const { b, starts, ends, isUsual } = this.#line
+    for (let n = 1; n < OTHERS.length; n++) {
+      const start = starts[n]!
+      if (start < 0) continue
+      if (isUsual) to.text(OTHERS[n]!, b, start + 1, ends[n]! - 1)
+      else to.json(OTHERS[n]!, b, start, ends[n]!)
+    }
+  }
+
+  /** Gives the text of the line without its line end. Returns whether it has none. */
+  #putText(to: FieldSink): boolean {
+    const { b, starts, ends, escape } = this.#line
+    const start = starts[LOG]! + 1
+    const end = withoutLineEnd(b, start, ends[LOG]! - 1)
+    if (escape >= end) to.text(MESSAGE, b, start, end)
+    else to.string(MESSAGE, b, start, end)
+    return end === ends[LOG]! - 1
+  }
+
+  /** Adds it to that of the lines before. */
   #addPart(): boolean {
     const { b, starts, ends } = this.#line
-    const from = starts[LOG]! + 1
-    let to = ends[LOG]! - 1
-    const isWhole = endsWithEscape(b, from, to, N)
-    if (isWhole) {
-      to -= 2
-      if (endsWithEscape(b, from, to, R)) to -= 2
-    }
-    this.#log.add(b, from, to)
-    return !isWhole
+    const end = withoutLineEnd(b, starts[LOG]! + 1, ends[LOG]! - 1)
+    this.#log.add(b, starts[LOG]! + 1, end)
+    return end === ends[LOG]! - 1
   }
+}
+
+/** The end of what is in the quotes of a JSON string, without a line end. */
+function withoutLineEnd(b: Buffer, start: number, end: number): number {
+  if (!endsWithEscape(b, start, end, N)) return end
+  return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2
 }
 
 export const dockerJson = defineCodec({

@@ -29,6 +29,10 @@ class SlotSink implements FieldSink {
     else this.#putLine(slot)
   }
 
+  string(name: FieldName): void {
+    this.value(name)
+  }
+
   json(name: FieldName): void {
     this.value(name)
   }
@@ -49,6 +53,10 @@ class ObjectSink implements FieldSink {
 
   text(name: FieldName, b: Buffer, start: number, end: number): void {
     this.entries.push([name.toString(), b.toString('utf8', start, end)])
+  }
+
+  string(name: FieldName, b: Buffer, start: number, end: number): void {
+    this.entries.push([name.toString(), JSON.parse(`"${b.toString('utf8', start, end)}"`)])
   }
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {

@@ -47,6 +47,7 @@ class OwnMembers implements FieldSink {
   readonly ends = new Int32Array(OWN.names.length)
 
   readonly text = unused
+  readonly string = unused
   readonly value = unused
 
   json({ bytes, start: nameStart, end: nameEnd }: FieldName, b: Buffer, start: number, end: number): void {
@@ -68,6 +69,7 @@ class Additional implements FieldSink {
   to: FieldSink | undefined
 
   readonly text = unused
+  readonly string = unused
   readonly value = unused
 
   constructor(own: OwnMembers) {

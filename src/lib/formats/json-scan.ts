@@ -71,6 +71,8 @@ for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
 
 /** Whether the string that `stringEnd` scanned last has an escape. */
 export let sawEscape = false
+/** If so, where the first one is. */
+export let firstEscape = 0
 
 /** The index of the closing quote of the string whose first byte is at `p`, or -1. */
 export function stringEnd(b: Uint8Array, p: number): number {
@@ -100,6 +102,7 @@ export function stringEnd(b: Uint8Array, p: number): number {
 
 function escapedStringEnd(b: Uint8Array, p: number): number {
   sawEscape = true
+  firstEscape = p
   while (b[p] === BACKSLASH) {
     const letter = b[p + 1]!
     if (ESCAPED[letter] === 1) p += 2

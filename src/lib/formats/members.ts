@@ -51,6 +51,15 @@ export class Members implements FieldSink {
     this.#end(valueStart, out.length - valueStart - 2 === size ? 0 : 1)
   }
 
+  string(name: FieldName, b: Buffer, start: number, end: number): void {
+    const { out } = this
+    const valueStart = this.#addName(name, 1)
+    out.bytes[out.length++] = QUOTE
+    out.add(b, start, end)
+    out.addByte(QUOTE)
+    this.#end(valueStart, 1)
+  }
+
   json(name: FieldName, b: Buffer, start: number, end: number): void {
     const { out } = this
     const valueStart = this.#addName(name)

@@ -28,6 +28,12 @@ export class TypedMembers extends Members {
     else this.#convert(name, type, b.toString('utf8', start, end))
   }
 
+  override string(name: FieldName, b: Buffer, start: number, end: number): void {
+    const type = this.#typeOf(name)
+    if (type === undefined || type === 'string') super.string(name, b, start, end)
+    else this.#convert(name, type, JSON.parse(`"${b.toString('utf8', start, end)}"`))
+  }
+
   override json(name: FieldName, b: Buffer, start: number, end: number): void {
     const type = this.#typeOf(name)
     if (type === undefined) super.json(name, b, start, end)
