@@ -7,12 +7,17 @@ import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
 const SPACE = 0x20
 const COLON = 0x3a
 const CLOSE = 0x5d
-/** Length of `0505 17:59:40.692994`. */
+const POINT = 0x2e
+const ZERO = 0x30
+/** Length of `0505 17:59:40.692994`, of its part before the point, and of that part as ISO 8601. */
 const TIME = 20
+const SECOND = 13
+const ISO_SECOND = 19
 
-const LEVELS = new Map(
-  ['info', 'warning', 'error', 'fatal'].map(level => [level.toUpperCase().charCodeAt(0), Buffer.from(level)]),
-)
+const LEVELS: (Buffer | undefined)[] = new Array(256).fill(undefined)
+for (const level of ['info', 'warning', 'error', 'fatal']) {
+  LEVELS[level.toUpperCase().charCodeAt(0)] = Buffer.from(level)
+}
 const LEVEL = new FieldName('level')
 const TIMESTAMP = new FieldName('timestamp')
 const ID = new FieldName('id')
@@ -20,34 +25,52 @@ const FILE = new FieldName('file')
 const LINE = new FieldName('line')
 const MESSAGE = new FieldName('message')
 const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
+/** A leap year. */
+const ANY_YEAR = 2000
 
-/** The second that was read last, with its fraction cut off, and its time. */
-let lastSecond = ''
-let lastWall = Number.NaN
-let lastTime: string | undefined
+/** The second that was read last, as it was written. */
+const lastSecond = Buffer.alloc(SECOND)
+let isSecond = false
+/** Its time, with room for the fraction; and when the line was received whose year it has. */
+const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
+let isoWall = Number.NaN
+let hasIso = false
 
-/** `0505 17:59:40.692994` as ISO 8601. It is UTC, in the year that brings it nearest to `wall`. */
-function timeOf(text: string, wall: number): string | undefined {
-  if (!/^\.\d{6}$/.test(text.slice(-7))) return undefined
-  const second = text.slice(0, -7)
-  if (second !== lastSecond || wall !== lastWall) {
-    lastTime = nearestTime(second, wall)
-    lastSecond = second
-    lastWall = wall
+/** Whether `0505 17:59:40.692994` is at `p`, on a day that some years have. */
+function isTime(b: Buffer, p: number): boolean {
+  if (b[p + SECOND] !== POINT) return false
+  for (let i = p + SECOND + 1; i < p + TIME; i++) if (b[i]! < ZERO || b[i]! > ZERO + 9) return false
+  // The seconds at the end differ first.
+  for (let i = SECOND - 1; i >= 0; i--) {
+    if (b[p + i] === lastSecond[i]) continue
+    b.copy(lastSecond, 0, p, p + SECOND)
+    isSecond = !Number.isNaN(timeIn(ANY_YEAR))
+    isoWall = Number.NaN
+    break
   }
-  return lastTime === undefined ? undefined : `${lastTime}${text.slice(-7)}Z`
+  return isSecond
 }
 
-function nearestTime(second: string, wall: number): string | undefined {
-  const parts = WRITTEN.exec(second)?.slice(1).map(Number)
-  if (!parts) return undefined
-  const [month, day, hour, minute, seconds] = parts as [number, number, number, number, number]
-  if (hour > 23 || minute > 59 || seconds > 59) return undefined
-  const time = nearest(year => {
-    const ms = Date.UTC(year, month - 1, day, hour, minute, seconds)
-    return new Date(ms).getUTCDate() === day && new Date(ms).getUTCMonth() === month - 1 ? ms : Number.NaN
-  }, wall)
-  return Number.isNaN(time) ? undefined : new Date(time).toISOString().slice(0, 19)
+/** The last second in this year; NaN if it has no such day. */
+function timeIn(year: number): number {
+  const parts = WRITTEN.exec(lastSecond.toString('latin1'))
+  if (!parts) return Number.NaN
+  const [month, day, hour, minute, second] = parts.slice(1).map(Number) as [number, number, number, number, number]
+  if (hour > 23 || minute > 59 || second > 59) return Number.NaN
+  const ms = Date.UTC(year, month - 1, day, hour, minute, second)
+  return new Date(ms).getUTCDate() === day && new Date(ms).getUTCMonth() === month - 1 ? ms : Number.NaN
+}
+
+/** Sets `iso` to the time at `p`. It is UTC, in the year that brings it nearest to `wall`; false if none near has the day. */
+function setIso(b: Buffer, p: number, wall: number): boolean {
+  if (wall !== isoWall) {
+    const time = nearest(timeIn, wall)
+    hasIso = !Number.isNaN(time)
+    if (hasIso) iso.write(new Date(time).toISOString().slice(0, ISO_SECOND), 'latin1')
+    isoWall = wall
+  }
+  for (let i = SECOND + 1; i < TIME; i++) iso[i + ISO_SECOND - SECOND] = b[p + i]!
+  return hasIso
 }
 
 class Klog extends FieldsCodec {
@@ -58,13 +81,14 @@ class Klog extends FieldsCodec {
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     let p = behindMark(b, start, end)
     while (p < end && b[p]! <= SPACE) p++
-    const level = LEVELS.get(b[p]!)
-    if (!level || p >= end) return fail(p, 'the letter of a level: I, W, E or F')
+    const level = p < end ? LEVELS[b[p]!] : undefined
+    if (!level) return fail(p, 'the letter of a level: I, W, E or F')
     to.text(LEVEL, level, 0, level.length)
     p++
-    const time = p + TIME < end ? timeOf(b.toString('latin1', p, p + TIME), receivedAt) : undefined
-    if (time === undefined) return fail(p, 'a time such as 0505 17:59:40.692994')
-    to.value(TIMESTAMP, time)
+    if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
+    // A scan, which does not know when the line was received, needs no value.
+    if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
+    else to.value(TIMESTAMP, undefined)
     p += TIME
     while (p < end && b[p] === SPACE) p++
     let stop = indexOfByte(b, SPACE, p, end)
