@@ -1,11 +1,11 @@
-import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
+import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
 import type { Fields } from '../core/event/event.js'
-import type { EventFields } from '../core/event/event-fields.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import {
   APP,
   DATA,
+  FACILITIES,
   fieldOfPriority,
   HOST,
   isClassicTime,
@@ -16,11 +16,14 @@ import {
   parseSyslog,
   partEnds,
   partStarts,
+  priority,
+  SEVERITIES,
   scanSyslog,
   TIME,
 } from '../lib/formats/syslog.js'
 import { structuredData } from '../lib/formats/syslog-data.js'
 import { classicTime } from '../lib/formats/syslog-time.js'
+import { FieldsCodec } from './fields-codec.js'
 
 /** The part of the line for each field. */
 const PARTS = new Map([
@@ -36,50 +39,80 @@ const PARTS = new Map([
   ['severity_code', PRIORITY],
 ])
 const NAMES = new Map([...PARTS.keys()].map(name => [name, new FieldName(name)]))
+const names = (...all: string[]) => all.map(name => NAMES.get(name)!)
+/** The fields that are parts of the line as they are, in the order of the parts. */
+const TEXTS = names('timestamp', 'host', 'app', 'pid', 'msgid')
+const [MESSAGE_NAME, DATA_NAME] = names('message', 'structured_data') as [FieldName, FieldName]
+const [FACILITY, SEVERITY, CODE] = names('facility', 'severity', 'severity_code') as [FieldName, FieldName, FieldName]
+const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
+const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
+const DIGITS = Buffer.from('01234567')
 
 /** Whether the bytes of a part of the line that was scanned last are not its text. */
 function isSpecial(part: number): boolean {
   return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
 }
 
-class Syslog extends Codec {
+class Syslog extends FieldsCodec {
+  /** The parts of the wanted names, and the names that they were found for. */
+  readonly #parts: (number | undefined)[] = []
+  #wanted: WantedNames | undefined
+  #version = -1
+
   constructor() {
-    super(syslog)
+    super(syslog, { names: [...PARTS.keys()] })
   }
 
-  override get eventFields(): EventFields {
-    return { names: [...PARTS.keys()] }
-  }
-
-  scan(b: Buffer, start: number, end: number, { names }: WantedNames, out: Int32Array, at: number): boolean {
+  override scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
     if (!scanSyslog(b, behindMark(b, start, end), end)) return false
-    for (let slot = 0; slot < names.length; slot++) {
-      const part = PARTS.get(names[slot]!)
+    if (this.#wanted !== wanted || this.#version !== wanted.version) this.#want(wanted)
+    for (let slot = 0; slot < this.#parts.length; slot++) {
+      const part = this.#parts[slot]
       if (part === undefined || partStarts[part]! < 0) continue
       putSlot(out, at, slot, partStarts[part]!, partEnds[part]!, isSpecial(part))
     }
     return true
   }
 
-  fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
+  #want(wanted: WantedNames): void {
+    this.#wanted = wanted
+    this.#version = wanted.version
+    this.#parts.length = 0
+    for (const name of wanted.names) this.#parts.push(PARTS.get(name))
+  }
+
+  override fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
     return parseSyslog(b, behindMark(b, start, end), end, receivedAt)!
   }
 
-  override read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
+  read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     if (!scanSyslog(b, behindMark(b, start, end), end)) return false
-    for (const [field, part] of PARTS) {
+    to.text(MESSAGE_NAME, b, partStarts[MESSAGE]!, partEnds[MESSAGE]!)
+    for (let part = TIME; part <= MSGID; part++) {
       const from = partStarts[part]!
       if (from < 0) continue
-      const name = NAMES.get(field)!
-      if (!isSpecial(part)) to.text(name, b, from, partEnds[part]!)
-      else to.value(name, this.value(b, from, partEnds[part]!, field, receivedAt))
+      if (part !== TIME || !isClassicTime()) to.text(TEXTS[part]!, b, from, partEnds[part]!)
+      else {
+        const time = classicTime(b, from, partEnds[part]!, receivedAt)
+        if (time) to.text(TEXTS[part]!, time, 0, time.length)
+      }
+    }
+    if (priority >= 0) {
+      const code = priority & 7
+      const facility = FACILITY_TEXTS[priority >> 3]!
+      to.text(FACILITY, facility, 0, facility.length)
+      to.text(SEVERITY, SEVERITY_TEXTS[code]!, 0, SEVERITY_TEXTS[code]!.length)
+      to.json(CODE, DIGITS, code, code + 1)
+    }
+    if (partStarts[DATA]! >= 0) {
+      to.value(DATA_NAME, structuredData(b.toString('utf8', partStarts[DATA]!, partEnds[DATA]!)))
     }
     return true
   }
 
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
+    if (name === 'timestamp') return classicTime(b, start, end, receivedAt)?.toString()
     const text = b.toString('utf8', start, end)
-    if (name === 'timestamp') return classicTime(text, receivedAt)
     return name === 'structured_data' ? structuredData(text) : fieldOfPriority(Number(text), name)
   }
 }

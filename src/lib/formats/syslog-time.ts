@@ -1,5 +1,7 @@
 /** The timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
+import { LastTime } from './log-times.js'
+
 const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ')
 const MONTH_BYTES = MONTHS.map(name => Buffer.from(name))
 
@@ -50,12 +52,7 @@ export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
 
 /** The index after the RFC 3164 timestamp at `p`, or -1. The day may have one digit; a year may precede the time. */
 export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
-  if (
-    p + 3 >= end ||
-    b[p + 3] !== SPACE ||
-    !MONTH_BYTES.some(m => m[0] === b[p] && m[1] === b[p + 1] && m[2] === b[p + 2])
-  )
-    return -1
+  if (p + 3 >= end || b[p + 3] !== SPACE || !isMonth(b, p)) return -1
   p += 4
   if (p < end && b[p] === SPACE) p++
   const day = p
@@ -66,28 +63,32 @@ export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
   return clockEnd(b, p, end)
 }
 
+function isMonth(b: Uint8Array, p: number): boolean {
+  for (let n = 0; n < MONTH_BYTES.length; n++) {
+    const name = MONTH_BYTES[n]!
+    if (b[p] === name[0] && b[p + 1] === name[1] && b[p + 2] === name[2]) return true
+  }
+  return false
+}
+
 /** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
-let lastWritten = ''
+/** The time that was converted last: many lines have the same second. */
+let last: LastTime
 let lastWall = Number.NaN
-let lastTime: string | undefined
 
 /**
  * Converts what `classicTimeEnd` accepted to RFC 3339 in UTC. It is local time, in the year that brings it nearest to
- * `wall`. Undefined if the day does not exist.
+ * `wall`. Undefined if the day does not exist. Valid until the next call.
  */
-export function classicTime(written: string, wall: number): string | undefined {
-  // Caches the last result: many lines have the same second.
-  if (written !== lastWritten || wall !== lastWall) {
-    lastTime = nearestTime(written, wall)
-    lastWritten = written
-    lastWall = wall
-  }
-  return lastTime
+export function classicTime(b: Buffer, start: number, end: number, wall: number): Buffer | undefined {
+  if (wall !== lastWall) last = new LastTime(written => nearestTime(written, wall))
+  lastWall = wall
+  return last.iso(b, start, end)
 }
 
-function nearestTime(written: string, wall: number): string | undefined {
+function nearestTime(written: string, wall: number): number {
   const [, name, day, given, hour, minute, second, fraction = ''] =
     /^(\w+) +(\d+) (?:(\d{4}) )?(\d\d):(\d\d):(\d\d)(?:\.(\d+))?$/.exec(written)!
   const month = MONTHS.indexOf(name!)
@@ -97,8 +98,7 @@ function nearestTime(written: string, wall: number): string | undefined {
     const date = new Date(year, month, Number(day), Number(hour), Number(minute), Math.min(Number(second), 59), ms)
     return date.getDate() === Number(day) ? date.getTime() : Number.NaN
   }
-  const best = given === undefined ? nearest(inYear, wall) : inYear(Number(given))
-  return Number.isNaN(best) ? undefined : new Date(best).toISOString()
+  return given === undefined ? nearest(inYear, wall) : inYear(Number(given))
 }
 
 /** The time in the year that brings it nearest to `wall`. `inYear` gives it in milliseconds, NaN for a day that does not exist. */

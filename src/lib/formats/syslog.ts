@@ -26,13 +26,13 @@ const PARTS = 8
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
 /** Facility * 8 + severity of the line scanned last, or -1, and the position of its digits. */
-let priority = -1
+export let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
 /** Whether its timestamp has neither year nor zone. */
 let classic = false
 
-const FACILITIES =
+export const FACILITIES =
   'kern user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp security console solaris-cron local0 local1 local2 local3 local4 local5 local6 local7'.split(
     ' ',
   )
@@ -230,8 +230,10 @@ export function parseSyslog(b: Buffer, start: number, end: number, wall: number)
   const text = (part: number) =>
     partStarts[part]! < 0 ? undefined : b.toString('utf8', partStarts[part]!, partEnds[part]!)
   const fields: SyslogFields = { message: text(MESSAGE)! }
-  const written = text(TIME)
-  const timestamp = written !== undefined && classic ? classicTime(written, wall) : written
+  const timestamp =
+    classic && partStarts[TIME]! >= 0
+      ? classicTime(b, partStarts[TIME]!, partEnds[TIME]!, wall)?.toString()
+      : text(TIME)
   if (timestamp !== undefined) fields.timestamp = timestamp
   for (const [name, part] of NAMED) {
     const value = text(part)
