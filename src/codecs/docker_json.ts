@@ -66,7 +66,7 @@ class Line implements FieldSink {
   readonly starts = new Int32Array(4)
   readonly ends = new Int32Array(4)
   /** Where the text has its first escape; its end, if there is none. */
-  escape = 0
+  escapeAt = 0
   /** Whether the other members are strings without escapes. */
   isUsual = false
   #hasOthers = false
@@ -90,7 +90,7 @@ class Line implements FieldSink {
     this.isUsual = false
     this.starts.fill(-1)
     const log = this.#string(b, LOG, 0, start)
-    this.escape = sawEscape ? firstEscape : log
+    this.escapeAt = sawEscape ? firstEscape : log
     const stream = log < 0 ? -1 : this.#string(b, STREAM, 1, log + 1)
     if (stream < 0 || sawEscape) return false
     const time = this.#string(b, TIME, 2, stream + 1)
@@ -116,7 +116,7 @@ class Line implements FieldSink {
     this.#hasOthers = false
     const isRead = JSON_OBJECTS.read(b, start, end, this, 0)
     if (!isRead || this.#hasOthers || this.starts[LOG]! < 0 || this.b[this.starts[LOG]!] !== QUOTE) return false
-    this.escape = indexOfByte(this.b, BACKSLASH, this.starts[LOG]! + 1, this.ends[LOG]! - 1)
+    this.escapeAt = indexOfByte(this.b, BACKSLASH, this.starts[LOG]! + 1, this.ends[LOG]! - 1)
     return true
   }
 }
@@ -180,10 +180,10 @@ class DockerJson extends FieldsCodec {
 
   /** Gives the text of the line without its line end. Returns whether it has none. */
   #putText(to: FieldSink): boolean {
-    const { b, starts, ends, escape } = this.#line
+    const { b, starts, ends, escapeAt } = this.#line
     const start = starts[LOG]! + 1
     const end = withoutLineEnd(b, start, ends[LOG]! - 1)
-    if (escape >= end) to.text(MESSAGE, b, start, end)
+    if (escapeAt >= end) to.text(MESSAGE, b, start, end)
     else to.string(MESSAGE, b, start, end)
     return end === ends[LOG]! - 1
   }
