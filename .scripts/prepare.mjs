@@ -82,7 +82,7 @@ async function buildKernel() {
   if (built(KERNEL_STAMP, digest) && existsSync(KERNEL_OUT)) return
   const pages = ['--importMemory', '--initialMemory', '135', '--maximumMemory', '135']
   const options = ['-O3', '--runtime', 'stub', '--enable', 'simd', '--use', 'abort=', ...pages, '-o', KERNEL_OUT]
-  const entry = join(KERNEL, 'json-lines.ts')
+  const entry = join(KERNEL, 'index.ts')
   await step('building the kernel', ...node('node_modules/assemblyscript/bin/asc.js', entry, ...options))
   writeFileSync(KERNEL_STAMP, digest)
 }

@@ -143,7 +143,9 @@ const src = new Map(
 )
 const groupOf = (path: string) => path.split('/')[0]!
 const rankOf = (path: string) => LAYERS.findIndex(groups => groups.includes(groupOf(path)))
-const target = (from: string, specifier: string) => join(dirname(from), specifier).replace(/\.js$/, '.ts')
+/** AssemblyScript has imports without an extension. */
+const target = (from: string, specifier: string) =>
+  join(dirname(from), specifier).replace(/(?:\.js|(\/[\w-]+))$/, '$1.ts')
 
 t.test('imports point downwards', async t => {
   t.ok(src.size > 10)

@@ -2,7 +2,16 @@ import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { apacheErrorTime, LastTime } from '../lib/formats/log-times.js'
 import { FieldsCodec } from './fields-codec.js'
-import { ACCESS_FIELDS, colonOfPort, fail, indexOfByte, putNumber, readAccessLog, whatFailed } from './web-log.js'
+import {
+  ACCESS_FIELDS,
+  ACCESS_LINES_WITH_HOSTS,
+  colonOfPort,
+  fail,
+  indexOfByte,
+  putNumber,
+  readAccessLog,
+  whatFailed,
+} from './web-log.js'
 
 const SPACE = 0x20
 const COLON = 0x3a
@@ -74,6 +83,8 @@ function putBracket(b: Buffer, start: number, end: number, to: FieldSink, hasPor
 }
 
 class Apache extends FieldsCodec {
+  override readonly lineFormat = ACCESS_LINES_WITH_HOSTS
+
   constructor() {
     super(apache, { names: FIELDS })
   }

@@ -1,15 +1,24 @@
-import { Codec, type CodecDefinition, putSlot } from '../core/codec.js'
+import { Codec, type CodecDefinition, NEWLINE, putSlot } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import { type Fields, ORIGIN_FIELDS } from '../core/event/event.js'
 import type { EventFields } from '../core/event/event-fields.js'
-import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
-import { OriginTail, originBit } from '../core/event/origin-tail.js'
+import { DECODED, INVALID, MODIFIED, SCANNED } from '../core/event/flags.js'
+import { OriginTail, originBit, ownBits } from '../core/event/origin-tail.js'
+import type { FieldLines, LineFormat } from '../kernel/field-lines.js'
+import { theKernel } from '../kernel/kernel.js'
+import type { Lines } from '../kernel/line-memory.js'
 import type { FieldName, FieldSink } from '../lib/formats/field-sink.js'
 import { SLOT, slotOf, WantedNames } from '../lib/formats/json-scan.js'
-import type { ByteSink } from '../lib/formats/json-string.js'
+import { addCopied, type ByteSink } from '../lib/formats/json-string.js'
 import { Members } from '../lib/formats/members.js'
+import { CONTINUES, LINE_END, PIECE } from '../lib/lines/line-splitter.js'
 
 const OPEN = Buffer.from('{')
+const NOTHING = Buffer.alloc(0)
+const NO_SLOTS = new Int32Array(0)
+const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
+/** The flags of a line that decide whether the kernel may write its event; it needs DECODED alone. */
+const STATE = PIECE | CONTINUES | DECODED | INVALID | MODIFIED
 const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
@@ -118,6 +127,47 @@ export abstract class FieldsCodec extends Codec {
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     const fields = this.fields(b, start, end, receivedAt)
     return Object.hasOwn(fields, name) ? fields[name] : undefined
+  }
+
+  override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined {
+    const { lineFormat } = this
+    const kernel = lineFormat && theKernel()?.fields
+    return kernel?.isWorthwhile(lines) ? kernel.scan(lineFormat!, lines, wanted, out, SCAN) : undefined
+  }
+
+  override writeJson(batch: EventBatch, to: ByteSink): void {
+    const kernel = theKernel()?.fields
+    if (!kernel || !this.lineFormat || batch.texts || !kernel.isWorthwhile(batch)) super.writeJson(batch, to)
+    else this.#writeLines(batch, to, kernel, this.lineFormat)
+  }
+
+  #writeLines(batch: EventBatch, to: ByteSink, kernel: FieldLines, format: LineFormat): void {
+    // The flags of all are known before the kernel writes, since it may be needed to find them.
+    for (let i = 0; i < batch.length; i++) batch.look(i)
+    const tail = this.#tail.of(batch, DECODED, ownBits(format.names))
+    const end = Buffer.concat([tail, NEWLINE])
+    if (!kernel.setFrame({ head: OPEN, hasLine: false, middle: NOTHING, end, middleSlots: NO_SLOTS })) {
+      super.writeJson(batch, to)
+      return
+    }
+    for (let from = 0; from < batch.length; ) {
+      const until = kernel.write(format, batch, from, STATE, DECODED)
+      this.#addGroup(batch, from, until, kernel, to)
+      from = until
+    }
+  }
+
+  /** Adds events [from, until), which the kernel has written, or has left. */
+  #addGroup(batch: EventBatch, from: number, until: number, { output, starts, ends }: FieldLines, to: ByteSink): void {
+    for (let i = from; i < until; ) {
+      const start = starts[i - from]!
+      let end = start
+      while (i < until && ends[i - from] !== 0) end = ends[i++ - from]!
+      addCopied(to, output, start, end)
+      if (i === until) return
+      this.writeEvent(batch, i++, to)
+      to.add(NEWLINE, 0, 1)
+    }
   }
 
   override writeEvent(batch: EventBatch, i: number, to: ByteSink): void {

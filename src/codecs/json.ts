@@ -2,7 +2,8 @@ import { behindMark, Codec, defineCodec, MARK, NEWLINE, NO_OPTIONS } from '../co
 import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../core/event/flags.js'
-import { type Lines, theKernel } from '../kernel/kernel.js'
+import { theKernel } from '../kernel/kernel.js'
+import type { Lines } from '../kernel/line-memory.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import {
   objectEnd,
@@ -84,7 +85,7 @@ class Json extends Codec {
   override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined {
     const { length, starts, ends } = lines
     if (ends[length - 1]! - starts[0]! < LEAST_FOR_KERNEL) return undefined
-    return theKernel()?.scan(lines, wanted, out, SCAN)
+    return theKernel()?.json.scan(lines, wanted, out, SCAN)
   }
 
   fields(b: Buffer, start: number, end: number): Fields {

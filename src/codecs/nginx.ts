@@ -4,6 +4,7 @@ import { LastTime, nginxErrorTime } from '../lib/formats/log-times.js'
 import { FieldsCodec } from './fields-codec.js'
 import {
   ACCESS_FIELDS,
+  ACCESS_LINES,
   fail,
   indexOfByte,
   putNumber,
@@ -101,6 +102,8 @@ function putAppended(b: Buffer, start: number, end: number, to: FieldSink): void
 }
 
 class Nginx extends FieldsCodec {
+  override readonly lineFormat = ACCESS_LINES
+
   constructor() {
     super(nginx, { names: FIELDS })
   }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import type { LineFormat } from '../kernel/field-lines.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { commonLogTime, LastTime } from '../lib/formats/log-times.js'
 
@@ -25,11 +26,15 @@ const [METHOD, PATH, PROTOCOL, REQUEST] = names('method', 'path', 'protocol', 'r
 const [STATUS, BYTES, REFERER, USER_AGENT] = names('status', 'bytes', 'referer', 'user_agent') as FieldName[]
 const [FORWARDED_FOR, REST, VHOST, PORT] = names('forwarded_for', 'rest', 'vhost', 'port') as FieldName[]
 
-/** The fields of access logs. */
+/** The fields of access logs, in the order of their numbers in kernel/assembly/access-log.ts. */
 export const ACCESS_FIELDS =
   'client identity user timestamp method path protocol request status bytes referer user_agent forwarded_for rest'.split(
     ' ',
   )
+
+/** What the kernel reads. */
+export const ACCESS_LINES: LineFormat = { number: 0, names: ACCESS_FIELDS }
+export const ACCESS_LINES_WITH_HOSTS: LineFormat = { number: 1, names: [...ACCESS_FIELDS, 'vhost', 'port'] }
 
 const accessTime = new LastTime(commonLogTime)
 

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import type { Lines } from '../kernel/kernel.js'
+import type { LineFormat } from '../kernel/field-lines.js'
+import type { Lines } from '../kernel/line-memory.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { SLOT, WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
@@ -90,6 +91,8 @@ export abstract class Codec {
   readonly name: string
   readonly form: Form
   readonly options: Readonly<Record<string, unknown>>
+  /** The format by which the kernel reads most lines as `read` does. */
+  readonly lineFormat?: LineFormat
 
   constructor(definition: CodecDefinition, options: Readonly<Record<string, unknown>> = {}) {
     this.definition = definition

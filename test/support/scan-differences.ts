@@ -1,5 +1,6 @@
 import { DECODED, SCANNED } from '../../src/core/event/flags.js'
-import { type Lines, theKernel } from '../../src/kernel/kernel.js'
+import { theKernel } from '../../src/kernel/kernel.js'
+import type { Lines } from '../../src/kernel/line-memory.js'
 import { SLOT, scanObject, WantedNames } from '../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
 import { freeChunk, takeChunk } from '../../src/lib/lines/chunk-pool.js'
@@ -25,7 +26,7 @@ export interface Differences {
 export function scanDifferences(seed: number, count: number): Differences {
   const random = new Seeded(seed)
   const source = new JsonLines(random)
-  const kernel = theKernel()!
+  const kernel = theKernel()!.json
   const wrong: string[] = []
   let objects = 0
   let undecided = 0

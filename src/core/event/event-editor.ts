@@ -1,3 +1,4 @@
+import type { LineFormat } from '../../kernel/field-lines.js'
 import { findItem, findMember, found, isEmptyObject, MemberName, memberOf } from '../../lib/formats/json-members.js'
 import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
@@ -7,6 +8,7 @@ import type { EventBatch } from './batch.js'
 import { EventJson } from './event-json.js'
 import { EventMerger } from './event-merger.js'
 import type { FieldPath } from './field-path.js'
+import { LineMerger } from './line-merger.js'
 import { Splices } from './splices.js'
 
 const QUOTE = 0x22
@@ -80,6 +82,11 @@ export class EventEditor {
   /** What merges many fields into events at once. Call it in `create` only. */
   merger(): EventMerger {
     return new EventMerger(this.#wanted)
+  }
+
+  /** What merges lines of a format into their events. Call it in `create` only. */
+  lineMerger(format: LineFormat, keepsMessage: boolean): LineMerger {
+    return new LineMerger(this.#wanted, format, keepsMessage)
   }
 
   /** Begins to change event `i`. What was not closed before is dropped. */

@@ -12,6 +12,11 @@ export function originBit(name: string): number {
   return BITS.get(name) ?? 0
 }
 
+/** Those of the fields among `names`. */
+export function ownBits(names: readonly string[]): number {
+  return names.reduce((bits, name) => bits | originBit(name), 0)
+}
+
 /** The end of an event's JSON: the fields of its origin, which are the same for most lines of a batch. */
 export class OriginTail {
   #origin: Origin | undefined

@@ -7,6 +7,13 @@ export interface ByteSink {
   addEscaped?(source: Buffer, start: number, end: number): void
 }
 
+/** Adds bytes whose memory is used again afterwards. */
+export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): void {
+  for (; start < end; start += MOST_COPIED) to.add(b, start, Math.min(end, start + MOST_COPIED))
+}
+
+/** Bytes that every sink copies. */
+const MOST_COPIED = 16 * 1024 - 1
 const BACKSLASH = 0x5c
 const U = 0x75
 const ZERO = 0x30

@@ -4,6 +4,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../core/event/event-editor.js'
 import type { EventMerger } from '../../core/event/event-merger.js'
 import { type FieldReader, MISSING } from '../../core/event/field-reader.js'
+import type { LineMerger } from '../../core/event/line-merger.js'
 import { type BatchScope, FAILED } from '../../core/processor.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { MemberName } from '../../lib/formats/json-members.js'
@@ -26,6 +27,8 @@ export class Parser implements Processor {
   readonly #members: Members
   /** The same, if some of them are converted. */
   readonly #typed: TypedMembers | undefined
+  /** Merges most lines that are messages, if their fields go to the top of the event as they are. */
+  readonly #lines: LineMerger | undefined
   readonly #source: EditedField
   readonly #target: EditedField | undefined
   readonly #removes: boolean
@@ -51,10 +54,16 @@ export class Parser implements Processor {
     this.#removes = remove_field
     if (remove_field && field.segments.length === 1) this.#without = new MemberName(field.segments[0])
     this.#field = field.text
+    const format = this.#codecs[0]!.lineFormat
+    if (format && !target && !this.#typed && field.text === '.message') {
+      this.#lines = this.#editor.lineMerger(format, !remove_field)
+    }
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    const merged = this.#lines?.merge(batch)
     for (let i = 0; i < batch.length; i++) {
+      if (merged?.[i] === 1) continue
       const problem = this.#parse(batch, i)
       if (problem === undefined) continue
       to[i] = FAILED

@@ -1,24 +1,31 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
+import { encodeLines } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
+import { STRING } from '../../../src/core/event/field-reader.js'
 import { DECODED, SCANNED } from '../../../src/core/event/flags.js'
 import { theKernel } from '../../../src/kernel/kernel.js'
 import { SLOT, WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { LINE_END } from '../../../src/lib/lines/line-splitter.js'
-import { batchOf, readerOf } from '../../support/batches.js'
+import { parse } from '../../../src/processors/parse.js'
+import { accessDifferences } from '../../support/access-differences.js'
+import { batchOf, linesOf, readerOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { chunkOf, scanDifferences } from '../../support/scan-differences.js'
+import { loadedStageOf } from '../../support/stage.js'
 
 const FLAGS = { skipped: 0, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 const LINES = 50_000
+const ACCESS_LINES = 5_000
 
 function scan(texts: readonly string[], ...names: string[]) {
   const wanted = new WantedNames()
   for (const name of names) wanted.slot(name)
   const lines = chunkOf(texts.map(text => [Buffer.from(text), '\n'] as const))
   const out = new Int32Array(lines.length * names.length * SLOT)
-  theKernel()!.scan(lines, wanted, out, FLAGS)
+  theKernel()!.json.scan(lines, wanted, out, FLAGS)
   const value = (i: number, slot: number) => {
     const at = (i * names.length + slot) * SLOT
     return out[at] === 0 ? undefined : lines.chunk.toString('utf8', out[at], out[at + 1]! >> 1)
@@ -31,6 +38,38 @@ t.test(`${LINES} generated lines are scanned as in JavaScript`, async t => {
   t.same(wrong, [])
   t.ok(objects > LINES * 0.3, `${objects} objects`)
   t.ok(undecided > 0 && undecided < LINES * 0.6, `${undecided} lines left to JavaScript`)
+})
+
+t.test('generated lines of access logs become the same events as in JavaScript', async t => {
+  const { wrong, decoded, left } = await accessDifferences(20_260_101, ACCESS_LINES)
+  t.same(wrong, [])
+  t.ok(decoded > ACCESS_LINES * 0.4, `${decoded} lines of the format`)
+  t.ok(left < ACCESS_LINES * 0.7, `${left} lines left to JavaScript`)
+})
+
+t.test('more events, and longer ones, than fit into its memory at a time, in their order', async t => {
+  const line = (i: number, agent: string) =>
+    `192.0.2.7 - - [31/Jan/2026:12:00:00 +0000] "GET /${i} HTTP/1.1" 200 612 "-" "${agent}"`
+  const agents = (i: number) => (i % 1000 === 999 ? 'x'.repeat(200_000) : i % 7 === 0 ? String.raw`\x22` : 'curl')
+  const lines = Array.from({ length: 5000 }, (_, i) => line(i, agents(i)))
+  const batch = batchOf(lines, { decode: 'nginx' })
+  const events = Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts)
+    .toString()
+    .trimEnd()
+    .split('\n')
+  t.same(
+    events.map(event => JSON.parse(event).path),
+    lines.map((_, i) => `/${i}`),
+  )
+  const { stage, wanted } = await loadedStageOf(parse, { codec: 'nginx' })
+  const reader = readerOf('.path', wanted)
+  const texts = batchOf(lines, { decode: 'text', wanted })
+  stage.write(texts)
+  t.same(
+    linesOf(texts).map(event => JSON.parse(event).path),
+    events.map(event => JSON.parse(event).path),
+  )
+  t.ok(lines.every((_, i) => reader.load(texts, i) === STRING && reader.text() === `/${i}`))
 })
 
 t.test('more lines, and longer ones, than fit into its memory at a time', async t => {

@@ -1,0 +1,104 @@
+import type { EventFrame, FieldLines, LineFormat } from '../../kernel/field-lines.js'
+import { theKernel } from '../../kernel/kernel.js'
+import { SLOT, sawEscape, slotOf, stringEnd, type WantedNames } from '../../lib/formats/json-scan.js'
+import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
+import type { EventBatch } from './batch.js'
+import { INVALID, MODIFIED } from './flags.js'
+import { OriginTail, ownBits } from './origin-tail.js'
+
+const OPEN = Buffer.from('{')
+const QUOTE = Buffer.from('"')
+const OPEN_MESSAGE = Buffer.from('{"message":"')
+const END = Buffer.from('}\n')
+/** The flags of a line that is not its message as it stands, whole and as text. */
+const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
+
+/**
+ * Merges the fields of lines that are the messages of their events, many at a time, as EventMerger does one by one. It
+ * leaves lines that are rare in their format.
+ */
+export class LineMerger {
+  readonly #wanted: WantedNames
+  readonly #format: LineFormat
+  readonly #keepsMessage: boolean
+  readonly #tail = new OriginTail()
+  #merged = new Uint8Array(0)
+  #slots = new Int32Array(0)
+
+  constructor(wanted: WantedNames, format: LineFormat, keepsMessage: boolean) {
+    this.#wanted = wanted
+    this.#format = format
+    this.#keepsMessage = keepsMessage
+  }
+
+  /** Returns a column that has 1 for each event that was merged, valid until the next call; undefined: there are none. */
+  merge(batch: EventBatch): Uint8Array | undefined {
+    const kernel = theKernel()?.fields
+    if (batch.origin.codec.form !== 'message' || !kernel?.isWorthwhile(batch)) return undefined
+    for (let i = 0; i < batch.length; i++) batch.look(i)
+    const wanted = this.#wanted
+    if (!kernel.setFrame(this.#frame(batch), wanted)) return undefined
+    if (this.#merged.length < batch.length) this.#merged = new Uint8Array(batch.length)
+    this.#merged.fill(0, 0, batch.length)
+    const stride = wanted.names.length * SLOT
+    if (this.#slots.length !== stride) this.#slots = new Int32Array(stride)
+    for (let from = 0; from < batch.length; ) {
+      const until = kernel.write(this.#format, batch, from, UNUSUAL, 0, wanted)
+      this.#takeGroup(batch, from, until, kernel)
+      from = until
+    }
+    return this.#merged
+  }
+
+  /** Makes texts of events [from, until), except for those that were left. */
+  #takeGroup(batch: EventBatch, from: number, until: number, kernel: FieldLines): void {
+    const { output, starts, ends } = kernel
+    const count = until - from
+    let size = 0
+    for (let n = count; n > 0 && size === 0; n--) size = ends[n - 1]!
+    if (size === 0) return
+    const texts = batch.textsToChange()
+    const at = texts.reserve(size - 1, Math.ceil(size / count) * (batch.length - until))
+    output.copy(texts.bytes, at, 0, size)
+    texts.end(at + size - 1)
+    for (let n = 0; n < count; n++) {
+      if (ends[n] === 0) continue
+      batch.setText(from + n, at + starts[n]!, at + ends[n]! - 1, this.#slotsOf(kernel.slots, n, at))
+      this.#merged[from + n] = 1
+    }
+  }
+
+  /** The slots of event `n` of a group, for events that begin at `by`. */
+  #slotsOf(all: Int32Array, n: number, by: number): Int32Array {
+    const slots = this.#slots
+    for (let k = 0, first = n * slots.length; k < slots.length; k += SLOT) {
+      const start = all[first + k]!
+      slots[k] = start === 0 ? 0 : start + by
+      slots[k + 1] = start === 0 ? 0 : all[first + k + 1]! + (by << 1)
+    }
+    return slots
+  }
+
+  #frame(batch: EventBatch): EventFrame {
+    const { names } = this.#format
+    const hasLine = this.#keepsMessage && !names.includes('message')
+    // Without the brace at its end, and without its comma if nothing comes before it.
+    const tail = this.#tail.of(batch, 0, ownBits(names)).subarray(0, -1)
+    const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
+    const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)
+    return { head: hasLine ? OPEN_MESSAGE : OPEN, hasLine, middle, end: END, middleSlots }
+  }
+
+  /** The slots of the members, which are strings, from the comma at `p` on. */
+  #slotsIn(middle: Buffer, p: number): Int32Array {
+    const found: number[] = []
+    while (p < middle.length - 1) {
+      const nameEnd = stringEnd(middle, p + 2)
+      const slot = slotOf(middle, p + 2, nameEnd, this.#wanted)
+      const start = nameEnd + 2
+      p = stringEnd(middle, start + 1) + 1
+      if (slot >= 0) found.push(slot, start, (p << 1) | (sawEscape ? 1 : 0))
+    }
+    return Int32Array.from(found)
+  }
+}

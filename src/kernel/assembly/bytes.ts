@@ -1,0 +1,42 @@
+/** Bytes in the memory of the kernel. At least 32 more bytes of memory follow whatever is read or written. */
+
+export const QUOTE: u32 = 0x22
+export const BACKSLASH: u32 = 0x5c
+export const SPACE: u32 = 0x20
+
+@inline
+export function byteAt(p: usize): u32 {
+  return <u32>load<u8>(p)
+}
+
+@inline
+export function isDigit(byte: u32): bool {
+  return byte - 0x30 < 10
+}
+
+/** The next such byte from `p` on, or `end`. */
+@inline
+export function find(p: usize, end: usize, byte: u8): usize {
+  const wanted = i8x16.splat(<i8>byte)
+  while (p < end) {
+    const found = i8x16.bitmask(i8x16.eq(v128.load(p), wanted))
+    if (found != 0) {
+      p += <usize>ctz(found)
+      return p < end ? p : end
+    }
+    p += 16
+  }
+  return end
+}
+
+/** Whether the text [p, end) has no control character and no backslash. */
+export function isPlain(p: usize, end: usize): bool {
+  while (p < end) {
+    const bytes = v128.load(p)
+    const others = v128.or(i8x16.lt_u(bytes, i8x16.splat(0x20)), i8x16.eq(bytes, i8x16.splat(0x5c)))
+    const found = i8x16.bitmask(others)
+    if (found != 0) return p + <usize>ctz(found) >= end
+    p += 16
+  }
+  return true
+}

@@ -1,0 +1,173 @@
+import { readAccessLine } from './access-log'
+import { byteAt } from './bytes'
+import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './members'
+
+/**
+ * Reads the fields of lines of a format: as slots, or as events in JSON. Lines that a format leaves are read elsewhere.
+ * Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8.
+ */
+
+/** The formats. */
+const ACCESS: u32 = 0
+const ACCESS_WITH_HOSTS: u32 = 1
+
+const OPEN_OBJECT: u32 = 0x7b
+/** Names of fields and what is copied beyond ends, besides the bytes of a line and what surrounds its fields. */
+const MARGIN: usize = 1024
+
+/** What events consist of besides fields: see `setFrame`. */
+let frame: usize = 0
+let headBytes: usize = 0
+let middleBytes: usize = 0
+let endBytes: usize = 0
+let hasLine = false
+let lineSlot: i32 = -1
+let middleSlots: usize = 0
+let middleSlotCount: u32 = 0
+
+/**
+ * Sets what surrounds the fields of events. At `bytes` lie, one after the other, what comes first, what comes before the
+ * fields, and what follows them. `withLine`: the line is in between the first two as within the quotes of a string, for
+ * `slot` if that is not -1. `slots` has three i32 for each value of the middle that is wanted: its slot, where it begins
+ * in the middle, and where it ends, shifted left by one, with a bit that says that it is special.
+ */
+export function setFrame(
+  bytes: usize,
+  head: usize,
+  middle: usize,
+  end: usize,
+  withLine: bool,
+  slot: i32,
+  slots: usize,
+  slotCount: u32,
+): void {
+  frame = bytes
+  headBytes = head
+  middleBytes = middle
+  endBytes = end
+  hasLine = withLine
+  lineSlot = slot
+  middleSlots = slots
+  middleSlotCount = slotCount
+}
+
+@inline
+function readLine(format: u32, p: usize, end: usize): bool {
+  switch (format) {
+    case ACCESS:
+      return readAccessLine(p, end, false)
+    case ACCESS_WITH_HOSTS:
+      return readAccessLine(p, end, true)
+    default:
+      return false
+  }
+}
+
+/**
+ * Finds the slots of `length` lines, as `scanLines` of json-lines.ts does, with `stride` bytes for each line at `out`.
+ * Returns how many lines are left, from whose flags `scanned` was removed.
+ */
+export function scanFields(
+  format: u32,
+  length: u32,
+  starts: usize,
+  ends: usize,
+  flags: usize,
+  out: usize,
+  stride: usize,
+  shift: i32,
+  skipped: u32,
+  scanned: u32,
+  decoded: u32,
+): u32 {
+  let left: u32 = 0
+  memory.fill(out, 0, <usize>length * stride)
+  for (let i: usize = 0; i < <usize>length; i++, out += stride) {
+    const flag = byteAt(flags + i)
+    if (flag & skipped) {
+      store<u8>(flags + i, <u8>(flag | scanned))
+      continue
+    }
+    const start = <usize>(load<i32>(starts + (i << 2)) - shift)
+    const end = <usize>(load<i32>(ends + (i << 2)) - shift)
+    beginSlots(start, end, out, shift)
+    if (readLine(format, start, end)) {
+      store<u8>(flags + i, <u8>(flag | scanned | decoded))
+      continue
+    }
+    left++
+    memory.fill(out, 0, stride)
+    store<u8>(flags + i, <u8>(flag & ~scanned))
+  }
+  return left
+}
+
+/** Writes what comes before the fields of an event. Returns where they begin. */
+@inline
+function putBefore(p: usize, end: usize, to: usize, slots: usize, by: i32): usize {
+  memory.copy(to, frame, headBytes)
+  to += headBytes
+  beginMembers(to, slots, by)
+  if (hasLine) {
+    const stop = copyEscaped(p, end, to)
+    putSlot(lineSlot, <i32>to - 1 + by, <i32>stop + 1 + by, stop - to != end - p)
+    to = stop
+  }
+  memory.copy(to, frame + headBytes, middleBytes)
+  for (let n: u32 = 0, slot = middleSlots; n < middleSlotCount; n++, slot += 12) {
+    const special = load<i32>(slot, 8)
+    putSlot(load<i32>(slot), load<i32>(slot, 4) + <i32>to + by, (special >> 1) + <i32>to + by, (special & 1) != 0)
+  }
+  return to + middleBytes
+}
+
+/**
+ * Writes the events of `length` lines at `to`, as far as there is room up to `toEnd`. `starts` and `ends` become where
+ * each event is, from `to` on; both are 0 for a line that is left, and for those whose flags are not `taken` among
+ * `asked`. Events follow one another. Slots are positions from `to` on. Returns how many lines were looked at.
+ */
+export function writeFields(
+  format: u32,
+  length: u32,
+  starts: usize,
+  ends: usize,
+  flags: usize,
+  asked: u32,
+  taken: u32,
+  slots: usize,
+  stride: usize,
+  shift: i32,
+  to: usize,
+  toEnd: usize,
+): u32 {
+  const first = to
+  const by = -(<i32>to)
+  const around = headBytes + middleBytes + endBytes + MARGIN
+  memory.fill(slots, 0, <usize>length * stride)
+  for (let i: usize = 0; i < <usize>length; i++, slots += stride, starts += 4, ends += 4) {
+    const start = <usize>(load<i32>(starts) - shift)
+    const end = <usize>(load<i32>(ends) - shift)
+    // The line comes twice, and each of its bytes may be a quote.
+    const fits = to + (end - start) * 4 + around <= toEnd
+    if (!fits && to > first) return <u32>i
+    store<i32>(starts, 0)
+    store<i32>(ends, 0)
+    if (!fits || (byteAt(flags + i) & asked) != taken) continue
+    let members = putBefore(start, end, to, slots, by)
+    // A comma comes before each member, and is replaced before the first one.
+    const isFirst = byteAt(members - 1) == OPEN_OBJECT
+    if (isFirst) members--
+    beginMembers(members, slots, by)
+    if (!readLine(format, start, end)) {
+      memory.fill(slots, 0, stride)
+      continue
+    }
+    if (isFirst) store<u8>(members, <u8>OPEN_OBJECT)
+    const stop = membersEnd()
+    memory.copy(stop, frame + headBytes + middleBytes, endBytes)
+    store<i32>(starts, <i32>to + by)
+    to = stop + endBytes
+    store<i32>(ends, <i32>to + by)
+  }
+  return length
+}

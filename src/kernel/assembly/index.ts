@@ -1,0 +1,5 @@
+/** What the kernel offers. */
+
+export { scanFields, setFrame, writeFields } from './field-lines'
+export { base, scanLines, setCopy, setNames } from './json-lines'
+export { setFields } from './members'

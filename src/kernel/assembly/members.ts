@@ -1,0 +1,147 @@
+import { byteAt, isDigit, QUOTE } from './bytes'
+
+/**
+ * Takes the fields of a line: writes them as members of a JSON object, or only says where they are in the line. Lines are
+ * plain text: their quotes are all that must be escaped.
+ */
+
+/** An entry of the table of fields: the length of `,"name":`, the slot or -1, and these bytes. */
+const ENTRY: usize = 40
+/** More digits are no number. */
+const MOST_DIGITS: usize = 15
+
+let table: usize = 0
+/** Whether members are written. */
+let writes = false
+/** Where the next member is written. */
+let at: usize = 0
+/** Where the slots of the line are, and what makes positions of addresses. */
+let slots: usize = 0
+let by: i32 = 0
+let line: usize = 0
+let lineEnd: usize = 0
+
+export function setFields(entries: usize): void {
+  table = entries
+}
+
+/** What follows is of the line [p, end), whose slots are at `out`, and is only looked for. */
+export function beginSlots(p: usize, end: usize, out: usize, shift: i32): void {
+  writes = false
+  line = p
+  lineEnd = end
+  slots = out
+  by = shift
+}
+
+/** What follows is written at `to`. */
+export function beginMembers(to: usize, out: usize, shift: i32): void {
+  writes = true
+  at = to
+  slots = out
+  by = shift
+}
+
+/** Where the members end that were written. */
+export function membersEnd(): usize {
+  return at
+}
+
+@inline
+export function putSlot(slot: i32, start: i32, end: i32, special: bool): void {
+  if (slot < 0) return
+  const out = slots + (<usize>slot << 3)
+  store<i32>(out, start)
+  store<i32>(out, (end << 1) | <i32>special, 4)
+}
+
+@inline
+function entryOf(field: u32): usize {
+  return table + <usize>field * ENTRY
+}
+
+@inline
+function slotOf(field: u32): i32 {
+  return load<i32>(entryOf(field), 4)
+}
+
+@inline
+function putName(field: u32): void {
+  const entry = entryOf(field)
+  v128.store(at, v128.load(entry, 8))
+  v128.store(at, v128.load(entry, 24), 16)
+  at += <usize>load<u32>(entry)
+}
+
+/** Copies the text [p, end) to `to`, with a backslash before each quote. Returns where it ends. */
+export function copyEscaped(p: usize, end: usize, to: usize): usize {
+  while (p < end) {
+    const bytes = v128.load(p)
+    v128.store(to, bytes)
+    const left = end - p
+    const quotes = i8x16.bitmask(i8x16.eq(bytes, i8x16.splat(0x22)))
+    // Bit 16 stands for the end of these bytes.
+    const quote = <usize>ctz(quotes | 0x10000)
+    if (quote >= left) return to + left
+    if (quote == 16) {
+      p += 16
+      to += 16
+    } else {
+      store<u16>(to + quote, 0x225c)
+      to += quote + 2
+      p += quote + 1
+    }
+  }
+  return to
+}
+
+/** The value is the text [p, end). */
+export function putText(field: u32, p: usize, end: usize): void {
+  const slot = slotOf(field)
+  if (!writes) {
+    putSlot(slot, <i32>p + by + 1, <i32>end + by, false)
+    return
+  }
+  putName(field)
+  const start = at
+  store<u8>(start, <u8>QUOTE)
+  const stop = copyEscaped(p, end, start + 1)
+  store<u8>(stop, <u8>QUOTE)
+  at = stop + 1
+  putSlot(slot, <i32>start + by, <i32>at + by, stop - start - 1 != end - p)
+}
+
+/** The value is the text of `length` bytes at `p`, at most 32, that is not of the line and has no quotes. */
+export function putOther(field: u32, p: usize, length: usize): void {
+  const slot = slotOf(field)
+  if (!writes) {
+    putSlot(slot, <i32>line + by + 1, <i32>lineEnd + by, true)
+    return
+  }
+  putName(field)
+  const start = at
+  store<u8>(start, <u8>QUOTE)
+  v128.store(start, v128.load(p), 1)
+  v128.store(start, v128.load(p, 16), 17)
+  at = start + length + 2
+  store<u8>(at - 1, <u8>QUOTE)
+  putSlot(slot, <i32>start + by, <i32>at + by, false)
+}
+
+/** The value is the number [p, end). False if it is none, is very long, or has leading zeros. */
+export function putNumber(field: u32, p: usize, end: usize): bool {
+  if (p >= end || end - p > MOST_DIGITS) return false
+  if (byteAt(p) == 0x30 && end - p > 1) return false
+  for (let digit = p; digit < end; digit++) if (!isDigit(byteAt(digit))) return false
+  const slot = slotOf(field)
+  if (!writes) {
+    putSlot(slot, <i32>line + by + 1, <i32>lineEnd + by, true)
+    return true
+  }
+  putName(field)
+  v128.store(at, v128.load(p))
+  const start = at
+  at += end - p
+  putSlot(slot, <i32>start + by, <i32>at + by, false)
+  return true
+}

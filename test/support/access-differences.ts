@@ -1,0 +1,98 @@
+import { encodeLines } from '../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../src/codecs/json.js'
+import type { EventBatch } from '../../src/core/event/batch.js'
+import type { FieldReader } from '../../src/core/event/field-reader.js'
+import { DECODED, INVALID } from '../../src/core/event/flags.js'
+import { SLOT, WantedNames } from '../../src/lib/formats/json-scan.js'
+import { parse } from '../../src/processors/parse.js'
+import { AccessLines } from './access-lines.js'
+import { batchOf, readerOf } from './batches.js'
+import { Seeded } from './seeded.js'
+import { loadedStageOf } from './stage.js'
+
+/**
+ * What many lines of access logs become at once, where the kernel reads most of them, held to what each becomes alone,
+ * where JavaScript does.
+ */
+
+const PATHS = [
+  ...['.client', '.user', '.timestamp', '.path', '.request', '.status', '.bytes', '.user_agent', '.rest', '.vhost'],
+  ...['.port', '.message', '.host', '.file', '.peer', '.other'],
+]
+const AT_ONCE = 100
+
+export interface AccessDifferences {
+  readonly wrong: readonly string[]
+  /** Lines that are of the format, and those that the kernel left to JavaScript. */
+  readonly decoded: number
+  readonly left: number
+}
+
+/** What becomes of each event of a batch, in words. */
+type Reading = (batch: EventBatch) => string[]
+
+/** Reads so many generated lines in both ways. Stops after 20 differences. */
+export async function accessDifferences(seed: number, count: number): Promise<AccessDifferences> {
+  const random = new Seeded(seed)
+  const source = new AccessLines(random)
+  const wrong: string[] = []
+  let [decoded, left] = [0, 0]
+  for (let done = 0; done < count && wrong.length < 20; done += AT_ONCE) {
+    const lines = Array.from({ length: AT_ONCE }, () => source.line())
+    const paths = PATHS.filter(() => random.chance(0.3))
+    const codec = random.pick(['nginx', 'apache'])
+    const wanted = new WantedNames()
+    const origin = {
+      wanted,
+      path: random.pick(['/var/log/access.log', '/var/log/"x"\\y.log']),
+      maxLineBytes: random.chance(0.9) ? 2 ** 20 : 150,
+      ...(random.chance(0.5) && { peer: '192.0.2.1:80' }),
+    }
+    const readers = paths.map(path => readerOf(path, wanted))
+    const decode: Reading = batch => events(batch, readers)
+    const options = { codec, remove_field: random.chance(0.5) }
+    const parsed = await parsing(
+      random.chance(0.8) ? options : { ...options, try: [{ codec }], codec: undefined },
+      paths,
+    )
+    for (const [how, from, read] of [
+      ['decode', codec, decode],
+      ['parse', 'text', parsed.read],
+    ] as const) {
+      const of = { ...origin, decode: from, ...(how === 'parse' && { wanted: parsed.wanted }) }
+      const together = batchOf(lines, of)
+      const found = read(together)
+      const alone = lines.flatMap(line => read(batchOf([line], of)))
+      for (const [i, event] of found.entries())
+        if (event !== alone[i]) wrong.push(`${how} ${codec}: ${event}\nalone: ${alone[i]}`)
+      if (how === 'parse') continue
+      for (const flags of together.flags) if (flags & DECODED) decoded++
+      const out = new Int32Array(together.length * wanted.names.length * SLOT)
+      left += together.origin.codec.scanLines!(batchOf(lines, of), wanted, out) ?? AT_ONCE
+    }
+  }
+  return { wrong, decoded, left }
+}
+
+async function parsing(options: object, paths: readonly string[]): Promise<{ read: Reading; wanted: WantedNames }> {
+  const { processor, wanted } = await loadedStageOf(parse, options)
+  const readers = paths.map(path => readerOf(path, wanted))
+  const read: Reading = batch => {
+    const to = new Uint8Array(batch.length)
+    const problems: (string | undefined)[] = []
+    processor.process(batch, to, { because: (i: number, problem: string) => (problems[i] = problem) } as never)
+    return events(batch, readers).map((event, i) => `${to[i]} ${problems[i]} ${event}`)
+  }
+  return { read, wanted }
+}
+
+function events(batch: EventBatch, readers: readonly FieldReader[]): string[] {
+  const found = Array.from({ length: batch.length }, (_, i) => {
+    const fields = readers.map(reader => `${reader.load(batch, i)} ${reader.plain} ${reader.text()}`)
+    return `${batch.look(i) & (DECODED | INVALID)} ${fields.join(' | ')}`
+  })
+  const lines = Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts)
+    .toString()
+    .split('\n')
+  return found.map((event, i) => `${event} ${lines[i]}`)
+}
