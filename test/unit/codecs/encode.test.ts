@@ -238,5 +238,18 @@ t.test('many keys, other times of one origin, and long texts with escapes', t =>
     .split('\n')
     .slice(0, -1)
   t.ok(long.every((line, i) => JSON.parse(line).message === texts[i]))
+  const requests = ['a', 'b'].map(
+    path => `192.0.2.7 - - [31/Jan/2026:12:00:00 +0000] "GET /${path.repeat(20_000)} HTTP/1.1" 200 1`,
+  )
+  for (const lines of [requests, requests.map(line => `${line} \\`)]) {
+    const batch = batchOf(lines, { decode: 'nginx' })
+    t.same(
+      ndjson([batch])
+        .trimEnd()
+        .split('\n')
+        .map(line => JSON.parse(line)),
+      lines.map((_, i) => batch.fields(i)),
+    )
+  }
   t.end()
 })
