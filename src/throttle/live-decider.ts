@@ -3,6 +3,7 @@ import type { Clock } from '../lib/time.js'
 import { Decider, type DeciderOptions, type Refusal } from './decider.js'
 import { KeyedLimiter } from './keyed-limiter.js'
 import type { Level } from './limit.js'
+import { DISCARD } from './limiter.js'
 import type { Rule } from './rules.js'
 
 /** How far the wall clock may drift before aligned windows follow it. */
@@ -32,6 +33,13 @@ export class LiveDecider {
     const now = this.#now()
     this.#decider.decide(batch, now)
     return this.#decider
+  }
+
+  /** Decides on one event at the current time. Returns whether it is within its limits. */
+  lets(batch: EventBatch, i: number): boolean {
+    const now = this.#now()
+    this.limiter.advance(now)
+    return this.#decider.decideOne(batch, i, now) !== DISCARD
   }
 
   /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */

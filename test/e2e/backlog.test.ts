@@ -1,11 +1,13 @@
 import { appendFileSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
 /** What a throttle does while a source catches up, with the real daemon. */
+t.setTimeout(60_000)
 
 const configOf = (throttle: string) => `
 sources:
@@ -83,6 +85,42 @@ t.test('on_backlog: pass and pace lose nothing of it', async t => {
     await daemon.stop(t)
     t.same(numbersIn(folder), all(105), how)
   }
+})
+
+t.test('an app that stays within its limit loses nothing when the daemon was down for a second', async t => {
+  const config = configOf('limit: 200, key_field: .app, on_backlog: pace')
+  const folder = testFolder(t, { 'app.log': '' })
+  const rates = { slow: 50, steady: 120 }
+  const began = performance.now()
+  let written = 0
+  const write = () => {
+    const before = written
+    const text = Object.entries(rates).map(([app, rate]) => {
+      const due = Math.floor(((performance.now() - began) * rate) / 1000)
+      const from = counts[app] ?? 0
+      counts[app] = due
+      written += due - from
+      return lines(from, due, { app })
+    })
+    if (written > before) appendFileSync(join(folder, 'app.log'), text.join(''))
+  }
+  const counts: Record<string, number> = {}
+  const writer = setInterval(write, 10)
+  t.teardown(() => clearInterval(writer))
+  const first = await startDaemon(t, folder, config)
+  await first.scrapedUntil(scrape => scrape.events('out').sent > 100)
+  await first.stop(t)
+  const before = written
+  while (written < before + 130) await setTimeout(20)
+  const daemon = await startDaemon(t, folder, config)
+  const known = written
+  await daemon.until(() => written > known + 400)
+  clearInterval(writer)
+  await daemon.until(() => numbersIn(folder).length >= written)
+  const scrape = await daemon.scrapedUntil(scrape => scrape.events('limit_app').inFlight === 0)
+  t.equal(scrape.sum(DISCARDS), 0)
+  await daemon.stop(t)
+  t.same(new Set(numbersIn(folder)).size, Math.max(...Object.values(counts)))
 })
 
 t.test('a source that has nothing to catch up with goes on while another one is paced', async t => {

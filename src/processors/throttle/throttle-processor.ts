@@ -31,7 +31,7 @@ import type { StateSaver } from './persist/state-saver.js'
 import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { type RuleOptions, rulesOf } from './rule-options.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
-import { WaitingRule } from './waiting.js'
+import { type LateState, WaitingRule } from './waiting.js'
 import { waitingBuckets } from './waiting-buckets.js'
 
 /** What a throttle passes to a successor with the same options. */
@@ -39,10 +39,12 @@ class ThrottleState {
   /** The buckets with their open windows. */
   readonly windows: unknown
   readonly refused: RefusedState
+  readonly late: LateState | undefined
 
-  constructor(windows: ThrottleState['windows'], refused: RefusedState) {
+  constructor(windows: ThrottleState['windows'], refused: RefusedState, late: LateState | undefined) {
     this.windows = windows
     this.refused = refused
+    this.late = late
   }
 }
 
@@ -114,6 +116,7 @@ export class ThrottleProcessor implements Processor {
     this.#applyRules = ofFile => {
       const rules = rulesOf(options, ofFile, path => known.get(path.text) ?? new LateFieldReader(path))
       if ('setRules' in decider) decider.setRules(rules)
+      this.#waiting?.setRules(rules)
       this.#rules = rules
     }
     if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
@@ -127,7 +130,7 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen = count('fail_open')
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
-    this.#waiting = WaitingRule.for(options, decider, compiled, clock)
+    this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
     if (file) showLimitsFile(metrics, file)
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)
@@ -166,7 +169,7 @@ export class ThrottleProcessor implements Processor {
       refused.end()
       await release?.()
     }
-    return { value: new ThrottleState(value, refused.state), release: releaseAll }
+    return { value: new ThrottleState(value, refused.state, this.#waiting?.state), release: releaseAll }
   }
 
   emit(): readonly Emitted[] {
@@ -218,7 +221,7 @@ export class ThrottleProcessor implements Processor {
   ): void {
     const { counts, decisions } = decided
     this.#saver?.changed()
-    const waiting = ((counts[DISCARD]! > 0 || scope.keptMs > 0) && this.#waiting?.apply(batch, decisions, scope)) || 0
+    const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
     counts[DISCARD]! -= waiting
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!

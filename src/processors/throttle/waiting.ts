@@ -1,11 +1,16 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { BatchScope } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
-import { type DeciderOptions, WAITS } from '../../throttle/decider.js'
+import { type DeciderOptions, EXCLUDED, WAITS } from '../../throttle/decider.js'
 import { EventKey } from '../../throttle/event-key.js'
-import { DISCARD } from '../../throttle/limiter.js'
+import type { Limit } from '../../throttle/limit.js'
+import { DISCARD, PASS } from '../../throttle/limiter.js'
 import { LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
+import { createWindows } from '../../throttle/several-windows.js'
+import { WallTime } from '../../throttle/wall-time.js'
+import { BucketQueues, isBehind, type Queue, queueOf } from './bucket-queues.js'
+import { LiveAlone } from './live-alone.js'
 import { everWaits, longestWaits } from './longest-waits.js'
 import type { ThrottleOptions } from './options.js'
 
@@ -13,10 +18,15 @@ import type { ThrottleOptions } from './options.js'
 const GUESS_MS = 100
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
 const FILE_MS = 500
-/** For how long at least a bucket has not caught up after nothing waits for it any more. */
-const SLACK_MS = 1000
-/** How often queues of buckets that have caught up are forgotten. */
-const FORGET_MS = 1000
+/** A live event that is decided so long after its arrival, while others wait, may have come behind them. */
+const LATE_MS = 5
+
+/** What WaitingRule passes to a successor with the same options: what late events have taken of the windows. */
+export interface LateState {
+  readonly queues: BucketQueues
+  /** Those of live events alone. */
+  readonly windows: unknown
+}
 
 /** In how many milliseconds a bucket has room for an event like this. */
 interface Room {
@@ -26,40 +36,34 @@ interface Room {
   readonly inMs: number
 }
 
-/** The events that wait for a bucket. */
-interface Queue {
-  events: number
-  /** Those of them that are backlog. */
-  backlog: number
-  /** The most events that waited while some were backlog. */
-  most: number
-  /** If none waits: until when what waited takes the room of others; then the bucket has caught up. */
-  until: number
-}
-
 /**
- * Decides which events over the limit wait for room. While backlog waits for a bucket, what is live waits for it as
- * well, because backlog has taken its room. What came meanwhile takes the room of what comes next, and so on, until
- * the bucket has caught up. An app that writes more than its limit never does: therefore, when no backlog waits any
- * more, the queue does not grow, and what is over is discarded again.
+ * Decides which events over the limit wait for room. Backlog does. It takes the room of events that come live, and these
+ * the room of later ones when they have waited, until nothing of the kind is in the windows of the bucket any more: then
+ * it has caught up. Until then a live event waits as well if it would have passed without all that. So an app that stays
+ * within its limit loses nothing, and of one that does not, what is over is discarded as ever.
  */
 export class WaitingRule {
   /** Tells when there is room; undefined: nobody knows. */
   readonly #decider: LiveDecider | undefined
   readonly #clock: Clock
   readonly #key: EventKey
+  readonly #queues: BucketQueues
   readonly #liveMs: number
   readonly #backlogMs: number
   /** Whether backlog may wait for longer than what is live. */
   readonly #paces: boolean
-  /** By the hash of the key of a bucket, if `#paces`. A wrong one only lets events wait. */
-  readonly #queues = new Map<number, Queue>()
-  #forgetAt = 0
+  readonly #alone: LiveAlone
+  /** Limits of the throttle, for events without a rule. */
+  readonly #limits: readonly Limit[]
+  /** The longest windows of limits. */
+  readonly #spans = new WeakMap<readonly Limit[], number>()
   /** The last answer about each bucket, for the current batch. */
   readonly #rooms = new Map<number, Room>()
   readonly #dependsOnSize: boolean
   /** When to ask again at the latest. */
   readonly #askEveryMs: number
+  /** Whether the current batch arrived some time ago. */
+  #isLate = false
 
   /** Undefined if no event ever waits. */
   static for(
@@ -67,23 +71,29 @@ export class WaitingRule {
     decider: unknown,
     compiled: DeciderOptions,
     clock: Clock,
+    before?: LateState,
   ): WaitingRule | undefined {
     if (!everWaits(options)) return undefined
     const known = decider instanceof LiveDecider ? decider : undefined
     const askEveryMs = options.limits_file === undefined ? Number.POSITIVE_INFINITY : FILE_MS
-    return new WaitingRule(known, compiled, clock, longestWaits(options), askEveryMs)
+    return new WaitingRule(known, compiled, clock, longestWaits(options), askEveryMs, before)
   }
 
   private constructor(
     decider: LiveDecider | undefined,
-    { keyFields, limits, rules }: DeciderOptions,
+    compiled: DeciderOptions,
     clock: Clock,
     { live, backlog }: ReturnType<typeof longestWaits>,
     askEveryMs: number,
+    before: LateState | undefined,
   ) {
+    const { keyFields, limits, rules } = compiled
     this.#askEveryMs = askEveryMs
     this.#decider = decider
+    this.#queues = before?.queues ?? new BucketQueues()
     this.#key = new EventKey(keyFields)
+    this.#alone = new LiveAlone(compiled, clock, backlog, before?.windows)
+    this.#limits = limits
     this.#dependsOnSize = rules !== undefined || limits.some(({ unit }) => unit === 'bytes')
     this.#clock = clock
     this.#liveMs = live
@@ -91,23 +101,39 @@ export class WaitingRule {
     this.#paces = backlog > live
   }
 
-  /** Turns the refusals of events that may wait into WAITS. Returns how many. Call for all events that have waited. */
-  apply(batch: EventBatch, decisions: Uint8Array, scope: BatchScope): number {
-    if (!scope.mayWait) return 0
-    const hasWaited = this.#paces && scope.keptMs > 0
-    if (!hasWaited && !batch.isBacklog && this.#liveMs === 0 && this.#queues.size === 0) return 0
+  /** The rules, in the place of those before. */
+  setRules(rules: readonly Rule[]): void {
+    this.#alone.setRules(rules)
+  }
+
+  get state(): LateState {
+    this.#queues.empty()
+    return { queues: this.#queues, windows: this.#alone.windows }
+  }
+
+  /** Turns the refusals of events that may wait into WAITS. Returns how many. Call for each batch; `refused` of it were. */
+  apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
+    const hasWaited = scope.keptMs > 0
+    const isPaced = this.#paces && (hasWaited || batch.isBacklog || !this.#queues.isEmpty)
+    if (!scope.mayWait || (!isPaced && (refused === 0 || this.#liveMs === 0))) return 0
     const now = this.#clock.now()
-    if (now >= this.#forgetAt) this.#forget(now)
     this.#rooms.clear()
+    if (this.#paces) this.#begin(batch, now)
     let waiting = 0
     for (let i = 0; i < batch.length; i++) {
       const isOver = decisions[i] === DISCARD
-      if (!isOver && !hasWaited) continue
-      const bucket = this.#bucketOf(batch, i)
-      const waits = isOver && this.#waits(batch, i, bucket, now, scope)
-      if (this.#paces && waits !== hasWaited) {
-        const queue = this.#count(bucket, batch.isBacklog, waits ? 1 : -1, now)
-        if (queue.events === 0) queue.until = Math.max(now + SLACK_MS, this.#decider?.level(batch, i)?.until ?? now)
+      if (!isOver && (!isPaced || decisions[i] === EXCLUDED)) continue
+      this.#key.load(batch, i)
+      const bucket = queueOf(this.#key)
+      const queue = this.#queues.get(bucket, now)
+      const isDisplaced = this.#isDisplaced(batch, i, queue, hasWaited, now)
+      const leftMs = (batch.isBacklog || isDisplaced ? this.#backlogMs : this.#liveMs) - scope.keptMs
+      const waits = isOver && this.#waits(batch, i, bucket, leftMs, now, scope)
+      if (this.#paces) {
+        if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, isDisplaced)
+        if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog, !isOver)
+        if (decisions[i] === PASS && (batch.isBacklog || hasWaited || this.#isLate))
+          this.#takesRoom(batch, i, bucket, now)
       }
       if (!waits) continue
       decisions[i] = WAITS
@@ -116,9 +142,35 @@ export class WaitingRule {
     return waiting
   }
 
-  #waits(batch: EventBatch, i: number, bucket: number, now: number, scope: BatchScope): boolean {
-    const isPaced = batch.isBacklog || this.#isBehind(bucket, scope.keptMs > 0, now)
-    const leftMs = (isPaced ? this.#backlogMs : this.#liveMs) - scope.keptMs
+  #begin(batch: EventBatch, now: number): void {
+    this.#queues.sweep(now)
+    if (this.#queues.isEmpty) this.#alone.clear()
+    this.#isLate = this.#alone.begin(batch) >= LATE_MS && this.#queues.waiting > 0
+  }
+
+  /** Whether a live event would have passed if nothing had been late in its bucket. Call once for each that arrives. */
+  #isDisplaced(batch: EventBatch, i: number, queue: Queue | undefined, hasWaited: boolean, now: number): boolean {
+    if (batch.isBacklog || !queue || !isBehind(queue, now)) return false
+    return hasWaited ? queue.events - queue.backlog <= queue.displaced : this.#alone.lets(batch, i)
+  }
+
+  /** Notes that a late event has passed. */
+  #takesRoom(batch: EventBatch, i: number, bucket: number, now: number): void {
+    const queue = this.#queues.open(bucket, now)
+    const limits = this.#decider?.ruleOf(batch, i)?.limits ?? this.#limits
+    // The TAT of gcra can be any time ahead.
+    const until = limits.some(isOpen) ? (this.#decider?.level(batch, i)?.until ?? now) : now
+    queue.until = Math.max(queue.until, until, now + this.#spanOf(limits))
+  }
+
+  #spanOf(limits: readonly Limit[]): number {
+    let span = this.#spans.get(limits)
+    if (span === undefined)
+      this.#spans.set(limits, (span = limits.length === 0 ? 0 : createWindows(limits, new WallTime()).spanMs))
+    return span
+  }
+
+  #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
     const inMs = this.#decider ? this.#roomIn(this.#decider, batch, i, bucket, now) : GUESS_MS
     // It would wait in vain.
@@ -138,36 +190,7 @@ export class WaitingRule {
     this.#rooms.set(bucket, { rule, cost, size, inMs })
     return inMs
   }
-
-  #bucketOf(batch: EventBatch, i: number): number {
-    const key = this.#key
-    key.load(batch, i)
-    let hash = 0
-    for (let at = key.start; at < key.end; at++) hash = Math.imul(hash ^ key.bytes.getUint8(at), 0x0100_0193)
-    return hash
-  }
-
-  /** Whether a live event is behind backlog; `hasWaited`: whether it is in the queue. */
-  #isBehind(bucket: number, hasWaited: boolean, now: number): boolean {
-    const queue = this.#queues.get(bucket)
-    if (queue === undefined || hasCaughtUp(queue, now)) return false
-    return queue.backlog > 0 || queue.events - Number(hasWaited) < queue.most
-  }
-
-  #count(bucket: number, isBacklog: boolean, change: 1 | -1, now: number): Queue {
-    let queue = this.#queues.get(bucket)
-    if (!queue || hasCaughtUp(queue, now))
-      this.#queues.set(bucket, (queue = { events: 0, backlog: 0, most: 0, until: 0 }))
-    queue.events += change
-    if (isBacklog) queue.backlog += change
-    if (queue.backlog > 0) queue.most = Math.max(queue.most, queue.events)
-    return queue
-  }
-
-  #forget(now: number): void {
-    this.#forgetAt = now + FORGET_MS
-    for (const [bucket, queue] of this.#queues) if (hasCaughtUp(queue, now)) this.#queues.delete(bucket)
-  }
 }
 
-const hasCaughtUp = ({ events, until }: Queue, now: number) => events === 0 && now >= until
+/** Whether one event can fill the limit for longer than its window. */
+const isOpen = ({ mode, unit }: Limit) => mode === 'gcra' && unit !== 'events'

@@ -9,8 +9,8 @@ import { bucketOf, durationOf, type Fields } from './text.js'
 export interface Sent extends Arrival {
   readonly line: string
   readonly isBacklog: boolean
-  /** Whether it came behind others of its source that wait. */
-  readonly isQueued: boolean
+  /** Whether its app has stayed within the limits: then it may not be lost because of backlog. */
+  isWithin: boolean
   /** Since when it would have fitted, as far as it was looked at. */
   fitsSince?: number | undefined
 }
@@ -41,6 +41,8 @@ export class Judge {
   readonly reasons = new Map<string, number>()
   readonly keys = new KeyCounts()
   model: ThrottleModel
+  /** What came live; undefined where nothing is said about that. */
+  #live: ThrottleModel | undefined
   #options: Options
   readonly #offsetMs: number
   /** Events that have not come out yet, by their number. */
@@ -50,7 +52,7 @@ export class Judge {
   /** The same where events wait: what was over the limit, and what of it passed. */
   #stoppedOf = new Map<string | null, { all: number; sampled: number }>()
   #interval: Interval
-  /** Whether backlog ever waited. */
+  /** Whether there ever was backlog. */
   #hasPaced = false
   #counters: { unreadable: number; ahead: number } = { unreadable: 0, ahead: 0 }
 
@@ -59,6 +61,18 @@ export class Judge {
     this.#offsetMs = offsetMs
     this.model = new ThrottleModel(options, offsetMs, fileRules)
     this.#interval = new Interval(0)
+    this.#live = this.#modelOfLive(fileRules)
+  }
+
+  #modelOfLive(fileRules: readonly Options[]): ThrottleModel | undefined {
+    const { on_backlog, max_keys } = this.#options
+    if (on_backlog !== 'pace' || max_keys !== undefined) return undefined
+    return new ThrottleModel(inAnyWindow(this.#options), this.#offsetMs, fileRules.map(withSliding))
+  }
+
+  useFile(rules: readonly Options[]): void {
+    this.model.useFile(rules)
+    this.#live?.useFile(rules.map(withSliding))
   }
 
   get #isShadow(): boolean {
@@ -87,11 +101,12 @@ export class Judge {
 
   /** A batch was sent, and this came out. `now`: the monotonic clock; `told`: of a single event. */
   sent(lines: readonly string[], source: string, isBacklog: boolean, now: number, seen: Seen, told?: Told): void {
-    const isQueued = [...this.waiting.values()].some(other => other.source === source)
     const batch = lines.map((line): Sent => {
-      const event = JSON.parse(line) as Fields
-      return { event, line, size: Buffer.byteLength(line) + 1, source, now, isBacklog, isQueued }
+      const arrival = { event: JSON.parse(line) as Fields, size: Buffer.byteLength(line) + 1, source, now }
+      return { ...arrival, line, isBacklog, isWithin: !isBacklog && (this.#live?.fitsBehindAll(arrival) ?? false) }
     })
+    if (isBacklog) this.#hasPaced = true
+    for (const sent of batch) if (!isBacklog && !sent.isWithin) this.#isBeyond(sent)
     for (const sent of batch) this.waiting.set(sent.event.n as number, sent)
     if (this.waits) this.#seeWaiting(seen, now)
     else this.#seeBatch(batch, seen, told)
@@ -113,7 +128,6 @@ export class Judge {
     const back = [...this.waiting.values()]
     this.waiting.clear()
     this.#interval.since = now
-    this.#hasPaced = false
     if (next === 'end') return back
     if (next === 'same') {
       this.model.newSources()
@@ -121,6 +135,8 @@ export class Judge {
     } else {
       this.#counters = { unreadable: this.unreadable, ahead: this.ahead }
       if (typeof next === 'object') this.#options = next
+      // What was late is not saved.
+      this.#live = this.#options.persist === true ? undefined : this.#modelOfLive(fileRules)
       this.model = this.model.successor(this.#options, fileRules, next === 'kill')
       this.#overLimit = new Map()
       this.#stoppedOf = new Map()
@@ -340,26 +356,21 @@ export class Judge {
         this.#problem(`${sampled} of ${all} pass of ${key}`)
   }
 
+  /** An app exceeds its limits. Which of its events does depends on the order in which those that wait are decided. */
+  #isBeyond({ event, now }: Sent): void {
+    const key = bucketOf(this.#options.key_field, event)
+    for (const other of this.waiting.values())
+      if (now - other.now <= LATEST_MS && bucketOf(this.#options.key_field, other.event) === key) other.isWithin = false
+  }
+
   /** An event that did not fit until now: neither would it until the end of its time. */
   #mustBeHopeless(sent: Sent, now: number, isFull: boolean): void {
-    const { key_field: key } = this.#options
-    const own = bucketOf(key, sent.event)
-    // What is live waits only as long as backlog waits for its bucket.
-    const isBehind = [...this.waiting.values()].some(
-      other => other.isBacklog && bucketOf(key, other.event) === own && !this.#awaitsItsTurn(other, now),
-    )
-    const until = sent.now + this.maxWaitMs(sent.isBacklog || isBehind)
+    const until = sent.now + this.maxWaitMs(sent.isBacklog || sent.isWithin)
     if (now < until && this.model.fitsAt(sent, until, isFull))
       this.#problem(`does not wait at ${now}, and would fit by ${until}`, sent)
   }
 
-  /** Whether its bucket may not have been asked yet. Until then it takes no room there, so nothing has to wait for it. */
-  #awaitsItsTurn(sent: Sent, now: number): boolean {
-    return sent.isQueued && now - sent.now <= LATEST_MS
-  }
-
   #mayWait(sent: Sent, now: number): void {
-    if (sent.isBacklog) this.#hasPaced = true
     const until = sent.now + this.maxWaitMs(sent.isBacklog || this.#hasPaced)
     if (now > until + LATEST_MS) this.#problem(`still waits at ${now}`, sent)
     const isFull = this.model.fullness({ ...sent, now }) === 'yes'
@@ -367,5 +378,19 @@ export class Judge {
     if (this.#options.max_keys !== undefined || !this.model.fitsAt(sent, now, isFull)) sent.fitsSince = undefined
     else if (now - (sent.fitsSince ??= now) > LATEST_MS + (this.#options.limits_file ? FILE_MS : 0))
       this.#problem(`waits at ${now}, and fits since ${sent.fitsSince}`, sent)
+  }
+}
+
+/** An app is within its limit if it is so in any window, not only in those that happen to begin with one of its events. */
+const inAnyWindow = (options: Options) => withSliding({ window_mode: 'fixed', ...options })
+
+function withSliding(options: Options): Options {
+  const { window_mode, also, limits } = options
+  const all = (some: unknown) => (some as Options[]).map(withSliding)
+  return {
+    ...options,
+    ...(window_mode === 'fixed' && { window_mode: 'sliding' }),
+    ...(also !== undefined && { also: all(also) }),
+    ...(limits !== undefined && { limits: all(limits) }),
   }
 }

@@ -349,6 +349,20 @@ export class ThrottleModel {
     return this.decide({ ...arrival, now }, isFull, undefined, false) !== 'refused'
   }
 
+  /** Whether an event fits behind all before it, of which each counts, even if it did not fit; so does this one. */
+  fitsBehindAll(arrival: Arrival): boolean {
+    const { event, now: time, source } = arrival
+    if (this.options.exclude !== undefined && holds(this.options.exclude, event)) return true
+    const of = this.#optionsFor(event)
+    if (!of) return true
+    const name = JSON.stringify([of.rule, bucketOf(this.options.key_field, event)])
+    const [bucket] = this.#bucket(name, of.options)
+    const { decision, costs } = this.#decideIn(bucket!, of.options, arrival, time)
+    count(bucket!.limits, { time, costs, lateness: this.#lateness(source) })
+    this.#buckets.set(name, [bucket!])
+    return decision === 'passed'
+  }
+
   /** What refuses an event now, on the clock: the first limit that does. */
   refusal(arrival: Arrival, isFull: boolean): Refusal | undefined {
     const of = this.#optionsFor(arrival.event)

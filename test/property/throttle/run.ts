@@ -103,7 +103,7 @@ class Run {
         this.#fileRules = step.rules
         return this.#product.changeFile(step.rules, (seen, isRead) => {
           this.#later(seen)
-          if (isRead) this.#judge.model.useFile(step.rules)
+          if (isRead) this.#judge.useFile(step.rules)
         })
       case 'reload':
         return this.#reload(step.options)

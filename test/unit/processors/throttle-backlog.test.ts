@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, linesOf } from '../../support/batches.js'
@@ -66,8 +66,8 @@ async function flowOf(options: object) {
     for (const line of linesOf(batch)) left.push({ source: batch.origin.source, ...JSON.parse(line), at: clock.now() })
     batch.ack.settle('delivered')
   })
-  const send = async (source: string, isBacklog: boolean, events: object[]) => {
-    const batch = batchOf(events, { wanted, source, isBacklog })
+  const send = async (source: string, isBacklog: boolean, events: object[], receivedAt = clock.wall()) => {
+    const batch = batchOf(events, { wanted, source, isBacklog, receivedAt })
     counters.arrived(batch.length, batch.bytes)
     stage.write(batch)
     await settle()
@@ -105,6 +105,73 @@ for (const window_mode of ['fixed', 'aligned', 'sliding']) {
       t.ok(run.left.filter(other => other.at > at - 1000 && other.at <= at).length <= 200, `in the second to ${at}`)
   })
 }
+
+/** An app writes steadily, so many lines a second, and some of them were missed for a while. */
+async function steady(t: Test, options: object, rate: number, missedMs: number, forMs = 5000) {
+  const run = await flowOf({ on_backlog: 'pace', ...options })
+  let n = 0
+  const writtenBy = (ms: number) =>
+    many(n, (n = Math.floor((ms * rate) / 1000)), { app: 'a', pad: 'x'.repeat(100 - String(n).length) })
+  await run.send('app', true, writtenBy(missedMs))
+  for (let ms = missedMs; ms < missedMs + forMs; ms += 20) {
+    await run.clock.advance(20)
+    await run.send('app', false, writtenBy(ms + 20))
+  }
+  t.same(run.discards(), {}, `${rate} a second, ${missedMs} ms missed`)
+  t.equal(run.counters.imbalance().events, 0)
+  return { run, n }
+}
+
+for (const window_mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
+  t.test(`an app within its limit loses nothing to a backlog that passes at once (${window_mode})`, async t => {
+    for (const rate of [50, 190, 199, 200]) {
+      const { run, n } = await steady(t, { limit: 200, window: '1s', window_mode }, rate, 950)
+      if (rate === 50) t.equal(run.left.length, n, 'it catches up')
+    }
+  })
+}
+
+for (const [name, options] of Object.entries({
+  'two limits': { limit: 200, window: '1s', also: [{ limit: 1000, window: '5s' }] },
+  'a limit of bytes': { limit_bytes: 200 * 130, window: '1s' },
+  'gcra with costs': { limit: 400, window: '1s', window_mode: 'gcra', burst: 399, cost: '.cost' },
+  'a quota': { quota: { limit: 3_600_000, per: 'hour' }, limit: 200, window: '1s' },
+  'a rule': { limit: 1, window: '1h', key_field: '.app', limits: [{ key: 'a', limit: 200, window: '1s' }] },
+  'a rule with a condition': {
+    limit: 1,
+    window: '1h',
+    limits: [{ when: "if (.app equal 'a')", limit: 200, window: '1s' }],
+  },
+  'events that may wait as well when they are live': { limit: 200, window: '1s', over_limit: { wait: '50ms' } },
+}))
+  t.test(`an app within its limit loses nothing with ${name}`, async t => {
+    for (const missedMs of [950, 10_000]) await steady(t, options, 190, missedMs)
+  })
+
+t.test('what an app writes beyond its limit is discarded while it catches up, too', async t => {
+  const run = await flowOf({ limit: 200, window: '1s', on_backlog: 'pace' })
+  await run.send('app', true, many(0, 500))
+  for (let ms = 0; ms < 10_000; ms += 50) {
+    await run.clock.advance(50)
+    await run.send('app', false, many(0, 20))
+  }
+  const { throttled } = run.discards()
+  t.ok(throttled! >= 1800, `${throttled} of 4000 that came at twice the limit`)
+  t.ok(run.counters.held().events <= 500, 'no more waits than at the beginning')
+})
+
+t.test('what came live and was kept up behind others counts at the time it came', async t => {
+  const run = await flowOf({ limit: 10, window: '1s', key_field: '.app', on_backlog: 'pace' })
+  await run.send('one', true, many(0, 20, { app: 'behind' }))
+  await run.clock.advance(500)
+  // A second's worth that came half a second ago, and the next half of one.
+  await run.send('one', false, many(0, 10, { app: 'live' }), run.clock.wall() - 500)
+  await run.clock.advance(500)
+  await run.send('one', false, many(10, 20, { app: 'live' }))
+  t.same(run.discards(), {})
+  await run.clock.advance(1000)
+  t.equal(run.left.filter(({ app }) => app === 'live').length, 20)
+})
 
 for (const window_mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
   t.test(`what is live waits until its bucket has caught up, however long that takes (${window_mode})`, async t => {

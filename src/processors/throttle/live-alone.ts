@@ -1,0 +1,66 @@
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Clock } from '../../lib/time.js'
+import type { DeciderOptions } from '../../throttle/decider.js'
+import { createLiveDecider, type LiveDecider } from '../../throttle/live-decider.js'
+import type { Rule } from '../../throttle/rules.js'
+
+/**
+ * Decides on live events as if there were nothing else, at the times at which they arrived: in windows of its own, which
+ * begin empty. An event that would have passed so is not over the limit because of its app.
+ */
+export class LiveAlone {
+  readonly #clock: Clock
+  readonly #options: DeciderOptions
+  /** The oldest arrival that is believed, in milliseconds ago. */
+  readonly #mostMs: number
+  #before: unknown
+  #decider: LiveDecider | undefined
+  #rules: readonly Rule[] | undefined
+  #at = 0
+  #wall = 0
+
+  /** `before`: the windows of a predecessor. */
+  constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
+    // What finds no room here has to wait at most.
+    this.#options = { ...options, exclude: undefined, onMaxKeys: 'pass', persists: false }
+    this.#clock = clock
+    this.#mostMs = mostMs
+    this.#rules = options.rules
+    this.#before = before
+  }
+
+  /** The windows, for a successor with the same options. */
+  get windows(): unknown {
+    return this.#decider?.limiter ?? this.#before
+  }
+
+  setRules(rules: readonly Rule[]): void {
+    this.#rules = rules
+    this.#decider?.setRules(rules)
+  }
+
+  /** Begins a batch. Returns for how long it was on its way. */
+  begin(batch: EventBatch): number {
+    const wall = this.#clock.wall()
+    const agoMs = Math.min(Math.max(0, wall - batch.receivedAt), this.#mostMs)
+    this.#at = this.#clock.now() - agoMs
+    this.#wall = wall - agoMs
+    return agoMs
+  }
+
+  /** Whether event `i` of the batch is within its limits. */
+  lets(batch: EventBatch, i: number): boolean {
+    this.#decider ??= createLiveDecider(
+      { ...this.#options, rules: this.#rules },
+      { now: () => this.#at, wall: () => this.#wall },
+      this.#before,
+    )
+    return this.#decider.lets(batch, i)
+  }
+
+  /** Forgets everything. */
+  clear(): void {
+    this.#before = undefined
+    this.#decider = undefined
+  }
+}
