@@ -55,14 +55,13 @@ export class BucketQueues {
     if (isDisplaced) queue.displaced++
   }
 
-  /** Call for an event that has waited. `passes`: whether there was room for it. */
-  leave(queue: Queue, isBacklog: boolean, passes: boolean): void {
+  /** Call for an event that has waited. Those that are not displaced are taken to leave first. */
+  leave(queue: Queue, isBacklog: boolean): void {
     // After a reload, nobody knows of what waited before.
     if (queue.events === 0) return
     this.waiting--
     queue.events--
     if (isBacklog) queue.backlog = Math.max(0, queue.backlog - 1)
-    else if (passes && queue.displaced > 0) queue.displaced--
     queue.displaced = Math.min(queue.displaced, queue.events - queue.backlog)
   }
 

@@ -131,7 +131,7 @@ export class WaitingRule {
       const waits = isOver && this.#waits(batch, i, bucket, leftMs, now, scope)
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, isDisplaced)
-        if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog, !isOver)
+        if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
         if (decisions[i] === PASS && (batch.isBacklog || hasWaited || this.#isLate))
           this.#takesRoom(batch, i, bucket, now)
       }
