@@ -27,7 +27,7 @@ export interface Reports {
   destinations(): { id: string; state: string; reason: string | undefined }[]
   /** Sources that wait for an operator, or that failed recently and are being restarted. */
   failures?(): { id: string; state: string; reason: string }[]
-  /** Processors that need a server which does not reply. */
+  /** Processors that need a server which does not reply, or that do not finish with events. */
   outages?(): (ProcessorOutage & { readonly id: string })[]
   /** State of a managed daemon and of its connection to the service. */
   managed?(): object
@@ -37,9 +37,16 @@ export interface Reports {
 
 type States = readonly { readonly state: string }[]
 
-/** Whether nothing is blocked. `failures` are those of sources. A retrying destination counts as ready for minutes. */
-export function isReady(destinations: States, failures: States = []): boolean {
-  const waits = failures.some(({ state }) => state === 'holding')
+/**
+ * Whether nothing is blocked. `failures` are those of sources, `outages` those of processors. A retrying destination
+ * counts as ready for minutes.
+ */
+export function isReady(
+  destinations: States,
+  failures: States = [],
+  outages: readonly Pick<ProcessorOutage, 'isStuck'>[] = [],
+): boolean {
+  const waits = failures.some(({ state }) => state === 'holding') || outages.some(({ isStuck }) => isStuck)
   return !waits && destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
 }
 
@@ -156,9 +163,9 @@ async function answer(
     case '/readyz': {
       const destinations = reports.destinations()
       const failures = reports.failures?.() ?? []
-      const ready = isReady(destinations, failures)
-      const sources = failures.length > 0 ? { sources: failures } : {}
       const outages = reports.outages?.() ?? []
+      const ready = isReady(destinations, failures, outages)
+      const sources = failures.length > 0 ? { sources: failures } : {}
       const processors = outages.length > 0 ? { processors: outages } : {}
       const managed = reports.managed && { managed: reports.managed() }
       const status = ready ? 'ready' : 'not ready'

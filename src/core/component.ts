@@ -80,8 +80,10 @@ export interface Processor extends Decides, Lifecycle {
   readonly outage?: ProcessorOutage | undefined
 }
 
-/** A server that a processor needs does not reply. Times are ISO 8601. */
+/** A server that a processor needs does not reply, or it does not finish with events. Times are ISO 8601. */
 export interface ProcessorOutage {
+  /** Whether the processor itself does not finish. */
+  readonly isStuck?: true
   /** The last error. */
   readonly reason: string
   readonly since: string

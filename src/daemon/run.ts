@@ -130,7 +130,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   metrics.daemonGauge(
     'sluice_ready',
     'Whether all destinations are ready and no source is waiting for an operator.',
-    () => (isReady(pipeline.states(), pipeline.failures()) ? 1 : 0),
+    () => (isReady(pipeline.states(), pipeline.failures(), pipeline.outages()) ? 1 : 0),
   )
   orphanMetrics(metrics, () => pipeline.orphans)
   unsavedMetrics(

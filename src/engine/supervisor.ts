@@ -370,7 +370,7 @@ export class Supervisor {
     return this.#engine.failures()
   }
 
-  /** Processors that need a server which does not reply. */
+  /** Processors that need a server which does not reply, or that do not finish with events. */
   outages() {
     return this.#engine.taps.outages()
   }

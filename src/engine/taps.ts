@@ -50,10 +50,10 @@ export class Taps {
     return this.#processor(component)?.bucket?.(key, rule)
   }
 
-  /** The processors that need a server which does not reply. */
+  /** The processors that need a server which does not reply, or that do not finish with events. */
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#components.keys()].flatMap(id => {
-      const outage = this.#processor(id)?.outage
+      const outage = this.#processor(id)?.outage ?? this.stages.get(id)?.slow.outage
       return outage ? [{ id, ...outage }] : []
     })
   }

@@ -1,3 +1,4 @@
+import type { ComponentMetrics } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { TimerClock } from '../lib/time.js'
 import type { BatchWork } from './batch-work.js'
@@ -11,6 +12,7 @@ const ROUND_SHARE = 10
 
 export interface LaterContext {
   readonly clock: TimerClock
+  readonly metrics: Pick<ComponentMetrics, 'gauge'>
   /** Whether a source reads again what was given back. */
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When that changes, `advance` is called. */
@@ -36,6 +38,10 @@ export class Later {
 
   constructor(context: LaterContext) {
     this.#context = context
+    const waiting = 'Events that the component keeps until there is room for them.'
+    context.metrics.gauge('sluice_component_waiting_events', waiting, () => this.waiting)
+    const full = 'Sources of which so many events wait that no more are taken.'
+    context.metrics.gauge('sluice_component_waiting_full_sources', full, () => this.fullSources)
   }
 
   get isEmpty(): boolean {

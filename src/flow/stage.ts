@@ -17,6 +17,7 @@ import { FailedEvents } from './failed-events.js'
 import { FailureLog } from './failure-log.js'
 import { Later } from './later.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
+import { LONGEST_WORK_MS, SlowWork } from './slow-work.js'
 import { atOnce } from './steady-clock.js'
 import type { Waiting } from './waiting-events.js'
 
@@ -30,8 +31,6 @@ export interface StageContext extends EmissionContext {
   readonly readsAgain?: (source: string) => boolean
 }
 
-/** A processor that holds a batch for longer than this is stuck, not just waiting. */
-const LONGEST_WAIT_MS = 60_000
 /** How long a processor may take to stop after its deadline. */
 const LATE_STOP_MS = 1000
 
@@ -53,6 +52,7 @@ interface Pending {
 export class Stage extends Transform {
   readonly outputs: ReadonlyMap<string, SideOutput>
   readonly busy = new Busy()
+  readonly slow: SlowWork
   readonly processor: Processor
   /** Set before the end of the stream when a successor replaces this stage. */
   isReplaced = false
@@ -89,6 +89,7 @@ export class Stage extends Transform {
     this.#plan = plan
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
+    this.slow = new SlowWork(processor, context)
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
@@ -100,12 +101,9 @@ export class Stage extends Transform {
 
   #laterEvents(): Later {
     const { clock, metrics, readsAgain = () => false } = this.#context
-    const waiting = 'Events that the component keeps until there is room for them.'
-    metrics.gauge('sluice_component_waiting_events', waiting, () => this.#later!.waiting)
-    const full = 'Sources of which so many events wait that no more are taken.'
-    metrics.gauge('sluice_component_waiting_full_sources', full, () => this.#later!.fullSources)
     return new Later({
       clock,
+      metrics,
       readsAgain,
       mayAsk: () => this.#mayAsk(),
       ask: waiting => this.#ask(waiting.batch, waiting),
@@ -183,7 +181,7 @@ export class Stage extends Transform {
     if (this.#later?.isFull || this.processor.isWaiting) return false
     if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
     const first = this.#pending[0]
-    return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WAIT_MS
+    return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WORK_MS
   }
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
@@ -254,6 +252,7 @@ export class Stage extends Transform {
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
     // After an abort the batch is settled while the processor may still read its bytes.
     const release = holdChunk(pending.work.batch.chunk)
+    const end = this.slow.begin(pending.work.batch)
     try {
       await waits
       pending.work.end()
@@ -263,6 +262,7 @@ export class Stage extends Transform {
       if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
     } finally {
       release?.()
+      end()
     }
     pending.isDecided = true
     await this.#releaseDecided()
@@ -388,6 +388,7 @@ export class Stage extends Transform {
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
     this.#cancelTimer?.()
+    this.slow.stop()
     this.#ended.abort()
     for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
     // The source reads the events again, unless the successor has them.
