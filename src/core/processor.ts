@@ -119,7 +119,7 @@ export interface BatchScope {
 /** An event created by a processor. */
 export interface Emitted {
   readonly fields: Fields
-  /** The side output that it goes to, where it is dropped if nobody reads it; default: the main output. */
+  /** The side output that it goes to, where it is discarded as UNROUTED if nobody reads it; default: the main output. */
   readonly to?: string
   /** The shares of the events it was made from. They are settled together with it. All such events go to one output. */
   readonly shares?: readonly Share[]

@@ -3,7 +3,7 @@ import { errorText } from '../core/errors.js'
 import { Ack } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
-import type { Decides, EmitReason, Plan } from '../core/processor.js'
+import { type Decides, type EmitReason, type Plan, UNROUTED } from '../core/processor.js'
 import type { LogLimit } from '../lib/log-limit.js'
 import type { TimerClock } from '../lib/time.js'
 import type { DecidedContext } from './decided.js'
@@ -54,14 +54,15 @@ export class Emission {
     this.#limit = limit
   }
 
-  /** The events that are due, a batch for each output. Those for an output that nobody reads are dropped. */
+  /** The events that are due, a batch for each output. Those for an output that nobody reads go nowhere. */
   emitted(why: EmitReason): EmittedBatch[] {
-    const lines = this.#lines(why)
     const batches: EmittedBatch[] = []
-    for (const [to, made] of lines) {
+    for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
-      if (to === undefined || output?.isRead) batches.push({ batch: this.#batch(made, to), output })
-      else for (const share of made.shares) share.settle('delivered')
+      if (to !== undefined && !output) this.#logFailure(`it emitted to ${to}, which is no output of its plan`)
+      const batch = this.#batch(made, to, to === undefined || output?.connected === true)
+      if (to === undefined || output?.isRead) batches.push({ batch, output })
+      else batch.ack.settle('delivered')
     }
     for (const { batch, output } of batches) if (output) output.events += batch.length
     return batches
@@ -92,7 +93,7 @@ export class Emission {
     return outputs
   }
 
-  #batch({ lines, shares }: Lines, to: string | undefined): EventBatch {
+  #batch({ lines, shares }: Lines, to: string | undefined, isRouted: boolean): EventBatch {
     const { metrics, origin, clock } = this.#context
     for (const share of shares) this.#shares.delete(share)
     const ack = new Ack(status => {
@@ -100,7 +101,8 @@ export class Emission {
     })
     const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
     metrics.emitted(batch.length, batch.bytes)
-    metrics.sent(batch.length, batch.bytes, to)
+    if (isRouted) metrics.sent(batch.length, batch.bytes, to)
+    else metrics.discarded(UNROUTED, batch.length, batch.bytes)
     return batch
   }
 

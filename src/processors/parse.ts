@@ -121,4 +121,8 @@ export const parse = defineProcessor({
     const { Parser } = await import('./parse/parser.js')
     return new Parser(options, context)
   },
+  async findings(options, context) {
+    const { explainParse } = await import('./parse/explain.js')
+    return explainParse(options, context)
+  },
 })

@@ -1,11 +1,12 @@
 import { z } from 'zod'
-import { defineProcessor } from '../core/component.js'
+import { type ComponentContext, defineProcessor } from '../core/component.js'
 import { parseFieldPath } from '../core/event/field-path.js'
 import { fieldPath, refuse, refuseAt, regex, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { keyFileWarnings } from '../http/auth/auth-options.js'
 import { Pattern } from '../lib/pattern.js'
 import { PRESETS } from './redact/presets/presets.js'
+import type { RedactProcessor } from './redact/redact-processor.js'
 
 /** Reasons why an event could not be processed may quote values of any field, such as those that a script throws. */
 const REASON = parseFieldPath('.processing_error')
@@ -142,19 +143,28 @@ export const redact = defineProcessor({
   ],
   warnings: ({ action }) =>
     typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
-  async create({ fields, names, presets, patterns, action }, context) {
-    const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
-      import('./redact/redact-processor.js'),
-      import('./redact/finder.js'),
-      import('./redact/action.js'),
-      import('./redact/selection.js'),
-    ])
-    const named = patterns.map(({ name, pattern, ignore_case }) => ({
-      name,
-      pattern: ignore_case ? new Pattern(pattern.source, 'iu') : pattern,
-    }))
-    const selection = fields === 'all' ? EVERYTHING : selectionOf([...fields, REASON])
-    const replace = await makeAction(action, context.reach)
-    return new RedactProcessor(new Finder(presets, named), replace, selection, names, context)
+  create,
+  async findings(options, context) {
+    const { explainRedact } = await import('./redact/explain.js')
+    return explainRedact(await create(options, context))
   },
 })
+
+async function create(
+  { fields, names, presets, patterns, action }: z.output<typeof options>,
+  context: ComponentContext,
+): Promise<RedactProcessor> {
+  const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
+    import('./redact/redact-processor.js'),
+    import('./redact/finder.js'),
+    import('./redact/action.js'),
+    import('./redact/selection.js'),
+  ])
+  const named = patterns.map(({ name, pattern, ignore_case }) => ({
+    name,
+    pattern: ignore_case ? new Pattern(pattern.source, 'iu') : pattern,
+  }))
+  const selection = fields === 'all' ? EVERYTHING : selectionOf([...fields, REASON])
+  const replace = await makeAction(action, context.reach)
+  return new RedactProcessor(new Finder(presets, named), replace, selection, names, context)
+}

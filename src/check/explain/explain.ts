@@ -122,8 +122,10 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
     editor: () => new EventEditor(wanted),
   })
   const processors = new Map<string, ExplainProcessor>()
+  const all = [...config.processors, ...config.destinations]
+  const isRead = (output: string) => all.some(({ inputs }) => inputs.includes(output))
   for (const processor of config.processors)
-    processors.set(processor.id, await explainerOf(processor, contextOf(processor.id)))
+    processors.set(processor.id, await explainerOf(processor, contextOf(processor.id), isRead))
   const destinations = new Map<string, Explain>()
   for (const { id, definition, options } of config.destinations) {
     const metrics = new ComponentCounters(id, 'destination', definition.type)

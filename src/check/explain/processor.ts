@@ -5,7 +5,7 @@ import type { ComponentConfig } from '../../config/load.js'
 import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Explanation, Finding } from '../../core/explain.js'
-import { DISCARDED } from '../../core/processor.js'
+import { DISCARDED, UNROUTED } from '../../core/processor.js'
 import { ComponentCounters } from '../../flow/counters.js'
 import { Stage } from '../../flow/stage.js'
 import { after } from '../../lib/time.js'
@@ -25,10 +25,14 @@ const LONGEST_MS = 30_000
 
 type Context = Omit<ProcessorContext, 'metrics'>
 
-/** Explains a processor by running it on one event. When this resolves, the names that it reads are known. */
+/**
+ * Explains a processor by running it on one event. When this resolves, the names that it reads are known. `isRead`:
+ * whether any component reads an output.
+ */
 export async function explainerOf(
   config: ComponentConfig<'processor'>,
   context: Context,
+  isRead: (output: string) => boolean,
   longestMs = LONGEST_MS,
 ): Promise<ExplainProcessor> {
   const { definition, options } = withOwnBuckets(config)
@@ -56,22 +60,31 @@ export async function explainerOf(
       deadLetters: { write: async () => {} },
     })
     const signal = AbortSignal.timeout(longestMs)
+    signal.addEventListener('abort', () => stage.destroy())
     await stage.start(signal)
     const main = collect(stage)
     const sides = [...stage.outputs].map(([name, output]) => {
-      output.connected = true
+      // A tap sees what goes there in any case.
+      output.tapped = true
+      output.connected = name === DISCARDED || isRead(`${config.id}.${name}`)
       return { name, batches: collect(output) }
     })
     const ended = once(stage, 'end')
     stage.end(batch.fork())
     await ended
     await stage.stop(signal)
-    const [reason] = metrics.discards.keys()
+    const reason = [...metrics.discards.keys()].find(reason => reason !== UNROUTED)
     const left = new Map<string, EventBatch>()
     const several: Finding[] = []
+    let unrouted: string | undefined
     for (const { name, batches } of [{ name: '', batches: main }, ...sides]) {
       // Beside a discarded event, what leaves was made of it.
       if (!batches[0] || (reason !== undefined && name !== DISCARDED)) continue
+      if (name !== '' && !stage.outputs.get(name)!.connected) {
+        unrouted = name
+        several.push({ text: `nothing reads ${config.id}.${name}: what goes there is discarded (${UNROUTED})` })
+        continue
+      }
       left.set(name, batches[0].snapshot(0, 1))
       const count = batches.reduce((sum, { length }) => sum + length, 0)
       if (count > 1) several.push({ text: `it becomes ${count} events, of which the first is followed here` })
@@ -80,6 +93,9 @@ export async function explainerOf(
     const rest = { findings: [...findings, ...failed, ...several], left }
     if (reason !== undefined) return { outcome: 'discarded', reason, ...rest }
     const [output, ...others] = left.keys()
+    if (output === undefined && unrouted !== undefined) {
+      return { outcome: 'discarded', reason: UNROUTED, output: unrouted, ...rest }
+    }
     if (output === undefined) return { outcome: 'consumed', ...rest }
     if (others.length > 0) return { outcome: 'passed', outputs: [...left.keys()], ...rest }
     return { outcome: 'passed', ...(output !== '' && { output }), ...rest }

@@ -43,6 +43,9 @@ export class RedactProcessor implements Processor {
   /** Whether lines that are text are covered. */
   readonly #coversText: boolean
   readonly #failures: { value: number }
+  readonly #rules: readonly string[]
+  /** How often each rule found something. */
+  readonly #counters: readonly { readonly value: number }[]
   /** Whether names of fields are covered in every event. */
   readonly #coversNames: boolean
   #origin: Origin | undefined
@@ -58,7 +61,9 @@ export class RedactProcessor implements Processor {
           rule,
         },
       )
-    const counters = [...finder.rules, 'divided_line'].map(counter)
+    this.#rules = [...finder.rules, 'divided_line']
+    const counters = this.#rules.map(counter)
+    this.#counters = counters
     this.#finder = finder
     this.#values = new Values(finder, action, rule => counters[rule]!.value++)
     this.#selection = selection
@@ -69,6 +74,11 @@ export class RedactProcessor implements Processor {
       'sluice_redact_failed_events_total',
       'Events that could not be redacted. Their message is ***, and nothing else is left of them.',
     )
+  }
+
+  /** How often each rule found something so far. */
+  found(): (readonly [rule: string, count: number])[] {
+    return this.#rules.map((rule, n) => [rule, this.#counters[n]!.value] as const)
   }
 
   process(batch: EventBatch): void {

@@ -311,6 +311,45 @@ destinations: { out: { type: stdout, inputs: [none], encoding: json } }
   await t.rejects(run(t, 'x'), { code: 'SLUICE_CONFIG' })
 })
 
+t.test('what an output gets that nobody reads is unrouted', async t => {
+  testFolder(t, {
+    'sluice.yaml': `
+sources: { in: { type: stdin, decode: json } }
+processors:
+  ways: { type: route, inputs: [in], match: all, routes: { a: if (.a exists), b: if (.b exists) } }
+destinations: { out: { type: stdout, inputs: [ways.a] } }
+`,
+  })
+  const { stdout } = await run(t, '{"b":1}')
+  t.match(stdout, /→ ways \(route\): discarded \(unrouted\)\n/)
+  t.match(stdout, /nothing reads ways\.b: what goes there is discarded \(unrouted\)\n {2}→ out \(stdout\): not reached/)
+  const both = await run(t, '{"a":1,"b":1}')
+  t.match(both.stdout, /→ ways \(route\): passed, to ways\.a\n[\s\S]*nothing reads ways\.b/)
+  t.match(both.stdout, /→ out \(stdout\): delivered/)
+  const { steps } = JSON.parse((await run(t, '{"c":1}', { json: true })).stdout)
+  t.match(steps[0], { outcome: 'discarded', reason: 'unrouted', output: 'else' })
+})
+
+t.test('which codec read the text, and which rules found what', async t => {
+  testFolder(t, {
+    'sluice.yaml': `
+sources: { in: { type: stdin } }
+processors:
+  parsed: { type: parse, inputs: [in], try: [{ codec: json }, { codec: logfmt }], types: { n: int } }
+  clean: { type: redact, inputs: [parsed], presets: [email, card], patterns: [{ name: ticket, pattern: 'T-\\d+' }] }
+destinations: { out: { type: stdout, inputs: [clean] } }
+`,
+  })
+  const read = await run(t, 'user=a@example.com n=1 see=T-17')
+  t.match(read.stdout, /no {3}codec json: \.message is a JSON object/)
+  t.match(read.stdout, /yes {2}codec logfmt: \.message is logfmt\n/)
+  t.match(read.stdout, /yes {2}email {2}\(found 2 times\)\n {6}yes {2}ticket {2}\(found 2 times\)\n/)
+  t.notMatch(read.stdout, /card/)
+  const wrong = await run(t, 'n=x')
+  t.match(wrong.stdout, /no {3}codec logfmt: .* {2}\(\.n should be an integer, and is a text of 1 character\)/)
+  t.match(wrong.stdout, /no {3}no rule finds anything/)
+})
+
 const raise = defineProcessor({
   type: 'raise',
   summary: 'Makes every event an error.',
@@ -406,7 +445,7 @@ t.test('a processor that never finishes with the event ends the explanation, and
       editor: () => new EventEditor(wanted),
     }
     const explained = async () => {
-      const explains = await explainerOf(config.processors[0]!, context, 20)
+      const explains = await explainerOf(config.processors[0]!, context, () => true, 20)
       return explains((await readEvent(config.sources[0]!, Buffer.from('x'), wanted)).batch)
     }
     await t.rejects(explained(), { message: /^p \(stuck\) has not finished with the event after 20ms/ }, where)
