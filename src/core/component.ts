@@ -80,9 +80,8 @@ export interface Processor extends Decides, Lifecycle {
   readonly outage?: ProcessorOutage | undefined
 }
 
-/** A server that a processor needs does not reply, or it does not finish with events. Times are ISO 8601. */
+/** A server that a processor needs does not reply; `isStuck`: it does not finish itself. Times are ISO 8601. */
 export interface ProcessorOutage {
-  /** Whether the processor itself does not finish. */
   readonly isStuck?: true
   /** The last error. */
   readonly reason: string

@@ -3,7 +3,7 @@ import { errorText } from '../core/errors.js'
 import { Ack } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
-import { type Decides, type EmitReason, type Plan, UNROUTED } from '../core/processor.js'
+import { type Decides, DISCARDED, type EmitReason, type Plan, UNROUTED } from '../core/processor.js'
 import type { LogLimit } from '../lib/log-limit.js'
 import type { TimerClock } from '../lib/time.js'
 import type { DecidedContext } from './decided.js'
@@ -59,6 +59,11 @@ export class Emission {
     const batches: EmittedBatch[] = []
     for (const [to, made] of this.#lines(why)) {
       const output = to === undefined ? undefined : this.#outputs.get(to)
+      if (to === DISCARDED && !output?.isRead) {
+        // As with what is discarded, which nobody has to read.
+        for (const share of made.shares) share.settle('delivered')
+        continue
+      }
       if (to !== undefined && !output) this.#logFailure(`it emitted to ${to}, which is no output of its plan`)
       const batch = this.#batch(made, to, to === undefined || output?.connected === true)
       if (to === undefined || output?.isRead) batches.push({ batch, output })
