@@ -73,6 +73,7 @@ class Line implements FieldSink {
 
   readonly text = unused
   readonly string = unused
+  readonly made = unused
   readonly value = unused
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {
@@ -166,6 +167,13 @@ class DockerJson extends FieldsCodec {
     }
     if (goesOn) to.json(PARTIAL, TRUE, 0, TRUE.length)
     return true
+  }
+
+  /** What is given as a string has a place that begins with its opening quote. */
+  override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
+    return b[start] === QUOTE
+      ? JSON.parse(`${b.toString('utf8', start, end)}"`)
+      : super.value(b, start, end, name, receivedAt)
   }
 
   #putOthers(to: FieldSink): void {

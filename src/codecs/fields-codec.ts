@@ -7,7 +7,7 @@ import { OriginTail, originBit, ownBits } from '../core/event/origin-tail.js'
 import type { FieldLines, LineFormat } from '../kernel/field-lines.js'
 import { theKernel } from '../kernel/kernel.js'
 import type { Lines } from '../kernel/line-memory.js'
-import type { FieldName, FieldSink } from '../lib/formats/field-sink.js'
+import type { FieldName, FieldSink, ValueMaker } from '../lib/formats/field-sink.js'
 import { SLOT, slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { addCopied, type ByteSink } from '../lib/formats/json-string.js'
 import { Members } from '../lib/formats/members.js'
@@ -22,7 +22,10 @@ const STATE = PIECE | CONTINUES | DECODED | INVALID | MODIFIED
 const ORIGIN_NAMES = new WantedNames()
 for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
-/** Makes slots of fields. A value that is no text of the line has all of the line as its place (see FieldsCodec.value). */
+/**
+ * Makes slots of fields. A value that is no text of the line has all of the line as its place, unless the codec makes it
+ * of another one, such as that of a JSON string with its opening quote.
+ */
 class SlotSink implements FieldSink {
   wanted = new WantedNames()
   line: Buffer = Buffer.alloc(0)
@@ -38,8 +41,12 @@ class SlotSink implements FieldSink {
     else this.#putLine(slot)
   }
 
-  string(name: FieldName): void {
-    this.value(name)
+  string(name: FieldName, b: Buffer, start: number, end: number): void {
+    this.#put(name, b, start - 1, end)
+  }
+
+  made(name: FieldName, _maker: ValueMaker, b: Buffer, start: number, end: number): void {
+    this.#put(name, b, start, end)
   }
 
   json(name: FieldName): void {
@@ -49,6 +56,13 @@ class SlotSink implements FieldSink {
   value(name: FieldName): void {
     const slot = slotOf(name.bytes, name.start, name.end, this.wanted)
     if (slot >= 0) this.#putLine(slot)
+  }
+
+  #put(name: FieldName, b: Buffer, start: number, end: number): void {
+    const slot = slotOf(name.bytes, name.start, name.end, this.wanted)
+    if (slot < 0) return
+    if (b === this.line) putSlot(this.out, this.at, slot, start, end, true)
+    else this.#putLine(slot)
   }
 
   #putLine(slot: number): void {
@@ -72,9 +86,17 @@ class ObjectSink implements FieldSink {
     this.entries.push([name.toString(), JSON.parse(b.toString('utf8', start, end))])
   }
 
+  made(name: FieldName, maker: ValueMaker, b: Buffer, start: number, end: number): void {
+    this.value(name, maker.value(b, start, end, name.toString(), 0))
+  }
+
   value(name: FieldName, value: unknown): void {
     if (value !== undefined) this.entries.push([name.toString(), value])
   }
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39
 }
 
 const slots = new SlotSink()
@@ -123,7 +145,7 @@ export abstract class FieldsCodec extends Codec {
     return Object.fromEntries(sink.entries)
   }
 
-  /** Reads the line again: a value that is no text of it is not in a slot. */
+  /** Reads the line again. A codec that gives `string` or `made` for ranges of the line reads these ranges. */
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
     const fields = this.fields(b, start, end, receivedAt)
     return Object.hasOwn(fields, name) ? fields[name] : undefined
@@ -183,6 +205,11 @@ export abstract class FieldsCodec extends Codec {
     const { out, count, nameStarts, nameEnds } = members
     let own = 0
     for (let n = 0; n < count; n++) {
+      // An object has members with a number as their name before all others.
+      if (isDigit(out.bytes[nameStarts[n]!]!)) {
+        super.writeEvent(batch, i, to)
+        return
+      }
       const slot = slotOf(out.bytes, nameStarts[n]!, nameEnds[n]!, ORIGIN_NAMES)
       if (slot >= 0) own |= originBit(ORIGIN_NAMES.names[slot]!)
     }

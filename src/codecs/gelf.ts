@@ -48,6 +48,7 @@ class OwnMembers implements FieldSink {
 
   readonly text = unused
   readonly string = unused
+  readonly made = unused
   readonly value = unused
 
   json({ bytes, start: nameStart, end: nameEnd }: FieldName, b: Buffer, start: number, end: number): void {
@@ -70,6 +71,7 @@ class Additional implements FieldSink {
 
   readonly text = unused
   readonly string = unused
+  readonly made = unused
   readonly value = unused
 
   constructor(own: OwnMembers) {

@@ -13,6 +13,9 @@ const APOSTROPHE = 0x27
 const BACKSLASH = 0x5c
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
+/** Bits of bytes that a delimiter of pairs begins with, and one between a key and its value. */
+const ENDS_PAIR = 1
+const ENDS_KEY = 2
 
 const delimiter = () =>
   reaches('nothing', z.string().min(1).max(LONGEST_DELIMITER)).refine(text => !/["'\\]/.test(text), {
@@ -29,12 +32,12 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-function isBlank(byte: number): boolean {
-  return byte === SPACE || byte === TAB || byte === LF || byte === CR
-}
+const BLANKS = [SPACE, TAB, LF, CR]
+const IS_BLANK = new Uint8Array(256)
+for (const byte of BLANKS) IS_BLANK[byte] = 1
 
 function skipBlanks(b: Buffer, p: number, end: number): number {
-  while (p < end && isBlank(b[p]!)) p++
+  while (p < end && IS_BLANK[b[p]!] === 1) p++
   return p
 }
 
@@ -48,6 +51,10 @@ class KeyValue extends FieldsCodec {
   readonly #after: Buffer
   /** Whether pairs are separated by blanks. */
   readonly #isBlank: boolean
+  /** By byte: what may begin there. */
+  readonly #stops = new Uint8Array(256)
+  /** Whether that begins there for certain. */
+  readonly #isCertain: boolean
   readonly #name = new FieldName()
 
   constructor(given: Options) {
@@ -59,6 +66,9 @@ class KeyValue extends FieldsCodec {
     this.#between = Buffer.from(key_value_delimiter)
     this.#after = Buffer.from(field_delimiter)
     this.#isBlank = field_delimiter === ' '
+    this.#isCertain = this.#isBlank && this.#between.length === 1
+    for (const byte of this.#isBlank ? BLANKS : [this.#after[0]!]) this.#stops[byte]! |= ENDS_PAIR
+    this.#stops[this.#between[0]!]! |= ENDS_KEY
   }
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
@@ -103,9 +113,14 @@ class KeyValue extends FieldsCodec {
     }
     escaped = false
     textStart = p
-    while (p < end && !this.#isAfter(b, p, end) && !(isKey && isAt(b, p, end, this.#between))) p++
+    const stops = this.#stops
+    const mask = isKey ? ENDS_PAIR | ENDS_KEY : ENDS_PAIR
+    for (; p < end; p++) {
+      if ((stops[b[p]!]! & mask) === 0) continue
+      if (this.#isCertain || this.#isAfter(b, p, end) || (isKey && isAt(b, p, end, this.#between))) break
+    }
     textEnd = p
-    while (textEnd > textStart && isBlank(b[textEnd - 1]!)) textEnd--
+    while (textEnd > textStart && IS_BLANK[b[textEnd - 1]!] === 1) textEnd--
     return p
   }
 
@@ -117,7 +132,7 @@ class KeyValue extends FieldsCodec {
   }
 
   #isAfter(b: Buffer, p: number, end: number): boolean {
-    return this.#isBlank ? isBlank(b[p]!) : isAt(b, p, end, this.#after)
+    return this.#isBlank ? IS_BLANK[b[p]!] === 1 : isAt(b, p, end, this.#after)
   }
 
   /** Where the pair behind the one that ends at `p` begins. */

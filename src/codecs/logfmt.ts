@@ -1,24 +1,13 @@
-import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
-import type { EventBatch } from '../core/event/batch.js'
-import { type Fields, ORIGIN_FIELDS } from '../core/event/event.js'
-import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
-import { OriginTail, originBit } from '../core/event/origin-tail.js'
+import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
+import type { Fields } from '../core/event/event.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
-import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
-import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
+import { FieldsCodec } from './fields-codec.js'
 
 const SPACE = 0x20
 const QUOTE = 0x22
 const EQUALS = 0x3d
 const BACKSLASH = 0x5c
-const OPEN = Buffer.from('{"')
-const NEXT = Buffer.from(',"')
-const COLON = Buffer.from('":"')
-const TRUE = Buffer.from('":true')
-const TRUE_TEXT = Buffer.from('true')
-const ORIGIN_NAMES = new WantedNames()
-for (const name of ORIGIN_FIELDS) ORIGIN_NAMES.slot(name)
 
 /** The last pair found: its key, and its value without quotes. Without a value, `valueStart` is -1. */
 let keyStart = 0
@@ -68,43 +57,14 @@ function unescaped(text: string): string {
   })
 }
 
-/** Numbers per pair in `pairs`: the places of its key and value, and whether the value has a backslash. */
-const PAIR = 5
-/** Lines with more pairs are decoded to an object first. */
-const MOST_PAIRS = 64
-const pairs = new Int32Array(MOST_PAIRS * PAIR)
-
-class Logfmt extends Codec {
+class Logfmt extends FieldsCodec {
   readonly #name = new FieldName()
-  readonly #tail = new OriginTail()
 
   constructor() {
-    super(logfmt)
+    super(logfmt, undefined)
   }
 
-  override get eventFields(): undefined {
-    return undefined
-  }
-
-  scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
-    let hasPair = false
-    for (let p = behindMark(b, start, end); p < end; ) {
-      if (b[p]! <= SPACE) {
-        p++
-        continue
-      }
-      p = pairEnd(b, p, end)
-      if (p < 0) return false
-      hasPair ||= valueStart >= 0
-      const slot = slotOf(b, keyStart, keyEnd, wanted)
-      if (slot < 0) continue
-      if (valueStart < 0) putSlot(out, at, slot, keyEnd, keyEnd, true)
-      else putSlot(out, at, slot, valueStart, valueEnd, escaped)
-    }
-    return hasPair
-  }
-
-  override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+  read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     let hasPair = false
     for (let p = behindMark(b, start, end); p < end; ) {
       if (b[p]! <= SPACE) {
@@ -114,13 +74,12 @@ class Logfmt extends Codec {
       p = pairEnd(b, p, end)
       if (p < 0) return false
       this.#name.at(b, keyStart, keyEnd)
-      if (valueStart < 0) {
-        to.json(this.#name, TRUE_TEXT, 0, TRUE_TEXT.length)
-        continue
+      if (valueStart < 0) to.made(this.#name, this, b, keyEnd, keyEnd)
+      else {
+        hasPair = true
+        if (escaped) to.made(this.#name, this, b, valueStart, valueEnd)
+        else to.text(this.#name, b, valueStart, valueEnd)
       }
-      hasPair = true
-      if (escaped) to.value(this.#name, unescaped(b.toString('utf8', valueStart, valueEnd)))
-      else to.text(this.#name, b, valueStart, valueEnd)
     }
     return hasPair
   }
@@ -143,96 +102,9 @@ class Logfmt extends Codec {
     return start === end ? true : unescaped(b.toString('utf8', start, end))
   }
 
-  fields(b: Buffer, start: number, end: number): Fields {
-    const pairs: [string, unknown][] = []
-    for (let p = behindMark(b, start, end); p < end; ) {
-      if (b[p]! <= SPACE) {
-        p++
-        continue
-      }
-      p = pairEnd(b, p, end)
-      const key = b.toString('utf8', keyStart, keyEnd)
-      const text = valueStart < 0 ? '' : b.toString('utf8', valueStart, valueEnd)
-      pairs.push([key, valueStart < 0 ? true : escaped ? unescaped(text) : text])
-    }
-    // fromEntries creates own properties for all names, including `__proto__`, and keeps the last of several values.
-    return Object.fromEntries(pairs)
-  }
-
-  override writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
-    const flags = batch.look(i)
-    const { chunk, starts, ends } = batch
-    const isRead = (flags & (DECODED | INVALID | MODIFIED)) === DECODED
-    const count = isRead ? differentPairs(chunk, behindMark(chunk, starts[i]!, ends[i]!), ends[i]!) : 0
-    if (count === 0) {
-      super.writeEvent(batch, i, to)
-      return
-    }
-    let own = 0
-    for (let at = 0; at < count * PAIR; at += PAIR) {
-      to.add(at === 0 ? OPEN : NEXT, 0, 2)
-      addEscaped(to, chunk, pairs[at]!, pairs[at + 1]!)
-      own |= originBits(chunk, pairs[at]!, pairs[at + 1]!)
-      addValue(to, chunk, pairs[at + 2]!, pairs[at + 3]!, pairs[at + 4] === 1)
-    }
-    const tail = this.#tail.of(batch, flags, own)
-    to.add(tail, 0, tail.length)
-  }
-
   override encode(fields: Fields): string {
     const pairs = Object.entries(fields).filter(([, value]) => value !== undefined)
     return pairs.map(([key, value]) => `${keyText(key)}=${valueText(value)}`).join(' ')
-  }
-}
-
-/** Fills `pairs`. Returns their number; 0 if a key occurs twice, or if the fields of an object have another order. */
-function differentPairs(b: Buffer, start: number, end: number): number {
-  let used = 0
-  for (let p = start; p < end; ) {
-    if (b[p]! <= SPACE) {
-      p++
-      continue
-    }
-    p = pairEnd(b, p, end)
-    // An object has members with a number as their name before all others.
-    const isFirst = (b[keyStart]! >= 0x30 && b[keyStart]! <= 0x39) || used === pairs.length
-    if (isFirst || isKnown(b, used)) return 0
-    pairs[used++] = keyStart
-    pairs[used++] = keyEnd
-    pairs[used++] = valueStart
-    pairs[used++] = valueEnd
-    pairs[used++] = escaped ? 1 : 0
-  }
-  return used / PAIR
-}
-
-/** Whether one of the first pairs has the key of the last pair found. */
-function isKnown(b: Buffer, used: number): boolean {
-  next: for (let at = 0; at < used; at += PAIR) {
-    const start = pairs[at]!
-    if (pairs[at + 1]! - start !== keyEnd - keyStart) continue
-    for (let n = keyEnd - keyStart - 1; n >= 0; n--) if (b[start + n] !== b[keyStart + n]) continue next
-    return true
-  }
-  return false
-}
-
-/** The bit of a key that is the name of a field of the origin. */
-function originBits(b: Buffer, start: number, end: number): number {
-  const slot = slotOf(b, start, end, ORIGIN_NAMES)
-  return slot < 0 ? 0 : originBit(ORIGIN_NAMES.names[slot]!)
-}
-
-/** The colon and a value in JSON. */
-function addValue(to: ByteSink, b: Buffer, start: number, end: number, hasBackslash: boolean): void {
-  if (start < 0) to.add(TRUE, 0, TRUE.length)
-  else if (hasBackslash) {
-    const text = Buffer.from(`":${JSON.stringify(unescaped(b.toString('utf8', start, end)))}`)
-    to.add(text, 0, text.length)
-  } else {
-    to.add(COLON, 0, COLON.length)
-    addEscaped(to, b, start, end)
-    to.add(COLON, 0, 1)
   }
 }
 

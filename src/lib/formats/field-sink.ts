@@ -25,6 +25,11 @@ export class FieldName {
   }
 }
 
+/** Makes values of ranges of a line that are no text as they are: a codec. */
+export interface ValueMaker {
+  value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown
+}
+
 /**
  * Receives the fields of one line in order. If a name occurs twice, the last value counts. Names and bytes are only
  * valid during the call. A codec that gives constant names gives each of them once.
@@ -36,6 +41,8 @@ export interface FieldSink {
   string(name: FieldName, b: Buffer, start: number, end: number): void
   /** The value is [start, end), which is valid JSON. */
   json(name: FieldName, b: Buffer, start: number, end: number): void
+  /** The value is what `maker` makes of [start, end). */
+  made(name: FieldName, maker: ValueMaker, b: Buffer, start: number, end: number): void
   /** Any value that can be written as JSON. */
   value(name: FieldName, value: unknown): void
 }

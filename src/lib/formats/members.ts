@@ -1,4 +1,4 @@
-import type { FieldName, FieldSink } from './field-sink.js'
+import type { FieldName, FieldSink, ValueMaker } from './field-sink.js'
 import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
@@ -66,6 +66,10 @@ export class Members implements FieldSink {
     out.add(b, start, end)
     if (b[start] === OPEN_OBJECT || b[start] === OPEN_ARRAY) flatten(out.bytes, valueStart, out.length)
     this.#end(valueStart, out.hasEscape(valueStart) ? 1 : 0)
+  }
+
+  made(name: FieldName, maker: ValueMaker, b: Buffer, start: number, end: number): void {
+    this.value(name, maker.value(b, start, end, name.toString(), 0))
   }
 
   value(name: FieldName, value: unknown): void {
