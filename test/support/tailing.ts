@@ -1,8 +1,8 @@
-import { rmSync, statSync, writeFileSync } from 'node:fs'
+import fs, { rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
@@ -12,6 +12,7 @@ import type { FileSystems } from '../../src/lib/files/remote/file-systems.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { LINE_END } from '../../src/lib/lines/line-splitter.js'
 import { sleep, systemClock, type TimerClock } from '../../src/lib/time.js'
+import { Slices } from '../../src/sources/file/slices.js'
 import { file } from '../../src/sources/file.js'
 import { MemoryCheckpoints } from '../../src/testing/taker.js'
 import { PATIENCE_MS } from './patience.js'
@@ -209,4 +210,26 @@ export async function until(condition: () => boolean, what: string | (() => stri
     if (systemClock.now() > end) throw new Error(`timed out: ${typeof what === 'string' ? what : what()}`)
     await sleep(5)
   }
+}
+
+/** Lets sweeps pause after each stat of a path, so that files are read between any two of them. */
+export function pauseAtEachStat(t: Test): void {
+  const calls = fs as { statSync: unknown }
+  const { statSync } = fs
+  const due = Object.getOwnPropertyDescriptor(Slices.prototype, 'due')!
+  let isDue = false
+  calls.statSync = (...args: Parameters<typeof statSync>) => {
+    isDue = true
+    return statSync(...args)
+  }
+  const get = () => {
+    const was = isDue
+    isDue = false
+    return was
+  }
+  Object.defineProperty(Slices.prototype, 'due', { configurable: true, get })
+  t.teardown(() => {
+    calls.statSync = statSync
+    Object.defineProperty(Slices.prototype, 'due', due)
+  })
 }

@@ -121,6 +121,7 @@ export class FileSource implements Source {
       // A destination may have made the file just before it was found. It says so before it writes the first byte.
       open: tailer => !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer),
       onTruncated: tailer => this.#openFiles.truncated(tailer),
+      hold: tailer => this.#openFiles.held.add(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })
     this.#openFiles = new OpenFiles({
@@ -208,7 +209,7 @@ export class FileSource implements Source {
       const hinted = this.#hinted
       this.#hinted = new Set()
       for (const path of hinted) await this.#remote.unlessSilent(() => this.#openFiles.examine(path))
-      if (this.#isHeld) this.#urgent = true
+      if (this.#isHeld && !this.#isBlocked) this.#urgent = true
       else if (!this.#options.follow) this.#reader.look()
       this.#saveNew()
     }

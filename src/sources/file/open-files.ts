@@ -52,10 +52,10 @@ export interface OpenFilesOptions {
 export class OpenFiles {
   /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
   unsaved = 0
+  readonly held: Held
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
   readonly #names: Succession
-  readonly #held: Held
   readonly #births = new BirthTimes()
   readonly #opening: Opening
   readonly #rotated: Rotated
@@ -69,7 +69,7 @@ export class OpenFiles {
     const { saved, problems, context } = options
     this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
-    this.#held = new Held(options)
+    this.held = new Held(options)
     this.#opening = new Opening(options.descriptors, problems, births)
     this.#names = new Succession({
       isRead: tailer => this.#tailers.has(tailer.key),
@@ -153,14 +153,14 @@ export class OpenFiles {
     const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
     this.#names.succeed()
-    const held = this.#held.now
+    const held = this.held.now
     await this.#detached.visit(this.#unseen(), slices)
     await this.#missing.findUnseen(this.#sweeps.beganAt, slices)
     await this.#possibleCopies.takeUp(slices)
     await findOverwritten(this.#tailers.values(), this.#sweeps.number, tailer => this.truncated(tailer), slices)
-    this.#held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
+    this.held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
     // Before anything is read, files that were rotated unseen can still be put first.
-    if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
+    if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.held.takeBack(tailer)
     problems.nextSweep()
     if (!thorough || this.#missing.isIncomplete) return
     this.#sweeps.wasThorough(now)
@@ -169,7 +169,7 @@ export class OpenFiles {
 
   /** Whether files wait for the next sweep. */
   get holds(): boolean {
-    return this.#held.size > 0 || this.#possibleCopies.wait
+    return this.held.size > 0 || this.#possibleCopies.wait
   }
 
   /** Whether the search for files that were rotated unseen is incomplete. */
@@ -248,7 +248,7 @@ export class OpenFiles {
     this.#options.context.log.info({ file: path }, 'file was rotated')
     // The former file may have more to read. If it is closed, its new name must be found first.
     if (former.isOpen && !former.held) this.#options.onReady(former)
-    else this.#held.add(tailer)
+    else this.held.add(tailer)
     this.#displace(path)
   }
 
@@ -342,7 +342,7 @@ export class OpenFiles {
     this.#tailers.set(tailer.key, tailer)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
-    this.#held.add(tailer)
+    this.held.add(tailer)
     this.#displace(former.origin.path!)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
@@ -391,7 +391,7 @@ export class OpenFiles {
   #forget(tailer: Tailer): void {
     const { descriptors, context, onForget } = this.#options
     onForget(tailer)
-    this.#held.delete(tailer)
+    this.held.delete(tailer)
     descriptors.close(tailer)
     this.#tailers.delete(tailer.key)
     this.#names.forget(tailer)

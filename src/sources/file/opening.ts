@@ -24,12 +24,15 @@ export class Opening {
       if (!tailer.isOpen) {
         this.#descriptors.trim(1)
         const fd = openKnown(tailer.path, tailer.key, tailer.birth, this.#births)
-        if (fd === undefined) return false
+        if (fd === undefined) {
+          tailer.failed = 'moved'
+          return false
+        }
         tailer.open(fd)
       }
     } catch (error) {
       this.failed(tailer.path, error)
-      tailer.failed = 'open'
+      tailer.failed = errorCode(error) === 'ENOENT' ? 'moved' : 'open'
       return false
     }
     this.#descriptors.used(tailer)

@@ -47,7 +47,7 @@ import { built } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { turns } from '../../support/patience.js'
-import { Receiver, tail, until } from '../../support/tailing.js'
+import { arrived, pauseAtEachStat, Receiver, settled, tail, until } from '../../support/tailing.js'
 
 const never = new AbortController().signal
 
@@ -406,15 +406,15 @@ t.test('a call that was late is waited for longer when it is made again', async 
   t.same(waited, [1000, 2000, 4000, 5000, 1000, 5000, 1000, 2000])
 })
 
-/** A thread that makes the calls at once, and leaves the one of the number `nth` without an answer for a moment. */
-function forgetful(nth: number) {
+/** A thread that makes the calls at once, and leaves those that `isForgotten` accepts without an answer for a moment. */
+function forgetful(isForgotten: (nth: number, name: string, file: unknown) => boolean) {
   const it = { calls: 0, name: '', newThread }
   const calls = fs as unknown as Record<string, (...args: unknown[]) => unknown>
   function newThread() {
     let end = () => {}
     const ended = new Promise<void>(resolve => (end = resolve))
     const call = ({ name, args }: { name: string; args: readonly unknown[] }) => {
-      if (++it.calls === nth) {
+      if (isForgotten(++it.calls, name, args[0])) {
         it.name = `${name} ${args[0]}`
         setImmediate(end)
         return undefined
@@ -437,7 +437,7 @@ function forgetful(nth: number) {
 async function rotate(t: Test, folder: string, nth: number): Promise<number> {
   mkdirSync(folder)
   const path = (name = '') => join(folder, `app.log${name}`)
-  const thread = forgetful(nth)
+  const thread = forgetful(n => n === nth)
   const systems = new FileSystems({ readMounts: () => mountinfo([folder, 'nfs4']), probe: async () => {} })
   const undo = guardBy(systems, thread.newThread)
   const options = { include: [`${folder}/*`], exclude: ['*.gz'], scan_interval: '30ms', max_open_files: 1 + (nth % 3) }
@@ -489,6 +489,34 @@ t.test('wherever in a sweep a file system stops to answer, every line is read on
   t.ok(calls > 100, `${calls} calls`)
   // Each of them was tried when this was written; one in ten takes three seconds.
   for (let nth = 1; nth <= calls; nth += 10) await rotate(t, join(dir, String(nth)), nth)
+})
+
+t.test('a file waits for the one whose name it took, when that cannot be read', async t => {
+  const folder = testFolder(t, { 'app.log': '1\n' })
+  const path = join(folder, 'app.log')
+  const opened = new Set<unknown>()
+  let [isRenamed, isForgotten] = [false, false]
+  // The first call about the renamed file after the new one was opened is not answered.
+  const { newThread } = forgetful((_nth, name, file) => {
+    if (isRenamed && name === 'openSync') opened.add('next')
+    if (name !== 'fstatSync' || isForgotten || opened.size === 0) return false
+    if (opened.delete('next')) opened.add(file)
+    if (opened.has(file)) return false
+    return (isForgotten = true)
+  })
+  const systems = new FileSystems({ readMounts: () => mountinfo([folder, 'nfs4']), probe: async () => {} })
+  t.teardown(guardBy(systems, newThread))
+  const source = await tail({ include: [`${folder}/*`] }, undefined, undefined, undefined, undefined, systems)
+  await arrived(source, 1)
+  pauseAtEachStat(t)
+  appendFileSync(path, '2\n')
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '3\n')
+  isRenamed = true
+  await settled(source, 3)
+  t.ok(isForgotten)
+  t.same(source.out.texts(), ['1', '2', '3'])
+  await source.stop()
 })
 
 t.test('a link to a folder that does not answer; what is open elsewhere is read on; an end is an end', async t => {

@@ -20,7 +20,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, tail, until } from '../../support/tailing.js'
+import { arrived, MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(600_000)
 
@@ -99,6 +99,22 @@ for (const include of ['app.log', 'app.log*']) {
     await run.stop()
   })
 }
+
+t.test('what was closed before it was renamed comes before what took its name', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [`${dir}/*`], max_open_files: 1 })
+  await arrived(run, 1)
+  writeFileSync(join(dir, 'b.log'), '2\n')
+  await settled(run, 2)
+  pauseAtEachStat(t)
+  appendFileSync(path, '3\n')
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '4\n')
+  await settled(run, 4)
+  t.same(run.out.texts(), ['1', '2', '3', '4'])
+  await run.stop()
+})
 
 t.test('a file deleted while it has more is read to its end', async t => {
   const dir = testFolder(t, { 'app.log': asText(numbered(0, 50_000)) })

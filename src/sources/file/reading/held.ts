@@ -7,7 +7,7 @@ export interface HeldOptions {
   onForget(tailer: Tailer): void
 }
 
-/** Files that must not be read until the search for earlier files with their names is over. */
+/** Files that must not be read until the search for files that come before them is over. */
 export class Held {
   readonly #options: HeldOptions
   readonly #tailers = new Set<Tailer>()
@@ -47,5 +47,6 @@ export class Held {
 
   delete(tailer: Tailer): void {
     this.#tailers.delete(tailer)
+    tailer.held = false
   }
 }

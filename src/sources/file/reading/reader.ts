@@ -39,6 +39,8 @@ export interface ReaderOptions {
   open(tailer: Tailer): boolean
   /** Called when the file no longer contains what was read from it. */
   onTruncated(tailer: Tailer): void
+  /** Called when the file must not be read before the next sweep has looked for the file before it. */
+  hold(tailer: Tailer): void
   /** Whether there are files that will be ready soon. */
   areHeld(): boolean
 }
@@ -80,7 +82,7 @@ export class Reader {
   /** Queues a file that may have more to read. */
   ready(tailer: Tailer): void {
     if (tailer.queued || tailer.held) return
-    if (tailer.failed === 'silent') tailer.failed = undefined
+    tailer.wasLookedFor()
     tailer.queued = true
     this.#queue.add(tailer)
     this.#waker.wake()
@@ -127,6 +129,7 @@ export class Reader {
     this.#unfinished.forget(tailer)
     this.#hinted.delete(tailer)
     this.#drop(tailer)
+    tailer.wasLookedFor()
   }
 
   /** Runs until the signal aborts; without `follow` until every file is read to its end. */
@@ -281,6 +284,13 @@ export class Reader {
         this.#turns = 0
         this.#queue.delete(tailer)
         this.#queue.add(tailer)
+        continue
+      }
+      // Files that wait for this one may be next, if it leaves the queue.
+      waiting = 0
+      if (tailer.after?.isPostponed) {
+        this.#drop(tailer)
+        this.#options.hold(tailer)
         continue
       }
       if (this.#options.remote.isSilent(tailer.path)) {

@@ -45,8 +45,8 @@ export class Tracked {
   wasSought = false
   /** Whether the loss of the rest was reported. */
   isReported = false
-  /** What failed last. `silent`: the file system did not respond. */
-  failed: 'open' | 'read' | 'silent' | undefined
+  /** What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more. */
+  failed: 'open' | 'read' | 'silent' | 'moved' | undefined
   /** When it was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
 
@@ -68,6 +68,16 @@ export class Tracked {
   /** If the file shrinks, the bytes seen before are still missing, so the size never decreases. */
   sees(size: number): void {
     this.size = Math.max(this.size, size)
+  }
+
+  /** Whether it cannot be read before a sweep has looked for it. Files that come after it must wait, too. */
+  get isPostponed(): boolean {
+    return this.held || this.failed === 'silent' || this.failed === 'moved'
+  }
+
+  /** Called after it was looked for, or is no longer read. */
+  wasLookedFor(): void {
+    if (this.failed === 'silent' || this.failed === 'moved') this.failed = undefined
   }
 
   /** Whether it comes after `other`, directly or not. */

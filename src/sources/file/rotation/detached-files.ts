@@ -97,11 +97,6 @@ export class DetachedFiles {
       tailer.awaySince = now
       return
     }
-    // It is unknown whether the file was quiet in the meantime.
-    if (tailer.failed === 'silent') {
-      tailer.failed = undefined
-      tailer.awaySince = now
-    }
     let left = 0
     try {
       left = tailer.left()
@@ -110,6 +105,9 @@ export class DetachedFiles {
       tailer.failed = 'read'
       problems.failed(tailer.path, 'read', error)
     }
+    // It is unknown whether the file was quiet in the meantime.
+    if (tailer.isPostponed) tailer.awaySince = now
+    tailer.wasLookedFor()
     if (left !== 0 && !tailer.failed) {
       tailer.awaySince = now
       onReady(tailer)
@@ -145,6 +143,7 @@ export class DetachedFiles {
       const place = await rotated.find(folder, { ...sought, truncatedSince }, slices)
       if (place ? !readOn(tailer, place) : rotated.namesIn(folder) !== names.get(folder)) continue
       tailer.wasSought = true
+      tailer.wasLookedFor()
       if (place) {
         this.#report(tailer, place)
         tailer.awaySince = now
