@@ -122,6 +122,7 @@ export const CODEC_LINES: Readonly<Record<string, CodecLines>> = {
   ...codecLines(LINES),
   json: { lines: JSON_LINES },
   ndjson: { lines: JSON_LINES },
+  msgpack: { lines: JSON_LINES },
   text: { lines: NGINX },
   raw: { lines: NGINX },
   nginx: { lines: NGINX },

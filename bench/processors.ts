@@ -13,6 +13,7 @@ import { EventBatch } from '../src/core/event/batch.js'
 import { parseFieldPath } from '../src/core/event/field-path.js'
 import { FieldReader } from '../src/core/event/field-reader.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
+import { FramedSplitter, type Framing } from '../src/lib/lines/framed-splitter.js'
 import { type Frame, LineSplitter } from '../src/lib/lines/line-splitter.js'
 import { ManualTime } from '../src/testing/manual-time.js'
 import { loadedStageOf } from '../src/testing/stage.js'
@@ -102,9 +103,27 @@ function codecBenches(definition: CodecDefinition): Bench[] {
     }
     return { id, run, json }
   }
-  const decode = bench(`decode ${name}`, codec, JSON_OBJECTS, frameOf(lines))
+  const decode = codec.framing
+    ? { id: `decode ${name}`, run: decodesRecords(codec, codec.framing, json), json }
+    : bench(`decode ${name}`, codec, JSON_OBJECTS, frameOf(lines))
   if (!codec.encode) return [decode]
   return [decode, bench(`encode ${name}`, JSON_OBJECTS, codec, frameOf(json))]
+}
+
+/** From records to JSON lines. */
+function decodesRecords(codec: Codec, framing: Framing, json: readonly string[]): (times: number) => void {
+  const wanted = new WantedNames()
+  for (const path of ['.level', '.message']) new FieldReader(parseFieldPath(path), wanted)
+  const { parts } = encodeLines(codec, [batchOf(frameOf(json), JSON_OBJECTS, wanted)])
+  const records = Buffer.concat(parts)
+  const splitter = new FramedSplitter(framing, 1 << 20)
+  return times => {
+    for (let n = 0; n < times; n++) {
+      const frame = splitter.push(records)!
+      encodeLines(JSON_OBJECTS, [batchOf(frame, codec, wanted)])
+      frame.release?.()
+    }
+  }
 }
 
 function pair(json: readonly string[], times: number): void {

@@ -47,7 +47,7 @@ class GivenSource implements Source {
 
   async give({ events, backlog }: ConfigTest['steps'][number], now: number): Promise<void> {
     const text = events.map(event => `${typeof event === 'string' ? event : JSON.stringify(event)}\n`).join('')
-    const splitter = this.#splitting.splitter()
+    const splitter = this.#splitting.lineSplitter()
     const origin = this.#context.origin(this.#options.decode)
     for (const frame of [splitter.push(Buffer.from(text)), splitter.flush()]) {
       if (frame)

@@ -1,4 +1,4 @@
-import { behindMark, Codec, defineCodec, MARK, NEWLINE, NO_OPTIONS } from '../core/codec.js'
+import { behindMark, Codec, type CodecDefinition, defineCodec, MARK, NEWLINE, NO_OPTIONS } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../core/event/flags.js'
@@ -26,11 +26,12 @@ const COMMA = 0x2c
 const CLOSE_OBJECT = 0x7d
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
-class Json extends Codec {
+/** Lines that are JSON objects. */
+export class JsonLines extends Codec {
   readonly #name = new FieldName()
 
-  constructor() {
-    super(json)
+  constructor(definition: CodecDefinition = json, options: Readonly<Record<string, unknown>> = {}) {
+    super(definition, options)
   }
 
   override get eventFields(): undefined {
@@ -158,7 +159,7 @@ export const json = defineCodec({
       event: { app: 'shop', took_ms: 12, user: { id: 7 } },
     },
   ],
-  create: () => new Json(),
+  create: () => new JsonLines(),
 })
 
 /** For events that are JSON objects by nature, such as journal entries. */

@@ -9,6 +9,7 @@ import { json } from './json.js'
 import { keyValue } from './key_value.js'
 import { klog } from './klog.js'
 import { logfmt } from './logfmt.js'
+import { msgpack } from './msgpack.js'
 import { ndjson } from './ndjson.js'
 import { nginx } from './nginx.js'
 import { raw } from './raw.js'
@@ -30,6 +31,7 @@ export const codecs: readonly CodecDefinition[] = [
   dockerJson,
   cri,
   gelf,
+  msgpack,
   ndjson,
   raw,
   regex,

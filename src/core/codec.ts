@@ -5,6 +5,7 @@ import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { SLOT, WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
+import type { Framing } from '../lib/lines/framed-splitter.js'
 import type { Joiner } from '../lib/lines/record-splitter.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
@@ -25,6 +26,8 @@ export interface CodecExample {
   /** The options as YAML, without `codec`. Empty: none. */
   readonly yaml: string
   readonly line: string
+  /** Of a codec with framing: the bytes that the line is made of, in hexadecimal. */
+  readonly record?: string
   /** The fields that come from the line itself. */
   readonly event: Readonly<Record<string, unknown>>
 }
@@ -68,6 +71,8 @@ export interface CodecDefinition {
   readonly readsValue?: true
   /** The media type of encoded events. Missing if the codec only decodes. */
   readonly contentType?: string
+  /** Further media types of what it decodes. */
+  readonly mediaTypes?: readonly string[]
   /** Why events cannot be encoded with these options; the codec then has no `encode`. */
   readonly cannotEncode?: string
   create(options: never): Codec
@@ -93,6 +98,8 @@ export abstract class Codec {
   readonly options: Readonly<Record<string, unknown>>
   /** The format by which the kernel reads most lines as `read` does. */
   readonly lineFormat?: LineFormat
+  /** How sources make its lines of bytes, if records are not delimited by line ends. */
+  readonly framing?: Framing | undefined
 
   constructor(definition: CodecDefinition, options: Readonly<Record<string, unknown>> = {}) {
     this.definition = definition

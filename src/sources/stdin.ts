@@ -37,7 +37,7 @@ class Stdin implements Source {
     this.#context = context
     this.#origin = context.origin(options.decode)
     this.#pieces = context.metrics.counter(...PIECES)
-    this.#splitting = new Splitting(options)
+    this.#splitting = new Splitting(options, context.metrics)
     this.#splitter = this.#splitting.splitter()
   }
 
@@ -47,7 +47,7 @@ class Stdin implements Source {
     for (;;) {
       const chunk = stdin.read() as Buffer | string | null
       if (chunk !== null) await this.#send(out, splitter.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk))
-      else if (stdin.readableEnded || stdin.destroyed) break
+      else if (stdin.readableEnded || stdin.destroyed || splitter.problem) break
       else if (signal.aborted) break
       else {
         const patienceMs = splitter.pending > 0 ? this.#splitting.patienceMs(splitter.inLine) : Number.POSITIVE_INFINITY
@@ -57,7 +57,16 @@ class Stdin implements Source {
     }
     // Standard input cannot be read again, so an unfinished line or event is delivered as it is.
     await this.#send(out, splitter.flush())
+    if (splitter.pending > 0) this.#reportRest(splitter)
     if (stdin.errored) throw stdin.errored
+  }
+
+  /** A record that cannot be delimited, or that does not end, is not delivered. */
+  #reportRest({ problem, pending }: LineSplitter): void {
+    const { metrics, log } = this.#context
+    metrics.failed('framing')
+    const fields = { code: 'SLUICE_FRAMING', error: problem?.message ?? 'the last record does not end', bytes: pending }
+    log.error(fields, 'cannot read standard input to its end')
   }
 
   async #send(out: Output, frame: Frame | undefined): Promise<void> {

@@ -2,6 +2,7 @@ import { encodeLines, RawEncoder } from '../codecs/encode.js'
 import { JSON_OBJECTS } from '../codecs/json.js'
 import type { Codec, CodecDefinition, CodecExample } from '../core/codec.js'
 import { SLOT, WantedNames } from '../lib/formats/json-scan.js'
+import { FramedSplitter } from '../lib/lines/framed-splitter.js'
 import { batchOf } from './batches.js'
 import { agreesWithFields } from './codec-agreement.js'
 import { Findings, optionsOf } from './findings.js'
@@ -19,6 +20,7 @@ interface Subject {
 
 const CHECKS: Readonly<Record<string, (subject: Subject) => void>> = {
   'its example': readsItsExample,
+  'its record': readsItsRecord,
   'what is encoded is one line, and is read as it was written': writesWhatItReads,
   'nothing, blanks and line ends alone are lines too': readsBlanks,
   'a scan writes into its own slots, and nowhere else': keepsToItsSlots,
@@ -69,6 +71,19 @@ function readsItsExample({ codec, example: { line, event }, found }: Subject): v
       [...known!.names, 'message'].includes(name) || Boolean(known!.others?.test(name)),
       `eventFields lack ${name}`,
     )
+}
+
+function readsItsRecord({ codec, example: { line, record }, found }: Subject): void {
+  const { framing } = codec
+  if (!framing || record === undefined) {
+    found.same([record, framing], [undefined, undefined], 'only a codec with framing has records, and all examples')
+    return
+  }
+  const bytes = Buffer.from(record.replaceAll(' ', ''), 'hex')
+  const splitter = new FramedSplitter(framing, LONG_BYTES)
+  const frames = [...Array.from(bytes, (_, i) => splitter.push(bytes.subarray(i, i + 1))), splitter.push(bytes)]
+  const lines = frames.flatMap(frame => (frame ? [frame.chunk.toString('utf8', 0, frame.bytes)] : []))
+  found.same(lines, [`${line}\n`, `${line}\n`], 'the lines of its records')
 }
 
 function writesWhatItReads({ codec, example: { event }, found }: Subject): void {

@@ -3,6 +3,7 @@ import { encodeLines, RawEncoder } from '../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../src/codecs/json.js'
 import { codecOf, codecs } from '../../src/codecs/list.js'
 import type { Codec } from '../../src/core/codec.js'
+import { FramedSplitter } from '../../src/lib/lines/framed-splitter.js'
 import { batchOf } from './batches.js'
 import { readFields } from './codecs.js'
 import { Seeded } from './seeded.js'
@@ -34,6 +35,18 @@ const SPECIAL = [
 ]
 const UNITS = ['"', '\\', '\\"', '{"a":', '[', ' ', ',', '=', 'a=', '<1>', '%', '\\u0000', '1', '[a b="c"]', '"",']
 
+/** What a stream of records may consist of. */
+const RECORD_UNITS = [
+  '\x80',
+  '\x81\xa1a',
+  '\x91',
+  '\xdf\xff\xff\xff\xff',
+  '\x81\xa1a\xdb\x00\x0f',
+  '\x0a',
+  '\x02\x0a\x00',
+  '\x00',
+]
+
 const subjects = () =>
   codecs.flatMap(({ name, examples }) =>
     examples.map(({ yaml, line }): [Codec, string] => [codecOf(name, parse(yaml) ?? {})!, line]),
@@ -58,6 +71,8 @@ export function fuzzCodecs({ seed, rounds, longBytes, shapes }: CodecFuzz): { pr
       const damaged = Array.from({ length: LINES_OF_BATCH }, () => damage(random, example, texts))
       lines += damaged.length
       run(`${codec}, seed ${seed}, round ${round}`, () => readBatch(codec, damaged))
+      if (codec.framing)
+        run(`${codec}, seed ${seed}, records of round ${round}`, () => readRecords(codec, damaged, random))
       for (const line of damaged) run(`${codec} ${line.toString('base64')}`, () => readAlone(codec, line, random))
     }
     const heads = ['', example.slice(0, example.length / 2), example]
@@ -65,6 +80,10 @@ export function fuzzCodecs({ seed, rounds, longBytes, shapes }: CodecFuzz): { pr
     for (const line of shapes === undefined ? bad : Array.from({ length: shapes }, () => random.pick(bad))) {
       lines++
       run(`${codec} ${line.slice(0, 200)}`, () => readLong(codec, line))
+    }
+    for (const unit of codec.framing && shapes !== 1 ? RECORD_UNITS : []) {
+      const bytes = Buffer.alloc(longBytes, unit, 'latin1')
+      run(`${codec}, ${unit} again and again`, () => readStream(codec, bytes, () => 65_536))
     }
   }
   return { problems, lines }
@@ -109,6 +128,39 @@ function readAlone(codec: Codec, line: Buffer, random: Seeded): void {
   const found = codec.form === 'message' ? undefined : readFields(codec, several)
   if (found === undefined) codec.problem?.(several, 0, several.length)
   else codec.encode?.(found as Record<string, unknown>)
+}
+
+/** Records of the codec, damaged as lines are, in portions of any size. */
+function readRecords(codec: Codec, damaged: readonly Buffer[], random: Seeded): void {
+  const json = '{"a":{"b":[1,-2,1.5,"c",null,true]},"message":"text","n":18446744073709551615}'
+  const record = Buffer.concat(encodeLines(codec, [batchOf([json])]).parts)
+  for (const [i, line] of damaged.entries()) {
+    const bytes = Buffer.concat([record, record])
+    bytes[random.below(bytes.length)] = random.below(256)
+    const stream = i % 10 === 0 ? line : bytes
+    for (const text of readStream(codec, stream, () => 1 + random.below(stream.length))) {
+      if (text[0] === '{') JSON.parse(text)
+      else if (!/^[A-Za-z0-9+/]*=*$/.test(text)) throw new Error(`a line that is neither JSON nor base64: ${text}`)
+    }
+    const found = readFields(codec, Buffer.from(stream.toString('base64')))
+    if (found !== undefined) JSON.stringify(found)
+  }
+}
+
+function readStream(codec: Codec, bytes: Buffer, size: () => number): string[] {
+  const splitter = new FramedSplitter(codec.framing!, 1 << 20)
+  const texts: string[] = []
+  const before = process.cpuUsage()
+  for (let at = 0; at < bytes.length && !splitter.problem; ) {
+    const end = at + size()
+    const frame = splitter.push(bytes.subarray(at, end))
+    if (frame) texts.push(...frame.chunk.toString('utf8', 0, frame.bytes).split('\n').slice(0, -1))
+    at = end
+  }
+  const { user, system } = process.cpuUsage(before)
+  const took = (user + system) / 1000
+  if (took > Math.max(LEAST_CPU_MS, (bytes.length / 1e6) * MOST_CPU_MS_PER_MB)) throw new Error(`it takes ${took} ms`)
+  return texts
 }
 
 function readLong(codec: Codec, line: string): void {

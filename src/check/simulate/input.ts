@@ -1,7 +1,9 @@
 import { hostname } from 'node:os'
 import { resolve } from 'node:path'
+import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { ComponentConfig } from '../../config/load.js'
 import { type SplitOptions, Splitting } from '../../core/options/multiline-options.js'
+import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { systemClock } from '../../lib/time.js'
 import { UsageError } from '../../terminal/command-line.js'
@@ -72,15 +74,23 @@ async function* replayedFrom(
   const read = isRecorded ? AS_OBJECTS : options
   const file = path !== '-' && source.type === 'file' ? { path: resolve(path) } : {}
   frames.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
-  const splitter = new Splitting(read).splitter()
+  const splitting = new Splitting(read)
+  const splitter = read.decode.framing && isText(first) ? splitting.lineSplitter() : splitting.splitter()
   for await (const bytes of madeLines(source, first, chunks)) {
     await take(splitter.push(bytes), frames)
     yield
   }
   // A line that was cut because the signal ended the input is none.
   if (signal.aborted) return
+  if (splitter.problem) throw new UsageError(`${path}: ${splitter.problem.message}`, 'simulate')
   await take(splitter.flush(), frames)
   yield
+}
+
+/** Whether the input of a codec with framing has the lines of JSON that its records become. */
+function isText(first: Buffer): boolean {
+  const end = first.indexOf('\n')
+  return JSON_OBJECTS.scan(first, 0, end < 0 ? first.length : end, new WantedNames(), new Int32Array(0), 0)
 }
 
 async function take(frame: Frame | undefined, frames: Frames): Promise<void> {

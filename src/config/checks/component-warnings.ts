@@ -50,11 +50,11 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   }
 }
 
-/** Codecs whose events can have any field. */
+/** Codecs of lines whose events can have any field. */
 const ANY_FIELD = codecs.filter(({ name }) => {
   // Some cannot do without options, and some are further names of others.
   const codec = codecOf(name)
-  return codec?.name === name && codec.eventFields === undefined
+  return codec?.name === name && codec.eventFields === undefined && !codec.framing
 })
 const OTHER_CODECS = ANY_FIELD.map(({ name }) => `"decode: ${name}"`).join(' or ')
 

@@ -86,7 +86,7 @@ function codecText({ name, summary, notes, options, examples }: CodecDefinition)
     summary,
     ...(notes ? [notes] : []),
     Object.keys(options.shape).length > 0 ? optionTable(options) : 'It has no options.',
-    ...examples.flatMap(({ title, yaml, line, event }) => {
+    ...examples.flatMap(({ title, yaml, line, record, event }) => {
       const decode =
         yaml === ''
           ? [`decode: ${name}`]
@@ -101,8 +101,8 @@ function codecText({ name, summary, notes, options, examples }: CodecDefinition)
       return [
         `${title}:`,
         fence('yaml', decode),
-        'In:',
-        fence('text', [line]),
+        record === undefined ? 'In:' : 'In, the bytes in hexadecimal:',
+        fence('text', [record ?? line]),
         'Out:',
         fence('json', [JSON.stringify(event)]),
       ]

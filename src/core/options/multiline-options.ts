@@ -1,9 +1,11 @@
 import { z } from 'zod'
+import { FramedSplitter, type Framing } from '../../lib/lines/framed-splitter.js'
 import { continuesWith, endsWith, startsWith } from '../../lib/lines/line-patterns.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { type Joiner, RecordSplitter } from '../../lib/lines/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../../lib/lines/stack-traces.js'
 import type { Codec } from '../codec.js'
+import type { ComponentMetrics } from '../component.js'
 import { byteSize, duration, once, refuse, refuseAt, regex } from './options.js'
 
 const FORMS = ['start', 'continue', 'until', 'preset'] as const
@@ -63,6 +65,17 @@ export const PIECES = [
   'Pieces of over-long lines, not counting the last piece of each line.',
 ] as const
 
+const SKIPPED = [
+  'sluice_skipped_records_total',
+  'Records of more than `max_line_bytes`, which are skipped. Only codecs have them whose records are not lines.',
+] as const
+
+/** Divides a stream into the records of a codec; those that are too long are counted. */
+export function recordSplitter(framing: Framing, maxBytes: number, metrics?: ComponentMetrics, offset = 0) {
+  const skipped = metrics?.counter(...SKIPPED) ?? { value: 0 }
+  return new FramedSplitter(framing, maxBytes, () => skipped.value++, offset)
+}
+
 /** Text that every component with these options includes in its `notes`. */
 export const MULTILINE_NOTES =
   'With `multiline`, the lines of an event are kept as they were read, including the line ends between them. Lines that arrive after their event was ' +
@@ -92,16 +105,28 @@ const PARTS_TIMEOUT_MS = 1000
 /** Creates the splitters for the files or streams of a source. */
 export class Splitting {
   readonly #options: SplitOptions
+  readonly #metrics: ComponentMetrics | undefined
   readonly #joiner: Joiner | undefined
 
-  constructor(options: SplitOptions) {
+  constructor(options: SplitOptions, metrics?: ComponentMetrics) {
     this.#options = options
+    this.#metrics = metrics
     const { decode, multiline } = options
     this.#joiner = multiline ? joinerOf(multiline) : decode.definition.joiner
   }
 
-  /** Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. */
-  splitter(continues = false, carry = 0): LineSplitter {
+  /**
+   * Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. `offset`: the
+   * place of the first byte, for errors.
+   */
+  splitter(continues = false, carry = 0, offset = 0): LineSplitter {
+    const { decode, max_line_bytes } = this.#options
+    if (!decode.framing) return this.lineSplitter(continues, carry)
+    return recordSplitter(decode.framing, max_line_bytes, this.#metrics, offset)
+  }
+
+  /** Creates a splitter for text, which has a line for each record of a codec with framing. */
+  lineSplitter(continues = false, carry = 0): LineSplitter {
     const { max_line_bytes, multiline } = this.#options
     const joiner = this.#joiner
     if (!joiner) return new LineSplitter(max_line_bytes, continues)
@@ -112,6 +137,7 @@ export class Splitting {
   /** How long an unfinished event waits for more, in milliseconds, before it is delivered as it is. */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
+    if (this.#options.decode.framing) return Number.POSITIVE_INFINITY
     if (!this.#joiner) return partial_line_timeout
     const timeout = multiline?.timeout ?? PARTS_TIMEOUT_MS
     return inLine ? Math.max(partial_line_timeout, timeout) : timeout

@@ -42,7 +42,8 @@ export function checkRequest(
     throw new Refusal(501, 'unsupported_transfer_encoding', 'transfer-encoding must be chunked', {}, true)
   const type = mediaType(headers['content-type'])
   const own = mediaType(decode?.definition.contentType)
-  const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : type !== '' && type === own ? 'text' : undefined
+  const isOwn = type !== '' && (type === own || decode?.definition.mediaTypes?.includes(type) === true)
+  const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : isOwn ? 'text' : undefined
   if (!content) {
     const isListed = own === '' || Object.hasOwn(CONTENTS, own)
     const others = ['application/json (an array of objects, or objects)', 'text/plain', ...(isListed ? [] : [own])]

@@ -1,4 +1,6 @@
+import { checkRecords, type FramedSplitter, type Framing, FramingError } from '../../lib/lines/framed-splitter.js'
 import { type Frame, LINE_END, LineSplitter } from '../../lib/lines/line-splitter.js'
+import { Refusal } from '../server/refusal.js'
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
@@ -6,23 +8,38 @@ import { linesOfJson } from './json-body.js'
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
+interface Portion {
+  readonly frame: Frame
+  readonly pieces: number
+}
+
 /** Splits a body into lines, in frames of limited size. Needs room for one byte after `size`; modifies the body. */
-export function* framesOf(
-  bytes: Buffer,
-  size: number,
-  content: Content,
-  maxLineBytes: number,
-): Generator<{ frame: Frame; pieces: number }> {
+export function* framesOf(bytes: Buffer, size: number, content: Content, maxLineBytes: number): Generator<Portion> {
   const marked = content !== 'text' && size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
   const body = marked ? bytes.subarray(3) : bytes
   let end = marked ? size - 3 : size
   if (content === 'json') end = linesOfJson(body, end)
   else if (end > 0 && body[end - 1] !== LF) body[end++] = LF
-  const splitter = new LineSplitter(maxLineBytes)
+  yield* portionsOf(body.subarray(0, end), new LineSplitter(maxLineBytes), content === 'lines')
+}
+
+/** Splits a body into the records of a codec. Throws a Refusal before the first if it is not whole records. */
+export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
+  try {
+    checkRecords(framing, body)
+  } catch (error) {
+    if (!(error instanceof FramingError)) throw error
+    const text = `byte ${error.at} of the body: ${error.message}; nothing of this request was taken`
+    throw new Refusal(400, 'malformed', text)
+  }
+  yield* portionsOf(body, splitter)
+}
+
+function* portionsOf(body: Buffer, splitter: LineSplitter, skipsBlank = false): Generator<Portion> {
   let pieces = 0
-  for (let at = 0; at < end; at += PORTION_BYTES) {
-    const lines = splitter.push(body.subarray(at, Math.min(end, at + PORTION_BYTES)))
-    const frame = lines && content === 'lines' ? withoutBlankLines(lines) : lines
+  for (let at = 0; at < body.length; at += PORTION_BYTES) {
+    const lines = splitter.push(body.subarray(at, at + PORTION_BYTES))
+    const frame = lines && skipsBlank ? withoutBlankLines(lines) : lines
     if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
     pieces = splitter.pieces
   }

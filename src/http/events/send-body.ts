@@ -4,8 +4,9 @@ import type { Codec } from '../../core/codec.js'
 import type { Output, SourceContext } from '../../core/component.js'
 import type { AckStatus } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
+import { recordSplitter } from '../../core/options/multiline-options.js'
 import type { Content } from './checks.js'
-import { framesOf, PORTION_BYTES } from './frames.js'
+import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
 
 /** The memory of a body. */
 export interface BodyBytes {
@@ -45,10 +46,14 @@ export async function sendBody(
   const base = context.origin(content === 'text' ? codec : JSON_OBJECTS)
   const origin = peer === undefined ? base : { ...base, peer }
   const outcome = new Outcome()
+  const framing = content === 'text' ? codec.framing : undefined
   let received = 0
   try {
     await turn?.(Math.min(size, PORTION_BYTES))
-    for (const { frame, pieces } of framesOf(bytes, size, content, maxLineBytes)) {
+    const portions = framing
+      ? recordsOf(bytes.subarray(0, size), framing, recordSplitter(framing, maxLineBytes, context.metrics))
+      : framesOf(bytes, size, content, maxLineBytes)
+    for (const { frame, pieces } of portions) {
       if (received > 0) await turn?.(PORTION_BYTES)
       received += frame.length
       if (counter) counter.value += pieces

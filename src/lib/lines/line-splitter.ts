@@ -27,6 +27,8 @@ export interface Frame {
   readonly flags: Uint8Array
   /** Total bytes of all lines and their line ends. */
   readonly bytes: number
+  /** Of lines that were made of something else: the bytes that were read for them. */
+  readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
   /** Set if the chunk can be reused: call it once, when the bytes of the frame are not needed any more. */
   readonly release?: (() => void) | undefined
 }
@@ -86,6 +88,11 @@ export class LineSplitter {
   /** Whether the next event would begin in the middle of a line. */
   get continues(): boolean {
     return this.goesOn
+  }
+
+  /** Why nothing more can be read; undefined for lines, of which any bytes consist. */
+  get problem(): Error | undefined {
+    return undefined
   }
 
   /** State that a splitter needs to start where the next event begins; 0: none. */

@@ -76,7 +76,7 @@ export class FileSource implements Source {
     const losses = new Losses(context)
     const tailing: TailerContext = {
       clock,
-      splitting: new Splitting(options),
+      splitting: new Splitting(options, context.metrics),
       follows: options.follow,
       remote: this.#remote,
       pieces: metrics.counter(...PIECES),

@@ -34,8 +34,9 @@ export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, 
   return fingerprint(before, Math.max(0, to - FINGERPRINT_BYTES), to)
 }
 
-/** The fingerprint of the last bytes of a frame. */
-export function tailOf({ chunk, length, starts, ends, flags }: Frame): Fingerprint {
+/** The fingerprint of the last bytes that were read for a frame. */
+export function tailOf({ chunk, length, starts, ends, flags, read }: Frame): Fingerprint {
+  if (read) return fingerprint(read.chunk, Math.max(read.start, read.end - FINGERPRINT_BYTES), read.end)
   const end = ends[length - 1]! + (flags[length - 1]! & LINE_END)
   return fingerprint(chunk, Math.max(starts[0]!, end - FINGERPRINT_BYTES), end)
 }

@@ -29,14 +29,17 @@ export interface Reading {
   pendingChanged(): void
 }
 
+/** Why a connection is closed. corrupt: its bytes cannot be divided into messages any further. */
+type Ending = 'ended' | 'idle' | 'stopped' | 'corrupt'
+
 /**
  * Reads a connection to its end, as fast as there is room. When the signal aborts, the connection is half-closed to
  * notify the sender; data in transit is still read.
  */
-export async function readConnection(reading: Reading, signal: AbortSignal): Promise<'ended' | 'idle' | 'stopped'> {
+export async function readConnection(reading: Reading, signal: AbortSignal): Promise<Ending> {
   const { socket, framer, clock, idleMs } = reading
   let leaving: { readonly until: number; readonly from: number } | undefined
-  let why: 'ended' | 'idle' | 'stopped' = 'ended'
+  let why: Ending = 'ended'
   let gathered: Buffer[] = []
   let size = 0
   for (;;) {
@@ -62,7 +65,9 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
       size = 0
       if (frame) reading.take(frame)
       reading.pendingChanged()
-      continue
+      if (!framer.problem) continue
+      why = 'corrupt'
+      break
     }
     if (socket.readableEnded || socket.destroyed) break
     if (isOver) {

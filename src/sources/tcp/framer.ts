@@ -1,3 +1,4 @@
+import type { FramedSplitter } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { OctetSplitter, sizeOf } from './octet-splitter.js'
@@ -10,6 +11,8 @@ export interface Framer {
   readonly broken: number
   /** Size of the unfinished message. */
   readonly pending: number
+  /** Why nothing more can be read; undefined: it can. */
+  readonly problem?: Error | undefined
   /** The messages completed by these consecutive parts, if any. The parts are copied. */
   push(parts: readonly Buffer[]): Frame | undefined
   /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
@@ -56,12 +59,7 @@ class NewlineFramer implements Framer {
   }
 
   push(parts: readonly Buffer[]): Frame | undefined {
-    const bytes = sizeOf(parts)
-    const room = this.#splitter.reserve(bytes)
-    let at = 0
-    for (const part of parts) at += part.copy(room, at)
-    if (this.#endsWithNull) endLines(room.subarray(0, bytes))
-    return this.#splitter.commit(bytes)
+    return pushAll(this.#splitter, parts, this.#endsWithNull)
   }
 
   flush(): Frame | undefined {
@@ -70,6 +68,53 @@ class NewlineFramer implements Framer {
 
   release(): void {
     this.#splitter.release()
+  }
+}
+
+function pushAll(splitter: LineSplitter, parts: readonly Buffer[], endsWithNull = false): Frame | undefined {
+  const bytes = sizeOf(parts)
+  const room = splitter.reserve(bytes)
+  let at = 0
+  for (const part of parts) at += part.copy(room, at)
+  if (endsWithNull) endLines(room.subarray(0, bytes))
+  return splitter.commit(bytes)
+}
+
+/** Divides the bytes of a connection into the records of a codec. One that does not end is not delivered. */
+export class RecordFramer implements Framer {
+  readonly pieces = 0
+  readonly #splitter: FramedSplitter
+  #isCutOff = false
+  #isOver = false
+
+  constructor(splitter: FramedSplitter) {
+    this.#splitter = splitter
+  }
+
+  get broken(): number {
+    return this.problem || this.#isCutOff ? 1 : 0
+  }
+
+  get pending(): number {
+    return this.#isOver ? 0 : this.#splitter.pending
+  }
+
+  get problem(): Error | undefined {
+    return this.#splitter.problem
+  }
+
+  push(parts: readonly Buffer[]): Frame | undefined {
+    return pushAll(this.#splitter, parts)
+  }
+
+  flush(over = false): undefined {
+    if (over) this.#isCutOff = this.pending > 0
+    else this.#splitter.skip()
+    this.#isOver = over
+  }
+
+  release(): void {
+    if (!this.problem) this.#splitter.release()
   }
 }
 

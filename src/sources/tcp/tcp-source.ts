@@ -4,12 +4,13 @@ import type { Output, Source, SourceContext } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
-import { PIECES } from '../../core/options/multiline-options.js'
+import { PIECES, recordSplitter } from '../../core/options/multiline-options.js'
 import { Listener, peerOf } from '../../http/server/listener.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
+import { LogLimit } from '../../lib/log-limit.js'
 import { aborted } from '../../lib/time.js'
 import { readConnection } from './connection.js'
-import { type Framer, framerOf } from './framer.js'
+import { type Framer, framerOf, RecordFramer } from './framer.js'
 import type { TcpSourceOptions } from './options.js'
 
 /** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
@@ -25,6 +26,7 @@ export class TcpSource implements Source {
   readonly #listener: Listener
   readonly #pieces: { value: number }
   readonly #broken: { value: number }
+  readonly #logLimit: LogLimit
   /** Connections being read, with the controller that ends each. */
   readonly #reading = new Map<Promise<void>, AbortController>()
   /** Reading pauses while a batch waits for room. */
@@ -38,10 +40,11 @@ export class TcpSource implements Source {
     this.#context = context
     this.#listener = new Listener(options, context)
     const { metrics } = context
+    this.#logLimit = new LogLimit(context.clock)
     this.#pieces = metrics.counter(...PIECES)
     this.#broken = metrics.counter(
       'sluice_framing_errors_total',
-      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines.',
+      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines; those of records are dropped.',
     )
   }
 
@@ -88,7 +91,9 @@ export class TcpSource implements Source {
     const framing = this.#options.framing ?? (decode.definition.mayBeCounted ? 'auto' : 'newline')
     const tidy = decode.flatten?.bind(decode)
     const endsWithNull = decode.definition.endsWithNull === true
-    const framer = framerOf({ framing, maxLineBytes, endsWithNull, tidy })
+    const framer = decode.framing
+      ? new RecordFramer(recordSplitter(decode.framing, maxLineBytes, this.#context.metrics))
+      : framerOf({ framing, maxLineBytes, endsWithNull, tidy })
     const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
     const counted = { pending: 0, pieces: 0, broken: 0 }
     const giveUp = () => {
@@ -120,6 +125,9 @@ export class TcpSource implements Source {
       signal,
     )
     log.debug({ peer, why }, 'connection ended')
+    const limited = framer.problem && this.#logLimit.next('framing')
+    if (limited)
+      log.warn({ peer, error: errorText(framer.problem), ...limited }, 'closed a connection that cannot be read')
   }
 
   /** Adds the changes since the last call to the totals. */

@@ -37,6 +37,7 @@ const time: Make = random => new Date(random.below(2e12)).toISOString()
 /** What each codec can say: its options, and events that it reads as it writes them. */
 const SAYS: Record<string, { options?: object; event: (random: Seeded) => Fields }> = {
   json: { event: object(anyText, anyValue) },
+  msgpack: { event: object(anyText, anyValue) },
   // A line needs a value, and values are text.
   logfmt: {
     event: random => ({

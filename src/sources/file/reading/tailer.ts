@@ -72,7 +72,7 @@ export class Tailer extends Tracked {
     this.#tail = start.tail
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
-    this.#splitter = context.splitting.splitter(start.continues, start.carry)
+    this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
     this.growth = new Growth(context.clock, start.offset)
   }
 
@@ -203,7 +203,7 @@ export class Tailer extends Tracked {
     this.#at = position.offset
     this.#tail = position.tail
     this.#hole = new Hole(position.offset)
-    this.#splitter = this.#context.splitting.splitter(position.continues, position.carry)
+    this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
     this.#pieces = 0
   }
 

@@ -1,0 +1,36 @@
+import type { GrowingBytes } from './growing-bytes.js'
+
+const ZERO = 0x30
+const MINUS = 0x2d
+/** Digits of the largest integer that is exact, and its sign. */
+const MOST_DIGITS = 17
+
+/** Adds the digits of an integer, all of them. */
+export function addInteger(to: GrowingBytes, value: number | bigint): void {
+  if (typeof value === 'bigint') {
+    to.addText(String(value))
+    return
+  }
+  to.reserve(MOST_DIGITS)
+  const { bytes } = to
+  let left = value
+  if (left < 0) {
+    bytes[to.length++] = MINUS
+    left = -left
+  }
+  let size = 1
+  for (let ten = 10; ten <= left; ten *= 10) size++
+  for (let at = to.length + size - 1; at >= to.length; at--) {
+    const rest = Math.floor(left / 10)
+    bytes[at] = ZERO + (left - rest * 10)
+    left = rest
+  }
+  to.length += size
+}
+
+/** Adds a number that keeps a fraction even if that is 0, so that it is read as what it was. Not a number: null. */
+export function addFloat(to: GrowingBytes, value: number): void {
+  if (!Number.isFinite(value)) to.addText('null')
+  else if (!Number.isInteger(value) || Math.abs(value) >= 1e21) to.addText(String(value))
+  else to.addText(Object.is(value, -0) ? '-0.0' : `${value}.0`)
+}

@@ -1,0 +1,227 @@
+import type { GrowingBytes } from './growing-bytes.js'
+import { addFloat, addInteger } from './json-numbers.js'
+import { escapeInto, MOST_ESCAPED } from './json-string.js'
+import { ARRAY_16, FIRST_TYPE, FIXED_BYTES, LAST_TYPE, LENGTH_BYTES, lengthAt, MAP_16 } from './msgpack-scanner.js'
+import { rfc3339 } from './rfc3339.js'
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const MINUS = 0x2d
+const COLON = 0x3a
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const NULL = Buffer.from('null')
+const TRUE = Buffer.from('true')
+const FALSE = Buffer.from('false')
+const TIMESTAMP = Buffer.from('"timestamp":')
+/** With its header, as a key. */
+const TIMESTAMP_KEY = Buffer.from('\xa9timestamp', 'latin1')
+
+const STR_8 = 0xd9
+/** An array of two values. */
+const PAIR = 0x92
+/** Shorter texts are escaped at once, with room for the most that they may take. */
+const SHORT = 2048
+/** Records of more levels cannot be read. */
+const MOST_LEVELS = 256
+/** The result of what cannot be read. */
+const NONE = -1
+
+const isArray = (type: number) => (type >= 0x90 && type < 0xa0) || type === ARRAY_16 || type === ARRAY_16 + 1
+const isMap = (type: number) => (type >= 0x80 && type < 0x90) || type === MAP_16 || type === MAP_16 + 1
+const isText = (type: number) => (type >= 0xa0 && type < FIRST_TYPE) || (type >= STR_8 && type < ARRAY_16)
+
+/** Writes records of MessagePack as JSON. Each method returns where what it has read ends, or NONE. */
+export class MsgpackJson {
+  readonly #binaryIsText: boolean
+  #b: Buffer = Buffer.alloc(0)
+  #end = 0
+  #to!: GrowingBytes
+
+  /** `binaryIsText`: binary values are written as text, not in base64. */
+  constructor(binaryIsText: boolean) {
+    this.#binaryIsText = binaryIsText
+  }
+
+  /** Adds the JSON of the record [start, end), a map or an entry of Fluentd; false, and nothing, if it is neither. */
+  write(b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
+    this.#b = b
+    this.#end = end
+    this.#to = to
+    const before = to.length
+    const stop = start >= end ? NONE : isMap(b[start]!) ? this.#value(start, 0) : this.#entry(start)
+    if (stop === end) return true
+    to.length = before
+    return false
+  }
+
+  /** `[time, map]` or `[[time, metadata], map]`: the time becomes `timestamp` where the map has none. */
+  #entry(start: number): number {
+    const [b, to] = [this.#b, this.#to]
+    const before = to.length
+    if (b[start] !== PAIR) return NONE
+    const isNested = b[start + 1] === PAIR
+    const timeStart = start + (isNested ? 2 : 1)
+    let p = this.#value(timeStart, 0)
+    const time = p === NONE ? undefined : timeOf(to.bytes.toString('latin1', before, to.length))
+    if (time !== undefined && isNested) p = this.#value(p, 0)
+    to.length = before
+    if (time === undefined || p === NONE || p >= this.#end || !isMap(b[p]!)) return NONE
+    const mapStart = p
+    p = this.#value(p, 0)
+    if (p === NONE || b.subarray(mapStart, p).includes(TIMESTAMP_KEY)) return p
+    to.length--
+    if (to.bytes[to.length - 1] !== OPEN_OBJECT) to.addByte(COMMA)
+    to.add(TIMESTAMP, 0, TIMESTAMP.length)
+    to.addText(`"${time}"}`)
+    return p
+  }
+
+  #value(p: number, level: number): number {
+    const [b, to] = [this.#b, this.#to]
+    if (p >= this.#end) return NONE
+    const type = b[p]!
+    if (type < 0x80) {
+      addInteger(to, type)
+      return p + 1
+    }
+    if (type < 0x90) return this.#map(p + 1, type & 15, level)
+    if (type < 0xa0) return this.#array(p + 1, type & 15, level)
+    if (type < FIRST_TYPE) return this.#text(p + 1, type & 31)
+    if (type > LAST_TYPE) {
+      to.addByte(MINUS)
+      addInteger(to, 256 - type)
+      return p + 1
+    }
+    const from = p + 1 + LENGTH_BYTES[type - FIRST_TYPE]!
+    const stop = from + FIXED_BYTES[type - FIRST_TYPE]!
+    if (stop > this.#end) return NONE
+    const length = lengthAt(b, p + 1, from - p - 1)
+    if (type >= MAP_16) return this.#map(from, length, level)
+    if (type >= ARRAY_16) return this.#array(from, length, level)
+    if (type >= STR_8) return this.#text(from, length)
+    if (type >= 0xd4) return this.#extension(from, stop - from - 1)
+    if (type >= 0xca) {
+      this.#number(type, from)
+      return stop
+    }
+    if (type >= 0xc7) return this.#extension(from, length)
+    if (type >= 0xc4) return this.#binary(from, length)
+    if (type === 0xc1) return NONE
+    const word = type === 0xc0 ? NULL : type === 0xc2 ? FALSE : TRUE
+    to.add(word, 0, word.length)
+    return stop
+  }
+
+  #map(p: number, length: number, level: number): number {
+    const to = this.#to
+    // Each member takes two bytes at least.
+    if (level === MOST_LEVELS || length * 2 > this.#end - p) return NONE
+    to.addByte(OPEN_OBJECT)
+    for (let n = 0; n < length; n++) {
+      if (n > 0) to.addByte(COMMA)
+      p = this.#key(p)
+      if (p === NONE) return NONE
+      to.addByte(COLON)
+      p = this.#value(p, level + 1)
+      if (p === NONE) return NONE
+    }
+    to.addByte(CLOSE_OBJECT)
+    return p
+  }
+
+  #array(p: number, length: number, level: number): number {
+    const to = this.#to
+    if (level === MOST_LEVELS || length > this.#end - p) return NONE
+    to.addByte(OPEN_ARRAY)
+    for (let n = 0; n < length; n++) {
+      if (n > 0) to.addByte(COMMA)
+      p = this.#value(p, level + 1)
+      if (p === NONE) return NONE
+    }
+    to.addByte(CLOSE_ARRAY)
+    return p
+  }
+
+  /** A key that is no text becomes the text of its JSON; one that has parts cannot be read. */
+  #key(p: number): number {
+    const [b, to] = [this.#b, this.#to]
+    if (p >= this.#end || isMap(b[p]!) || isArray(b[p]!)) return NONE
+    if (isText(b[p]!)) return this.#value(p, 0)
+    const before = to.length
+    const stop = this.#value(p, 0)
+    const first = to.bytes[before]
+    if (stop === NONE || first === QUOTE) return stop
+    if (first === OPEN_OBJECT) return NONE
+    const text = to.bytes.toString('latin1', before, to.length)
+    to.length = before
+    to.addText(`"${text}"`)
+    return stop
+  }
+
+  #text(p: number, size: number): number {
+    const to = this.#to
+    const stop = p + size
+    if (stop > this.#end) return NONE
+    to.reserve(size < SHORT ? size * MOST_ESCAPED + 2 : 1)
+    to.bytes[to.length++] = QUOTE
+    if (size < SHORT) to.length = escapeInto(to.bytes, to.length, this.#b, p, stop)
+    else to.addEscaped(this.#b, p, stop)
+    to.addByte(QUOTE)
+    return stop
+  }
+
+  #number(type: number, p: number): void {
+    const [b, to] = [this.#b, this.#to]
+    if (type === 0xca) addFloat(to, b.readFloatBE(p))
+    else if (type === 0xcb) addFloat(to, b.readDoubleBE(p))
+    else if (type === 0xcf) addInteger(to, safe(b.readUInt32BE(p), b.readUInt32BE(p + 4)) ?? b.readBigUInt64BE(p))
+    else if (type === 0xd3) addInteger(to, b.readBigInt64BE(p))
+    else addInteger(to, type < 0xd0 ? b.readUIntBE(p, 1 << (type - 0xcc)) : b.readIntBE(p, 1 << (type - 0xd0)))
+  }
+
+  #binary(p: number, size: number): number {
+    if (this.#binaryIsText) return this.#text(p, size)
+    const stop = p + size
+    if (stop > this.#end) return NONE
+    this.#to.addText(`"${this.#b.toString('base64', p, stop)}"`)
+    return stop
+  }
+
+  /** `p` is at the number of its type, which its bytes follow. */
+  #extension(p: number, size: number): number {
+    const b = this.#b
+    const stop = p + 1 + size
+    if (stop > this.#end) return NONE
+    const type = b.readInt8(p)
+    const time = type === -1 || type === 0 ? readTime(b, p + 1, size, type === 0) : undefined
+    const json = time === undefined ? `{"ext":${type},"data":"${b.toString('base64', p + 1, stop)}"}` : `"${time}"`
+    this.#to.addText(json)
+    return stop
+  }
+}
+
+function safe(high: number, low: number): number | undefined {
+  return high < 2 ** 21 ? high * 2 ** 32 + low : undefined
+}
+
+/** A time as MessagePack defines it, or as Fluentd does: seconds and nanoseconds of 32 bits each. */
+function readTime(b: Buffer, p: number, size: number, isEventTime: boolean): string | undefined {
+  if (isEventTime) return size === 8 ? rfc3339(b.readUInt32BE(p), b.readUInt32BE(p + 4)) : undefined
+  if (size === 4) return rfc3339(b.readUInt32BE(p), 0)
+  if (size === 8) {
+    const [high, low] = [b.readUInt32BE(p), b.readUInt32BE(p + 4)]
+    return rfc3339((high & 3) * 2 ** 32 + low, high >>> 2)
+  }
+  return size === 12 ? rfc3339(Number(b.readBigInt64BE(p + 4)), b.readUInt32BE(p)) : undefined
+}
+
+/** The time of an entry from its JSON: text already, or seconds since the epoch. */
+function timeOf(json: string): string | undefined {
+  if (json[0] === '"') return /^"\d{4}-.*Z"$/.test(json) ? json.slice(1, -1) : undefined
+  const seconds = Number(json)
+  const whole = Math.floor(seconds)
+  return rfc3339(whole, Math.round((seconds - whole) * 1e6) * 1000)
+}

@@ -1,0 +1,82 @@
+import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
+
+/** The first byte of the types that are not in one byte with their value, from `nil` on; 0xc1 is none. */
+export const FIRST_TYPE = 0xc0
+export const LAST_TYPE = 0xdf
+/** Of each of these types: how many bytes of a length follow. */
+export const LENGTH_BYTES = Uint8Array.of(
+  ...[0, 0, 0, 0, 1, 2, 4, 1, 2, 4, 0, 0, 0, 0, 0, 0],
+  ...[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4],
+)
+/** How many bytes follow besides that length, and what it is the length of. */
+export const FIXED_BYTES = Uint8Array.of(
+  ...[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 4, 8, 1, 2, 4, 8],
+  ...[1, 2, 4, 8, 2, 3, 5, 9, 17, 0, 0, 0, 0, 0, 0, 0],
+)
+export const ARRAY_16 = 0xdc
+export const MAP_16 = 0xde
+
+/** The number of `size` bytes, 0 to 4, at `p`. */
+export function lengthAt(b: Buffer, p: number, size: number): number {
+  let length = 0
+  for (let i = 0; i < size; i++) length = length * 256 + b[p + i]!
+  return length
+}
+
+/** Whether a record can begin with this byte: it is a map, or an array. */
+const beginsRecord = (byte: number) => (byte >= 0x80 && byte < 0xa0) || (byte >= ARRAY_16 && byte <= LAST_TYPE)
+
+/** Finds the ends of MessagePack values, which are delimited by nothing but themselves. */
+export class MsgpackScanner implements RecordScanner {
+  /** How many values of the record are still to come, and how many bytes of the one before them. */
+  #values = 1
+  #bytes = 0
+  #isInside = false
+
+  find(b: Buffer, p: number, to: number): number {
+    let values = this.#values
+    let bytes = this.#bytes
+    if (!this.#isInside && p < to) {
+      if (!beginsRecord(b[p]!)) throw new FramingError(`${hex(b[p]!)} begins no map of MessagePack`, p)
+      this.#isInside = true
+    }
+    for (;;) {
+      if (bytes > 0) {
+        const seen = Math.min(bytes, to - p)
+        p += seen
+        bytes -= seen
+        if (bytes > 0) break
+      }
+      if (values === 0) {
+        this.#values = 1
+        this.#bytes = 0
+        this.#isInside = false
+        return p
+      }
+      if (p === to) break
+      const type = b[p]!
+      if (type < FIRST_TYPE || type > LAST_TYPE) {
+        if (type >= 0xa0 && type < FIRST_TYPE) bytes = type & 31
+        else if (type >= 0x90 && type < 0xa0) values += type & 15
+        else if (type >= 0x80 && type < 0x90) values += 2 * (type & 15)
+        values--
+        p++
+        continue
+      }
+      const size = LENGTH_BYTES[type - FIRST_TYPE]!
+      if (p + 1 + size > to) break
+      if (type === 0xc1) throw new FramingError(`${hex(type)} is no type of MessagePack`, p)
+      const length = lengthAt(b, p + 1, size)
+      values--
+      if (type >= MAP_16) values += 2 * length
+      else if (type >= ARRAY_16) values += length
+      else bytes = length + FIXED_BYTES[type - FIRST_TYPE]!
+      p += 1 + size
+    }
+    this.#values = values
+    this.#bytes = bytes
+    return ~p
+  }
+}
+
+const hex = (byte: number) => `0x${byte.toString(16).padStart(2, '0')}`

@@ -1,0 +1,179 @@
+/**
+ * Divides bytes into records that are no lines, and makes a line of each: of one that can be read its JSON, of any other
+ * its bytes in base64. The frames consist of these lines, and a record that has not ended stays in the splitter.
+ *
+ * Invariants: the result does not depend on how the bytes were portioned, and the work is linear in them. A record of
+ * more than the maximum is skipped and reported. Behind bytes that are no record nothing is read: they stay pending, and
+ * `reserve` and `release` throw.
+ */
+
+import { isUtf8 } from 'node:buffer'
+import { GrowingBytes } from '../formats/growing-bytes.js'
+import { freeChunk, holdChunk, takeChunk } from './chunk-pool.js'
+import { type Frame, LineSplitter } from './line-splitter.js'
+
+/** The bytes at `at` are no record. */
+export class FramingError extends Error {
+  readonly code = 'SLUICE_FRAMING'
+  readonly at: number
+
+  constructor(message: string, at: number) {
+    super(message)
+    this.at = at
+  }
+}
+
+/** Finds the ends of the records of one stream. */
+export interface RecordScanner {
+  /**
+   * Continues at `p`, up to `to`, with the record whose bytes before `p` it has seen. Returns the end of the record; or
+   * ~q if that is not there yet: it is continued at `q`. Throws a FramingError, with a place in `b`.
+   */
+  find(b: Buffer, p: number, to: number): number
+}
+
+/** How records are delimited and read. */
+export interface Framing {
+  scanner(): RecordScanner
+  /** Adds the JSON object of a whole record. Returns false, and adds nothing, if it cannot be read. */
+  readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
+}
+
+const LF = 0x0a
+
+/** The lines of the frame being made. `commit` never yields, so all splitters share them. */
+const lines = new GrowingBytes()
+
+export class FramedSplitter extends LineSplitter {
+  readonly #framing: Framing
+  readonly #scanner: RecordScanner
+  readonly #onSkipped: () => void
+  /** Whether the unfinished record is too long. */
+  #skips = false
+  /** The place of `start` in the stream. */
+  #offset: number
+  #problem: FramingError | undefined
+
+  /** `onSkipped` is called for each record that is too long; `offset`: the place of the first byte, for errors. */
+  constructor(framing: Framing, maxBytes: number, onSkipped: () => void = () => {}, offset = 0) {
+    super(maxBytes)
+    this.#framing = framing
+    this.#scanner = framing.scanner()
+    this.#onSkipped = onSkipped
+    this.#offset = offset
+  }
+
+  override get problem(): FramingError | undefined {
+    return this.#problem
+  }
+
+  override reserve(want: number): Buffer {
+    if (this.#problem) throw this.#problem
+    if (this.start === this.end) {
+      this.start = 0
+      this.end = 0
+      this.scanned = 0
+    }
+    return super.reserve(want)
+  }
+
+  override commit(read: number): Frame | undefined {
+    this.end += read
+    const from = this.start
+    lines.clear()
+    let count = 0
+    for (let end = this.#next(); end >= 0; end = this.#next()) {
+      if (!this.#skips && end - this.start > this.maxLineBytes) this.#onSkipped()
+      else if (!this.#skips) {
+        this.#addLine(end)
+        count++
+      }
+      this.#skips = false
+      this.#goTo(end)
+    }
+    return count === 0 ? undefined : frameOf(count, { chunk: this.chunk, start: from, end: this.start })
+  }
+
+  override release(): void {
+    super.release()
+    if (this.#problem) throw this.#problem
+  }
+
+  /** A record that has not ended is not delivered. */
+  override flush(): undefined {}
+
+  /** Skips the unfinished record, to free its memory. */
+  skip(): void {
+    if (this.#skips || this.pending === 0 || this.#problem) return
+    this.#skips = true
+    this.#onSkipped()
+    this.#goTo(this.scanned)
+  }
+
+  /** The end of the next record; -1 if it is not there yet. */
+  #next(): number {
+    if (this.#problem || this.scanned === this.end) return -1
+    try {
+      const found = this.#scanner.find(this.chunk, this.scanned, this.end)
+      this.scanned = found < 0 ? ~found : found
+      if (found >= 0) return found
+    } catch (error) {
+      if (!(error instanceof FramingError)) throw error
+      const at = this.#offset + error.at - this.start
+      this.#problem = new FramingError(`byte ${at}: ${error.message}`, at)
+      return -1
+    }
+    if (!this.#skips && this.pending > this.maxLineBytes) {
+      this.#skips = true
+      this.#onSkipped()
+    }
+    if (this.#skips) this.#goTo(this.scanned)
+    return -1
+  }
+
+  #goTo(end: number): void {
+    this.#offset += end - this.start
+    this.start = end
+  }
+
+  #addLine(end: number): void {
+    const { chunk, start } = this
+    if (!this.#framing.readRecord(chunk, start, end, lines)) lines.addText(chunk.toString('base64', start, end))
+    lines.addByte(LF)
+  }
+}
+
+/** Throws a FramingError unless `b` consists of whole records. */
+export function checkRecords(framing: Framing, b: Buffer): void {
+  const scanner = framing.scanner()
+  for (let p = 0; p < b.length; ) {
+    const end = scanner.find(b, p, b.length)
+    if (end < 0) throw new FramingError('the last record does not end', p)
+    p = end
+  }
+}
+
+/** Replaces invalid UTF-8 from `from` on. Texts of records may have some. */
+export function makeValid(json: GrowingBytes, from = 0): void {
+  const bytes = json.bytes.subarray(from, json.length)
+  if (isUtf8(bytes)) return
+  const text = bytes.toString()
+  json.length = from
+  json.addText(text)
+}
+
+function frameOf(length: number, read: NonNullable<Frame['read']>): Frame {
+  makeValid(lines)
+  const bytes = lines.length
+  const chunk = takeChunk(bytes)
+  lines.bytes.copy(chunk, 0, 0, bytes)
+  const release = holdChunk(chunk)
+  freeChunk(chunk)
+  const [starts, ends] = [new Int32Array(length), new Int32Array(length)]
+  for (let i = 0, at = 0; i < length; i++) {
+    starts[i] = at
+    ends[i] = chunk.indexOf(LF, at)
+    at = ends[i]! + 1
+  }
+  return { chunk, length, starts, ends, flags: new Uint8Array(length).fill(1), bytes, release, read }
+}
