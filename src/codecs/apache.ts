@@ -1,6 +1,6 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
-import { apacheErrorTime, LastTime } from '../lib/formats/log-times.js'
+import { apacheErrorTime, LastTime, ofText } from '../lib/formats/log-times.js'
 import { FieldsCodec } from './fields-codec.js'
 import {
   ACCESS_FIELDS,
@@ -32,7 +32,7 @@ const PID_WORD = Buffer.from('pid ')
 const TID_WORD = Buffer.from('tid ')
 const CLIENT_WORD = Buffer.from('client ')
 
-const errorTime = new LastTime(apacheErrorTime)
+const errorTime = new LastTime(ofText(apacheErrorTime))
 
 function isAt(b: Buffer, p: number, end: number, word: Buffer): boolean {
   if (end - p < word.length) return false

@@ -1,6 +1,6 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
-import { LastTime, nginxErrorTime } from '../lib/formats/log-times.js'
+import { LastTime, nginxErrorTime, ofText } from '../lib/formats/log-times.js'
 import { FieldsCodec } from './fields-codec.js'
 import {
   ACCESS_FIELDS,
@@ -42,7 +42,7 @@ const APPENDED = new Map([
 ])
 const FIELDS = [...ACCESS_FIELDS, 'severity', 'pid', 'tid', 'cid', 'message', 'server', 'upstream', 'http_host']
 
-const errorTime = new LastTime(nginxErrorTime)
+const errorTime = new LastTime(ofText(nginxErrorTime))
 
 /** Reads a line such as `2026/01/31 12:00:00 [error] 31#31: *7 open() failed, client: 192.0.2.7, server: a`. */
 function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boolean {

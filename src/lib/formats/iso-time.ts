@@ -32,7 +32,7 @@ export function parseIsoTime(text: Uint8Array, from: number, to: number): number
 function parseUsual(b: Uint8Array, p: number, to: number): number {
   if (b[p + 4] !== MINUS || b[p + 7] !== MINUS || b[p + 10] !== 0x54) return Number.NaN
   if (b[p + 13] !== COLON || b[p + 16] !== COLON) return Number.NaN
-  const dayMs = usualDay(two(b, p) * 100 + two(b, p + 2), two(b, p + 5), two(b, p + 8))
+  const dayMs = dayOf(two(b, p) * 100 + two(b, p + 2), two(b, p + 5), two(b, p + 8))
   const hours = two(b, p + 11)
   const minutes = two(b, p + 14)
   const seconds = two(b, p + 17)
@@ -63,7 +63,7 @@ let lastDay = -1
 let lastDayMs = Number.NaN
 
 /** Start of the day in milliseconds since the epoch; NaN if the day does not exist. */
-function usualDay(year: number, month: number, day: number): number {
+export function dayOf(year: number, month: number, day: number): number {
   if (year < 0 || month < 1 || month > 12 || day < 1 || day > 31) return Number.NaN
   const days = (year * 12 + month) * 32 + day
   if (days !== lastDay) {
@@ -74,7 +74,7 @@ function usualDay(year: number, month: number, day: number): number {
 }
 
 /** The value of two digits; far below zero if they are not digits. */
-function two(b: Uint8Array, p: number): number {
+export function two(b: Uint8Array, p: number): number {
   const tens = b[p]! - 0x30
   const ones = b[p + 1]! - 0x30
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : -10_000

@@ -1,16 +1,40 @@
+import { dayOf, two } from './iso-time.js'
+
 /** Times as web servers write them, as ISO 8601 in UTC. Many lines have the same second, so the last one is kept. */
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
 
-/** Converts texts with the function that it is made with, and keeps the last result. */
+const MS_PER_DAY = 86_400_000
+const SLASH = 0x2f
+const COLON = 0x3a
+const SPACE = 0x20
+const PLUS = 0x2b
+const MINUS = 0x2d
+const ZERO = 0x30
+/** Length of `31/Jan/2026:12:00:00 +0100`, at least. */
+const COMMON_LENGTH = 26
+/** Length of `2026-01-31T11:00:00.000Z`. */
+const ISO_LENGTH = 24
+
+/** Milliseconds since the epoch of the time that the bytes [start, end) say, or NaN. */
+type TimeOf = (b: Buffer, start: number, end: number) => number
+
+/** The same of what reads texts. */
+export function ofText(convert: (text: string) => number): TimeOf {
+  return (b, start, end) => convert(b.toString('latin1', start, end))
+}
+
+/** Converts times with the function that it is made with, and keeps the last result. */
 export class LastTime {
-  readonly #convert: (text: string) => number
+  readonly #convert: TimeOf
   readonly #last = Buffer.alloc(64)
   #length = -1
-  #iso: Buffer | undefined
+  #iso = Buffer.alloc(ISO_LENGTH)
+  /** The day that `#iso` is of, since the epoch; NaN: of none that others are like. */
+  #day = Number.NaN
+  #isTime = false
 
-  /** `convert` returns milliseconds since the epoch, or NaN. */
-  constructor(convert: (text: string) => number) {
+  constructor(convert: TimeOf) {
     this.#convert = convert
   }
 
@@ -21,11 +45,31 @@ export class LastTime {
     if (!this.#isLast(b, start, length)) {
       b.copy(this.#last, 0, start, end)
       this.#length = length
-      const ms = this.#convert(b.toString('latin1', start, end))
-      const date = new Date(ms)
-      this.#iso = Number.isNaN(date.getTime()) ? undefined : Buffer.from(date.toISOString())
+      this.#isTime = this.#write(this.#convert(b, start, end))
     }
-    return this.#iso
+    return this.#isTime ? this.#iso : undefined
+  }
+
+  /** Makes the text of a time. Mostly it differs from the one before in its digits behind the date. */
+  #write(ms: number): boolean {
+    const day = Math.floor(ms / MS_PER_DAY)
+    if (day !== this.#day) {
+      const date = new Date(ms)
+      if (Number.isNaN(date.getTime())) return false
+      this.#iso = Buffer.from(date.toISOString())
+      this.#day = this.#iso.length === ISO_LENGTH ? day : Number.NaN
+      return true
+    }
+    const iso = this.#iso
+    const ofDay = ms - day * MS_PER_DAY
+    const seconds = Math.floor(ofDay / 1000)
+    putTwo(iso, 11, Math.floor(seconds / 3600))
+    putTwo(iso, 14, Math.floor(seconds / 60) % 60)
+    putTwo(iso, 17, seconds % 60)
+    const fraction = ofDay % 1000
+    iso[20] = ZERO + Math.floor(fraction / 100)
+    putTwo(iso, 21, fraction % 100)
+    return true
   }
 
   #isLast(b: Buffer, start: number, length: number): boolean {
@@ -36,13 +80,25 @@ export class LastTime {
   }
 }
 
-/** `31/Jan/2026:12:00:00 +0100`, of access logs. */
-export function commonLogTime(text: string): number {
-  const match = /^(\d\d)\/(\w{3})\/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d):?(\d\d)$/.exec(text)
-  if (!match) return Number.NaN
-  const [, day, month, year, hour, minute, second, sign, hours, minutes] = match
-  const utc = utcTime(Number(year), MONTHS.indexOf(month!), Number(day), Number(hour), Number(minute), Number(second))
-  return utc - (sign === '-' ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * 60_000
+function putTwo(to: Buffer, at: number, value: number): void {
+  to[at] = ZERO + Math.floor(value / 10)
+  to[at + 1] = ZERO + (value % 10)
+}
+
+/** `31/Jan/2026:12:00:00 +0100`, of access logs. The offset may have a colon. */
+export function commonLogTime(b: Buffer, p: number, end: number): number {
+  if (end - p < COMMON_LENGTH) return Number.NaN
+  const sign = b[p + 21] === MINUS ? -1 : 1
+  const minutesAt = b[p + 24] === COLON ? p + 25 : p + 24
+  if (end !== minutesAt + 2 || b[p + 2] !== SLASH || b[p + 6] !== SLASH || b[p + 11] !== COLON) return Number.NaN
+  if (b[p + 14] !== COLON || b[p + 17] !== COLON || b[p + 20] !== SPACE) return Number.NaN
+  if (sign > 0 && b[p + 21] !== PLUS) return Number.NaN
+  const month = MONTHS.indexOf(b.toString('latin1', p + 3, p + 6))
+  const day = dayOf(two(b, p + 7) * 100 + two(b, p + 9), month + 1, two(b, p))
+  const [hour, minute, second] = [two(b, p + 12), two(b, p + 15), two(b, p + 18)]
+  const offset = two(b, p + 22) * 60 + two(b, minutesAt)
+  if (offset < 0 || hour < 0 || minute < 0 || second < 0 || !isClock(hour, minute, second)) return Number.NaN
+  return day + ((hour * 60 + minute - sign * offset) * 60 + second) * 1000
 }
 
 /** `2026/01/31 12:00:00`, of the error log of nginx: local time. */
@@ -62,7 +118,7 @@ const COMPACT = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d) (?<time>[\d:.]+)$/
  */
 export function apacheErrorTime(text: string): number {
   const { year, month, day, time } = (APACHE.exec(text) ?? COMPACT.exec(text))?.groups ?? {}
-  if (time === undefined) return commonLogTime(text)
+  if (time === undefined) return commonLogTime(Buffer.from(text), 0, text.length)
   const clock = /^(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$/.exec(time)
   if (!clock) return Number.NaN
   const [hour, minute, second] = clock.slice(1, 4).map(Number)
@@ -72,12 +128,6 @@ export function apacheErrorTime(text: string): number {
 }
 
 /** NaN for a day that does not exist. A leap second is the second after it. */
-function utcTime(year: number, month: number, day: number, hour: number, minute: number, second: number): number {
-  const midnight = new Date(Date.UTC(year, month, day))
-  const isDay = month >= 0 && month < 12 && midnight.getUTCDate() === day
-  return isDay && isClock(hour, minute, second) ? Date.UTC(year, month, day, hour, minute, second) : Number.NaN
-}
-
 function localTime(year: number, month: number, day: number, hour: number, minute: number, second: number): number {
   const date = new Date(year, month, day, hour, minute, second)
   const isDay = month >= 0 && month < 12 && new Date(Date.UTC(year, month, day)).getUTCDate() === day

@@ -1,6 +1,6 @@
 /** The timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
-import { LastTime } from './log-times.js'
+import { LastTime, ofText } from './log-times.js'
 
 const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ')
 const MONTH_BYTES = MONTHS.map(name => Buffer.from(name))
@@ -83,7 +83,7 @@ let lastWall = Number.NaN
  * `wall`. Undefined if the day does not exist. Valid until the next call.
  */
 export function classicTime(b: Buffer, start: number, end: number, wall: number): Buffer | undefined {
-  if (wall !== lastWall) last = new LastTime(written => nearestTime(written, wall))
+  if (wall !== lastWall) last = new LastTime(ofText(written => nearestTime(written, wall)))
   lastWall = wall
   return last.iso(b, start, end)
 }
