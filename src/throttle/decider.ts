@@ -50,6 +50,9 @@ export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
   readonly rule?: RuleName | undefined
 }
 
+/** A limiter that knows when there is room. */
+type Rooms = Pick<KeyedLimiter, 'roomAt' | 'roomAtOfDefault'>
+
 /** Decides on each event: first exclude, then the key, then the rule, then its bucket. */
 export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
   /** Whether the last event was counted in the default bucket. */
@@ -157,6 +160,15 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
     return limiter.levelOfDefault(time, cost, size)
   }
 
+  /** When event `i`, which was discarded, fits at the earliest if nothing else passes; Infinity: never. */
+  protected roomIn(limiter: Rooms, batch: EventBatch, i: number, time: number): number {
+    const cost = this.costOf(batch, i)
+    const size = batch.size(i)
+    const key = this.key
+    if (!key?.load(batch, i)) return limiter.roomAtOfDefault(time, cost, size)
+    return limiter.roomAt(key, time, cost, size) ?? limiter.roomAtOfDefault(time, cost, size)
+  }
+
   /** Why event `i`, decided at `time`, was just discarded; undefined if no limit did. Slow: not for each event. */
   protected refusalAt(batch: EventBatch, i: number, time: number): Refusal | undefined {
     const level = this.level(batch, i, time)
@@ -215,12 +227,7 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
 
   /** When event `i` of the last batch, which was discarded, fits if nothing else passes; Infinity: never. */
   roomAt(batch: EventBatch, i: number): number {
-    const cost = this.costOf(batch, i)
-    const size = batch.size(i)
     const rule = this.ruleOf(batch, i)
-    const limiter = rule ? this.limiter.ofRule(rule) : this.limiter
-    const key = this.key
-    if (!key?.load(batch, i)) return limiter.roomAtOfDefault(this.#now, cost, size)
-    return limiter.roomAt(key, this.#now, cost, size) ?? limiter.roomAtOfDefault(this.#now, cost, size)
+    return this.roomIn(rule ? this.limiter.ofRule(rule) : this.limiter, batch, i, this.#now)
   }
 }

@@ -1,7 +1,8 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { decided, lines, member } from '../support/cluster-member.js'
+import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startRedis } from '../support/redis-server.js'
 
@@ -61,4 +62,61 @@ t.test('events wait for room in the limit that daemons share, and none is lost',
   t.same(passed, [12, 12])
   // 24 events need five windows, of which the last may have just begun.
   t.ok(performance.now() - began > 1900, 'they were let through at the rate of the limit')
+})
+
+t.test('who waits asks again when the server says that there is room', async t => {
+  const below = testFolder(t)
+  const redis = await startRedis(t, below)
+  if (!redis) return
+  const more = 'over_limit: { wait: 60 Seconds }\n    accuracy: exact'
+  const settings = {
+    below,
+    limit: 2,
+    redis: `{ url: "${redis.url}", timeout: 10s }`,
+    more,
+    window: 'window: 1 Seconds',
+  }
+  const daemon = await member(t, settings)
+  daemon.child.stdin!.write(lines(6))
+  const scrape = await daemon.scrapedUntil(
+    counts => counts.sum('sluice_throttle_events_total', { decision: 'passed' }) === 6,
+  )
+  const asked = scrape.sum('sluice_throttle_backend_requests_total')
+  t.ok(asked <= 6, `a probe, three windows, and ${asked - 4} more`)
+  await daemon.stop(t)
+})
+
+t.test('what is live waits for backlog that passed at once, also in a long window that daemons share', async t => {
+  const redis = await startRedis(t, testFolder(t))
+  if (!redis) return
+  const config = `
+sources: { app: { type: file, include: [app.log], decode: json } }
+processors:
+  limited:
+    type: throttle
+    inputs: [app]
+    limit: 20
+    window: 4 Seconds
+    on_backlog: pace
+    scope: cluster
+    redis: { url: "${redis.url}", timeout: 10s }
+destinations: { out: { type: file, inputs: [limited], path: out.log } }
+`
+  const folder = testFolder(t, { 'app.log': lines(1) })
+  const log = join(folder, 'app.log')
+  const sent = (daemon: Daemon, events: number) =>
+    daemon.scrapedUntil(scrape => scrape.events('out').sent === events && scrape.events('limited').inFlight === 0)
+  const first = await startDaemon(t, folder, config)
+  await sent(first, 1)
+  await first.stop(t)
+  appendFileSync(log, lines(18))
+  const daemon = await startDaemon(t, folder, config)
+  await sent(daemon, 18)
+  // Longer after it than nothing waits, and still in its window.
+  const began = performance.now()
+  await daemon.until(() => performance.now() - began > 1500)
+  appendFileSync(log, lines(10))
+  const scrape = await sent(daemon, 28)
+  t.equal(scrape.events('limited').discarded, 0)
+  await daemon.stop(t)
 })

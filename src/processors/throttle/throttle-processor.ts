@@ -130,7 +130,7 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen = count('fail_open')
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
-    this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
+    if ('roomAt' in decider) this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
     if (file) showLimitsFile(metrics, file)
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)

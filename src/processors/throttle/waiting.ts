@@ -5,7 +5,7 @@ import { type DeciderOptions, EXCLUDED, WAITS } from '../../throttle/decider.js'
 import { EventKey } from '../../throttle/event-key.js'
 import type { Limit } from '../../throttle/limit.js'
 import { DISCARD, PASS } from '../../throttle/limiter.js'
-import { LiveDecider } from '../../throttle/live-decider.js'
+import type { LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 import { createWindows } from '../../throttle/several-windows.js'
 import { WallTime } from '../../throttle/wall-time.js'
@@ -14,8 +14,6 @@ import { LiveAlone } from './live-alone.js'
 import { everWaits, longestWaits } from './longest-waits.js'
 import type { ThrottleOptions } from './options.js'
 
-/** When to ask again where nobody knows when there is room: the limit is shared with other daemons. */
-const GUESS_MS = 100
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
 const FILE_MS = 500
 /** A live event that is decided so long after its arrival, while others wait, may have come behind them. */
@@ -27,6 +25,9 @@ export interface LateState {
   /** Those of live events alone. */
   readonly windows: unknown
 }
+
+/** The limits that events wait for. */
+type Limits = Pick<LiveDecider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
 /** In how many milliseconds a bucket has room for an event like this. */
 interface Room {
@@ -43,8 +44,9 @@ interface Room {
  * within its limit loses nothing, and of one that does not, what is over is discarded as ever.
  */
 export class WaitingRule {
-  /** Tells when there is room; undefined: nobody knows. */
-  readonly #decider: LiveDecider | undefined
+  readonly #limits: Limits
+  /** Whether other daemons share them. */
+  readonly #isShared: boolean
   readonly #clock: Clock
   readonly #key: EventKey
   readonly #queues: BucketQueues
@@ -54,7 +56,9 @@ export class WaitingRule {
   readonly #paces: boolean
   readonly #alone: LiveAlone
   /** Limits of the throttle, for events without a rule. */
-  readonly #limits: readonly Limit[]
+  readonly #ownLimits: readonly Limit[]
+  /** Whether there may be limits with gcra, whose levels sink to nothing at no certain time. */
+  readonly #hasGcra: boolean
   /** The longest windows of limits. */
   readonly #spans = new WeakMap<readonly Limit[], number>()
   /** The last answer about each bucket, for the current batch. */
@@ -68,19 +72,20 @@ export class WaitingRule {
   /** Undefined if no event ever waits. */
   static for(
     options: ThrottleOptions,
-    decider: unknown,
+    limits: Limits,
     compiled: DeciderOptions,
     clock: Clock,
     before?: LateState,
   ): WaitingRule | undefined {
     if (!everWaits(options)) return undefined
-    const known = decider instanceof LiveDecider ? decider : undefined
+    const isShared = options.scope === 'cluster'
     const askEveryMs = options.limits_file === undefined ? Number.POSITIVE_INFINITY : FILE_MS
-    return new WaitingRule(known, compiled, clock, longestWaits(options), askEveryMs, before)
+    return new WaitingRule(limits, isShared, compiled, clock, longestWaits(options), askEveryMs, before)
   }
 
   private constructor(
-    decider: LiveDecider | undefined,
+    of: Limits,
+    isShared: boolean,
     compiled: DeciderOptions,
     clock: Clock,
     { live, backlog }: ReturnType<typeof longestWaits>,
@@ -89,11 +94,13 @@ export class WaitingRule {
   ) {
     const { keyFields, limits, rules } = compiled
     this.#askEveryMs = askEveryMs
-    this.#decider = decider
+    this.#limits = of
+    this.#isShared = isShared
     this.#queues = before?.queues ?? new BucketQueues()
     this.#key = new EventKey(keyFields)
     this.#alone = new LiveAlone(compiled, clock, backlog, before?.windows)
-    this.#limits = limits
+    this.#ownLimits = limits
+    this.#hasGcra = rules !== undefined || limits.some(isGcra)
     this.#dependsOnSize = rules !== undefined || limits.some(({ unit }) => unit === 'bytes')
     this.#clock = clock
     this.#liveMs = live
@@ -132,8 +139,7 @@ export class WaitingRule {
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, isDisplaced)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        if (decisions[i] === PASS && (batch.isBacklog || hasWaited || this.#isLate))
-          this.#takesRoom(batch, i, bucket, now)
+        if (decisions[i] === PASS) this.#notePass(batch, i, bucket, batch.isBacklog || hasWaited || this.#isLate, now)
       }
       if (!waits) continue
       decisions[i] = WAITS
@@ -154,13 +160,15 @@ export class WaitingRule {
     return hasWaited ? queue.events - queue.backlog <= queue.displaced : this.#alone.lets(batch, i)
   }
 
-  /** Notes that a late event has passed. */
-  #takesRoom(batch: EventBatch, i: number, bucket: number, now: number): void {
-    const queue = this.#queues.open(bucket, now)
-    const limits = this.#decider?.ruleOf(batch, i)?.limits ?? this.#limits
-    // The TAT of gcra can be any time ahead.
-    const until = limits.some(isOpen) ? (this.#decider?.level(batch, i)?.until ?? now) : now
-    queue.until = Math.max(queue.until, until, now + this.#spanOf(limits))
+  /** Notes until when an event takes the room of others. */
+  #notePass(batch: EventBatch, i: number, bucket: number, isLate: boolean, now: number): void {
+    const queue = isLate ? this.#queues.open(bucket, now) : this.#hasGcra ? this.#queues.get(bucket, now) : undefined
+    if (!queue) return
+    const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
+    if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
+    // Whatever passes puts off the time from which what was late no longer matters.
+    if (this.#hasGcra && limits.some(isGcra))
+      queue.until = Math.max(queue.until, this.#limits.level(batch, i)?.until ?? now)
   }
 
   #spanOf(limits: readonly Limit[]): number {
@@ -172,25 +180,24 @@ export class WaitingRule {
 
   #waits(batch: EventBatch, i: number, bucket: number, leftMs: number, now: number, scope: BatchScope): boolean {
     if (leftMs <= 0) return false
-    const inMs = this.#decider ? this.#roomIn(this.#decider, batch, i, bucket, now) : GUESS_MS
-    // It would wait in vain.
-    if (inMs > leftMs) return false
-    scope.later(Math.min(Math.max(0, inMs), this.#askEveryMs))
+    const inMs = this.#roomIn(batch, i, bucket, now)
+    // It would wait in vain, unless other daemons may leave room sooner.
+    if (inMs > leftMs && !this.#isShared) return false
+    scope.later(Math.min(Math.max(0, inMs), leftMs, this.#askEveryMs))
     return true
   }
 
   /** In how many milliseconds there is room for event `i`; Infinity: never. */
-  #roomIn(decider: LiveDecider, batch: EventBatch, i: number, bucket: number, now: number): number {
-    const rule = decider.ruleOf(batch, i)
-    const cost = decider.costOf(batch, i)
+  #roomIn(batch: EventBatch, i: number, bucket: number, now: number): number {
+    const rule = this.#limits.ruleOf(batch, i)
+    const cost = this.#limits.costOf(batch, i)
     const size = this.#dependsOnSize ? batch.size(i) : 0
     const last = this.#rooms.get(bucket)
     if (last && last.rule === rule && last.cost === cost && last.size === size) return last.inMs
-    const inMs = decider.roomAt(batch, i) - now
+    const inMs = this.#limits.roomAt(batch, i) - now
     this.#rooms.set(bucket, { rule, cost, size, inMs })
     return inMs
   }
 }
 
-/** Whether one event can fill the limit for longer than its window. */
-const isOpen = ({ mode, unit }: Limit) => mode === 'gcra' && unit !== 'events'
+const isGcra = ({ mode }: Limit) => mode === 'gcra'

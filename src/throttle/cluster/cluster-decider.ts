@@ -81,6 +81,12 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
     return this.refusalAt(batch, i, this.#clock.now())
   }
 
+  /** When to ask again about event `i` of a batch, which was just discarded. */
+  roomAt(batch: EventBatch, i: number): number {
+    const rule = this.ruleOf(batch, i)
+    return this.roomIn(rule ? this.limiter.ofRule(rule) : this.limiter, batch, i, this.#clock.now())
+  }
+
   async #ask(demands: LimiterDemand[], waiting: number[], decided: Decided, signal: AbortSignal): Promise<Decided> {
     const wait = this.#onFailure === 'wait'
     let sentAt = this.#clock.now()

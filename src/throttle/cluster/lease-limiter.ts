@@ -22,6 +22,9 @@ const LONGEST_FULL_MS = 1000
 const IDLE_PART = 1 / 4
 const LONGEST_IDLE_MS = 1000
 
+/** When to ask again where neither the server nor the own share of the limit has said when there is room. */
+const GUESS_MS = 100
+
 const NO_KEY = new BucketKey([])
 
 export interface LeaseOptions {
@@ -214,8 +217,10 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     const { nearest, used, endsMs, waitMs, cost, bytes, ticket } = grant
     leases.setLevel(id, nearest, used, now + endsMs)
     const { part, shortestMs } = this.#limits
-    if (part === 0) return
     const refused = smallestRefused(demand, grant)
+    // The server read its clock before it replied, so that on its clock there is room by then.
+    if (refused) leases.setRoomAt(id, now + waitMs)
+    if (part === 0) return
     if (refused) {
       // The server replied later than it was asked, so that on its clock the window ends later than this.
       const fullMs = Math.min(shortestMs * FULL_PART, LONGEST_FULL_MS)
@@ -248,6 +253,24 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     this.#key.setBytes(key)
     const id = this.#buckets.bucket(this.#key, now)
     return [this.#buckets.windows, id]
+  }
+
+  /** When to ask again about an event that was refused; undefined if there is no room for its bucket. */
+  roomAt(key: PlacedKey, now: number, cost: number, size: number): number | undefined {
+    const id = this.#buckets.bucket(key, now)
+    if (id < 0) return undefined
+    return this.#roomAt(this.#buckets.windows.roomAt(id), now, this.local.roomAt(key, now, cost, size))
+  }
+
+  roomAtOfDefault(now: number, cost: number, size: number): number {
+    return this.#roomAt(this.#default.roomAt(0), now, this.local.roomAtOfDefault(now, cost, size))
+  }
+
+  #roomAt(said: number, now: number, alone = now): number {
+    const known = said > now ? said : alone
+    if (known <= now) return now + Math.min(GUESS_MS, this.idleMs)
+    // Other members may give back what they do not use before that.
+    return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
   level(key: PlacedKey, now: number, cost: number, size: number): Level | undefined {

@@ -12,6 +12,8 @@ export class Leases extends BucketColumns {
   readonly #bytes: LeasedUnits | undefined
   /** Until when events of at least the cost and size in `refused` are known not to fit. */
   #fullUntil = new Float64Array(8)
+  /** When the limit that refused an event has room. */
+  #roomAt = new Float64Array(8)
   /** The last batch that asks about the bucket, and the demand there. */
   #batches = new Uint32Array(8)
   #demands = new Uint32Array(8)
@@ -51,6 +53,15 @@ export class Leases extends BucketColumns {
     this.#fullUntil[bucket] = until
     this.#costs.refused[bucket] = cost
     if (this.#bytes) this.#bytes.refused[bucket] = bytes
+  }
+
+  /** When there may be room for an event that was refused; in the past if nobody knows. */
+  roomAt(bucket: number): number {
+    return this.#roomAt[bucket]!
+  }
+
+  setRoomAt(bucket: number, at: number): void {
+    this.#roomAt[bucket] = at
   }
 
   setLevel(bucket: number, nearest: number, used: number, ends: number): void {
@@ -121,6 +132,7 @@ export class Leases extends BucketColumns {
     this.#costs.adopt(bucket, from.#costs, fromBucket)
     if (from.#bytes) this.#bytes?.adopt(bucket, from.#bytes, fromBucket)
     this.#fullUntil[bucket] = from.#fullUntil[fromBucket]!
+    this.#roomAt[bucket] = from.#roomAt[fromBucket]!
     this.#batches[bucket] = from.#batches[fromBucket]!
     this.#demands[bucket] = from.#demands[fromBucket]!
     this.#nearest[bucket] = from.#nearest[fromBucket]!
@@ -136,6 +148,7 @@ export class Leases extends BucketColumns {
     this.#costs.reserve(size)
     this.#bytes?.reserve(size)
     this.#fullUntil = grown(this.#fullUntil, new Float64Array(size))
+    this.#roomAt = grown(this.#roomAt, new Float64Array(size))
     this.#batches = grown(this.#batches, new Uint32Array(size))
     this.#demands = grown(this.#demands, new Uint32Array(size))
     this.#nearest = grown(this.#nearest, new Uint8Array(size))

@@ -52,6 +52,26 @@ t.test('a full bucket is not asked about again for a twentieth of the window, or
   t.end()
 })
 
+t.test('what is refused is worth asking again about when the server said, or when leases may have come back', t => {
+  for (const part of [0.1, 0]) {
+    const limiter = limiterOf({ part, limits: [{ ...LIMIT, windowMs: 10_000 }] })
+    t.equal(limiter.idleMs, 1000)
+    t.equal(limiter.roomAtOfDefault(0, 1, 0), 100, 'nobody knows')
+    one(limiter, 0)
+    limiter.keep(limiter.asking.demands[0]!, grantOf(0, 1500), 0, 10)
+    t.same(
+      [20, 510, 511, 1509, 1510].map(now => limiter.roomAtOfDefault(now, 1, 0)),
+      [part === 0 ? 1510 : 1020, 1510, 1510, 1510, 1610],
+    )
+    const key = keyOf(Buffer.from('a'), limiter.seed)
+    one(limiter, 2000, 'a')
+    limiter.keep(limiter.asking.demands[0]!, grantOf(0, 30), 2000, 2010)
+    t.equal(limiter.roomAt(key, 2011, 1, 0), 2040)
+    t.equal(limiter.roomAtOfDefault(2011, 1, 0), 2111)
+  }
+  t.end()
+})
+
 t.test('after an event that was too large, smaller ones are asked about', t => {
   const limiter = limiterOf({ limits: [{ ...LIMIT, limit: 1000, unit: 'bytes' }] })
   one(limiter, 0, undefined, 400)
