@@ -95,7 +95,7 @@ export const grok = defineCodec({
   notes:
     '`%{NAME}` stands for a pattern that has a name, `%{NAME:field}` makes a field of what it matches, and `%{NAME:field:int}` or `:float` a number. `(?<field>…)` is a field too. What matches ' +
     'nothing or an empty text is no field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends. As for regex, a match takes a time ' +
-    `that is proportional to the length of the line; atomic groups count as groups. The names are those that Logstash has without ECS: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
+    `that is proportional to the length of the line; atomic groups count as groups. The names are those that Logstash has, and the fields in them those that it makes without ECS; the sets of Bacula and of ECS are not there: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
   options,
   form: 'fields',
   expects: 'text that matches the pattern',

@@ -1,3 +1,9 @@
+import { CISCO } from './grok/cisco.js'
+import { NAGIOS } from './grok/nagios.js'
+import { NETWORK_LOGS } from './grok/network.js'
+import { SERVICES } from './grok/services.js'
+import { WEB_PROXIES } from './grok/web.js'
+
 /** The patterns that grok knows by the usual names, written for linear matching: without atomic groups. */
 
 const alternatives = (...texts: readonly string[]) => [...texts].sort((a, b) => b.length - a.length).join('|')
@@ -138,5 +144,18 @@ const JAVA = {
 
 /** By name. They refer to one another as %{NAME}, or as %{NAME:field}. */
 export const GROK_PATTERNS: ReadonlyMap<string, string> = new Map(
-  [NUMBERS_AND_WORDS, NETWORK, PATHS, TIMES, SYSLOG, WEB, JAVA].flatMap(set => Object.entries(set)),
+  [
+    NUMBERS_AND_WORDS,
+    NETWORK,
+    PATHS,
+    TIMES,
+    SYSLOG,
+    WEB,
+    JAVA,
+    CISCO,
+    NAGIOS,
+    NETWORK_LOGS,
+    SERVICES,
+    WEB_PROXIES,
+  ].flatMap(set => Object.entries(set)),
 )
