@@ -1,4 +1,5 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
+import type { LineFormat } from '../kernel/field-lines.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { parseIsoTime } from '../lib/formats/iso-time.js'
@@ -16,6 +17,9 @@ const TIME_MARK = 0x54
 /** Length of `stdout` and `stderr`, which differ in the fourth letter. */
 const STREAM = 6
 const STREAMS = [Buffer.from('stdout'), Buffer.from('stderr')]
+
+/** What the kernel reads: lines that are whole. */
+const CRI_LINES: LineFormat = { number: 2, names: ['message', 'timestamp', 'stream'] }
 
 const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
@@ -57,10 +61,11 @@ const joiner: Joiner = {
 }
 
 class Cri extends FieldsCodec {
+  override readonly lineFormat = CRI_LINES
   readonly #text = new GrowingBytes()
 
   constructor() {
-    super(cri, { names: ['message', 'timestamp', 'stream', 'partial'] })
+    super(cri, { names: [...CRI_LINES.names, 'partial'] })
   }
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {

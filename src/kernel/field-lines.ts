@@ -116,7 +116,7 @@ export class FieldLines {
     return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
   }
 
-  /** As JsonLines.scan, with the slots of a codec of the form `fields`. */
+  /** As JsonLines.scan, with the slots of a codec of the form `fields`. It leaves lines with a flag of `by.skipped`. */
   scan(format: LineFormat, lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number {
     const { length, flags } = lines
     const memory = this.#memory

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { accessDifferences } from '../support/access-differences.js'
+import { fieldDifferences } from '../support/field-differences.js'
 import { scanDifferences } from '../support/scan-differences.js'
 
 /** `npm run fuzz:kernel -- [--seed N] [--count N]`: lines that the kernel and JavaScript read. Exit code 1 on a difference. */
@@ -19,4 +19,5 @@ async function compare(what: string, run: () => { wrong: readonly string[] } | P
 }
 
 await compare('JSON', () => scanDifferences(seed, count))
-await compare('access logs', () => accessDifferences(seed, count))
+await compare('access logs', () => fieldDifferences(['nginx', 'apache'], seed, count))
+await compare('container logs', () => fieldDifferences(['cri'], seed, count))

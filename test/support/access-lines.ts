@@ -84,7 +84,7 @@ export class AccessLines {
     let line = `${random.chance(0.1) ? random.pick(HOSTS) : ''}${pick(CLIENTS)} ${pick(USERS)} ${pick(USERS)} `
     line += `[${this.#time(strange)}] "${random.chance(0.5) ? REQUESTS[1] : pick(REQUESTS)}" ${pick(NUMBERS)} ${random.below(1e6)}`
     for (let n = random.below(5); n > 0; n--) line += ` ${random.chance(0.5) ? random.pick(QUOTED) : QUOTED[4]}`
-    if (random.chance(0.2)) line = this.#damaged(line)
+    if (random.chance(0.2)) line = damaged(random, line)
     const bytes = Buffer.from(line.replaceAll('\n', ''))
     if (random.chance(0.0002) && bytes.length > 0) bytes[random.below(bytes.length)] = 0xff
     return bytes
@@ -98,10 +98,10 @@ export class AccessLines {
     const zone = random.chance(0.3) ? random.pick(ZONES) : ZONES[0]
     return `${two(32)}/${month}/${year}:${two(24)}:${two(60)}:${two(random.chance(0.01) ? 62 : 60)} ${zone}`
   }
+}
 
-  #damaged(line: string): string {
-    const random = this.#random
-    const at = random.below(line.length + 1)
-    return line.slice(0, at) + random.pick(DAMAGES) + line.slice(at + random.below(3))
-  }
+/** The line with something else at some place. */
+export function damaged(random: Seeded, line: string): string {
+  const at = random.below(line.length + 1)
+  return line.slice(0, at) + random.pick(DAMAGES) + line.slice(at + random.below(3))
 }

@@ -1,5 +1,6 @@
 import { readAccessLine } from './access-log'
 import { byteAt } from './bytes'
+import { readCriLine } from './cri'
 import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './members'
 
 /**
@@ -10,10 +11,13 @@ import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './me
 /** The formats. */
 const ACCESS: u32 = 0
 const ACCESS_WITH_HOSTS: u32 = 1
+const CRI: u32 = 2
 
 const OPEN_OBJECT: u32 = 0x7b
 /** Names of fields and what is copied beyond ends, besides the bytes of a line and what surrounds its fields. */
 const MARGIN: usize = 1024
+/** The line comes twice at most, and a byte becomes up to six. */
+const MOST_PER_BYTE: usize = 12
 
 /** What events consist of besides fields: see `setFrame`. */
 let frame: usize = 0
@@ -58,14 +62,16 @@ function readLine(format: u32, p: usize, end: usize): bool {
       return readAccessLine(p, end, false)
     case ACCESS_WITH_HOSTS:
       return readAccessLine(p, end, true)
+    case CRI:
+      return readCriLine(p, end)
     default:
       return false
   }
 }
 
 /**
- * Finds the slots of `length` lines, as `scanLines` of json-lines.ts does, with `stride` bytes for each line at `out`.
- * Returns how many lines are left, from whose flags `scanned` was removed.
+ * Finds the slots of `length` lines, with `stride` bytes for each line at `out`, and sets `scanned` and `decoded` in
+ * their flags. Returns how many lines are left, among them those with a flag of `skipped`: `scanned` is removed.
  */
 export function scanFields(
   format: u32,
@@ -84,14 +90,10 @@ export function scanFields(
   memory.fill(out, 0, <usize>length * stride)
   for (let i: usize = 0; i < <usize>length; i++, out += stride) {
     const flag = byteAt(flags + i)
-    if (flag & skipped) {
-      store<u8>(flags + i, <u8>(flag | scanned))
-      continue
-    }
     const start = <usize>(load<i32>(starts + (i << 2)) - shift)
     const end = <usize>(load<i32>(ends + (i << 2)) - shift)
     beginSlots(start, end, out, shift)
-    if (readLine(format, start, end)) {
+    if ((flag & skipped) == 0 && readLine(format, start, end)) {
       store<u8>(flags + i, <u8>(flag | scanned | decoded))
       continue
     }
@@ -147,8 +149,7 @@ export function writeFields(
   for (let i: usize = 0; i < <usize>length; i++, slots += stride, starts += 4, ends += 4) {
     const start = <usize>(load<i32>(starts) - shift)
     const end = <usize>(load<i32>(ends) - shift)
-    // The line comes twice, and each of its bytes may be a quote.
-    const fits = to + (end - start) * 4 + around <= toEnd
+    const fits = to + (end - start) * MOST_PER_BYTE + around <= toEnd
     if (!fits && to > first) return <u32>i
     store<i32>(starts, 0)
     store<i32>(ends, 0)

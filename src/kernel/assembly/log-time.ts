@@ -13,7 +13,7 @@ export const iso: usize = memory.data(32)
 
 /** The number of two digits, or one that is too large for anything. */
 @inline
-function two(p: usize): u32 {
+export function two(p: usize): u32 {
   const tens = byteAt(p) - 0x30
   const ones = byteAt(p + 1) - 0x30
   return tens < 10 && ones < 10 ? tens * 10 + ones : 10_000
@@ -43,7 +43,7 @@ function monthAt(p: usize): u32 {
   }
 }
 
-function daysIn(year: u32, month: u32): u32 {
+export function daysIn(year: u32, month: u32): u32 {
   if (month == 2) return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
   return month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31
 }

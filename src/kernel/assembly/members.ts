@@ -1,9 +1,6 @@
-import { byteAt, isDigit, QUOTE } from './bytes'
+import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
 
-/**
- * Takes the fields of a line: writes them as members of a JSON object, or only says where they are in the line. Lines are
- * plain text: their quotes are all that must be escaped.
- */
+/** Takes the fields of a line: writes them as members of a JSON object, or only says where they are in the line. */
 
 /** An entry of the table of fields: the length of `,"name":`, the slot or -1, and these bytes. */
 const ENTRY: usize = 40
@@ -73,24 +70,46 @@ function putName(field: u32): void {
   at += <usize>load<u32>(entry)
 }
 
-/** Copies the text [p, end) to `to`, with a backslash before each quote. Returns where it ends. */
+@inline
+function digit(value: u32): u8 {
+  return <u8>(value + (value < 10 ? 0x30 : 0x57))
+}
+
+/** Writes the escape of a quote, a backslash or a control character at `to`. Returns where it ends. */
+function escapeInto(byte: u32, to: usize): usize {
+  let letter = byte
+  if (byte < 0x20) {
+    if (byte == 0x09) letter = 0x74
+    else if (byte == 0x0a) letter = 0x6e
+    else if (byte == 0x0d) letter = 0x72
+    else if (byte == 0x08) letter = 0x62
+    else if (byte == 0x0c) letter = 0x66
+    else {
+      store<u32>(to, 0x3030755c) // \u00
+      store<u8>(to, digit(byte >> 4), 4)
+      store<u8>(to, digit(byte & 15), 5)
+      return to + 6
+    }
+  }
+  store<u8>(to, <u8>BACKSLASH)
+  store<u8>(to, <u8>letter, 1)
+  return to + 2
+}
+
+/** Writes the text [p, end) at `to` as within the quotes of a JSON string. Returns where it ends. */
 export function copyEscaped(p: usize, end: usize, to: usize): usize {
   while (p < end) {
     const bytes = v128.load(p)
     v128.store(to, bytes)
     const left = end - p
-    const quotes = i8x16.bitmask(i8x16.eq(bytes, i8x16.splat(0x22)))
+    const quotes = i8x16.eq(bytes, i8x16.splat(0x22))
+    const others = v128.or(i8x16.lt_u(bytes, i8x16.splat(0x20)), i8x16.eq(bytes, i8x16.splat(0x5c)))
     // Bit 16 stands for the end of these bytes.
-    const quote = <usize>ctz(quotes | 0x10000)
-    if (quote >= left) return to + left
-    if (quote == 16) {
-      p += 16
-      to += 16
-    } else {
-      store<u16>(to + quote, 0x225c)
-      to += quote + 2
-      p += quote + 1
-    }
+    const plain = <usize>ctz(i8x16.bitmask(v128.or(quotes, others)) | 0x10000)
+    if (plain >= left) return to + left
+    p += plain
+    to += plain
+    if (plain < 16) to = escapeInto(byteAt(p++), to)
   }
   return to
 }

@@ -10,15 +10,15 @@ import { theKernel } from '../../../src/kernel/kernel.js'
 import { SLOT, WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { LINE_END } from '../../../src/lib/lines/line-splitter.js'
 import { parse } from '../../../src/processors/parse.js'
-import { accessDifferences } from '../../support/access-differences.js'
 import { batchOf, linesOf, readerOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
+import { fieldDifferences } from '../../support/field-differences.js'
 import { chunkOf, scanDifferences } from '../../support/scan-differences.js'
 import { loadedStageOf } from '../../support/stage.js'
 
 const FLAGS = { skipped: 0, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 const LINES = 50_000
-const ACCESS_LINES = 5_000
+const FIELD_LINES = 4_000
 
 function scan(texts: readonly string[], ...names: string[]) {
   const wanted = new WantedNames()
@@ -40,11 +40,13 @@ t.test(`${LINES} generated lines are scanned as in JavaScript`, async t => {
   t.ok(undecided > 0 && undecided < LINES * 0.6, `${undecided} lines left to JavaScript`)
 })
 
-t.test('generated lines of access logs become the same events as in JavaScript', async t => {
-  const { wrong, decoded, left } = await accessDifferences(20_260_101, ACCESS_LINES)
-  t.same(wrong, [])
-  t.ok(decoded > ACCESS_LINES * 0.4, `${decoded} lines of the format`)
-  t.ok(left < ACCESS_LINES * 0.7, `${left} lines left to JavaScript`)
+t.test('generated lines of access logs and containers become the same events as in JavaScript', async t => {
+  for (const codecs of [['nginx', 'apache'], ['cri']] as const) {
+    const { wrong, decoded, left } = await fieldDifferences(codecs, 20_260_101, FIELD_LINES)
+    t.same(wrong, [])
+    t.ok(decoded > FIELD_LINES * 0.4, `${decoded} lines of the format`)
+    t.ok(left < FIELD_LINES * 0.7, `${left} lines left to JavaScript`)
+  }
 })
 
 t.test('more events, and longer ones, than fit into its memory at a time, in their order', async t => {

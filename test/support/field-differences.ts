@@ -7,21 +7,22 @@ import { SLOT, WantedNames } from '../../src/lib/formats/json-scan.js'
 import { parse } from '../../src/processors/parse.js'
 import { AccessLines } from './access-lines.js'
 import { batchOf, readerOf } from './batches.js'
+import { CriLines } from './cri-lines.js'
 import { Seeded } from './seeded.js'
 import { loadedStageOf } from './stage.js'
 
 /**
- * What many lines of access logs become at once, where the kernel reads most of them, held to what each becomes alone,
- * where JavaScript does.
+ * What many lines of a format become at once, where the kernel reads most of them, held to what each becomes alone, where
+ * JavaScript does.
  */
 
 const PATHS = [
   ...['.client', '.user', '.timestamp', '.path', '.request', '.status', '.bytes', '.user_agent', '.rest', '.vhost'],
-  ...['.port', '.message', '.host', '.file', '.peer', '.other'],
+  ...['.port', '.stream', '.partial', '.message', '.host', '.file', '.peer', '.other'],
 ]
 const AT_ONCE = 100
 
-export interface AccessDifferences {
+export interface FieldDifferences {
   readonly wrong: readonly string[]
   /** Lines that are of the format, and those that the kernel left to JavaScript. */
   readonly decoded: number
@@ -32,15 +33,20 @@ export interface AccessDifferences {
 type Reading = (batch: EventBatch) => string[]
 
 /** Reads so many generated lines in both ways. Stops after 20 differences. */
-export async function accessDifferences(seed: number, count: number): Promise<AccessDifferences> {
+export async function fieldDifferences(
+  codecs: readonly ('nginx' | 'apache' | 'cri')[],
+  seed: number,
+  count: number,
+): Promise<FieldDifferences> {
   const random = new Seeded(seed)
-  const source = new AccessLines(random)
+  const access = new AccessLines(random)
+  const sources = { nginx: access, apache: access, cri: new CriLines(random) }
   const wrong: string[] = []
   let [decoded, left] = [0, 0]
   for (let done = 0; done < count && wrong.length < 20; done += AT_ONCE) {
-    const lines = Array.from({ length: AT_ONCE }, () => source.line())
     const paths = PATHS.filter(() => random.chance(0.3))
-    const codec = random.pick(['nginx', 'apache'])
+    const codec = random.pick(codecs)
+    const lines = Array.from({ length: AT_ONCE }, () => sources[codec].line())
     const wanted = new WantedNames()
     const origin = {
       wanted,
