@@ -1,3 +1,6 @@
+import { BACKSLASH, byteAt, isDigit, QUOTE, SPACE } from './bytes'
+import { block, forgetBlock, marksBeyond, marksFrom, plainEnd } from './special-characters'
+
 /**
  * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values of
  * the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which is tested against JSON.parse.
@@ -11,8 +14,6 @@ const NAME_SIZE: usize = 24
 /** The deepest nesting, in containers, that is checked here. */
 const MOST_NESTED: u32 = 1024
 
-const QUOTE: u32 = 0x22
-const BACKSLASH: u32 = 0x5c
 const COMMA: u32 = 0x2c
 const COLON: u32 = 0x3a
 const OPEN_OBJECT: u32 = 0x7b
@@ -34,9 +35,6 @@ const nesting: usize = memory.data(<i32>MOST_NESTED)
 let wanted: u32 = 0
 let lengths: u32 = 0
 let names: usize = 0
-/** The block of 64 bytes that was looked at last, and a bit for each special character in it (see `specialsOf16`). */
-let block: usize = 0
-let specials: u64 = 0
 /** Memory to which a line without a line end is copied, since nothing may be written to the byte behind it. */
 let copy: usize = 0
 let copyBytes: usize = 0
@@ -59,56 +57,6 @@ export function setNames(table: usize, count: u32, bits: u32): void {
   names = table
   wanted = count
   lengths = bits
-}
-
-@inline
-function byteAt(p: usize): u32 {
-  return <u32>load<u8>(p)
-}
-
-/** A bit for each quote, backslash and control character of the 16 bytes at `p`. */
-@inline
-function specialsOf16(p: usize): u64 {
-  const bytes = v128.load(p)
-  const quotes = i8x16.eq(bytes, i8x16.splat(0x22))
-  const backslashes = i8x16.eq(bytes, i8x16.splat(0x5c))
-  return <u64>(<u32>i8x16.bitmask(v128.or(v128.or(quotes, backslashes), i8x16.lt_u(bytes, i8x16.splat(0x20)))))
-}
-
-@inline
-function specialsOf64(p: usize): u64 {
-  return (
-    specialsOf16(p) | (specialsOf16(p + 16) << 16) | (specialsOf16(p + 32) << 32) | (specialsOf16(p + 48) << 48)
-  )
-}
-
-/** The address of the first quote, backslash or control character from `p` on. */
-@inline
-function plainEnd(p: usize): usize {
-  const at = p - block
-  if (at < 64) {
-    const rest = specials >> <u64>at
-    if (rest != 0) return p + <usize>ctz(rest)
-  }
-  return plainEndBeyond(p)
-}
-
-/** The same if it is not in the current block. Makes the block with it the current one. */
-function plainEndBeyond(p: usize): usize {
-  let next = p - block < 64 ? block + 64 : p
-  let found = specialsOf64(next)
-  while (found == 0) {
-    next += 64
-    found = specialsOf64(next)
-  }
-  block = next
-  specials = found
-  return next + <usize>ctz(found)
-}
-
-@inline
-function isDigit(byte: u32): bool {
-  return byte - 0x30 < 10
 }
 
 @inline
@@ -274,35 +222,59 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
     p = skipSpace(p, end)
     if (byteAt(p) == CLOSE_OBJECT) return skipSpace(p + 1, end) == end ? OBJECT : NO_OBJECT
   }
+  // Those not yet passed, of which a quote at `p` is the first, unless it is in a later block.
+  let marks = marksFrom(p)
+  const bits = lengths
   while (true) {
     if (byteAt(p) != QUOTE) return NO_OBJECT
     const name = p + 1
-    p = stringEnd(name)
-    if (!p) return NO_OBJECT
+    if (marks == 0) marks = marksFrom(p)
+    marks &= marks - 1
+    if (marks == 0) marks = marksBeyond()
+    p = block + <usize>ctz(marks)
+    marks &= marks - 1
     let slot: i32 = -1
-    if (escaped) {
+    if (byteAt(p) != QUOTE) {
+      p = escapedStringEnd(p)
+      if (!p) return NO_OBJECT
       // Whether it is wanted shows only when it is decoded.
       if (wanted > 0) return UNDECIDED
-    } else if ((lengths >> (<u32>(p - name) & 31)) & 1) slot = slotOf(name, <u32>(p - name))
+      marks = marksFrom(p + 1)
+    } else if ((bits >> (<u32>(p - name) & 31)) & 1) slot = slotOf(name, <u32>(p - name))
     p++
     if (byteAt(p) != COLON) {
       p = skipSpace(p, end)
       if (byteAt(p) != COLON) return NO_OBJECT
+      marks = marksFrom(p)
     }
-    p++
-    let byte = byteAt(p)
+    let byte = byteAt(++p)
+    if (byte == SPACE) byte = byteAt(++p)
     if (byte <= 0x20) {
       p = skipSpace(p, end)
       byte = byteAt(p)
+      marks = marksFrom(p)
     }
     const value = p
+    escaped = 0
     if (byte == QUOTE) {
-      p = stringEnd(p + 1)
-      if (!p) return NO_OBJECT
+      if (marks == 0) marks = marksFrom(p)
+      marks &= marks - 1
+      if (marks == 0) marks = marksBeyond()
+      p = block + <usize>ctz(marks)
+      marks &= marks - 1
+      if (byteAt(p) != QUOTE) {
+        p = escapedStringEnd(p)
+        if (!p) return NO_OBJECT
+        marks = marksFrom(p + 1)
+      }
       p++
-    } else {
-      p = byte == OPEN_OBJECT || byte == OPEN_ARRAY ? containerEnd(p, end) : scalarEnd(p)
+    } else if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
+      p = containerEnd(p, end)
       if (!p) return tooDeep ? UNDECIDED : NO_OBJECT
+      marks = marksFrom(p)
+    } else {
+      p = scalarEnd(p)
+      if (!p) return NO_OBJECT
     }
     if (slot >= 0) {
       const to = out + (<usize>slot << 3)
@@ -316,9 +288,14 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       byte = byteAt(p)
       if (byte == CLOSE_OBJECT) return skipSpace(p + 1, end) == end ? OBJECT : NO_OBJECT
       if (byte != COMMA) return NO_OBJECT
+      marks = marksFrom(p)
     }
     p++
-    if (byteAt(p) != QUOTE) p = skipSpace(p, end)
+    if (byteAt(p) == SPACE) p++
+    if (byteAt(p) != QUOTE) {
+      p = skipSpace(p, end)
+      marks = marksFrom(p)
+    }
   }
 }
 
@@ -335,7 +312,7 @@ function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
   memory.copy(copy, p, length)
   store<u8>(copy + length, 0)
   // What is known of this memory is about the line before.
-  block = 0
+  forgetBlock()
   return scanText(copy, copy + length, out, shift + <i32>(p - copy))
 }
 
@@ -359,7 +336,7 @@ export function scanLines(
 ): u32 {
   const stride = <usize>wanted << 3
   let undecided: u32 = 0
-  block = 0
+  forgetBlock()
   memory.fill(out, 0, <usize>length * stride)
   for (let i: usize = 0; i < <usize>length; i++) {
     const flag = byteAt(flags + i)
