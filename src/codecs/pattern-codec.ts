@@ -1,4 +1,3 @@
-import { isAscii } from 'node:buffer'
 import { z } from 'zod'
 import { behindMark, type CodecDefinition } from '../core/codec.js'
 import { reaches } from '../core/options/reach.js'
@@ -67,14 +66,15 @@ export abstract class PatternCodec extends FieldsCodec {
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     const from = behindMark(b, start, end)
+    const text = b.toString('utf8', from, end)
     // In ASCII, places in the text are places in the line.
-    const isPlain = isAscii(b.subarray(from, end))
-    const text = isPlain ? b.toString('latin1', from, end) : b.toString('utf8', from, end)
+    const isPlain = text.length === end - from
     const match = this.#match(text)
     if (!match) return false
+    const places = match.groups
     for (const groups of this.#groups) {
       for (const { group, field, type } of groups) {
-        const place = match.groups[group]
+        const place = places[group]
         if (!place || (place[0] === place[1] && !this.#keepsEmpty)) continue
         if (type) to.value(field, converted(text.slice(...place), type))
         else if (isPlain) to.text(field, b, from + place[0], from + place[1])

@@ -17,8 +17,13 @@ const MOST_OPEN = 1 << 24
 /** More memory than this is not kept for the next text. */
 const KEPT_WORDS = 1 << 16
 
+/** Instructions by symbols for which it is kept whether they can go on. */
+const MOST_KNOWN = 1 << 20
+
 /** Notes and alternatives of the matcher that ran last. Only one runs at a time. */
 let notes = new Uint32Array(0)
+/** The symbols of its text, from the place of its first notes on. */
+let symbols = new Uint16Array(0)
 let open = new Int32Array(1024)
 let owner: Backtracker | undefined
 
@@ -35,7 +40,12 @@ export class Backtracker {
   readonly #unicode: boolean
   readonly #backwards: boolean
   readonly #slots: Int32Array
+  /** By symbol: whether an instruction may go on where that is the next one. The rest need not be tried. */
+  readonly #possible: (Uint8Array | undefined)[] = []
+  #known = 0
   #text = ''
+  /** Whether some of its characters have two code units. */
+  #isWide = false
   #marks: Uint8Array | undefined
   /** The place that the first notes are for. */
   #first = 0
@@ -62,6 +72,7 @@ export class Backtracker {
     const words = (bits >>> 5) + 1
     if (words > notes.length || (notes.length > KEPT_WORDS && words < notes.length / 4)) notes = new Uint32Array(words)
     else notes.fill(0, 0, words)
+    this.#readSymbols(text, from)
     if (open.length > KEPT_WORDS) open = new Int32Array(KEPT_WORDS)
     this.#slots.fill(-1)
     owner = this
@@ -69,6 +80,23 @@ export class Backtracker {
     this.#marks = marks
     this.#first = from
     this.#from = from
+  }
+
+  #readSymbols(text: string, from: number): void {
+    const size = text.length + 1 - from
+    if (size > symbols.length || (symbols.length > KEPT_WORDS && size < symbols.length / 4)) {
+      symbols = new Uint16Array(size)
+    }
+    const { latin } = this.#atoms
+    let bits = 0
+    for (let p = from; p < text.length; p++) {
+      const code = text.charCodeAt(p)
+      bits |= code
+      const known = code < latin.length ? latin[code]! : NOTHING
+      symbols[p - from] = known !== NOTHING ? known : this.#atoms.symbolOf(this.#unicode ? text.codePointAt(p)! : code)
+    }
+    symbols[size - 1] = NOTHING
+    this.#isWide = this.#unicode && bits >= 0xd800
   }
 
   /** Positions by slot of the first match that begins at `from` or later; undefined if there is none. */
@@ -89,15 +117,15 @@ export class Backtracker {
     const begin = p
     let at = start
     let top = 0
+    let possible = this.#possibleAt(p)
+    if (possible[start] === 0) return undefined
     for (;;) {
       let fails = false
       const join = joins[at]!
       if (join >= 0) {
         let bit = (p - this.#first) * states + join
-        for (const slot of starts[at]!) {
-          if (slots[slot] !== p) break
-          bit++
-        }
+        const around = starts[at]!
+        for (let n = 0; n < around.length && slots[around[n]!] === p; n++) bit++
         if (notes[bit >>> 5]! & (1 << (bit & 31))) fails = true
         else notes[bit >>> 5]! |= 1 << (bit & 31)
       }
@@ -105,17 +133,21 @@ export class Backtracker {
         switch (operations[at]!) {
           case MATCH:
             return this.#found(begin, p)
-          case ATOM: {
-            const code = this.#codeAt(p)
-            if (code >= 0 && this.#atoms.has(this.#atoms.symbolOf(code), operands[at]!)) {
-              const width = code > 0xffff ? 2 : 1
-              p += this.#backwards ? -width : width
+          case ATOM:
+            if (possible[at] === 1) {
+              p += this.#backwards ? -this.#widthAt(p) : this.#widthAt(p)
+              possible = this.#possibleAt(p)
             } else fails = true
             break
-          }
-          case FORK:
-            top = push(top, operands[at]!, p)
+          case FORK: {
+            const other = operands[at]!
+            if (possible[nexts[at]!] === 0) {
+              at = other
+              fails = possible[other] === 0
+              if (!fails) continue
+            } else if (possible[other] === 1) top = push(top, other, p)
             break
+          }
           case CHECK:
             fails = !checks[at]!(this.#symbolBefore(p), this.#symbolAfter(p), this.#marks?.[p] ?? 0)
             break
@@ -141,7 +173,40 @@ export class Backtracker {
         if (at < 0) slots[~at] = open[top + 1]!
       } while (at < 0)
       p = open[top + 1]!
+      possible = this.#possibleAt(p)
     }
+  }
+
+  #possibleAt(p: number): Uint8Array {
+    const symbol = this.#backwards ? this.#symbolBefore(p) : symbols[p - this.#first]!
+    return this.#possible[symbol] ?? this.#findPossible(symbol)
+  }
+
+  #findPossible(symbol: number): Uint8Array {
+    const { operations, nexts, operands } = this.#program
+    const possible = new Uint8Array(operations.length)
+    if (this.#known + possible.length > MOST_KNOWN) {
+      this.#possible.length = 0
+      this.#known = 0
+    }
+    this.#possible[symbol] = possible
+    this.#known += possible.length
+    // Instructions lead to earlier ones, except those of repeats.
+    for (let found = true; found; ) {
+      found = false
+      for (let at = 0; at < possible.length; at++) {
+        if (possible[at] === 1) continue
+        const operation = operations[at]!
+        const can =
+          operation === MATCH ||
+          (operation === ATOM ? this.#atoms.has(symbol, operands[at]!) : possible[nexts[at]!] === 1) ||
+          (operation === FORK && possible[operands[at]!] === 1)
+        if (!can) continue
+        possible[at] = 1
+        found = true
+      }
+    }
+    return possible
   }
 
   /** Sets a slot until the search returns to an alternative from before. */
@@ -164,9 +229,9 @@ export class Backtracker {
     return slots
   }
 
-  /** The next character in reading direction; -1 at the end. */
-  #codeAt(p: number): number {
-    return this.#backwards ? this.#codeBefore(p) : this.#codeAfter(p)
+  /** How many code units the next character in reading direction has. */
+  #widthAt(p: number): number {
+    return this.#isWide && (this.#backwards ? this.#codeBefore(p) : this.#codeAfter(p)) > 0xffff ? 2 : 1
   }
 
   #codeAfter(p: number): number {

@@ -45,7 +45,8 @@ export function compileSearch(node: Node, atoms: Atoms, flags: string, automaton
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
-      if (!automaton.test(text)) return undefined
+      // Where there is one place to begin at, to look for a match there is all.
+      if (!anchored && !automaton.test(text)) return undefined
       backtracker.begin(text, from, automaton.marks(text))
     }
     const slots = anchored ? backtracker.matchAt(from) : backtracker.search(from)
