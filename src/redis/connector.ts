@@ -5,6 +5,7 @@ import { AccessKey } from '../http/auth/access-key.js'
 import { permittedLookup } from '../http/client/connection/connector.js'
 import { readTls, tlsProblemText } from '../http/tls/tls-content.js'
 import type { Clock } from '../lib/time.js'
+import { construct } from './bounded-replies.js'
 import { askSentinels, connectCluster, connectServer, type RedisConnection } from './connection.js'
 import type { RedisOptions } from './options.js'
 
@@ -27,6 +28,8 @@ export interface Place {
 type SocketTo = Place & {
   readonly connectTimeout: number
   readonly reconnectStrategy: false
+  /** Of the stream, without TLS. */
+  readonly construct: typeof construct
   readonly lookup?: LookupFunction
 } & ({ readonly tls?: never } | (TlsSettings & { readonly tls: true }))
 
@@ -98,6 +101,7 @@ export class RedisConnector {
       port,
       connectTimeout: CONNECT_MS,
       reconnectStrategy: false as const,
+      construct,
       ...(reach && { lookup: permittedLookup(reach, port) }),
     }
     if (!tls) return tcp

@@ -33,7 +33,6 @@ const LATEST_MS = 100
 /** After a limits file has changed. */
 const FILE_MS = 500
 const HOUR_MS = 3_600_000
-const YEAR_MS = 366 * 24 * HOUR_MS
 
 export class Judge {
   readonly problems: string[] = []
@@ -329,8 +328,7 @@ export class Judge {
       const found = take(line)
       if (!found) continue
       const { sent, throttle, asked } = found
-      // Where it never fits, there may have been room for its key when it was decided.
-      const isFull = this.model.fullness(asked) === 'yes' && this.model.fitsAt(sent, now + YEAR_MS, false)
+      const isFull = this.model.fullness(asked) === 'yes'
       const discardsFull = isFull && this.#options.on_max_keys === 'discard'
       this.#discard(sent, discardsFull ? 'full' : 'refused', now)
       if (!discardsFull) this.#stopped(sent, 0)

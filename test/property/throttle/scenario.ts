@@ -109,6 +109,8 @@ class Maker {
       if (options.on_max_keys === 'default_bucket') delete options.max_keys
       if (waits(options)) delete options.max_keys
     }
+    // An event that never fits is one or the other, depending on what came out before it.
+    if (waits(options) && (options.limit_bytes ?? options.cost ?? options.quota) !== undefined) delete options.max_keys
     return options
   }
 
