@@ -25,7 +25,8 @@ const MESSAGE = new FieldName('message')
 const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const PARTIAL = new FieldName('partial')
-const TRUE = Buffer.from('true')
+// As of lines that are divided because of their length.
+const FIRST = Buffer.from('first')
 
 /** The number of the stream that `p` begins with, and a space after it: 1 or 2; 0 for none. */
 function streamAt(b: Buffer, p: number, end: number): number {
@@ -89,7 +90,7 @@ class Cri extends FieldsCodec {
     } else to.text(MESSAGE, b, text, end)
     to.text(TIMESTAMP, b, first, time)
     to.text(STREAM_NAME, STREAMS[stream - 1]!, 0, STREAM)
-    if (goesOn) to.json(PARTIAL, TRUE, 0, TRUE.length)
+    if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
     return true
   }
 
@@ -123,8 +124,8 @@ export const cri = defineCodec({
   summary: 'Each line is in the format of container runtimes such as containerd and CRI-O, as in `/var/log/pods`.',
   notes:
     'Events have `.message`, `.timestamp` and `.stream`. A line of the container that the runtime divided (`P`, after 16 KiB) is joined again by the sources `file` and `stdin`: ' +
-    'the lines up to the one with `F` are one event, with the time of the first. Lines of the other stream in between end it. What came without its end has `.partial` true; ' +
-    'the rest waits for at most a second and is then an event of its own. `parse` sees one line, and marks it.',
+    'the lines up to the one with `F` are one event, with the time of the first. Lines of the other stream in between end it. What came without its end has `.partial` `first`, as the beginning of a line that is too long; ' +
+    'the rest waits for at most a second and is then an event of its own. `parse` and other sources see one line, and mark it.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of a container runtime',
@@ -142,7 +143,7 @@ export const cri = defineCodec({
       title: 'The beginning of a long line',
       yaml: '',
       line: '2026-01-31T12:00:00.123456789Z stdout P one, ',
-      event: { message: 'one, ', timestamp: '2026-01-31T12:00:00.123456789Z', stream: 'stdout', partial: true },
+      event: { message: 'one, ', timestamp: '2026-01-31T12:00:00.123456789Z', stream: 'stdout', partial: 'first' },
     },
   ],
   create: () => new Cri(),

@@ -24,7 +24,8 @@ const TIMESTAMP = new FieldName('timestamp')
 const STREAM_NAME = new FieldName('stream')
 const ATTRS = new FieldName('attrs')
 const PARTIAL = new FieldName('partial')
-const TRUE = Buffer.from('true')
+// As of lines that are divided because of their length.
+const FIRST = Buffer.from('first')
 
 /** Where the name of the stream is in a line as Docker writes it, behind the text; -1 if it is nowhere. */
 function streamMark(b: Buffer, start: number, end: number): number {
@@ -165,7 +166,7 @@ class DockerJson extends FieldsCodec {
       }
       to.string(MESSAGE, this.#log.bytes, 0, this.#log.length)
     }
-    if (goesOn) to.json(PARTIAL, TRUE, 0, TRUE.length)
+    if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
     return true
   }
 
@@ -217,8 +218,8 @@ export const dockerJson = defineCodec({
   notes:
     'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
     'A line of the container that Docker divided, after 16 KiB, is joined again by the sources `file` and `stdin`: up to the one that has a line end they are one event, with the time of the first. ' +
-    'Lines of the other stream in between end it. What came without its end has `.partial` true; the rest waits for at most a second and is then an event of its own. ' +
-    '`parse` sees one line, and marks it. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
+    'Lines of the other stream in between end it. What came without its end has `.partial` `first`, as the beginning of a line that is too long; the rest waits for at most a second and is then an event of its own. ' +
+    '`parse` and other sources see one line, and mark it. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a line of Docker',
@@ -241,7 +242,7 @@ export const dockerJson = defineCodec({
         stream: 'stdout',
         timestamp: '2026-01-31T12:00:00.123456789Z',
         attrs: { app: 'shop' },
-        partial: true,
+        partial: 'first',
       },
     },
   ],

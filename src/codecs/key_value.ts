@@ -184,6 +184,18 @@ export const keyValue = defineCodec({
       line: `user: ada, "full name": 'Ada "Countess" L.', admin`,
       event: { user: 'ada', 'full name': 'Ada "Countess" L.', admin: true },
     },
+    {
+      title: 'LTSV: labels and values between tabs',
+      yaml: 'key_value_delimiter: \':\'\nfield_delimiter: "\\t"\n',
+      line: 'host:127.0.0.1\tuser:-\ttime:[10/Jul/2026:13:27:05 +0200]\treq:GET / HTTP/1.1\tstatus:200',
+      event: {
+        host: '127.0.0.1',
+        user: '-',
+        time: '[10/Jul/2026:13:27:05 +0200]',
+        req: 'GET / HTTP/1.1',
+        status: '200',
+      },
+    },
   ],
   create: parsed => new KeyValue(parsed),
 })

@@ -8,6 +8,7 @@ import { checkBacklog } from './checks/backlog-warnings.js'
 import { checkComponents, checkFields } from './checks/component-warnings.js'
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
+import { checkDividedLines } from './checks/divided-lines.js'
 import { checkDataDir, checkOutputs } from './checks/outputs.js'
 import { checkRenames } from './checks/renames.js'
 import { placeTemplates } from './checks/templates.js'
@@ -228,6 +229,7 @@ function assemble(
     fileCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
     checkComponents(drafts, warnings)
     checkBacklog(drafts, warnings)
+    checkDividedLines(drafts, warnings)
   }
   const { state, dataDir } = foldersOf(parsed, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)

@@ -72,11 +72,15 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
   }
 }
 
+/** Why a codec whose lines may be parts of one is better used in a source. */
+const dividedText = (codec: string) =>
+  `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
+
 export const parse = defineProcessor({
   type: 'parse',
   summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
   notes:
-    'The field is `.message` by default: all of the line, if the source has `decode: text`. It stays as it is unless `remove_field` is set. ' +
+    'The field is `.message` by default: all of the line, if the source has `decode: text`. It stays as it is unless `remove_field` is set, or what was found has a field of that name: of syslog, klog, cri, docker_json and the error logs of nginx and apache, `.message` is the part of the line that is the message. Where the whole line is wanted too, set a `target`, or copy it with `edit` before. ' +
     'An event whose text none of the codecs can read follows `on_error`; so does one without the field. ' +
     'The codec timestamp is for fields alone: it reads a time, and its result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; of an hour that clocks repeat it is the first one; ' +
     'one without a year is in the year that brings it nearest to the present. ' +
@@ -84,6 +88,12 @@ export const parse = defineProcessor({
   options,
   movable: true,
   fields: addedFields,
+  warnings: ({ try: tried, ...rest }) =>
+    (tried ?? [rest]).flatMap((given, n) =>
+      codecFrom(given).definition.joiner === undefined
+        ? []
+        : [{ path: tried ? ['try', n, 'codec'] : ['codec'], message: dividedText(given.codec!) }],
+    ),
   usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],
   examples: [
     {
@@ -106,6 +116,14 @@ export const parse = defineProcessor({
       ],
       output: [
         '{"client":"192.0.2.7","timestamp":"2026-01-31T12:00:00.000Z","method":"GET","path":"/a","protocol":"HTTP/1.1","status":200,"bytes":612,"user_agent":"curl/8.5.0"}',
+      ],
+    },
+    {
+      title: 'The message of an error log, and the whole line beside it',
+      yaml: 'codec: nginx\ntarget: .log\n',
+      input: ['{"message":"2026/01/31 12:00:00 [error] 7#8: *9 no live upstreams, client: 192.0.2.7"}'],
+      output: [
+        '{"message":"2026/01/31 12:00:00 [error] 7#8: *9 no live upstreams, client: 192.0.2.7","log":{"timestamp":"2026-01-31T12:00:00.000Z","severity":"error","pid":7,"tid":8,"cid":9,"message":"no live upstreams","client":"192.0.2.7"}}',
       ],
     },
     {

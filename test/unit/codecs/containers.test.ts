@@ -35,11 +35,11 @@ function eventsOf(name: string, input: string, size: number, maxLineBytes = 1e6)
 }
 
 const T = '2016-10-06T00:17:09.669794202Z'
-const cri = (message: string, stream = 'stdout', partial?: true) => ({
+const cri = (message: string, stream = 'stdout', partial = false) => ({
   message,
   timestamp: T,
   stream,
-  ...(partial && { partial }),
+  ...(partial && { partial: 'first' }),
 })
 
 t.test('cri: the lines of the design of the container runtime interface, and of runtimes', t => {

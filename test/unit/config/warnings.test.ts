@@ -246,3 +246,20 @@ t.test('time_field: auto finds nothing in lines that have no time', t => {
   t.same(warningsOf(throttled('type: stdin, decode: text', 'on_backlog: pace')), [])
   t.end()
 })
+
+t.test('lines that are parts of one, where nothing joins them', async t => {
+  const folder = testFolder(t)
+  const yaml = (source: string, parser: string) =>
+    `sources: { in: { ${source} } }\nprocessors: { p: { type: parse, inputs: [in], ${parser} } }\ndestinations: { out: { type: stdout, inputs: [p] } }\n`
+  const found = await validated(folder, yaml('type: stdin', 'try: [{ codec: json }, { codec: cri }]'))
+  t.match(
+    found.join('\n'),
+    /c\.yaml:3:\d+: processors\.p\.try\[1\]\.codec: warning: a line .* "decode: cri" the sources file and stdin/,
+  )
+  const tcp = 'type: tcp, listen: "127.0.0.1:0", decode: docker_json'
+  t.match(
+    (await validated(folder, yaml(tcp, 'codec: json'))).join('\n'),
+    /sources\.in\.decode: warning: .* marked \.partial/,
+  )
+  t.notMatch((await validated(folder, yaml('type: stdin, decode: cri', 'codec: json'))).join('\n'), /divided/)
+})
