@@ -6,6 +6,9 @@ import { freePort } from './free-port.js'
 import { needs } from './needs.js'
 import { eventually } from './patience.js'
 
+/** The variable with the server's program, if it is another one than redis-server. */
+export const SERVER = 'SLUICE_REDIS_SERVER'
+
 /** A real Redis server on the loopback interface. */
 export interface RedisServer {
   readonly port: number
@@ -28,7 +31,7 @@ export async function startRedis(
   port?: number,
   file?: string,
 ): Promise<RedisServer | undefined> {
-  const program = needs(t, 'redis-server')
+  const program = process.env[SERVER] ?? needs(t, 'redis-server')
   if (!program) return undefined
   const at = port ?? (await freePort())
   const listen = flags.includes('--tls-port') ? ['--port', '0'] : ['--port', String(at)]

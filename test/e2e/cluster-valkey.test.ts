@@ -1,0 +1,13 @@
+import t from 'tap'
+import { needs } from '../support/needs.js'
+import { SERVER } from '../support/redis-server.js'
+
+/** The tests of cluster limits that have most to do with the server, with Valkey in the place of Redis. */
+t.setTimeout(150_000)
+
+const valkey = needs(t, 'valkey-server')
+if (valkey) {
+  process.env[SERVER] = valkey
+  await import('./cluster.test.js')
+  await import('../unit/throttle/cluster/script.test.js')
+}
