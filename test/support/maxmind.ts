@@ -1,6 +1,7 @@
 /** Writes a MaxMind database of IPv4 addresses, as its format is specified: a tree of 32-bit records, and the data. */
 
-type Value = string | number | { readonly [name: string]: Value }
+/** A buffer is data that are encoded already. */
+type Value = string | number | Buffer | { readonly [name: string]: Value }
 
 export function maxmindDatabase(entries: Readonly<Record<string, Value>>): Buffer {
   const nodes: (number | Buffer | undefined)[][] = [[undefined, undefined]]
@@ -41,8 +42,9 @@ export function maxmindDatabase(entries: Readonly<Record<string, Value>>): Buffe
 }
 
 function encoded(value: Value): Buffer {
+  if (Buffer.isBuffer(value)) return value
   if (typeof value === 'string') return Buffer.concat([Buffer.from([0x40 | value.length]), Buffer.from(value)])
   if (typeof value === 'number') return Buffer.from([0xc4, ...[24, 16, 8, 0].map(by => (value >> by) & 0xff)])
-  const members = Object.entries(value)
+  const members: [string, Value][] = Object.entries(value)
   return Buffer.concat([Buffer.from([0xe0 | members.length]), ...members.flat().map(encoded)])
 }

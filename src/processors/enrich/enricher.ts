@@ -10,7 +10,7 @@ import { jsonText } from '../../lib/formats/json-text.js'
 import type { EnrichOptions } from '../enrich.js'
 import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
-import type { Table } from './table.js'
+import { type Table, TableError } from './table.js'
 
 const EVENTS = 'sluice_enrich_events_total'
 const EVENTS_HELP = 'Events by what was found for them: a row, or none.'
@@ -25,13 +25,18 @@ abstract class Enricher implements Processor {
     this.#target = this.#editor.field(target)
   }
 
-  /** The row of event `i` as JSON; undefined: it stays as it is. */
-  protected abstract rowOf(batch: EventBatch, i: number): Buffer | undefined
+  /** The row of event `i` as JSON, or why it cannot be used; undefined: the event stays as it is. */
+  protected abstract rowOf(batch: EventBatch, i: number): Buffer | TableError | undefined
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
     const editor = this.#editor
     for (let i = 0; i < batch.length; i++) {
       const row = this.rowOf(batch, i)
+      if (row instanceof TableError) {
+        to[i] = FAILED
+        scope.because(i, row.message)
+        continue
+      }
       if (!row) continue
       editor.open(batch, i)
       if (editor.setJson(this.#target, row)) {
@@ -95,10 +100,11 @@ class TableEnricher extends Enricher {
     this.#file.stop()
   }
 
-  protected rowOf(batch: EventBatch, i: number): Buffer | undefined {
+  protected rowOf(batch: EventBatch, i: number): Buffer | TableError | undefined {
     const key = this.#key
     const kind = key.load(batch, i)
-    const row = kind === MISSING || kind === NULL ? undefined : this.#table.find(key.text())
+    const row = kind === MISSING || kind === NULL ? undefined : rowIn(this.#table, key.text())
+    if (row instanceof TableError) return row
     if (row) this.#found.value++
     else this.#missing.value++
     return row ?? this.#default
@@ -137,8 +143,20 @@ export async function enrichFindings(options: EnrichOptions, context: ComponentC
   const key = context.field(field)
   return batch => {
     const kind = key.load(batch, 0)
-    const holds = kind !== MISSING && kind !== NULL && table.find(key.text()) !== undefined
-    return [{ text: `${path} has a row for ${field.text}`, holds, value: shownValue(key) }]
+    const row = kind === MISSING || kind === NULL ? undefined : rowIn(table, key.text())
+    const isUsable = row !== undefined && !(row instanceof TableError)
+    const value = row instanceof TableError ? row.message : shownValue(key)
+    return [{ text: `${path} has a row for ${field.text}`, holds: isUsable, value }]
+  }
+}
+
+/** The row of a key, or why it cannot be used. */
+function rowIn(table: Table, text: string): Buffer | TableError | undefined {
+  try {
+    return table.find(text)
+  } catch (error) {
+    if (error instanceof TableError) return error
+    throw error
   }
 }
 

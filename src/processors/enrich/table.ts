@@ -5,7 +5,7 @@ const MOST_REMEMBERED = 10_000
 /** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
 const LONGEST_REMEMBERED = 64
 
-/** A table cannot be used; `line` is from 1. */
+/** A table, or a row of it, cannot be used; `line` is from 1. */
 export class TableError extends Error {
   readonly line: number
 
@@ -19,7 +19,7 @@ export class TableError extends Error {
 export interface Table {
   /** The number of rows. */
   readonly size: number
-  /** Undefined: no row has this key. */
+  /** Undefined: no row has this key. Throws TableError if its row cannot be used. */
   find(text: string): Buffer | undefined
 }
 

@@ -145,6 +145,31 @@ t.test('a MaxMind database', async t => {
   t.equal(find('nobody'), undefined)
 })
 
+t.test('an entry of a MaxMind database that pointers multiply is refused', async t => {
+  // Each value is an array of two pointers to the next one.
+  const pointer = (to: number) => [0x20 | (to >> 8), to & 0xff]
+  const chain = Buffer.from(
+    Array.from({ length: 100 }, (_, n) => [2, 4, ...pointer(6 * n + 6), ...pointer(6 * n + 6)]).flat(),
+  )
+  const loop = Buffer.from([2, 4, ...pointer(0), ...pointer(0)])
+  // As many as the program could hold, in each other.
+  const nested = Buffer.from(Array.from({ length: 50 }, () => [0x1f, 4, 0xff, 0xff, 0xff]).flat())
+  const bytes = (entry: Buffer) => maxmindDatabase({ '10.0.0.0/8': entry })
+  const options = { key_field: '.ip', target: '.geo' }
+  for (const [name, entry, why] of [
+    ['chain', chain.subarray(0, 6 * 20), 'takes more than 256 KiB'],
+    ['deep', chain, 'is nested more than 64 deep'],
+    ['loop', loop, 'is nested more than 64 deep'],
+    ['nested', nested, 'takes more than 256 KiB'],
+  ] as const) {
+    const folder = testFolder(t, { 'g.mmdb': bytes(entry) })
+    const [event] = await enriched({ ...options, table: join(folder, 'g.mmdb') }, ['{"ip":"10.1.2.3"}'])
+    t.match(event, `the entry of 10.1.2.3 cannot be used: it ${why}`, name)
+  }
+  const metadata = Buffer.concat([Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1'), chain])
+  t.match(problem('t.mmdb', metadata), 'is not a MaxMind database: it is nested')
+})
+
 t.test(
   'what was found for a text is remembered, unless the text is so long that many would fill the memory',
   async t => {
