@@ -36,7 +36,7 @@ export const flatten = defineProcessor({
   notes:
     'Values are copied as they are written, empty objects and arrays too; an event with nothing to change stays as it was read. ' +
     'If two fields get the same name, the last one counts. ' +
-    'An event that would be more than 1 MiB longer, since the names are repeated, is handled as set by `on_error`.\n\n' +
+    'Since the names are repeated, an event may become longer by 1 MiB or twice as long; otherwise it is handled as set by `on_error`. So is one that would grow to more than 16 times its size, where such events of one read would take more than 8 MiB.\n\n' +
     'With `mode: nest`, the names of the top level are divided. An object that is there already gets the fields. A name stays as it is where something that is no object has its place: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
   options,
   movable: true,

@@ -54,6 +54,8 @@ export class EventEditor {
   #isWritten = false
   /** Whether the event has no fields, after the pending changes. */
   #isEmpty = false
+  /** The size of that JSON when the event was opened; 0 if it was not looked up. */
+  #size = 0
   /** The object or array in which `#find` ended, and how many segments of the path led to it. */
   #parentStart = 0
   #parentEnd = 0
@@ -94,9 +96,20 @@ export class EventEditor {
     this.#batch = batch
     this.#i = i
     this.#end = 0
+    this.#size = 0
     this.#isWritten = false
     this.#splices.clear()
     this.#touched.length = 0
+  }
+
+  /** The bytes of the event's JSON when it was opened; 0 if nothing has needed it yet. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** The same, with the changes so far. */
+  get grown(): number {
+    return this.#end === 0 ? 0 : this.#end - this.#start + this.#splices.growth
   }
 
   /** Ends the changes of the event. Returns whether there were any. */
@@ -316,6 +329,7 @@ export class EventEditor {
     const json = this.#json
     json.read(this.#batch!, this.#i)
     this.#use(json.bytes, json.start, json.end)
+    this.#size = json.end - json.start
     const length = this.#wanted.names.length * SLOT
     if (this.#slots.length !== length) this.#slots = new Int32Array(length)
     if (!json.copySlots(this.#batch!, this.#i, this.#slots)) this.#scan()

@@ -2,9 +2,13 @@ import { compileCondition, type EventTest, pathsOf } from '../../condition/condi
 import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { EventEditor } from '../../core/event/event-editor.js'
+import { Growth, mostOf } from '../../core/event/growth.js'
 import { type BatchScope, FAILED } from '../../core/processor.js'
 import { Pending, type Step } from './plan.js'
 import type { Apply, Tools } from './step.js'
+
+/** What the events of a batch that grow much may take together. */
+export const ROOM_MIB = 32
 
 /** `isFlushed`: the changes so far are written before, since they concern what it reads. */
 interface CompiledOperation {
@@ -37,6 +41,7 @@ export async function compileSteps(steps: readonly Step[], tools: Tools): Promis
 export class Edit implements Processor {
   readonly #editor: EventEditor
   readonly #steps: readonly CompiledStep[]
+  readonly #growth = new Growth(ROOM_MIB)
 
   constructor(editor: EventEditor, steps: readonly CompiledStep[]) {
     this.#editor = editor
@@ -44,6 +49,7 @@ export class Edit implements Processor {
   }
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    this.#growth.begin()
     for (let i = 0; i < batch.length; i++) {
       const problem = this.#edit(batch, i)
       if (problem === undefined) continue
@@ -57,6 +63,8 @@ export class Edit implements Processor {
   #edit(batch: EventBatch, i: number): string | undefined {
     const editor = this.#editor
     editor.open(batch, i)
+    let size = 0
+    let grown = 0
     for (let s = 0; s < this.#steps.length; s++) {
       const { isFlushed, when, operations } = this.#steps[s]!
       if (isFlushed) this.#flush(batch, i)
@@ -66,10 +74,14 @@ export class Edit implements Processor {
         if (isFlushed) this.#flush(batch, i)
         const problem = apply(batch, i)
         if (problem !== undefined) return problem
+        size ||= editor.size
+        grown = editor.grown || grown
+        // Each step may double what the one before it made.
+        if (grown > mostOf(size)) return this.#growth.refuse(size, grown)
       }
     }
     editor.close()
-    return undefined
+    return this.#growth.refuse(size, grown)
   }
 
   /** Writes the changes so far, so that readers see them. */

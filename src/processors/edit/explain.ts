@@ -1,7 +1,9 @@
 import { explainCondition } from '../../condition/explain.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { Growth } from '../../core/event/growth.js'
 import type { Finding, FindingsOf } from '../../core/explain.js'
 import { jsonText } from '../../lib/formats/json-text.js'
+import { ROOM_MIB } from './edit-processor.js'
 import type { Step } from './plan.js'
 import type { Apply, Tools } from './step.js'
 
@@ -16,6 +18,7 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
   )
   return given => {
     const batch = given.snapshot()
+    const size = Buffer.byteLength(jsonText(batch.fields(0)))
     const findings: Finding[] = []
     for (const [s, { name, explain, apply }] of compiled.entries()) {
       const text = `steps[${s}]: ${name}`
@@ -26,7 +29,7 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
         continue
       }
       const before = jsonText(batch.fields(0))
-      const problem = applyAll(apply, batch, tools)
+      const problem = applyAll(apply, batch, size, tools)
       if (problem !== undefined) return [...findings, { text, holds: false, value: problem, ...parts }]
       const isSame = jsonText(batch.fields(0)) === before
       findings.push({ text, holds: true, ...(isSame && { value: 'nothing to change' }), ...parts })
@@ -36,12 +39,23 @@ export async function explainSteps(steps: readonly Step[], tools: Tools): Promis
 }
 
 /** Applies the operations of a step, each to what the one before it made. */
-function applyAll(operations: readonly Apply[], batch: EventBatch, { editor }: Tools): string | undefined {
+function applyAll(
+  operations: readonly Apply[],
+  batch: EventBatch,
+  size: number,
+  { editor }: Tools,
+): string | undefined {
   for (const apply of operations) {
     editor.open(batch, 0)
-    const problem = apply(batch, 0)
+    const problem = apply(batch, 0) ?? refused(size, editor.grown)
     if (problem !== undefined) return problem
     editor.close()
   }
   return undefined
+}
+
+function refused(size: number, grown: number): string | undefined {
+  const growth = new Growth(ROOM_MIB)
+  growth.begin()
+  return growth.refuse(size, grown)
 }

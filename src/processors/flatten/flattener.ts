@@ -1,3 +1,4 @@
+import { mostOf } from '../../core/event/growth.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace, stringEnd, valueEnd } from '../../lib/formats/json-scan.js'
 import { addUnique } from '../../lib/formats/unique-members.js'
@@ -10,8 +11,6 @@ const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 const OPEN_ARRAY = 0x5b
 const CLOSE_ARRAY = 0x5d
-
-const MOST_GROWTH = 1024 * 1024
 
 /** Writes objects with the fields of nested objects at the top, named by their paths. */
 export class Flattener {
@@ -36,18 +35,21 @@ export class Flattener {
     this.#indexesArrays = indexesArrays
   }
 
-  /** Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next call. */
-  write(b: Buffer, start: number, end: number): GrowingBytes | 'too large' | undefined {
+  /**
+   * Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
+   * call. It is a part, longer than an event may grow, if the whole is too long.
+   */
+  write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
     this.#out.clear()
     this.#path.clear()
-    this.#most = end - start + MOST_GROWTH
+    this.#most = mostOf(end - start)
     this.#isChanged = false
     this.#mayCollide = false
     this.#start = start
     this.#plainEnd = start + 1
     this.#addObject(b, start, end, 1)
     if (!this.#isChanged) return undefined
-    if (this.#out.length > this.#most) return 'too large'
+    if (this.#out.length > this.#most) return this.#out
     this.#out.addByte(CLOSE_OBJECT)
     if (!this.#mayCollide) return this.#out
     this.#unique.clear()

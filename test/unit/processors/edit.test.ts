@@ -189,6 +189,30 @@ const FAILS: readonly (readonly [steps: object | readonly object[], line: string
   [[{ set: { '.x': 1 } }, { set: { '.y': '${.x}' } }, { convert: { '.a': 'int' } }], '{"a":"x"}', /an integer/],
 ]
 
+t.test('steps that double an event end at a bound, and the event follows on_error', async t => {
+  const twice = { set: { '.a': '${.a}${.a}', '.c': 1 } }
+  const steps = Array.from({ length: 100 }, () => twice)
+  const [line] = await edited(steps, ['{"a":"x"}'])
+  const { processing_error: error, ...rest } = JSON.parse(line!)
+  t.match(error.message, 'it would be more than 1 MiB longer, and more than twice as long')
+  t.same(rest, { a: 'x' })
+  const copies = Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`.b${n}`, '${.a}${.a}']))
+  const [copied] = await edited([{ set: copies }], [`{"a":"${'x'.repeat(100_000)}"}`])
+  t.match(copied, 'it would be more than 1 MiB longer', 'within a step')
+  const large = `{"a":"${'x'.repeat(3 * 1024 * 1024)}"}`
+  t.equal((await edited([{ copy: { '.a': '.b' } }], [large]))[0]!.length, 2 * large.length - 1, 'twice as long')
+})
+
+t.test('of the events of a read, those that steps make much longer may fill 32 MiB', async t => {
+  const steps = [{ set: { '.b': 'x'.repeat(16_000) } }, { set: { '.c': '${.b}'.repeat(64) } }]
+  const small = Array.from({ length: 40 }, (_, n) => `{"a":${n}}`)
+  const lines = await edited(steps, [...small, `{"d":"${'y'.repeat(100_000)}"}`])
+  const refused = lines.filter(line => line.includes('events of more than 32 MiB together'))
+  t.equal(refused.length, 8)
+  t.match(refused[0], /^\{"a":32,"processing_error"/)
+  t.match(lines.at(-1), '"c":"xxx', 'one that does not grow much')
+})
+
 t.test('where a step cannot be done, the event follows on_error, without the changes of the other steps', async t => {
   for (const [steps, line, message] of FAILS) {
     const list = [

@@ -83,3 +83,12 @@ t.test('an event whose names would fill the memory fails, as it came', async t =
   t.match(error.message, /more than 1 MiB longer/)
   t.same(rest, event)
 })
+
+t.test('of the events of a read, those that grow much may fill 8 MiB, and others are written', async t => {
+  const event = { ['x'.repeat(1000)]: Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [n, 0])) }
+  const lines = [...Array.from({ length: 10 }, () => JSON.stringify(event)), '{"a":{"b":1}}']
+  const all = await written({}, lines)
+  t.equal(all.filter(line => line.includes('events of more than 8 MiB together')).length, 2)
+  t.ok(all.reduce((size, line) => size + line.length, 0) < 8.1 * 1024 * 1024)
+  t.equal(all.at(-1), '{"a.b":1}')
+})
