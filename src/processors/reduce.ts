@@ -37,7 +37,7 @@ const options = z
     max_bytes: byteSize(1024)
       .prefault('16MiB')
       .describe(
-        'How many bytes of merged values all open groups have at most, about. Then the one that began first ends.',
+        'How much memory the merged values of all open groups take at most, about. Then the one that began first ends. Small values take several times the bytes of their text.',
       ),
   })
   .superRefine(({ merge }, context) => {

@@ -1,10 +1,13 @@
 import type { Fields } from '../../core/event/event.js'
 import { type FieldPath, type Segment, valueAt } from '../../core/event/field-path.js'
 import type { Share } from '../../core/event/share.js'
+import { memoryOf } from '../../lib/memory-of.js'
 import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.js'
 
 /** What a group takes besides the values of its events, in bytes, about. */
 const OVERHEAD = 500
+/** The same for a field, and for each value that a rule keeps. */
+const FIELD_OVERHEAD = 32
 
 /** How the values of a field are merged. */
 export interface FieldRule {
@@ -41,29 +44,26 @@ export class Group {
     })
   }
 
-  /** Adds an event of `size` bytes. */
-  add(fields: Fields, size: number, now: number): void {
-    const isFirst = this.events === 0
-    let keeps = isFirst
+  /** Adds an event. */
+  add(fields: Fields, now: number): void {
     for (const name of Object.keys(fields)) {
       if (Object.hasOwn(this.#fields, name)) continue
       setOwn(this.#fields, name, fields[name])
-      keeps = true
+      this.bytes += FIELD_OVERHEAD + name.length + memoryOf(fields[name])
     }
     for (const collected of this.#collected) {
       const { path, collector, rule } = collected
       const value = valueAt(fields, path.segments)
       if (value === undefined || value === null) continue
       collector.add(value)
-      keeps ||= GROWING.includes(rule)
+      if (GROWING.includes(rule)) this.bytes += FIELD_OVERHEAD + memoryOf(value)
       if (rule !== 'last') continue
-      const held = sizeOf(value, size)
+      const held = memoryOf(value)
       this.bytes += held - collected.held
       collected.held = held
     }
     this.events++
     this.last = now
-    if (keeps) this.bytes += size
   }
 
   /** The merged event. */
@@ -74,12 +74,6 @@ export class Group {
     }
     return this.#fields
   }
-}
-
-/** What a value takes, in bytes, about. `most`: the size of its event. */
-function sizeOf(value: unknown, most: number): number {
-  if (typeof value === 'string') return value.length
-  return typeof value === 'object' ? most : 0
 }
 
 /** Sets a field. Objects on the way are copied, since they belong to an event. Does nothing where there is another value. */

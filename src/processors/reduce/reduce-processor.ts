@@ -95,7 +95,7 @@ export class Reduce implements Processor {
       groups.bytes += group.bytes
     }
     const before = group.bytes
-    group.add(batch.fields(i), batch.size(i), now)
+    group.add(batch.fields(i), now)
     groups.bytes += group.bytes - before
     if (group.batch !== groups.batch && !scope.isOnce) group.shares.push(scope.share())
     group.batch = groups.batch

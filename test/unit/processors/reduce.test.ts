@@ -73,6 +73,9 @@ t.test('conditions and bounds end groups', async t => {
   const long = { id: 1, n: 'x'.repeat(600) }
   t.equal((await groups({ max_bytes: 2000, merge: { '.n': 'array' } }, long, long, long, long)).length, 2)
   t.equal((await groups({ max_bytes: 2000, merge: { '.n': 'count' } }, long, long, long, long)).length, 1)
+  const empty = { id: 1, n: Array.from({ length: 100 }, () => ({})) }
+  const many = Array.from({ length: 20 }, () => empty)
+  t.equal((await groups({ max_bytes: '64KiB', merge: { '.n': 'array' } }, ...many)).length, 3, 'small values')
   const grown = [1, 2, 3].flatMap(id => [
     { id, n: '' },
     { id, n: 'x'.repeat(900) },
