@@ -4,6 +4,8 @@ import type { EventBatch } from '../../src/core/event/batch.js'
 import type { FieldReader } from '../../src/core/event/field-reader.js'
 import { DECODED, INVALID } from '../../src/core/event/flags.js'
 import { SLOT, WantedNames } from '../../src/lib/formats/json-scan.js'
+import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
+import { freeChunk, takeChunk } from '../../src/lib/lines/chunk-pool.js'
 import { parse } from '../../src/processors/parse.js'
 import { AccessLines } from './access-lines.js'
 import { batchOf, readerOf } from './batches.js'
@@ -67,10 +69,17 @@ export async function fieldDifferences(
     ] as const) {
       const of = { ...origin, decode: from, ...(how === 'parse' && { wanted: parsed.wanted }) }
       const together = batchOf(lines, of)
+      // The kernel reads chunks of the pool where they are.
+      const chunk = random.chance(0.5) ? takeChunk(CHUNK_BYTES) : undefined
+      if (chunk) {
+        together.chunk.copy(chunk)
+        together.chunk = chunk
+      }
       const found = read(together)
       const alone = lines.flatMap(line => read(batchOf([line], of)))
       for (const [i, event] of found.entries())
         if (event !== alone[i]) wrong.push(`${how} ${codec}: ${event}\nalone: ${alone[i]}`)
+      if (chunk) freeChunk(chunk)
       if (how === 'parse') continue
       for (const flags of together.flags) if (flags & DECODED) decoded++
       const out = new Int32Array(together.length * wanted.names.length * SLOT)

@@ -60,11 +60,11 @@ export class ChangedTexts {
 
   /**
    * Returns the position in `bytes` of `size` free bytes and one for a line feed. If the arena is full, the texts move
-   * to another one, which has room for `more` bytes.
+   * to another one, which has room for `more` bytes; 0: it is not known how many follow.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1
-    if (this.bytes.length - this.#arena.used < needed) this.#moveAll(needed + Math.max(more, needed))
+    if (this.bytes.length - this.#arena.used < needed) this.#moveAll(needed + (more || needed))
     return this.#arena.used
   }
 

@@ -10,6 +10,8 @@ const OPEN = Buffer.from('{')
 const QUOTE = Buffer.from('"')
 const OPEN_MESSAGE = Buffer.from('{"message":"')
 const END = Buffer.from('}\n')
+/** Bytes for a few events that are merged one by one. */
+const ROOM = 16 * 1024
 /** The flags of a line that is not its message as it stands, whole and as text. */
 const UNUSUAL = PIECE | CONTINUES | INVALID | MODIFIED
 
@@ -58,7 +60,7 @@ export class LineMerger {
     for (let n = count; n > 0 && size === 0; n--) size = ends[n - 1]!
     if (size === 0) return
     const texts = batch.textsToChange()
-    const at = texts.reserve(size - 1, Math.ceil(size / count) * (batch.length - until))
+    const at = texts.reserve(size - 1, Math.ceil((size / count) * (batch.length - until)) + ROOM)
     output.copy(texts.bytes, at, 0, size)
     texts.end(at + size - 1)
     for (let n = 0; n < count; n++) {
