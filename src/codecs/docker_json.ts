@@ -164,7 +164,7 @@ class DockerJson extends FieldsCodec {
         if (!goesOn || !line.read(b, next, stop)) return false
         goesOn = this.#addPart()
       }
-      to.string(MESSAGE, this.#log.bytes, 0, this.#log.length)
+      to.string(MESSAGE, this.#log.bytes, 0, this.#log.length, true)
     }
     if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
     return true
@@ -182,7 +182,7 @@ class DockerJson extends FieldsCodec {
     for (let n = 1; n < OTHERS.length; n++) {
       const start = starts[n]!
       if (start < 0) continue
-      if (isUsual) to.text(OTHERS[n]!, b, start + 1, ends[n]! - 1)
+      if (isUsual) to.string(OTHERS[n]!, b, start + 1, ends[n]! - 1, false)
       else to.json(OTHERS[n]!, b, start, ends[n]!)
     }
   }
@@ -192,8 +192,7 @@ class DockerJson extends FieldsCodec {
     const { b, starts, ends, escapeAt } = this.#line
     const start = starts[LOG]! + 1
     const end = withoutLineEnd(b, start, ends[LOG]! - 1)
-    if (escapeAt >= end) to.text(MESSAGE, b, start, end)
-    else to.string(MESSAGE, b, start, end)
+    to.string(MESSAGE, b, start, end, escapeAt < end)
     return end === ends[LOG]! - 1
   }
 

@@ -41,8 +41,9 @@ class SlotSink implements FieldSink {
     else this.#putLine(slot)
   }
 
-  string(name: FieldName, b: Buffer, start: number, end: number): void {
-    this.#put(name, b, start - 1, end)
+  string(name: FieldName, b: Buffer, start: number, end: number, hasEscapes: boolean): void {
+    if (hasEscapes) this.#put(name, b, start - 1, end)
+    else this.text(name, b, start, end)
   }
 
   made(name: FieldName, _maker: ValueMaker, b: Buffer, start: number, end: number): void {

@@ -1,24 +1,25 @@
-import { defineCodec, NO_OPTIONS } from '../core/codec.js'
+import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import type { Fields } from '../core/event/event.js'
+import { EpochTime } from '../lib/formats/epoch-time.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { parseIsoTime } from '../lib/formats/iso-time.js'
 import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { jsonText } from '../lib/formats/json-text.js'
-import { isoText, TIME_FORMATS } from '../lib/formats/time-formats.js'
-import { TimeZone } from '../lib/formats/time-zone.js'
+import { MemberPlaces, NAME, VALUE } from '../lib/formats/member-places.js'
 import { FieldsCodec } from './fields-codec.js'
-import { JSON_OBJECTS } from './json.js'
 
+const SPACE = 0x20
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
 const LONGEST_NUMBER = 40
-const UTC = new TimeZone('UTC')
+const seconds = new EpochTime()
 
 /** The members of a message that are not additional ones, and the names of their fields. */
 const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
 const MESSAGE = 0
 const TIMESTAMP = 2
 const FIELDS = wanted('message', 'host', 'timestamp', 'level', 'full_message')
+const FIELD_NAMES = FIELDS.names.map(name => new FieldName(name))
 
 function wanted(...names: string[]): WantedNames {
   const all = new WantedNames()
@@ -40,61 +41,10 @@ const LEVELS = new Map(
   ].flatMap((names, level) => names.map((name): [string, number] => [name, level])),
 )
 
-/** Finds the members in `OWN`. */
-class OwnMembers implements FieldSink {
-  b: Buffer = Buffer.alloc(0)
-  readonly starts = new Int32Array(OWN.names.length)
-  readonly ends = new Int32Array(OWN.names.length)
-
-  readonly text = unused
-  readonly string = unused
-  readonly made = unused
-  readonly value = unused
-
-  json({ bytes, start: nameStart, end: nameEnd }: FieldName, b: Buffer, start: number, end: number): void {
-    const which = bytes[nameStart] === UNDERSCORE ? -1 : slotOf(bytes, nameStart, nameEnd, OWN)
-    if (which < 0) return
-    this.b = b
-    this.starts[which] = start
-    this.ends[which] = end
-  }
-
-  has(which: number): boolean {
-    return this.starts[which]! >= 0
-  }
-}
-
-/** Passes all other members on, without their underscore where no other field has the name. */
-class Additional implements FieldSink {
-  readonly #own: OwnMembers
-  to: FieldSink | undefined
-
-  readonly text = unused
-  readonly string = unused
-  readonly made = unused
-  readonly value = unused
-
-  constructor(own: OwnMembers) {
-    this.#own = own
-  }
-
-  json(name: FieldName, b: Buffer, start: number, end: number): void {
-    const { bytes, start: nameStart, end: nameEnd } = name
-    if (bytes[nameStart] !== UNDERSCORE) {
-      if (slotOf(bytes, nameStart, nameEnd, OWN) < 0) this.to!.json(name, b, start, end)
-      return
-    }
-    const which = slotOf(bytes, nameStart + 1, nameEnd, FIELDS)
-    this.to!.json(which >= 0 && this.#own.has(which) ? name : name.at(bytes, nameStart + 1, nameEnd), b, start, end)
-  }
-}
-
-/** A JSON object is given as JSON alone. */
-function unused(): void {}
-
 class Gelf extends FieldsCodec {
-  readonly #own = new OwnMembers()
-  readonly #additional = new Additional(this.#own)
+  readonly #places = new MemberPlaces()
+  /** The number of the member for each name of `OWN`, or -1. */
+  readonly #own = new Int32Array(OWN.names.length)
   readonly #name = new FieldName()
 
   constructor() {
@@ -102,20 +52,61 @@ class Gelf extends FieldsCodec {
   }
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
-    const own = this.#own
-    own.starts.fill(-1)
-    if (!JSON_OBJECTS.read(b, start, end, own, 0)) return false
-    if (!own.has(MESSAGE) || own.b[own.starts[MESSAGE]!] !== QUOTE) return false
-    for (let n = 0; n < FIELDS.bytes.length; n++) {
-      if (!own.has(n)) continue
-      const [from, until] = [own.starts[n]!, own.ends[n]!]
-      const name = this.#name.at(FIELDS.bytes[n]!, 0, FIELDS.bytes[n]!.length)
-      const time = n === TIMESTAMP ? timeOf(own.b, from, until) : undefined
-      if (time !== undefined) to.value(name, time)
-      else to.json(name, own.b, from, until)
+    if (end === b.length || b[end]! >= SPACE) {
+      // A scan needs a byte to stop at.
+      const copy = Buffer.alloc(end - start + 1)
+      b.copy(copy, 0, start, end)
+      return this.read(copy, 0, end - start, to)
     }
-    this.#additional.to = to
-    return JSON_OBJECTS.read(b, start, end, this.#additional, 0)
+    const places = this.#places
+    if (!places.read(b, behindMark(b, start, end), end)) return false
+    const own = this.#own.fill(-1)
+    for (let n = 0; n < places.count; n++) {
+      const { bytes, start: from, end: until } = this.#nameOf(b, n)
+      const which = bytes[from] === UNDERSCORE ? -1 : slotOf(bytes, from, until, OWN)
+      if (which >= 0) own[which] = n
+    }
+    if (own[MESSAGE]! < 0 || b[places.valueStarts[own[MESSAGE]!]!] !== QUOTE) return false
+    for (let which = 0; which < FIELD_NAMES.length; which++) {
+      if (own[which]! >= 0) this.#put(FIELD_NAMES[which]!, b, own[which]!, to, which === TIMESTAMP)
+    }
+    for (let n = 0; n < places.count; n++) this.#putAdditional(b, n, to)
+    return true
+  }
+
+  #nameOf(b: Buffer, n: number): FieldName {
+    const { nameStarts, nameEnds, escapes } = this.#places
+    if ((escapes[n]! & NAME) === 0) return this.#name.at(b, nameStarts[n]!, nameEnds[n]!)
+    const decoded = Buffer.from(JSON.parse(b.toString('utf8', nameStarts[n]! - 1, nameEnds[n]! + 1)) as string)
+    return this.#name.at(decoded, 0, decoded.length)
+  }
+
+  #put(name: FieldName, b: Buffer, n: number, to: FieldSink, isTime: boolean): void {
+    const start = this.#places.valueStarts[n]!
+    const end = this.#places.valueEnds[n]!
+    if (isTime && isTimeAt(b, start, end)) to.text(name, seconds.bytes, 0, seconds.length)
+    else if (b[start] === QUOTE) to.string(name, b, start + 1, end - 1, (this.#places.escapes[n]! & VALUE) !== 0)
+    else to.json(name, b, start, end)
+  }
+
+  /** Gives what is none of `OWN`, without its underscore where no other field has the name. */
+  #putAdditional(b: Buffer, n: number, to: FieldSink): void {
+    const name = this.#nameOf(b, n)
+    const { bytes, start, end } = name
+    if (bytes[start] !== UNDERSCORE) {
+      if (slotOf(bytes, start, end, OWN) >= 0) return
+    } else {
+      const which = slotOf(bytes, start + 1, end, FIELDS)
+      if (which < 0 || this.#own[which]! < 0) name.at(bytes, start + 1, end)
+    }
+    this.#put(name, b, n, to, false)
+  }
+
+  /** What is given as a string has a place that begins with its opening quote. */
+  override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
+    return b[start] === QUOTE
+      ? JSON.parse(`${b.toString('utf8', start, end)}"`)
+      : super.value(b, start, end, name, receivedAt)
   }
 
   override encode({ message, host, ...rest }: Fields): string {
@@ -133,13 +124,10 @@ class Gelf extends FieldsCodec {
   }
 }
 
-/** Seconds since the epoch, a number or its text, as ISO 8601. */
-function timeOf(b: Buffer, start: number, end: number): string | undefined {
-  if (end - start > LONGEST_NUMBER) return undefined
+/** Converts seconds since the epoch, a number or its text. */
+function isTimeAt(b: Buffer, start: number, end: number): boolean {
   const inside = b[start] === QUOTE ? 1 : 0
-  const text = b.toString('latin1', start + inside, end - inside)
-  const time = TIME_FORMATS.unix!(text.includes('e') || text.includes('E') ? String(Number(text)) : text, UTC, 0)
-  return time && isoText(time)
+  return end - start <= LONGEST_NUMBER && seconds.convert(b, start + inside, end - inside)
 }
 
 function textOf(value: unknown): string {

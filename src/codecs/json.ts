@@ -5,30 +5,22 @@ import { DECODED, INVALID, MODIFIED, SCANNED } from '../core/event/flags.js'
 import { theKernel } from '../kernel/kernel.js'
 import type { Lines } from '../kernel/line-memory.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
-import {
-  objectEnd,
-  sawEscape,
-  scanObject,
-  skipSpace,
-  stringEnd,
-  valueEnd,
-  type WantedNames,
-} from '../lib/formats/json-scan.js'
+import { objectEnd, scanObject, type WantedNames } from '../lib/formats/json-scan.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { flatten, jsonText } from '../lib/formats/json-text.js'
+import { MemberPlaces, NAME } from '../lib/formats/member-places.js'
 import { CONTINUES, LINE_END, PIECE } from '../lib/lines/line-splitter.js'
 
 /** Fewer bytes are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
 /** Longer texts are not read again to find out what is wrong with them. */
 const LONGEST_EXPLAINED = 64 * 1024
-const COMMA = 0x2c
-const CLOSE_OBJECT = 0x7d
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
 /** Lines that are JSON objects. */
 export class JsonLines extends Codec {
   readonly #name = new FieldName()
+  readonly #places = new MemberPlaces()
 
   constructor(definition: CodecDefinition = json, options: Readonly<Record<string, unknown>> = {}) {
     super(definition, options)
@@ -50,22 +42,15 @@ export class JsonLines extends Codec {
       copy[end - start] = 0
       return this.read(copy, 0, end - start, to)
     }
-    let p = skipSpace(b, behindMark(b, start, end), end)
-    const stop = objectEnd(b, p, end)
-    if (stop < 0 || skipSpace(b, stop, end) !== end) return false
-    p = skipSpace(b, p + 1, stop)
-    while (b[p] !== CLOSE_OBJECT) {
-      const nameStart = p
-      const nameEnd = stringEnd(b, p + 1)
-      if (sawEscape) {
-        const decoded = Buffer.from(JSON.parse(b.toString('utf8', nameStart, nameEnd + 1)) as string)
+    const places = this.#places
+    if (!places.read(b, behindMark(b, start, end), end)) return false
+    const { count, nameStarts, nameEnds, valueStarts, valueEnds, escapes } = places
+    for (let n = 0; n < count; n++) {
+      if (escapes[n]! & NAME) {
+        const decoded = Buffer.from(JSON.parse(b.toString('utf8', nameStarts[n]! - 1, nameEnds[n]! + 1)) as string)
         this.#name.at(decoded, 0, decoded.length)
-      } else this.#name.at(b, nameStart + 1, nameEnd)
-      const valueStart = skipSpace(b, skipSpace(b, nameEnd + 1, stop) + 1, stop)
-      p = valueEnd(b, valueStart, stop)
-      to.json(this.#name, b, valueStart, p)
-      p = skipSpace(b, p, stop)
-      if (b[p] === COMMA) p = skipSpace(b, p + 1, stop)
+      } else this.#name.at(b, nameStarts[n]!, nameEnds[n]!)
+      to.json(this.#name, b, valueStarts[n]!, valueEnds[n]!)
     }
     return true
   }

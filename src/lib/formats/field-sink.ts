@@ -38,7 +38,7 @@ export interface FieldSink {
   /** The value is the UTF-8 text [start, end). */
   text(name: FieldName, b: Buffer, start: number, end: number): void
   /** The value is the text that [start, end) is between the quotes of a JSON string. */
-  string(name: FieldName, b: Buffer, start: number, end: number): void
+  string(name: FieldName, b: Buffer, start: number, end: number, hasEscapes: boolean): void
   /** The value is [start, end), which is valid JSON. */
   json(name: FieldName, b: Buffer, start: number, end: number): void
   /** The value is what `maker` makes of [start, end). */

@@ -51,13 +51,13 @@ export class Members implements FieldSink {
     this.#end(valueStart, out.length - valueStart - 2 === size ? 0 : 1)
   }
 
-  string(name: FieldName, b: Buffer, start: number, end: number): void {
+  string(name: FieldName, b: Buffer, start: number, end: number, hasEscapes: boolean): void {
     const { out } = this
-    const valueStart = this.#addName(name, 1)
+    const valueStart = this.#addName(name, end - start + 2)
     out.bytes[out.length++] = QUOTE
-    out.add(b, start, end)
-    out.addByte(QUOTE)
-    this.#end(valueStart, 1)
+    out.length = writeBytes(b, start, end, out.bytes, out.length)
+    out.bytes[out.length++] = QUOTE
+    this.#end(valueStart, hasEscapes ? 1 : 0)
   }
 
   json(name: FieldName, b: Buffer, start: number, end: number): void {

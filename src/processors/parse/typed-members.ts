@@ -28,9 +28,9 @@ export class TypedMembers extends Members {
     else this.#convert(name, type, b.toString('utf8', start, end))
   }
 
-  override string(name: FieldName, b: Buffer, start: number, end: number): void {
+  override string(name: FieldName, b: Buffer, start: number, end: number, hasEscapes: boolean): void {
     const type = this.#typeOf(name)
-    if (type === undefined || type === 'string') super.string(name, b, start, end)
+    if (type === undefined || type === 'string') super.string(name, b, start, end, hasEscapes)
     else this.#convert(name, type, JSON.parse(`"${b.toString('utf8', start, end)}"`))
   }
 

@@ -1,0 +1,75 @@
+import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+
+/** For so many members there is room from the beginning; room for many more is not kept. */
+const USUAL = 64
+const MOST_KEPT = 4096
+
+/** Finds the members of JSON objects, in one strict pass over the bytes. */
+export class MemberPlaces {
+  count = 0
+  /** Between the quotes. */
+  nameStarts = new Int32Array(USUAL)
+  nameEnds = new Int32Array(USUAL)
+  valueStarts = new Int32Array(USUAL)
+  valueEnds = new Int32Array(USUAL)
+  /** Whether the name has escapes, and whether the value is a string with some: NAME and VALUE. */
+  escapes = new Uint8Array(USUAL)
+
+  /** Whether [start, end) is a JSON object, with white space around it. A control character must be at `end`. */
+  read(b: Uint8Array, start: number, end: number): boolean {
+    this.count = 0
+    if (this.escapes.length > MOST_KEPT) this.#resize(USUAL)
+    let p = skipSpace(b, start, end)
+    if (b[p] !== OPEN_OBJECT) return false
+    p = skipSpace(b, p + 1, end)
+    if (b[p] === CLOSE_OBJECT) return skipSpace(b, p + 1, end) === end
+    for (;;) {
+      if (b[p] !== QUOTE) return false
+      const at = this.count++
+      if (at === this.escapes.length) this.#resize(2 * at)
+      this.nameStarts[at] = p + 1
+      p = stringEnd(b, p + 1)
+      if (p < 0) return false
+      this.nameEnds[at] = p
+      let escapes = sawEscape ? NAME : 0
+      p = skipSpace(b, p + 1, end)
+      if (b[p] !== COLON) return false
+      p = skipSpace(b, p + 1, end)
+      this.valueStarts[at] = p
+      const isString = b[p] === QUOTE
+      p = valueEnd(b, p, end)
+      if (p < 0) return false
+      this.valueEnds[at] = p
+      if (isString && sawEscape) escapes |= VALUE
+      this.escapes[at] = escapes
+      p = skipSpace(b, p, end)
+      if (b[p] === CLOSE_OBJECT) return skipSpace(b, p + 1, end) === end
+      if (b[p] !== COMMA) return false
+      p = skipSpace(b, p + 1, end)
+    }
+  }
+
+  #resize(size: number): void {
+    const resized = (from: Int32Array) => {
+      const to = new Int32Array(size)
+      to.set(from.subarray(0, Math.min(size, from.length)))
+      return to
+    }
+    this.nameStarts = resized(this.nameStarts)
+    this.nameEnds = resized(this.nameEnds)
+    this.valueStarts = resized(this.valueStarts)
+    this.valueEnds = resized(this.valueEnds)
+    const escapes = new Uint8Array(size)
+    escapes.set(this.escapes.subarray(0, Math.min(size, this.escapes.length)))
+    this.escapes = escapes
+  }
+}
+
+export const NAME = 1
+export const VALUE = 2
