@@ -119,11 +119,11 @@ export const parse = defineProcessor({
       ],
     },
     {
-      title: 'The message of an error log, and the whole line beside it',
-      yaml: 'codec: nginx\ntarget: .log\n',
-      input: ['{"message":"2026/01/31 12:00:00 [error] 7#8: *9 no live upstreams, client: 192.0.2.7"}'],
+      title: 'The message of a line of syslog, and the whole line beside it',
+      yaml: 'codec: syslog\ntarget: .log\n',
+      input: ['{"message":"<34>1 2026-01-31T12:00:00Z web-07 su 77 - - it failed"}'],
       output: [
-        '{"message":"2026/01/31 12:00:00 [error] 7#8: *9 no live upstreams, client: 192.0.2.7","log":{"timestamp":"2026-01-31T12:00:00.000Z","severity":"error","pid":7,"tid":8,"cid":9,"message":"no live upstreams","client":"192.0.2.7"}}',
+        '{"message":"<34>1 2026-01-31T12:00:00Z web-07 su 77 - - it failed","log":{"message":"it failed","timestamp":"2026-01-31T12:00:00Z","host":"web-07","app":"su","pid":"77","facility":"auth","severity":"crit","severity_code":2}}',
       ],
     },
     {

@@ -1,5 +1,6 @@
 import type { AnyDefinition } from '../../core/component.js'
 import type { FileProblem } from '../../core/errors.js'
+import { shownPath } from '../../lib/files/shown-path.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import { locate, placeOf, SourceText } from '../yaml/node.js'
@@ -33,7 +34,7 @@ export function checkFiles(
         const located = locate(entry.value, [option], entry.key)
         const isHidden = located.node?.kind === 'scalar' && located.node.environment !== undefined
         const place = [SECTIONS[kind], id, option]
-        warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${file} ${message}`)
+        warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${shownPath(file)} ${message}`)
       } else {
         const source = new SourceText(file, '\n'.repeat(line - 1))
         problems.add({ source, offset: line - 1 }, path, message)

@@ -1,4 +1,5 @@
 import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../http/tls/tls-content.js'
+import { shownPath } from '../../lib/files/shown-path.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'
@@ -38,7 +39,7 @@ function checkTlsFiles(
     for (const { option, file, message, kind } of inspectTls(tls, wall).problems) {
       const at = locate(node, ['tls', option]).node ?? node
       const to = kind === 'broken' ? problems : warnings
-      to.add(at, [...path, 'tls', option], withoutEnvironment(node, tls, `${file} ${message}`))
+      to.add(at, [...path, 'tls', option], withoutEnvironment(node, tls, `${shownPath(file)} ${message}`))
     }
   }
   for (const { id, kind, entry, config } of drafts) {

@@ -57,6 +57,7 @@ function valuesText(): string[] {
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
       '- **secret**: text that is never printed. Keep it in the environment, in a separate file or in a systemd credential rather than in the configuration.',
+      '- **paths**: a relative path is from the current directory of the process, wherever the configuration is: of logs, tables, keys, certificates, `data_dir` and what a destination writes. Two are of code, and from the folder of the file that names them: `plugins` and `file` of a script. `sluice validate` names the whole path of a file that is missing. A service has `/` as its current directory, unless its unit has a `WorkingDirectory=`: give it absolute paths.',
       '- `${NAME}` in a value is replaced by the environment variable; it is an error if NAME is not set. `${NAME:-default}` has a default for a variable that is unset or empty. `$${` is a literal `${`. Variables are replaced after the YAML was parsed: their content is never parsed as YAML, but a value that is only an unquoted `${NAME}` can be a number or a boolean.',
     ].join('\n'),
     '## Conditions',

@@ -6,6 +6,7 @@ import { refuse, refuseAt, secret } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { SilentFileSystem } from '../../lib/files/remote/file-systems.js'
 import { accessSync, statSync } from '../../lib/files/remote/guarded-fs.js'
+import { shownPath } from '../../lib/files/shown-path.js'
 
 /** The characters that RFC 9110 allows in a header name and in an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
@@ -51,17 +52,18 @@ export function keyFileWarnings(
 ): OptionWarning[] {
   if (file === undefined) return []
   const option = [...path, 'key_file']
+  const shown = shownPath(file)
   try {
     if (statSync(file).isFile()) accessSync(file, constants.R_OK)
-    else return [{ path: option, message: `${file} is not a file` }]
+    else return [{ path: option, message: `${shown} is not a file` }]
     return []
   } catch (error) {
     const missing = errorCode(error) === 'ENOENT'
     if (error instanceof SilentFileSystem)
-      return [{ path: option, message: `${file} cannot be read now: ${error.message}` }]
+      return [{ path: option, message: `${shown} cannot be read now: ${error.message}` }]
     const message = missing
-      ? `${file} does not exist here; create it where this configuration is used, with the key in it`
-      : `${file} cannot be read by this user: ${errorText(error)}`
+      ? `${shown} does not exist here; create it where this configuration is used, with the key in it`
+      : `${shown} cannot be read by this user: ${errorText(error)}`
     return [{ path: option, message }]
   }
 }

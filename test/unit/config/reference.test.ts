@@ -180,7 +180,7 @@ t.test('validate', async t => {
     0,
     'unread.yaml: ok (2 sources, 0 processors, 1 destination)\n0 errors, 2 warnings\n',
     'unread.yaml:1:33: sources.b: warning: nobody reads its events: add b to the inputs of a component\n' +
-      'unread.yaml:1:60: sources.b.include[0]: warning: b matches no file now; files created later are read\n',
+      `unread.yaml:1:60: sources.b.include[0]: warning: b (${join(process.cwd(), 'b')}) matches no file now; files created later are read\n`,
   ])
   const sources = components.flatMap(({ kind, type }) => (kind === 'source' ? [type] : []))
   const bad =

@@ -263,3 +263,33 @@ t.test('lines that are parts of one, where nothing joins them', async t => {
   )
   t.notMatch((await validated(folder, yaml('type: stdin, decode: cri', 'codec: json'))).join('\n'), /divided/)
 })
+
+t.test(
+  'a file that is missing is named with its whole path, from the current directory or the configuration',
+  async t => {
+    const folder = testFolder(t)
+    const here = (name: string) => join(process.cwd(), name)
+    const found = (
+      await validated(
+        folder,
+        `sources: { in: { type: http, listen: '127.0.0.1:0', tls: { cert_file: none.pem, key_file: ./none.key } } }
+processors:
+  rows: { type: enrich, inputs: [in], table: none.csv, key_field: .app, column: app, target: .o }
+  lim: { type: throttle, inputs: [rows], limit: 1, window: 1s, key_field: .app, limits_file: none.yaml }
+destinations: { out: { type: http, inputs: [lim], url: 'https://a.example/', auth: { key_file: ../none } } }
+`,
+      )
+    ).join('\n')
+    for (const text of [
+      `cert_file: warning: none.pem (${here('none.pem')}) cannot be read`,
+      `key_file: warning: ./none.key (${here('none.key')}) cannot be read`,
+      `table: warning: ${here('none.csv')} cannot be read`,
+      `limits_file: warning: none.yaml (${here('none.yaml')}) cannot be read`,
+      `key_file: warning: ../none (${here('../none')}) does not exist here`,
+    ])
+      t.ok(found.includes(text), `${text}\n${found}`)
+    const script = `sources: { in: { type: stdin } }\nprocessors: { s: { type: script, inputs: [in], file: ./none.js } }\ndestinations: { out: { type: stdout, inputs: [s] } }\n`
+    t.match((await validated(folder, script)).join('\n'), join(folder, 'none.js'))
+    t.match((await validated(folder, `plugins: [./none.js]\n${script}`)).join('\n'), join(folder, 'none.js'))
+  },
+)

@@ -3,6 +3,7 @@ import type { OptionWarning } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { type Entry, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { shownPath } from '../../../lib/files/shown-path.js'
 import { ANY_DEPTH, compileGlobs, matchName, type Segment } from './glob.js'
 
 /** Maximum number of folders read per pattern. A pattern that needs more gets no warning. */
@@ -28,7 +29,7 @@ function warningOf(pattern: string, systems: FileSystems): string | undefined {
   const found = globs.map(segments => find(segments, systems))
   if (found.includes('file') || found.includes('unknown')) return undefined
   if (!found.includes('folder')) {
-    return `${pattern} matches no file now; files created later are read`
+    return `${shownPath(pattern)} matches no file now; files created later are read`
   }
   const files = `${pattern.replace(/\/+$/, '')}/*`
   return `${pattern} is a folder, but only files are read; write ${files} for the files in it`
