@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { type Outcome, runCluster, type Settings } from './run.js'
+import { type Kind, LIMITS, type Outcome, runCluster, type Settings } from './run.js'
 
 /** `npm run sim:cluster`: many simulated daemons share limits, with delays, losses and a server in trouble. */
 
@@ -10,6 +10,7 @@ const USAGE = `Usage: npm run sim:cluster -- [options]
   --from N     the first one (default: 1)
   --windows N  how long events arrive, in windows (default: 11)
   --mode M     one mode only: fixed, aligned or gcra
+  --limits L   limits of one kind only: events, costs, bytes or several
 `
 
 const { values } = parseArgs({
@@ -19,15 +20,16 @@ const { values } = parseArgs({
     from: { type: 'string', default: '1' },
     windows: { type: 'string', default: '11' },
     mode: { type: 'string' },
+    limits: { type: 'string' },
     help: { type: 'boolean', short: 'h', default: false },
   },
 })
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 
-function line({ mode, accuracy, troubles, seed }: Settings, outcome: Outcome): string {
+function line({ mode, accuracy, kind, troubles, seed }: Settings, outcome: Outcome): string {
   const { events, passed, alone, overshoot, bound, undershoot } = outcome
-  const how = `${mode} ${accuracy}, ${troubles ? 'server in trouble' : 'server well'}, seed ${seed}`
+  const how = `${kind}, ${mode} ${accuracy}, ${troubles ? 'server in trouble' : 'server well'}, seed ${seed}`
   const counts = `${events} events, ${passed} passed, ${alone} of them alone`
   return `${how}: ${counts}; overshoot ${overshoot} of ${bound} possible; undershoot ${(undershoot * 100).toFixed(1)} %`
 }
@@ -41,25 +43,22 @@ async function main(): Promise<number> {
   const modes = (['aligned', 'fixed', 'gcra'] as const).filter(
     mode => values.mode === undefined || values.mode === mode,
   )
+  const kinds = (Object.keys(LIMITS) as Kind[]).filter(kind => values.limits === undefined || values.limits === kind)
+  const all = kinds.flatMap(kind =>
+    modes.flatMap(mode =>
+      (['leased', 'exact'] as const).flatMap(accuracy =>
+        [false, true].map(troubles => ({ kind, mode, accuracy, troubles })),
+      ),
+    ),
+  )
   for (let n = 0; n < Number(values.seeds); n++) {
-    for (const mode of modes) {
-      for (const accuracy of ['leased', 'exact'] as const) {
-        for (const troubles of [false, true]) {
-          const windows = Number(values.windows)
-          const settings = {
-            seed: Number(values.from) + n,
-            daemons: Number(values.daemons),
-            mode,
-            accuracy,
-            windows,
-            troubles,
-          }
-          const outcome = await runCluster(settings)
-          say(line(settings, outcome))
-          for (const text of outcome.violations.slice(0, 3)) say(`VIOLATION ${text}`)
-          if (outcome.violations.length > 0) failed++
-        }
-      }
+    for (const about of all) {
+      const { daemons, windows } = { daemons: Number(values.daemons), windows: Number(values.windows) }
+      const settings = { ...about, seed: Number(values.from) + n, daemons, windows }
+      const outcome = await runCluster(settings)
+      say(line(settings, outcome))
+      for (const text of outcome.violations.slice(0, 3)) say(`VIOLATION ${text}`)
+      if (outcome.violations.length > 0) failed++
     }
   }
   say(`${failed} runs broke the bound`)
