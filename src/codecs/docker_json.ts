@@ -1,4 +1,5 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
+import type { LineFormat } from '../kernel/field-lines.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { firstEscape, sawEscape, slotOf, stringEnd, WantedNames } from '../lib/formats/json-scan.js'
@@ -131,16 +132,19 @@ for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
 const [LOG, STREAM, TIME] = [0, 1, 2]
 /** What is before the usual members. */
 const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
+/** What the kernel reads: usual lines that are whole. */
+const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
 /** By the number of the member. */
 const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
 
 class DockerJson extends FieldsCodec {
+  override readonly lineFormat = DOCKER_LINES
   readonly #line = new Line()
   /** The text of several lines, as within the quotes of a JSON string. */
   readonly #log = new GrowingBytes()
 
   constructor() {
-    super(dockerJson, { names: ['message', 'timestamp', 'stream', 'attrs', 'partial'] })
+    super(dockerJson, { names: [...DOCKER_LINES.names, 'attrs', 'partial'] })
   }
 
   read(b: Buffer, start: number, end: number, to: FieldSink): boolean {

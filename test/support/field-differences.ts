@@ -10,6 +10,7 @@ import { parse } from '../../src/processors/parse.js'
 import { AccessLines } from './access-lines.js'
 import { batchOf, readerOf } from './batches.js'
 import { CriLines } from './cri-lines.js'
+import { DockerLines } from './docker-lines.js'
 import { Seeded } from './seeded.js'
 import { loadedStageOf } from './stage.js'
 
@@ -36,13 +37,13 @@ type Reading = (batch: EventBatch) => string[]
 
 /** Reads so many generated lines in both ways. Stops after 20 differences. */
 export async function fieldDifferences(
-  codecs: readonly ('nginx' | 'apache' | 'cri')[],
+  codecs: readonly ('nginx' | 'apache' | 'cri' | 'docker_json')[],
   seed: number,
   count: number,
 ): Promise<FieldDifferences> {
   const random = new Seeded(seed)
   const access = new AccessLines(random)
-  const sources = { nginx: access, apache: access, cri: new CriLines(random) }
+  const sources = { nginx: access, apache: access, cri: new CriLines(random), docker_json: new DockerLines(random) }
   const wrong: string[] = []
   let [decoded, left] = [0, 0]
   for (let done = 0; done < count && wrong.length < 20; done += AT_ONCE) {

@@ -33,7 +33,8 @@ export function find(p: usize, end: usize, byte: u8): usize {
 export function isPlain(p: usize, end: usize): bool {
   while (p < end) {
     const bytes = v128.load(p)
-    const others = v128.or(i8x16.lt_u(bytes, i8x16.splat(0x20)), i8x16.eq(bytes, i8x16.splat(0x5c)))
+    const controls = i8x16.eq(bytes, i8x16.min_u(bytes, i8x16.splat(0x1f)))
+    const others = v128.or(controls, i8x16.eq(bytes, i8x16.splat(0x5c)))
     const found = i8x16.bitmask(others)
     if (found != 0) return p + <usize>ctz(found) >= end
     p += 16

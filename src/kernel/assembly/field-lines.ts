@@ -1,7 +1,9 @@
 import { readAccessLine } from './access-log'
 import { byteAt } from './bytes'
 import { readCriLine } from './cri'
+import { readDockerLine } from './docker-json'
 import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './members'
+import { forgetBlock } from './special-characters'
 
 /**
  * Reads the fields of lines of a format: as slots, or as events in JSON. Lines that a format leaves are read elsewhere.
@@ -12,6 +14,7 @@ import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './me
 const ACCESS: u32 = 0
 const ACCESS_WITH_HOSTS: u32 = 1
 const CRI: u32 = 2
+const DOCKER_JSON: u32 = 3
 
 const OPEN_OBJECT: u32 = 0x7b
 /** Names of fields and what is copied beyond ends, besides the bytes of a line and what surrounds its fields. */
@@ -64,6 +67,8 @@ function readLine(format: u32, p: usize, end: usize): bool {
       return readAccessLine(p, end, true)
     case CRI:
       return readCriLine(p, end)
+    case DOCKER_JSON:
+      return readDockerLine(p, end)
     default:
       return false
   }
@@ -87,6 +92,7 @@ export function scanFields(
   decoded: u32,
 ): u32 {
   let left: u32 = 0
+  forgetBlock()
   memory.fill(out, 0, <usize>length * stride)
   for (let i: usize = 0; i < <usize>length; i++, out += stride) {
     const flag = byteAt(flags + i)
@@ -145,6 +151,7 @@ export function writeFields(
   const first = to
   const by = -(<i32>to)
   const around = headBytes + middleBytes + endBytes + MARGIN
+  forgetBlock()
   memory.fill(slots, 0, <usize>length * stride)
   for (let i: usize = 0; i < <usize>length; i++, slots += stride, starts += 4, ends += 4) {
     const start = <usize>(load<i32>(starts) - shift)

@@ -39,7 +39,7 @@ let names: usize = 0
 let copy: usize = 0
 let copyBytes: usize = 0
 /** Whether the string that was scanned last has an escape. */
-let escaped: u32 = 0
+export let escaped: u32 = 0
 /** Whether a line was too deep for `nesting`. */
 let tooDeep: bool = false
 
@@ -90,7 +90,7 @@ function escapedStringEnd(p: usize): usize {
 
 /** The address of the closing quote of the string whose first byte is at `p`, or 0. */
 @inline
-function stringEnd(p: usize): usize {
+export function stringEnd(p: usize): usize {
   const end = plainEnd(p)
   if (byteAt(end) == QUOTE) {
     escaped = 0

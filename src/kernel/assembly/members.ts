@@ -103,7 +103,7 @@ export function copyEscaped(p: usize, end: usize, to: usize): usize {
     v128.store(to, bytes)
     const left = end - p
     const quotes = i8x16.eq(bytes, i8x16.splat(0x22))
-    const others = v128.or(i8x16.lt_u(bytes, i8x16.splat(0x20)), i8x16.eq(bytes, i8x16.splat(0x5c)))
+    const others = v128.or(i8x16.eq(bytes, i8x16.min_u(bytes, i8x16.splat(0x1f))), i8x16.eq(bytes, i8x16.splat(0x5c)))
     // Bit 16 stands for the end of these bytes.
     const plain = <usize>ctz(i8x16.bitmask(v128.or(quotes, others)) | 0x10000)
     if (plain >= left) return to + left
@@ -128,6 +128,23 @@ export function putText(field: u32, p: usize, end: usize): void {
   store<u8>(stop, <u8>QUOTE)
   at = stop + 1
   putSlot(slot, <i32>start + by, <i32>at + by, stop - start - 1 != end - p)
+}
+
+/** The value is the text that [p, end) is between the quotes of a JSON string, with escapes. */
+export function putString(field: u32, p: usize, end: usize): void {
+  const slot = slotOf(field)
+  if (!writes) {
+    putSlot(slot, <i32>p + by, <i32>end + by, true)
+    return
+  }
+  putName(field)
+  const start = at
+  const size = end - p
+  store<u8>(start, <u8>QUOTE)
+  for (let copied: usize = 0; copied < size; copied += 16) v128.store(start + 1 + copied, v128.load(p + copied))
+  at = start + size + 2
+  store<u8>(at - 1, <u8>QUOTE)
+  putSlot(slot, <i32>start + by, <i32>at + by, true)
 }
 
 /** The value is the text of `length` bytes at `p`, at most 32, that is not of the line and has no quotes. */
