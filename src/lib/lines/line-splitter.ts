@@ -33,6 +33,8 @@ export interface Frame {
   readonly release?: (() => void) | undefined
 }
 
+/** V8 looks it up anew for each line if it is called as a method, which takes as long as what it does. */
+const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
 /** The longest UTF-8 character. A piece has room for at least one. */
@@ -121,12 +123,32 @@ export class LineSplitter {
     this.end += read
     const chunk = this.chunk.subarray(0, this.end)
     const from = this.start
-    for (let newline; (newline = chunk.indexOf(LF, this.scanned)) >= 0; ) {
-      const end = newline > this.start && chunk[newline - 1] === CR ? newline - 1 : newline
-      if (end - this.start > this.maxLineBytes) this.cutPieces(end)
-      this.put(end, newline + 1 - end)
-      this.scanned = newline + 1
+    const most = this.maxLineBytes
+    // As `put` for each line, whose fields would be read and written again and again.
+    let start = from
+    let n = this.#length
+    let goesOn = this.goesOn
+    for (let at = this.scanned, newline; (newline = indexOf.call(chunk, LF, at)) >= 0; at = newline + 1) {
+      const end = newline > start && chunk[newline - 1] === CR ? newline - 1 : newline
+      if (end - start > most) {
+        this.#length = n
+        this.start = start
+        this.goesOn = goesOn
+        this.cutPieces(end)
+        n = this.#length
+        start = this.start
+        goesOn = this.goesOn
+      }
+      if (n === starts.length) growColumns()
+      starts[n] = start
+      ends[n] = end
+      start = newline + 1
+      flagsOf[n++] = goesOn ? (start - end) | CONTINUES : start - end
+      goesOn = false
     }
+    this.#length = n
+    this.start = start
+    this.goesOn = goesOn
     this.scanned = this.end
     // A CR at the end may turn out to belong to the line end.
     this.cutPieces(this.pending > 0 && chunk[this.end - 1] === CR ? this.end - 1 : this.end)
