@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { CountingReceiver } from '../counting.js'
-import { built, cpuSecondsOfTree, freePort, peakRssOfTree } from '../measure.js'
+import { built, cpuSecondsOfTree, ENV, freePort, peakRssOfTree } from '../measure.js'
 import { fillIn } from './conf.js'
 import { type Outcome, outcomeOf } from './outcome.js'
 import type { Command, JobId, Peer } from './peer.js'
@@ -56,7 +56,7 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
 
 async function measureUntil(outcome: Outcome, { file, args, env }: Command, cwd: string): Promise<Figures> {
   const began = performance.now()
-  const child = spawn(file, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+  const child = spawn(file, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], env: { ...ENV, ...env } })
   const kill = () => child.kill('SIGKILL')
   process.once('exit', kill)
   let log = ''

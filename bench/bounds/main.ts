@@ -1,0 +1,136 @@
+import { tmpdir } from 'node:os'
+import { parseArgs } from 'node:util'
+import { PERFORMANCE_PAGE } from '../checkout.js'
+import { writeBetweenMarkers } from '../docs.js'
+import { makeInput } from '../input.js'
+import { describeMachine, formatMachine } from '../machine.js'
+import { built, measure, median } from '../measure.js'
+import { loop, sluice } from '../peers/own.js'
+import { JOBS, type JobId, type Peer } from '../peers/peer.js'
+import { type Figures, runJob } from '../peers/run.js'
+import { survey } from '../peers/survey.js'
+import { show, showOnTerminal, workFolder } from '../work.js'
+
+/** `npm run bench:bounds`: what any program in Node.js takes for a job, and what Sluice adds, for ever longer inputs. */
+
+const USAGE = `Usage: npm run bench:bounds -- [options]
+
+Measures loops that do the least for a job, and Sluice. Needs Linux.
+
+  --lines LIST   lines of the inputs (default: 1000,4000000,16000000)
+  --runs N       runs of each program (default: 3)
+  --folder DIR   where inputs and outputs go (default: ${tmpdir()})
+  --json         one JSON document instead of tables
+  --write-docs   puts the tables into docs/performance.md as well
+`
+
+const { values: options } = parseArgs({
+  options: {
+    lines: { type: 'string', default: '1000,4000000,16000000' },
+    runs: { type: 'string', default: '3' },
+    folder: { type: 'string', default: tmpdir() },
+    json: { type: 'boolean', default: false },
+    'write-docs': { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+})
+
+/** A loop of least.ts, for J1. */
+const least = (mode: string, title: string): Peer => ({
+  ...loop,
+  id: `loop-${mode}`,
+  title,
+  tasks: { J1: { output: 'raw' } },
+  command: ({ input, out }) => ({ file: process.execPath, args: [built('./bounds/least.js'), mode, input, out] }),
+})
+
+const programs: readonly Peer[] = [
+  loop,
+  least('lines', 'the same, and it finds lines'),
+  least('deliver', 'the same, reading ahead, and it saves its position'),
+  sluice,
+]
+const jobs: readonly JobId[] = ['J1', 'J3']
+
+interface Result extends Figures {
+  readonly job: JobId
+  readonly lines: number
+  readonly title: string
+}
+
+async function results(counts: readonly number[], runs: number): Promise<Result[]> {
+  const work = workFolder(options.folder, 'bounds')
+  const all: Result[] = []
+  for (const lines of counts) {
+    const input = survey(makeInput(work, lines, showOnTerminal))
+    for (const job of jobs) {
+      const measured = new Map<Peer, Figures[]>()
+      for (let round = 1; round <= runs; round++)
+        for (const peer of programs.filter(({ tasks }) => tasks[job])) {
+          show(`${job}, ${lines} lines, run ${round} of ${runs}: ${peer.title}`)
+          measured.set(peer, [...(measured.get(peer) ?? []), await runJob(peer, job, input, work)])
+        }
+      for (const [{ title }, figures] of measured) {
+        const of = (field: keyof Figures) => median(figures.map(figure => figure[field]))
+        all.push({ job, lines, title, seconds: of('seconds'), cpuSeconds: of('cpuSeconds'), rssBytes: of('rssBytes') })
+      }
+    }
+  }
+  show('')
+  return all
+}
+
+/** The kernel counts CPU time in hundredths of a second: ratios to less than this say nothing. */
+const LEAST_CPU_SECONDS = 0.1
+const HEAD = `| lines | program | seconds | CPU s | peak RSS | lines/s to those of the loop | CPU to that of the loop |
+|---:|:---|---:|---:|---:|---:|---:|
+`
+
+function table(job: JobId, all: readonly Result[]): string {
+  const rows = all.map(({ lines, title, seconds, cpuSeconds, rssBytes }) => {
+    const bare = all.find(other => other.lines === lines && other.title === loop.title)!
+    const isShort = bare.cpuSeconds < LEAST_CPU_SECONDS
+    const ratios = isShort ? ['', ''] : [(bare.seconds / seconds).toFixed(2), (cpuSeconds / bare.cpuSeconds).toFixed(2)]
+    const used = [seconds.toFixed(2), cpuSeconds.toFixed(2), `${Math.round(rssBytes / 1e6)} MB`]
+    return `| ${[lines.toLocaleString('en'), title, ...used, ...ratios].join(' | ')} |\n`
+  })
+  return `**${job}, ${JOBS[job]}**\n\n${HEAD}${rows.join('')}`
+}
+
+/** What each further million lines take, by the longest and the shortest input. */
+function growth(job: JobId, all: readonly Result[]): string {
+  const [lines, less] = [all.at(-1)!.lines, all[0]!.lines]
+  if (lines === less) return ''
+  const of = (title: string) => {
+    const [long, short] = [lines, less].map(count => all.find(one => one.lines === count && one.title === title)!)
+    return { seconds: long!.seconds - short!.seconds, cpuSeconds: long!.cpuSeconds - short!.cpuSeconds }
+  }
+  const [own, bare] = [of(sluice.title), of(loop.title)]
+  return `\nFrom ${less.toLocaleString('en')} lines to ${lines.toLocaleString('en')}, without what comes once, Sluice does ${job} with ${(bare.seconds / own.seconds).toFixed(2)} times the lines/s of the loop, and ${(own.cpuSeconds / bare.cpuSeconds).toFixed(2)} times its CPU time.\n`
+}
+
+async function main(): Promise<void> {
+  const counts = options.lines.split(',').map(Number)
+  if (counts.some(lines => !(lines >= 1000))) throw new Error('--lines must be numbers of at least 1000')
+  const machine = describeMachine()
+  const empty = await measure(['-e', '0'])
+  const all = await results(counts, Number(options.runs))
+  const tables = jobs.map(job => {
+    const own = all.filter(result => result.job === job)
+    return `${table(job, own)}${growth(job, own)}`
+  })
+  const text = `Medians of ${options.runs} runs.
+${formatMachine(machine)}
+\`node -e 0\`, which every one of these programs begins with, takes ${empty.cpuSeconds.toFixed(2)} s of CPU time and ${Math.round(empty.rssBytes / 1e6)} MB.
+
+${tables.join('\n')}`
+  process.stdout.write(options.json ? `${JSON.stringify({ machine, empty, results: all })}\n` : text)
+  if (options['write-docs']) writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:bounds', text)
+}
+
+if (options.help) process.stdout.write(USAGE)
+else
+  await main().catch(error => {
+    process.stderr.write(`bench:bounds: ${error.message}\n`)
+    process.exitCode = 1
+  })
