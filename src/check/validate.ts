@@ -1,9 +1,8 @@
 import { components } from '../components.js'
-import { checkFiles, fileChecksOf } from '../config/checks/file-checks.js'
+import { checkFiles } from '../config/checks/file-checks.js'
 import { type FileCheck, tlsCheckAt } from '../config/checks/tls-check.js'
 import type { Draft } from '../config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
-import { checkModules } from '../config/modules.js'
 import { pluginsOf } from '../config/plugins/read-plugins.js'
 import { Problems } from '../config/yaml/problems.js'
 import type { AnyDefinition } from '../core/component.js'
@@ -40,22 +39,21 @@ export async function validate(
   const warnOf = (found: readonly Problem[]) => {
     for (const warning of found) warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }))
   }
-  const fileChecks = await fileChecksOf(known)
   for (const path of paths) {
     try {
       let checked: readonly Draft[] = []
       const checkTls = tlsCheckAt(systemClock.wall())
       const fileCheck: FileCheck = (root, drafts, service, found) => {
         checkTls(root, drafts, service, found)
-        checkFiles(fileChecks, drafts, found)
         checked = drafts
       }
       const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
-      const config = loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck })
+      const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
       const found = { problems: new Problems(), warnings: new Problems() }
-      await checkModules(checked, found)
+      await checkFiles(checked, found)
+      const problems = [...(config instanceof ConfigError ? config.problems : []), ...found.problems.list()]
       const allWarnings = [...config.warnings, ...found.warnings.list()]
-      if (found.problems.size > 0) throw new ConfigError(found.problems.list(), allWarnings)
+      if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
       warnOf(allWarnings)
       const parts = config.isLocalPart ? await checkLocalPart(path, config, here, warn) : amounts(config)
       if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
@@ -69,6 +67,16 @@ export async function validate(
   }
   out.stdout.write(`${plural(errors, 'error')}, ${plural(warnings, 'warning')}\n`)
   return errors > 0 ? EXIT.config : EXIT.done
+}
+
+/** The configuration, or what is wrong with it. */
+function tried(load: () => Config): Config | ConfigError {
+  try {
+    return load()
+  } catch (error) {
+    if (error instanceof ConfigError) return error
+    throw error
+  }
 }
 
 const LOCAL_PART =

@@ -369,10 +369,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   warnings?(options: z.output<S>): readonly OptionWarning[]
   /** Processors only: the option with a module of users, from the configuration file on. `reload: watch` looks at it. */
   readonly module?: string
-  /** Problems that only loading the module shows, for `validate`. */
-  checkModule?(options: z.output<S>): Promise<readonly OptionProblem[]>
-  /** Imports what finds problems in the files that the options name. For `sluice validate`, which reads them. */
-  fileCheck?(): Promise<(options: z.output<S>) => readonly FileProblem[]>
+  /** Problems that only reading the files and modules shows that the options name. For `sluice validate`. */
+  checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
   /** Destinations only: its defaults of the delivery options, if they differ. */

@@ -118,9 +118,9 @@ export const enrich = defineProcessor({
       ],
     },
   ],
-  fileCheck: async () => {
+  checkFiles: async options => {
     const { tableProblems } = await import('./enrich/read-table.js')
-    return tableProblems
+    return tableProblems(options)
   },
   create: async (options, context) => {
     const { openEnricher } = await import('./enrich/enricher.js')

@@ -41,7 +41,7 @@ export const script = defineProcessor({
   // It may add any.
   fields: () => undefined,
   module: 'file',
-  checkModule: async options => {
+  checkFiles: async options => {
     const { scriptProblems } = await import('./script/script-problems.js')
     return scriptProblems(options)
   },

@@ -74,9 +74,9 @@ export const throttle = defineProcessor({
   findsTime: ({ time_field }) =>
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
   warnings: options => [...clusterWarnings(options), ...backlogWarnings(options)],
-  fileCheck: async () => {
+  checkFiles: async options => {
     const { fileProblems } = await import('./throttle/limits-file/read-limits.js')
-    return fileProblems
+    return fileProblems(options)
   },
   create: async (options, context) => {
     const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')

@@ -1,4 +1,4 @@
-import type { AnyDefinition } from '../../core/component.js'
+import type { OptionProblem } from '../../core/component.js'
 import type { FileProblem } from '../../core/errors.js'
 import { shownPath } from '../../lib/files/shown-path.js'
 import type { Draft } from '../component-config.js'
@@ -6,39 +6,41 @@ import { SECTIONS } from '../schema.js'
 import { locate, placeOf, SourceText } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
-/** Finds problems in the files that the options of a component name. */
-export type FileChecks = ReadonlyMap<AnyDefinition, (options: never) => readonly FileProblem[]>
+interface Found {
+  readonly problems: Problems
+  readonly warnings: Problems
+}
 
-/** Imports the checks of all components that have one. */
-export async function fileChecksOf(components: readonly AnyDefinition[]): Promise<FileChecks> {
-  const found = components.flatMap(definition =>
-    definition.fileCheck ? [{ definition, check: definition.fileCheck }] : [],
-  )
-  return new Map(await Promise.all(found.map(async ({ definition, check }) => [definition, await check()] as const)))
+/** Reads the files and modules that components name, and adds what is wrong with them. */
+export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
+  for (const draft of drafts) {
+    const { config } = draft
+    for (const problem of (await config?.definition.checkFiles?.(config.options)) ?? []) {
+      if ('file' in problem) addFileProblem(draft, problem, found)
+      else addOptionProblem(draft, problem, found)
+    }
+  }
 }
 
 /**
- * Checks the files that components name. A broken file is a problem. A missing or unreadable file is a warning, since
- * it may exist where the configuration will be used.
+ * A broken file is a problem. A missing or unreadable file is a warning, since it may exist where the configuration will
+ * be used.
  */
-export function checkFiles(
-  checks: FileChecks,
-  drafts: readonly Draft[],
-  { problems, warnings }: { readonly problems: Problems; readonly warnings: Problems },
-): void {
-  for (const { id, kind, entry, config } of drafts) {
-    if (!config) continue
-    for (const problem of checks.get(config.definition)?.(config.options as never) ?? []) {
-      const { option, file, line, path, message } = problem
-      if (problem.isMissing) {
-        const located = locate(entry.value, [option], entry.key)
-        const isHidden = located.node?.kind === 'scalar' && located.node.environment !== undefined
-        const place = [SECTIONS[kind], id, option]
-        warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${shownPath(file)} ${message}`)
-      } else {
-        const source = new SourceText(file, '\n'.repeat(line - 1))
-        problems.add({ source, offset: line - 1 }, path, message)
-      }
-    }
+function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
+  const { option, file, line, path, message, isMissing } = problem
+  if (isMissing) {
+    const located = locate(entry.value, [option], entry.key)
+    const isHidden = located.node?.kind === 'scalar' && located.node.environment !== undefined
+    const place = [SECTIONS[kind], id, option]
+    warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${shownPath(file)} ${message}`)
+  } else {
+    const source = new SourceText(file, '\n'.repeat(line - 1))
+    problems.add({ source, offset: line - 1 }, path, message)
   }
+}
+
+function addOptionProblem({ id, kind, entry }: Draft, problem: OptionProblem, { problems, warnings }: Found): void {
+  const { path, message, isWarning } = problem
+  const to = isWarning ? warnings : problems
+  to.add(placeOf(locate(entry.value, path, entry.key)), [SECTIONS[kind], id, ...path], message)
 }
