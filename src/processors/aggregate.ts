@@ -72,6 +72,7 @@ export const aggregate = defineProcessor({
     'An event of an interval is `{key, interval_ms, <counter>: n, <histogram>: {count, sum, buckets}}`, where `key` is the value of `key_field`, the JSON array of the values of several, or null without one; each number of `buckets` has the values up to its bound, as in Prometheus. ' +
     'The interval that is open at the end of the run, or when a reload changes the options, is shorter. ' +
     'On `/metrics` the same are `sluice_aggregate_<counter>_total` and `sluice_aggregate_<histogram>_bucket`, `_sum` and `_count`, with the labels `component_id` and `key`. ' +
+    'A counter of Prometheus never falls: negative numbers are part of the sums in events, and not of the series; `sluice_negative_values_total` counts them. ' +
     'A key that had no event in an interval makes room for others, when there are more than `max_keys`; what it had counted is then in `__other__`, so that sums are exact.\n\n' +
     'A reload that does not change the options keeps what was counted. After a kill, sources that can read again do so from the events of the open interval on; its series begin at 0, as all do.',
   options,

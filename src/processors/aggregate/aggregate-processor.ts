@@ -68,7 +68,7 @@ export class Aggregate implements Processor {
     const name = `sluice_aggregate_${measure.name}`
     if (measure instanceof Counter) {
       const help = 'The counter of the processor of type aggregate.'
-      const read = () => this.#series((values, row) => [{ labels: {}, value: measure.value(values, row) }])
+      const read = () => this.#series((values, row) => [{ labels: {}, value: measure.total(values, row) }])
       metrics.counters(`${name}_total`, help, { key: OTHER }, read)
     }
     if (!(measure instanceof Histogram)) return

@@ -4,6 +4,8 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import type { AggregateOptions } from '../aggregate.js'
 
+const NEGATIVE_HELP = 'Negative numbers that a counter of the processor of type aggregate does not have in its series.'
+
 /** A measure keeps its numbers of a key in neighbouring columns, from `at` on. */
 export interface Measure {
   readonly name: string
@@ -16,29 +18,49 @@ export interface Measure {
   value(values: Float64Array, row: number): unknown
 }
 
+interface Sum {
+  readonly field: FieldReader
+  /** Counts the numbers that the series is without. */
+  readonly negative: { value: number }
+}
+
 /** Counts events, or adds up the numbers of a field. What is no number, or makes the sum infinite, counts as 0. */
 export class Counter implements Measure {
   readonly name: string
   readonly at: number
-  readonly width = 1
+  /** A sum has a second column for its series, which a negative number must not make smaller. */
+  readonly width: number
   readonly #when: EventTest | undefined
-  readonly #sum: FieldReader | undefined
+  readonly #sum: Sum | undefined
 
-  constructor(name: string, at: number, when: EventTest | undefined, sum: FieldReader | undefined) {
+  constructor(name: string, at: number, when: EventTest | undefined, sum: Sum | undefined) {
     this.name = name
     this.at = at
+    this.width = sum ? 2 : 1
     this.#when = when
     this.#sum = sum
   }
 
   add(batch: EventBatch, i: number, values: Float64Array, row: number): void {
     if (this.#when && !this.#when(batch, i)) return
-    if (!this.#sum) values[row + this.at]!++
-    else addTo(values, row + this.at, numberAt(this.#sum, batch, i) ?? 0)
+    if (!this.#sum) {
+      values[row + this.at]!++
+      return
+    }
+    const { field, negative } = this.#sum
+    const number = numberAt(field, batch, i) ?? 0
+    addTo(values, row + this.at, number)
+    if (number < 0) negative.value++
+    else addTo(values, row + this.at + 1, number)
   }
 
   value(values: Float64Array, row: number): number {
     return values[row + this.at]!
+  }
+
+  /** The value of the series, which never falls. */
+  total(values: Float64Array, row: number): number {
+    return values[row + this.at + this.width - 1]!
   }
 }
 
@@ -113,10 +135,12 @@ export function measuresOf({ counters, histograms }: AggregateOptions, context: 
     measures.push(measure)
     at += measure.width
   }
+  const negative = (counter: string) =>
+    context.metrics.counter('sluice_negative_values_total', NEGATIVE_HELP, { counter })
   const test = (when: Parameters<typeof compileCondition>[0] | undefined) =>
     when && compileCondition(when, path => context.field(path))
   for (const [name, { sum, when }] of Object.entries(counters))
-    add(new Counter(name, at, test(when), sum && context.field(sum)))
+    add(new Counter(name, at, test(when), sum && { field: context.field(sum), negative: negative(name) }))
   for (const [name, { field, buckets, when }] of Object.entries(histograms))
     add(new Histogram(name, at, test(when), context.field(field), buckets))
   return measures

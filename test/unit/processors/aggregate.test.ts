@@ -62,6 +62,18 @@ t.test('an event for each key and interval, and series that go on', async t => {
   t.same(counters.imbalance(), { events: 0, bytes: 0 })
 })
 
+t.test('negative numbers are in the sums of events, and do not make a series fall', async t => {
+  const { send, next, series, counters } = await running(OPTIONS)
+  await send({ app: 'a', v: 5 }, { app: 'a', v: -7 })
+  t.match(await next(), [{ key: 'a', n: 2, sum: -2 }])
+  t.same(series('sluice_aggregate_sum_total'), { a: 5 })
+  await send({ app: 'a', v: -1 }, { app: 'a', v: 2 })
+  t.match(await next(), [{ key: 'a', sum: 1 }])
+  t.same(series('sluice_aggregate_sum_total'), { a: 7 })
+  const negative = counters.series.get('sluice_negative_values_total')!.flatMap(({ read }) => [...read()])
+  t.same(negative, [{ labels: { counter: 'sum' }, value: 2 }])
+})
+
 t.test('keys beyond max_keys count together, idle ones make room, and all sums are exact', async t => {
   const { send, next, series } = await running(OPTIONS)
   const total = () => Object.values(series('sluice_aggregate_n_total')).reduce((a, b) => a + b, 0)
