@@ -106,7 +106,7 @@ t.test('validate checks the file, and the start does', async t => {
   })
   t.match(await validate(undefined), {
     code: 0,
-    stderr: /^sluice\.yaml:\d+:\d+: processors\.limit_app\.limits_file: warning: limits\.yaml cannot be read/m,
+    stderr: /^sluice\.yaml:\d+:\d+: processors\.limit_app\.limits_file: warning: limits\.yaml \(\/.*\) cannot be read/m,
   })
   t.match(await validate(RULES, '    limits: [{ key: "a[" }]\n'), {
     code: 78,
