@@ -1,13 +1,17 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
-import { jsonText } from '../lib/formats/json-text.js'
+import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
+import type { ByteSink } from '../lib/formats/json-string.js'
+import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
 
 const SPACE = 0x20
 const QUOTE = 0x22
 const EQUALS = 0x3d
 const BACKSLASH = 0x5c
+const UNDERSCORE = 0x5f
 
 /** The last pair found: its key, and its value without quotes. Without a value, `valueStart` is -1. */
 let keyStart = 0
@@ -103,20 +107,49 @@ class Logfmt extends FieldsCodec {
   }
 
   override encode(fields: Fields): string {
-    const pairs = Object.entries(fields).filter(([, value]) => value !== undefined)
-    return pairs.map(([key, value]) => `${keyText(key)}=${valueText(value)}`).join(' ')
+    return encoder.line(fields)
+  }
+
+  override write(batch: EventBatch, to: ByteSink): void {
+    encoder.write(batch, to)
   }
 }
 
-/** Replaces the characters that cannot be part of a key by `_`. */
-function keyText(key: string): string {
-  return key === '' ? '_' : key.replace(/[\x00-\x20="]/g, '_')
+/** Characters that cannot be part of a key, and those for which a value needs quotes. */
+const NO_KEY = 1
+const NEEDS_QUOTES = 2
+const KINDS = new Uint8Array(256)
+for (let byte = 0; byte <= SPACE; byte++) KINDS[byte] = NO_KEY | NEEDS_QUOTES
+for (const byte of [QUOTE, EQUALS]) KINDS[byte] = NO_KEY | NEEDS_QUOTES
+KINDS[0x7f] = NEEDS_QUOTES
+
+const encoder = new MembersEncoder((members, out) => {
+  for (let n = 0; n < members.count; n++) {
+    if (n > 0) out.addByte(SPACE)
+    addKey(members.name(n), out)
+    out.addByte(EQUALS)
+    addValue(members.text(n), out)
+  }
+})
+
+function addKey({ bytes, start, end }: EventMembers, out: GrowingBytes): void {
+  const from = out.length
+  out.add(bytes, start, end)
+  for (let p = from; p < out.length; p++) if (KINDS[out.bytes[p]!]! & NO_KEY) out.bytes[p] = UNDERSCORE
+  if (start === end) out.addByte(UNDERSCORE)
 }
 
-function valueText(value: unknown): string {
-  const text = typeof value === 'string' ? value : jsonText(value)
-  // Some readers end an unquoted value at an equals sign.
-  return /[\x00-\x20="\x7f]/.test(text) ? JSON.stringify(text) : text
+/** Some readers end an unquoted value at an equals sign. */
+function addValue({ bytes, start, end, string }: EventMembers, out: GrowingBytes): void {
+  let p = start
+  while (p < end && (KINDS[bytes[p]!]! & NEEDS_QUOTES) === 0) p++
+  if (p === end) out.add(bytes, start, end)
+  else if (string !== undefined) out.addText(JSON.stringify(string))
+  else {
+    out.addByte(QUOTE)
+    out.addEscaped(bytes, start, end)
+    out.addByte(QUOTE)
+  }
 }
 
 export const logfmt = defineCodec({
