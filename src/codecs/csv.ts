@@ -7,9 +7,10 @@ import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
 import { OriginTail, originBit } from '../core/event/origin-tail.js'
 import { reaches } from '../core/options/reach.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
-import type { WantedNames } from '../lib/formats/json-scan.js'
+import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
+import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
-import { jsonText } from '../lib/formats/json-text.js'
+import { type EventMembers, MembersEncoder } from './event-members.js'
 
 const QUOTE = 0x22
 const LF = 0x0a
@@ -20,6 +21,7 @@ const MOST_UNNAMED = 65_536
 const MOST_NAMES = 1000
 const UNNAMED = 'column_'
 const QUOTES = Buffer.from('"')
+const EMPTY = Buffer.from('""')
 
 const options = z.strictObject({
   delimiter: reaches(
@@ -76,6 +78,10 @@ class Csv extends Codec {
   readonly #delimiter: number
   readonly #columns: readonly string[] | undefined
   override readonly encode?: (fields: Fields) => string
+  readonly #encoder: MembersEncoder
+  /** The names of the columns, and of an event the member of each; -1: there is none. */
+  readonly #known = new WantedNames()
+  readonly #members: Int32Array
   /** What comes before each value in JSON; undefined if the order of the fields is another. */
   readonly #heads: readonly Buffer[] | undefined
   /** The bits of the columns that hide a field of the origin. */
@@ -98,8 +104,10 @@ class Csv extends Codec {
       ? columns.map((name, n) => Buffer.from(`${n === 0 ? '{' : '",'}${JSON.stringify(name)}:"`))
       : undefined
     this.#own = columns?.reduce((bits, name) => bits | originBit(name), 0) ?? 0
-    // A line with a single empty value would be an empty line, which readers skip.
-    if (columns) this.encode = fields => columns.map(name => fieldText(fields, name, delimiter)).join(delimiter) || '""'
+    for (const name of columns ?? []) this.#known.slot(name)
+    this.#members = new Int32Array(this.#known.names.length)
+    this.#encoder = new MembersEncoder((members, out) => this.#writeLine(members, out))
+    if (columns) this.encode = fields => this.#encoder.line(fields)
   }
 
   override get eventFields(): EventFields {
@@ -197,6 +205,45 @@ class Csv extends Codec {
     addEscaped(to, text, 0, text.length)
   }
 
+  override write(batch: EventBatch, to: ByteSink): void {
+    this.#encoder.write(batch, to)
+  }
+
+  #writeLine(event: EventMembers, out: GrowingBytes): void {
+    const members = this.#members.fill(-1)
+    for (let n = 0; n < event.count; n++) {
+      const { bytes, start, end } = event.name(n)
+      const column = slotOf(bytes, start, end, this.#known)
+      if (column >= 0) members[column] = n
+    }
+    const from = out.length
+    for (let column = 0; column < members.length; column++) {
+      if (column > 0) out.addByte(this.#delimiter)
+      const n = members[column]!
+      if (n >= 0 && !event.isNull(n)) this.#addText(event.text(n), out)
+    }
+    // A line with a single empty value would be an empty line, which readers skip.
+    if (out.length === from) out.add(EMPTY, 0, EMPTY.length)
+  }
+
+  /** Writes a value, in quotes if it needs them. */
+  #addText({ bytes, start, end }: EventMembers, out: GrowingBytes): void {
+    let p = start
+    while (p < end && bytes[p] !== this.#delimiter && bytes[p] !== QUOTE && bytes[p] !== LF && bytes[p] !== CR) p++
+    if (p === end) {
+      out.add(bytes, start, end)
+      return
+    }
+    out.addByte(QUOTE)
+    for (let from = start; from < end; from = p) {
+      for (p = from; p < end && bytes[p] !== QUOTE; ) p++
+      if (p < end) p++
+      out.add(bytes, from, p)
+      if (bytes[p - 1] === QUOTE) out.addByte(QUOTE)
+    }
+    out.addByte(QUOTE)
+  }
+
   fields(b: Buffer, start: number, end: number): Fields {
     const values: [string, string][] = []
     for (let p = behindMark(b, start, end); ; p++) {
@@ -213,14 +260,6 @@ class Csv extends Codec {
 function columnOf(name: string): number {
   const [, number] = /^column_([1-9]\d{0,5})$/.exec(name) ?? []
   return number === undefined ? -1 : Number(number) - 1
-}
-
-function fieldText(fields: Fields, name: string, delimiter: string): string {
-  // Inherited members such as `constructor` are not fields.
-  const value = Object.hasOwn(fields, name) ? fields[name] : undefined
-  if (value === undefined || value === null) return ''
-  const text = typeof value === 'string' ? value : jsonText(value)
-  return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
 export const csv = defineCodec({

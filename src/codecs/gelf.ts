@@ -1,16 +1,24 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { EpochTime } from '../lib/formats/epoch-time.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
+import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { parseIsoTime } from '../lib/formats/iso-time.js'
 import { slotOf, WantedNames } from '../lib/formats/json-scan.js'
-import { jsonText } from '../lib/formats/json-text.js'
+import type { ByteSink } from '../lib/formats/json-string.js'
 import { MemberPlaces, NAME, VALUE } from '../lib/formats/member-places.js'
+import { addUnique } from '../lib/formats/unique-members.js'
+import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
 
 const SPACE = 0x20
 const QUOTE = 0x22
+const COMMA = 0x2c
+const ZERO = 0x30
+const COLON = 0x3a
 const UNDERSCORE = 0x5f
+const CLOSE_OBJECT = 0x7d
 const LONGEST_NUMBER = 40
 const seconds = new EpochTime()
 
@@ -109,18 +117,12 @@ class Gelf extends FieldsCodec {
       : super.value(b, start, end, name, receivedAt)
   }
 
-  override encode({ message, host, ...rest }: Fields): string {
-    const line: [string, unknown][] = [
-      ['version', '1.1'],
-      ['host', textOf(host ?? '') || 'unknown'],
-      ['short_message', textOf(message ?? '') || '-'],
-    ]
-    for (const [name, value] of Object.entries(rest)) {
-      const own = ownValue(name, value)
-      if (own !== undefined) line.push([name, own])
-      else if (value !== undefined) line.push([additionalName(name), typeof value === 'number' ? value : textOf(value)])
-    }
-    return jsonText(Object.fromEntries(line))
+  override encode(fields: Fields): string {
+    return encoder.line(fields)
+  }
+
+  override write(batch: EventBatch, to: ByteSink): void {
+    encoder.write(batch, to)
   }
 }
 
@@ -130,26 +132,107 @@ function isTimeAt(b: Buffer, start: number, end: number): boolean {
   return end - start <= LONGEST_NUMBER && seconds.convert(b, start + inside, end - inside)
 }
 
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : jsonText(value)
-}
+const line = new GrowingBytes()
+const VERSION = Buffer.from('{"version":"1.1","host":"')
+const SHORT_MESSAGE = Buffer.from('","short_message":"')
+const UNKNOWN = Buffer.from('unknown')
+const NONE = Buffer.from('-')
+const NAMED_ID = Buffer.from('__id')
+/** The fields that have a place of their own. */
+const PLACED = wanted('message', 'host', 'level', 'timestamp', 'full_message')
+const [PLACED_MESSAGE, PLACED_HOST, LEVEL, TIMESTAMP_PLACE] = [0, 1, 2, 3]
+const SEVERITIES = [...'01234567']
+/** 1 for bytes that a name may have. */
+const IN_NAME = new Uint8Array(256)
+for (let byte = 0; byte < 0x80; byte++) if (/[\w.-]/.test(String.fromCharCode(byte))) IN_NAME[byte] = 1
 
-/** The value of a field that GELF has a member for; undefined if it cannot have this value. */
-function ownValue(name: string, value: unknown): unknown {
-  if (name === 'full_message') return typeof value === 'string' ? value : undefined
-  if (name === 'level') {
-    if (typeof value === 'string') return LEVELS.get(value.toLowerCase())
-    return Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 7 ? value : undefined
+const encoder = new MembersEncoder((members, out) => {
+  let [message, host] = [-1, -1]
+  for (let n = 0; n < members.count; n++) {
+    const placed = placeOf(members.name(n))
+    if (placed === PLACED_MESSAGE) message = n
+    else if (placed === PLACED_HOST) host = n
   }
-  if (name !== 'timestamp' || typeof value !== 'string') return undefined
-  const bytes = Buffer.from(value)
-  const ms = parseIsoTime(bytes, 0, bytes.length)
-  return Number.isNaN(ms) ? undefined : Number((ms / 1000).toFixed(6))
+  line.clear()
+  line.add(VERSION, 0, VERSION.length)
+  addTextOr(UNKNOWN, members, host)
+  line.add(SHORT_MESSAGE, 0, SHORT_MESSAGE.length)
+  addTextOr(NONE, members, message)
+  line.addByte(QUOTE)
+  let mayRepeat = false
+  for (let n = 0; n < members.count; n++) {
+    if (n === message || n === host) continue
+    line.addByte(COMMA)
+    line.addByte(QUOTE)
+    const placed = placeOf(members.name(n))
+    const own = placed < 0 ? undefined : ownValue(placed, members, n)
+    if (own !== undefined) {
+      line.addText(`${PLACED.names[placed]}":${own}`)
+      continue
+    }
+    if (addName(members.name(n))) mayRepeat = true
+    line.addByte(QUOTE)
+    line.addByte(COLON)
+    if (members.isNumber(n)) {
+      const { bytes, start, end } = members.text(n)
+      line.add(bytes, start, end)
+      continue
+    }
+    line.addByte(QUOTE)
+    addText(members, n)
+    line.addByte(QUOTE)
+  }
+  line.addByte(CLOSE_OBJECT)
+  if (!mayRepeat) out.add(line.bytes, 0, line.length)
+  else addUnique(out, line.bytes, 0, line.length)
+})
+
+function placeOf({ bytes, start, end }: EventMembers): number {
+  return slotOf(bytes, start, end, PLACED)
 }
 
-/** Receivers refuse `_id`. */
-function additionalName(name: string): string {
-  return name === 'id' ? '__id' : `_${name.replace(/[^\w.-]/g, '_')}`
+/** Writes the text of member `n`, as between the quotes of a JSON string. */
+function addText(members: EventMembers, n: number): void {
+  const isString = members.isString(n)
+  const { bytes, start, end } = isString ? members.inside(n) : members.text(n)
+  if (isString) line.add(bytes, start, end)
+  else line.addEscaped(bytes, start, end)
+}
+
+/** The same, or another text in the place of none. */
+function addTextOr(other: Buffer, members: EventMembers, n: number): void {
+  const before = line.length
+  if (n >= 0 && !members.isNull(n)) addText(members, n)
+  if (line.length === before) line.add(other, 0, other.length)
+}
+
+/** The JSON of a field that GELF has a member for; undefined if it cannot have this value. */
+function ownValue(placed: number, members: EventMembers, n: number): string | undefined {
+  const { bytes, start, end, string } = members.text(n)
+  if (placed === LEVEL && members.isNumber(n)) return end === start + 1 ? SEVERITIES[bytes[start]! - ZERO] : undefined
+  if (!members.isString(n)) return undefined
+  if (placed === TIMESTAMP_PLACE) {
+    const ms = parseIsoTime(bytes, start, end)
+    if (Number.isNaN(ms)) return undefined
+    return String(Number.isInteger(ms) ? ms / 1000 : Number((ms / 1000).toFixed(6)))
+  }
+  const text = string ?? bytes.toString('utf8', start, end)
+  return placed === LEVEL ? LEVELS.get(text.toLowerCase())?.toString() : JSON.stringify(text)
+}
+
+/** Writes the name of an additional field. Returns whether another one may have become the same. */
+function addName({ bytes, start, end }: EventMembers): boolean {
+  if (end - start === 2 && bytes[start] === 0x69 && bytes[start + 1] === 0x64) {
+    // Receivers refuse `_id`.
+    line.add(NAMED_ID, 0, NAMED_ID.length)
+    return true
+  }
+  line.addByte(UNDERSCORE)
+  let p = start
+  while (p < end && IN_NAME[bytes[p]!] === 1) p++
+  if (p === end) line.add(bytes, start, end)
+  else line.addText(bytes.toString('utf8', start, end).replace(/[^\w.-]/g, '_'))
+  return p < end || bytes[start] === UNDERSCORE
 }
 
 export const gelf = defineCodec({
