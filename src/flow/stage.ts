@@ -9,6 +9,7 @@ import { LogLimit } from '../lib/log-limit.js'
 import { aborted, orAborted, sleep } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
+import { Calls, LateError } from './calls.js'
 import { type Amount, add, sum } from './counters.js'
 import type { DeadLetters } from './dead-letters.js'
 import { Decided } from './decided.js'
@@ -36,7 +37,7 @@ const LATE_STOP_MS = 1000
 
 /** A batch that has not left yet. */
 interface Pending {
-  readonly work: BatchWork
+  work: BatchWork
   readonly since: number
   isDecided: boolean
 }
@@ -60,6 +61,7 @@ export class Stage extends Transform {
   readonly #concurrency: number
   readonly #context: StageContext
   readonly #decided: Decided
+  readonly #calls: Calls
   readonly #pending: Pending[] = []
   readonly #failed: FailedEvents
   readonly #ended = new AbortController()
@@ -90,6 +92,7 @@ export class Stage extends Transform {
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
     this.slow = new SlowWork(processor, context)
+    this.#calls = new Calls(processor, plan.deadline, context.clock)
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
@@ -208,7 +211,7 @@ export class Stage extends Transform {
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
     try {
-      waits = this.processor.process(batch, to, work)
+      waits = this.#calls.process(batch, to, work)
       if (!waits) work.end()
     } catch (error) {
       if (this.#context.isStrict) {
@@ -258,7 +261,8 @@ export class Stage extends Transform {
       pending.work.end()
     } catch (error) {
       if (this.destroyed) return
-      await pending.work.processEach(this.processor)
+      if (error instanceof LateError) pending.work = pending.work.abandoned(error.message)
+      else await pending.work.processEach(this.#calls)
       if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
     } finally {
       release?.()
@@ -290,7 +294,8 @@ export class Stage extends Transform {
     const next = this.#next
     if (!next || this.#pending.length >= this.#concurrency || this.#later?.isFull) return
     this.#next = undefined
-    this.#whenRoom(next)
+    if (this.#fullOutputs().length === 0) next()
+    else void this.#hasRoom().then(hasRoom => hasRoom && next())
   }
 
   #leave(work: BatchWork): EventBatch | undefined {
@@ -299,12 +304,6 @@ export class Stage extends Transform {
     const letters = this.#decided.send(work, failures)
     if (work.asked || work.kept) this.#later!.decided(work)
     return letters
-  }
-
-  #whenRoom(done: TransformCallback): void {
-    const full = this.#fullOutputs()
-    if (full.length === 0) done()
-    else void this.#hasRoom().then(hasRoom => hasRoom && done())
   }
 
   #fullOutputs(): SideOutput[] {
