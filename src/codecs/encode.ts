@@ -95,10 +95,12 @@ export class RawEncoder {
       }
       const start = starts[i]!
       let end = start
-      while (i < length && starts[i] === end && (flags[i]! & MODIFIED) === 0) {
-        end = ends[i]! + (flags[i]! & LINE_END)
-        i++
-        if ((flags[i - 1]! & LINE_END) === 0) {
+      while (i < length && starts[i] === end) {
+        const flag = flags[i]!
+        if ((flag & MODIFIED) !== 0) break
+        const lineEnd = flag & LINE_END
+        end = ends[i++]! + lineEnd
+        if (lineEnd === 0) {
           this.#isOpen = true
           this.#open = batch.origin
           break
