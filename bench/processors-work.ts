@@ -117,12 +117,17 @@ export const processorWork = (table: string): readonly ProcessorWork[] => [
   },
 ]
 
+/** A message with the fields of these lines. */
+const LINE_DESCRIPTOR =
+  'Co0CCgpsaW5lLnByb3RvIvYBCgRMaW5lEhwKCXRpbWVzdGFtcBgBIAEoCVIJdGltZXN0YW1wEhQKBWxldmVsGAIgASgJUgVsZXZlbBISCgRob3N0GAMgASgJUgRob3N0EhAKA2FwcBgEIAEoCVIDYXBwEh0KCnJlcXVlc3RfaWQYBSABKAlSCXJlcXVlc3RJZBIWCgZtZXRob2QYBiABKAlSBm1ldGhvZBISCgRwYXRoGAcgASgJUgRwYXRoEhYKBnN0YXR1cxgIIAEoBVIGc3RhdHVzEhcKB3Rvb2tfbXMYCSABKAFSBnRvb2tNcxIYCgdtZXNzYWdlGAogASgJUgdtZXNzYWdlYgZwcm90bzM='
+
 /** Lines of codecs. Of any other its first example is read over and over. */
 export const CODEC_LINES: Readonly<Record<string, CodecLines>> = {
   ...codecLines(LINES),
   json: { lines: JSON_LINES },
   ndjson: { lines: JSON_LINES },
   msgpack: { lines: JSON_LINES },
+  protobuf: { lines: JSON_LINES, options: { descriptor: LINE_DESCRIPTOR, message: 'Line' } },
   text: { lines: NGINX },
   raw: { lines: NGINX },
   nginx: { lines: NGINX },

@@ -12,6 +12,7 @@ import { logfmt } from './logfmt.js'
 import { msgpack } from './msgpack.js'
 import { ndjson } from './ndjson.js'
 import { nginx } from './nginx.js'
+import { protobuf } from './protobuf.js'
 import { raw } from './raw.js'
 import { regex } from './regex.js'
 import { syslog } from './syslog.js'
@@ -32,6 +33,7 @@ export const codecs: readonly CodecDefinition[] = [
   cri,
   gelf,
   msgpack,
+  protobuf,
   ndjson,
   raw,
   regex,

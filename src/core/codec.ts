@@ -10,6 +10,7 @@ import type { Joiner } from '../lib/lines/record-splitter.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
 import type { EventFields } from './event/event-fields.js'
+import type { Reach } from './options/reach.js'
 
 /**
  * How a decoded line becomes an event.
@@ -134,6 +135,9 @@ export abstract class Codec {
    */
   scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
+  /** Reads the files that the options name; `reach`: those that it may. Throws if one is missing, or wrong. */
+  load?(reach?: Reach): void
+
   /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
@@ -232,4 +236,9 @@ export function behindMark(b: Uint8Array, start: number, end: number): number {
 function writeText(text: string, to: ByteSink): void {
   const bytes = Buffer.from(text)
   to.add(bytes, 0, bytes.length)
+}
+
+/** Calls `load` of the codecs among these options. */
+export function loadCodecs(options: object, reach: Reach | undefined): void {
+  for (const value of Object.values(options)) if (value instanceof Codec) value.load?.(reach)
 }

@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
 import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ComponentConfig } from '../config/load.js'
+import { loadCodecs } from '../core/codec.js'
 import {
   type DestinationContext,
   type Kind,
@@ -152,10 +153,9 @@ export class Engine {
   }
 
   async #create<K extends Kind>(config: ComponentConfig, context: Kinds[K]['context']): Promise<Kinds[K]['component']> {
-    return (config.definition as { create: (o: unknown, c: unknown) => Kinds[K]['component'] }).create(
-      config.options,
-      context,
-    )
+    loadCodecs(config.options as object, config.reach)
+    const definition = config.definition as { create: (o: unknown, c: unknown) => Kinds[K]['component'] }
+    return definition.create(config.options, context)
   }
 
   async #addDestination(config: ComponentConfig): Promise<void> {

@@ -1,5 +1,6 @@
+import { Codec } from '../../core/codec.js'
 import type { OptionProblem } from '../../core/component.js'
-import type { FileProblem } from '../../core/errors.js'
+import { errorCode, errorText, type FileProblem } from '../../core/errors.js'
 import { shownPath } from '../../lib/files/shown-path.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
@@ -15,6 +16,7 @@ interface Found {
 export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
   for (const draft of drafts) {
     const { config } = draft
+    if (config) checkCodecs(draft, config.options as object, found)
     for (const problem of (await config?.definition.checkFiles?.(config.options)) ?? []) {
       if ('file' in problem) addFileProblem(draft, problem, found)
       else addOptionProblem(draft, problem, found)
@@ -43,4 +45,19 @@ function addOptionProblem({ id, kind, entry }: Draft, problem: OptionProblem, { 
   const { path, message, isWarning } = problem
   const to = isWarning ? warnings : problems
   to.add(placeOf(locate(entry.value, path, entry.key)), [SECTIONS[kind], id, ...path], message)
+}
+
+/** Codecs read files, too. */
+function checkCodecs({ kind, id, entry }: Draft, options: object, { problems, warnings }: Found): void {
+  for (const [option, value] of Object.entries(options)) {
+    if (!(value instanceof Codec)) continue
+    try {
+      value.load?.()
+    } catch (error) {
+      const isMissing = errorCode((error as Error).cause) !== undefined
+      const place = placeOf(locate(entry.value, [option], entry.key))
+      const found = isMissing ? warnings : problems
+      found.add(place, [SECTIONS[kind], id, option], errorText(error))
+    }
+  }
 }

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import type { z } from 'zod'
+import { Codec } from '../../core/codec.js'
 import { type Reached, textOptions } from '../../core/options/reach.js'
 import type { AddressRules } from '../../lib/network/address-rules.js'
 import { type ListenAddress, listenText } from '../../lib/network/inherited-sockets.js'
@@ -112,7 +113,10 @@ function valuesAt(value: unknown, path: readonly string[]): string[] {
   if (value === undefined || value === null) return []
   const [step, ...rest] = path
   if (step === '*') return typeof value === 'object' ? Object.values(value).flatMap(item => valuesAt(item, rest)) : []
-  if (step !== undefined) return valuesAt((value as Record<string, unknown>)[step], rest)
+  if (step !== undefined) {
+    const members = value instanceof Codec ? value.options : (value as Record<string, unknown>)
+    return valuesAt(members[step], rest)
+  }
   if (Array.isArray(value)) return value.flatMap(item => valuesAt(item, []))
   const isAddress = typeof value === 'object' && ('port' in value || 'systemd' in value)
   return [isAddress ? listenText(value as ListenAddress) : String(value)]

@@ -91,7 +91,9 @@ function longestLine({ length, starts, ends }: EventBatch): number {
   return longest
 }
 
-function numberOf({ name, options }: Codec): number {
+function numberOf({ name, options, framing }: Codec): number {
+  // Its lines are JSON, and can be read without it.
+  if (framing) return NUMBERED.indexOf('json')
   const number = NUMBERED.indexOf(name)
   return number < 0 || Object.keys(options).length > 0 ? NAMED : number
 }

@@ -49,6 +49,7 @@ export class Parser implements Processor {
     this.#source = this.#editor.field(field)
     this.#target = target && this.#editor.field(target)
     this.#codecs = (rest.try ?? [rest]).map(codecFrom)
+    for (const codec of this.#codecs) codec.load?.(context.reach)
     this.#typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
     this.#members = this.#typed ?? new Members()
     this.#removes = remove_field

@@ -38,6 +38,13 @@ const time: Make = random => new Date(random.below(2e12)).toISOString()
 const SAYS: Record<string, { options?: object; event: (random: Seeded) => Fields }> = {
   json: { event: object(anyText, anyValue) },
   msgpack: { event: object(anyText, anyValue) },
+  protobuf: {
+    options: {
+      descriptor: codecs.find(({ name }) => name === 'protobuf')!.examples[0].yaml.split(/\s/)[1],
+      message: 'Event',
+    },
+    event: object(anyText, anyValue),
+  },
   // A line needs a value, and values are text.
   logfmt: {
     event: random => ({

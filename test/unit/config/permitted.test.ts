@@ -67,6 +67,24 @@ const table: [what: string, component: object, permitted: Partial<Permitted>, re
   ['code', run, {}, ['code']],
   ['code that may run', run, { code: true }, []],
   ['code in a file', { type: 'script', file: '/etc/mine.js' }, { files: ['/etc/**'] }, ['file']],
+  [
+    'a definition of a codec',
+    { type: 'stdin', decode: { codec: 'protobuf', message: 'M', descriptor_file: '/etc/a' } },
+    {},
+    ['decode.descriptor_file'],
+  ],
+  [
+    'one that may be used, and one of an encoding',
+    { ...file('/keys/out'), encoding: { codec: 'protobuf', message: 'M', descriptor_file: '/keys/a' } },
+    { files: ['/keys/*'] },
+    [],
+  ],
+  [
+    'a definition of a parser',
+    { type: 'parse', codec: 'protobuf', message: 'M', descriptor_file: '/etc/a' },
+    {},
+    ['descriptor_file'],
+  ],
   ['a key in a step', hashed('/etc/shadow'), {}, ['steps.hash.key_file']],
   ['a key in a step that may be used', hashed('/keys/a'), { files: ['/keys/*'] }, []],
   [

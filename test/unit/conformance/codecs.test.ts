@@ -152,7 +152,7 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
       if (looked) batch.scan()
       const decoder = new BatchDecoder(new WantedNames())
       const restored = decoder.decode(encodeBatch(batch), new Ack(() => {}))
-      t.ok(restored.origin.codec.isSame(codec), title)
+      t.ok(restored.origin.codec.isSame(codec.framing ? JSON_OBJECTS : codec), title)
       t.same(seen([restored]), wanted, `${title}: from a record`)
     }
     writeFileSync(path, encodeLetters([make()], REFUSED, { destination: 'd', wall: 0 }))

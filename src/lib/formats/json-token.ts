@@ -1,0 +1,18 @@
+import { sawEscape, stringEnd } from './json-scan.js'
+
+const QUOTE = 0x22
+
+/** The text of the JSON string that begins at `p`, or the JSON of any other scalar up to `end`. */
+export function tokenText(b: Buffer, p: number, end: number): string {
+  if (b[p] !== QUOTE) return b.toString('latin1', p, end)
+  const stop = stringEnd(b, p + 1)
+  return sawEscape ? (JSON.parse(b.toString('utf8', p, stop + 1)) as string) : b.toString('utf8', p + 1, stop)
+}
+
+/** The integer in a text, with all of its digits; undefined: it is none. */
+export function integerOf(text: string): number | bigint | undefined {
+  if (/^-?\d{1,15}$/.test(text)) return Number(text)
+  if (/^-?\d{1,40}$/.test(text)) return BigInt(text)
+  const value = text.trim() === '' ? Number.NaN : Number(text)
+  return Number.isSafeInteger(value) ? value : undefined
+}

@@ -1,0 +1,112 @@
+import type { MessageType } from './protobuf-descriptor.js'
+import type { ProtobufJson } from './protobuf-json.js'
+import { BYTES, broken, MOST_LEVELS, VARINT, type WireReader } from './protobuf-wire.js'
+import { fractionOf, rfc3339 } from './rfc3339.js'
+
+/** Writes the message up to `reader.end` as JSON. */
+type Known = (json: ProtobufJson, type: MessageType, level: number) => void
+
+const MOST_NANOS = 999_999_999
+
+/** Fields 1 and 2 of a message: seconds and nanoseconds. */
+function timeOf(reader: WireReader): { seconds: number; nanos: number } {
+  let [seconds, nanos] = [0, 0]
+  while (reader.p < reader.end) {
+    const tag = reader.varint()
+    if (tag === ((1 << 3) | VARINT)) {
+      const low = reader.varint()
+      seconds = (reader.high | 0) * 2 ** 32 + (low >>> 0)
+    } else if (tag === ((2 << 3) | VARINT)) nanos = reader.varint() | 0
+    else reader.skip(tag)
+  }
+  return { seconds, nanos }
+}
+
+const timestamp: Known = ({ reader, to }) => {
+  const { seconds, nanos } = timeOf(reader)
+  to.addText(`"${rfc3339(seconds, nanos) ?? broken()}"`)
+}
+
+const duration: Known = ({ reader, to }) => {
+  const { seconds, nanos } = timeOf(reader)
+  if (Math.abs(nanos) > MOST_NANOS || !Number.isSafeInteger(seconds)) broken()
+  const sign = seconds < 0 || nanos < 0 ? '-' : ''
+  to.addText(`"${sign}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s"`)
+}
+
+const otherwise =
+  (text: string): Known =>
+  (json, type, level) => {
+    if (!json.unnamed(type, level)) json.to.addText(text)
+  }
+
+const wrapper: Known = (json, type, level) => {
+  if (!json.unnamed(type, level)) json.default(type.fields.get(1) ?? broken(), level)
+}
+
+/** Paths, separated by commas, with names as JSON usually has them. */
+const fieldMask: Known = (json, type, level) => {
+  const { to } = json
+  const before = to.length
+  if (!json.unnamed(type, level)) to.addText('[]')
+  const paths = JSON.parse(to.bytes.toString('utf8', before, to.length)) as string[]
+  to.length = before
+  const names = paths.map(path => path.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()))
+  to.addText(JSON.stringify(names.join(',')))
+}
+
+/** A message with the name of its type; of a type that is not known, its bytes. */
+const any: Known = (json, _type, level) => {
+  const { reader, to, types } = json
+  let url = ''
+  let [start, end] = [reader.end, reader.end]
+  while (reader.p < reader.end) {
+    const tag = reader.varint()
+    if (tag !== ((1 << 3) | BYTES) && tag !== ((2 << 3) | BYTES)) {
+      reader.skip(tag)
+      continue
+    }
+    const size = reader.length()
+    const from = reader.take(size)
+    if (tag === ((1 << 3) | BYTES)) url = reader.b.toString('utf8', from, from + size)
+    else [start, end] = [from, from + size]
+  }
+  const { p, end: stop } = reader
+  const inner = types.messages.get(url.slice(url.lastIndexOf('/') + 1))
+  if (level + 1 >= MOST_LEVELS) broken()
+  to.addText(`{"@type":${JSON.stringify(url)}`)
+  reader.p = start
+  reader.end = end
+  if (!inner) to.addText(`,"value":"${reader.b.toString('base64', start, end)}"`)
+  else if (KNOWN.has(inner.name)) {
+    to.addText(',"value":')
+    json.message(inner, level + 1)
+  } else {
+    const before = to.length
+    to.addText(',')
+    json.members(inner, level + 1)
+    if (to.length === before + 1) to.length = before
+  }
+  to.addText('}')
+  reader.p = p
+  reader.end = stop
+}
+
+/** The types that have a form of their own in JSON. */
+export const KNOWN: ReadonlyMap<string, Known> = new Map(
+  Object.entries({
+    Timestamp: timestamp,
+    Duration: duration,
+    Struct: otherwise('{}'),
+    ListValue: otherwise('[]'),
+    Value: otherwise('null'),
+    FieldMask: fieldMask,
+    Any: any,
+    ...Object.fromEntries(
+      ['Double', 'Float', 'Int64', 'UInt64', 'Int32', 'UInt32', 'Bool', 'String', 'Bytes'].map(name => [
+        `${name}Value`,
+        wrapper,
+      ]),
+    ),
+  }).map(([name, known]) => [`google.protobuf.${name}`, known]),
+)

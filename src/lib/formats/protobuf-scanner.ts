@@ -1,0 +1,48 @@
+import { FramingError, type RecordScanner } from '../lines/framed-splitter.js'
+
+const MOST_VARINT_BYTES = 5
+/** The largest message that there is. */
+const MOST_BYTES = 2 ** 31 - 1
+
+/** Finds the ends of records that begin with their length: a varint, or four bytes, the highest first. */
+export class LengthScanner implements RecordScanner {
+  readonly #isVarint: boolean
+  /** How many bytes of the record are still to come; undefined: its length is not known. */
+  #left: number | undefined
+
+  constructor(isVarint: boolean) {
+    this.#isVarint = isVarint
+  }
+
+  find(b: Buffer, p: number, to: number): number {
+    if (this.#left === undefined) {
+      const head = this.#isVarint ? varintSize(b, p, to) : 4
+      if (p + head > to) return ~p
+      const size = this.#isVarint ? varintAt(b, p, head) : b.readUInt32BE(p)
+      if (size > MOST_BYTES) throw new FramingError(`${size} is not the length of a message`, p)
+      this.#left = size
+      p += head
+    }
+    const seen = Math.min(this.#left, to - p)
+    this.#left -= seen
+    p += seen
+    if (this.#left > 0) return ~p
+    this.#left = undefined
+    return p
+  }
+}
+
+/** Bytes of a length that begins a record; one more than there are if it does not end. */
+export function varintSize(b: Buffer, p: number, to: number): number {
+  for (let n = 0; n < MOST_VARINT_BYTES; n++) {
+    if (p + n >= to) return to - p + 1
+    if (b[p + n]! < 0x80) return n + 1
+  }
+  throw new FramingError('this is not the length of a message', p)
+}
+
+function varintAt(b: Buffer, p: number, size: number): number {
+  let value = 0
+  for (let n = size - 1; n >= 0; n--) value = value * 128 + (b[p + n]! & 0x7f)
+  return value
+}

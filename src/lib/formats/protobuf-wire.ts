@@ -1,0 +1,88 @@
+/** The types of values on the wire. */
+export const VARINT = 0
+export const FIXED_64 = 1
+export const BYTES = 2
+export const GROUP = 3
+export const END_GROUP = 4
+export const FIXED_32 = 5
+
+const MOST_VARINT_BYTES = 10
+/** Groups in groups; the same as messages in messages. */
+export const MOST_LEVELS = 100
+
+/** The bytes are no message of the type. */
+export class NotProtobuf extends Error {}
+const BROKEN = new NotProtobuf('not a message')
+
+export function broken(): never {
+  throw BROKEN
+}
+
+/** Reads one value after the other from the bytes of a message. Throws NotProtobuf where they end too soon. */
+export class WireReader {
+  b: Buffer = Buffer.alloc(0)
+  p = 0
+  /** Where the message ends that is being read. */
+  end = 0
+  /** The upper half of the last varint. */
+  high = 0
+
+  /** The lower 32 bits of a varint, signed. The upper ones are in `high`. */
+  varint(): number {
+    const { b, end } = this
+    this.high = 0
+    let p = this.p
+    if (p < end && b[p]! < 0x80) {
+      this.p = p + 1
+      return b[p]!
+    }
+    let low = 0
+    let high = 0
+    for (let n = 0; ; n++) {
+      if (p >= end || n === MOST_VARINT_BYTES) broken()
+      const byte = b[p++]!
+      const bits = byte & 0x7f
+      if (n < 4) low |= bits << (7 * n)
+      else if (n === 4) {
+        low |= bits << 28
+        high = bits >>> 4
+      } else if (n < 9) high |= bits << (7 * n - 32)
+      else high |= bits << 31
+      if (byte < 0x80) break
+    }
+    this.p = p
+    this.high = high
+    return low
+  }
+
+  /** A varint that is a length; the bytes of that length follow. */
+  length(): number {
+    const length = this.varint() >>> 0
+    if (this.high !== 0 || length > this.end - this.p) broken()
+    return length
+  }
+
+  /** Moves over `size` bytes. Returns where they begin. */
+  take(size: number): number {
+    const from = this.p
+    if (size > this.end - from) broken()
+    this.p = from + size
+    return from
+  }
+
+  /** Moves over the value of a field, whose number and wire type are `tag`. */
+  skip(tag: number): void {
+    for (let level = 0; ; ) {
+      const type = tag & 7
+      if (type === VARINT) this.varint()
+      else if (type === FIXED_64) this.take(8)
+      else if (type === BYTES) this.take(this.length())
+      else if (type === FIXED_32) this.take(4)
+      else if (type === GROUP && level < MOST_LEVELS) level++
+      else if (type === END_GROUP && level > 0) level--
+      else broken()
+      if (level === 0) return
+      tag = this.varint()
+    }
+  }
+}

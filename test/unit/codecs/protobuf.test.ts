@@ -1,0 +1,242 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import t from 'tap'
+import { encodeLines } from '../../../src/codecs/encode.js'
+import { createCodec } from '../../../src/codecs/list.js'
+import type { Codec } from '../../../src/core/codec.js'
+import { FramedSplitter } from '../../../src/lib/lines/framed-splitter.js'
+import { batchOf } from '../../support/batches.js'
+import { checkout } from '../../support/checkout.js'
+import { readFields } from '../../support/codecs.js'
+import { testFolder } from '../../support/folder.js'
+
+interface Vectors {
+  /** Of `message All` of proto3, with a field of every type. */
+  readonly descriptor: string
+  /** As the library of Protocol Buffers for Python writes them, and their JSON. */
+  readonly cases: readonly { name: string; bytes: string; json: Record<string, unknown> }[]
+}
+
+const { descriptor, cases } = JSON.parse(readFileSync(join(checkout, 'test/vectors/protobuf.json'), 'utf8')) as Vectors
+/** `message Old` of proto2: required int32 id = 1; repeated int32 list = 2, packed = 3; group Part = 4; string text = 5. */
+const OLD =
+  'CqsBCgl0d28ucHJvdG8SBGFjbWUilwEKA09sZBIOCgJpZBgBIAIoBVICaWQSEgoEbGlzdBgCIAMoBVIEbGlzdBIaCgZwYWNrZWQYAyADKAVCAhABUgZwYWNrZWQSIgoEcGFydBgEIAEoCjIOLmFjbWUuT2xkLlBhcnRSBHBhcnQSFgoEdGV4dBgFIAEoCToCaGlSBHRleHQaFAoEUGFydBIMCgF4GAEgASgFUgF4'
+
+const all = createCodec('protobuf', { descriptor, message: 'acme.logs.All' })
+const old = createCodec('protobuf', { descriptor: OLD, message: 'acme.Old' })
+const EXACT = new Set(cases.map(({ name }) => name).filter(name => !/^(any|maps|messages|known|empty)/.test(name)))
+const bytesOf = (hex: string) => Buffer.from(hex.replaceAll(' ', ''), 'hex')
+
+/** With a varint of its length, of two bytes at most. */
+function record(message: Buffer): Buffer {
+  const { length } = message
+  return Buffer.concat([Buffer.from(length < 128 ? [length] : [(length & 127) | 128, length >> 7]), message])
+}
+
+function linesOf(records: Buffer, codec: Codec): string[] {
+  const frame = new FramedSplitter(codec.framing!, 1 << 20).push(records)
+  return frame ? frame.chunk.toString('utf8', 0, frame.bytes).trimEnd().split('\n') : []
+}
+
+const read = (hex: string, codec = all) => linesOf(record(bytesOf(hex)), codec)[0]
+const written = (json: string, codec = all) => Buffer.concat(encodeLines(codec, [batchOf([json])]).parts)
+const rewritten = (json: string) => linesOf(written(json), all)[0]
+
+t.test('messages of every type are the JSON that the library makes of them, and are written as they were', t => {
+  for (const { name, bytes, json } of cases) {
+    t.same(JSON.parse(read(bytes)!), json, name)
+    // Nothing says of what type it was.
+    if (name.startsWith('any')) continue
+    const again = linesOf(written(JSON.stringify(json)), all)[0]!
+    t.same(JSON.parse(again), json, `${name}, written`)
+    // Maps have any order, and zeros may be left out.
+    if (EXACT.has(name)) t.equal(written(JSON.stringify(json)).toString('hex'), record(bytesOf(bytes)).toString('hex'))
+  }
+  t.end()
+})
+
+t.test('the examples of the documentation of the encoding', t => {
+  t.equal(read('08 96 01', old), '{"id":150}')
+  t.equal(read('2a 07 74 65 73 74 69 6e 67', old), '{"text":"testing"}')
+  t.equal(read('1a 06 03 8e 02 9e a7 05', old), '{"packed":[3,270,86942]}')
+  t.equal(written('{"packed":[3,270,86942]}', old).toString('hex'), '081a06038e029ea705')
+  t.equal(written('{"list":[3,270]}', old).toString('hex'), '051003108e02', 'not packed in proto2')
+  t.equal(written('{"packed":[]}', old).toString('hex'), '00')
+  t.end()
+})
+
+t.test('fields that are unknown, groups, and wire types that do not fit are left out', t => {
+  for (const [hex, line] of [
+    ['08 01 f8 07 05', '{"id":1}'],
+    ['08 01 fa 07 02 68 69', '{"id":1}'],
+    ['08 01 f9 07 0000000000000000 fd 07 00000000', '{"id":1}'],
+    ['23 08 01 24 08 02', '{"id":2}'],
+    ['fb 07 0b 08 01 0c fc 07 08 02', '{"id":2}'],
+    ['0d 00000000', '{}'],
+    ['28 01', '{}'],
+  ] as const)
+    t.equal(read(hex, old), line, hex)
+  t.end()
+})
+
+t.test('a field that comes again: the last one, all elements, one message', t => {
+  for (const [hex, line] of [
+    ['08 01 08 02', '{"id":2}'],
+    ['10 01 08 05 10 02', '{"list":[1,2],"id":5}'],
+    ['12 02 01 02 10 03', '{"list":[1,2,3]}'],
+    ['12 00 10 03', '{"list":[3]}'],
+    ['12 00', '{"list":[]}'],
+    ['18 01 1a 01 02', '{"packed":[1,2]}'],
+  ] as const)
+    t.equal(read(hex, old), line, hex)
+  // child { s: "a" }, child { i32: 5 }
+  t.equal(read('b2 01 03 4a 01 61 b2 01 02 28 05'), '{"child":{"s":"a","i32":5}}')
+  t.equal(read('c2 01 01 61 c8 01 05'), '{"name_number":5}', 'a oneof')
+  t.equal(read('a2 01 03 0a 01 61 40 01 a2 01 05 0a 01 62 10 03'), '{"counts":{"a":"0","b":"3"},"b":true}')
+  t.end()
+})
+
+t.test('names and integers as they are wanted', t => {
+  const codec = createCodec('protobuf', { descriptor, message: 'acme.logs.All', field_names: 'json', int64: 'number' })
+  t.equal(read('18 ff ff ff ff ff ff ff ff 7f c8 01 05', codec), '{"i64":9223372036854775807,"nameNumber":5}')
+  t.equal(rewritten('{"nameNumber":5}'), '{"name_number":5}')
+  t.end()
+})
+
+t.test('what is not of the message is kept in base64, and what follows it is read', t => {
+  const deep = (levels: number) => {
+    let message = Buffer.alloc(0)
+    for (let n = 0; n < levels; n++) message = Buffer.concat([Buffer.from([0xb2, 0x01]), record(message)])
+    return message
+  }
+  for (const [name, bytes] of [
+    ['cut off', bytesOf('08')],
+    ['a length beyond the end', bytesOf('4a 05 61')],
+    ['a long varint', bytesOf('08 ff ff ff ff ff ff ff ff ff ff 01')],
+    ['a group that does not end', bytesOf('23 08 01')],
+    ['the end of a group', bytesOf('24')],
+    ['a packed number that does not end', bytesOf('8a 01 01 80')],
+    ['a message with more than its length', bytesOf('b2 01 02 4a 03 61 61 61')],
+    ['no time', bytesOf('d2 01 0b 08 ff ff ff ff ff ff ff ff ff 7f 01')],
+    ['too deep', deep(100)],
+  ] as const) {
+    const lines = linesOf(Buffer.concat([record(bytes), record(bytesOf('40 01'))]), all)
+    t.same(lines, [record(bytes).toString('base64'), '{"b":true}'], name)
+  }
+  t.match(linesOf(record(deep(99)), all)[0], /^\{"child":\{"child":.*\}$/)
+  t.end()
+})
+
+t.test('records of both framings, in portions of any size, and ones that are too long', t => {
+  const events = [...cases.map(({ json }) => json), { s: 'x'.repeat(300) }].filter(json => !('any' in json))
+  for (const framing of ['varint', 'length_delimited']) {
+    const codec = createCodec('protobuf', { descriptor, message: 'acme.logs.All', framing })
+    const records = Buffer.concat(events.map(json => written(JSON.stringify(json), codec)))
+    for (const size of [1, 3, 100, 10_000]) {
+      let skipped = 0
+      const splitter = new FramedSplitter(codec.framing!, 250, () => skipped++)
+      const found: unknown[] = []
+      for (let at = 0; at < records.length; at += size) {
+        const frame = splitter.push(records.subarray(at, at + size))
+        if (!frame) continue
+        const lines = frame.chunk.toString('utf8', 0, frame.bytes).trimEnd().split('\n')
+        found.push(...lines.map(line => JSON.parse(line) as unknown))
+      }
+      t.same([skipped, splitter.pending], [1, 0], `${framing}, portions of ${size}`)
+      t.ok(isDeepStrictEqual(found, events.slice(0, -1)), `${framing}, portions of ${size}`)
+    }
+  }
+  t.end()
+})
+
+t.test('behind a length that no message has nothing is read, and the error has its place', t => {
+  const delimited = createCodec('protobuf', { descriptor, message: 'acme.logs.All', framing: 'length_delimited' })
+  for (const [codec, hex, error] of [
+    [all, '02 40 01 ff ff ff ff ff 01', 'byte 3: this is not the length of a message'],
+    [all, '02 40 01 ff ff ff ff 0f', 'byte 3: 4294967295 is not the length of a message'],
+    [delimited, '00000002 40 01 80000000', 'byte 6: 2147483648 is not the length of a message'],
+  ] as const) {
+    const splitter = new FramedSplitter(codec.framing!, 1 << 20)
+    t.equal(splitter.push(bytesOf(hex))?.length, 1)
+    t.equal(splitter.problem?.message, error)
+  }
+  t.end()
+})
+
+t.test('values are written into the field that there is, and those that do not fit are left out', t => {
+  for (const [json, line] of [
+    ['{"nothing_of":1,"b":true}', '{"b":true}'],
+    ['{"s":5,"texts":[true,{"a":[1]},null]}', '{"s":"5","texts":["true","{\\"a\\":[1]}","null"]}'],
+    [
+      '{"i32":"12","u64":18446744073709551615,"i64":"-9","u32":1.0,"s32":-1e2}',
+      '{"i32":12,"u64":"18446744073709551615","i64":"-9","u32":1,"s32":-100}',
+    ],
+    ['{"i32":2147483648,"u32":-1,"u64":-1,"i64":1.5,"s32":"x","f32":"","by":"?","b":1,"d":"x"}', '{}'],
+    ['{"i32":null,"s":null,"child":null,"child2":null}', '{}'],
+    ['{"level":"INFO","levels":[0,"ERROR","NONE",5]}', '{"level":"INFO","levels":["LEVEL_UNKNOWN","ERROR",5]}'],
+    ['{"by":"_-8=","b":"true","d":"NaN","f":"-Infinity"}', '{"by":"/+8=","b":true,"d":"NaN","f":"-Infinity"}'],
+    ['{"packed":[1,"x",2],"unpacked":3}', '{"packed":[1,2],"unpacked":[3]}'],
+    ['{"child":5,"many":[{},5,{"b":true}],"nested":{"n":1}}', '{"many":[{},{"b":true}],"nested":{"n":1}}'],
+    [
+      '{"counts":{"a":1,"b":"x","c\\n":2},"by_flag":{"true":1,"x":1}}',
+      '{"counts":{"a":"1","c\\n":"2"},"by_flag":{"true":"INFO"}}',
+    ],
+    ['{"at":"2026-01-31T13:00:00.5+01:00","took":"1s"}', '{"at":"2026-01-31T12:00:00.500Z","took":"1s"}'],
+    ['{"at":1.25,"took":-1.5}', '{"at":"1970-01-01T00:00:01.250Z","took":"-1.500s"}'],
+    ['{"at":"yesterday","took":"1h","mask":5,"data":[],"list":{},"any":{}}', '{}'],
+    ['{"\\u0073":"\\u00e9\\n"}', '{"s":"é\\n"}'],
+  ] as const)
+    t.equal(rewritten(json), line, json)
+  const deep = `${'{"child":'.repeat(5000)}{}${'}'.repeat(5000)}`
+  t.match(rewritten(deep), /^\{.*\}$/, 'of many levels the outer ones')
+  t.end()
+})
+
+t.test('long messages have their lengths, and do not end up in one another', t => {
+  const events = ['a', 'b', 'c'].map(letter => `{"child":{"child":{"s":"${letter.repeat(20_000)}"}}}`)
+  const records = Buffer.concat(encodeLines(all, [batchOf(events)]).parts)
+  t.same(linesOf(records, all), events)
+  t.end()
+})
+
+t.test('a field has a message in base64, without its length, or JSON', t => {
+  t.same(readFields(all, Buffer.from(bytesOf('40 01').toString('base64'))), { b: true })
+  t.same(readFields(all, Buffer.from('{"x":1}')), { x: 1 })
+  t.equal(readFields(all, Buffer.from(bytesOf('08').toString('base64'))), undefined)
+  t.end()
+})
+
+t.test('what is wrong with a definition is said', t => {
+  const make = (options: object) => () => createCodec('protobuf', { message: 'acme.logs.All', ...options })
+  t.throws(make({}), { message: /needs either descriptor_file or descriptor/ })
+  t.throws(make({ descriptor, descriptor_file: '/x' }), { message: /needs either/ })
+  t.throws(make({ descriptor: 'AAAA' }), { message: 'descriptor is not a set of descriptors' })
+  t.throws(make({ descriptor, message: 'acme.log.All' }), {
+    message: 'descriptor has no message acme.log.All; did you mean acme.logs.All?',
+  })
+  t.throws(make({ descriptor, message: 'google.protobuf.Timestamp' }), { message: /is no object in JSON$/ })
+  // The last file alone, which needs the others.
+  const whole = Buffer.from(descriptor, 'base64')
+  const last = whole.subarray(whole.lastIndexOf('all.proto') - 5)
+  t.throws(make({ descriptor: last.subarray(last.indexOf(0x0a)).toString('base64') }), {
+    message:
+      /^descriptor lacks google\.protobuf\.\w+, which acme\.logs\.All uses; write it with protoc --include_imports/,
+  })
+  t.end()
+})
+
+t.test('a file is read when the codec is used, and another one is another codec', t => {
+  const path = join(testFolder(t), 'all.binpb')
+  const make = () => createCodec('protobuf', { descriptor_file: path, message: 'acme.logs.All' })
+  t.throws(() => make().load!(), { message: /^descriptor_file .*all\.binpb cannot be read \(ENOENT/ })
+  t.ok(make().isSame(make()))
+  writeFileSync(path, Buffer.from(descriptor, 'base64'))
+  const codec = make()
+  codec.load!()
+  t.equal(read('40 01', codec), '{"b":true}')
+  t.ok(codec.isSame(make()))
+  writeFileSync(path, Buffer.concat([Buffer.from(descriptor, 'base64'), Buffer.from(OLD, 'base64')]))
+  t.notOk(codec.isSame(make()))
+  t.end()
+})
