@@ -4,6 +4,7 @@ import { type Codec, defineCodec } from '../core/codec.js'
 import { errorText } from '../core/errors.js'
 import { filePath, type Reach, reaches } from '../core/options/reach.js'
 import { readFileSync } from '../lib/files/remote/guarded-fs.js'
+import { shownPath } from '../lib/files/shown-path.js'
 import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { type MessageType, readTypes, type Types } from '../lib/formats/protobuf-descriptor.js'
 import { ProtobufJson } from '../lib/formats/protobuf-json.js'
@@ -82,7 +83,7 @@ class Protobuf extends RecordCodec {
 
   override load(reach?: Reach): void {
     const { descriptor_file: file, message, field_names: fieldNames, int64 } = this.#given
-    const name = file === undefined ? 'descriptor' : `descriptor_file ${file}`
+    const name = file === undefined ? 'descriptor' : `descriptor_file ${shownPath(file)}`
     const bytes = this.#bytes(name, reach)
     const reader = new ProtobufJson(typesOf(bytes, name), { fieldNames, textIntegers: int64 === 'string' })
     this.#loaded = { digest: digestOf(bytes), type: typeOf(reader.types, message, name), reader }

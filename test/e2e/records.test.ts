@@ -46,17 +46,17 @@ destinations:
   t.equal(await missing.exit, 0, 'the file may be where it will run')
   t.match(
     missing.stderr,
-    /there\.yaml:4:\d+: sources\.in\.decode: warning: descriptor_file \.\/all\.binpb cannot be read/,
+    /there\.yaml:4:\d+: sources\.in\.decode: warning: descriptor_file \.\/all\.binpb \(.*\) cannot be read/,
   )
   const early = sluice(['run', 'there.yaml'], { cwd })
   t.not(await early.exit, 0)
-  t.match(early.stderr + early.stdout, /descriptor_file \.\/all\.binpb cannot be read/)
+  t.match(early.stderr + early.stdout, /descriptor_file \.\/all\.binpb \(.*\) cannot be read/)
   writeFileSync(join(cwd, 'all.binpb'), 'no definition')
   const wrong = sluice(['validate', 'there.yaml'], { cwd })
   t.not(await wrong.exit, 0)
   t.match(
     wrong.stderr,
-    /there\.yaml:4:\d+: sources\.in\.decode: descriptor_file \.\/all\.binpb is not a set of descriptors/,
+    /there\.yaml:4:\d+: sources\.in\.decode: descriptor_file \.\/all\.binpb \(.*\) is not a set of descriptors/,
   )
   writeFileSync(join(cwd, 'all.binpb'), Buffer.from(descriptor, 'base64'))
   const there = sluice(['run', 'there.yaml'], { cwd })
