@@ -35,11 +35,9 @@ export class LiveDecider {
     return this.#decider
   }
 
-  /** Decides on one event at the current time. Returns whether it is within its limits. */
+  /** Decides on one event at the current time. Returns whether it is within its limits. Idle buckets are not dropped. */
   lets(batch: EventBatch, i: number): boolean {
-    const now = this.#now()
-    this.limiter.advance(now)
-    return this.#decider.decideOne(batch, i, now) !== DISCARD
+    return this.#decider.decideOne(batch, i, this.#now()) !== DISCARD
   }
 
   /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */

@@ -18,11 +18,7 @@ export interface Queue {
 }
 
 /** The number of the queue of a bucket. */
-export function queueOf({ bytes, start, end }: EventKey): number {
-  let hash = 0
-  for (let at = start; at < end; at++) hash = Math.imul(hash ^ bytes.getUint8(at), 0x0100_0193)
-  return (hash ^ (hash >>> 16)) & (MOST_QUEUES - 1)
-}
+export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & (MOST_QUEUES - 1)
 
 /** The buckets that are behind, by the numbers of their queues. */
 export class BucketQueues {

@@ -45,6 +45,7 @@ export class LiveAlone {
     const agoMs = Math.min(Math.max(0, wall - batch.receivedAt), this.#mostMs)
     this.#at = this.#clock.now() - agoMs
     this.#wall = wall - agoMs
+    this.#decider?.limiter.advance(this.#at)
     return agoMs
   }
 
