@@ -169,7 +169,8 @@ export abstract class FieldsCodec extends Codec {
     for (let i = 0; i < batch.length; i++) batch.look(i)
     const tail = this.#tail.of(batch, DECODED, ownBits(format.names))
     const end = Buffer.concat([tail, NEWLINE])
-    if (!kernel.setFrame({ head: OPEN, hasLine: false, middle: NOTHING, end, middleSlots: NO_SLOTS })) {
+    const { receivedAt } = batch
+    if (!kernel.setFrame({ head: OPEN, hasLine: false, middle: NOTHING, end, middleSlots: NO_SLOTS, receivedAt })) {
       super.writeJson(batch, to)
       return
     }

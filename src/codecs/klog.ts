@@ -1,4 +1,5 @@
 import { behindMark, defineCodec, NO_OPTIONS } from '../core/codec.js'
+import type { LineFormat } from '../kernel/field-lines.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
 import { nearest } from '../lib/formats/syslog-time.js'
 import { FieldsCodec } from './fields-codec.js'
@@ -13,6 +14,9 @@ const ZERO = 0x30
 const TIME = 20
 const SECOND = 13
 const ISO_SECOND = 19
+
+/** What the kernel reads: lines of about the time when they are received. */
+const KLOG_LINES: LineFormat = { number: 4, names: ['level', 'timestamp', 'id', 'file', 'line', 'message'] }
 
 const LEVELS: (Buffer | undefined)[] = new Array(256).fill(undefined)
 for (const level of ['info', 'warning', 'error', 'fatal']) {
@@ -74,8 +78,10 @@ function setIso(b: Buffer, p: number, wall: number): boolean {
 }
 
 class Klog extends FieldsCodec {
+  override readonly lineFormat = KLOG_LINES
+
   constructor() {
-    super(klog, { names: ['level', 'timestamp', 'id', 'file', 'line', 'message'] })
+    super(klog, KLOG_LINES)
   }
 
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {

@@ -11,6 +11,7 @@ import { AccessLines } from './access-lines.js'
 import { batchOf, readerOf } from './batches.js'
 import { CriLines } from './cri-lines.js'
 import { DockerLines } from './docker-lines.js'
+import { KlogLines } from './klog-lines.js'
 import { Seeded } from './seeded.js'
 import { loadedStageOf } from './stage.js'
 
@@ -24,6 +25,8 @@ const PATHS = [
   ...['.port', '.stream', '.partial', '.message', '.host', '.file', '.peer', '.other'],
 ]
 const AT_ONCE = 100
+/** Times without a year are near one of these. */
+const RECEIVED = [0, ...['2026-01-01T00:00:30Z', '2026-12-31T23:59:30Z', '2024-07-01T12:00:00Z'].map(Date.parse)]
 
 export interface FieldDifferences {
   readonly wrong: readonly string[]
@@ -37,13 +40,19 @@ type Reading = (batch: EventBatch) => string[]
 
 /** Reads so many generated lines in both ways. Stops after 20 differences. */
 export async function fieldDifferences(
-  codecs: readonly ('nginx' | 'apache' | 'cri' | 'docker_json')[],
+  codecs: readonly ('nginx' | 'apache' | 'cri' | 'docker_json' | 'klog')[],
   seed: number,
   count: number,
 ): Promise<FieldDifferences> {
   const random = new Seeded(seed)
   const access = new AccessLines(random)
-  const sources = { nginx: access, apache: access, cri: new CriLines(random), docker_json: new DockerLines(random) }
+  const sources = {
+    nginx: access,
+    apache: access,
+    cri: new CriLines(random),
+    docker_json: new DockerLines(random),
+    klog: new KlogLines(random),
+  }
   const wrong: string[] = []
   let [decoded, left] = [0, 0]
   for (let done = 0; done < count && wrong.length < 20; done += AT_ONCE) {
@@ -53,6 +62,7 @@ export async function fieldDifferences(
     const wanted = new WantedNames()
     const origin = {
       wanted,
+      receivedAt: random.pick(RECEIVED),
       path: random.pick(['/var/log/access.log', '/var/log/"x"\\y.log']),
       maxLineBytes: random.chance(0.9) ? 2 ** 20 : 150,
       ...(random.chance(0.5) && { peer: '192.0.2.1:80' }),

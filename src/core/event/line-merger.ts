@@ -88,7 +88,8 @@ export class LineMerger {
     const tail = this.#tail.of(batch, 0, ownBits(names)).subarray(0, -1)
     const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
     const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)
-    return { head: hasLine ? OPEN_MESSAGE : OPEN, hasLine, middle, end: END, middleSlots }
+    const head = hasLine ? OPEN_MESSAGE : OPEN
+    return { head, hasLine, middle, end: END, middleSlots, receivedAt: batch.receivedAt }
   }
 
   /** The slots of the members, which are strings, from the comma at `p` on. */

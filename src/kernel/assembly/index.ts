@@ -2,4 +2,5 @@
 
 export { scanFields, setFrame, writeFields } from './field-lines'
 export { base, scanLines, setCopy, setNames } from './json-lines'
+export { setReceived } from './klog'
 export { setFields } from './members'

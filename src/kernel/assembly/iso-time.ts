@@ -1,5 +1,5 @@
 import { byteAt, isDigit } from './bytes'
-import { daysIn, two } from './log-time'
+import { daysIn, two } from './dates'
 
 /** Length of `2026-01-31T12:00:00`. */
 const SECOND: usize = 19

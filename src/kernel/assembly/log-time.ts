@@ -1,4 +1,5 @@
 import { byteAt } from './bytes'
+import { dayNumber, daysIn, putTwo, two } from './dates'
 
 /** Times of access logs as ISO 8601 in UTC. Many lines have the same second, so the last one is kept. */
 
@@ -10,19 +11,6 @@ export const ISO_BYTES: usize = 24
 const last: usize = memory.data(32)
 /** The last time. */
 export const iso: usize = memory.data(32)
-
-/** The number of two digits, or one that is too large for anything. */
-@inline
-export function two(p: usize): u32 {
-  const tens = byteAt(p) - 0x30
-  const ones = byteAt(p + 1) - 0x30
-  return tens < 10 && ones < 10 ? tens * 10 + ones : 10_000
-}
-
-@inline
-function putTwo(to: usize, value: u32): void {
-  store<u16>(to, <u16>(0x3030 + value / 10 + ((value % 10) << 8)))
-}
 
 /** The number of the month whose English name begins with the three bytes at `p`, or 0. */
 function monthAt(p: usize): u32 {
@@ -41,17 +29,6 @@ function monthAt(p: usize): u32 {
     case 0x636544: return 12 // Dec
     default: return 0
   }
-}
-
-export function daysIn(year: u32, month: u32): u32 {
-  if (month == 2) return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
-  return month == 4 || month == 6 || month == 9 || month == 11 ? 30 : 31
-}
-
-/** Days since March 1 of the year 0, in minutes less than 2^32 up to the year 8000. Years begin with March, which makes the leap day the last day of a year. */
-function dayNumber(year: u32, month: u32, day: u32): u32 {
-  if (month <= 2) year--
-  return year * 365 + year / 4 - year / 100 + year / 400 + (153 * ((month + 9) % 12) + 2) / 5 + day - 1
 }
 
 function putDay(days: u32): void {
