@@ -309,6 +309,39 @@ const LINES: readonly (readonly [pattern: string, line: string, fields: Readonly
     },
   ],
   [
+    'CATALINA8_LOG',
+    '31-Jul-2026 16:40:38.451 SEVERE [main] org.apache.catalina.core.StandardContext.startInternal One or more listeners failed',
+    {
+      ...{ timestamp: '31-Jul-2026 16:40:38.451', level: 'SEVERE', thread: 'main', method: 'startInternal' },
+      ...{ class: 'org.apache.catalina.core.StandardContext', logmessage: 'One or more listeners failed' },
+    },
+  ],
+  [
+    'CATALINA7_LOG',
+    'Sep 9, 2026 6:56:10 AM org.apache.coyote.AbstractProtocol init\nINFO: Initializing',
+    { class: 'org.apache.coyote.AbstractProtocol', method: 'init', level: 'INFO', logmessage: 'Initializing' },
+  ],
+  [
+    'IPTABLES',
+    'IN=eth0 OUT= MAC=f0:4d:a2:00:11:22:00:1b:21:33:44:55:08:00 SRC=192.0.2.1 DST=10.0.0.5 LEN=60 TOS=0x00 PREC=0x00 TTL=52 ID=4242 DF PROTO=TCP SPT=51000 DPT=22 WINDOW=29200 RES=0x00 SYN URGP=0',
+    { nf_in_interface: 'eth0', nf_src_ip: '192.0.2.1', nf_ttl: '52', nf_protocol: 'TCP', nf_dst_port: '22' },
+  ],
+  [
+    'IPTABLES',
+    'IN= OUT=eth0 SRC=2001:db8::1 DST=2001:db8::2 LEN=72 TC=0 HOPLIMIT=64 FLOWLBL=0 PROTO=UDP SPT=5353 DPT=5353 LEN=32',
+    { nf_out_interface: 'eth0', nf_src_ip: '2001:db8::1', nf_ttl: '64', nf_protocol: 'UDP', nf_src_port: '5353' },
+  ],
+  [
+    'ZEEK_CONN',
+    '1300475167.096535\tCXWv6p3\t10.0.0.5\t5353\t224.0.0.251\t5353\tudp\tdns\t-\t-\t-\tS0\tT\tF\t0\tD\t1\t73\t0\t0\t-',
+    { uid: 'CXWv6p3', conn_state: 'S0', local_orig: 'T', local_resp: 'F', history: 'D', orig_ip_bytes: '73' },
+  ],
+  [
+    'ZEEK_DNS',
+    '1300475167.096535\tCXWv6p3\t10.0.0.5\t51000\t10.0.0.53\t53\tudp\t4242\t0.0012\ta.example\t1\tC_INTERNET\t1\tA\t0\tNOERROR\tF\tF\tT\tT\t0\t192.0.2.1\t300.0\tF',
+    { rtt: '0.0012', query: 'a.example', qtype_name: 'A', rcode_name: 'NOERROR', answers: '192.0.2.1', rejected: 'F' },
+  ],
+  [
     'BIND9',
     '17-Feb-2026 08:06:56.526 queries: info: client @0x7f64500113a0 192.0.2.1#12345 (a.example.com): query: a.example.com IN A +E(0)K (192.0.2.53)',
     {

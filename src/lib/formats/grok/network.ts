@@ -22,6 +22,7 @@ const AWS = {
   )
     .map(name => `(?:-|%{NUMBER:${name}})`)
     .join(' ')} "(?:%{ELB_REQUEST_LINE})"`,
+  ELB_V1_HTTP_LOG: '%{ELB_ACCESS_LOG}',
   CLOUDFRONT_ACCESS_LOG: `(?<timestamp>\\d{4}-%{MONTHNUM}-%{MONTHDAY}\\t%{TIME})\\t%{NOTSPACE:x_edge_location}\\t${tabbed(EDGE_COLUMNS)}`,
 }
 
@@ -40,6 +41,8 @@ const PACKET = '(?:MAC=(?:%{COMMONMAC:nf_dst_mac}:%{COMMONMAC:nf_src_mac}:[0-9A-
 const FIREWALLS = {
   NETSCREENSESSIONLOG:
     '%{SYSLOGTIMESTAMP:date} %{IPORHOST:device} %{NOTSPACE}: NetScreen device_id=%{WORD:device_id}\\s+(?:\\[\\w+\\])?%{DATA}: start_time=%{QUOTEDSTRING:start_time} duration=%{INT:duration} policy_id=%{INT:policy_id} service=%{DATA:service} proto=%{INT:proto} src zone=%{WORD:src_zone} dst zone=%{WORD:dst_zone} action=%{WORD:action} sent=%{INT:sent} rcvd=%{INT:rcvd} src=%{IPORHOST:src_ip} dst=%{IPORHOST:dst_ip}(?: src_port=%{INT:src_port} dst_port=%{INT:dst_port})?(?: src-xlated ip=%{IPORHOST:src_xlated_ip} port=%{INT:src_xlated_port})?(?: dst-xlated ip=%{IPORHOST:dst_xlated_ip} port=%{INT:dst_xlated_port})?(?: session_id=%{INT:session_id})?(?: reason=%{GREEDYDATA:reason})?',
+  // What netfilter appends to the prefix of a rule.
+  IPTABLES: `IN=(?:%{USERNAME:nf_in_interface})? OUT=(?:%{USERNAME:nf_out_interface})? ${PACKET}SRC=%{IP:nf_src_ip} DST=%{IP:nf_dst_ip} LEN=%{INT:nf_len} (?:TOS=%{WORD:nf_tos} PREC=%{WORD:nf_prec} TTL=%{INT:nf_ttl} ID=%{INT:nf_id}|TC=%{INT:nf_tc} HOPLIMIT=%{INT:nf_ttl} FLOWLBL=%{INT:nf_flow}).*? PROTO=%{WORD:nf_protocol}(?: SPT=%{INT:nf_src_port} DPT=%{INT:nf_dst_port})?`,
   SHOREWALL: `%{SYSLOGTIMESTAMP:timestamp} %{SYSLOGHOST:nf_host} kernel: (?:\\[ *[\\d.]+\\] )?Shorewall:(?:%{WORD:nf_action1})?:(?:%{WORD:nf_action2})?.*?IN=(?:%{USERNAME:nf_in_interface})? OUT=(?:%{USERNAME:nf_out_interface})? ${PACKET}SRC=%{IP:nf_src_ip} DST=%{IP:nf_dst_ip} LEN=%{WORD:nf_len} TOS=%{WORD:nf_tos} PREC=%{WORD:nf_prec} TTL=%{INT:nf_ttl} ID=%{INT:nf_id}.*? PROTO=%{WORD:nf_protocol}(?: SPT=%{INT:nf_src_port} DPT=%{INT:nf_dst_port})?`,
   SFW2: `(?:%{SYSLOGTIMESTAMP:timestamp}|%{TIMESTAMP_ISO8601:timestamp}) %{HOSTNAME} kernel(?:\\[\\w+\\])?: (?:\\[ *[\\d.]+\\] )?SFW2-INext-%{NOTSPACE:nf_action} IN=(?:%{USERNAME:nf_in_interface})? OUT=(?:%{USERNAME:nf_out_interface})? ${PACKET}SRC=%{IP:nf_src_ip} DST=%{IP:nf_dst_ip} .*?PROTO=%{WORD:nf_protocol}(?: SPT=%{INT:nf_src_port} DPT=%{INT:nf_dst_port})?`,
 }
@@ -65,6 +68,16 @@ const JAVA = {
   CATALINA_DATESTAMP: '%{MONTH} %{MONTHDAY}, \\d{4} %{HOUR}:%{MINUTE}:%{SECOND} (?:AM|PM)',
   TOMCAT_DATESTAMP: '\\d{4}-%{MONTHNUM}-%{MONTHDAY} %{HOUR}:%{MINUTE}:%{SECOND} %{ISO8601_TIMEZONE}',
   CATALINALOG: '%{CATALINA_DATESTAMP:timestamp} %{JAVACLASS:class} %{JAVALOGMESSAGE:logmessage}',
+  CATALINA7_DATESTAMP: '%{CATALINA_DATESTAMP}',
+  CATALINA8_DATESTAMP: '%{MONTHDAY}-%{MONTH}-\\d{4} %{HOUR}:%{MINUTE}:%{SECOND}',
+  CATALINA7_LOG:
+    '%{CATALINA7_DATESTAMP:timestamp} %{JAVACLASS:class}(?: %{JAVAMETHOD:method})?\\s*(?:%{LOGLEVEL:level}:)? ?%{JAVALOGMESSAGE:logmessage}',
+  CATALINA8_LOG:
+    '%{CATALINA8_DATESTAMP:timestamp} %{LOGLEVEL:level} \\[%{DATA:thread}\\] %{JAVACLASS:class}\\.%{JAVAMETHOD:method} %{JAVALOGMESSAGE:logmessage}',
+  TOMCAT7_LOG: '%{CATALINA7_LOG}',
+  TOMCAT8_LOG: '%{CATALINA8_LOG}',
+  TOMCATLEGACY_DATESTAMP: '%{TOMCAT_DATESTAMP}',
+  TOMCATLEGACY_LOG: '%{TOMCATLOG}',
   TOMCATLOG:
     '%{TOMCAT_DATESTAMP:timestamp} \\| %{LOGLEVEL:level} \\| %{JAVACLASS:class} - %{JAVALOGMESSAGE:logmessage}',
 }

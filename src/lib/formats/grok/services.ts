@@ -78,6 +78,17 @@ const ZEEK = {
   BRO_FILES: tabbed(
     'ts=NUMBER fuid=NOTSPACE tx_hosts rx_hosts conn_uids source depth analyzers mime_type filename duration local_orig is_orig seen_bytes total_bytes missing_bytes overflow_bytes timedout parent_fuid md5 sha1 sha256 extracted=GREEDYDATA',
   ),
+  // As later versions write them, with further columns.
+  ZEEK_HTTP: tabbed(
+    `${CONNECTION} trans_depth=INT method domain uri referrer version user_agent origin request_body_len=NUMBER response_body_len=NUMBER status_code status_msg info_code info_msg tags username password proxied orig_fuids orig_filenames orig_mime_types resp_fuids resp_filenames resp_mime_types=GREEDYDATA`,
+  ),
+  ZEEK_DNS: tabbed(
+    `${CONNECTION} proto=WORD trans_id=INT rtt query qclass qclass_name qtype qtype_name rcode rcode_name AA TC RD RA Z answers TTLs rejected=GREEDYDATA`,
+  ),
+  ZEEK_CONN: tabbed(
+    `${CONNECTION} proto=WORD service duration=NOTSPACE orig_bytes=NOTSPACE resp_bytes=NOTSPACE conn_state local_orig local_resp missed_bytes history orig_pkts orig_ip_bytes resp_pkts resp_ip_bytes tunnel_parents=GREEDYDATA`,
+  ),
+  ZEEK_FILES: '%{BRO_FILES}',
 }
 
 export const SERVICES = light({ ...POSTGRESQL, ...MONGODB, ...REDIS, ...BIND, ...EXIM, ...TOOLS, ...ZEEK })
