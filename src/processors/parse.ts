@@ -4,7 +4,7 @@ import type { EventFields } from '../core/event/event-fields.js'
 import { TYPES, TYPES_TEXT } from '../core/field-types.js'
 import { fieldPath, refuseAt } from '../core/options/options.js'
 import { reaches } from '../core/options/reach.js'
-import { checkCodec, codecFrom, codecShape } from './parse/codec-options.js'
+import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-options.js'
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
@@ -135,6 +135,7 @@ export const parse = defineProcessor({
       ],
     },
   ],
+  checkFiles: async options => codecProblems(options),
   create: async (options, context) => {
     const { Parser } = await import('./parse/parser.js')
     return new Parser(options, context)

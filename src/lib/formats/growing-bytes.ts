@@ -3,6 +3,7 @@ import { type ByteSink, escapeInto, MOST_ESCAPED, writeBytes } from './json-stri
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
+const FIRST_BYTES = 1024
 /** A sink may keep a slice of this many bytes. */
 const KEPT_FROM = 16 * 1024
 
@@ -11,7 +12,7 @@ const ESCAPED_AT_ONCE = 2048
 
 /** Bytes that are put one after the other into memory that grows, and is used again after `clear`. */
 export class GrowingBytes implements ByteSink {
-  bytes = Buffer.allocUnsafeSlow(1024)
+  bytes = Buffer.allocUnsafeSlow(FIRST_BYTES)
   length = 0
 
   clear(): void {
@@ -21,6 +22,12 @@ export class GrowingBytes implements ByteSink {
   add(b: Buffer, start: number, end: number): void {
     this.reserve(end - start)
     this.length = writeBytes(b, start, end, this.bytes, this.length)
+  }
+
+  /** Clears it, and lets its memory go. */
+  release(): void {
+    this.bytes = Buffer.allocUnsafeSlow(FIRST_BYTES)
+    this.length = 0
   }
 
   /** Gives all of it to `to`, and clears it. Memory of which a slice may be kept is not written to again. */

@@ -40,6 +40,10 @@ export interface Framing {
 }
 
 const LF = 0x0a
+/** A record whose JSON is longer than this many times the maximum is too long as well. */
+const MOST_GROWTH = 8
+/** Memory for lines that is kept for the next frame. */
+const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** The lines of the frame being made. `commit` never yields, so all splitters share them. */
 const lines = new GrowingBytes()
@@ -83,10 +87,9 @@ export class FramedSplitter extends LineSplitter {
     lines.clear()
     let count = 0
     for (let end = this.#next(); end >= 0; end = this.#next()) {
-      if (!this.#skips && end - this.start > this.maxLineBytes) this.#onSkipped()
-      else if (!this.#skips) {
-        this.#addLine(end)
-        count++
+      if (!this.#skips) {
+        if (end - this.start <= this.maxLineBytes && this.#addLine(end)) count++
+        else this.#onSkipped()
       }
       this.#skips = false
       this.#goTo(end)
@@ -136,10 +139,15 @@ export class FramedSplitter extends LineSplitter {
     this.start = end
   }
 
-  #addLine(end: number): void {
+  /** Returns false if the line would be too long. */
+  #addLine(end: number): boolean {
     const { chunk, start } = this
+    const before = lines.length
     if (!this.#framing.readRecord(chunk, start, end, lines)) lines.addText(chunk.toString('base64', start, end))
     lines.addByte(LF)
+    if (lines.length - before <= this.maxLineBytes * MOST_GROWTH) return true
+    lines.length = before
+    return false
   }
 }
 
@@ -167,6 +175,7 @@ function frameOf(length: number, read: NonNullable<Frame['read']>): Frame {
   const bytes = lines.length
   const chunk = takeChunk(bytes)
   lines.bytes.copy(chunk, 0, 0, bytes)
+  if (lines.bytes.length > MOST_KEPT_BYTES) lines.release()
   const release = holdChunk(chunk)
   freeChunk(chunk)
   const [starts, ends] = [new Int32Array(length), new Int32Array(length)]

@@ -2,6 +2,8 @@ import { z } from 'zod'
 import { codecDefinition, codecs } from '../../codecs/list.js'
 import { codecName } from '../../codecs/options.js'
 import type { Codec, CodecDefinition } from '../../core/codec.js'
+import type { OptionProblem } from '../../core/component.js'
+import { errorCode, errorText } from '../../core/errors.js'
 import { refuseAt } from '../../core/options/options.js'
 import { timestamp } from './timestamp.js'
 
@@ -84,4 +86,18 @@ function optionsOf({ options }: CodecDefinition, given: Given): Given {
 export function codecFrom(given: Given): Codec {
   const definition = definitionOf(given.codec)!
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
+}
+
+/** What is wrong with the files of the codecs. */
+export function codecProblems({ try: tried, ...rest }: Given): OptionProblem[] {
+  return ((tried as readonly Given[] | undefined) ?? [rest]).flatMap((given, i) => {
+    try {
+      codecFrom(given).load?.()
+      return []
+    } catch (error) {
+      const isMissing = errorCode((error as Error).cause) !== undefined
+      const path = [...(tried ? ['try', i] : []), 'descriptor_file']
+      return [{ path, message: errorText(error), ...(isMissing && { isWarning: true as const }) }]
+    }
+  })
 }

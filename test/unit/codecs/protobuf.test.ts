@@ -6,6 +6,7 @@ import { encodeLines } from '../../../src/codecs/encode.js'
 import { createCodec } from '../../../src/codecs/list.js'
 import type { Codec } from '../../../src/core/codec.js'
 import { FramedSplitter } from '../../../src/lib/lines/framed-splitter.js'
+import { parse } from '../../../src/processors/parse.js'
 import { batchOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { readFields } from '../../support/codecs.js'
@@ -150,6 +151,20 @@ t.test('records of both framings, in portions of any size, and ones that are too
   t.end()
 })
 
+t.test('a record is also too long if its JSON is many times as long', t => {
+  const splits = (packed: number) => {
+    let skipped = 0
+    const zeros = Buffer.alloc(packed)
+    const message = Buffer.concat([bytesOf('aa 02'), record(zeros)])
+    const frame = new FramedSplitter(all.framing!, 1024, () => skipped++).push(record(message))
+    return [frame?.length, skipped]
+  }
+  // Each zero is "LEVEL_UNKNOWN".
+  t.same(splits(500), [1, 0])
+  t.same(splits(1000), [undefined, 1])
+  t.end()
+})
+
 t.test('behind a length that no message has nothing is read, and the error has its place', t => {
   const delimited = createCodec('protobuf', { descriptor, message: 'acme.logs.All', framing: 'length_delimited' })
   for (const [codec, hex, error] of [
@@ -239,4 +254,17 @@ t.test('a file is read when the codec is used, and another one is another codec'
   writeFileSync(path, Buffer.concat([Buffer.from(descriptor, 'base64'), Buffer.from(OLD, 'base64')]))
   t.notOk(codec.isSame(make()))
   t.end()
+})
+
+t.test('validate looks at the files of parse', async t => {
+  const path = join(testFolder(t, { 'wrong.binpb': 'no definition' }), 'wrong.binpb')
+  const problemsOf = (given: object) => parse.checkFiles!(parse.options.parse(given))
+  const given = { codec: 'protobuf', message: 'M' }
+  t.match(await problemsOf({ ...given, descriptor_file: path }), [
+    { path: ['descriptor_file'], message: /is not a set of descriptors$/, isWarning: undefined },
+  ])
+  t.match(await problemsOf({ try: [{ codec: 'json' }, { ...given, descriptor_file: `${path}x` }] }), [
+    { path: ['try', 1, 'descriptor_file'], message: /cannot be read/, isWarning: true },
+  ])
+  t.same(await problemsOf({ codec: 'json' }), [])
 })

@@ -61,6 +61,7 @@ export function batchOfEvents(events: readonly Fields[], origin: Origin, receive
 export { z } from 'zod'
 export { type Encoded, type Encoding, encodeAlone, encodeLines, eventText, RawEncoder } from '../../../codecs/encode.js'
 export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../codecs/options.js'
+export { RecordCodec } from '../../../codecs/record-codec.js'
 export { compileCondition, condition, type EventTest, pathsOf } from '../../../condition/condition.js'
 export { behindMark, Codec, type CodecExample, type Form, NO_OPTIONS, putSlot } from '../../../core/codec.js'
 export type {
@@ -122,7 +123,9 @@ export {
 export { LowWaterMark } from '../../../flow/low-water-mark.js'
 export { clientOptions } from '../../../http/client/options.js'
 export type { RequestFormat } from '../../../http/client/request-format.js'
+export type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 export type { WantedNames } from '../../../lib/formats/json-scan.js'
+export { type Framing, FramingError, type RecordScanner } from '../../../lib/lines/framed-splitter.js'
 export { type Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 export { Pattern } from '../../../lib/pattern.js'
 export type { BatchScript, Route, Script, ScriptContext, ScriptResult } from '../../../processors/script/types.js'
