@@ -382,7 +382,7 @@ export class OpenFiles {
     this.#displace(entry.file ?? entry.path)
     if (verdict === 'same') return
     // The old content may be in a copy.
-    saved.put({ ...entry, gone: true })
+    saved.put({ ...entry, ...(verdict === 'truncated' && { path, file: entry.file ?? entry.path }), gone: true })
     const { offset, size = 0 } = entry
     if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
     else context.log.info({ file: path }, 'file is gone and its inode was reused')

@@ -495,3 +495,28 @@ t.test('a file that nobody saw is compressed when it is to be read, and another 
   t.strictSame(lines().toSorted(), numbered(0, 60).toSorted())
   await run.stop()
 })
+
+t.test(
+  'renamed, and then copied and truncated, while nothing runs: the copy has the rest under its new name',
+  async t => {
+    const dir = testFolder(t, { 'app.log': asText(numbered(0, 10)) })
+    const [path, other] = [join(dir, 'app.log'), join(dir, 'other.log')]
+    const options = { include: [path, other] }
+    const first = await tail(options)
+    await settled(first, 10)
+    await first.stop()
+    renameSync(path, other)
+    appendFileSync(other, asText(numbered(10, 12)))
+    copyFileSync(other, `${other}.1`)
+    truncateSync(other)
+    appendFileSync(other, asText(numbered(12, 13)))
+    const next = await tail(options, first.checkpoints)
+    await settled(next, 3)
+    t.same(next.out.texts().toSorted(), numbered(10, 13).toSorted())
+    t.same(
+      next.log.filter(({ level }) => level >= 50),
+      [],
+    )
+    await next.stop()
+  },
+)

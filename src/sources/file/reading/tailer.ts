@@ -281,8 +281,8 @@ export class Tailer extends Tracked {
   /** The properties for finding the file after it is gone. */
   get sought(): Sought {
     const { key, birth, unread, copyKey, size } = this
-    const [name, read] = [basename(this.origin.path ?? this.path), unread === 0]
-    return { key, name, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
+    const [name, now, read] = [basename(this.origin.path ?? this.path), basename(this.path), unread === 0]
+    return { key, name, now, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
   }
 
   /** Whether it has no name any more. */

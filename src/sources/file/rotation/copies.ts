@@ -29,6 +29,8 @@ export interface Sought {
   readonly key: string
   /** The name under which it was read. */
   readonly name: string
+  /** The name that it had last. A copy may be named after either. */
+  readonly now: string
   readonly birth: bigint
   readonly offset: number
   /** Last known size; a copy is at least as large. */

@@ -317,6 +317,6 @@ function identityOf({ stat: { dev, ino, birthtimeNs } }: Sibling): Pick<Entry, '
 function soughtBy(entry: Entry, lookedAt: number | undefined): Sought {
   const { birth, offset, size = offset, head, tail, away } = entry
   const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
-  const [key, name] = [goneKeyOf(entry), basename(nameOf(entry))]
-  return { key, name, birth: BigInt(birth), offset, size, head, tail, read: away !== undefined, since }
+  const [key, name, now] = [goneKeyOf(entry), basename(nameOf(entry)), basename(entry.path)]
+  return { key, name, now, birth: BigInt(birth), offset, size, head, tail, read: away !== undefined, since }
 }

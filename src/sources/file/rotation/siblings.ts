@@ -66,11 +66,12 @@ export class Siblings {
    * copies, returns the oldest that contains as much as was seen.
    */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | undefined> {
-    const { head, tail, offset, birth, since } = sought
+    const { head, tail, offset, birth, since, name, now } = sought
     if (head.bytes === 0) return undefined
     const strong = isStrong(sought)
     let short: Sibling | undefined
-    for (const sibling of await this.#list(folder, name => mayNameCopy(name, sought.name), slices)) {
+    const wanted = (found: string) => mayNameCopy(found, name) || mayNameCopy(found, now)
+    for (const sibling of await this.#list(folder, wanted, slices)) {
       const { stat } = sibling
       if (stat.size < offset || this.#isOlder(stat, birth)) continue
       // If little was read, other files may begin with the same bytes. Then only a file created since can be the copy.
