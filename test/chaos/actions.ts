@@ -212,8 +212,6 @@ function late(world: World, lines: number): boolean {
   const inode = files.kept
   if (!inode) return false
   files.append(inode, undefined, { lines, bytes: LINE_BYTES })
-  // Its compressed copy has less than it from now on, and may be taken for another file.
-  if (inode.content.compressed) inode.content.copied = true
   if (!daemon?.running || daemon.holds(inode.key)) return true
   const paths = files.named().get(inode) ?? []
   if (!paths.some(path => files.matches(path))) model.excuse(inode.content, 'written after it was let go of')

@@ -161,6 +161,8 @@ export class Files {
     { lines, bytes, tear = 0, writes = 1 }: { lines: number; bytes: number; tear?: number; writes?: number },
   ): void {
     const { content } = inode
+    // Its compressed copy has less than it from now on, and may be taken for another file.
+    if (content.compressed) content.copied = true
     const unfinished = content.torn > 0 ? [content.last!.line] : []
     const fresh: Line[] = []
     const add = (size: number | undefined) => fresh.push(this.#model.makeLine(content, fresh.length, size))

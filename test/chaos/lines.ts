@@ -26,11 +26,15 @@ export function idOf(text: string): string | undefined {
 }
 
 /** The lines or pieces of lines in the body of a request, or in dead letters, as the bytes that were read. */
-export function textsOf(body: Buffer, { format }: Setup): string[] {
+export function textsOf(body: Buffer, { format, through }: Setup): string[] {
   const lines = body.toString('latin1').split('\n')
   if (lines.at(-1) === '') lines.pop()
-  return format === 'raw' ? lines : lines.map(textOf)
+  // Events to which fields were added are sent as JSON.
+  return format === 'raw' && through !== 'parse' ? lines : lines.map(textOf)
 }
+
+/** What the processor of type parse adds to an event. */
+const ADDED = /,"(?:parsed|processing_error)":\{.*\}\}$/
 
 /** Of an event as JSON: a text's message, an object's own line. */
 export function textOf(line: string): string {
@@ -42,5 +46,5 @@ export function textOf(line: string): string {
   }
   if (typeof event.raw === 'string') return Buffer.from(event.raw, 'base64').toString('latin1')
   if (typeof event.message === 'string') return Buffer.from(event.message).toString('latin1')
-  return line
+  return line.replace(ADDED, '}')
 }

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
  * a seed alone, so that it can be written down, cut shorter and run again.
  */
 
-export const THROUGH = ['filter', 'waits', 'throws', 'throttle', 'paced', 'edit', 'redact', 'route'] as const
+export const THROUGH = ['filter', 'waits', 'throws', 'throttle', 'paced', 'edit', 'redact', 'route', 'parse'] as const
 
 export interface Setup {
   /** raw: the lines as they are. text: JSON objects around the lines. json: the lines are JSON objects themselves. */

@@ -38,7 +38,7 @@ const EXPECTED_ERRORS = [
 ]
 const CANNOT_START = /data_dir .* cannot be used/
 
-/** Each passes everything on. */
+/** Each passes everything on, and only `parse` changes it. */
 const PROCESSORS = {
   filter: { type: 'filter', condition: 'if (NOT (.nothing exists))' },
   waits: { type: 'chaos_waits' },
@@ -46,6 +46,8 @@ const PROCESSORS = {
   edit: { type: 'edit', steps: [{ remove: ['.nothing'] }] },
   // The texts around the cuts of lines in pieces are covered, unless a field is named.
   redact: { type: 'redact', fields: ['.nothing'], patterns: [{ name: 'nothing', pattern: '~{9}' }] },
+  // Adds fields, or says why it does not.
+  parse: { type: 'parse', codec: 'regex', pattern: '^(?<id>f[0-9]+)', target: '.parsed', on_error: 'pass' },
   route: { type: 'route', routes: { nothing: 'if (.nothing exists)' } },
   // Many buckets, most of them over the limit, which in shadow keeps no line back.
   throttle: {
@@ -297,7 +299,7 @@ export class World {
           max_open_files: setup.openFiles,
         },
       },
-      ...(through !== 'none' && { processors: { all: { ...PROCESSORS[through], inputs: [SOURCE] } } }),
+      ...(through !== 'none' && { processors: { all: this.#processor(through) } }),
       destinations: {
         [DESTINATION]: {
           type: 'http',
@@ -318,6 +320,12 @@ export class World {
         },
       },
     }
+  }
+
+  #processor(through: keyof typeof PROCESSORS): object {
+    // The lines that are objects have no message.
+    const field = through === 'parse' && this.setup.format === 'json' ? { field: '.id' } : {}
+    return { ...PROCESSORS[through], ...field, inputs: [SOURCE] }
   }
 
   async kill(): Promise<void> {
