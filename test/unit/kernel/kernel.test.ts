@@ -18,7 +18,7 @@ import { loadedStageOf } from '../../support/stage.js'
 
 const FLAGS = { skipped: 0, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 const LINES = 50_000
-const FIELD_LINES = 2_500
+const FIELD_LINES = 1_500
 
 function scan(texts: readonly string[], ...names: string[]) {
   const wanted = new WantedNames()
