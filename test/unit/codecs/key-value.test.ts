@@ -1,5 +1,8 @@
 import t from 'tap'
+import { encodeLines } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { codecOf } from '../../../src/codecs/list.js'
+import { batchOf } from '../../support/batches.js'
 import { agreesWithFields, fuzz, readFields } from '../../support/codecs.js'
 
 const read = (line: string, options: object = {}) => readFields(codecOf('key_value', options)!, Buffer.from(line))
@@ -79,5 +82,48 @@ t.test('klog', t => {
     t.equal(klog(line), undefined)
     t.match(codec.problem!(bytes, 0, bytes.length), problem)
   }
+  t.end()
+})
+
+t.test('klog: the 29th of February is a day, and has a time where a year near has it', t => {
+  const line = 'I0229 17:59:40.692994 1 a.go:7] x'
+  const timestampAt = (receivedAt: number) => batchOf([line], { decode: 'klog', receivedAt }).fields(0).timestamp
+  t.equal(timestampAt(Date.UTC(2024, 2, 1)), '2024-02-29T17:59:40.692994Z')
+  t.equal(timestampAt(Date.UTC(2026, 2, 1)), '2026-03-01T00:00:00.000Z', 'when it was received')
+  agreesWithFields(
+    t,
+    'klog',
+    ['timestamp', 'level', 'line'],
+    [line, line.replace('0229', '0230'), 'I0505 17:59:40.000001 1 b.go:1] y'],
+  )
+  t.end()
+})
+
+t.test('klog: each line has its own fraction, and the time of its second', t => {
+  const times = [
+    '0505 17:59:40.692994',
+    '0505 17:59:40.000001',
+    '0505 17:59:41.000001',
+    '0506 17:59:41.5',
+    '0505 17:59:40.692994',
+  ]
+  const batch = batchOf(
+    times.map(time => `I${time} 1 a.go:7] x`),
+    { decode: 'klog', receivedAt: 1e12 },
+  )
+  const lines = Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts)
+    .toString()
+    .trimEnd()
+    .split('\n')
+  t.same(
+    lines.map(line => JSON.parse(line).timestamp),
+    [
+      '2001-05-05T17:59:40.692994Z',
+      '2001-05-05T17:59:40.000001Z',
+      '2001-05-05T17:59:41.000001Z',
+      '2001-09-09T01:46:40.000Z',
+      '2001-05-05T17:59:40.692994Z',
+    ],
+  )
   t.end()
 })

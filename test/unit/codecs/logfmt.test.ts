@@ -80,6 +80,24 @@ t.test('what is written is read again', t => {
   t.end()
 })
 
+t.test('what is written is the object that the line is, whatever its JSON looks like', t => {
+  const { encode } = codecOf('logfmt')!
+  const lines = [
+    '{"a":1,"b":2,"a":3}',
+    '{"b":1,"7":2,"0a":3}',
+    '{"\\u0061":1,"k\\"":2,"a":"\\ud800 x"}',
+    '{ "a" : 1e3 , "b" : -0 , "c" : 0.0000001 , "d" : 12345678901234567890 , "e" : 1.50 , "f" : -0.5 }',
+    `{${Array.from({ length: 70 }, (_, n) => `"k${n % 66}":${n}`)}}`,
+    '{}',
+  ]
+  const batch = batchOf(lines)
+  const written = Buffer.concat(encodeLines(codecOf('logfmt')!, [batch]).parts).toString()
+  const pairs = (fields: Record<string, unknown>) =>
+    Object.entries(fields).map(([name, value]) => encode!({ [name]: value }))
+  t.equal(written, lines.map(line => `${pairs(JSON.parse(line)).join(' ')}\n`).join(''))
+  t.end()
+})
+
 /** By regular expressions. */
 function model(line: string): Record<string, unknown> | undefined {
   const pair = /([^\x00-\x20="]+)(?:=("(?:[^"\\]|\\[\s\S])*"|(?!")[^\x00-\x20]*))?(?=[\x00-\x20]|$)|[\x00-\x20]+/y
