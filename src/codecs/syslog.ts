@@ -1,6 +1,7 @@
 import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
 import type { Fields } from '../core/event/event.js'
 import { FieldName, type FieldSink } from '../lib/formats/field-sink.js'
+import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import {
   APP,
@@ -21,7 +22,7 @@ import {
   scanSyslog,
   TIME,
 } from '../lib/formats/syslog.js'
-import { structuredData } from '../lib/formats/syslog-data.js'
+import { addStructuredData, structuredData } from '../lib/formats/syslog-data.js'
 import { classicTime } from '../lib/formats/syslog-time.js'
 import { FieldsCodec } from './fields-codec.js'
 
@@ -58,6 +59,7 @@ class Syslog extends FieldsCodec {
   readonly #parts: (number | undefined)[] = []
   #wanted: WantedNames | undefined
   #version = -1
+  readonly #data = new GrowingBytes()
 
   constructor() {
     super(syslog, { names: [...PARTS.keys()] })
@@ -104,10 +106,15 @@ class Syslog extends FieldsCodec {
       to.text(SEVERITY, SEVERITY_TEXTS[code]!, 0, SEVERITY_TEXTS[code]!.length)
       to.json(CODE, DIGITS, code, code + 1)
     }
-    if (partStarts[DATA]! >= 0) {
-      to.value(DATA_NAME, structuredData(b.toString('utf8', partStarts[DATA]!, partEnds[DATA]!)))
-    }
+    if (partStarts[DATA]! >= 0) this.#putData(b, partStarts[DATA]!, partEnds[DATA]!, to)
     return true
+  }
+
+  #putData(b: Buffer, start: number, end: number, to: FieldSink): void {
+    const data = this.#data
+    data.clear()
+    if (addStructuredData(data, b, start, end)) to.json(DATA_NAME, data.bytes, 0, data.length)
+    else to.value(DATA_NAME, structuredData(b.toString('utf8', start, end)))
   }
 
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
