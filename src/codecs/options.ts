@@ -119,6 +119,7 @@ export function encodingOption(preset: string) {
     .transform((chosen, context): Encoding => {
       if (chosen === 'raw') return 'raw'
       const codec = made(chosen as string | { codec: string }, context)
+      if (codec.framing?.isWhole) return refuse(context, 'records need a framing: without one nothing delimits them')
       return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
     })
     .prefault(preset)

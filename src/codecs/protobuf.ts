@@ -11,7 +11,7 @@ import { ProtobufJson } from '../lib/formats/protobuf-json.js'
 import { KNOWN } from '../lib/formats/protobuf-known.js'
 import { LengthScanner, varintSize } from '../lib/formats/protobuf-scanner.js'
 import { ProtobufWriter } from '../lib/formats/protobuf-write.js'
-import type { Framing } from '../lib/lines/framed-splitter.js'
+import type { Framing, RecordScanner } from '../lib/lines/framed-splitter.js'
 import { NearestName } from '../lib/nearest.js'
 import { RecordCodec } from './record-codec.js'
 
@@ -32,10 +32,10 @@ const options = z.strictObject({
     'The message that every record is, by its full name: `acme.logs.Event`.',
   ),
   framing: z
-    .enum(['varint', 'length_delimited'])
+    .enum(['varint', 'length_delimited', 'none'])
     .default('varint')
     .describe(
-      'How the length is written that each record begins with. varint: as `writeDelimitedTo` of the libraries does. length_delimited: as four bytes, the highest first.',
+      'How the length is written that each record begins with. varint: as `writeDelimitedTo` of the libraries does. length_delimited: as four bytes, the highest first. none: there is none, and a body of the source http is one message.',
     ),
   field_names: z
     .enum(['proto', 'json'])
@@ -73,10 +73,12 @@ class Protobuf extends RecordCodec {
       throw new Error('protobuf needs either descriptor_file or descriptor, with the definition of the message')
     this.#given = given
     const isVarint = given.framing === 'varint'
+    const isWhole = given.framing === 'none'
+    const lengthOf = (b: Buffer, start: number, end: number) => (isVarint ? varintSize(b, start, end) : LENGTH_BYTES)
     this.framing = {
-      scanner: () => new LengthScanner(isVarint),
-      readRecord: (b, start, end, to) =>
-        this.readAlone(b, start + (isVarint ? varintSize(b, start, end) : LENGTH_BYTES), end, to),
+      isWhole,
+      scanner: () => (isWhole ? WHOLE : new LengthScanner(isVarint)),
+      readRecord: (b, start, end, to) => this.readAlone(b, isWhole ? start : start + lengthOf(b, start, end), end, to),
     }
     if (descriptor !== undefined) this.load()
   }
@@ -139,6 +141,7 @@ class Protobuf extends RecordCodec {
   }
 }
 
+const WHOLE: RecordScanner = { find: (_b, _p, to) => to }
 const PRESETS: Readonly<Record<string, string>> = { framing: 'varint', field_names: 'proto', int64: 'string' }
 const digestOf = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
 

@@ -90,8 +90,14 @@ export interface SplitOptions {
   readonly multiline?: MultilineOptions | undefined
 }
 
+/** Refuses a codec whose records nothing delimits, where bytes come without end. */
+export function checkDelimited({ framing }: Codec, context: z.RefinementCtx): void {
+  if (framing?.isWhole) refuseAt(context, ['decode'], 'needs a framing: only a body of the source http is one record')
+}
+
 /** Reports options that contradict each other. */
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
+  checkDelimited(decode, context)
   if (multiline && !decode.definition.joinsLines) {
     const message = `cannot be used with decode: ${decode.name}, which says itself where an event ends; use decode: text`
     refuseAt(context, ['multiline'], message)

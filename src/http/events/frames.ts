@@ -32,13 +32,18 @@ export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplit
     const text = `byte ${error.at} of the body: ${error.message}; nothing of this request was taken`
     throw new Refusal(400, 'malformed', text)
   }
-  yield* portionsOf(body, splitter)
+  yield* portionsOf(body, splitter, false, framing.isWhole ? body.length : PORTION_BYTES)
 }
 
-function* portionsOf(body: Buffer, splitter: LineSplitter, skipsBlank = false): Generator<Portion> {
+function* portionsOf(
+  body: Buffer,
+  splitter: LineSplitter,
+  skipsBlank = false,
+  size = PORTION_BYTES,
+): Generator<Portion> {
   let pieces = 0
-  for (let at = 0; at < body.length; at += PORTION_BYTES) {
-    const lines = splitter.push(body.subarray(at, at + PORTION_BYTES))
+  for (let at = 0; at < body.length; at += size) {
+    const lines = splitter.push(body.subarray(at, at + size))
     const frame = lines && skipsBlank ? withoutBlankLines(lines) : lines
     if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
     pieces = splitter.pieces

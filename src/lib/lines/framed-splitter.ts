@@ -34,6 +34,8 @@ export interface RecordScanner {
 
 /** How records are delimited and read. */
 export interface Framing {
+  /** All bytes are one record, so that only a source that knows where they end can read it. */
+  readonly isWhole?: boolean
   scanner(): RecordScanner
   /** Adds the JSON object of a whole record. Returns false, and adds nothing, if it cannot be read. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { decodeOption, maxLineBytesOption } from '../../codecs/options.js'
+import { checkDelimited } from '../../core/options/multiline-options.js'
 import { duration, refuseAt } from '../../core/options/options.js'
 import { listenOptions } from '../../http/server/listen-options.js'
 
@@ -21,6 +22,7 @@ export const options = z
       ),
   })
   .superRefine(({ framing, decode }, context) => {
+    checkDelimited(decode, context)
     if (framing === undefined || !decode.framing) return
     refuseAt(context, ['framing'], `cannot be used with decode: ${decode.name}, which says itself where a record ends`)
   })

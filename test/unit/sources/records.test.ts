@@ -4,8 +4,10 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
+import { parse } from 'yaml'
 import { encodeLines } from '../../../src/codecs/encode.js'
-import { codecOf } from '../../../src/codecs/list.js'
+import { codecOf, codecs } from '../../../src/codecs/list.js'
+import { stdout } from '../../../src/destinations/stdout.js'
 import { http } from '../../../src/sources/http.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { tcp } from '../../../src/sources/tcp.js'
@@ -69,6 +71,24 @@ t.test('http: a body is records, and nothing is taken of one with anything else 
   t.equal((await post(port, 'application/x-ndjson', Buffer.from('{"n":3}\n'))).status, 202, 'lines of JSON')
   t.equal(out.events, 7)
   t.equal((await post(port, 'application/x-protobuf', Buffer.from(''))).status, 415)
+})
+
+t.test('http: with framing none a body is one message', async t => {
+  const [{ yaml, record }] = codecs.find(({ name }) => name === 'protobuf')!.examples
+  const decode = { codec: 'protobuf', ...(parse(yaml) as object), framing: 'none' }
+  const { out, port } = await startPushed(t, http, { decode })
+  const message = Buffer.from(record!.replaceAll(' ', ''), 'hex').subarray(1)
+  const long = Buffer.concat(Array.from({ length: 30_000 }, () => message))
+  for (const body of [message, long]) t.equal((await post(port, 'application/x-protobuf', body)).status, 202)
+  t.equal(out.events, 2)
+  t.match(out.fields[0], { message: 'hi', took_ms: 12, tags: ['a', 'bc'] })
+  t.equal((out.fields[1]!.tags as string[]).length, 60_000, 'of several portions')
+  const needs = { issues: [{ path: ['decode'], message: /needs a framing/ }] }
+  t.match(tcp.options.safeParse({ listen: '127.0.0.1:1', decode }).error, needs)
+  t.match(stdin.options.safeParse({ decode }).error, needs)
+  t.match(stdout.options.safeParse({ encoding: decode }).error, {
+    issues: [{ path: ['encoding'], message: /need a framing/ }],
+  })
 })
 
 async function fromStdin(t: Test, input: Buffer) {
