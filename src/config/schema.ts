@@ -101,10 +101,10 @@ const renamed = z.strictObject({
     .regex(ID)
     .optional()
     .describe(
-      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, or the disk buffer and the dead letters of a destination. The option may remain set afterwards.',
+      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, the saved buckets of a throttle, the disk buffer of a destination, and dead letters. On reload, a processor with the same options also takes over what the one of that id keeps in memory. The option may remain set afterwards.',
     ),
 })
-const processing = z.strictObject({
+const processing = renamed.extend({
   on_error: z
     .enum(['pass', 'discard', 'dead_letter'])
     .default('pass')

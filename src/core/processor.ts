@@ -92,6 +92,8 @@ export interface BatchScope {
   readonly signal: AbortSignal
   /** How long ago the events of the batch became LATER, in milliseconds; 0: they are asked about for the first time. */
   readonly keptMs: number
+  /** Whether the events became LATER before a reload, and this processor has not been asked about them yet. */
+  readonly isInherited: boolean
   /** False while the stage ends: an event that is LATER could not be read again, so it should be decided now. */
   readonly mayWait: boolean
   /**

@@ -64,8 +64,8 @@ export class Engine {
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
-  /** Ids of components that have a successor with the same options. */
-  #successors: ReadonlySet<string> = new Set()
+  /** Once it is being replaced: ids of components that have a successor with the same options. */
+  #successors: ReadonlySet<string> | undefined
   readonly #links: Links
   readonly #sources: Fed[] = []
   /** Bytes that each source may have unacknowledged. */
@@ -85,7 +85,6 @@ export class Engine {
   /** The parts that can get stuck. */
   readonly watched: Watched[] = []
   #failed = false
-  #leaving = false
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
@@ -136,7 +135,7 @@ export class Engine {
     for (const component of this.#lasting.values()) await component.stop?.(over)
   }
 
-  #context({ id, kind, type, reach }: ComponentConfig): Wide {
+  #context({ id, kind, type, reach, renamedFrom }: ComponentConfig): Wide {
     const { log, clock, processorClock = clock, metrics } = this.#runtime
     const counters = metrics.component(id, kind, type)
     this.#counters.set(id, counters)
@@ -146,7 +145,7 @@ export class Engine {
       clock: kind === 'processor' ? new SteadyClock(processorClock) : clock,
       metrics: counters,
       reach,
-      inherited: this.#handover?.handoverStates.take(id),
+      inherited: this.#handover?.handoverStates.take(id, renamedFrom),
       field: path => new FieldReader(path, this.#wanted),
       editor: () => new EventEditor(this.#wanted),
     }
@@ -235,6 +234,7 @@ export class Engine {
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
+    if (this.#handover) this.#stages.inherit(this.#handover.handoverStates.takeWaiting(), this.#wanted)
     const started = [...this.#deliveries].map(([id, delivery]) =>
       delivery.start(this.#delivering.signal).catch(error => this.#cannotStart('destination', id, error)),
     )
@@ -250,16 +250,17 @@ export class Engine {
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
+    this.#handovers.waiting = this.#stages.takeLeft(this.#left, over.aborted)
     // Events that were given back will be decided again, so they must not have been counted.
     const isExact = !over.aborted && !this.repeats
     for (const [id, component] of this.#lasting)
-      if (this.#successors.has(id) && (isExact || this.#stages.keeps(id))) this.#handovers.collect(id, component)
+      if (this.#successors?.has(id) && (isExact || this.#stages.keeps(id))) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
-    if (this.#leaving) return
+    if (this.#successors) return
     this.checkpoints.close()
     this.#chains?.close()
   }
@@ -290,17 +291,15 @@ export class Engine {
    * are passed on as they are. `next` tells worker threads what will run on them.
    */
   leave(same: ReadonlySet<string>, emptied: (id: string) => boolean, deadline: AbortSignal, next?: EngineConfig): void {
-    this.#leaving = true
     if (next) this.#chains?.leave(same, next)
     this.#successors = same
-    this.#stages.leave(same)
     for (const { run } of this.#sources) {
       if (!same.has(run.config.id)) continue
       this.#left.set(run.config.id, run)
       run.leave()
     }
     this.#endSources(REPLACED)
-    this.#stages.giveBack()
+    this.#stages.leave(same, next?.processors ?? [], this.#left)
     for (const [id, buffer] of this.#buffers) if (!emptied(id)) buffer.restAfter(0)
     this.#abortAt(deadline)
   }

@@ -33,10 +33,14 @@ function isComparison(value: object): value is Condition {
   return 'holds' in value && typeof value.holds === 'function'
 }
 
-/** Ids of the components that have equal options in both configurations, and run on the same thread. */
+/**
+ * Ids of the components that have equal options in both configurations, and run on the same thread. A processor may
+ * have another id in the next one, with `renamed_from`.
+ */
 export async function sameComponents(before: Config, next: Config): Promise<Set<string>> {
   const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
   const others = new Map(all(next).map(component => [component.id, component]))
+  for (const processor of next.processors) if (processor.renamedFrom) others.set(processor.renamedFrom, processor)
   const same = all(before).filter(({ id, kind, type, options, definition: { plugin } }) => {
     const other = others.get(id)
     if (other?.kind !== kind || other.type !== type || other.definition.plugin !== plugin) return false

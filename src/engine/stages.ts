@@ -6,9 +6,12 @@ import type { Origin } from '../core/event/origin.js'
 import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
+import { encodeLeft, leftDecoder, type WaitingBatches } from '../flow/left-batch.js'
 import { Stage } from '../flow/stage.js'
+import type { WantedNames } from '../lib/formats/json-scan.js'
 import type { TimerClock } from '../lib/time.js'
 import { openDeadLetters } from './dead-letter/stock.js'
+import type { SourceRun } from './source-run.js'
 
 export interface ProcessorEnvironment {
   readonly log: Logger
@@ -24,14 +27,21 @@ export interface ProcessorEnvironment {
   readonly isOnce: (source: string) => boolean
 }
 
+interface Staged {
+  readonly stage: Stage
+  readonly metrics: ComponentCounters
+  readonly type: string
+  readonly renamedFrom: string | undefined
+}
+
 /** The processors of a pipeline and their stages. */
 export class Stages {
-  readonly #stages = new Map<string, Stage>()
+  readonly #stages = new Map<string, Staged>()
   /** Those whose successors take what they keep between batches. */
   readonly #keeping = new Set<string>()
 
   add(
-    { id, plan = {}, onError = 'pass' }: ComponentConfig,
+    { id, type, plan = {}, onError = 'pass', renamedFrom }: ComponentConfig,
     processor: Processor,
     environment: ProcessorEnvironment,
   ): Stage {
@@ -47,13 +57,13 @@ export class Stages {
       const help = '1 if dead letters cannot be written. No event passes the processor until they can.'
       metrics.gauge('sluice_dead_letters_unwritable', help, () => (stage.isUnwritable ? 1 : 0))
     }
-    this.#stages.set(id, stage)
+    this.#stages.set(id, { stage, metrics, type, renamedFrom })
     return stage
   }
 
   /** All stages, including those whose output has no reader, and the side outputs that have one. */
   *streams(): Iterable<Writable> {
-    for (const stage of this.#stages.values()) {
+    for (const { stage } of this.#stages.values()) {
       yield stage
       for (const output of stage.outputs.values()) if (output.isRead) yield output
     }
@@ -61,11 +71,11 @@ export class Stages {
 
   /** Starts the stages one after the other. Does not throw; `failed` is called for a stage that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
-    for (const [id, stage] of this.#stages) await stage.start(signal).catch(error => failed(id, error))
+    for (const [id, { stage }] of this.#stages) await stage.start(signal).catch(error => failed(id, error))
   }
 
   async stop(deadline: AbortSignal): Promise<void> {
-    for (const stage of this.#stages.values()) await stage.stop(deadline)
+    for (const { stage } of this.#stages.values()) await stage.stop(deadline)
   }
 
   /** Whether the successor of a processor with the same options takes what it keeps, whatever was given back. */
@@ -73,17 +83,56 @@ export class Stages {
     return this.#keeping.has(id)
   }
 
-  /** Marks the stages as being replaced. One whose kept events nobody takes ends as if no more arrived. */
-  leave(same: ReadonlySet<string>): void {
-    for (const [id, stage] of this.#stages) stage.isReplaced = same.has(id) || !this.#keeping.has(id)
+  /**
+   * Marks the stages as being replaced. One whose kept events nobody takes ends as if no more arrived. Events that wait
+   * are left to a successor of the same type, whatever its options, if their source is among those that go on.
+   */
+  leave(same: ReadonlySet<string>, next: readonly ComponentConfig[], sources: ReadonlyMap<string, SourceRun>): void {
+    for (const [id, { stage, type }] of this.#stages) {
+      stage.isReplaced = same.has(id) || !this.#keeping.has(id)
+      const hasHeir = next.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
+      stage.endWaiting(source => hasHeir && sources.has(source))
+    }
   }
 
   /** Events that wait for their decision go back to sources that read them again. The others are decided now. */
   giveBack(): void {
-    for (const stage of this.#stages.values()) stage.giveBack()
+    for (const { stage } of this.#stages.values()) stage.endWaiting(() => false)
+  }
+
+  /**
+   * After the end: takes what the stages have left to their successors. The events of a source that was given others
+   * back, or all of them if the run was aborted, are given back instead.
+   */
+  takeLeft(sources: ReadonlyMap<string, SourceRun>, isAborted: boolean): WaitingBatches {
+    const left = [...this.#stages].map(([id, { stage }]) => [id, stage.left.map(encodeLeft)] as const)
+    const all = left.flatMap(([, records]) => records)
+    const passedOn = new Set<string>()
+    for (const of of new Set(all.map(({ source }) => source))) {
+      const acks = all.flatMap(({ source, ack }) => (source === of ? [ack] : []))
+      if (!isAborted && sources.get(of)!.output.passOn(new Set(acks))) passedOn.add(of)
+      else for (const ack of acks) ack.settle('errored')
+    }
+    return new Map(left.map(([id, records]) => [id, records.filter(({ source }) => passedOn.has(source))]))
+  }
+
+  /** Passes on what waits in a predecessor, after the start and before the first batch. */
+  inherit(waiting: WaitingBatches, wanted: WantedNames): void {
+    const decode = leftDecoder(wanted)
+    for (const [id, { stage, metrics, renamedFrom = id }] of this.#stages) {
+      for (const record of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
+        if (stage.destroyed) {
+          record.ack.settle('errored')
+          continue
+        }
+        const left = decode(record)
+        metrics.arrived(left.batch.length, left.batch.bytes)
+        stage.inherit(left)
+      }
+    }
   }
 
   destroy(): void {
-    for (const stage of this.#stages.values()) stage.destroy()
+    for (const { stage } of this.#stages.values()) stage.destroy()
   }
 }

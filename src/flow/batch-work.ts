@@ -97,6 +97,10 @@ export class BatchWork implements BatchScope {
     for (const column of this.copies?.values() ?? []) column[i] = 0
   }
 
+  get isInherited(): boolean {
+    return this.asked?.isInherited === true
+  }
+
   get isOnce(): boolean {
     return this.#isOnce?.(this.batch.origin.source) === true
   }

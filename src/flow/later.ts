@@ -4,7 +4,7 @@ import type { TimerClock } from '../lib/time.js'
 import type { BatchWork } from './batch-work.js'
 import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
-import { type Waiting, WaitingEvents } from './waiting-events.js'
+import { type Left, type Waiting, WaitingEvents } from './waiting-events.js'
 
 /** The least time between two rounds of asking about the events that wait, also as a multiple of the last round's. */
 const ROUND_MS = 5
@@ -27,21 +27,24 @@ export interface LaterContext {
 export class Later {
   readonly #context: LaterContext
   readonly #waiting = new WaitingEvents()
-  /** Given back to their sources; they stay in flight until they arrive again. */
+  /** Given back to their sources, or left to the successor; they stay in flight until they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Sources that were given something back. What they sent after it goes back as well, since it would overtake it. */
   readonly #gaveBackTo = new Set<string>()
   #isEnding = false
+  /** Whether the successor takes what waits of a source. */
+  #passesOn: (source: string) => boolean = () => false
   #isOver = false
   #notBefore = Number.NEGATIVE_INFINITY
   #cancelTimer: (() => void) | undefined
 
   constructor(context: LaterContext) {
     this.#context = context
+    const { metrics } = context
     const waiting = 'Events that the component keeps until there is room for them.'
-    context.metrics.gauge('sluice_component_waiting_events', waiting, () => this.waiting)
+    metrics.gauge('sluice_component_waiting_events', waiting, () => this.#waiting.amount.events)
     const full = 'Sources of which so many events wait that no more are taken.'
-    context.metrics.gauge('sluice_component_waiting_full_sources', full, () => this.fullSources)
+    metrics.gauge('sluice_component_waiting_full_sources', full, () => this.#waiting.fullSources)
   }
 
   get isEmpty(): boolean {
@@ -53,14 +56,9 @@ export class Later {
     return this.#waiting.isFull
   }
 
-  /** Number of events that wait, also while they are asked about. */
-  get waiting(): number {
-    return this.#waiting.amount.events
-  }
-
-  /** Number of sources of which no more is taken. */
-  get fullSources(): number {
-    return this.#waiting.fullSources
+  /** Whether nothing waits but what is left to the successor. */
+  get isDone(): boolean {
+    return this.#waiting.isResting
   }
 
   /** Everything that waits. */
@@ -87,12 +85,12 @@ export class Later {
 
   /** Whether events of the batch may be LATER. At the end that depends on whether they could be read again. */
   mayWait({ origin: { source } }: EventBatch): boolean {
-    return !this.#isEnding || this.#context.readsAgain(source)
+    return !this.#isEnding || this.#passesOn(source) || this.#context.readsAgain(source)
   }
 
   /** Keeps what is left of a batch after its decision. */
-  decided({ asked, since, askedSize, kept = [], laterMs }: BatchWork): void {
-    const ends = this.#isEnding || this.#isOver
+  decided({ batch, asked, since, askedSize, kept = [], laterMs }: BatchWork): void {
+    const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept
     if (ends) for (const batch of kept) this.#giveBack(batch)
     const dueAt = this.#context.clock.now() + (Number.isFinite(laterMs) ? laterMs : ROUND_MS)
@@ -146,13 +144,33 @@ export class Later {
     batch.ack.settle('errored')
   }
 
-  /** Gives back what can be read again, now and from now on. The rest is decided now. */
-  end(): void {
+  /** Keeps what waited in the predecessor, before anything else arrives. */
+  inherit(left: Left): void {
+    this.#waiting.inherit(left, this.#context.clock.now())
+    if (this.#isEnding) this.end(this.#passesOn)
+    else this.#setTimer()
+  }
+
+  /**
+   * Leaves what waits of sources that `passesOn` accepts to the successor, now and from now on, and gives back the rest
+   * if it can be read again. What is left then is decided now.
+   */
+  end(passesOn: (source: string) => boolean): void {
     this.#isEnding = true
-    for (const batch of this.#waiting.takeAll(this.#context.readsAgain)) this.#giveBack(batch)
+    this.#passesOn = passesOn
+    this.#waiting.rest(passesOn)
+    const { readsAgain } = this.#context
+    for (const batch of this.#waiting.takeAll(source => readsAgain(source) && !passesOn(source))) this.#giveBack(batch)
     this.#waiting.hurry()
     this.advance()
     this.#context.onRound()
+  }
+
+  /** Takes out what is left to the successor. */
+  takeLeft(): Left[] {
+    const left = this.#waiting.takeResting(this.#context.clock.now())
+    for (const { batch } of left) add(this.#givenBack, batch.length, batch.bytes)
+    return left
   }
 
   /** Gives back everything. */

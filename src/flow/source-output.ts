@@ -76,6 +76,8 @@ export class SourceOutput implements Output {
   #moved = false
   /** The source is being replaced; its successor reads again what is given back. */
   #replaced = false
+  /** Batches that stay with their holders during the current replacement, or the last one. */
+  #passedOn: ReadonlySet<Ack> = new Set()
   /** Whether events were given back to the source during the current replacement, or the last one. */
   #gaveBack = false
   /** Whether nothing takes its batches any more. */
@@ -184,11 +186,23 @@ export class SourceOutput implements Output {
   hold(): void {
     if (this.#gate) return
     this.#gaveBack = false
+    this.#passedOn = new Set()
     let open = () => {}
     const promise = new Promise<void>(resolve => {
       open = resolve
     })
     this.#gate = { promise, open }
+  }
+
+  /**
+   * While sending is paused: these batches stay with those who hold them, for the next components. Returns false if
+   * others were given back, which they would overtake; then they must be given back, too.
+   */
+  passOn(acks: ReadonlySet<Ack>): boolean {
+    this.#passedOn = acks
+    if (!this.repeats && ![...acks].some(({ isErrored }) => isErrored)) return true
+    this.#passedOn = new Set()
+    return false
   }
 
   /**
@@ -199,6 +213,7 @@ export class SourceOutput implements Output {
   giveUp(isAborted = true): void {
     if (this.#keeps || !(isAborted || this.#gaveBack)) return
     for (const open of [...this.#open]) {
+      if (this.#passedOn.has(open)) continue
       this.#open.delete(open)
       this.#gotBack(open)
       this.#release(open.held)
@@ -213,7 +228,7 @@ export class SourceOutput implements Output {
     this.#moved = true
     for (const open of [...this.#open]) {
       const { kept, settled, held, events, bytes } = open
-      if (!kept) continue
+      if (!kept || this.#passedOn.has(open)) continue
       this.#open.delete(open)
       const ack = this.ack(settled)
       Object.assign(ack, { kept, held, events, bytes })
@@ -230,7 +245,7 @@ export class SourceOutput implements Output {
   /** Whether downstream components have seen events that they, or their successors, will receive again. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
-    for (const { kept } of this.#open) if (kept) return true
+    for (const open of this.#open) if (open.kept && !this.#passedOn.has(open)) return true
     return false
   }
 

@@ -1,12 +1,11 @@
 import { Transform, type TransformCallback } from 'node:stream'
 import type { Processor, WaitState } from '../core/component.js'
-import { errorText } from '../core/errors.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
 import { holdChunk } from '../lib/lines/chunk-pool.js'
 import { LogLimit } from '../lib/log-limit.js'
-import { aborted, orAborted, sleep } from '../lib/time.js'
+import { orAborted } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
 import { Calls, LateError } from './calls.js'
@@ -20,7 +19,8 @@ import { Later } from './later.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { LONGEST_WORK_MS, SlowWork } from './slow-work.js'
 import { atOnce } from './steady-clock.js'
-import type { Waiting } from './waiting-events.js'
+import { stopInTime } from './stop-in-time.js'
+import type { Left, Waiting } from './waiting-events.js'
 
 export interface StageContext extends EmissionContext {
   /** Whether an error of the processor fails the stream instead of the events that cause it. */
@@ -31,9 +31,6 @@ export interface StageContext extends EmissionContext {
   /** Whether a source reads again what was given back; default: none does. */
   readonly readsAgain?: (source: string) => boolean
 }
-
-/** How long a processor may take to stop after its deadline. */
-const LATE_STOP_MS = 1000
 
 /** A batch that has not left yet. */
 interface Pending {
@@ -57,6 +54,8 @@ export class Stage extends Transform {
   readonly processor: Processor
   /** Set before the end of the stream when a successor replaces this stage. */
   isReplaced = false
+  /** After the end of the stream: what is left to the successor, by `endWaiting`. */
+  left: readonly Left[] = []
   readonly #plan: Plan
   readonly #concurrency: number
   readonly #context: StageContext
@@ -130,17 +129,8 @@ export class Stage extends Transform {
 
   /** Never throws, and returns soon after the deadline, so that others can save their state. */
   async stop(deadline: AbortSignal): Promise<void> {
-    const { log, clock } = this.#context
     this.#cancelTimer?.()
-    const stopped = new AbortController()
-    const late = aborted(deadline).then(() => sleep(LATE_STOP_MS, stopped.signal, (ms, fn) => clock.after(ms, fn)))
-    try {
-      const isStopped = Promise.resolve(this.processor.stop?.(deadline)).then(() => true)
-      if ((await Promise.race([isStopped, late])) !== true) throw new Error('it did not stop in time')
-    } catch (error) {
-      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to stop')
-    }
-    stopped.abort()
+    await stopInTime(this.processor, deadline, this.#context)
   }
 
   /** Whether events leave by the main output; otherwise a side output is in its place. */
@@ -173,9 +163,21 @@ export class Stage extends Transform {
     return this.#later && !this.#later.isEmpty ? this.processor.waitsFor?.(this.#later.batches()) : undefined
   }
 
-  /** Gives back the events that wait, from now on, to sources that read them again. The others are decided now. */
-  giveBack(): void {
-    this.#later?.end()
+  /**
+   * From now on, events that wait are left to the successor if `passesOn` accepts their source, or else given back if it
+   * reads them again. The others are decided now.
+   */
+  endWaiting(passesOn: (source: string) => boolean): void {
+    this.#later?.end(passesOn)
+  }
+
+  /** Takes what was left to it, after the start and before the first batch. */
+  inherit(left: Left): void {
+    const { batch } = left
+    if (this.#later) {
+      this.#context.metrics.took(batch.length, batch.bytes)
+      this.#later.inherit(left)
+    } else this.write(batch)
   }
 
   /** Whether it has work and no good reason to wait. */
@@ -373,13 +375,14 @@ export class Stage extends Transform {
   }
 
   #endIfDone(): void {
-    if (!this.#flushed || this.#pending.length > 0 || this.#isLeaving || this.#later?.isEmpty === false) return
+    if (!this.#flushed || this.#pending.length > 0 || this.#isLeaving || this.#later?.isDone === false) return
     this.#end(this.#flushed)
   }
 
   #end(done: TransformCallback): void {
     this.#flushed = undefined
     this.#cancelTimer?.()
+    this.left = this.#later?.takeLeft() ?? []
     this.#emit(this.isReplaced ? 'reload' : 'drain')
     for (const output of this.outputs.values()) output.end()
     done()

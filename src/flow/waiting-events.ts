@@ -21,6 +21,15 @@ export interface Waiting {
   isAsked: boolean
   /** The round in which the processor was asked about it last. */
   readonly round: number
+  /** Whether it waited in the predecessor of the stage, and the processor has not been asked about it here. */
+  readonly isInherited: boolean
+}
+
+/** What waited in a stage that has ended. */
+export interface Left {
+  readonly batch: EventBatch
+  /** How long ago the predecessor was asked about it first; undefined: it was not. */
+  readonly keptMs: number | undefined
 }
 
 /** What waits of one source, in the order of arrival. */
@@ -41,6 +50,7 @@ export class WaitingEvents {
   readonly amount: Amount = { events: 0, bytes: 0 }
   readonly #lines = new Map<string, Line>()
   #round = 0
+  #rests: (source: string) => boolean = () => false
 
   get isEmpty(): boolean {
     return this.#lines.size === 0
@@ -58,9 +68,21 @@ export class WaitingEvents {
     return full
   }
 
+  /** Whether all that waits is of sources that rest. */
+  get isResting(): boolean {
+    for (const source of this.#lines.keys()) if (!this.#rests(source)) return false
+    return true
+  }
+
+  /** Lets what waits of certain sources rest, now and from now on: it is not asked about, and their batches queue. */
+  rest(isMeant: (source: string) => boolean): void {
+    this.#rests = isMeant
+  }
+
   /** Whether a batch of this source has to wait behind others. */
   queues(source: string, now: number): boolean {
     const line = this.#lines.get(source)
+    if (line !== undefined && this.#rests(source)) return true
     return line !== undefined && (line.behind.length > 0 || isFull(line) || line.kept.some(({ dueAt }) => dueAt <= now))
   }
 
@@ -81,9 +103,17 @@ export class WaitingEvents {
   next(now: number): Waiting | undefined {
     const current = this.#round
     for (const [source, line] of this.#lines) {
+      if (this.#rests(source)) continue
       let next = line.kept.find(({ isAsked, dueAt, round }) => !isAsked && round < current && dueAt <= now)
       if (!next && line.behind.length > 0 && !isFull(line)) {
-        next = { batch: line.behind.shift()!, since: now, dueAt: now, isAsked: true, round: current }
+        next = {
+          batch: line.behind.shift()!,
+          since: now,
+          dueAt: now,
+          isAsked: true,
+          round: current,
+          isInherited: false,
+        }
         line.kept.push(next)
         add(line.amount, next.batch.length, next.batch.bytes)
       }
@@ -114,9 +144,22 @@ export class WaitingEvents {
     if (line.kept.length + line.behind.length === 0) this.#lines.delete(asked.batch.origin.source)
   }
 
-  #put(line: Line, batch: EventBatch, since: number, dueAt: number, index = line.kept.length): void {
+  /** Keeps what waited in the predecessor, behind the others of its source. It is due now. */
+  inherit({ batch, keptMs }: Left, now: number): void {
+    if (keptMs === undefined) this.queue(batch)
+    else this.#put(this.#lineOf(batch), batch, now - keptMs, now, undefined, true)
+  }
+
+  #put(
+    line: Line,
+    batch: EventBatch,
+    since: number,
+    dueAt: number,
+    index = line.kept.length,
+    isInherited = false,
+  ): void {
     const { length, bytes } = batch
-    line.kept.splice(index, 0, { batch, since, dueAt, isAsked: false, round: this.#round })
+    line.kept.splice(index, 0, { batch, since, dueAt, isAsked: false, round: this.#round, isInherited })
     add(line.amount, length, bytes)
     add(this.amount, length, bytes)
   }
@@ -141,7 +184,8 @@ export class WaitingEvents {
   /** When to ask again; Infinity: nothing waits. */
   get dueAt(): number {
     let due = Number.POSITIVE_INFINITY
-    for (const line of this.#lines.values()) {
+    for (const [source, line] of this.#lines) {
+      if (this.#rests(source)) continue
       // A round ends before its time when there is no room for more.
       if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
       for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
@@ -152,6 +196,19 @@ export class WaitingEvents {
   /** Makes everything due. */
   hurry(): void {
     for (const { kept } of this.#lines.values()) for (const waiting of kept) waiting.dueAt = Number.NEGATIVE_INFINITY
+  }
+
+  /** Takes out everything that rests, source by source in order. */
+  takeResting(now: number): Left[] {
+    const taken: Left[] = []
+    for (const [source, { kept, behind }] of [...this.#lines]) {
+      if (!this.#rests(source)) continue
+      for (const { batch, since } of kept) taken.push({ batch, keptMs: now - since })
+      for (const batch of behind) taken.push({ batch, keptMs: undefined })
+      this.#lines.delete(source)
+    }
+    for (const { batch } of taken) add(this.amount, -batch.length, -batch.bytes)
+    return taken
   }
 
   /** Takes out everything of certain sources that is not being asked about, in order. */

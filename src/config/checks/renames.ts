@@ -28,7 +28,7 @@ export function checkRenames(
     const isUsed = draft && (draft.kind !== 'destination' || draft.config?.delivery?.buffer.type === 'disk')
     const at = placeOf(locate(entry!.value, [i], entry!.key))
     if (isUsed) problems.add(at, ['discard_orphans', i], `the ${draft.kind} ${id} is configured and uses its data`)
-    else if (successors.has(`source ${id}`) || successors.has(`destination ${id}`))
+    else if (Object.keys(SECTIONS).some(kind => successors.has(`${kind} ${id}`)))
       problems.add(at, ['discard_orphans', i], `its data is taken over by "renamed_from: ${id}"; remove one of the two`)
   }
 }

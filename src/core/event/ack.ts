@@ -27,6 +27,11 @@ export class Ack {
     return this.#holders === 1
   }
 
+  /** Whether a holder has settled it as `errored`. */
+  get isErrored(): boolean {
+    return this.#status === 'errored'
+  }
+
   /** Whether there are exactly so many holders. */
   isHeldBy(holders: number): boolean {
     return this.#holders === holders

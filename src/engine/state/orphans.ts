@@ -39,7 +39,7 @@ export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path
     case 'checkpoint':
       return `If the source has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
     case 'buckets':
-      return `Its windows are not used. Give the throttle of that id "persist: true" again, ${orDiscard}`
+      return `Its windows are not used. If the throttle has another name now, set "renamed_from: ${id}" there; if it lost "persist: true", give it back; ${orDiscard}`
     case 'buffer':
       return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${orDiscard}`
     case 'dead_letters':

@@ -3,6 +3,7 @@ import { link, readdir, rename, rm, stat, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../../config/load.js'
+import type { Kind } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { bufferFolder } from '../../flow/disk-buffer/folder.js'
@@ -10,6 +11,7 @@ import { syncFolder } from '../../lib/files/atomic-file.js'
 import { inTurn } from '../../lib/files/in-turn.js'
 import { deadLetterPath } from '../dead-letter.js'
 import { checkpointPath } from './checkpoints.js'
+import { stateOf } from './state-folder.js'
 
 /**
  * Moves the data of a renamed component to its new id (`renamed_from`). Invariants: existing data of the new id is
@@ -18,24 +20,26 @@ import { checkpointPath } from './checkpoints.js'
  */
 
 export interface Rename {
-  readonly kind: 'source' | 'destination'
+  readonly kind: Kind
   readonly from: string
   readonly to: string
   /** Whether the renamed component has a disk buffer. */
   readonly buffered: boolean
 }
 
-type Components = Pick<Config, 'sources' | 'destinations'>
+type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
 
-export function renamesOf({ sources, destinations }: Components): Rename[] {
-  return [...sources, ...destinations].flatMap(({ id, kind, renamedFrom, delivery }) =>
+const allOf = ({ sources, processors, destinations }: Components) => [...sources, ...processors, ...destinations]
+
+export function renamesOf(components: Components): Rename[] {
+  return allOf(components).flatMap(({ id, kind, renamedFrom, delivery }) =>
     renamedFrom === undefined ? [] : [{ kind, from: renamedFrom, to: id, buffered: delivery?.buffer.type === 'disk' }],
   )
 }
 
 /** Reverses the renames of `failed` for `config`, which runs again instead. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
-  const all = [...config.sources, ...config.destinations]
+  const all = allOf(config)
   return renamesOf(failed).flatMap(({ kind, from, to }) => {
     const old = all.find(({ id }) => id === from)
     if (!old || all.some(({ id }) => id === to)) return []
@@ -59,6 +63,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
     if (kind === 'source')
       await step('positions', () => carryPositions(checkpointPath(dataDir, from), checkpointPath(dataDir, to)))
     else {
+      if (kind === 'processor') await step('buckets', () => carryBuckets(stateOf(dataDir, from), stateOf(dataDir, to)))
       if (buffered) await step('buffer', () => carryBuffer(bufferFolder(dataDir, from), bufferFolder(dataDir, to), log))
       await step('dead letters', () => carryDeadLetters(deadLetterPath(dataDir, from), deadLetterPath(dataDir, to)))
     }
@@ -70,6 +75,13 @@ async function carryPositions(old: string, own: string): Promise<boolean> {
   // The previous file moves first: while `old` exists, the move is incomplete.
   const before = await renamed(`${old}.1`, `${own}.1`)
   const carried = (await renamed(old, own)) || before
+  if (carried) await syncFolder(dirname(own))
+  return carried
+}
+
+async function carryBuckets(old: string, own: string): Promise<boolean> {
+  if (existsSync(own)) return false
+  const carried = await renamed(old, own)
   if (carried) await syncFolder(dirname(own))
   return carried
 }

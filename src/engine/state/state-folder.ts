@@ -5,6 +5,8 @@ import type { Runtime } from '../runtime.js'
 /** The folder with what processors keep. */
 export const STATE = 'throttle'
 
+export const stateOf = (dataDir: string, id: string) => join(dataDir, STATE, encodeURIComponent(id))
+
 /** Where a processor keeps its state; undefined if it runs on a clock of its own, whose times mean nothing later. */
 export function stateFolder(
   dataDir: string,
@@ -12,7 +14,7 @@ export function stateFolder(
   { disk, processorClock }: Pick<Runtime, 'disk' | 'processorClock'>,
 ): StateFolder | undefined {
   if (processorClock) return undefined
-  const path = join(dataDir, STATE, encodeURIComponent(id))
+  const path = stateOf(dataDir, id)
   return {
     path,
     hasRoom: bytes => disk?.hasRoom(bytes) ?? true,

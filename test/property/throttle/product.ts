@@ -184,7 +184,7 @@ export class Product {
   /** Ends it; what comes out then. What waits is given back. */
   async end(isReplaced: boolean): Promise<Seen> {
     const { stage, processor } = this.#made
-    stage.giveBack()
+    stage.endWaiting(() => false)
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()

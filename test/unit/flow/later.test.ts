@@ -109,7 +109,7 @@ for (const isAsync of [false, true]) {
     const { stage, send, left, settled, counters, balanced } = stageWith(decide, isAsync)
     await send('again', { n: 1 }, { n: 2, at: 100 })
     await send('once', { n: 3, at: 100 })
-    stage.giveBack()
+    stage.endWaiting(() => false)
     await settle()
     await send('again', { n: 4, at: 100 })
     await send('once', { n: 5, at: 100 })
@@ -232,7 +232,7 @@ t.test('what is behind others comes as soon as there is room again', async t => 
 t.test('at the end, what a source sent after what it gets back goes back as well', async t => {
   const { stage, send, left, settled, balanced } = stageWith()
   await send('again', { n: 1, at: 100 })
-  stage.giveBack()
+  stage.endWaiting(() => false)
   await send('again', { n: 2 })
   await send('once', { n: 3 })
   t.same(left, [3])

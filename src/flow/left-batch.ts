@@ -1,0 +1,29 @@
+import type { Ack } from '../core/event/ack.js'
+import type { WantedNames } from '../lib/formats/json-scan.js'
+import { BatchDecoder, encodeBatch } from './disk-buffer/batch-record.js'
+import type { Left } from './waiting-events.js'
+
+/** A batch between two stages, of which the later one may read other fields. */
+export interface LeftRecord {
+  readonly source: string
+  readonly ack: Ack
+  readonly record: Buffer
+  readonly keptMs: number | undefined
+}
+
+/** What waits, by the id of the processor. */
+export type WaitingBatches = ReadonlyMap<string, readonly LeftRecord[]>
+
+/** Encodes what a stage has left, while the fields are those of its engine. */
+export function encodeLeft({ batch, keptMs }: Left): LeftRecord {
+  const { ack, held, origin } = batch
+  const record = encodeBatch(batch)
+  if (ack.sole) ack.shrink(Math.max(0, held - record.length))
+  return { source: origin.source, ack, record, keptMs }
+}
+
+/** Creates a function that decodes records, once the fields are those of the next engine. */
+export function leftDecoder(wanted: WantedNames): (left: LeftRecord) => Left {
+  const decoder = new BatchDecoder(wanted)
+  return ({ record, ack, keptMs }) => ({ batch: decoder.decode(record, ack), keptMs })
+}
