@@ -125,8 +125,10 @@ export class Judge {
   ended(seen: Seen, now: number, next: Next, fileRules: readonly Options[]): Sent[] {
     if (this.#options.summary) this.#endInterval(seen, now, true)
     else this.later(seen, now)
-    const back = [...this.waiting.values()]
-    this.waiting.clear()
+    const isReload = next === 'same' || typeof next === 'object'
+    const passesOn = isReload && waits(typeof next === 'object' ? next : this.#options)
+    const back = passesOn ? [] : [...this.waiting.values()]
+    if (!passesOn) this.waiting.clear()
     this.#interval.since = now
     if (next === 'end') return back
     if (next === 'same') {

@@ -5,6 +5,7 @@ import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
+import { encodeLeft, type LeftRecord, leftDecoder } from '../../../src/flow/left-batch.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import type { TimerClock } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
@@ -73,6 +74,7 @@ export class Product {
   #savedBytes = () => 0
   #knownBytes = 0
   #options: Options
+  #waiting: readonly LeftRecord[] = []
   #made!: Awaited<ReturnType<typeof loadedStageOf>>
   #origins = new Map<string, Origin>()
 
@@ -181,13 +183,14 @@ export class Product {
     at(await this.#left())
   }
 
-  /** Ends it; what comes out then. What waits is given back. */
-  async end(isReplaced: boolean): Promise<Seen> {
+  /** Ends it; what comes out then. What waits is given back, unless `passesOn`: then `begin` goes on with it. */
+  async end(isReplaced: boolean, passesOn = false): Promise<Seen> {
     const { stage, processor } = this.#made
-    stage.endWaiting(() => false)
+    stage.endWaiting(() => passesOn)
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()
+    this.#waiting = stage.left.map(encodeLeft)
     if (!isReplaced) await processor.stop?.(new AbortController().signal)
     return seen
   }
@@ -198,7 +201,14 @@ export class Product {
     const inherited = options ? undefined : processor.handOver!()!.value
     await processor.stop?.(new AbortController().signal)
     this.#options = options ?? this.#options
+    if (this.#waiting.length > 0) this.counters.retire()
     await this.#begin(inherited)
+    const { stage, wanted } = this.#made
+    const decode = leftDecoder(wanted)
+    for (const left of this.#waiting.map(decode)) {
+      this.counters.arrived(left.batch.length, left.batch.bytes)
+      stage.inherit(left)
+    }
   }
 
   /** Whether all buckets are saved as they are: then they get no older. */

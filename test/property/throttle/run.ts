@@ -5,7 +5,7 @@ import { throttle } from '../../../src/processors/throttle.js'
 import { Judge, type Sent } from './judge.js'
 import type { Kind, Options } from './model.js'
 import { Product, type Seen } from './product.js'
-import { refusedPath, type Scenario, type Step } from './scenario.js'
+import { refusedPath, type Scenario, type Step, waits } from './scenario.js'
 
 /** Runs a scenario with the product, and judges what comes out. Returns what is wrong. */
 
@@ -150,7 +150,7 @@ class Run {
   }
 
   async #reload(options: Options | undefined): Promise<void> {
-    const seen = await this.#product.end(true)
+    const seen = await this.#product.end(true, waits(options ?? this.#options))
     const back = this.#judge.ended(seen, this.#now, options ?? 'same', this.#fileRules)
     await this.#product.begin(options)
     this.#options = options ?? this.#options

@@ -4,6 +4,7 @@ import { defineProcessor, type Processor } from '../../../src/core/component.js'
 import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { type BatchScope, discard, LATER, MAIN } from '../../../src/core/processor.js'
+import { encodeLeft, leftDecoder } from '../../../src/flow/left-batch.js'
 import { SteadyClock } from '../../../src/flow/steady-clock.js'
 import { nextTurn } from '../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../support/batches.js'
@@ -60,7 +61,7 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
     await settle()
   }
   const balanced = () => counters.imbalance().events === 0 && counters.imbalance().bytes === 0
-  return { stage, counters, clock, send, batch, left, settled, asked, balanced }
+  return { stage, counters, wanted, clock, send, batch, left, settled, asked, balanced }
 }
 
 for (const isAsync of [false, true]) {
@@ -141,6 +142,68 @@ for (const isAsync of [false, true]) {
     t.ok(balanced())
   })
 }
+
+t.test('at a reload the successor goes on with what waits, in order, and without receiving it again', async t => {
+  const kept: [n: number, keptMs: number, isInherited: boolean][] = []
+  const decide: Decide = (event, scope, now) => {
+    kept.push([event.n, scope.keptMs, scope.isInherited])
+    return inTime(event, scope, now)
+  }
+  const one = stageWith(inTime, false, ['stays', 'again'])
+  await one.send('stays', { n: 1 }, { n: 2, at: 100 }, { n: 3, at: 60 })
+  await one.send('again', { n: 4, at: 100 })
+  await one.clock.advance(50)
+  one.stage.endWaiting(source => source === 'stays')
+  await one.clock.advance(50)
+  await one.send('stays', { n: 5 })
+  one.stage.end()
+  await settle()
+  t.same(one.left, [1], 'it asks about nothing any more, and about nothing behind it')
+  t.same(one.settled, [['again', 'errored']], 'what waits of others goes back')
+  t.ok(one.balanced())
+  const records = one.stage.left.map(encodeLeft)
+  const two = stageWith(decide)
+  for (const left of records.map(leftDecoder(two.wanted))) {
+    two.counters.arrived(left.batch.length, left.batch.bytes)
+    two.stage.inherit(left)
+  }
+  await two.send('stays', { n: 6 })
+  t.same(two.left, [5, 6])
+  t.same(kept.slice(0, 4), [
+    [2, 100, true],
+    [3, 100, true],
+    [5, 0, false],
+    [6, 0, false],
+  ])
+  await two.clock.advance(60)
+  t.same(kept.slice(4), [
+    [2, 160, false],
+    [3, 160, false],
+  ])
+  t.same(two.left, [5, 6, 3])
+  t.equal(two.counters.held().events, 1)
+  t.ok(two.balanced())
+  two.stage.destroy()
+  await settle()
+  t.same(one.settled.at(-1), ['stays', 'errored'], 'the source reads again what was not decided')
+})
+
+t.test('a successor that ends at once gives back what it takes', async t => {
+  const one = stageWith(inTime, false, ['again'])
+  await one.send('again', { n: 1, at: 100 })
+  one.stage.endWaiting(() => true)
+  one.stage.end()
+  await settle()
+  const two = stageWith()
+  two.stage.endWaiting(() => false)
+  for (const left of one.stage.left.map(encodeLeft).map(leftDecoder(two.wanted))) {
+    two.counters.arrived(left.batch.length, left.batch.bytes)
+    two.stage.inherit(left)
+  }
+  await settle()
+  t.same(one.settled, [['again', 'errored']])
+  t.ok(two.balanced())
+})
 
 t.test('events of a source that are due go before those that arrive', async t => {
   // Two pass at a time, of each source.

@@ -27,11 +27,11 @@ function fanOutTo(taken: EventBatch[]): FanOut {
 }
 
 /** Takes any number of batches and settles none. */
-function setUp(maxBytes: number) {
+function setUp(maxBytes: number, keeps = false) {
   const taken: EventBatch[] = []
   const fanOut = fanOutTo(taken)
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const output = new SourceOutput(fanOut, counters, maxBytes)
+  const output = new SourceOutput(fanOut, counters, maxBytes, keeps)
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
@@ -197,3 +197,39 @@ t.test(
     t.equal(output.unsettled, 0)
   },
 )
+
+for (const keeps of [false, true]) {
+  const how = keeps ? 'that cannot read again' : 'that reads again'
+  t.test(`batches of a source ${how} stay with their holders, unless others were given back`, async t => {
+    const { taken, output, send } = setUp(1_000_000, keeps)
+    await send('first\n')
+    await send('second\n')
+    const [first, second] = taken.map(({ ack }) => ack)
+    output.hold()
+    second!.settle('delivered')
+    t.ok(output.passOn(new Set([first!])))
+    t.notOk(output.repeats)
+    output.giveUp(false)
+    const later: EventBatch[] = []
+    output.attach(fanOutTo(later), 1_000_000)
+    t.same(later, [], 'it is not sent again')
+    t.equal(output.unsettled, 1)
+    await send('third\n')
+    output.hold()
+    later[0]!.ack.settle('errored')
+    t.notOk(output.passOn(new Set([first!])))
+    t.ok(output.repeats)
+  })
+}
+
+t.test('a batch of which a part was given back does not stay', async t => {
+  const { taken, output, send } = setUp(1_000_000)
+  await send('first\n')
+  const [{ ack }] = taken as [EventBatch]
+  ack.fork()
+  output.hold()
+  ack.settle('errored')
+  t.notOk(output.passOn(new Set([ack])))
+  ack.settle('errored')
+  t.ok(output.repeats)
+})

@@ -1,5 +1,7 @@
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../src/core/event/batch.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
+import { encodeLeft, leftDecoder } from '../../../src/flow/left-batch.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
@@ -60,12 +62,32 @@ t.test('on_backlog: pass lets it through without counting it', async t => {
 /** A throttle in a stage, with sources that send to it; what was read again after a stop is not modelled. */
 async function flowOf(options: object) {
   const clock = new ManualTime()
-  const { stage, counters, wanted } = await loadedStageOf(throttle, options, { clock })
+  const counters = new ComponentCounters('p', 'processor', 'throttle')
   const left: { source: string; n: number; app?: string; at: number }[] = []
-  stage.on('data', (batch: EventBatch) => {
-    for (const line of linesOf(batch)) left.push({ source: batch.origin.source, ...JSON.parse(line), at: clock.now() })
-    batch.ack.settle('delivered')
-  })
+  const begin = async (options: object, inherited?: unknown) => {
+    const made = await loadedStageOf(throttle, options, { clock, counters, inherited })
+    made.stage.on('data', (batch: EventBatch) => {
+      for (const line of linesOf(batch))
+        left.push({ source: batch.origin.source, ...JSON.parse(line), at: clock.now() })
+      batch.ack.settle('delivered')
+    })
+    return made
+  }
+  let { stage, wanted, processor } = await begin(options)
+  /** A reload, by default to the same options. */
+  const reload = async (others?: object) => {
+    stage.endWaiting(() => true)
+    stage.end()
+    await settle()
+    const waiting = stage.left.map(encodeLeft)
+    counters.retire()
+    ;({ stage, wanted, processor } = await begin(others ?? options, others ? undefined : processor.handOver!()!.value))
+    for (const batch of waiting.map(leftDecoder(wanted))) {
+      counters.arrived(batch.batch.length, batch.batch.bytes)
+      stage.inherit(batch)
+    }
+    await settle()
+  }
   const send = async (source: string, isBacklog: boolean, events: object[], receivedAt = clock.wall()) => {
     const batch = batchOf(events, { wanted, source, isBacklog, receivedAt })
     counters.arrived(batch.length, batch.bytes)
@@ -76,7 +98,7 @@ async function flowOf(options: object) {
   const advance = async (ms: number) => {
     for (let gone = 0; gone < ms; gone += 10) await clock.advance(10)
   }
-  return { clock, counters, left, send, discards, advance }
+  return { clock, counters, left, send, discards, advance, reload }
 }
 
 const many = (from: number, to: number, more = {}) => Array.from({ length: to - from }, (_, i) => event(from + i, more))
@@ -174,6 +196,29 @@ t.test('what came live and was kept up behind others counts at the time it came'
 })
 
 for (const window_mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
+  t.test(`reloads make no difference to what waits (${window_mode})`, async t => {
+    const flows = []
+    for (const reloads of [false, true]) {
+      // An event a second, three minutes missed, and a flood of another app.
+      const waits = { on_backlog: 'pace', over_limit: { wait: '20s' } }
+      const run = await flowOf({ limit: 80, window: '1m', window_mode, key_field: '.app', ...waits })
+      await run.send('app', true, many(0, 180, { app: 'a' }))
+      for (let n = 180; n < 600; n++) {
+        await run.clock.advance(1000)
+        await run.send('app', false, [event(n, { app: 'a' })])
+        if (n < 300) await run.send('other', false, many(n * 10, n * 10 + 10, { app: 'b' }))
+        if (reloads && n % 7 === 0) await run.reload()
+      }
+      await run.send('app', false, many(600, 800, { app: 'a' }))
+      await run.clock.advance(60_000)
+      t.same(run.counters.imbalance(), { events: 0, bytes: 0 })
+      const ofApp = (name: string) => run.left.filter(({ app }) => app === name)
+      flows.push({ a: ofApp('a'), b: ofApp('b'), discards: run.discards() })
+    }
+    t.same(flows[1], flows[0])
+    t.ok(flows[0]!.discards.throttled! > 200)
+  })
+
   t.test(`what is live waits until its bucket has caught up, however long that takes (${window_mode})`, async t => {
     // An event a second, and seven and a half minutes missed: there is more than the limit lets through for long after.
     const run = await flowOf({ limit: 100, window: '1m', window_mode, on_backlog: 'pace' })
@@ -234,6 +279,21 @@ t.test('other keys and other sources go on', async t => {
   t.equal(run.left.filter(({ source }) => source === 'live').length, 5)
   await run.send('live', false, many(5, 20, { app: 'c' }))
   t.same(run.discards(), { throttled: 10 }, 'a flood is still a flood')
+})
+
+t.test('what waited behind backlog waits under other options as well, and what comes meanwhile', async t => {
+  const run = await flowOf({ limit: 10, window: '10s', on_backlog: 'pace' })
+  await run.send('behind', true, many(0, 15))
+  await run.send('live', false, many(100, 113))
+  await run.advance(10_000)
+  t.equal(run.left.length, 20, 'the backlog has passed, and some behind it')
+  await run.reload({ limit: 2, window: '10s', on_backlog: 'pace' })
+  t.equal(run.left.length, 22)
+  await run.send('live', false, many(113, 115))
+  await run.advance(40_000)
+  t.same(run.discards(), {})
+  t.equal(run.left.length, 30)
+  t.same(run.counters.imbalance(), { events: 0, bytes: 0 })
 })
 
 t.test('what is live waits for a bucket that backlog has filled', async t => {
