@@ -252,9 +252,9 @@ export class Engine {
     const over = this.#delivering.signal
     this.#handovers.waiting = this.#stages.takeLeft(this.#left, over.aborted)
     // Events that were given back will be decided again, so they must not have been counted.
-    const isExact = !over.aborted && !this.repeats
+    const isExact = (id: string) => !over.aborted && !this.repeats(id)
     for (const [id, component] of this.#lasting)
-      if (this.#successors?.has(id) && (isExact || this.#stages.keeps(id))) this.#handovers.collect(id, component)
+      if (this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id))) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
@@ -350,9 +350,10 @@ export class Engine {
     return { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
   }
 
-  /** Whether components have seen events that they, or their successors, will receive again. */
-  get repeats(): boolean {
-    return this.#sources.some(({ run }) => run.output.repeats) || this.#chains?.repeats === true
+  /** Whether a component, or its successor, will receive again what it has seen; default: whether any will. */
+  repeats(id?: string): boolean {
+    const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
+    return this.#chains?.repeats || this.#sources.some(({ run }) => run.output.repeats && reaches(run.config.id))
   }
 
   get taps(): Taps {

@@ -54,6 +54,11 @@ export class OwnOutputs {
     }
   }
 
+  /** Whether events of a source get to a component. */
+  reaches(source: string, component: string): boolean {
+    return this.#reached.get(source)?.has(component) === true
+  }
+
   /** Registers `destination` as a writer of this file until the returned function is called. */
   writes(destination: string, file: FileIdentity): () => void {
     const { dev, ino, birthtimeNs } = file

@@ -42,7 +42,8 @@ export interface ReplaceOptions {
  * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
  *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
  * - Processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
- *   its connections. They do not if events were given back, which would be counted twice.
+ *   its connections. They do not if events that they have seen were given back, which would be counted twice. Events
+ *   that wait for a decision stay with their batch, and go to the successor too.
  * - Events that the old engine cannot deliver in time are sent again through the new one: by their source or, if it
  *   cannot read them again, on its behalf.
  */

@@ -185,13 +185,27 @@ t.test('what waits of a source that cannot read it again stays, too', async t =>
   await ends(t, folder, daemon)
 })
 
-t.test('what waits of a source that a reload changes is read again, and nothing is lost', async t => {
-  const { folder, daemon } = await started(t, 'wait')
-  const source = FILE.replace('app.log', 'app.log, other.log')
-  await reload(daemon, configOf(WAITS.wait, { source }))
-  await daemon.scrapedUntil(scrape => scrape.events('limit_app').inFlight > 0)
-  await reload(daemon, configOf('limit: 600, window: 1 Hours', { source }))
-  await daemon.until(() => new Set(numbersIn(folder)).size === 60)
-  t.equal(throttled(await waiting(daemon, 0)), 0)
-  await daemon.stop(t)
-})
+t.test(
+  'what waits of a source that a reload changes is read again, and other throttles keep their buckets',
+  async t => {
+    const shape = (include: string): Shape => ({
+      source: `app: { type: file, include: [${include}], decode: json }\n  few: { type: file, include: [few.log] }`,
+      processor: 'limit_few: { type: throttle, inputs: [few], limit: 3, window: 1 Hours }',
+      destination: 'few_out: { type: file, inputs: [limit_few], path: few.ndjson, encoding: raw }',
+    })
+    const { folder, daemon } = await started(t, 'wait', shape('app.log'))
+    const few = async (from: number, to: number) => {
+      appendFileSync(join(folder, 'few.log'), lines(from, to))
+      await daemon.scrapedUntil(scrape => scrape.events('limit_few').received === to)
+    }
+    await few(0, 5)
+    await reload(daemon, configOf(WAITS.wait, shape('app.log, more.log')))
+    await few(5, 10)
+    await waiting(daemon, 40)
+    await reload(daemon, configOf('limit: 600, window: 1 Hours', shape('app.log, more.log')))
+    await daemon.until(() => new Set(numbersIn(folder)).size === 60)
+    t.equal(throttled(await waiting(daemon, 0)), 7, 'of the other throttle')
+    await daemon.stop(t)
+    t.equal(readFileSync(join(folder, 'few.ndjson'), 'utf8').trimEnd().split('\n').length, 3)
+  },
+)

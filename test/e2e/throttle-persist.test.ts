@@ -177,6 +177,37 @@ t.test('buckets of a throttle that is gone are reported, kept, and deleted on re
   await last.stop(t)
 })
 
+t.test('a throttle with another name takes over the buckets of the old one, at a start and at a reload', async t => {
+  const folder = testFolder(t, { 'app.log': lines('a', 3) })
+  const named = (id: string, from = '') =>
+    configOf({ [id]: `limit: 5, window: 1 Hours${from && `, renamed_from: ${from}`}` }).replace(/out_\w+/, 'out')
+  const come = (daemon: Daemon, id: string, events: number) =>
+    daemon.scrapedUntil(scrape => scrape.events(id).received === events && scrape.events('out').inFlight === 0)
+  const more = () => appendFileSync(join(folder, 'app.log'), lines('a', 1))
+  let daemon = await startDaemon(t, folder, named('first'))
+  await come(daemon, 'first', 3)
+  await daemon.stop(t)
+  daemon = await startDaemon(t, folder, named('second', 'first'))
+  t.ok(daemon.stderr.includes('buckets of the renamed component taken over'))
+  more()
+  await come(daemon, 'second', 1)
+  const next = named('third', 'second')
+  writeFileSync(daemon.configPath, readFileSync(daemon.configPath, 'utf8').split('sources:')[0] + next)
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() => daemon.logs().some(({ msg }) => /configuration reloaded/.test(String(msg))))
+  more()
+  more()
+  await come(daemon, 'third', 2)
+  await isSaved(daemon)
+  daemon.child.kill('SIGKILL')
+  await daemon.exit
+  daemon = await startDaemon(t, folder, next)
+  more()
+  await daemon.scrapedUntil(scrape => scrape.events('third').received >= 1)
+  await daemon.stop(t)
+  t.same([passed(folder, 'first'), passed(folder, 'second'), passed(folder, 'third')], [3, 1, 1])
+})
+
 t.test('persist is refused with a cluster, and a test of a configuration keeps nothing', async t => {
   const folder = testFolder(t)
   const path = join(folder, 'sluice.yaml')

@@ -157,7 +157,7 @@ class WorkerEngine {
       between: engine.between(),
       left: [...this.#exits.values()].reduce((sum, { events }) => sum + events, 0),
       failures: engine.failures(),
-      repeats: engine.repeats,
+      repeats: engine.repeats(),
       owes: engine.watched.filter(one => one.owes()).map(({ id }) => id),
     }
   }
