@@ -212,7 +212,7 @@ t.test('components', async t => {
     ],
     [
       limit('type: pass', 'inputs: [in]', 'speed: 1'),
-      ['7:5: processors.lim.speed: unknown option of pass; known are type, inputs, on_error'],
+      ['7:5: processors.lim.speed: unknown option of pass; known are type, inputs, renamed_from, on_error'],
     ],
     [
       'processors: { a: , b: 5, C-d: { type: pass, inputs: [in] }, 1x: [] }',
