@@ -105,7 +105,7 @@ export class Stages {
    * back, or all of them if the run was aborted, are given back instead.
    */
   takeLeft(sources: ReadonlyMap<string, SourceRun>, isAborted: boolean): WaitingBatches {
-    const left = [...this.#stages].map(([id, { stage }]) => [id, stage.left.map(encodeLeft)] as const)
+    const left = [...this.#stages].map(([id, { stage }]) => [id, stage.leftWaiting.map(encodeLeft)] as const)
     const all = left.flatMap(([, records]) => records)
     const passedOn = new Set<string>()
     for (const of of new Set(all.map(({ source }) => source))) {

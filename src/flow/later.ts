@@ -12,7 +12,7 @@ const ROUND_SHARE = 10
 
 export interface LaterContext {
   readonly clock: TimerClock
-  readonly metrics: Pick<ComponentMetrics, 'gauge'>
+  readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
   /** Whether a source reads again what was given back. */
   readonly readsAgain: (source: string) => boolean
   /** Whether a batch can be decided now. When that changes, `advance` is called. */
@@ -146,7 +146,9 @@ export class Later {
 
   /** Keeps what waited in the predecessor, before anything else arrives. */
   inherit(left: Left): void {
-    this.#waiting.inherit(left, this.#context.clock.now())
+    const { clock, metrics } = this.#context
+    metrics.took(left.batch.length, left.batch.bytes)
+    this.#waiting.inherit(left, clock.now())
     if (this.#isEnding) this.end(this.#passesOn)
     else this.#setTimer()
   }

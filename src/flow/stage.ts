@@ -55,7 +55,7 @@ export class Stage extends Transform {
   /** Set before the end of the stream when a successor replaces this stage. */
   isReplaced = false
   /** After the end of the stream: what is left to the successor, by `endWaiting`. */
-  left: readonly Left[] = []
+  leftWaiting: readonly Left[] = []
   readonly #plan: Plan
   readonly #concurrency: number
   readonly #context: StageContext
@@ -163,21 +163,15 @@ export class Stage extends Transform {
     return this.#later && !this.#later.isEmpty ? this.processor.waitsFor?.(this.#later.batches()) : undefined
   }
 
-  /**
-   * From now on, events that wait are left to the successor if `passesOn` accepts their source, or else given back if it
-   * reads them again. The others are decided now.
-   */
+  /** From now on, events that wait are left to the successor, given back, or decided; see Later. */
   endWaiting(passesOn: (source: string) => boolean): void {
     this.#later?.end(passesOn)
   }
 
   /** Takes what was left to it, after the start and before the first batch. */
   inherit(left: Left): void {
-    const { batch } = left
-    if (this.#later) {
-      this.#context.metrics.took(batch.length, batch.bytes)
-      this.#later.inherit(left)
-    } else this.write(batch)
+    if (this.#later) this.#later.inherit(left)
+    else this.write(left.batch)
   }
 
   /** Whether it has work and no good reason to wait. */
@@ -382,7 +376,7 @@ export class Stage extends Transform {
   #end(done: TransformCallback): void {
     this.#flushed = undefined
     this.#cancelTimer?.()
-    this.left = this.#later?.takeLeft() ?? []
+    this.leftWaiting = this.#later?.takeLeft() ?? []
     this.#emit(this.isReplaced ? 'reload' : 'drain')
     for (const output of this.outputs.values()) output.end()
     done()

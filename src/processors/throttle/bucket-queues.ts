@@ -61,12 +61,6 @@ export class BucketQueues {
     queue.displaced = Math.min(queue.displaced, queue.events - queue.backlog)
   }
 
-  /** Keeps nothing but what has taken room: what waits comes again. */
-  empty(): void {
-    this.waiting = 0
-    for (const queue of this.#queues.values()) queue.events = queue.backlog = queue.displaced = 0
-  }
-
   /** Forgets the queues of buckets that have caught up, now and then. */
   sweep(now: number): void {
     if (now < this.#forgetAt) return

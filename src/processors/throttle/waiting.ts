@@ -50,6 +50,8 @@ export class WaitingRule {
   readonly #clock: Clock
   readonly #key: EventKey
   readonly #queues: BucketQueues
+  /** Whether the queues are those of the predecessor. */
+  readonly #isInherited: boolean
   readonly #liveMs: number
   readonly #backlogMs: number
   /** Whether backlog may wait for longer than what is live. */
@@ -97,6 +99,7 @@ export class WaitingRule {
     this.#limits = of
     this.#isShared = isShared
     this.#queues = before?.queues ?? new BucketQueues()
+    this.#isInherited = before !== undefined
     this.#key = new EventKey(keyFields)
     this.#alone = new LiveAlone(compiled, clock, backlog, before?.windows)
     this.#ownLimits = limits
@@ -114,15 +117,15 @@ export class WaitingRule {
   }
 
   get state(): LateState {
-    this.#queues.empty()
     return { queues: this.#queues, windows: this.#alone.windows }
   }
 
   /** Turns the refusals of events that may wait into WAITS. Returns how many. Call for each batch; `refused` of it were. */
   apply(batch: EventBatch, decisions: Uint8Array, refused: number, scope: BatchScope): number {
     const hasWaited = scope.keptMs > 0
+    if (hasWaited && scope.isInherited && !this.#isInherited) this.#join(batch)
     const isPaced = this.#paces && (hasWaited || batch.isBacklog || !this.#queues.isEmpty)
-    if (!scope.mayWait || (!isPaced && (refused === 0 || this.#liveMs === 0))) return 0
+    if (!isPaced && (refused === 0 || this.#liveMs === 0)) return 0
     const now = this.#clock.now()
     this.#rooms.clear()
     if (this.#paces) this.#begin(batch, now)
@@ -135,7 +138,7 @@ export class WaitingRule {
       const queue = this.#queues.get(bucket, now)
       const isDisplaced = this.#isDisplaced(batch, i, queue, hasWaited, now)
       const leftMs = (batch.isBacklog || isDisplaced ? this.#backlogMs : this.#liveMs) - scope.keptMs
-      const waits = isOver && this.#waits(batch, i, bucket, leftMs, now, scope)
+      const waits = isOver && scope.mayWait && this.#waits(batch, i, bucket, leftMs, now, scope)
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, isDisplaced)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
@@ -146,6 +149,18 @@ export class WaitingRule {
       waiting++
     }
     return waiting
+  }
+
+  /** Counts what has waited in a predecessor with other options. */
+  #join(batch: EventBatch): void {
+    if (!this.#paces) return
+    const now = this.#clock.now()
+    // What is live has waited there because of backlog, or else it would not wait here.
+    const isDisplaced = !batch.isBacklog && this.#liveMs === 0
+    for (let i = 0; i < batch.length; i++) {
+      this.#key.load(batch, i)
+      this.#queues.join(this.#queues.open(queueOf(this.#key), now), batch.isBacklog, isDisplaced)
+    }
   }
 
   #begin(batch: EventBatch, now: number): void {

@@ -190,7 +190,7 @@ export class Product {
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()
-    this.#waiting = stage.left.map(encodeLeft)
+    this.#waiting = stage.leftWaiting.map(encodeLeft)
     if (!isReplaced) await processor.stop?.(new AbortController().signal)
     return seen
   }

@@ -79,7 +79,7 @@ async function flowOf(options: object) {
     stage.endWaiting(() => true)
     stage.end()
     await settle()
-    const waiting = stage.left.map(encodeLeft)
+    const waiting = stage.leftWaiting.map(encodeLeft)
     counters.retire()
     ;({ stage, wanted, processor } = await begin(others ?? options, others ? undefined : processor.handOver!()!.value))
     for (const batch of waiting.map(leftDecoder(wanted))) {
