@@ -37,6 +37,8 @@ interface Staged {
 /** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #stages = new Map<string, Staged>()
+  /** Those that have a successor with the same options. */
+  #same: ReadonlySet<string> = new Set()
   /** Those whose successors take what they keep between batches. */
   readonly #keeping = new Set<string>()
 
@@ -88,6 +90,7 @@ export class Stages {
    * are left to a successor of the same type, whatever its options, if their source is among those that go on.
    */
   leave(same: ReadonlySet<string>, next: readonly ComponentConfig[], sources: ReadonlyMap<string, SourceRun>): void {
+    this.#same = same
     for (const [id, { stage, type }] of this.#stages) {
       stage.isReplaced = same.has(id) || !this.#keeping.has(id)
       const hasHeir = next.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
@@ -105,7 +108,9 @@ export class Stages {
    * back, or all of them if the run was aborted, are given back instead.
    */
   takeLeft(sources: ReadonlyMap<string, SourceRun>, isAborted: boolean): WaitingBatches {
-    const left = [...this.#stages].map(([id, { stage }]) => [id, stage.leftWaiting.map(encodeLeft)] as const)
+    const encode = (id: string, { stage }: Staged) =>
+      [id, stage.leftWaiting.map(left => encodeLeft(left, this.#same.has(id)))] as const
+    const left = [...this.#stages].map(([id, staged]) => encode(id, staged))
     const all = left.flatMap(([, records]) => records)
     const passedOn = new Set<string>()
     for (const of of new Set(all.map(({ source }) => source))) {

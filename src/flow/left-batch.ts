@@ -9,21 +9,25 @@ export interface LeftRecord {
   readonly ack: Ack
   readonly record: Buffer
   readonly keptMs: number | undefined
+  readonly dueAt: number
 }
 
 /** What waits, by the id of the processor. */
 export type WaitingBatches = ReadonlyMap<string, readonly LeftRecord[]>
 
-/** Encodes what a stage has left, while the fields are those of its engine. */
-export function encodeLeft({ batch, keptMs }: Left): LeftRecord {
+/**
+ * Encodes what a stage has left, while the fields are those of its engine. It is due at once, unless the options of its
+ * successor are the same.
+ */
+export function encodeLeft({ batch, keptMs, dueAt }: Left, isSame: boolean): LeftRecord {
   const { ack, held, origin } = batch
   const record = encodeBatch(batch)
   if (ack.sole) ack.shrink(Math.max(0, held - record.length))
-  return { source: origin.source, ack, record, keptMs }
+  return { source: origin.source, ack, record, keptMs, dueAt: isSame ? dueAt : Number.NEGATIVE_INFINITY }
 }
 
 /** Creates a function that decodes records, once the fields are those of the next engine. */
 export function leftDecoder(wanted: WantedNames): (left: LeftRecord) => Left {
   const decoder = new BatchDecoder(wanted)
-  return ({ record, ack, keptMs }) => ({ batch: decoder.decode(record, ack), keptMs })
+  return ({ record, ack, keptMs, dueAt }) => ({ batch: decoder.decode(record, ack), keptMs, dueAt })
 }

@@ -30,6 +30,8 @@ export interface Left {
   readonly batch: EventBatch
   /** How long ago the predecessor was asked about it first; undefined: it was not. */
   readonly keptMs: number | undefined
+  /** When to ask about it again, by the clock of processors. */
+  readonly dueAt: number
 }
 
 /** What waits of one source, in the order of arrival. */
@@ -144,10 +146,10 @@ export class WaitingEvents {
     if (line.kept.length + line.behind.length === 0) this.#lines.delete(asked.batch.origin.source)
   }
 
-  /** Keeps what waited in the predecessor, behind the others of its source. It is due now. */
-  inherit({ batch, keptMs }: Left, now: number): void {
+  /** Keeps what waited in the predecessor, behind the others of its source. */
+  inherit({ batch, keptMs, dueAt }: Left, now: number): void {
     if (keptMs === undefined) this.queue(batch)
-    else this.#put(this.#lineOf(batch), batch, now - keptMs, now, undefined, true)
+    else this.#put(this.#lineOf(batch), batch, now - keptMs, dueAt, undefined, true)
   }
 
   #put(
@@ -193,9 +195,10 @@ export class WaitingEvents {
     return due
   }
 
-  /** Makes everything due. */
+  /** Makes everything due that does not rest. */
   hurry(): void {
-    for (const { kept } of this.#lines.values()) for (const waiting of kept) waiting.dueAt = Number.NEGATIVE_INFINITY
+    for (const [source, { kept }] of this.#lines)
+      if (!this.#rests(source)) for (const waiting of kept) waiting.dueAt = Number.NEGATIVE_INFINITY
   }
 
   /** Takes out everything that rests, source by source in order. */
@@ -203,8 +206,8 @@ export class WaitingEvents {
     const taken: Left[] = []
     for (const [source, { kept, behind }] of [...this.#lines]) {
       if (!this.#rests(source)) continue
-      for (const { batch, since } of kept) taken.push({ batch, keptMs: now - since })
-      for (const batch of behind) taken.push({ batch, keptMs: undefined })
+      for (const { batch, since, dueAt } of kept) taken.push({ batch, keptMs: now - since, dueAt })
+      for (const batch of behind) taken.push({ batch, keptMs: undefined, dueAt: now })
       this.#lines.delete(source)
     }
     for (const { batch } of taken) add(this.amount, -batch.length, -batch.bytes)

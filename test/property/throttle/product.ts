@@ -183,14 +183,14 @@ export class Product {
     at(await this.#left())
   }
 
-  /** Ends it; what comes out then. What waits is given back, unless `passesOn`: then `begin` goes on with it. */
-  async end(isReplaced: boolean, passesOn = false): Promise<Seen> {
+  /** Ends it; what comes out then. What waits is given back, or `begin` goes on with it: with `next`. */
+  async end(isReplaced: boolean, next?: 'same' | 'other'): Promise<Seen> {
     const { stage, processor } = this.#made
-    stage.endWaiting(() => passesOn)
+    stage.endWaiting(() => next !== undefined)
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()
-    this.#waiting = stage.leftWaiting.map(encodeLeft)
+    this.#waiting = stage.leftWaiting.map(left => encodeLeft(left, next === 'same'))
     if (!isReplaced) await processor.stop?.(new AbortController().signal)
     return seen
   }

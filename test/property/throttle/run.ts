@@ -150,7 +150,8 @@ class Run {
   }
 
   async #reload(options: Options | undefined): Promise<void> {
-    const seen = await this.#product.end(true, waits(options ?? this.#options))
+    const next = options ? 'other' : 'same'
+    const seen = await this.#product.end(true, waits(options ?? this.#options) ? next : undefined)
     const back = this.#judge.ended(seen, this.#now, options ?? 'same', this.#fileRules)
     await this.#product.begin(options)
     this.#options = options ?? this.#options

@@ -161,7 +161,7 @@ t.test('at a reload the successor goes on with what waits, in order, and without
   t.same(one.left, [1], 'it asks about nothing any more, and about nothing behind it')
   t.same(one.settled, [['again', 'errored']], 'what waits of others goes back')
   t.ok(one.balanced())
-  const records = one.stage.leftWaiting.map(encodeLeft)
+  const records = one.stage.leftWaiting.map(left => encodeLeft(left, false))
   const two = stageWith(decide)
   for (const left of records.map(leftDecoder(two.wanted))) {
     two.counters.arrived(left.batch.length, left.batch.bytes)
@@ -196,7 +196,7 @@ t.test('a successor that ends at once gives back what it takes', async t => {
   await settle()
   const two = stageWith()
   two.stage.endWaiting(() => false)
-  for (const left of one.stage.leftWaiting.map(encodeLeft).map(leftDecoder(two.wanted))) {
+  for (const left of one.stage.leftWaiting.map(left => encodeLeft(left, true)).map(leftDecoder(two.wanted))) {
     two.counters.arrived(left.batch.length, left.batch.bytes)
     two.stage.inherit(left)
   }
