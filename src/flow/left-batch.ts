@@ -23,7 +23,7 @@ export function encodeLeft({ batch, keptMs, dueAt }: Left, isSame: boolean): Lef
   const { ack, held, origin } = batch
   const record = encodeBatch(batch)
   if (ack.sole) ack.shrink(Math.max(0, held - record.length))
-  return { source: origin.source, ack, record, keptMs, dueAt: isSame ? dueAt : Number.NEGATIVE_INFINITY }
+  return { source: origin.source, ack, record, keptMs, dueAt: isSame ? dueAt : 0 }
 }
 
 /** Creates a function that decodes records, once the fields are those of the next engine. */
