@@ -141,11 +141,16 @@ export class Backtracker {
             break
           case FORK: {
             const other = operands[at]!
-            if (possible[nexts[at]!] === 0) {
-              at = other
-              fails = possible[other] === 0
-              if (!fails) continue
-            } else if (possible[other] === 1) top = push(top, other, p)
+            let chosen = nexts[at]!
+            if (possible[chosen] === 0) chosen = other
+            else if (possible[other] === 1) top = push(top, other, p)
+            fails = possible[chosen] === 0
+            if (fails) break
+            at = chosen
+            // Most lead to a character, which is read at once.
+            if (operations[at] !== ATOM || joins[at]! >= 0) continue
+            p += this.#backwards ? -this.#widthAt(p) : this.#widthAt(p)
+            possible = this.#possibleAt(p)
             break
           }
           case CHECK:
