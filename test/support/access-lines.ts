@@ -92,7 +92,10 @@ export class AccessLines {
 
   #time(strange: number): string {
     const random = this.#random
-    const two = (end: number) => String(random.below(random.chance(strange) ? 100 : end)).padStart(2, '0')
+    const two = (end: number) => {
+      const value = random.chance(strange) ? random.pick([0, end, 61, 99]) : random.below(end)
+      return String(value).padStart(2, '0')
+    }
     const month = MONTHS[random.below(random.chance(strange) ? MONTHS.length : 12)]
     const year = random.chance(0.2) ? String(random.below(10_000)).padStart(4, '0') : '2026'
     const zone = random.chance(0.3) ? random.pick(ZONES) : ZONES[0]

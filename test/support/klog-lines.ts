@@ -32,7 +32,10 @@ export class KlogLines {
     const strange = random.pick([0, 0, 0.2])
     const pick = (choices: readonly string[], usual: number) =>
       random.chance(strange) ? random.pick(choices) : choices[random.below(usual)]!
-    const two = (end: number) => String(random.below(random.chance(strange) ? 99 : end)).padStart(2, '0')
+    const two = (end: number) => {
+      const value = random.chance(strange) ? random.pick([0, end, 61, 99]) : random.below(end)
+      return String(value).padStart(2, '0')
+    }
     const time = `${two(24)}:${two(60)}:${two(60)}.${String(random.below(1e6)).padStart(6, '0')}`
     const pid = `${' '.repeat(random.below(4))}${pick(IDS, 2)}`
     let line = `${pick(LEVELS, 5)}${pick(DATES, 6)} ${time} ${pid} ${pick(FILES, 3)}] ${random.pick(TEXTS)}`
