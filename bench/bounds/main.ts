@@ -17,7 +17,7 @@ const USAGE = `Usage: npm run bench:bounds -- [options]
 
 Measures loops that do the least for a job, and Sluice. Needs Linux.
 
-  --lines LIST   lines of the inputs (default: 1000,4000000,16000000)
+  --lines LIST   lines of the inputs (default: 1000,2000000,8000000)
   --runs N       runs of each program (default: 3)
   --folder DIR   where inputs and outputs go (default: ${tmpdir()})
   --json         one JSON document instead of tables
@@ -26,7 +26,7 @@ Measures loops that do the least for a job, and Sluice. Needs Linux.
 
 const { values: options } = parseArgs({
   options: {
-    lines: { type: 'string', default: '1000,4000000,16000000' },
+    lines: { type: 'string', default: '1000,2000000,8000000' },
     runs: { type: 'string', default: '3' },
     folder: { type: 'string', default: tmpdir() },
     json: { type: 'boolean', default: false },
@@ -81,7 +81,7 @@ async function results(counts: readonly number[], runs: number): Promise<Result[
 }
 
 /** The kernel counts CPU time in hundredths of a second: ratios to less than this say nothing. */
-const LEAST_CPU_SECONDS = 0.1
+const LEAST_CPU_SECONDS = 0.05
 const HEAD = `| lines | program | seconds | CPU s | peak RSS | lines/s to those of the loop | CPU to that of the loop |
 |---:|:---|---:|---:|---:|---:|---:|
 `
