@@ -44,10 +44,10 @@ class Stdin implements Source {
   async run(out: Output, signal: AbortSignal): Promise<void> {
     const { stdin } = this.#context
     const splitter = this.#splitter
-    for (;;) {
+    while (!splitter.problem) {
       const chunk = stdin.read() as Buffer | string | null
       if (chunk !== null) await this.#send(out, splitter.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk))
-      else if (stdin.readableEnded || stdin.destroyed || splitter.problem) break
+      else if (stdin.readableEnded || stdin.destroyed) break
       else if (signal.aborted) break
       else {
         const patienceMs = splitter.pending > 0 ? this.#splitting.patienceMs(splitter.inLine) : Number.POSITIVE_INFINITY

@@ -78,19 +78,20 @@ async function* replayedFrom(
   const splitter = read.decode.framing && isText(first) ? splitting.lineSplitter() : splitting.splitter()
   for await (const bytes of madeLines(source, first, chunks)) {
     await take(splitter.push(bytes), frames)
+    if (splitter.problem) throw new UsageError(`${path}: ${splitter.problem.message}`, 'simulate')
     yield
   }
   // A line that was cut because the signal ended the input is none.
   if (signal.aborted) return
-  if (splitter.problem) throw new UsageError(`${path}: ${splitter.problem.message}`, 'simulate')
   await take(splitter.flush(), frames)
   yield
 }
 
 /** Whether the input of a codec with framing has the lines of JSON that its records become. */
 function isText(first: Buffer): boolean {
-  const end = first.indexOf('\n')
-  return JSON_OBJECTS.scan(first, 0, end < 0 ? first.length : end, new WantedNames(), new Int32Array(0), 0)
+  // A scan needs a byte to stop at.
+  const line = Buffer.concat([first, Buffer.from('\n')])
+  return JSON_OBJECTS.scan(line, 0, line.indexOf('\n'), new WantedNames(), new Int32Array(0), 0)
 }
 
 async function take(frame: Frame | undefined, frames: Frames): Promise<void> {

@@ -97,7 +97,11 @@ async function fromStdin(t: Test, input: Buffer) {
   const out = new Taker()
   const source = await stdin.create(stdin.options.parse({ decode: 'msgpack' }), { ...context, stdin: stream } as never)
   const run = source.run(out, new AbortController().signal)
-  for (const byte of input) stream.write(Buffer.of(byte))
+  // Each byte is read by itself.
+  for (const byte of input) {
+    stream.write(Buffer.of(byte))
+    await new Promise(resolve => setImmediate(resolve))
+  }
   stream.end()
   await run
   t.ok(counters)
