@@ -38,6 +38,8 @@ export class ProtobufJson {
   readonly #names = new Map<Field, Buffer>()
   readonly reader = new WireReader()
   to!: GrowingBytes
+  /** Whether a field of the record came again. Messages are then collected at once: writing twice doubles with a level. */
+  #repeats = false
 
   constructor(types: Types, options: JsonOptions) {
     this.types = types
@@ -55,6 +57,7 @@ export class ProtobufJson {
     const before = to.length
     const { reader } = this
     this.to = to
+    this.#repeats = false
     reader.b = b
     reader.p = start
     reader.end = end
@@ -82,6 +85,10 @@ export class ProtobufJson {
 
   /** Writes the members of an object. Where a field is not in one piece, or comes again, they are collected before. */
   members(type: MessageType, level: number): void {
+    if (this.#repeats) {
+      this.#collected(type, level)
+      return
+    }
     const { reader, to } = this
     const [begin, before] = [reader.p, to.length]
     const marks = type.places > MOST_MARKS ? new Uint8Array(type.places) : undefined
@@ -99,6 +106,7 @@ export class ProtobufJson {
         continue
       }
       if (marks ? marks[field.place] : (seen >> field.place) & 1) {
+        this.#repeats = true
         reader.p = begin
         to.length = before
         this.#collected(type, level)

@@ -241,6 +241,18 @@ t.test('what is wrong with a definition is said', t => {
   t.end()
 })
 
+t.test('fields that come again at every level are read in linear time', t => {
+  // message A { A a = 1; int32 x = 2; }
+  const nested = createCodec('protobuf', {
+    descriptor: 'CioKAWYiHQoBQRINCgFhGAEgASgLMgIuQRIJCgF4GAIgASgFYgZwcm90bzM=',
+    message: 'A',
+  })
+  let message: Buffer = Buffer.alloc(0)
+  for (let n = 0; n < 40; n++) message = Buffer.concat([bytesOf('0a'), record(message), bytesOf('10 01 10 02')])
+  t.equal(linesOf(record(message), nested)[0], `${'{"a":'.repeat(40)}{}${',"x":2}'.repeat(40)}`)
+  t.end()
+})
+
 t.test('a file is read when the codec is used, and another one is another codec', t => {
   const path = join(testFolder(t), 'all.binpb')
   const make = () => createCodec('protobuf', { descriptor_file: path, message: 'acme.logs.All' })
