@@ -163,8 +163,8 @@ class DescriptorReader implements Types {
   /** Gives fields their types. */
   link(): void {
     for (const { field, type, of } of this.#links) {
-      field.message = this.messages.get(type.slice(1))
-      field.enum = this.#enums.get(type)
+      if (field.type === TYPE.message) field.message = this.messages.get(type.slice(1))
+      else field.enum = this.#enums.get(type)
       if (field.message || field.enum) continue
       throw new Error(`lacks ${type.slice(1)}, which ${of} uses; write it with protoc --include_imports, or buf build`)
     }

@@ -253,6 +253,13 @@ t.test('fields that come again at every level are read in linear time', t => {
   t.end()
 })
 
+t.test('an enum whose type is a message is an error of the definition', t => {
+  // message A { enum A a = 1; }
+  const given = { descriptor: 'Ch8KAWYiEgoBQRINCgFhGAEgASgOMgIuQWIGcHJvdG8z', message: 'A' }
+  t.throws(() => createCodec('protobuf', given), { message: /^descriptor lacks A, which A uses/ })
+  t.end()
+})
+
 t.test('a file is read when the codec is used, and another one is another codec', t => {
   const path = join(testFolder(t), 'all.binpb')
   const make = () => createCodec('protobuf', { descriptor_file: path, message: 'acme.logs.All' })
