@@ -3,7 +3,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Fields } from '../../core/event/event.js'
 import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../core/processor.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
-import { bucketName, OTHER } from '../../throttle/bucket-name.js'
+import { OTHER } from '../../throttle/bucket-name.js'
 import type { AggregateOptions } from '../aggregate.js'
 import { Counted } from './counted.js'
 import { Counter, Histogram, type Measure, measuresOf } from './measures.js'
@@ -21,10 +21,11 @@ export class Aggregate implements Processor {
     this.#every = options.every
     this.#clock = clock
     this.#timeField = options.time_field?.segments[0]
-    this.#key = new BucketKey(options.key_field.map(path => context.field(path)))
     this.#measures = measuresOf(options, context)
     const width = this.#measures.reduce((sum, measure) => sum + measure.width, 1)
     this.#counted = inherited instanceof Counted ? inherited : new Counted(width, options.max_keys, clock.now())
+    const fields = options.key_field.map(path => context.field(path))
+    this.#key = new BucketKey(fields, this.#counted.seed)
     for (const measure of this.#measures) this.#show(measure, metrics)
   }
 
@@ -33,7 +34,7 @@ export class Aggregate implements Processor {
     const key = this.#key
     for (let i = 0; i < batch.length; i++) {
       to[i] = CONSUMED
-      const row = key.load(batch, i) ? counted.rowOf(bucketName(key.text())) : counted.withoutKey
+      const row = key.load(batch, i) ? counted.rowOf(key) : counted.withoutKey
       counted.current[row]!++
       for (const measure of this.#measures) measure.add(batch, i, counted.current, row)
     }

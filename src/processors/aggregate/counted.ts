@@ -1,19 +1,28 @@
+import { randomInt } from 'node:crypto'
 import type { Share } from '../../core/event/share.js'
+import type { BucketKey } from '../../throttle/bucket-key.js'
+import { bucketName } from '../../throttle/bucket-name.js'
+import { KeyTable } from '../../throttle/key-table.js'
 
 /** The row of events whose keys are not counted apart. */
 export const OTHERS = 0
 /** The row of events without a key. */
 export const WITHOUT_KEY = 1
+/** The row of the first key; those of the others follow, in the order of their ids. */
+const KEYED = 2
 
 /**
  * The numbers of all keys: a row of columns for each. Column 0 is the number of events. The rows of the open interval,
  * and those of all intervals before it.
  */
 export class Counted {
+  /** Of the hash of keys. */
+  readonly seed = randomInt(2 ** 31)
   readonly #width: number
   readonly #most: number
-  #rows = new Map<string, number>()
-  #size = 2
+  readonly #table = new KeyTable()
+  /** By the ids of the keys. */
+  readonly #names: string[] = []
   current: Float64Array
   #totals: Float64Array
   /** Of the batches with events of the open interval. */
@@ -31,8 +40,9 @@ export class Counted {
   }
 
   /** Where the columns of a key begin. Valid until the next call. */
-  rowOf(key: string): number {
-    return (this.#rows.get(key) ?? this.#add(key)) * this.#width
+  rowOf(key: BucketKey): number {
+    const id = this.#table.find(key)
+    return (id >= 0 ? id + KEYED : this.#add(key)) * this.#width
   }
 
   get withoutKey(): number {
@@ -43,7 +53,10 @@ export class Counted {
   *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
     const width = this.#width
     if (values[WITHOUT_KEY * width]! > 0) yield [null, WITHOUT_KEY * width]
-    for (const [key, row] of this.#rows) if (values[row * width]! > 0) yield [key, row * width]
+    for (const [id, name] of this.#names.entries()) {
+      const row = (id + KEYED) * width
+      if (values[row]! > 0) yield [name, row]
+    }
     if (values[OTHERS]! > 0) yield [undefined, OTHERS]
   }
 
@@ -56,39 +69,47 @@ export class Counted {
   next(now: number): void {
     const last = this.current
     this.#totals = this.totals()
-    if (this.#rows.size >= this.#most) this.#forgetIdle(last)
+    if (this.#table.size >= this.#most) this.#forgetIdle(last)
     this.current = new Float64Array(this.#totals.length)
     this.since = now
   }
 
-  #add(key: string): number {
-    if (this.#rows.size >= this.#most) return OTHERS
-    const row = this.#size++
-    if (this.#size * this.#width > this.current.length) {
+  #add(key: BucketKey): number {
+    const text = key.text()
+    const name = bucketName(text)
+    // Different texts that UTF-8 cannot represent have the same name.
+    if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
+    const known = this.#table.find(key)
+    if (known >= 0) return known + KEYED
+    if (this.#table.size >= this.#most) return OTHERS
+    const row = this.#table.add(key) + KEYED
+    this.#names.push(name)
+    if ((row + 1) * this.#width > this.current.length) {
       this.current = grown(this.current)
       this.#totals = grown(this.#totals)
     }
-    this.#rows.set(key, row)
     return row
   }
 
   /** What idle keys had counted goes to the others. */
   #forgetIdle(last: Float64Array): void {
     const width = this.#width
-    const before = this.#totals
-    const kept = [...this.#rows].filter(([, row]) => last[row * width]! > 0)
-    const totals = new Float64Array(Math.max(16, kept.length + 2) * width)
-    totals.set(before.subarray(0, 2 * width))
-    const stays = new Set(kept.map(([, row]) => row))
-    for (const row of this.#rows.values()) {
-      if (stays.has(row)) continue
-      for (let column = 0; column < width; column++) totals[column]! += before[row * width + column]!
-    }
-    this.#rows = new Map(kept.map(([key], n) => [key, n + 2]))
-    for (const [n, [, row]] of kept.entries())
-      totals.set(before.subarray(row * width, (row + 1) * width), (n + 2) * width)
-    this.#size = kept.length + 2
-    this.#totals = totals
+    const totals = this.#totals
+    const names = this.#names
+    let kept = 0
+    this.#table.keep((id, to) => {
+      const row = (id + KEYED) * width
+      if (last[row]! > 0) {
+        totals.copyWithin((to + KEYED) * width, row, row + width)
+        names[to] = names[id]!
+        kept = to + 1
+        return true
+      }
+      for (let column = 0; column < width; column++) totals[column]! += totals[row + column]!
+      return false
+    })
+    names.length = kept
+    totals.fill(0, (kept + KEYED) * width)
   }
 }
 

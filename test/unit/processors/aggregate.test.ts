@@ -62,6 +62,20 @@ t.test('an event for each key and interval, and series that go on', async t => {
   t.same(counters.imbalance(), { events: 0, bytes: 0 })
 })
 
+t.test('texts that no label can have share a series, and long ones have one each', async t => {
+  const { send, next, series } = await running(OPTIONS)
+  await send({ app: '\ud800' }, { app: '\ud801' }, { app: '\ud800' })
+  await send(...['x', 'y'].map(last => ({ app: 'a'.repeat(300) + last })))
+  const names = Object.keys(series('sluice_aggregate_n_total'))
+  t.match(names, ['\ufffd', /^a{200}…/, /^a{200}…/])
+  t.not(names[1], names[2])
+  t.match(await next(), [
+    { key: '\ufffd', n: 3 },
+    { key: names[1], n: 1 },
+    { key: names[2], n: 1 },
+  ])
+})
+
 t.test('negative numbers are in the sums of events, and do not make a series fall', async t => {
   const { send, next, series, counters } = await running(OPTIONS)
   await send({ app: 'a', v: 5 }, { app: 'a', v: -7 })
