@@ -274,8 +274,8 @@ export interface StateFolder {
   readonly path: string
   /** Whether `bytes` more may be written. */
   hasRoom(bytes: number): boolean
-  /** Says how many bytes are in it. */
-  count(bytes: () => number): void
+  /** Says how many bytes are in it; `isLast`: nothing is written to it any more. */
+  count(bytes: () => number, isLast?: boolean): void
 }
 
 export interface ProcessorContext extends ComponentContext {

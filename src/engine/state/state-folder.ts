@@ -2,6 +2,9 @@ import { join } from 'node:path'
 import type { StateFolder } from '../../core/component.js'
 import type { Runtime } from '../runtime.js'
 
+/** There is nothing in it that is not needed. */
+const NOTHING = () => {}
+
 /** The folder with what processors keep. */
 export const STATE = 'throttle'
 
@@ -18,6 +21,6 @@ export function stateFolder(
   return {
     path,
     hasRoom: bytes => disk?.hasRoom(bytes) ?? true,
-    count: bytes => disk?.count(path, bytes),
+    count: (bytes, isLast) => disk?.count(path, bytes, isLast ? undefined : NOTHING),
   }
 }

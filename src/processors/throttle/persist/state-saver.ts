@@ -100,6 +100,8 @@ export class StateSaver {
     if (this.#dirty) await this.#save()
     await this.#segment?.close().catch(() => {})
     this.#segment = undefined
+    const bytes = this.#onDisk
+    this.#options.state.count(() => bytes, true)
   }
 
   #schedule(): void {
