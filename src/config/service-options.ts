@@ -64,7 +64,7 @@ const ingest = z.strictObject({
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(
-      'Disk space for the disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions are refused with 409. The data of a pipeline is removed together with it. One sixteenth, at most 16 MiB, is reserved for revisions.',
+      'Disk space for the disk buffers, dead letters, idempotency keys, saved buckets and saved revisions of all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions are refused with 409. The data of a pipeline is removed together with it. One sixteenth, at most 16 MiB, is reserved for revisions.',
     ),
   allow_files: z
     .array(filePath())
