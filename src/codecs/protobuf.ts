@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { type Codec, defineCodec } from '../core/codec.js'
 import { errorText } from '../core/errors.js'
 import { filePath, type Reach, reaches } from '../core/options/reach.js'
-import { readFileSync } from '../lib/files/remote/guarded-fs.js'
+import { readRegularSync } from '../lib/files/read-regular.js'
 import { shownPath } from '../lib/files/shown-path.js'
 import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { type MessageType, readTypes, type Types } from '../lib/formats/protobuf-descriptor.js'
@@ -17,6 +17,7 @@ import { RecordCodec } from './record-codec.js'
 
 /** Bytes of a length that is no varint. */
 const LENGTH_BYTES = 4
+const LARGEST_DESCRIPTOR = 64 * 1024 * 1024
 const STRUCT = 'google.protobuf.Struct'
 
 const options = z.strictObject({
@@ -95,7 +96,7 @@ class Protobuf extends RecordCodec {
     const { descriptor_file: file, descriptor } = this.#given
     if (file === undefined) return Buffer.from(descriptor!, 'base64')
     try {
-      return readFileSync(reach ? reach.realFile(file) : file)
+      return readRegularSync(reach ? reach.realFile(file) : file, LARGEST_DESCRIPTOR)
     } catch (cause) {
       throw new Error(`${name} cannot be read (${errorText(cause)})`, { cause })
     }

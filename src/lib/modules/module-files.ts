@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
-import { readFileSync } from '../files/remote/guarded-fs.js'
+import { readRegularSync } from '../files/read-regular.js'
+
+/** The largest file of a module, in bytes. */
+const LARGEST_MODULE = 64 * 1024 * 1024
 
 /** What a module imports by a relative path, as a statement or an expression. */
 const RELATIVE = /\b(?:from|import)\s*\(?\s*['"](\.\.?\/[^'"]+)['"]/g
@@ -23,7 +26,7 @@ function textsOf(path: string): Map<string, string> {
   for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
     if (texts.has(file)) continue
     try {
-      const text = readFileSync(file).toString()
+      const text = readRegularSync(file, LARGEST_MODULE).toString()
       texts.set(file, text)
       for (const [, specifier] of text.matchAll(RELATIVE)) waiting.push(resolve(dirname(file), specifier!))
     } catch {

@@ -264,6 +264,8 @@ t.test('a file is read when the codec is used, and another one is another codec'
   const path = join(testFolder(t), 'all.binpb')
   const make = () => createCodec('protobuf', { descriptor_file: path, message: 'acme.logs.All' })
   t.throws(() => make().load!(), { message: /^descriptor_file .*all\.binpb cannot be read \(ENOENT/ })
+  const endless = createCodec('protobuf', { descriptor_file: '/dev/zero', message: 'acme.logs.All' })
+  t.throws(() => endless.load!(), { message: 'descriptor_file /dev/zero cannot be read (it is not a regular file)' })
   t.ok(make().isSame(make()))
   writeFileSync(path, Buffer.from(descriptor, 'base64'))
   const codec = make()
