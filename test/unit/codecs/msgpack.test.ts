@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import t from 'tap'
 import { encodeLines } from '../../../src/codecs/encode.js'
 import { codecOf } from '../../../src/codecs/list.js'
@@ -74,6 +75,8 @@ const FORMATS: [name: string, hex: string, json: string][] = [
 
 t.test('every format of the specification', t => {
   for (const [name, hex, json] of FORMATS) t.equal(jsonOf(hex), json, name)
+  const frame = new FramedSplitter(codec.framing!, 1 << 20).push(bytesOf('81a161 a3 61 ff 62'))!
+  t.ok(isUtf8(frame.chunk), 'the line of a text that is no UTF-8 is')
   t.equal(jsonOf('c4 03 22 c3 a9', codecOf('msgpack', { binary: 'text' })!), '"\\"é"', 'binary: text')
   t.end()
 })
