@@ -1,4 +1,4 @@
-import type { MessageType } from './protobuf-descriptor.js'
+import { type MessageType, TYPE } from './protobuf-descriptor.js'
 import type { ProtobufJson } from './protobuf-json.js'
 import { BYTES, broken, MOST_LEVELS, VARINT, type WireReader } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
@@ -49,6 +49,8 @@ const fieldMask: Known = (json, type, level) => {
   const { to } = json
   const before = to.length
   if (!json.unnamed(type, level)) to.addText('[]')
+  const field = type.fields.get(1)
+  if (type.fields.size !== 1 || field?.type !== TYPE.string || !field.isRepeated) broken()
   const paths = JSON.parse(to.bytes.toString('utf8', before, to.length)) as string[]
   to.length = before
   const names = paths.map(path => path.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()))

@@ -260,6 +260,17 @@ t.test('an enum whose type is a message is an error of the definition', t => {
   t.end()
 })
 
+t.test('a record with a FieldMask that is defined otherwise cannot be read', t => {
+  // message FieldMask { int32 paths = 1; }
+  const odd = createCodec('protobuf', {
+    descriptor:
+      'CjgKAWYSD2dvb2dsZS5wcm90b2J1ZiIaCglGaWVsZE1hc2sSDQoFcGF0aHMYASABKAViBnByb3RvMwo3CgFnIioKAUESJQoBbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tiBnByb3RvMw==',
+    message: 'A',
+  })
+  t.equal(read('0a 02 08 05', odd), 'BAoCCAU=')
+  t.end()
+})
+
 t.test('a file is read when the codec is used, and another one is another codec', t => {
   const path = join(testFolder(t), 'all.binpb')
   const make = () => createCodec('protobuf', { descriptor_file: path, message: 'acme.logs.All' })
