@@ -1,8 +1,21 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
+import type { Limit } from '../../throttle/limit.js'
 import { createLiveDecider, type LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
+
+/**
+ * A limit that lets through as much in the long run, and once as much again: a daemon that catches up reads in bursts
+ * what an app writes steadily. Periods of a quota are long enough without.
+ */
+function tolerant(limit: Limit): Limit {
+  if (limit.mode === 'quota') return limit
+  const { burst = limit.limit - 1 } = limit
+  return { ...limit, mode: 'gcra', burst: burst + limit.limit }
+}
+
+const tolerantRule = (rule: Rule): Rule => ({ ...rule, limits: rule.limits.map(tolerant) })
 
 /**
  * Decides on live events as if there were nothing else, at the times at which they arrived: in windows of its own, which
@@ -22,10 +35,11 @@ export class LiveAlone {
   /** `before`: the windows of a predecessor. */
   constructor(options: DeciderOptions, clock: Clock, mostMs: number, before: unknown) {
     // What finds no room here has to wait at most.
-    this.#options = { ...options, exclude: undefined, onMaxKeys: 'pass', persists: false }
+    const limits = options.limits.map(tolerant)
+    this.#options = { ...options, limits, exclude: undefined, onMaxKeys: 'pass', persists: false }
     this.#clock = clock
     this.#mostMs = mostMs
-    this.#rules = options.rules
+    this.#rules = options.rules?.map(tolerantRule)
     this.#before = before
   }
 
@@ -35,8 +49,8 @@ export class LiveAlone {
   }
 
   setRules(rules: readonly Rule[]): void {
-    this.#rules = rules
-    this.#decider?.setRules(rules)
+    this.#rules = rules.map(tolerantRule)
+    this.#decider?.setRules(this.#rules)
   }
 
   /** Begins a batch. Returns for how long it was on its way. */

@@ -170,6 +170,20 @@ for (const [name, options] of Object.entries({
     for (const missedMs of [950, 10_000]) await steady(t, options, 190, missedMs)
   })
 
+for (const window_mode of ['fixed', 'aligned', 'sliding', 'gcra'])
+  t.test(`what is read late while the daemon catches up is not over the limit (${window_mode})`, async t => {
+    const run = await flowOf({ limit: 200, window: '1s', window_mode, on_backlog: 'pace' })
+    await run.send('app', true, many(0, 1900))
+    // 190 a second, of which half a second's worth is read at once, now and then.
+    for (let ms = 0, due = 0; ms < 12_000; ms += 100, due += 19) {
+      await run.clock.advance(100)
+      if (ms % 3000 >= 2500) continue
+      await run.send('app', false, many(0, due))
+      due = 0
+    }
+    t.same(run.discards(), {})
+  })
+
 t.test('what an app writes beyond its limit is discarded while it catches up, too', async t => {
   const run = await flowOf({ limit: 200, window: '1s', on_backlog: 'pace' })
   await run.send('app', true, many(0, 500))
@@ -178,8 +192,9 @@ t.test('what an app writes beyond its limit is discarded while it catches up, to
     await run.send('app', false, many(0, 20))
   }
   const { throttled } = run.discards()
-  t.ok(throttled! >= 1800, `${throttled} of 4000 that came at twice the limit`)
-  t.ok(run.counters.held().events <= 500, 'no more waits than at the beginning')
+  // Twice the limit at once is tolerated, no more.
+  t.ok(throttled! >= 1600, `${throttled} of 4000 that came at twice the limit`)
+  t.ok(run.counters.held().events <= 500 + 400, 'what waited at the beginning, and what is tolerated')
 })
 
 t.test('what came live and was kept up behind others counts at the time it came', async t => {
