@@ -5,19 +5,13 @@ import type { Limit } from '../../throttle/limit.js'
 import { createLiveDecider, type LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 
-/** Windows of costs or bytes are longer by so much. */
-const LONGER = 10
-
 /**
- * A limit that lets through as much in the long run, and more at once: a daemon that catches up reads in bursts what an
- * app writes steadily. With gcra it is a whole limit more; but there an event of any cost passes, so costs and bytes are
- * counted in longer windows. Periods of a quota are long enough as they are.
+ * A limit of events that lets through as much in the long run, and once as much again: a daemon that catches up reads in
+ * bursts what an app writes steadily. Others stay as they are: with gcra an event of any cost passes.
  */
 function tolerant(limit: Limit): Limit {
-  if (limit.mode === 'quota') return limit
-  if (limit.mode !== 'gcra' && limit.unit !== 'events')
-    return { ...limit, mode: 'fixed', limit: limit.limit * LONGER, windowMs: limit.windowMs * LONGER }
-  const { burst = limit.limit - 1 } = limit
+  const { mode, unit, burst = limit.limit - 1 } = limit
+  if (mode === 'quota' || (mode !== 'gcra' && unit !== 'events')) return limit
   return { ...limit, mode: 'gcra', burst: burst + limit.limit }
 }
 
