@@ -8,7 +8,7 @@ import { checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
-const { descriptor } = JSON.parse(readFileSync(join(checkout, 'test/vectors/protobuf.json'), 'utf8')) as {
+const { descriptor } = JSON.parse(readFileSync(join(checkout, 'test/support/protobuf-vectors.json'), 'utf8')) as {
   descriptor: string
 }
 
