@@ -19,7 +19,9 @@ interface Vectors {
   readonly cases: readonly { name: string; bytes: string; json: Record<string, unknown> }[]
 }
 
-const { descriptor, cases } = JSON.parse(readFileSync(join(checkout, 'test/support/protobuf-vectors.json'), 'utf8')) as Vectors
+const { descriptor, cases } = JSON.parse(
+  readFileSync(join(checkout, 'test/support/protobuf-vectors.json'), 'utf8'),
+) as Vectors
 /** `message Old` of proto2: required int32 id = 1; repeated int32 list = 2, packed = 3; group Part = 4; string text = 5. */
 const OLD =
   'CqsBCgl0d28ucHJvdG8SBGFjbWUilwEKA09sZBIOCgJpZBgBIAIoBVICaWQSEgoEbGlzdBgCIAMoBVIEbGlzdBIaCgZwYWNrZWQYAyADKAVCAhABUgZwYWNrZWQSIgoEcGFydBgEIAEoCjIOLmFjbWUuT2xkLlBhcnRSBHBhcnQSFgoEdGV4dBgFIAEoCToCaGlSBHRleHQaFAoEUGFydBIMCgF4GAEgASgFUgF4'
