@@ -16,8 +16,6 @@ const NULL = Buffer.from('null')
 const TRUE = Buffer.from('true')
 const FALSE = Buffer.from('false')
 const TIMESTAMP = Buffer.from('"timestamp":')
-/** With its header, as a key. */
-const TIMESTAMP_KEY = Buffer.from('\xa9timestamp', 'latin1')
 
 const STR_8 = 0xd9
 /** An array of two values. */
@@ -39,6 +37,8 @@ export class MsgpackJson {
   #b: Buffer = Buffer.alloc(0)
   #end = 0
   #to!: GrowingBytes
+  /** Whether the outermost map that was read has a key of this name. */
+  #hasTimestamp = false
 
   /** `binaryIsText`: binary values are written as text, not in base64. */
   constructor(binaryIsText: boolean) {
@@ -69,9 +69,9 @@ export class MsgpackJson {
     if (time !== undefined && isNested) p = this.#value(p, 0)
     to.length = before
     if (time === undefined || p === NONE || p >= this.#end || !isMap(b[p]!)) return NONE
-    const mapStart = p
+    this.#hasTimestamp = false
     p = this.#value(p, 0)
-    if (p === NONE || b.subarray(mapStart, p).includes(TIMESTAMP_KEY)) return p
+    if (p === NONE || this.#hasTimestamp) return p
     to.length--
     if (to.bytes[to.length - 1] !== OPEN_OBJECT) to.addByte(COMMA)
     to.add(TIMESTAMP, 0, TIMESTAMP.length)
@@ -122,9 +122,12 @@ export class MsgpackJson {
     to.addByte(OPEN_OBJECT)
     for (let n = 0; n < length; n++) {
       if (n > 0) to.addByte(COMMA)
+      const name = to.length
       p = this.#key(p)
       if (p === NONE) return NONE
       to.addByte(COLON)
+      if (level === 0 && to.length - name === TIMESTAMP.length)
+        this.#hasTimestamp ||= TIMESTAMP.compare(to.bytes, name, to.length) === 0
       p = this.#value(p, level + 1)
       if (p === NONE) return NONE
     }

@@ -88,8 +88,20 @@ t.test('entries of Fluentd and Fluent Bit are their map, with their time', t => 
     ['92 cb 3ff8000000000000 80', '{"timestamp":"1970-01-01T00:00:01.500Z"}'],
     ['92 92 01 81 a1 62 02 81 a1 61 01', '{"a":1,"timestamp":"1970-01-01T00:00:01Z"}'],
     ['92 01 81 a9 74696d657374616d70 c0', '{"timestamp":null}'],
+    ['92 01 81 d9 09 74696d657374616d70 a1 61', '{"timestamp":"a"}'],
+    ['92 01 82 da 0009 74696d657374616d70 a1 61 a1 62 01', '{"timestamp":"a","b":1}'],
+    ['92 01 81 db 00000009 74696d657374616d70 a1 61', '{"timestamp":"a"}'],
+    ['92 01 81 a1 6d a9 74696d657374616d70', '{"m":"timestamp","timestamp":"1970-01-01T00:00:01Z"}'],
+    ['92 01 81 a1 6d 81 a9 74696d657374616d70 a1 61', '{"m":{"timestamp":"a"},"timestamp":"1970-01-01T00:00:01Z"}'],
+    ['92 92 01 81 a9 74696d657374616d70 02 80', '{"timestamp":"1970-01-01T00:00:01Z"}'],
   ]
   for (const [hex, line] of cases) t.same(linesOf(bytesOf(hex)), [line], hex)
+  const text = codecOf('msgpack', { binary: 'text' })!
+  t.same(
+    linesOf(bytesOf('92 01 81 c4 09 74696d657374616d70 c0'), text),
+    ['{"timestamp":null}'],
+    'a key of the type bin',
+  )
   t.end()
 })
 
