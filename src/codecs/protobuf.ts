@@ -75,11 +75,12 @@ class Protobuf extends RecordCodec {
     this.#given = given
     const isVarint = given.framing === 'varint'
     const isWhole = given.framing === 'none'
-    const lengthOf = (b: Buffer, start: number, end: number) => (isVarint ? varintSize(b, start, end) : LENGTH_BYTES)
+    const headSize: Framing['headSize'] = (b, start, end) => (isVarint ? varintSize(b, start, end) : LENGTH_BYTES)
     this.framing = {
       isWhole,
       scanner: () => (isWhole ? WHOLE : new LengthScanner(isVarint)),
-      readRecord: (b, start, end, to) => this.readAlone(b, isWhole ? start : start + lengthOf(b, start, end), end, to),
+      readRecord: (b, start, end, to) => this.readAlone(b, start, end, to),
+      ...(!isWhole && { headSize }),
     }
     if (descriptor !== undefined) this.load()
   }
@@ -144,6 +145,7 @@ class Protobuf extends RecordCodec {
 
 const WHOLE: RecordScanner = { find: (_b, _p, to) => to }
 const PRESETS: Readonly<Record<string, string>> = { framing: 'varint', field_names: 'proto', int64: 'string' }
+const lastPart = (name: string) => name.slice(name.lastIndexOf('.') + 1)
 const digestOf = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
 
 function typesOf(bytes: Buffer, name: string): Types {
@@ -158,8 +160,20 @@ function typeOf({ messages }: Types, wanted: string, name: string): MessageType 
   const type = messages.get(wanted)
   if (type && (type.name === STRUCT || !KNOWN.has(type.name))) return type
   if (type) throw new Error(`message ${wanted} is no object in JSON`)
-  const near = new NearestName().find(wanted, messages.keys()) ?? [...messages.keys()][0]!
-  throw new Error(`${name} has no message ${wanted}; did you mean ${near}?`)
+  throw new Error(`${name} has no message ${wanted}; did you mean ${nearOf(wanted, [...messages.keys()])}?`)
+}
+
+/** The name that was probably meant. The well-known types are in every definition, and are rarely what records are. */
+function nearOf(wanted: string, names: readonly string[]): string {
+  const own = names.filter(name => !name.startsWith('google.protobuf.'))
+  const near = new NearestName()
+  return (
+    own.find(name => lastPart(name) === lastPart(wanted)) ??
+    near.find(wanted, own) ??
+    near.find(wanted, names) ??
+    own[0] ??
+    names[0]!
+  )
 }
 
 export const protobuf = defineCodec({
@@ -168,7 +182,7 @@ export const protobuf = defineCodec({
   notes:
     'The message becomes JSON by the standard mapping: enums by their names, bytes in base64, maps as objects, Timestamp in RFC 3339, Duration as `1.5s`, and Struct, Value, wrappers, FieldMask and Any as what they stand for. ' +
     'Fields that are not set are not there, and fields that the definition does not have are left out; so are groups. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
-    'A record that is not of the message cannot be read: `.message` is its base64. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that none can have is an error, which names its place: behind it, nothing can be delimited any more. ' +
+    'A record that is not of the message cannot be read: `.message` is the base64 of the message, without its length. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that none can have is an error, which names its place: behind it, nothing can be delimited any more. ' +
     'The source `tcp` then closes the connection, `http` answers 400 and takes nothing of the body, `stdin` ends, and `file` stays there and reports it. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
     'As an encoding: each event is a record. Fields are found by both of their names. What the message has no field for is left out, and so are a value that does not fit its field and Any; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
     '`raw` writes what the event was made of here: its JSON. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',

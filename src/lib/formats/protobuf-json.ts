@@ -1,6 +1,7 @@
 import { FieldName } from './field-sink.js'
 import type { GrowingBytes } from './growing-bytes.js'
 import { addInteger } from './json-numbers.js'
+import { stringEnd } from './json-scan.js'
 import { escapeInto, MOST_ESCAPED } from './json-string.js'
 import { type Field, type MessageType, TYPE, type Types } from './protobuf-descriptor.js'
 import { KNOWN } from './protobuf-known.js'
@@ -129,11 +130,13 @@ export class ProtobufJson {
 
   /** Writes the value of the only field of a message, without its name. Returns false if it is missing. */
   unnamed(type: MessageType, level: number): boolean {
+    if (type.places > 1) broken()
     const { to } = this
     const before = to.length
     this.members(type, level)
     if (to.length === before) return false
-    const value = to.bytes.indexOf(COLON, before) + 1
+    // Behind the name, which has quotes and a colon.
+    const value = stringEnd(to.bytes, before + 1) + 2
     to.bytes.copyWithin(before, value, to.length)
     to.length -= value - before
     return true

@@ -1,6 +1,6 @@
 /**
  * Divides bytes into records that are no lines, and makes a line of each: of one that can be read its JSON, of any other
- * its bytes in base64. The frames consist of these lines, and a record that has not ended stays in the splitter.
+ * its content in base64. The frames consist of these lines, and a record that has not ended stays in the splitter.
  *
  * Invariants: the result does not depend on how the bytes were portioned, and the work is linear in them. A record of
  * more than the maximum is skipped and reported. Behind bytes that are no record nothing is read: they stay pending, and
@@ -37,7 +37,9 @@ export interface Framing {
   /** All bytes are one record, so that only a source that knows where they end can read it. */
   readonly isWhole?: boolean
   scanner(): RecordScanner
-  /** Adds the JSON object of a whole record. Returns false, and adds nothing, if it cannot be read. */
+  /** How many bytes of a whole record say where it ends and are no part of its content. Missing: none. */
+  headSize?(b: Buffer, start: number, end: number): number
+  /** Adds the JSON object of the content of a record. Returns false, and adds nothing, if it cannot be read. */
   readRecord(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
 }
 
@@ -143,7 +145,8 @@ export class FramedSplitter extends LineSplitter {
 
   /** Returns false if the line would be too long. */
   #addLine(end: number): boolean {
-    const { chunk, start } = this
+    const { chunk } = this
+    const start = this.start + (this.#framing.headSize?.(chunk, this.start, end) ?? 0)
     const before = lines.length
     if (!this.#framing.readRecord(chunk, start, end, lines)) lines.addText(chunk.toString('base64', start, end))
     lines.addByte(LF)

@@ -125,7 +125,7 @@ t.test('what is not of the message is kept in base64, and what follows it is rea
     ['too deep', deep(100)],
   ] as const) {
     const lines = linesOf(Buffer.concat([record(bytes), record(bytesOf('40 01'))]), all)
-    t.same(lines, [record(bytes).toString('base64'), '{"b":true}'], name)
+    t.same(lines, [bytes.toString('base64'), '{"b":true}'], name)
   }
   t.match(linesOf(record(deep(99)), all)[0], /^\{"child":\{"child":.*\}$/)
   t.end()
@@ -232,6 +232,17 @@ t.test('what is wrong with a definition is said', t => {
   t.throws(make({ descriptor, message: 'acme.log.All' }), {
     message: 'descriptor has no message acme.log.All; did you mean acme.logs.All?',
   })
+  // Messages of google.protobuf: Timestamp; of acme.logs: Other, Event.
+  const two =
+    'CjoKAWcSD2dvb2dsZS5wcm90b2J1ZiIcCglUaW1lc3RhbXASDwoHc2Vjb25kcxgBIAEoA2IGcHJvdG8zCngKAWUSCWFjbWUubG9ncyIvCgVPdGhlchImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiLwoFRXZlbnQSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wYgZwcm90bzM='
+  for (const [message, near] of [
+    ['Event', 'acme.logs.Event'],
+    ['Line', 'acme.logs.Other'],
+    ['google.protobuf.Timestmp', 'google.protobuf.Timestamp'],
+  ])
+    t.throws(make({ descriptor: two, message }), {
+      message: `descriptor has no message ${message}; did you mean ${near}?`,
+    })
   t.throws(make({ descriptor, message: 'google.protobuf.Timestamp' }), { message: /is no object in JSON$/ })
   // The last file alone, which needs the others.
   const whole = Buffer.from(descriptor, 'base64')
@@ -269,7 +280,31 @@ t.test('a record with a FieldMask that is defined otherwise cannot be read', t =
       'CjgKAWYSD2dvb2dsZS5wcm90b2J1ZiIaCglGaWVsZE1hc2sSDQoFcGF0aHMYASABKAViBnByb3RvMwo3CgFnIioKAUESJQoBbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tiBnByb3RvMw==',
     message: 'A',
   })
-  t.equal(read('0a 02 08 05', odd), 'BAoCCAU=')
+  t.equal(read('0a 02 08 05', odd), 'CgIIBQ==')
+  t.end()
+})
+
+t.test('a wrapper that is defined otherwise is its value, or the record cannot be read', t => {
+  // message StringValue { string va:l = 1; } message BoolValue { bool a = 1; bool b = 2; }
+  // message A { StringValue t = 1; BoolValue u = 2; }
+  const odd = createCodec('protobuf', {
+    descriptor:
+      'ClwKAWcSD2dvb2dsZS5wcm90b2J1ZiIbCgtTdHJpbmdWYWx1ZRIMCgR2YTpsGAEgASgJIiEKCUJvb2xWYWx1ZRIJCgFhGAEgASgIEgkKAWIYAiABKAhiBnByb3RvMwpgCgFhIlMKAUESJwoBdBgBIAEoCzIcLmdvb2dsZS5wcm90b2J1Zi5TdHJpbmdWYWx1ZRIlCgF1GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkJvb2xWYWx1ZWIGcHJvdG8z',
+    message: 'A',
+  })
+  t.equal(read('0a 03 0a 01 78', odd), '{"t":"x"}')
+  t.equal(read('12 04 08 01 10 01', odd), Buffer.from('120408011001', 'hex').toString('base64'))
+  t.end()
+})
+
+t.test('of an unreadable record the message is kept, for another attempt to read it', t => {
+  for (const framing of ['varint', 'length_delimited']) {
+    const one = createCodec('protobuf', { descriptor, message: 'acme.logs.All', framing })
+    const message = bytesOf('2a 07 74 65 73 74 69 6e 67 0a')
+    const size = framing === 'varint' ? bytesOf('0a') : bytesOf('0000000a')
+    const [line] = linesOf(Buffer.concat([size, message]), one)
+    t.equal(line, message.toString('base64'), framing)
+  }
   t.end()
 })
 
