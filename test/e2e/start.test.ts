@@ -31,8 +31,8 @@ async function loadedBy(t: Test, config: string) {
   return { own: [...own].sort(), packages }
 }
 
-/** It was 302 when this was written, of more than 650: the options of every component are among them. */
-const MOST_OWN = 330
+/** It was 364 when this was written, of more than 800: all codecs are among them, since records on the disk name them. */
+const MOST_OWN = 375
 const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client']
 const FOLDERS = /^(api|check|client|fleet|ingest|inspect|remote|serve)\//
 const OF_OTHERS =
