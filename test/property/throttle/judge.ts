@@ -303,6 +303,8 @@ export class Judge {
       return { sent, throttle, asked: { ...sent, now } }
     }
     const isLine = (line: string) => !isSummary(line)
+    // What comes behind an event that does not fit may take its room, so it is looked at when all have passed.
+    const stopped: { sent: Sent; isFull: boolean }[] = []
     for (const line of seen.passed.filter(isLine)) {
       const found = take(line)
       if (!found) continue
@@ -317,13 +319,10 @@ export class Judge {
       if (decision !== 'refused') {
         if (throttle !== undefined) this.#problem(`is marked, and fits at ${now}`, sent)
         this.#carryOut(sent, decision, now)
-      } else if (over === 'mark' && throttle !== undefined) {
-        this.#count('marked')
-        this.#mustBeHopeless(sent, now, isFull)
-      } else if (typeof over === 'object' && 'pass_one_in' in over!) {
-        this.#count('sampled')
+      } else if (over === 'mark' ? throttle !== undefined : typeof over === 'object' && 'pass_one_in' in over!) {
+        this.#count(over === 'mark' ? 'marked' : 'sampled')
         this.#stopped(sent, 1)
-        this.#mustBeHopeless(sent, now, isFull)
+        stopped.push({ sent, isFull })
       } else this.#problem(`passes, and does not fit at ${now}`, sent)
     }
     for (const line of seen.discarded.filter(isLine)) {
@@ -334,9 +333,10 @@ export class Judge {
       const discardsFull = isFull && this.#options.on_max_keys === 'discard'
       this.#discard(sent, discardsFull ? 'full' : 'refused', now)
       if (!discardsFull) this.#stopped(sent, 0)
-      if (!discardsFull) this.#mustBeHopeless(sent, now, isFull)
+      if (!discardsFull) stopped.push({ sent, isFull })
       if ((throttle !== undefined) !== (this.#options.annotate === true)) this.#problem(`annotation ${line}`, sent)
     }
+    for (const { sent, isFull } of stopped) this.#mustBeHopeless(sent, now, isFull)
     if (this.#options.summary) this.#withoutSummaries(seen, now)
     this.#checkSampled()
     for (const sent of this.waiting.values()) this.#mayWait(sent, now)
