@@ -53,7 +53,8 @@ export class Taps {
   /** The processors that need a server which does not reply, or that do not finish with events. */
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#components.keys()].flatMap(id => {
-      const outage = this.#processor(id)?.outage ?? this.stages.get(id)?.slow.outage
+      const stage = this.stages.get(id)
+      const outage = this.#processor(id)?.outage ?? stage?.slow.outage ?? stage?.calls.outage
       return outage ? [{ id, ...outage }] : []
     })
   }

@@ -1,3 +1,4 @@
+import type { ProcessorOutage } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { BatchScope, Decides } from '../core/processor.js'
 import { holdChunk } from '../lib/lines/chunk-pool.js'
@@ -16,6 +17,8 @@ export class Calls implements Decides {
   readonly #deadlineMs: number | undefined
   readonly #clock: TimerClock
   #late = 0
+  /** When the last call became late, in milliseconds since 1970. */
+  #lateAt = 0
 
   constructor(processor: Decides, deadlineMs: number | undefined, clock: TimerClock) {
     this.#processor = processor
@@ -33,6 +36,18 @@ export class Calls implements Decides {
     return waits && this.#within(ms, waits, batch)
   }
 
+  /** Why no calls are made, for those who look at the daemon; undefined: they are. */
+  get outage(): ProcessorOutage | undefined {
+    if (this.#late < MOST_LATE) return undefined
+    return {
+      isStuck: true,
+      reason: `${MOST_LATE} calls have not ended`,
+      since: new Date(this.#lateAt).toISOString(),
+      attempts: MOST_LATE,
+      meanwhile: 'no others are made, and its events follow on_error',
+    }
+  }
+
   #within(ms: number, waits: Promise<void>, { chunk }: EventBatch): Promise<void> {
     return new Promise((resolve, reject) => {
       let ended = () => {}
@@ -40,6 +55,7 @@ export class Calls implements Decides {
         // It may still read the bytes.
         const release = holdChunk(chunk)
         this.#late++
+        this.#lateAt = this.#clock.wall()
         ended = () => {
           release?.()
           this.#late--

@@ -67,7 +67,7 @@ export class SlowWork {
       reason: `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`,
       since: new Date(this.#clock.wall() - (now - first.since)).toISOString(),
       attempts: 1,
-      meanwhile: 'these events wait, and what comes behind them',
+      meanwhile: 'these events wait, and what comes behind them; nothing is lost',
     }
   }
 }

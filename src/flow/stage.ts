@@ -60,7 +60,7 @@ export class Stage extends Transform {
   readonly #concurrency: number
   readonly #context: StageContext
   readonly #decided: Decided
-  readonly #calls: Calls
+  readonly calls: Calls
   readonly #pending: Pending[] = []
   readonly #failed: FailedEvents
   readonly #ended = new AbortController()
@@ -91,7 +91,7 @@ export class Stage extends Transform {
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
     this.slow = new SlowWork(processor, context)
-    this.#calls = new Calls(processor, plan.deadline, context.clock)
+    this.calls = new Calls(processor, plan.deadline, context.clock)
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
@@ -207,7 +207,7 @@ export class Stage extends Transform {
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
     try {
-      waits = this.#calls.process(batch, to, work)
+      waits = this.calls.process(batch, to, work)
       if (!waits) work.end()
     } catch (error) {
       if (this.#context.isStrict) {
@@ -258,7 +258,7 @@ export class Stage extends Transform {
     } catch (error) {
       if (this.destroyed) return
       if (error instanceof LateError) pending.work = pending.work.abandoned(error.message)
-      else await pending.work.processEach(this.#calls)
+      else await pending.work.processEach(this.calls)
       if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
     } finally {
       release?.()

@@ -8,7 +8,7 @@ export function outageProblems({ outages, wall }: Pick<DaemonView, 'outages' | '
       return {
         what: `${id} is stuck: ${reason}`,
         detail: `Since ${clockTime(since, wall)}. Meanwhile ${meanwhile}.`,
-        todo: 'Nothing is lost. Correct the plugin so that each call of process ends, and reload; or restart the daemon.',
+        todo: 'Correct the plugin so that each call of process ends, and reload; or restart the daemon.',
       }
     const next = next_attempt === undefined ? 'trying now' : `next attempt at ${clockTime(next_attempt, wall)}`
     return {

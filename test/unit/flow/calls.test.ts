@@ -90,9 +90,12 @@ t.test('a processor with many calls that never end is not asked any more, and no
   }
   const { stage, time, counters, write } = stageWith({ process }, 'discard')
   for (let n = 0; n < 20; n++) {
+    t.equal(stage.calls.outage === undefined, n < 16)
     write({ n })
     await time.advance(1000)
   }
+  const since = new Date(1_700_000_016_000).toISOString()
+  t.match(stage.calls.outage, { isStuck: true, reason: '16 calls have not ended', since })
   t.equal(asked, 16)
   t.equal(counters.discards.get('processing_failed')?.events, 20)
   go()
@@ -100,6 +103,7 @@ t.test('a processor with many calls that never end is not asked any more, and no
   write({ n: 20 })
   await settle()
   t.equal(asked, 17, 'once they have ended, it is')
+  t.equal(stage.calls.outage, undefined)
   stage.destroy()
 })
 
