@@ -55,8 +55,9 @@ type Options = z.output<typeof options>
 
 interface Loaded {
   readonly digest: string
+  readonly reach: Reach | undefined
   readonly type: MessageType
-  readonly reader: ProtobufJson
+  readonly read: Framing['readRecord']
 }
 
 class Protobuf extends RecordCodec {
@@ -79,7 +80,7 @@ class Protobuf extends RecordCodec {
     this.framing = {
       isWhole,
       scanner: () => (isWhole ? WHOLE : new LengthScanner(isVarint)),
-      readRecord: (b, start, end, to) => this.readAlone(b, start, end, to),
+      readRecord: (b, start, end, to) => this.#current().read(b, start, end, to),
       ...(!isWhole && { headSize }),
     }
     if (descriptor !== undefined) this.load()
@@ -90,7 +91,9 @@ class Protobuf extends RecordCodec {
     const name = file === undefined ? 'descriptor' : `descriptor_file ${shownPath(file)}`
     const bytes = this.#bytes(name, reach)
     const reader = new ProtobufJson(typesOf(bytes, name), { fieldNames, textIntegers: int64 === 'string' })
-    this.#loaded = { digest: digestOf(bytes), type: typeOf(reader.types, message, name), reader }
+    const type = typeOf(reader.types, message, name)
+    const read: Loaded['read'] = (b, start, end, to) => reader.write(type, b, start, end, to)
+    this.#loaded = { digest: digestOf(bytes), reach, type, read }
   }
 
   #bytes(name: string, reach: Reach | undefined): Buffer {
@@ -103,27 +106,29 @@ class Protobuf extends RecordCodec {
     }
   }
 
+  /** Only `load` knows which files may be read. */
   #current(): Loaded {
-    if (!this.#loaded) this.load()
-    return this.#loaded!
+    if (!this.#loaded) throw new Error('the codec protobuf is used before it was loaded')
+    return this.#loaded
   }
 
-  /** Also whether the file is as it was, so that a reload takes up another one. */
+  /** Also whether the file is as it was, so that a reload takes up another one. Read within the reach of either. */
   override isSame(other: Codec): boolean {
-    return super.isSame(other) && (!(other instanceof Protobuf) || this.#digest() === other.#digest())
+    if (!super.isSame(other) || !(other instanceof Protobuf)) return false
+    const known = this.#loaded ?? other.#loaded
+    return known === undefined || this.#digest(known) === other.#digest(known)
   }
 
-  #digest(): string {
+  #digest({ reach }: Loaded): string {
     try {
-      return this.#loaded?.digest ?? digestOf(this.#bytes('', undefined))
+      return this.#loaded?.digest ?? digestOf(this.#bytes('', reach))
     } catch {
       return ''
     }
   }
 
   protected readAlone(b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
-    const { reader, type } = this.#current()
-    return reader.write(type, b, start, end, to)
+    return this.#current().read(b, start, end, to)
   }
 
   protected writeRecord(json: Buffer, start: number, end: number, to: GrowingBytes): void {

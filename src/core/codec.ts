@@ -238,7 +238,13 @@ function writeText(text: string, to: ByteSink): void {
   to.add(bytes, 0, bytes.length)
 }
 
-/** Calls `load` of the codecs among these options. */
+/** Calls `load` of the codecs in these options. */
 export function loadCodecs(options: object, reach: Reach | undefined): void {
-  for (const value of Object.values(options)) if (value instanceof Codec) value.load?.(reach)
+  for (const value of Object.values(options) as unknown[]) {
+    if (value instanceof Codec) value.load?.(reach)
+    else if (Array.isArray(value) || isMapping(value)) loadCodecs(value, reach)
+  }
 }
+
+const isMapping = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype

@@ -1,4 +1,5 @@
 import { PassThrough } from 'node:stream'
+import { loadCodecs } from '../core/codec.js'
 import type { AnyDefinition, Destination, DestinationContext } from '../core/component.js'
 import type { AckStatus } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
@@ -81,6 +82,7 @@ class Opened {
       inherited,
     }
     const options = this.#definition.options.parse(this.output.options) as never
+    loadCodecs(options, undefined)
     const destination: Destination = await this.#definition.create(options, context)
     this.#made.push(destination)
     return { destination, context }

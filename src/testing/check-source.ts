@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import { PassThrough } from 'node:stream'
+import { loadCodecs } from '../core/codec.js'
 import type { AnyDefinition, SourceContext } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
@@ -106,6 +107,7 @@ export class OpenedSource {
       stdin: this.input.stdin ?? new PassThrough().end(),
     }
     const options = this.#definition.options.parse(this.input.options) as never
+    loadCodecs(options, undefined)
     const source = await this.#definition.create(options, context)
     return { source, counters, logged }
   }

@@ -5,6 +5,7 @@ import type { Codec, CodecDefinition } from '../../core/codec.js'
 import type { OptionProblem } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { refuseAt } from '../../core/options/options.js'
+import type { Reach } from '../../core/options/reach.js'
 import { timestamp } from './timestamp.js'
 
 /** The codecs that `parse` can use. */
@@ -86,6 +87,13 @@ function optionsOf({ options }: CodecDefinition, given: Given): Given {
 export function codecFrom(given: Given): Codec {
   const definition = definitionOf(given.codec)!
   return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
+}
+
+/** The codecs that are tried, one after the other, with what they read from files within `reach`. */
+export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
+  const codecs = ((tried as readonly Given[] | undefined) ?? [rest]).map(codecFrom)
+  for (const codec of codecs) codec.load?.(reach)
+  return codecs
 }
 
 /** What is wrong with the files of the codecs. */

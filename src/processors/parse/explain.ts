@@ -3,13 +3,13 @@ import { MISSING } from '../../core/event/field-reader.js'
 import type { Finding, FindingsOf } from '../../core/explain.js'
 import { Members } from '../../lib/formats/members.js'
 import type { ParseOptions } from '../parse.js'
-import { codecFrom } from './codec-options.js'
+import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
 
 /** Says which codecs can read the text of the field, up to the first one that can, and why the others cannot. */
 export function explainParse({ field, types, ...rest }: ParseOptions, context: ComponentContext): FindingsOf {
   const reader = context.field(field)
-  const codecs = (rest.try ?? [rest]).map(codecFrom)
+  const codecs = loadedCodecs(rest, context.reach)
   const typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
   const members = typed ?? new Members()
   return batch => {

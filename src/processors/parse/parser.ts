@@ -11,7 +11,7 @@ import { MemberName } from '../../lib/formats/json-members.js'
 import { Members } from '../../lib/formats/members.js'
 import { addUnique } from '../../lib/formats/unique-members.js'
 import type { ParseOptions } from '../parse.js'
-import { codecFrom } from './codec-options.js'
+import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
 
 const LF = 0x0a
@@ -48,8 +48,7 @@ export class Parser implements Processor {
     this.#merger = this.#editor.merger()
     this.#source = this.#editor.field(field)
     this.#target = target && this.#editor.field(target)
-    this.#codecs = (rest.try ?? [rest]).map(codecFrom)
-    for (const codec of this.#codecs) codec.load?.(context.reach)
+    this.#codecs = loadedCodecs(rest, context.reach)
     this.#typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
     this.#members = this.#typed ?? new Members()
     this.#removes = remove_field

@@ -4,7 +4,8 @@ import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { encodeLines } from '../../../src/codecs/encode.js'
 import { createCodec } from '../../../src/codecs/list.js'
-import type { Codec } from '../../../src/core/codec.js'
+import { type Codec, loadCodecs } from '../../../src/core/codec.js'
+import { OutOfReach, type Reach } from '../../../src/core/options/reach.js'
 import { FramedSplitter } from '../../../src/lib/lines/framed-splitter.js'
 import { parse } from '../../../src/processors/parse.js'
 import { batchOf } from '../../support/batches.js'
@@ -322,6 +323,28 @@ t.test('a file is read when the codec is used, and another one is another codec'
   t.ok(codec.isSame(make()))
   writeFileSync(path, Buffer.concat([Buffer.from(descriptor, 'base64'), Buffer.from(OLD, 'base64')]))
   t.notOk(codec.isSame(make()))
+  t.end()
+})
+
+t.test('a file is read within the limits of who uses it only', t => {
+  const path = join(testFolder(t), 'all.binpb')
+  writeFileSync(path, Buffer.from(descriptor, 'base64'))
+  const make = () => createCodec('protobuf', { descriptor_file: path, message: 'acme.logs.All' })
+  t.throws(() => written('{"b":true}', make()), { message: /is used before it was loaded$/ })
+  const asked: string[] = []
+  const reach = {
+    realFile(file: string) {
+      asked.push(file)
+      if (asked.length > 1) throw new OutOfReach('not any more')
+      return file
+    },
+  } as Reach
+  const codec = make()
+  codec.load!(reach)
+  t.notOk(codec.isSame(make()), 'it cannot be read any more')
+  t.notOk(make().isSame(codec))
+  t.same(asked, [path, path, path])
+  t.throws(() => loadCodecs({ to: [{ encoding: make() }] }, reach), { message: /not any more/ }, 'wherever it is named')
   t.end()
 })
 
