@@ -274,8 +274,8 @@ export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { val
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
 }
 
-function frameOf({ chunk, length, starts, ends, flags, bytes }: EventBatch): Frame {
-  return { chunk, length, starts, ends, flags, bytes }
+function frameOf({ chunk, length, starts, ends, flags, bytes, unreadable }: EventBatch): Frame {
+  return { chunk, length, starts, ends, flags, bytes, unreadable }
 }
 
 function columnsOf(frame: Frame): Frame {

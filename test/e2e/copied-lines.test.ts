@@ -44,6 +44,17 @@ t.test('lines that are no JSON are counted as soon as anything looks at events',
   }
 })
 
+t.test('records that cannot be read are counted once, whatever becomes of them', async t => {
+  for (const encoding of ['raw', 'json']) {
+    const folder = testFolder(t)
+    writeFileSync(join(folder, 'in.log'), Buffer.from('91018091028181', 'hex'))
+    const daemon = await startDaemon(t, folder, config('log', '', encoding).replace('decode: json', 'decode: msgpack'))
+    const scrape = await daemon.scrapedUntil(scrape => scrape.events('copy').sent === 3)
+    t.equal(scrape.sum('sluice_not_msgpack_lines_total'), 2, encoding)
+    await daemon.stop(t)
+  }
+})
+
 t.test('a reload begins to decode, and ends it', async t => {
   const folder = testFolder(t)
   writeFileSync(join(folder, 'in.log'), 'no JSON\n')

@@ -26,6 +26,8 @@ export class EventBatch {
   readonly ack: Ack
   /** Whether its source read it while catching up: these events were written some time ago, and arrive all at once. */
   readonly isBacklog: boolean
+  /** How many lines were made of records that could not be read. Of these it is known without a scan. */
+  readonly unreadable: number
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -50,6 +52,7 @@ export class EventBatch {
     this.receivedAt = receivedAt
     this.ack = ack
     this.isBacklog = isBacklog
+    this.unreadable = frame.unreadable ?? 0
     this.chunk = frame.chunk
     this.length = frame.length
     this.bytes = frame.bytes
@@ -166,10 +169,13 @@ export class EventBatch {
     return flags
   }
 
-  /** Scans every event, if anybody wants to know. Returns the number of lines that the codec could not decode. */
+  /**
+   * Scans every event, if anybody wants to know. Returns the number of lines that the codec could not decode, as far as
+   * that is known.
+   */
   scan(): number {
     const { codec, wanted } = this.origin
-    if (codec.form === 'message' || wanted.isUnused) return 0
+    if (codec.form === 'message' || wanted.isUnused) return this.unreadable
     let undecoded = 0
     for (let i = 0; i < this.length; i++) if ((this.look(i) & DECODED) === 0) undecoded++
     return undecoded

@@ -51,6 +51,8 @@ const MOST_KEPT_BYTES = 8 * 1024 * 1024
 
 /** The lines of the frame being made. `commit` never yields, so all splitters share them. */
 const lines = new GrowingBytes()
+/** How many of them are of records that could not be read. */
+let unreadable = 0
 
 export class FramedSplitter extends LineSplitter {
   readonly #framing: Framing
@@ -89,6 +91,7 @@ export class FramedSplitter extends LineSplitter {
     this.end += read
     const from = this.start
     lines.clear()
+    unreadable = 0
     let count = 0
     for (let end = this.#next(); end >= 0; end = this.#next()) {
       if (!this.#skips) {
@@ -148,11 +151,15 @@ export class FramedSplitter extends LineSplitter {
     const { chunk } = this
     const start = this.start + (this.#framing.headSize?.(chunk, this.start, end) ?? 0)
     const before = lines.length
-    if (!this.#framing.readRecord(chunk, start, end, lines)) lines.addText(chunk.toString('base64', start, end))
+    const isRead = this.#framing.readRecord(chunk, start, end, lines)
+    if (!isRead) lines.addText(chunk.toString('base64', start, end))
     lines.addByte(LF)
-    if (lines.length - before <= this.maxLineBytes * MOST_GROWTH) return true
-    lines.length = before
-    return false
+    if (lines.length - before > this.maxLineBytes * MOST_GROWTH) {
+      lines.length = before
+      return false
+    }
+    if (!isRead) unreadable++
+    return true
   }
 }
 
@@ -189,5 +196,5 @@ function frameOf(length: number, read: NonNullable<Frame['read']>): Frame {
     ends[i] = chunk.indexOf(LF, at)
     at = ends[i]! + 1
   }
-  return { chunk, length, starts, ends, flags: new Uint8Array(length).fill(1), bytes, release, read }
+  return { chunk, length, starts, ends, flags: new Uint8Array(length).fill(1), bytes, release, read, unreadable }
 }

@@ -29,6 +29,8 @@ export interface Frame {
   readonly bytes: number
   /** Of lines that were made of something else: the bytes that were read for them. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
+  /** Of these: how many were made of what could not be read. */
+  readonly unreadable?: number
   /** Set if the chunk can be reused: call it once, when the bytes of the frame are not needed any more. */
   readonly release?: (() => void) | undefined
 }
