@@ -26,7 +26,6 @@ export class EventBatch {
   readonly ack: Ack
   /** Whether its source read it while catching up: these events were written some time ago, and arrive all at once. */
   readonly isBacklog: boolean
-  /** How many lines were made of records that could not be read. Of these it is known without a scan. */
   readonly unreadable: number
   chunk: Buffer
   length: number
@@ -169,10 +168,7 @@ export class EventBatch {
     return flags
   }
 
-  /**
-   * Scans every event, if anybody wants to know. Returns the number of lines that the codec could not decode, as far as
-   * that is known.
-   */
+  /** Scans every event, if anybody wants to know. Returns how many lines are known not to be decoded. */
   scan(): number {
     const { codec, wanted } = this.origin
     if (codec.form === 'message' || wanted.isUnused) return this.unreadable
@@ -205,8 +201,7 @@ export class EventBatch {
 
   /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
   slotStart(i: number, slot: number): number {
-    const slots = this.#slots ?? this.#rescan()
-    return slots[i * this.#stride + slot * SLOT]!
+    return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
   }
 
   /** The second number: the end of the value, shifted left by one. The lowest bit marks a special value. */
