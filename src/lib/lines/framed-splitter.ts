@@ -77,6 +77,11 @@ export class FramedSplitter extends LineSplitter {
     return this.#problem
   }
 
+  /** Where the unfinished record begins in the stream. */
+  get place(): number {
+    return this.#offset
+  }
+
   override reserve(want: number): Buffer {
     if (this.#problem) throw this.#problem
     if (this.start === this.end) {

@@ -1,4 +1,4 @@
-import type { FramedSplitter } from '../../lib/lines/framed-splitter.js'
+import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { OctetSplitter, sizeOf } from './octet-splitter.js'
@@ -13,6 +13,8 @@ export interface Framer {
   readonly pending: number
   /** Why nothing more can be read; undefined: it can. */
   readonly problem?: Error | undefined
+  /** What the end of the connection has cut off, if that is not delivered. */
+  readonly cutOff?: Error | undefined
   /** The messages completed by these consecutive parts, if any. The parts are copied. */
   push(parts: readonly Buffer[]): Frame | undefined
   /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
@@ -84,7 +86,7 @@ function pushAll(splitter: LineSplitter, parts: readonly Buffer[], endsWithNull 
 export class RecordFramer implements Framer {
   readonly pieces = 0
   readonly #splitter: FramedSplitter
-  #isCutOff = false
+  cutOff: FramingError | undefined
   #isOver = false
 
   constructor(splitter: FramedSplitter) {
@@ -92,7 +94,7 @@ export class RecordFramer implements Framer {
   }
 
   get broken(): number {
-    return this.problem || this.#isCutOff ? 1 : 0
+    return this.problem || this.cutOff ? 1 : 0
   }
 
   get pending(): number {
@@ -108,8 +110,11 @@ export class RecordFramer implements Framer {
   }
 
   flush(over = false): undefined {
-    if (over) this.#isCutOff = this.pending > 0
-    else this.#splitter.skip()
+    const { pending, place, problem } = this.#splitter
+    if (!over) this.#splitter.skip()
+    else if (pending > 0 && !problem) {
+      this.cutOff = new FramingError(`byte ${place}: the last record does not end, after ${pending} bytes`, place)
+    }
     this.#isOver = over
   }
 

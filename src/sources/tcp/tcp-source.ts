@@ -125,9 +125,12 @@ export class TcpSource implements Source {
       signal,
     )
     log.debug({ peer, why }, 'connection ended')
-    const limited = framer.problem && this.#logLimit.next('framing')
-    if (limited)
-      log.warn({ peer, error: errorText(framer.problem), ...limited }, 'closed a connection that cannot be read')
+    const { problem, cutOff } = framer
+    if (!problem && !cutOff) return
+    const limited = this.#logLimit.next(problem ? 'framing' : 'cut off')
+    if (!limited) return
+    const fields = { peer, code: 'SLUICE_FRAMING', error: errorText(problem ?? cutOff), ...limited }
+    log.warn(fields, problem ? 'closed a connection that cannot be read' : 'a connection ended within a record')
   }
 
   /** Adds the changes since the last call to the totals. */

@@ -30,7 +30,9 @@ t.test('tcp: a connection is read record by record, and closed where they cannot
     socket.write(bytes)
     return socket
   }
-  const socket = await dial(records('{"n":1}', `{"n":"${'x'.repeat(2000)}"}`, '{"n":2}'))
+  const first = records('{"n":1}', `{"n":"${'x'.repeat(2000)}"}`, '{"n":2}')
+  const place = first.length
+  const socket = await dial(first)
   await until(() => out.events === 2)
   t.same(out.fields, [{ n: 1 }, { n: 2 }])
   t.equal(count('sluice_skipped_records_total'), 1)
@@ -38,6 +40,16 @@ t.test('tcp: a connection is read record by record, and closed where they cannot
   socket.end(half.subarray(0, -1))
   await once(socket, 'close')
   t.equal(count('sluice_framing_errors_total'), 1, 'one that does not end')
+  t.match(
+    logs().filter(({ msg }) => msg === 'a connection ended within a record'),
+    [
+      {
+        code: 'SLUICE_FRAMING',
+        error: `byte ${place}: the last record does not end, after 3 bytes`,
+        peer: '127.0.0.1',
+      },
+    ],
+  )
   const corrupt = await dial(Buffer.concat([records('{"n":4}'), NO_RECORD, records('{"n":5}')]))
   await once(corrupt, 'close')
   await until(() => out.events === 3)
@@ -45,7 +57,7 @@ t.test('tcp: a connection is read record by record, and closed where they cannot
   t.equal(count('sluice_framing_errors_total'), 2)
   t.match(
     logs().filter(({ msg }) => msg === 'closed a connection that cannot be read'),
-    [{ error: 'byte 4: 0x6e begins no map of MessagePack', peer: '127.0.0.1' }],
+    [{ code: 'SLUICE_FRAMING', error: 'byte 4: 0x6e begins no map of MessagePack', peer: '127.0.0.1' }],
   )
 })
 
