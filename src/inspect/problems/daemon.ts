@@ -86,7 +86,7 @@ export function problemsOf(view: DaemonView): Problem[] {
     if (value > 0)
       problems.push({
         what: `${labels.component_id}: ${counted(value, 'file')} cannot be read`,
-        todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works.',
+        todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works. One with a byte that no record begins with ("byte 4: …") is read on once decode is what it was written with, or it is written anew; or leave it out of include.',
       })
   }
   for (const { labels, value } of scrape.all('sluice_file_lost_bytes_total')) {

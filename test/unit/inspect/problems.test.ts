@@ -219,3 +219,9 @@ t.test('what was delivered and cannot be noted', async t => {
   ])
   t.same(problemsOf(view([], series(0))), [])
 })
+
+t.test('of a file that cannot be read it is said what helps, also if its records cannot be delimited', async t => {
+  t.match(problemsOf(view([], ['sluice_files_unreadable{component_id="app"} 1'])), [
+    { what: 'app: 1 file cannot be read', todo: /byte that no record begins with .* decode .* written anew.* include/ },
+  ])
+})
