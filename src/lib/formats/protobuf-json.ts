@@ -31,6 +31,13 @@ export interface JsonOptions {
   readonly textIntegers: boolean
 }
 
+/** Where a value is, without its tag, and its type on the wire. */
+interface Part {
+  readonly wire: number
+  readonly start: number
+  readonly end: number
+}
+
 /** Writes messages as JSON, by the standard mapping. */
 export class ProtobufJson {
   readonly types: Types
@@ -155,22 +162,24 @@ export class ProtobufJson {
   #collected(type: MessageType, level: number): void {
     const { reader, to } = this
     const { b, end } = reader
-    const found = new Map<Field, { readonly wire: number; readonly start: number; readonly end: number }[]>()
+    // By place, so that another field of a oneof takes that of the one before.
+    const found = new Map<number, { readonly field: Field; readonly parts: Part[] }>()
     while (reader.p < end) {
       const tag = reader.varint()
       const start = reader.p
       reader.skip(tag)
       const field = fieldOf(type, tag)
       if (!field) continue
-      // Another field of a oneof takes the place of those before.
-      for (const other of found.keys()) if (other !== field && other.place === field.place) found.delete(other)
-      const parts = found.get(field)
+      const before = found.get(field.place)
       const part = { wire: tag & 7, start, end: reader.p }
-      if (parts && (field.isRepeated || field.type === TYPE.message)) parts.push(part)
-      else found.set(field, [part])
+      if (before?.field !== field) {
+        found.delete(field.place)
+        found.set(field.place, { field, parts: [part] })
+      } else if (field.isRepeated || field.type === TYPE.message) before.parts.push(part)
+      else before.parts[0] = part
     }
     const before = to.length
-    for (const [field, parts] of found) {
+    for (const { field, parts } of found.values()) {
       if (to.length > before) to.addByte(COMMA)
       this.#addName(field)
       if (field.isRepeated) {

@@ -267,6 +267,38 @@ t.test('fields that come again at every level are read in linear time', t => {
   t.end()
 })
 
+t.test('how long a field that comes again takes does not depend on how many fields there are', t => {
+  const part = (number: number, bytes: Buffer) =>
+    Buffer.concat([varint((number << 3) | 2), varint(bytes.length), bytes])
+  const varint = (n: number): Buffer => (n < 128 ? Buffer.of(n) : Buffer.of((n & 127) | 128, ...varint(n >> 7)))
+  // message A { int32 f1 = 1; int32 f2 = 2; … }
+  const codecWith = (count: number) => {
+    const fields = Array.from({ length: count }, (_, i) => {
+      const head = [part(1, Buffer.from(`f${i + 1}`)), Buffer.of(0x18), varint(i + 1), bytesOf('20 01 28 05')]
+      return part(2, Buffer.concat(head))
+    })
+    const file = part(4, Buffer.concat([part(1, Buffer.from('A')), ...fields]))
+    return createCodec('protobuf', { descriptor: part(1, file).toString('base64'), message: 'A' })
+  }
+  const again = Buffer.alloc(400_000, bytesOf('08 01'))
+  const costOf = (count: number) => {
+    const each = Array.from({ length: count }, (_, i) => Buffer.concat([varint((i + 1) << 3), Buffer.of(1)]))
+    const message = Buffer.concat([...each, again])
+    const records = Buffer.concat([varint(message.length), message])
+    const codec = codecWith(count)
+    const costs = [1, 2, 3].map(() => {
+      const before = process.cpuUsage()
+      t.match(linesOf(records, codec)[0], /^\{"f1":1/)
+      const { user, system } = process.cpuUsage(before)
+      return user + system
+    })
+    return Math.min(...costs)
+  }
+  const [few, many] = [costOf(2), costOf(2000)]
+  t.ok(many < few * 20, `${few} µs with 2 fields, ${many} µs with 2000`)
+  t.end()
+})
+
 t.test('an enum whose type is a message is an error of the definition', t => {
   // message A { enum A a = 1; }
   const given = { descriptor: 'Ch8KAWYiEgoBQRINCgFhGAEgASgOMgIuQWIGcHJvdG8z', message: 'A' }
