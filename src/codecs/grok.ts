@@ -3,6 +3,8 @@ import { defineCodec } from '../core/codec.js'
 import { reaches } from '../core/options/reach.js'
 import { GROK_PATTERNS } from '../lib/formats/grok-patterns.js'
 import { NearestName } from '../lib/nearest.js'
+import type { Pattern } from '../lib/pattern.js'
+import { TooLargePattern } from '../lib/regex/syntax.js'
 import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
 
 /** Nested deeper than this, patterns refer to each other in a circle. */
@@ -79,10 +81,27 @@ class Expansion {
   }
 }
 
+function compiledGrok(source: string): Pattern {
+  try {
+    return compiled(source)
+  } catch (error) {
+    throw advised(error)
+  }
+}
+
+/** Nobody has written the counts in the usual patterns, so an error about them says what to do instead. */
+function advised(error: unknown): unknown {
+  if (!(error instanceof Error && error.cause instanceof TooLargePattern)) return error
+  const small = "patterns: { IPORHOST: '[\\w.:-]+' }"
+  return new Error(
+    `${error.message}; addresses are large: another pattern by their name makes them small, as in ${small}`,
+  )
+}
+
 class Grok extends PatternCodec {
   constructor(given: Options) {
     const expansion = new Expansion(given.patterns ?? {})
-    const pattern = compiled(expansion.expand(given.pattern))
+    const pattern = compiledGrok(expansion.expand(given.pattern))
     const fields = expansion.fields.map((field, n) => ({ ...field, group: pattern.groupNames.indexOf(`f${n}`) }))
     if (fields.length === 0) throw new Error('must have a field, as in %{IP:client}')
     super(grok, given, pattern, fields, false)

@@ -99,5 +99,7 @@ function withoutNames(source: string): string {
 }
 
 function patternError(error: unknown): unknown {
-  return error instanceof UnboundedPattern ? new PatternError(`the regular expression ${error.message}`) : error
+  return error instanceof UnboundedPattern
+    ? new PatternError(`the regular expression ${error.message}`, { cause: error })
+    : error
 }

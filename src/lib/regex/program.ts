@@ -1,6 +1,6 @@
 import type { Atoms } from './atoms.js'
 import { type Check, Checks, type Looks } from './checks.js'
-import { type Node, UnboundedPattern } from './syntax.js'
+import { type Node, TooLargePattern } from './syntax.js'
 
 export type Instruction =
   | { readonly op: 'atom'; readonly atom: number; readonly next: number }
@@ -61,7 +61,7 @@ class Compiler {
   #add(instruction: Instruction, isPlain = false): number {
     this.#weight += isPlain && this.#repeats === 0 ? PLAIN_WEIGHT : 1
     if (this.#weight > MOST_WEIGHT) {
-      throw new UnboundedPattern(
+      throw new TooLargePattern(
         `is too large: with its counted repeats written out it has too many parts; use smaller counts, or * and +`,
       )
     }

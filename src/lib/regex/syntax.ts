@@ -47,6 +47,9 @@ export interface Syntax {
 /** V8 would accept the pattern, but it cannot be matched in bounded time. */
 export class UnboundedPattern extends Error {}
 
+/** A pattern has too many parts. */
+export class TooLargePattern extends UnboundedPattern {}
+
 const ESCAPE =
   /\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[a-zA-Z]|[pP]\{[^}]*\}|[\s\S])/uy
 /** The same without the flag `u`. */

@@ -22,6 +22,12 @@ t.test('what cannot be a pattern is an error', t => {
   t.throws(() => createCodec('regex', { pattern: '(?<a>x)\\k<a>' }), /regular expression/)
   t.throws(() => createCodec('grok', { pattern: '%{NUMBR:n}' }), /there is no pattern NUMBR; did you mean NUMBER\?/)
   t.throws(() => createCodec('grok', { pattern: '%{NUMBER}' }), /must have a field/)
+  const hosts = '%{IPORHOST:a} %{IPORHOST:b} %{IPORHOST:c}'
+  t.throws(
+    () => createCodec('grok', { pattern: hosts }),
+    /is too large.*; addresses are large: .*patterns: \{ IPORHOST/,
+  )
+  t.same(grok(hosts, 'x y 192.0.2.1', { IPORHOST: '[\\w.:-]+' }), { a: 'x', b: 'y', c: '192.0.2.1' })
   t.throws(() => createCodec('grok', { pattern: '%{INT:n:integer}' }), /must be int, float or string/)
   t.throws(() => createCodec('grok', { pattern: '%{A:a}', patterns: { A: '%{A}' } }), /in a circle/)
   const doubling = Object.fromEntries(Array.from({ length: 25 }, (_, n) => [`A${n}`, `%{A${n + 1}}%{A${n + 1}}`]))
