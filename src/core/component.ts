@@ -6,7 +6,7 @@ import type { FileSystems } from '../lib/files/remote/file-systems.js'
 import type { TimerClock } from '../lib/time.js'
 import type { Codec } from './codec.js'
 import type { FileProblem } from './errors.js'
-import type { Ack, AckStatus } from './event/ack.js'
+import type { Ack, OnSettled } from './event/ack.js'
 import type { EventBatch } from './event/batch.js'
 import type { EventEditor } from './event/event-editor.js'
 import type { EventFields, TimeSearch, UsedField } from './event/event-fields.js'
@@ -44,7 +44,7 @@ export interface HandoverState {
 /** Where a source sends its batches. */
 export interface Output {
   /** Creates the ack for a batch. When settled, it frees the batch's share of the budget and calls `onSettled`. */
-  ack(onSettled: (status: AckStatus) => void): Ack
+  ack(onSettled: OnSettled): Ack
   /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
   send(batch: EventBatch): Promise<void>
 }

@@ -141,7 +141,7 @@ export class Later {
   #giveBack(batch: EventBatch): void {
     this.#gaveBackTo.add(batch.origin.source)
     add(this.#givenBack, batch.length, batch.bytes)
-    batch.ack.settle('errored')
+    batch.ack.settle('errored', batch.first)
   }
 
   /** Keeps what waited in the predecessor, before anything else arrives. */

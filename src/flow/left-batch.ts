@@ -8,6 +8,8 @@ export interface LeftRecord {
   readonly source: string
   readonly ack: Ack
   readonly record: Buffer
+  /** See EventBatch. */
+  readonly first: number
   readonly keptMs: number | undefined
   readonly dueAt: number
 }
@@ -20,14 +22,18 @@ export type WaitingBatches = ReadonlyMap<string, readonly LeftRecord[]>
  * successor are the same.
  */
 export function encodeLeft({ batch, keptMs, dueAt }: Left, isSame: boolean): LeftRecord {
-  const { ack, held, origin } = batch
+  const { ack, first, held, origin } = batch
   const record = encodeBatch(batch)
   if (ack.sole) ack.shrink(Math.max(0, held - record.length))
-  return { source: origin.source, ack, record, keptMs, dueAt: isSame ? dueAt : 0 }
+  return { source: origin.source, ack, record, first, keptMs, dueAt: isSame ? dueAt : 0 }
 }
 
 /** Creates a function that decodes records, once the fields are those of the next engine. */
 export function leftDecoder(wanted: WantedNames): (left: LeftRecord) => Left {
   const decoder = new BatchDecoder(wanted)
-  return ({ record, ack, keptMs, dueAt }) => ({ batch: decoder.decode(record, ack), keptMs, dueAt })
+  return ({ record, ack, first, keptMs, dueAt }) => {
+    const batch = decoder.decode(record, ack)
+    batch.first = first
+    return { batch, keptMs, dueAt }
+  }
 }

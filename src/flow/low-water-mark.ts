@@ -3,6 +3,8 @@ import { type Linked, LinkedList } from '../lib/linked-list.js'
 interface Passed<P> extends Linked<Passed<P>> {
   readonly position: P
   isSettled: boolean
+  /** Where it is settled up to, if not as a whole. */
+  reached: P | undefined
 }
 
 /** Tracks positions settled in any order. The mark is the last position up to which everything is settled. */
@@ -26,23 +28,28 @@ export class LowWaterMark<P> {
     return this.#waiting.size > 0
   }
 
-  /** Adds the next position. Call the result when everything up to it, from the previous position on, is settled. */
-  add(position: P): () => void {
-    const passed: Passed<P> = { position, isSettled: false }
+  /**
+   * Adds the next position. Call the result when everything up to it, from the previous position on, is settled, or
+   * with a position in between when the rest will not be.
+   */
+  add(position: P): (reached?: P) => void {
+    const passed: Passed<P> = { position, isSettled: false, reached: undefined }
     this.#waiting.add(passed)
-    return () => {
-      passed.isSettled = true
+    return reached => {
+      passed.isSettled = reached === undefined
+      passed.reached = reached
       this.#move()
     }
   }
 
   #move(): void {
     const waiting = this.#waiting
-    if (!waiting.first?.isSettled) return
+    if (!waiting.first?.isSettled && waiting.first?.reached === undefined) return
     for (let { first } = waiting; first?.isSettled; { first } = waiting) {
       this.#mark = first.position
       waiting.delete(first)
     }
+    this.#mark = waiting.first?.reached ?? this.#mark
     this.#moved()
   }
 }

@@ -1,6 +1,6 @@
 import type { Codec } from '../core/codec.js'
 import type { ComponentMetrics, Output } from '../core/component.js'
-import { Ack, type AckStatus } from '../core/event/ack.js'
+import { Ack, type AckStatus, type OnSettled } from '../core/event/ack.js'
 import { EventBatch } from '../core/event/batch.js'
 import type { Origin } from '../core/event/origin.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
@@ -24,7 +24,7 @@ export function shareOf(sources: number): number {
 /** The ack of a batch, with data about the batch until it is settled. */
 class Open extends Ack implements Linked<Open> {
   /** Called after it has settled. */
-  readonly settled: (status: AckStatus) => void
+  readonly settled: OnSettled
   /** Memory that counts against the budget. */
   held = 0
   events = 0
@@ -36,12 +36,12 @@ class Open extends Ack implements Linked<Open> {
   list: unknown
 
   constructor(
-    settled: (status: AckStatus) => void,
-    onSettled: (open: Open, status: AckStatus) => void,
+    settled: OnSettled,
+    onSettled: (open: Open, status: AckStatus, before?: number) => void,
     onShrink: (open: Open, bytes: number) => void,
   ) {
     super(
-      status => onSettled(this, status),
+      (status, before) => onSettled(this, status, before),
       bytes => onShrink(this, bytes),
     )
     this.settled = settled
@@ -99,17 +99,17 @@ export class SourceOutput implements Output {
     return this.#open.size
   }
 
-  ack(onSettled: (status: AckStatus) => void): Open {
+  ack(onSettled: OnSettled): Open {
     const open = new Open(
       onSettled,
-      (open, status) => this.#settled(open, status),
+      (open, status, before) => this.#settled(open, status, before),
       (open, bytes) => this.#shrunk(open, bytes),
     )
     this.#open.add(open)
     return open
   }
 
-  #settled(open: Open, status: AckStatus): void {
+  #settled(open: Open, status: AckStatus, before?: number): void {
     // The batch was given up earlier; its holder settled it only now.
     if (!this.#open.has(open)) return
     // Given back during the replacement: `attach` sends it to the next components.
@@ -118,7 +118,7 @@ export class SourceOutput implements Output {
     open.kept?.release?.()
     if (status === 'errored' && (this.#gate || this.#replaced)) this.#gotBack(open)
     this.#release(open.held)
-    open.settled(status)
+    open.settled(status, before)
   }
 
   #gotBack({ events, bytes }: Open): void {
@@ -154,6 +154,7 @@ export class SourceOutput implements Output {
     if (this.#moved) {
       batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack, batch.isBacklog)
     }
+    batch.first = 0
     const { length, bytes } = batch
     const undecoded = batch.scan()
     if (undecoded > 0) undecodedCounter(this.#counters, batch.origin.codec)!.value += undecoded

@@ -201,7 +201,7 @@ t.test(
     await few(0, 5)
     await reload(daemon, configOf(WAITS.wait, shape('app.log, more.log')))
     await few(5, 10)
-    await waiting(daemon, 40)
+    await waiting(daemon, 20)
     await reload(daemon, configOf('limit: 600, window: 1 Hours', shape('app.log, more.log')))
     await daemon.until(() => new Set(numbersIn(folder)).size === 60)
     t.equal(throttled(await waiting(daemon, 0)), 7, 'of the other throttle')

@@ -3,6 +3,9 @@
  * holder has settled, with the worst status of all. A holder that settles does not pass the batch on.
  */
 
+/** `before`: if it is errored, how many events at the beginning of the batch need not be read again. */
+export type OnSettled = (status: AckStatus, before?: number) => void
+
 /** `errored`: not accepted, to be read again. `rejected`: permanently refused and accounted for. Later ones win. */
 export type AckStatus = 'delivered' | 'rejected' | 'errored'
 
@@ -13,11 +16,12 @@ export class Ack {
   release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
-  readonly #onSettled: (status: AckStatus) => void
+  #before = Number.POSITIVE_INFINITY
+  readonly #onSettled: OnSettled
   readonly #onShrink: ((bytes: number) => void) | undefined
 
   /** `onShrink` receives the number of bytes of memory that the batch released before it settled. */
-  constructor(onSettled: (status: AckStatus) => void, onShrink?: (bytes: number) => void) {
+  constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void) {
     this.#onSettled = onSettled
     this.#onShrink = onShrink
   }
@@ -43,12 +47,15 @@ export class Ack {
     this.#holders += copies
   }
 
-  settle(status: AckStatus): void {
+  /** `before`: if it is errored, how many events of the batch as it was sent come before the first to be read again. */
+  settle(status: AckStatus, before = 0): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
+    // Not a number where that is unknown: then the result is none, either.
+    if (status === 'errored') this.#before = Math.min(this.#before, before)
     if (RANK[status] > RANK[this.#status]) this.#status = status
     if (--this.#holders > 0) return
     this.#release()
-    this.#onSettled(this.#status)
+    this.#onSettled(this.#status, this.#status === 'errored' && this.#before > 0 ? this.#before : 0)
   }
 
   /** Reports that the batch now holds this many bytes less. */

@@ -15,9 +15,7 @@ const EVENT_OVERHEAD = 16
 /**
  * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. No object is allocated for
  * an event until it is requested with `event(i)`. The bytes stay valid until the batch is settled.
- *
- * The holder of a batch either passes it on or settles its ack. The size of an event is that of its line with the line
- * end, even after the event was modified.
+ * Its holder passes it on or settles its ack. The size of an event is that of its line and line end, also when modified.
  */
 export class EventBatch {
   readonly origin: Origin
@@ -27,6 +25,8 @@ export class EventBatch {
   /** Whether its source read it while catching up: these events were written some time ago, and arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
+  /** At least so many events of the batch that was sent come before the first one; NaN: unknown. */
+  first = Number.NaN
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -270,6 +270,7 @@ export class EventBatch {
   }
 
   #move(from: number, to: number): void {
+    if (to === 0) this.first += from
     this.starts[to] = this.starts[from]!
     this.ends[to] = this.ends[from]!
     this.flags[to] = this.flags[from]!
@@ -332,11 +333,9 @@ export class EventBatch {
   }
 
   #copy(from: number, to: number): EventBatch {
-    let bytes = this.bytes
-    if (from !== 0 || to !== this.length) {
-      bytes = 0
-      for (let i = from; i < to; i++) bytes += this.size(i)
-    }
+    const isWhole = from === 0 && to === this.length
+    let bytes = isWhole ? this.bytes : 0
+    for (let i = isWhole ? to : from; i < to; i++) bytes += this.size(i)
     const frame: Frame = {
       chunk: this.chunk,
       length: to - from,
@@ -346,6 +345,7 @@ export class EventBatch {
       bytes,
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
+    copy.first = this.first + from
     copy.#text = this.#text
     copy.#texts = this.#texts?.slice(from, to)
     copy.#events = this.#events?.slice(from, to).map(event => event?.clone())

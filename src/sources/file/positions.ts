@@ -1,3 +1,4 @@
+import type { Frame } from '../../lib/lines/line-splitter.js'
 import { type Fingerprint, NO_BYTES } from './identity.js'
 
 /** The content of a file between two truncations. Its head grows until it covers FINGERPRINT_BYTES. */
@@ -20,4 +21,20 @@ export interface Position {
 /** The beginning of a file with unknown content. */
 export function emptyStart(): Position {
   return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES } }
+}
+
+/**
+ * Finds the position of an event of a frame, whose lines lie in the file as they do in the frame; undefined: they do
+ * not. It has no fingerprint, since its bytes may be gone by then; the head still tells whether the file is the same.
+ */
+export function positionsIn(frame: Frame, from: Position, to: Position): ((event: number) => Position) | undefined {
+  const { length, bytes } = frame
+  if (length === 1 || from.continues || to.offset - from.offset !== bytes) return undefined
+  // The columns change when the batch is sent.
+  const starts = frame.starts.slice(0, length)
+  const { content } = to
+  return event => {
+    const offset = from.offset + starts[event]! - starts[0]!
+    return { offset, continues: false, carry: 0, tail: NO_BYTES, content }
+  }
 }

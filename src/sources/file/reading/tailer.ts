@@ -18,7 +18,7 @@ import {
   startsWith,
   tailOf,
 } from '../identity.js'
-import type { Content, Position } from '../positions.js'
+import { type Content, type Position, positionsIn } from '../positions.js'
 import type { Sought } from '../rotation/copies.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import { Growth } from '../rotation/growth.js'
@@ -31,11 +31,9 @@ import { Tracked } from './tracked.js'
 
 /**
  * One file: reads it, creates batches of its lines, and tracks what is delivered.
- *
  * Invariants: every byte is in exactly one batch, in order, as long as the file only grows. Each read also covers the
- * bytes before its portion and compares their fingerprint, which differs after a truncation. A position is the end of a
- * batch, so it is never within an undelivered line. An open file is identified by its inode, which is not reused while
- * the file is open.
+ * bytes before its portion and compares their fingerprint, which differs after a truncation. A position is never within
+ * an undelivered line. An open file is identified by its inode, which is not reused while the file is open.
  */
 export class Tailer extends Tracked {
   readonly origin: Origin
@@ -146,11 +144,8 @@ export class Tailer extends Tracked {
 
   /** Closes the file after the current read. An unfinished line is read again later. */
   close(): void {
-    if (this.reading) {
-      this.#closing = true
-      return
-    }
-    this.#closing = false
+    this.#closing = this.reading
+    if (this.#closing) return
     this.copy?.close()
     if (this.#fd === undefined) return
     closeSync(this.#fd)
@@ -364,17 +359,22 @@ export class Tailer extends Tracked {
 
   #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {
     const splitter = this.#splitter
-    this.#context.pieces.value += splitter.pieces - this.#pieces
-    this.#pieces = splitter.pieces
-    const offset = this.#at - splitter.pending
-    const { continues, carry } = splitter
+    const pieces = splitter.pieces - this.#pieces
+    this.#context.pieces.value += pieces
+    this.#pieces += pieces
+    const { continues, carry, pending } = splitter
     const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
-    this.#delivered = { offset, continues, carry, tail, content: this.#content }
+    const from = this.#delivered
+    this.#delivered = { offset: this.#at - pending, continues, carry, tail, content: this.#content }
+    const isPlain = pieces === 0 && this.#context.splitting.keepsLines
+    const positionOf = isPlain ? positionsIn(frame, from, this.#delivered) : undefined
     const positions = this.#positions
     const settle = positions.add(this.#delivered)
-    const ack = out.ack(status => {
-      if (status !== 'errored') settle()
-      else if (positions === this.#positions) this.#context.onErrored(this)
+    const ack = out.ack((status, before = 0) => {
+      if (status !== 'errored') return settle()
+      if (positions !== this.#positions) return
+      if (before > 0 && positionOf) settle(positionOf(before))
+      this.#context.onErrored(this)
     })
     return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind && this.#context.follows)
   }
