@@ -15,7 +15,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { testFolder } from '../../support/folder.js'
-import { laterFiles, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
+import { laterFiles, MemoryCheckpoints, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(600_000)
 
@@ -401,5 +401,34 @@ t.test('a copy of very much takes time, and no other file waits for it', async t
   // The copy is still being searched.
   await run.scanned(10)
   t.ok(process.memoryUsage.rss() - before < 150 * 1024 * 1024, 'memory is bounded')
+  await run.stop()
+})
+
+t.test('a copy is read while the file before it waits for all copies to be found', async t => {
+  const dir = testFolder(t, { 'a.log': 'one, of some length\n' })
+  const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
+  const options = { include: [a, b] }
+  const checkpoints = new MemoryCheckpoints()
+  // What came is not delivered, and comes again at the next start.
+  const undelivered = async (lines: number) => {
+    const out = new Receiver()
+    out.hold = true
+    const run = await tail(options, checkpoints, out)
+    await settled(run, lines)
+    await run.stop()
+  }
+  await undelivered(1)
+  renameSync(a, `${a}.1`)
+  writeFileSync(a, 'two\n')
+  writeFileSync(b, 'three\n')
+  await undelivered(3)
+  compress(`${a}.1`)
+  renameSync(a, `${a}.swapped`)
+  renameSync(b, a)
+  renameSync(`${a}.swapped`, b)
+  const run = await tail(options, checkpoints)
+  await settled(run, 3)
+  t.same(run.out.texts(a), ['one, of some length', 'two'])
+  t.same(run.out.texts(b), ['three'])
   await run.stop()
 })

@@ -288,7 +288,8 @@ export class Reader {
       }
       // Files that wait for this one may be next, if it leaves the queue.
       waiting = 0
-      if (tailer.after?.isPostponed) {
+      // A held file may wait until it is known which copy belongs to which file, and only reading a copy shows that.
+      if (tailer.after?.isPostponed && !(tailer.copy && tailer.after.held)) {
         this.#drop(tailer)
         this.#options.hold(tailer)
         continue
