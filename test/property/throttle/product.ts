@@ -173,7 +173,8 @@ export class Product {
     for (let next = this.time.next; next !== undefined && next <= until; next = this.time.next) {
       const { looks } = this.time
       await this.time.advance(Math.max(0, next - this.time.now()))
-      const looksAtFile = (this.time.now() - this.#begunAt) % LOOK_EVERY_MS === 0
+      const sinceMs = this.time.now() - this.#begunAt
+      const looksAtFile = sinceMs > 0 && sinceMs % LOOK_EVERY_MS === 0
       // Files are read in real time.
       if (this.#options.limits_file !== undefined && looksAtFile)
         while (this.time.looks === looks) await new Promise(resolve => setTimeout(resolve, 1))
