@@ -8,7 +8,7 @@ import type { Problems } from '../yaml/problems.js'
 export function checkDividedLines(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const { config, entry, kind, id } of drafts.values()) {
     const { decode } = (config?.options ?? {}) as { readonly decode?: Codec }
-    // Sources that join lines can also be told which.
+    // Sources that join lines have an option that says which.
     const joins = config !== undefined && 'multiline' in config.definition.options.shape
     if (kind !== 'source' || decode?.definition.joiner === undefined || joins) continue
     const text = `a line that the container runtime has divided is not joined again here, and its parts are events marked .partial; the sources file and stdin join them`

@@ -2,14 +2,20 @@ import { readFileSync, statSync } from './remote/guarded-fs.js'
 
 const MIB = 1024 * 1024
 
-/**
- * The bytes of a regular file of at most `largest` bytes. Throws an error that says what else it is: a device such as
- * /dev/zero has no end, and a FIFO may never have one.
- */
+/** Why a file of at most `largest` bytes cannot be read as a whole, as the end of a sentence; undefined: it can. */
+export function notWhole(
+  stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number },
+  largest: number,
+): string | undefined {
+  if (stats.isDirectory()) return 'is a folder; name a file in it'
+  // A device such as /dev/zero has no end, and a FIFO may never have one.
+  if (!stats.isFile()) return 'is not a regular file'
+  return stats.size > largest ? `is larger than ${largest / MIB} MiB` : undefined
+}
+
+/** The bytes of a regular file of at most `largest` bytes. Throws an error that says what else it is. */
 export function readRegularSync(path: string, largest: number): Buffer {
-  const stats = statSync(path)
-  if (stats.isDirectory()) throw new Error('it is a folder; name a file in it')
-  if (!stats.isFile()) throw new Error('it is not a regular file')
-  if (stats.size > largest) throw new Error(`it is larger than ${largest / MIB} MiB`)
+  const wrong = notWhole(statSync(path), largest)
+  if (wrong !== undefined) throw new Error(`it ${wrong}`)
   return readFileSync(path)
 }

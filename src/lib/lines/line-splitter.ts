@@ -35,7 +35,7 @@ export interface Frame {
   readonly release?: (() => void) | undefined
 }
 
-/** V8 looks it up anew for each line if it is called as a method, which takes as long as what it does. */
+/** V8 looks it up for each line if it is called as a method, which takes as long as what it does. */
 const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d

@@ -1,9 +1,10 @@
 import { isUtf8 } from 'node:buffer'
-import { constants } from 'node:fs'
+import { constants, type Stats } from 'node:fs'
 import { resolve } from 'node:path'
 import { errorText, type FileProblem } from '../../core/errors.js'
 import { numberOf } from '../../core/event/field-reader.js'
 import { openWithin, type Reach } from '../../core/options/reach.js'
+import { notWhole } from '../../lib/files/read-regular.js'
 import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import type { EnrichOptions } from '../enrich.js'
@@ -62,11 +63,9 @@ function problemOf(file: string, error: unknown): FileProblem {
 
 const isDatabase = (path: string) => /\.mmdb$/i.test(path)
 
-function checkFile(path: string, stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number }): void {
-  if (stats.isDirectory()) throw new TableError('is a folder; name a file in it')
-  if (!stats.isFile()) throw new TableError('is not a regular file')
-  const largest = isDatabase(path) ? LARGEST_DATABASE : LARGEST_FILE
-  if (stats.size > largest) throw new TableError(`is larger than ${largest / MIB} MiB`)
+function checkFile(path: string, stats: Stats): void {
+  const wrong = notWhole(stats, isDatabase(path) ? LARGEST_DATABASE : LARGEST_FILE)
+  if (wrong !== undefined) throw new TableError(wrong)
 }
 
 /** Makes the table of the bytes of a file. Throws TableError. */

@@ -3,6 +3,7 @@ import { constants } from 'node:fs'
 import type { z } from 'zod'
 import { ConfigError, errorText, type FileProblem, type Problem } from '../../../core/errors.js'
 import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { notWhole } from '../../../lib/files/read-regular.js'
 import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { NearestName } from '../../../lib/nearest.js'
 import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from '../rule-options.js'
@@ -47,7 +48,7 @@ export async function readLimits(path: string, options: RuledOptions, reach: Rea
   try {
     const file = await openWithin(reach, path, constants.O_RDONLY)
     try {
-      const wrong = unusable(await file.stat())
+      const wrong = notWhole(await file.stat(), LARGEST_FILE)
       return wrong ? failed(path, wrong) : parseLimits(path, await file.readFile(), options)
     } finally {
       await file.close()
@@ -60,7 +61,7 @@ export async function readLimits(path: string, options: RuledOptions, reach: Rea
 /** Like `readLimits`, at once and without limits: for commands that have no daemon around them. */
 export function readLimitsSync(path: string, options: RuledOptions): ReadLimits {
   try {
-    const wrong = unusable(statSync(path))
+    const wrong = notWhole(statSync(path), LARGEST_FILE)
     return wrong ? failed(path, wrong) : parseLimits(path, readFileSync(path), options)
   } catch (error) {
     return missing(path, error)
@@ -75,12 +76,6 @@ export function fileProblems(options: RuledOptions & { readonly limits_file?: st
   return problems.map(problem => ({ ...problem, option: 'limits_file', path: problem.path as FileProblem['path'] }))
 }
 
-function unusable(stats: { isFile(): boolean; isDirectory(): boolean; readonly size: number }): string | undefined {
-  if (stats.isDirectory()) return 'is a folder; name a file in it'
-  if (!stats.isFile()) return 'is not a regular file'
-  return stats.size > LARGEST_FILE ? `is larger than ${LARGEST_FILE / 1024 / 1024} MiB` : undefined
-}
-
 function failed(file: string, message: string): ReadLimits {
   return { problems: [{ file, line: 1, path: [], message }] }
 }
@@ -92,7 +87,7 @@ function missing(file: string, error: unknown): ReadLimits {
 /** Reads the rules in the bytes of a file. */
 export function parseLimits(file: string, bytes: Buffer, options: RuledOptions): ReadLimits {
   if (bytes.length > LARGEST_FILE)
-    return failed(file, unusable({ isFile: () => true, isDirectory: () => false, size: bytes.length })!)
+    return failed(file, notWhole({ isFile: () => true, isDirectory: () => false, size: bytes.length }, LARGEST_FILE)!)
   if (!isUtf8(bytes)) return failed(file, 'is not valid UTF-8')
   const text = bytes.toString().replace(/^\uFEFF/, '')
   const read = /\.csv$/i.test(file) ? readCsv(text) : readYamlRules(text)
