@@ -42,17 +42,19 @@ export async function withNodeOptions(options: readonly string[], work: () => Pr
 
 /**
  * Runs Node.js with these arguments as a process of its own, to its end; throws when it fails. `during` gets the process,
- * and ends it if it does not end by itself.
+ * and ends it if it does not end by itself. `counter`: a command that runs the one that follows it.
  */
 export async function measure(
   args: readonly string[],
   during?: (child: ChildProcess) => Promise<void>,
+  counter: readonly string[] = [],
 ): Promise<Measured> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-usage-'))
   const usagePath = join(folder, 'usage.json')
   try {
     const began = performance.now()
-    const child = spawn(process.execPath, [...nodeOptions, '--import', USAGE, ...args], {
+    const [file, ...all] = [...counter, process.execPath, ...nodeOptions, '--import', USAGE, ...args]
+    const child = spawn(file!, all, {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...ENV, SLUICE_BENCH_USAGE: usagePath },
     })

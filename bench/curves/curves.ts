@@ -9,6 +9,11 @@ export interface Curve {
   readonly values: readonly number[]
   /** What the cost is divided by. */
   readonly per: 'line' | 'byte'
+  /**
+   * What is taken off the cost of the lines: what comes once with this configuration, or, where x counts what comes once,
+   * a start with a single line.
+   */
+  readonly less: 'once' | 'start'
   /** The input and the pipeline for a value. */
   at(value: number): Point
 }
@@ -62,7 +67,8 @@ export const CURVES: readonly Curve[] = [
     x: 'files',
     values: [1, 10, 100, 1000, 10_000],
     per: 'line',
-    at: files => ({ files, decode: 'text' }),
+    less: 'start',
+    at: files => ({ share: 0.5, files, decode: 'text' }),
   },
   {
     id: 'keys',
@@ -70,7 +76,9 @@ export const CURVES: readonly Curve[] = [
     x: 'keys',
     values: [1, 100, 10_000, 100_000, 1_000_000],
     per: 'line',
+    less: 'start',
     at: keys => ({
+      share: 0.5,
       shape: { keys },
       decode: 'json',
       processors: throttle('window: 1 Hours, key_field: .app, max_keys: 2000000'),
@@ -83,9 +91,10 @@ export const CURVES: readonly Curve[] = [
     x: 'bytes in a line',
     values: [50, 200, 1000, 10_000, 100_000],
     per: 'byte',
+    less: 'once',
     at: length => ({
       // The same number of bytes, but for short lines.
-      share: Math.min(1, 220 / length),
+      share: 0.5 * Math.min(1, 220 / length),
       shape: { length },
       decode: 'json',
       processors: throttle('window: 1 Seconds, key_field: .app'),
@@ -98,6 +107,7 @@ export const CURVES: readonly Curve[] = [
     x: 'fields',
     values: [0, 1, 2, 4, 8],
     per: 'line',
+    less: 'once',
     at: fields => (fields === 0 ? { decode: 'json' } : chain(1, input => filter(input, fields))),
   },
   {
@@ -106,6 +116,7 @@ export const CURVES: readonly Curve[] = [
     x: 'processors',
     values: [0, 1, 2, 4, 8],
     per: 'line',
+    less: 'once',
     at: count => chain(count, input => filter(input, 1)),
   },
   {
@@ -114,6 +125,7 @@ export const CURVES: readonly Curve[] = [
     x: 'processors',
     values: [0, 1, 2, 4, 8],
     per: 'line',
+    less: 'once',
     at: count => chain(count, input => `{ type: throttle, inputs: [${input}], limit: 1000000000, window: 1 Hours }`),
   },
   {
@@ -122,7 +134,9 @@ export const CURVES: readonly Curve[] = [
     x: 'destinations',
     values: [1, 2, 4, 8],
     per: 'line',
-    at: destinations => ({ decode: 'text', destinations }),
+    less: 'once',
+    // As many bytes are written in each run.
+    at: destinations => ({ share: 1 / destinations, decode: 'text', destinations }),
   },
   {
     id: 'workers',
@@ -130,6 +144,7 @@ export const CURVES: readonly Curve[] = [
     x: 'worker threads',
     values: [0, 1, 2],
     per: 'line',
+    less: 'once',
     at: twoChains,
   },
 ]

@@ -32,8 +32,30 @@ function pad(text: string, length: number): string {
   return room < 0 ? `${text}}\n` : `${text},"message":"${'x'.repeat(room)}"}\n`
 }
 
+/** Folders of lines, each of which is written once. */
+export class Inputs {
+  readonly #parent: string
+  readonly #made = new Map<string, { readonly folder: string; readonly bytes: number }>()
+
+  constructor(parent: string) {
+    this.#parent = parent
+  }
+
+  /** `lines` lines in `files` files, with their total size in bytes. */
+  of(files: number, lines: number, shape: LineShape = {}): { readonly folder: string; readonly bytes: number } {
+    const key = JSON.stringify([files, lines, shape])
+    let made = this.#made.get(key)
+    if (!made) {
+      const folder = join(this.#parent, `in-${this.#made.size}`)
+      made = { folder, bytes: writeLines(folder, files, lines, shape) }
+      this.#made.set(key, made)
+    }
+    return made
+  }
+}
+
 /** Writes `lines` lines into `files` files of a new folder. Returns their total size in bytes. */
-export function writeLines(folder: string, files: number, lines: number, shape: LineShape = {}): number {
+function writeLines(folder: string, files: number, lines: number, shape: LineShape): number {
   mkdirSync(folder)
   let bytes = 0
   let at = 0

@@ -15,7 +15,7 @@ import { type Cost, measureCurve } from './run.js'
 const USAGE = `Usage: npm run bench:curves -- [options]
 
   --curves LIST  of ${CURVES.map(({ id }) => id).join(',')} (default: all)
-  --lines N      lines of a run (default: 2000000)
+  --lines N      lines of the longest runs (default: 8000000)
   --runs N       runs of each value (default: 3)
   --folder DIR   where inputs and outputs go (default: ${tmpdir()})
   --json         one JSON document instead of tables
@@ -25,7 +25,7 @@ const USAGE = `Usage: npm run bench:curves -- [options]
 const { values: options } = parseArgs({
   options: {
     curves: { type: 'string' },
-    lines: { type: 'string', default: '2000000' },
+    lines: { type: 'string', default: '8000000' },
     runs: { type: 'string', default: '3' },
     folder: { type: 'string', default: tmpdir() },
     json: { type: 'boolean', default: false },
@@ -36,19 +36,21 @@ const { values: options } = parseArgs({
 
 function table(curve: Curve, costs: readonly Cost[]): string {
   const unit = curve.per === 'line' ? 'CPU s per million lines' : 'CPU s per 220 MB'
-  const rows = costs.map(({ value, cpuSecondsPerMillion, ratio, linesPerSecond, rssBytes }) =>
+  const rows = costs.map(cost =>
     [
-      value.toLocaleString('en'),
-      cpuSecondsPerMillion.toFixed(3),
-      ratio.toFixed(2),
-      (linesPerSecond / 1e6).toFixed(2),
-      Math.round(rssBytes / 1e6),
+      cost.value.toLocaleString('en'),
+      cost.cpuSecondsPerMillion.toFixed(3),
+      cost.ratio.toFixed(2),
+      Number.isNaN(cost.instructionsPerLine) ? '' : Math.round(cost.instructionsPerLine).toLocaleString('en'),
+      cost.onceSeconds.toFixed(2),
+      (cost.linesPerSecond / 1e6).toFixed(2),
+      Math.round(cost.rssBytes / 1e6),
     ].join(' | '),
   )
   return `**${curve.title}**
 
-| ${curve.x} | ${unit} | ratio to the first | million lines/s | peak RSS, MB |
-|---:|---:|---:|---:|---:|
+| ${curve.x} | ${unit} | ratio to the first | instructions per line | once, CPU s | million lines/s | peak RSS, MB |
+|---:|---:|---:|---:|---:|---:|---:|
 ${rows.map(row => `| ${row} |`).join('\n')}
 `
 }
@@ -68,7 +70,7 @@ async function main(): Promise<void> {
     rmSync(folder, { recursive: true, force: true })
   }
   show('')
-  const about = `${options.lines} lines a run; medians of ${options.runs} runs, less the start.\n${formatMachine(machine)}\n`
+  const about = `Up to ${options.lines} lines a run; medians of ${options.runs} runs, less what comes once.\n${formatMachine(machine)}\n`
   const text = `${about}\n${all.map(({ curve, costs }) => table(curve, costs)).join('\n')}`
   const json = { machine, lines: Number(options.lines), curves: all.map(({ curve: { id }, costs }) => ({ id, costs })) }
   process.stdout.write(options.json ? `${JSON.stringify(json, null, 2)}\n` : text)

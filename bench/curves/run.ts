@@ -1,25 +1,39 @@
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Measured, measure, median, RUN } from '../measure.js'
+import { measure, median, RUN } from '../measure.js'
+import { canCount, countingTo, readCount } from './counter.js'
 import type { Curve, Point } from './curves.js'
-import { writeLines } from './inputs.js'
+import { Inputs } from './inputs.js'
 
 /** The cost at one value of a curve. */
 export interface Cost {
   readonly value: number
-  /** Without the start, which is measured with one line. */
+  /** Of the lines, without what comes once. */
   readonly cpuSecondsPerMillion: number
   /** As often as at the first value. */
   readonly ratio: number
+  /** NaN where they cannot be counted. */
+  readonly instructionsPerLine: number
+  /** What comes once. */
+  readonly onceSeconds: number
   readonly linesPerSecond: number
   readonly rssBytes: number
 }
 
+interface Figures {
+  readonly seconds: number
+  readonly cpuSeconds: number
+  readonly rssBytes: number
+  readonly instructions: number
+}
+
+/** A configuration with its input. */
 interface Prepared {
-  readonly value: number
   readonly lines: number
-  readonly bytes: number
-  readonly run: () => Promise<Measured>
+  /** What the cost is divided by, in millions. */
+  readonly units: number
+  readonly run: () => Promise<Figures>
 }
 
 /** Measures a curve in `folder`: every value in turn, so many times. */
@@ -27,62 +41,90 @@ export async function measureCurve(
   curve: Curve,
   { folder, lines, runs, progress }: { folder: string; lines: number; runs: number; progress: (text: string) => void },
 ): Promise<Cost[]> {
-  const start = prepare(join(folder, 'start'), curve.at(curve.values[0]!), 1, 0)
-  const points = curve.values.map((value, i) => {
+  mkdirSync(folder, { recursive: true })
+  const counts = canCount(join(folder, 'count'))
+  const inputs = new Inputs(folder)
+  const make = (name: string, value: number, share: number) => {
     progress(`${curve.id}: making the input for ${value} ${curve.x}`)
-    return prepare(join(folder, String(i)), curve.at(value), lines, value)
-  })
-  const measured = new Map<Prepared, Measured[]>()
+    return prepare(join(folder, name), { curve, value, all: lines * share, inputs, counts })
+  }
+  const start = curve.less === 'start' ? make('start', curve.values[0]!, 0) : undefined
+  // The difference between two runs has nothing of what comes once.
+  const points = curve.values.map((value, i) => ({
+    long: make(`${i}`, value, 1),
+    short: start ?? make(`${i}-short`, value, 0.5),
+  }))
+  const measured = new Map<Prepared, Figures[]>()
   for (let round = 1; round <= runs; round++) {
-    for (const point of [start, ...points]) {
-      progress(`${curve.id}: run ${round} of ${runs}, ${point.value} ${curve.x}`)
+    for (const point of new Set(points.flatMap(({ short, long }) => [short, long]))) {
+      progress(`${curve.id}: run ${round} of ${runs}, ${point.lines} lines`)
       measured.set(point, [...(measured.get(point) ?? []), await point.run()])
     }
   }
-  const of = (point: Prepared, field: (run: Measured) => number) => median(measured.get(point)!.map(field))
-  const startCpu = of(start, run => run.cpuSeconds)
-  const startSeconds = of(start, run => run.seconds)
-  const unit = ({ lines, bytes }: Prepared) => (curve.per === 'line' ? lines : bytes / 220) / 1e6
-  const costs = points.map(point => (of(point, run => run.cpuSeconds) - startCpu) / unit(point))
-  return points.map((point, i) => ({
-    value: point.value,
-    cpuSecondsPerMillion: costs[i]!,
-    ratio: costs[i]! / costs[0]!,
-    linesPerSecond: point.lines / Math.max(0.001, of(point, run => run.seconds) - startSeconds),
-    rssBytes: of(point, run => run.rssBytes),
-  }))
+  const of = (point: Prepared, figure: keyof Figures) => median(measured.get(point)!.map(run => run[figure]))
+  const costs = points.map(({ short, long }) => {
+    const growth = (figure: keyof Figures) => of(long, figure) - of(short, figure)
+    const cpuSecondsPerMillion = growth('cpuSeconds') / (long.units - short.units)
+    return {
+      cpuSecondsPerMillion,
+      instructionsPerLine: growth('instructions') / (long.lines - short.lines),
+      onceSeconds: of(short, 'cpuSeconds') - cpuSecondsPerMillion * short.units,
+      linesPerSecond: (long.lines - short.lines) / Math.max(0.001, growth('seconds')),
+      rssBytes: of(long, 'rssBytes'),
+    }
+  })
+  const first = costs[0]!.cpuSecondsPerMillion
+  return costs.map((cost, i) => ({ value: curve.values[i]!, ratio: cost.cpuSecondsPerMillion / first, ...cost }))
 }
 
-function prepare(folder: string, point: Point, all: number, value: number): Prepared {
-  const { files = 1, share = 1, shape, decode = 'json', processors, output = 'lines', destinations = 1 } = point
-  const { sources = ['lines'], workers = 0 } = point
+interface Plan {
+  readonly curve: Curve
+  readonly value: number
+  /** Lines, of which the point has a share. */
+  readonly all: number
+  readonly inputs: Inputs
+  /** Whether instructions are counted. */
+  readonly counts: boolean
+}
+
+function prepare(folder: string, { curve, value, all, inputs, counts }: Plan): Prepared {
+  const point: Point = curve.at(value)
+  const { files = 1, share = 1, shape, destinations = 1 } = point
   const lines = Math.max(1, Math.round(all * share))
-  mkdirSync(folder, { recursive: true })
-  const bytes = writeLines(join(folder, 'in'), Math.min(files, lines), lines, shape)
+  const input = inputs.of(Math.min(files, lines), lines, shape)
+  const { bytes } = input
+  mkdirSync(folder)
   const outs = Array.from({ length: destinations }, (_, i) => join(folder, `out-${i}`))
-  const state = join(folder, 'state')
-  const config = join(folder, 'sluice.yaml')
-  const source = (id: string, i: number) => {
-    const include = join(folder, 'in', sources.length === 1 ? '*.log' : `${i}.log`)
-    return `  ${id}: { type: file, include: [${JSON.stringify(include)}], decode: ${decode}, follow: false }\n`
-  }
-  writeFileSync(
-    config,
-    `data_dir: ${JSON.stringify(state)}
-metrics: { listen: 127.0.0.1:0 }
-${workers === 0 ? '' : `workers: ${workers}\n`}sources:
-${sources.map(source).join('')}${processors === undefined || processors === '' ? '' : `processors:\n${processors}`}destinations:
-${outs.map((path, i) => `  d${i}: { type: file, inputs: [${output}], path: ${JSON.stringify(path)}, encoding: raw }\n`).join('')}`,
-  )
+  const [config, state, count] = ['sluice.yaml', 'state', 'count'].map(name => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ]
+  writeFileSync(config, configOf(point, input.folder, outs, state))
   const run = async () => {
     rmSync(state, { recursive: true, force: true })
-    const measured = await measure([...RUN, config])
+    // What was written before is on the disk now, and costs this run nothing.
+    spawnSync('sync')
+    const measured = await measure([...RUN, config], undefined, counts ? countingTo(count) : [])
     for (const path of outs) {
       const { size } = statSync(path)
       if (size !== bytes) throw new Error(`${path} has ${size} bytes, not ${bytes}`)
       rmSync(path)
     }
-    return measured
+    return { ...measured, instructions: counts ? readCount(count) : Number.NaN }
   }
-  return { value, lines, bytes, run }
+  return { lines, units: (curve.per === 'line' ? lines : bytes / 220) / 1e6, run }
+}
+
+function configOf(point: Point, input: string, outs: readonly string[], state: string): string {
+  const { decode = 'json', processors = '', output = 'lines', sources = ['lines'], workers = 0 } = point
+  const source = (id: string, i: number) => {
+    const include = join(input, sources.length === 1 ? '*.log' : `${i}.log`)
+    return `  ${id}: { type: file, include: [${JSON.stringify(include)}], decode: ${decode}, follow: false }\n`
+  }
+  return `data_dir: ${JSON.stringify(state)}
+metrics: { listen: 127.0.0.1:0 }
+${workers === 0 ? '' : `workers: ${workers}\n`}sources:
+${sources.map(source).join('')}${processors === '' ? '' : `processors:\n${processors}`}destinations:
+${outs.map((path, i) => `  d${i}: { type: file, inputs: [${output}], path: ${JSON.stringify(path)}, encoding: raw }\n`).join('')}`
 }
