@@ -1,13 +1,16 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer, Socket } from 'node:net'
 import { parseArgs } from 'node:util'
+import { COUNTED, countLines } from './line-counter.js'
 import { eachRecord } from './peers/otlp.js'
+import { type RequestHead, RequestReader } from './request-reader.js'
 
 /**
  * The receiver that the HTTP jobs deliver to, as a process of its own: counts the lines and bytes of every request.
  * Sends its parent its port; answers any message with the counts so far. With --away it refuses every request until it
  * receives the message `back`. With --otlp bodies are requests of the OpenTelemetry protocol, whose log records count as
  * lines. With --reply every answer has that body, for senders that read it.
+ *
+ * It shares the processor with what is measured. So all connections read into one memory, where the lines are counted.
  */
 
 const LF = 0x0a
@@ -18,39 +21,81 @@ let lines = 0
 let bytes = 0
 let { away = false } = options
 
-function countLines(chunk: Buffer): void {
-  bytes += chunk.length
-  for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1)) lines++
-}
+const BODY_HEADERS = `content-length: ${options.reply.length}\r\n${options.reply === '' ? '' : 'content-type: application/json\r\n'}`
+const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
 
-/** A line end that a sender left out is counted as well, so that bytes can be compared. */
-function countRecords(chunks: readonly Buffer[]): void {
-  eachRecord(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), text => {
-    lines++
-    bytes += text.length + 1
-  })
-}
+/** Counts one body after the other. */
+class Counting {
+  #lastByte = LF
+  /** With --otlp, the body so far. */
+  #message = Buffer.alloc(0)
+  #length = 0
 
-const server = createServer((request, response) => {
-  if (away) {
-    request.resume().on('end', () => response.writeHead(503).end())
-    return
+  take(part: Buffer, from: number, to: number): void {
+    if (options.otlp) this.#collect(part, from, to)
+    else {
+      bytes += to - from
+      lines += countLines(from, to)
+      this.#lastByte = part[to - 1]!
+    }
   }
-  const chunks: Buffer[] = []
-  let lastByte = LF
-  request.on('data', (chunk: Buffer) => {
-    if (options.otlp) chunks.push(chunk)
-    else countLines(chunk)
-    lastByte = chunk[chunk.length - 1]!
-  })
-  request.on('end', () => {
-    if (options.otlp) countRecords(chunks)
-    else if (lastByte !== LF) {
+
+  /** A line end that a sender left out is counted as well, so that bytes can be compared. */
+  end(): void {
+    if (options.otlp) {
+      eachRecord(this.#message.subarray(0, this.#length), (_, begin, end) => {
+        lines++
+        bytes += end - begin + 1
+      })
+      this.#length = 0
+    } else if (this.#lastByte !== LF) {
       lines++
       bytes++
     }
-    response.writeHead(200, options.reply === '' ? {} : { 'content-type': 'application/json' }).end(options.reply)
+    this.#lastByte = LF
+  }
+
+  #collect(part: Buffer, from: number, to: number): void {
+    const length = this.#length + to - from
+    if (length > this.#message.length) {
+      const larger = Buffer.allocUnsafeSlow(length * 2)
+      this.#message.copy(larger, 0, 0, this.#length)
+      this.#message = larger
+    }
+    part.copy(this.#message, this.#length, from, to)
+    this.#length = length
+  }
+}
+
+const server = createServer({ pauseOnConnect: true }, accepted => {
+  const counting = new Counting()
+  let request: RequestHead
+  const reader = new RequestReader({
+    head(head) {
+      request = head
+      if (head.expects) socket.write(CONTINUE)
+    },
+    body: (part, from, to) => {
+      if (!away) counting.take(part, from, to)
+    },
+    end() {
+      counting.end()
+      const status = away ? '503 Service Unavailable' : '200 OK'
+      const closing = request.closes ? 'connection: close\r\n' : ''
+      socket.write(
+        `HTTP/1.1 ${status}\r\n${BODY_HEADERS}${closing}\r\n${request.method === 'HEAD' ? '' : options.reply}`,
+      )
+      if (request.closes) socket.end()
+    },
   })
+  const callback = (length: number) => {
+    reader.read(COUNTED, length)
+    return true
+  }
+  // Only the constructor says where to read to, so a second socket takes over the connection.
+  const { _handle: handle } = accepted as unknown as { readonly _handle: object }
+  const socket = new Socket({ handle, readable: true, writable: true, onread: { buffer: COUNTED, callback } } as object)
+  socket.on('error', () => socket.destroy()).resume()
 })
 server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }))
 process.on('message', message => {

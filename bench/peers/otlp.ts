@@ -9,15 +9,19 @@ const SCOPE_LOGS = 2
 const LOG_RECORDS = 2
 const BODY = 5
 const STRING_VALUE = 1
+const PATH = [RESOURCE_LOGS, SCOPE_LOGS, LOG_RECORDS, BODY, STRING_VALUE]
 
 const VARINT = 0
 const FIXED64 = 1
 const LENGTH_DELIMITED = 2
 const FIXED32 = 5
 
+/** Called with each text: `bytes` from `begin` to before `end`. */
+type Take = (bytes: Buffer, begin: number, end: number) => void
+
 /** Calls `take` with the text of each log record of one message, in order. */
-export function eachRecord(message: Buffer, take: (text: Buffer) => void): void {
-  descend(message, 0, message.length, [RESOURCE_LOGS, SCOPE_LOGS, LOG_RECORDS, BODY, STRING_VALUE], 0, take)
+export function eachRecord(message: Buffer, take: Take): void {
+  descend(message, 0, message.length, 0, take)
 }
 
 /** The same for a file of such messages, each after its length in four bytes; `take` has them one by one. */
@@ -35,39 +39,39 @@ export function* framedMessages(file: Iterable<Buffer>): Generator<Buffer> {
   if (rest.length > 0) throw new Error(`the file ends with ${rest.length} bytes of an unfinished message`)
 }
 
-function descend(
-  bytes: Buffer,
-  begin: number,
-  end: number,
-  path: readonly number[],
-  depth: number,
-  take: (text: Buffer) => void,
-): void {
-  if (depth === path.length) {
-    take(bytes.subarray(begin, end))
+/** Where the number ends that `varint` read last. */
+let behind = 0
+
+function descend(bytes: Buffer, begin: number, end: number, depth: number, take: Take): void {
+  if (depth === PATH.length) {
+    take(bytes, begin, end)
     return
   }
-  const reader = { bytes, at: begin }
-  while (reader.at < end) {
-    const key = varint(reader)
+  for (let at = begin; at < end; ) {
+    const key = varint(bytes, at)
     const type = key & 7
-    if (type === VARINT) varint(reader)
-    else if (type === FIXED64) reader.at += 8
-    else if (type === FIXED32) reader.at += 4
-    else if (type === LENGTH_DELIMITED) {
-      const length = varint(reader)
-      if (key >>> 3 === path[depth]) descend(bytes, reader.at, reader.at + length, path, depth + 1, take)
-      reader.at += length
-    } else throw new Error(`not a message of the OpenTelemetry protocol: wire type ${type} at byte ${reader.at}`)
+    at = behind
+    if (type === LENGTH_DELIMITED) {
+      const to = varint(bytes, at) + behind
+      if (key >>> 3 === PATH[depth]) descend(bytes, behind, to, depth + 1, take)
+      at = to
+    } else if (type === FIXED64) at += 8
+    else if (type === FIXED32) at += 4
+    else if (type === VARINT) {
+      varint(bytes, at)
+      at = behind
+    } else throw new Error(`not a message of the OpenTelemetry protocol: wire type ${type} at byte ${at}`)
   }
 }
 
 /** The low 32 bits of a variable-length number: enough for keys and lengths. */
-function varint(reader: { readonly bytes: Buffer; at: number }): number {
-  let value = 0
-  for (let shift = 0; ; shift += 7) {
-    const byte = reader.bytes[reader.at++]!
+function varint(bytes: Buffer, at: number): number {
+  let byte = bytes[at]!
+  let value = byte & 0x7f
+  for (let shift = 7; byte >= 0x80; shift += 7) {
+    byte = bytes[++at]!
     if (shift < 32) value |= (byte & 0x7f) << shift
-    if (byte < 0x80) return value >>> 0
   }
+  behind = at + 1
+  return value >>> 0
 }

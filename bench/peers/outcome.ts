@@ -78,7 +78,7 @@ class Written implements Outcome {
         if (message.done) throw new Error(`${this.#out} ends before the line ${line}`)
         records = []
         at = 0
-        eachRecord(message.value, text => records.push(text))
+        eachRecord(message.value, (bytes, begin, end) => records.push(bytes.subarray(begin, end)))
       }
       if (!records[at++]!.equals(line)) throw new Error(`record ${at} of ${this.#out} is not the line that was read`)
     })

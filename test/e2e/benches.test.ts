@@ -1,10 +1,13 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { CountingReceiver } from '../../bench/counting.js'
 import { writeBetweenMarkers } from '../../bench/docs.js'
 import { eachRecord, framedMessages } from '../../bench/peers/otlp.js'
 import { codecs } from '../../src/codecs/list.js'
@@ -172,9 +175,37 @@ t.test('texts are read from messages of the OpenTelemetry protocol', async t => 
   const framed = Buffer.concat([Buffer.from([0, 0, 0, message.length]), message])
   const file = Buffer.concat([framed, framed])
   for (const one of framedMessages([file.subarray(0, 3), file.subarray(3, 60), file.subarray(60)]))
-    eachRecord(one, body => texts.push(body.toString()))
+    eachRecord(one, (bytes, begin, end) => texts.push(bytes.toString('utf8', begin, end)))
   t.same(texts, ['first', 'second', 'first', 'second'])
   t.throws(() => [...framedMessages([file.subarray(1)])], { message: /unfinished message/ })
+})
+
+t.test('the receiver counts bodies however they arrive', async t => {
+  const receiver = await CountingReceiver.start()
+  t.teardown(() => receiver.close())
+  const whole = `${'a line\n'.repeat(1000)}and one without a line end`
+  const head = 'POST /ingest HTTP/1.1\r\nHost: here\r\n'
+  const chunks = `${'7\r\na line\n\r\n'.repeat(3)}0\r\n\r\n`
+  const requests = [
+    `${head}Content-Length: ${whole.length}\r\n\r\n${whole}`,
+    `${head}Transfer-Encoding: chunked\r\n\r\n${chunks}`,
+    `${head}Expect: 100-continue\r\nContent-Length: 7\r\n\r\na line\n`,
+    `HEAD /ingest HTTP/1.1\r\nConnection: close\r\n\r\n`,
+  ].join('')
+  const answers = 'OK OK Continue OK OK'
+  for (const size of [1, 100, requests.length]) {
+    const before = await receiver.counts()
+    const socket = connect(receiver.port, '127.0.0.1').setNoDelay()
+    for (let at = 0; at < requests.length; at += size) {
+      socket.write(requests.slice(at, at + size))
+      await nextTurn()
+    }
+    const said = (await text(socket)).match(/\b(OK|Continue)\b/g)?.join(' ')
+    const { lines, bytes } = await receiver.counts()
+    t.equal(said, answers)
+    t.equal(lines - before.lines, 1001 + 3 + 1, `parts of ${size} bytes`)
+    t.equal(bytes - before.bytes, whole.length + 1 + 21 + 7)
+  }
 })
 
 t.test('the pictures of window modes in docs are what the simulator makes', async t => {
