@@ -6,11 +6,14 @@ import { STREAM_DEPTH } from '../../flow/side-output.js'
 import type { FromWorker } from './messages.js'
 import type { Rooms } from './rooms.js'
 
+/** Batches that are on their way to the main thread while it is busy. */
+const MOST_UNTAKEN = 4
+
 /**
  * An output of a worker thread that the main thread reads. Each batch is copied into a record, whose memory goes to the
  * main thread, and the batch stays open here until the main thread says what became of it. Invariants:
  * - Batches arrive in the order in which they were written.
- * - At most STREAM_DEPTH batches are on their way and not yet taken, so a slow reader slows this output.
+ * - At most MOST_UNTAKEN batches are on their way and not yet taken, so a slow reader slows this output.
  * - It finishes when every batch is settled; destroyed, it gives back those that are not.
  */
 export class Exit extends Writable {
@@ -53,7 +56,7 @@ export class Exit extends Writable {
     if (ack.sole) ack.shrink(Math.max(0, held - bytes.length))
     this.#post({ type: 'batch', exit: this.#name, number, record, size: bytes.length }, [record])
     this.#untaken++
-    if (this.#untaken < STREAM_DEPTH) done()
+    if (this.#untaken < MOST_UNTAKEN) done()
     else this.#accept = done
   }
 
