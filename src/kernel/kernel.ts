@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { chunkMemory } from '../lib/lines/chunk-memory.js'
 import { type FieldExports, FieldLines } from './field-lines.js'
 import { type JsonExports, JsonLines } from './json-lines.js'
+import { type LineEndExports, LineEnds } from './line-ends.js'
 import { LineMemory } from './line-memory.js'
 
 /**
@@ -16,11 +17,12 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
 }
 
-type Exports = JsonExports & FieldExports & { readonly base: { readonly value: number } }
+type Exports = JsonExports & FieldExports & LineEndExports & { readonly base: { readonly value: number } }
 
 export interface Kernel {
   readonly json: JsonLines
   readonly fields: FieldLines
+  readonly lines: LineEnds
 }
 
 let kernel: Kernel | undefined
@@ -35,7 +37,11 @@ export function theKernel(): Kernel | undefined {
     const module = new WebAssembly.Module(readFileSync(new URL('./kernel.wasm', import.meta.url)))
     const code = new WebAssembly.Instance(module, { env: { memory: shared } }).exports as Exports
     const memory = new LineMemory(code.base.value, shared)
-    kernel = { json: new JsonLines(code, memory), fields: new FieldLines(code, memory) }
+    kernel = {
+      json: new JsonLines(code, memory),
+      fields: new FieldLines(code, memory),
+      lines: new LineEnds(code, memory),
+    }
   } catch {
     kernel = undefined
   }

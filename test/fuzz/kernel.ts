@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { fieldDifferences } from '../support/field-differences.js'
+import { lineDifferences } from '../support/line-differences.js'
 import { scanDifferences } from '../support/scan-differences.js'
 
 /** `npm run fuzz:kernel -- [--seed N] [--count N]`: lines that the kernel and JavaScript read. Exit code 1 on a difference. */
@@ -18,6 +19,7 @@ async function compare(what: string, run: () => { wrong: readonly string[] } | P
   if (wrong.length > 0) process.exitCode = 1
 }
 
+await compare('line ends', () => lineDifferences(seed, count / 1000))
 await compare('JSON', () => scanDifferences(seed, count))
 await compare('access logs', () => fieldDifferences(['nginx', 'apache'], seed, count))
 await compare('container logs', () => fieldDifferences(['cri', 'docker_json', 'klog'], seed, count))

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { findLines } from '../../kernel/find-lines.js'
 import { FramedSplitter, type Framing } from '../../lib/lines/framed-splitter.js'
 import { continuesWith, endsWith, startsWith } from '../../lib/lines/line-patterns.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
@@ -140,7 +141,7 @@ export class Splitting {
   lineSplitter(continues = false, carry = 0): LineSplitter {
     const { max_line_bytes, multiline } = this.#options
     const joiner = this.#joiner
-    if (!joiner) return new LineSplitter(max_line_bytes, continues)
+    if (!joiner) return new LineSplitter(max_line_bytes, continues, findLines)
     const { max_lines: maxLines = MOST_PARTS, max_bytes: maxBytes = max_line_bytes } = multiline ?? {}
     return new RecordSplitter({ joiner, maxLines, maxBytes }, continues, carry)
   }

@@ -3,4 +3,5 @@
 export { scanFields, setFrame, writeFields } from './field-lines'
 export { base, scanLines, setCopy, setNames } from './json-lines'
 export { setReceived } from './klog'
+export { findLines } from './line-ends'
 export { setFields } from './members'

@@ -18,13 +18,29 @@ export const PIECE = 4
 /** The line began in an earlier event. */
 export const CONTINUES = 8
 
-/** Lines as ranges of a chunk: line i is chunk[starts[i], ends[i]), followed by its line end. */
-export interface Frame {
-  readonly chunk: Buffer
+/** Ranges of a chunk: line i is chunk[starts[i], ends[i]), followed by its line end. */
+export interface LineColumns {
   readonly length: number
   readonly starts: Int32Array
   readonly ends: Int32Array
   readonly flags: Uint8Array
+}
+
+/**
+ * Finds the lines of chunk[start, end) that end with an LF, of which the first is at `from` or behind. The columns are
+ * the caller's. Undefined: it cannot tell, or a line is longer than `longest`.
+ */
+export type FindLines = (
+  chunk: Buffer,
+  start: number,
+  from: number,
+  end: number,
+  longest: number,
+) => LineColumns | undefined
+
+/** Lines of a chunk. */
+export interface Frame extends LineColumns {
+  readonly chunk: Buffer
   /** Total bytes of all lines and their line ends. */
   readonly bytes: number
   /** Of lines that were made of something else: the bytes that were read for them. */
@@ -60,6 +76,11 @@ function growColumns(): void {
   flagsOf = flags
 }
 
+/** The end of the last line and its line end; `start` if there is none. */
+function endOf({ length, ends, flags }: LineColumns, start: number): number {
+  return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
+}
+
 export class LineSplitter {
   /** Number of pieces that over-long lines were cut into so far, without the last piece of each. */
   pieces = 0
@@ -71,12 +92,17 @@ export class LineSplitter {
   protected scanned = 0
   /** Whether the beginning of the unfinished line was already emitted. */
   protected goesOn: boolean
+  readonly #findLines: FindLines | undefined
   #length = 0
 
-  /** `continues`: the first byte is in the middle of a line (a resumed file). */
-  constructor(maxLineBytes: number, continues = false) {
+  /**
+   * `continues`: the first byte is in the middle of a line (a resumed file). `findLines`: a faster way to find lines,
+   * which may find none.
+   */
+  constructor(maxLineBytes: number, continues = false, findLines?: FindLines) {
     this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
     this.goesOn = continues
+    this.#findLines = findLines
   }
 
   /** Bytes of the unfinished line. */
@@ -123,6 +149,9 @@ export class LineSplitter {
   /** Takes `read` bytes at the beginning of the space, and returns the lines that they complete, if any. */
   commit(read: number): Frame | undefined {
     this.end += read
+    const found = this.#findLines?.(this.chunk, this.start, this.scanned, this.end, this.maxLineBytes)
+    const end = found ? endOf(found, this.start) : 0
+    if (found && this.end - end <= this.maxLineBytes) return this.#found(found, end)
     const chunk = this.chunk.subarray(0, this.end)
     const from = this.start
     const most = this.maxLineBytes
@@ -155,6 +184,17 @@ export class LineSplitter {
     // A CR at the end may turn out to belong to the line end.
     this.cutPieces(this.pending > 0 && chunk[this.end - 1] === CR ? this.end - 1 : this.end)
     return this.frame(from)
+  }
+
+  /** The lines up to `end`, none of which is too long, nor is what follows them. */
+  #found({ length, starts, ends, flags }: LineColumns, end: number): Frame | undefined {
+    const from = this.start
+    this.scanned = this.end
+    if (length === 0) return undefined
+    if (this.goesOn) flags[0]! |= CONTINUES
+    this.goesOn = false
+    this.start = end
+    return { chunk: this.chunk, length, starts, ends, flags, bytes: end - from, release: holdChunk(this.chunk) }
   }
 
   /** Copies and commits `bytes`: for streams that deliver their own buffers. */

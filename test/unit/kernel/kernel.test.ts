@@ -13,6 +13,7 @@ import { parse } from '../../../src/processors/parse.js'
 import { batchOf, linesOf, readerOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { fieldDifferences } from '../../support/field-differences.js'
+import { lineDifferences } from '../../support/line-differences.js'
 import { chunkOf, scanDifferences } from '../../support/scan-differences.js'
 import { loadedStageOf } from '../../support/stage.js'
 
@@ -38,6 +39,13 @@ t.test(`${LINES} generated lines are scanned as in JavaScript`, async t => {
   t.same(wrong, [])
   t.ok(objects > LINES * 0.3, `${objects} objects`)
   t.ok(undecided > 0 && undecided < LINES * 0.6, `${undecided} lines left to JavaScript`)
+})
+
+t.test('lines of generated texts end where they end in JavaScript', async t => {
+  const { wrong, found, left } = lineDifferences(20_260_101, 100)
+  t.same(wrong, [])
+  t.ok(found > 200, `${found} portions`)
+  t.ok(left > 0, `${left} portions left to JavaScript`)
 })
 
 t.test('generated lines of access logs and containers become the same events as in JavaScript', async t => {
