@@ -1,3 +1,5 @@
+// All of their codecs, too.
+import './codecs/list.js'
 import type { AnyDefinition } from './core/component.js'
 import { blackhole } from './destinations/blackhole.js'
 import { file as fileDestination } from './destinations/file.js'

@@ -1,4 +1,4 @@
-import type { Codec, CodecDefinition } from '../core/codec.js'
+import type { CodecDefinition } from '../core/codec.js'
 import { apache } from './apache.js'
 import { cri } from './cri.js'
 import { csv } from './csv.js'
@@ -12,6 +12,7 @@ import { logfmt } from './logfmt.js'
 import { msgpack } from './msgpack.js'
 import { ndjson } from './ndjson.js'
 import { nginx } from './nginx.js'
+import { offerCodecs } from './options.js'
 import { protobuf } from './protobuf.js'
 import { raw } from './raw.js'
 import { regex } from './regex.js'
@@ -40,42 +41,6 @@ export const codecs: readonly CodecDefinition[] = [
   grok,
 ]
 
-/** Those of plugins, by name. They stay, since records on the disk may name them. */
-const added = new Map<string, CodecDefinition>()
+offerCodecs(codecs)
 
-/** Makes codecs of plugins known by their names, in place of earlier versions. */
-export function addCodecs(definitions: readonly CodecDefinition[]): void {
-  for (const definition of definitions) added.set(definition.name, definition)
-}
-
-/** The definition of a codec; undefined: there is none of this name. */
-export function codecDefinition(name: unknown): CodecDefinition | undefined {
-  return codecs.find(codec => codec.name === name) ?? added.get(name as string)
-}
-
-/** Creates the codec with this name. Throws if there is none, or if it cannot have these options. */
-export function createCodec(name: string, options: unknown): Codec {
-  const definition = codecDefinition(name)
-  if (!definition) throw new Error(`there is no codec ${name}`)
-  const parsed = definition.options.safeParse(options)
-  const [issue] = parsed.error?.issues ?? []
-  if (issue) {
-    const option = issue.path.join('.')
-    const isMissing = issue.path.length === 1 && !Object.hasOwn(Object(options), option)
-    throw new Error(
-      isMissing
-        ? `${name} needs the option ${option}, as in {codec: ${name}, ${option}: …}`
-        : `${name} needs other options: ${option}: ${issue.message}`,
-    )
-  }
-  return definition.create(parsed.data as never)
-}
-
-/** Like `createCodec`; undefined where that throws. */
-export function codecOf(name: string, options: unknown = {}): Codec | undefined {
-  try {
-    return createCodec(name, options)
-  } catch {
-    return undefined
-  }
-}
+export { codecDefinition, codecOf, createCodec } from './loaded.js'

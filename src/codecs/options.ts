@@ -4,7 +4,9 @@ import { errorText } from '../core/errors.js'
 import { byteSize, once, refuse } from '../core/options/options.js'
 import { reaches } from '../core/options/reach.js'
 import type { Encoding } from './encode.js'
-import { addCodecs, codecs, createCodec } from './list.js'
+import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
+
+let inUse: readonly CodecDefinition[] = loadedCodecs()
 
 /** Of each choice: makes it one among these codecs. */
 const choices: ((all: readonly CodecDefinition[]) => void)[] = []
@@ -27,7 +29,7 @@ function choice(
       z.discriminatedUnion('codec', [first!, ...rest]),
     ] as const
   }
-  const schema = z.union(variants(codecs.filter(fits)))
+  const schema = z.union(variants(inUse.filter(fits)))
   choices.push(all => (schema.def.options as unknown as unknown[]).splice(0, 2, ...variants(all.filter(fits))))
   return schema
 }
@@ -35,7 +37,7 @@ function choice(
 /** The name of one of the codecs that fit, or of `others`. */
 export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
   const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
-  const names = namesOf(codecs)
+  const names = namesOf(inUse)
   choices.push(all => names.splice(0, names.length, ...namesOf(all)))
   const name = z.string().check(({ value, issues }) => {
     if (!names.includes(value)) issues.push({ code: 'invalid_value', values: [...names], input: value })
@@ -43,10 +45,15 @@ export function codecName(fits: (definition: CodecDefinition) => boolean, others
   return reaches('nothing', name.meta({ enum: names }))
 }
 
-let inUse: readonly CodecDefinition[] = codecs
-
 /** The codecs that can be chosen. */
 export const codecsInUse = (): readonly CodecDefinition[] => inUse
+
+/** Makes these the codecs that come with the program and can be chosen. */
+export function offerCodecs(definitions: readonly CodecDefinition[]): void {
+  const ofPlugins = inUse.filter(({ plugin }) => plugin !== undefined)
+  setLoaded(definitions)
+  choose(ofPlugins.length === 0 ? definitions : [...definitions, ...ofPlugins])
+}
 
 /**
  * Adds codecs of plugins to those that can be chosen, in place of the ones that were added before. Schemas that have
@@ -54,7 +61,7 @@ export const codecsInUse = (): readonly CodecDefinition[] => inUse
  */
 export function useCodecs(definitions: readonly CodecDefinition[]): void {
   addCodecs(definitions)
-  choose(definitions.length === 0 ? codecs : [...codecs, ...definitions])
+  choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
 }
 
 /** Calls `work` while these codecs of plugins can be chosen; undefined: those that can be anyway. */

@@ -1,4 +1,4 @@
-import { codecOf, codecs } from '../../codecs/list.js'
+import { codecOf, loadedCodecs } from '../../codecs/loaded.js'
 import type { Codec } from '../../core/codec.js'
 import type { Kind } from '../../core/component.js'
 import type { EventFields } from '../../core/event/event-fields.js'
@@ -51,12 +51,14 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 }
 
 /** Codecs of lines whose events can have any field. */
-const ANY_FIELD = codecs.filter(({ name }) => {
-  // Some cannot do without options, and some are further names of others.
-  const codec = codecOf(name)
-  return codec?.name === name && codec.eventFields === undefined && !codec.framing
-})
-const OTHER_CODECS = ANY_FIELD.map(({ name }) => `"decode: ${name}"`).join(' or ')
+function otherCodecs(): string {
+  const found = loadedCodecs().filter(({ name }) => {
+    // Some cannot do without options, and some are further names of others.
+    const codec = codecOf(name)
+    return codec?.name === name && codec.eventFields === undefined && !codec.framing
+  })
+  return found.map(({ name }) => `"decode: ${name}"`).join(' or ')
+}
 
 interface KnownFields extends EventFields {
   readonly id: string
@@ -83,7 +85,7 @@ function shownFields({ id, kind, names, others, codec }: KnownFields): string {
   const how = codec === undefined ? '' : ` (decode: ${codec})`
   const advice =
     codec?.form === 'message'
-      ? `; if its lines have fields, set ${OTHER_CODECS} in ${id}, or put a processor of type parse behind it`
+      ? `; if its lines have fields, set ${otherCodecs()} in ${id}, or put a processor of type parse behind it`
       : ''
   return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
 }

@@ -1,4 +1,4 @@
-import { codecs as builtIn } from '../../codecs/list.js'
+import { loadedCodecs } from '../../codecs/loaded.js'
 import type { CodecDefinition } from '../../core/codec.js'
 import type { AnyDefinition } from '../../core/component.js'
 import { readYaml } from '../yaml/load-yaml.js'
@@ -88,7 +88,7 @@ function added(
       else all.push(definition)
     }
     for (const definition of plugin.codecs) {
-      const other = [...builtIn, ...codecs].find(({ name }) => name === definition.name)
+      const other = [...loadedCodecs(), ...codecs].find(({ name }) => name === definition.name)
       if (other) problems.add(node, path, taken(`codec ${definition.name}`, other.plugin))
       else codecs.push(definition)
     }

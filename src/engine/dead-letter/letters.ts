@@ -1,5 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
+// Dead letters may name any codec.
+import '../../codecs/list.js'
 import { PLAIN_TEXT } from '../../codecs/text.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
 import { EventBatch } from '../../core/event/batch.js'

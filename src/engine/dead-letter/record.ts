@@ -1,6 +1,6 @@
 import { eventText } from '../../codecs/encode.js'
 import { JSON_OBJECTS } from '../../codecs/json.js'
-import { codecOf } from '../../codecs/list.js'
+import { codecOf } from '../../codecs/loaded.js'
 import { PLAIN_TEXT } from '../../codecs/text.js'
 import type { Codec } from '../../core/codec.js'
 import type { DeliveryError } from '../../core/errors.js'

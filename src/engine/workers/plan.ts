@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { codecDefinition } from '../../codecs/list.js'
+import { codecDefinition } from '../../codecs/loaded.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
 import { Codec } from '../../core/codec.js'

@@ -1,4 +1,4 @@
-import { codecOf } from '../../codecs/list.js'
+import { codecOf } from '../../codecs/loaded.js'
 import type { Codec } from '../../core/codec.js'
 import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'

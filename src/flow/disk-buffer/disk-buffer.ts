@@ -1,4 +1,6 @@
 import type { Logger } from 'pino'
+// Records may name any codec, also one that the configuration no longer names.
+import '../../codecs/list.js'
 import { errorCode } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { DeliveryOptions } from '../../core/options/delivery-options.js'
