@@ -1,11 +1,11 @@
 import { clearTimeout, setTimeout } from 'node:timers'
 import { nodeProblem } from '../lib/version.js'
-import { findCommand, type Io } from '../terminal/command-line.js'
+import { type Command, findCommand, type Io } from '../terminal/command-line.js'
 import { describe, dispatch, EXIT } from '../terminal/dispatch.js'
 import { endProcess } from '../terminal/end.js'
 import { isTolerated } from '../terminal/faults.js'
 import { textStderr } from '../terminal/stderr.js'
-import { commands } from './commands.js'
+import { run } from './commands/run.js'
 
 /** Sets up the process: its streams, the handling of unexpected errors, and its end. */
 
@@ -17,6 +17,8 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   const { argv, env, stdout, stderr } = process
   const args = argv.slice(2)
   const output = textStderr(stderr, env)
+  // The daemon starts sooner without the other commands.
+  let commands: readonly Command[] = [run]
 
   process.on('uncaughtException', error => {
     if (isTolerated(error)) return
@@ -28,7 +30,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     if (error.code !== 'EPIPE') throw error
     // A run that writes events to stdout has its own listener and ends gracefully.
     if (stdout.listenerCount('error') > 1) return
-    if (!ships(args)) exit(EXIT.done)
+    if (!ships(args, commands)) exit(EXIT.done)
     output.write('sluice: standard output was closed; events that were not written will be read again\n')
     exit(EXIT.failed)
   })
@@ -45,14 +47,15 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   }
   const problem = nodeProblem()
   if (problem) stderr.write(`sluice: ${problem}\n`)
+  if (args[0] !== run.name) ({ commands } = await import('./commands.js'))
   process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
   // A reader such as a pager may take its time. Events that a run could not write are read again after the next start.
-  const limitMs = ships(args) ? LEFTOVER_MS : undefined
+  const limitMs = ships(args, commands) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
   setTimeout(() => void endProcess(exit, output), LEFTOVER_MS).unref()
 }
 
-function ships(args: readonly string[]): boolean {
+function ships(args: readonly string[], commands: readonly Command[]): boolean {
   try {
     return findCommand(args, commands)[0].ships === true
   } catch {

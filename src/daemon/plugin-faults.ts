@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/measure/metrics.js'
-import { placeInPlugin } from '../lib/load-module.js'
+import { placeInPlugin } from '../lib/modules/plugin-place.js'
 import { tolerateFaults } from '../terminal/faults.js'
 
 const HELP = 'Errors that code of plugins has thrown where nobody waits for it, such as in a timer of its own.'

@@ -4,16 +4,15 @@ import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ComponentConfig } from '../config/load.js'
 import { loadCodecs } from '../core/codec.js'
 import {
+  type ComponentContext,
   type DestinationContext,
   type Kind,
   type Kinds,
   type Lifecycle,
-  type ProcessorContext,
   REPLACED,
   type SourceContext,
 } from '../core/component.js'
 import { errorText } from '../core/errors.js'
-import { EventEditor } from '../core/event/event-editor.js'
 import { FieldReader } from '../core/event/field-reader.js'
 import type { Origin } from '../core/event/origin.js'
 import { REJECTED } from '../core/options/delivery-options.js'
@@ -49,7 +48,7 @@ import type { Chains } from './workers/chains.js'
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
 /** A component's context with the counters of the engine. */
-type Wide = ProcessorContext & { readonly metrics: ComponentCounters }
+type Wide = ComponentContext & { readonly metrics: ComponentCounters }
 
 /**
  * Builds the topology of a configuration and runs it. Start: destinations, then sources; a destination that does not
@@ -147,7 +146,6 @@ export class Engine {
       reach,
       inherited: this.#handover?.handoverStates.take(id, renamedFrom),
       field: path => new FieldReader(path, this.#wanted),
-      editor: () => new EventEditor(this.#wanted),
     }
   }
 
@@ -188,14 +186,16 @@ export class Engine {
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
     const { id } = config
-    const context = { ...this.#context(config), state: stateFolder(this.#config.dataDir, id, this.#runtime) }
+    const { EventEditor } = await import('../core/event/event-editor.js')
+    const editor = () => new EventEditor(this.#wanted)
+    const context = { ...this.#context(config), state: stateFolder(this.#config.dataDir, id, this.#runtime), editor }
     const { metrics } = context
     const processor = await this.#create<'processor'>(config, context)
     this.#lasting.set(id, processor)
     const again = (source: string) => readsAgain(source, this.#sources, this.#chains)
     const isOnce = (id: string) => this.#sources.some(({ run }) => run.config.id === id && run.source.once)
     const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain: again, isOnce }
-    const stage = this.#stages.add(config, processor, { ...around, dataDir: this.#config.dataDir })
+    const stage = await this.#stages.add(config, processor, { ...around, dataDir: this.#config.dataDir })
     this.#links.addStage(id, stage, metrics)
     this.watched.push(watched(id, stage, metrics))
   }

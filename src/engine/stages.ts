@@ -7,7 +7,7 @@ import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
 import { encodeLeft, leftDecoder, type WaitingBatches } from '../flow/left-batch.js'
-import { Stage } from '../flow/stage.js'
+import type { Stage } from '../flow/stage.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import type { TimerClock } from '../lib/time.js'
 import { openDeadLetters } from './dead-letter/stock.js'
@@ -42,11 +42,12 @@ export class Stages {
   /** Those whose successors take what they keep between batches. */
   readonly #keeping = new Set<string>()
 
-  add(
+  async add(
     { id, type, plan = {}, onError = 'pass', renamedFrom }: ComponentConfig,
     processor: Processor,
     environment: ProcessorEnvironment,
-  ): Stage {
+  ): Promise<Stage> {
+    const { Stage } = await import('../flow/stage.js')
     const { log, clock, metrics, origin, dataDir, readsAgain, isOnce } = environment
     const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
     const known = { id, log, clock, metrics, origin, onError, deadLetters, readsAgain, isOnce }

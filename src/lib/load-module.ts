@@ -1,17 +1,16 @@
 import { existsSync } from 'node:fs'
 import * as nodeModule from 'node:module'
 import { join, resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pathToFileURL } from 'node:url'
 import { moduleDigest } from './modules/module-files.js'
 import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
+import { importedPackages, placeInPlugin } from './modules/plugin-place.js'
 import { syntaxPlace } from './modules/syntax-place.js'
 
 /** The namespace of a module. */
 export type ModuleExports = Readonly<Record<string, unknown>>
 
 let prepared = false
-/** Parts of the paths of packages that were imported. */
-const packages: string[] = []
 /** URLs that have been imported, and how often importing them has failed: Node.js would only repeat the error. */
 const failures = new Map<string, number>()
 
@@ -45,7 +44,7 @@ export async function loadModule(path: string, { fresh = false }: { fresh?: bool
 /** Imports a package, as a file in `folder` would, once: later changes are not seen. */
 export async function loadPackage(name: string, folder: string): Promise<ModuleExports> {
   prepare()
-  packages.push(join('node_modules', name, '/'))
+  importedPackages.push(join('node_modules', name, '/'))
   const asked = [name, pathToFileURL(join(resolve(folder), 'plugins.js')).href]
   return (await import(`${PACKAGE}${encodeURIComponent(JSON.stringify(asked))}`)) as ModuleExports
 }
@@ -60,14 +59,6 @@ export function loadErrorText(error: unknown, path: string): string {
   if (place !== undefined) return `${message} (${place})`
   const broken = error.name === 'SyntaxError' && !message.includes(path) ? syntaxPlace(path) : undefined
   return broken === undefined ? message : `${message} (${broken})`
-}
-
-/** Where in a module of users an error was thrown, or passed: `/etc/sluice/mine.js:3:11`. Undefined: in none, as far as is known. */
-export function placeInPlugin(error: unknown): string | undefined {
-  const stack = error instanceof Error ? (error.stack ?? '') : ''
-  const [, url, place] = /(file:[^\s?]+)\?sluice=[^\s:]*:(\d+(?::\d+)?)/.exec(stack) ?? []
-  if (url !== undefined) return `${fileURLToPath(url)}:${place}`
-  return packages.find(folder => stack.includes(folder))
 }
 
 function prepare(): void {

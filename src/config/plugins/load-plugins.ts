@@ -3,6 +3,7 @@ import { existsSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import { loadErrorText, loadModule, loadPackage } from '../../lib/load-module.js'
 import { moduleDigest, moduleFiles } from '../../lib/modules/module-files.js'
 import { type Definitions, definitionsIn } from './definitions.js'
+import { pluginKey } from './plugin-key.js'
 
 /** A plugin that a configuration lists, or what is wrong with it. */
 export interface Plugin extends Definitions {
@@ -14,9 +15,6 @@ export interface Plugin extends Definitions {
 
 /** The plugins that were loaded for a configuration, by `pluginKey`. */
 export type Plugins = ReadonlyMap<string, Plugin>
-
-/** `name` as it is written in the configuration at `file`. */
-export const pluginKey = (file: string, name: string): string => JSON.stringify([dirname(resolve(file)), name])
 
 /** Loads plugins; `listed` says in which file each is written. What is wrong with one is in the result. */
 export async function loadPlugins(

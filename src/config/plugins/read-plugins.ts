@@ -5,7 +5,8 @@ import { readYaml } from '../yaml/load-yaml.js'
 import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
 import { Problems } from '../yaml/problems.js'
 import { textsOf } from '../yaml/texts.js'
-import { loadPlugins, type Plugins, pluginKey } from './load-plugins.js'
+import type { Plugins } from './load-plugins.js'
+import { pluginKey } from './plugin-key.js'
 
 /** Loads the plugins that the configuration at `path` lists, for `loadConfig`, which reports what is wrong with them. */
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
@@ -17,6 +18,8 @@ export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv
     if (root?.kind !== 'map') return []
     return [...namesIn(root), ...namesIn(serviceOf(root))].map(({ value }) => ({ file, name: value }))
   })
+  if (listed.length === 0) return new Map()
+  const { loadPlugins } = await import('./load-plugins.js')
   return loadPlugins(listed)
 }
 

@@ -30,8 +30,12 @@ function compile(pattern: string): Segment[] {
   })
 }
 
+/** A pattern that stands for itself alone. */
+const LITERAL = /^[\w./-]+$/
+
 /** Builds a test for untrusted patterns: picomatch only translates them; Pattern runs them safely. */
 function matcher(glob: string, options: picomatch.PicomatchOptions): (text: string) => boolean {
+  if (LITERAL.test(glob)) return text => text === glob
   const { source, flags } = picomatch.makeRe(glob, options)
   try {
     const pattern = new Pattern(source, flags)

@@ -1,0 +1,63 @@
+import { command, UsageError } from '../../terminal/command-line.js'
+
+/** The daemon: the only command that is loaded without all the others. */
+export const run = command({
+  name: 'run',
+  summary: 'Runs the daemon: reads the sources, ships their events, serves metrics.',
+  text: [
+    'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: the sources stop, events that were read are delivered, and the checkpoints are written. A second signal exits immediately.',
+    'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen.',
+    'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration is then the local part: sources, data_dir, metrics, and in its section managed what the pipeline may do on this machine.',
+  ],
+  options: {
+    config: {
+      type: 'string',
+      short: 'c',
+      value: 'FILE',
+      operand: true,
+      text: 'The configuration: a YAML file, or a folder of YAML files.',
+    },
+    pipeline: {
+      type: 'string',
+      value: 'URL',
+      text: 'The address of a pipeline of the service, as in https://host/v3/pipeline/ID.',
+    },
+    'key-file': {
+      type: 'string',
+      value: 'FILE',
+      text: 'With --pipeline: the access key, read again when it changes.',
+    },
+    'ca-file': {
+      type: 'string',
+      value: 'FILE',
+      text: 'With --pipeline: PEM file of the authorities to verify the certificate of the service with, read again when it changes.',
+    },
+    delegate: {
+      type: 'string',
+      value: 'ACCOUNT_ID',
+      text: 'With --pipeline: the account to act in, if the key belongs to an enterprise service account.',
+    },
+  },
+  examples: [
+    { title: 'the daemon, as the systemd unit runs it', line: 'sluice run --config /etc/sluice/sluice.yaml' },
+    {
+      title: 'with a pipeline of the service',
+      line: 'sluice run --pipeline https://logs.example.com/v3/pipeline/0123456789abcdef01234567 --key-file /etc/sluice/key --config local.yaml',
+    },
+    { title: 'a pipeline whose source is stdin', line: 'sluice run --config limit.yaml < events.ndjson' },
+  ],
+  ships: true,
+  async run({ options: { config, pipeline, 'key-file': keyFile, 'ca-file': caFile, delegate } }, io) {
+    if (pipeline === undefined) {
+      for (const [name, value] of Object.entries({ 'key-file': keyFile, 'ca-file': caFile, delegate }))
+        if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
+      if (config === undefined)
+        throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
+      const { run } = await import('../../daemon/run.js')
+      return run({ configPath: config }, io)
+    }
+    if (keyFile === undefined) throw new UsageError('--key-file FILE is missing', 'run')
+    const { runManaged } = await import('../../daemon/managed.js')
+    return runManaged({ url: pipeline, keyFile, caFile, configPath: config, delegate }, io)
+  },
+})
