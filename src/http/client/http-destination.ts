@@ -1,6 +1,7 @@
 import type { Destination, DestinationContext, HandoverState, Receipt } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
+import { holdChunk } from '../../lib/lines/chunk-pool.js'
 import { packageVersion } from '../../lib/version.js'
 import { AccessKey } from '../auth/access-key.js'
 import { drain } from './answers/answer-text.js'
@@ -8,7 +9,7 @@ import { Answers, text } from './answers/answers.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './connection/connections.js'
 import type { ClientOptions } from './options.js'
-import { RequestBodies } from './request-bodies.js'
+import { type Body, RequestBodies } from './request-bodies.js'
 import type { RequestFormat } from './request-format.js'
 import { Transport } from './transport.js'
 import { plainKeyHost, withoutQuery } from './urls.js'
@@ -33,11 +34,7 @@ export class HttpDestination implements Destination {
     if (auth.type === 'token') this.#key = new AccessKey(auth, log, reach)
     this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json', ...format.headers }
     this.#transport = new Transport(options, context)
-    this.#bodies = new RequestBodies(
-      request => format.encode(request),
-      compression,
-      () => this.#transport.flushed(),
-    )
+    this.#bodies = new RequestBodies(request => format.encode(request), compression)
     this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
     const host = plainKeyHost(options)
     if (host !== undefined) log.warn({ host }, 'the access key is sent without encryption; use https')
@@ -61,18 +58,20 @@ export class HttpDestination implements Destination {
     const headers: Record<string, string> = { 'content-type': contentType, 'idempotency-key': idempotencyKey }
     if (compression !== 'none') headers['content-encoding'] = compression
     const asked = { place: `${method} ${withoutQuery(url)}`, request }
+    let answer: Answer | undefined
     try {
-      const answer = await this.#send(url, method, headers, body, signal)
+      answer = await this.#send(url, method, headers, body, signal)
       const requestId = text(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
       if (!isSuccess(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
       // A receiver may accept a request before it has read it. More requests would only take more memory.
       await answer.sent
-      this.#bodies.delivered(request, body)
+      this.#bodies.delivered(request)
       if (refused) throw refused
       return { requestId }
     } catch (error) {
+      if (answer) holdUntil(answer.sent, request)
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
         this.#count(error.reason)
       throw error
@@ -114,7 +113,7 @@ export class HttpDestination implements Destination {
     url: string,
     method: 'POST' | 'PUT' | 'HEAD',
     headers: Record<string, string>,
-    body: Buffer | null,
+    body: Body | null,
     signal: AbortSignal,
   ): Promise<Answer> {
     const { auth } = this.#options
@@ -133,4 +132,12 @@ export class HttpDestination implements Destination {
     counter.value++
     if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }
   }
+}
+
+/** Keeps the bytes of a request while they may still be read: a receiver may refuse it before all of it is sent. */
+function holdUntil(sent: Promise<void>, request: readonly EventBatch[]): void {
+  const releases = request.map(({ chunk }) => holdChunk(chunk))
+  void sent.then(() => {
+    for (const release of releases) release?.()
+  })
 }

@@ -18,8 +18,8 @@ export interface RequestFormat {
   /** Additional headers of every request; names in lower case. */
   readonly headers?: Readonly<Record<string, string>>
   /**
-   * Encodes the body. Called once for each request; all attempts send the same bytes. It is synchronous, so the parts
-   * may be slices of the chunks of the batches; the client copies them.
+   * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
+   * may be slices of the chunks of the batches; the client keeps these until the last attempt is over.
    */
   encode(request: readonly EventBatch[]): Encoded
   /** How responses distinguish events. If missing, the status counts for all of them. */

@@ -112,10 +112,6 @@ export class Transport {
       log.info({ variable }, 'the environment names a proxy that is not used; set "proxy: environment" to use it')
   }
 
-  flushed(): boolean {
-    return this.#connections?.flushed() ?? false
-  }
-
   handOver(): HandoverState | undefined {
     const connections = this.#release()
     return connections && { value: connections, release: () => connections.close() }

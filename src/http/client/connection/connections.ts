@@ -8,6 +8,7 @@ import { nextTurn } from '../../../lib/time.js'
 import type { TlsContent } from '../../tls/tls-content.js'
 import { isSuccess } from '../answers/statuses.js'
 import type { ClientOptions } from '../options.js'
+import type { Body } from '../request-bodies.js'
 import { Connector } from './connector.js'
 import { UnexpectedUpgrade } from './network-error.js'
 import { Pool, type PooledRequest } from './pool.js'
@@ -28,7 +29,7 @@ export interface Sent {
   readonly path: string
   readonly method: string
   readonly headers: Readonly<Record<string, string>>
-  readonly body: Buffer | null
+  readonly body: Body | null
 }
 
 /** A response; its body has not been read. */
@@ -69,7 +70,9 @@ export class Connections {
     signal.throwIfAborted()
     const target = new URL(origin)
     const pool = this.#pool
-    const options: PooledRequest = { agent: pool, target, path, method, headers: { host: target.host, ...headers } }
+    const length = body && { 'content-length': body.bytes }
+    const all = { host: target.host, ...headers, ...length }
+    const options: PooledRequest = { agent: pool, target, path, method, headers: all }
     return await new Promise<Answer>((resolve, reject) => {
       const sent = httpRequest(options)
       const abort = () => {
@@ -94,14 +97,10 @@ export class Connections {
         if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
         resolve({ statusCode, headers, body, sent: isSent })
       })
-      sent.end(body)
+      // The parts wait for the connection, and leave in one call, with the head.
+      if (body) for (const part of body.parts) sent.write(part)
+      sent.end()
     })
-  }
-
-  /** Whether no bytes of request bodies wait to be sent. */
-  flushed(): boolean {
-    for (const socket of this.#connected) if (socket.writableLength > 0) return false
-    return true
   }
 
   /** Further requests use connections made with `content`; requests in progress finish unchanged. */
