@@ -60,6 +60,7 @@ export class Engine {
   readonly #runtime: Runtime
   readonly checkpoints: CheckpointStore
   readonly #wanted: WantedNames
+  readonly #host = hostname()
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
@@ -202,7 +203,7 @@ export class Engine {
 
   /** The origin of the events of a component. */
   #origin(source: string): Origin {
-    return { source, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
+    return { source, host: this.#host, codec: JSON_OBJECTS, wanted: this.#wanted }
   }
 
   async #addSource(config: ComponentConfig<'source'>): Promise<void> {

@@ -43,7 +43,7 @@ export function beginningOf(fd: number): Position {
 
 /** Whether a file without a position has what was written under a known name while the source did not run. */
 export function wasMissed(stat: BigIntStats, path: string, { names }: Saved, { isFirst, startedAt }: Sweeps): boolean {
-  const isKnown = names.has(path) || originalsOf(path).some(original => names.has(original))
+  const isKnown = names.size > 0 && (names.has(path) || originalsOf(path).some(original => names.has(original)))
   return isKnown && (isFirst || Number(stat.mtimeMs) < startedAt)
 }
 
