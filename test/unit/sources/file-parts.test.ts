@@ -17,6 +17,8 @@ import t from 'tap'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { Splitting } from '../../../src/core/options/multiline-options.js'
 import { LowWaterMark } from '../../../src/flow/low-water-mark.js'
+import { isInChunkMemory } from '../../../src/lib/lines/chunk-memory.js'
+import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { systemClock } from '../../../src/lib/time.js'
 import {
   compileExclude,
@@ -29,6 +31,7 @@ import { Watches } from '../../../src/sources/file/discovery/watches.js'
 import { BirthTimes, fingerprint, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
 import type { PathProblems } from '../../../src/sources/file/path-problems.js'
 import { emptyStart } from '../../../src/sources/file/positions.js'
+import { Portion } from '../../../src/sources/file/reading/portion.js'
 import { Tailer } from '../../../src/sources/file/reading/tailer.js'
 import type { TailerContext } from '../../../src/sources/file/reading/tailing.js'
 import { Missing, type MissingOptions } from '../../../src/sources/file/rotation/missing.js'
@@ -414,4 +417,16 @@ t.test('a file that nobody saw and that cannot be opened any more is looked for 
   t.same(since, [990, 990])
   t.equal(missing.isWaiting, false)
   t.same(missing.displacements, [])
+})
+
+t.test('what follows a long unfinished line is read into memory that is reused', async t => {
+  for (const pending of [0, 20_000, 100_000]) {
+    const splitter = new LineSplitter(1_000_000)
+    const portion = new Portion()
+    splitter.reserve(pending).fill('x')
+    splitter.commit(pending)
+    const room = portion.begin(splitter, 256 * 1024)
+    t.ok(isInChunkMemory(room), `${pending} bytes`)
+    t.ok(room.length >= 128 * 1024, 'and much of it')
+  }
 })
