@@ -60,7 +60,6 @@ export class Engine {
   readonly #runtime: Runtime
   readonly checkpoints: CheckpointStore
   readonly #wanted: WantedNames
-  readonly #host = hostname()
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
@@ -203,7 +202,7 @@ export class Engine {
 
   /** The origin of the events of a component. */
   #origin(source: string): Origin {
-    return { source, host: this.#host, codec: JSON_OBJECTS, wanted: this.#wanted }
+    return { source, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
   }
 
   async #addSource(config: ComponentConfig<'source'>): Promise<void> {
@@ -214,7 +213,7 @@ export class Engine {
       this.#sources.push({ run: known, fanOut })
       return
     }
-    const base = this.#context(config)
+    const [base, origin] = [this.#context(config), this.#origin(config.id)]
     const context: SourceContext = {
       ...base,
       checkpoints: this.checkpoints.forSource(config.id),
@@ -223,7 +222,7 @@ export class Engine {
       origin: (codec, path) => {
         // Created now, so that the counter shows 0 before the first line.
         undecodedCounter(base.metrics, codec)
-        return { ...this.#origin(config.id), codec, ...(path === undefined ? {} : { path }) }
+        return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
