@@ -77,6 +77,44 @@ const INSERTIONS = [
     '{}',
   ],
 ].map(text => Buffer.from(text))
+/** What is nearly a value. */
+const BROKEN = [
+  ...[
+    '01',
+    '-01',
+    '00',
+    '00.1',
+    '-01.5',
+    '0.',
+    '.5',
+    '1.',
+    '1..2',
+    '1.2.3',
+    '-',
+    '--1',
+    '+1',
+    '1-',
+    '0x1',
+    '1e',
+    '1e+',
+  ],
+  ...[
+    '',
+    'tru',
+    'nul',
+    'fals',
+    'truee',
+    'nulll',
+    'falsee',
+    'True',
+    '"\\x"',
+    '"',
+    '"a\u0001',
+    '"a\u0001"',
+    '"\\',
+    '"\\\\\\"',
+  ],
+]
 const INVALID_UTF8 = [[0x80], [0xff], [0xc3], [0xe2, 0x82], [0xed, 0xa0, 0x80], [0xf0, 0x9f, 0x98], [0xc0, 0x80]].map(
   bytes => Buffer.from(bytes),
 )
@@ -99,6 +137,7 @@ export function isKnownAmiss(line: Buffer): boolean {
 
 export class JsonLines {
   readonly #random: Seeded
+  #heads: readonly string[] = []
 
   constructor(random: Seeded) {
     this.#random = random
@@ -114,6 +153,44 @@ export class JsonLines {
       return Buffer.from(random.pick(['', ' ', '{', '}', '{}', '{}{}', '{},', 'null', 'plain text', '{"a"', '{"a":']))
     const line = Buffer.from(this.#space() + this.#object(random.below(5)) + this.#space())
     return random.chance(0.35) ? this.#mutated(line) : line
+  }
+
+  /**
+   * A line as programs write them: mostly with the members of the line before, in their order and written as there, but
+   * other values. Like `line`, it may be broken.
+   */
+  shaped(): Buffer {
+    const random = this.#random
+    if (this.#heads.length === 0 || random.chance(0.05)) this.#heads = this.#newHeads()
+    const members = this.#heads
+      .filter(() => !random.chance(0.03))
+      .map(head => head + (random.chance(0.02) ? random.pick(BROKEN) : this.#likely()))
+    if (random.chance(0.1)) members.splice(random.below(members.length + 1), 0, `"b":${this.#value(1)}`)
+    const behind = random.chance(0.08) ? random.pick([' ', ' ', '}', ',', '{}', 'x', '"']) : ''
+    const line = Buffer.from(`{${members.join(random.chance(0.05) ? ' , ' : ',')}}${behind}`)
+    return random.chance(0.35) ? this.#mutated(line) : line
+  }
+
+  #likely(): string {
+    return this.#random.chance(0.8) ? this.#random.pick([this.#string(), this.#number()]) : this.#value(1)
+  }
+
+  /** What is before the values: names of up to 40 bytes, some of them twice. */
+  #newHeads(): string[] {
+    const random = this.#random
+    const [before, behind] = random.pick([
+      ['', ''],
+      ['', ''],
+      ['', ' '],
+      [' ', ' '],
+      ['\t', '  '],
+    ] as const)
+    return Array.from({ length: 1 + random.below(12) }, () => {
+      const name = random.chance(0.5)
+        ? random.pick(NAMES)
+        : 'longer than eight, and than all'.slice(0, random.below(40))
+      return `${before}${random.chance(0.03) ? this.#encode(name) : JSON.stringify(name)}:${behind}`
+    })
   }
 
   /** A valid object whose member `a` is nested so deep. */

@@ -33,7 +33,8 @@ export function scanDifferences(seed: number, count: number): Differences {
   for (let done = 0; done < count && wrong.length < 20; done += IN_A_CHUNK) {
     const wanted = new WantedNames()
     for (const name of NAMES) if (random.chance(0.4)) wanted.slot(name)
-    const texts = Array.from({ length: IN_A_CHUNK }, () => [source.line(), random.pick(BEHIND)] as const)
+    const line = () => (random.chance(0.6) ? source.shaped() : source.line())
+    const texts = Array.from({ length: IN_A_CHUNK }, () => [line(), random.pick(BEHIND)] as const)
     const isPooled = random.chance(0.5)
     const lines = isPooled ? pooled(chunkOf(texts)) : chunkOf(texts)
     const { chunk, starts, ends, flags, length } = lines

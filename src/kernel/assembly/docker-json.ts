@@ -1,5 +1,5 @@
 import { BACKSLASH, byteAt, find, QUOTE } from './bytes'
-import { escaped, stringEnd } from './json-lines'
+import { escaped, stringEnd } from './json-scalars'
 import { putString, putText } from './members'
 
 /** Reads usual lines of Docker that are whole, as codecs/docker_json.ts does: `{"log":"…\n","stream":"…","time":"…"}`. */

@@ -1,0 +1,137 @@
+import { byteAt, QUOTE } from './bytes'
+
+/**
+ * Programs write the same members in the same order, line after line. This remembers the heads of members: the bytes from
+ * the comma or brace before them to the first byte of the value, with the opening quote of a string, and which heads
+ * followed it. A member whose head has the same bytes needs no further look at them: they are valid, and its name is known.
+ *
+ * A head has neither that comma or brace, for which whoever compares has to look, nor control characters, so that it ends
+ * before its line does. It may be of any line before, and is right wherever its bytes are the same.
+ */
+
+/**
+ * An entry: 32 bytes, of which the first are the head; for the first 16 and for the others a bit for each that is not
+ * part of it, above which all are set in the first (2 u32); bytes before the value (u32); the slot of the name or -1
+ * (i32); a kind (u32); two entries that followed it, the newer one first (2 u32).
+ */
+const ENTRY: usize = 64
+export const NOT_FIRST: usize = 32
+export const NOT_SECOND: usize = 36
+export const BEFORE_VALUE: usize = 40
+export const SLOT: usize = 44
+export const KIND: usize = 48
+export const NEWER: usize = 52
+export const OLDER: usize = 56
+
+/** Kinds are bits: a value that is a string, and a head of more than 16 bytes. */
+export const STRING: u32 = 1
+export const LONG: u32 = 2
+
+const LONGEST: u32 = 32
+const ENTRIES: u32 = 128
+/** A head is looked for in so many entries, from the one that its bytes give. */
+const PROBES: u32 = 4
+
+/** The entry before the first member of a line, and behind a member whose head is not remembered. */
+export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
+
+/** How many heads of the line did not follow the one before them in any line before. */
+let surprises: u32 = 0
+/** How many lines in a row had so many such heads. */
+let surprised: u32 = 0
+const SURPRISES: u32 = 3
+/** After how many of them, and for how many lines, nothing is looked for. */
+const MOST_SURPRISED: u32 = 8
+const FORGONE: u32 = 2048
+let forgone: u32 = 0
+
+@inline
+function entryAt(i: u32): usize {
+  return OUTSIDE + ENTRY * <usize>(1 + i % ENTRIES)
+}
+
+/** Forgets all heads: what their slots are has changed. */
+export function forgetHeads(): void {
+  memory.fill(OUTSIDE, 0, ENTRY * <usize>(ENTRIES + 1))
+  forgone = 0
+  surprised = 0
+  for (let i: usize = 0; i <= <usize>ENTRIES; i++) {
+    const entry = OUTSIDE + i * ENTRY
+    // A byte that does not occur in text: what is free is never found.
+    store<u8>(entry, 0xff)
+    store<u32>(entry, 0xffff0000, NOT_FIRST)
+    store<u32>(entry, <u32>OUTSIDE, NEWER)
+    store<u32>(entry, <u32>OUTSIDE, OLDER)
+  }
+}
+
+/** Whether to look for heads in the line that begins: not for a while where lines have nothing in common. */
+@inline
+export function isWorthLooking(): bool {
+  if (forgone > 0) {
+    forgone--
+    return false
+  }
+  surprised = surprises >= SURPRISES ? surprised + 1 : 0
+  surprises = 0
+  if (surprised < MOST_SURPRISED) return true
+  // The next time, a second line is enough.
+  surprised = MOST_SURPRISED - 2
+  forgone = FORGONE
+  return false
+}
+
+/** Whether the first 16 bytes at `p` are those of the head. */
+@inline
+export function beginsWith(p: usize, entry: usize): bool {
+  return (i8x16.bitmask(i8x16.eq(v128.load(p), v128.load(entry))) | load<i32>(entry, NOT_FIRST)) == -1
+}
+
+/** Whether its other bytes are there, too. */
+@inline
+export function goesOnWith(p: usize, entry: usize): bool {
+  return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | load<i32>(entry, NOT_SECOND)) == 0xffff
+}
+
+@inline
+function controlsOf16(p: usize): u32 {
+  const bytes = v128.load(p)
+  return <u32>i8x16.bitmask(i8x16.eq(bytes, i8x16.min_u(bytes, i8x16.splat(0x1f))))
+}
+
+/** Remembers the head at `p` of the value at `value`, and that it followed `before`. Returns its entry, or OUTSIDE. */
+export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
+  const isString = byteAt(value) == QUOTE
+  const length = <u32>(value - p) + <u32>isString
+  if (length > LONGEST) return OUTSIDE
+  const others = length == LONGEST ? 0 : ~0 << length
+  if ((controlsOf16(p) | (controlsOf16(p + 16) << 16)) & ~others) return OUTSIDE
+  const entry = entryFor(p, length, others)
+  v128.store(entry, v128.load(p))
+  v128.store(entry, v128.load(p, 16), 16)
+  store<u32>(entry, others | 0xffff0000, NOT_FIRST)
+  store<u32>(entry, <u32>others >> 16, NOT_SECOND)
+  store<u32>(entry, <u32>(value - p), BEFORE_VALUE)
+  store<i32>(entry, slot, SLOT)
+  store<u32>(entry, (isString ? STRING : 0) | (length > 16 ? LONG : 0), KIND)
+  if (load<u32>(before, NEWER) != <u32>entry) {
+    if (load<u32>(before, OLDER) != <u32>entry) surprises++
+    store<u32>(before, load<u32>(before, NEWER), OLDER)
+    store<u32>(before, <u32>entry, NEWER)
+  }
+  return entry
+}
+
+/** The entry for the head of `length` bytes at `p`: the one that has it, one that is free, or that of another head. */
+function entryFor(p: usize, length: u32, others: u32): usize {
+  const first = load<u64>(p)
+  const some = length < 8 ? first << <u64>(64 - 8 * length) : first + 3 * load<u64>(p + <usize>length - 8)
+  const hash = <u32>((some * 0x9e3779b97f4a7c15) >> 32)
+  for (let i: u32 = 0; i < PROBES; i++) {
+    const entry = entryAt(hash + i)
+    if (!load<u32>(entry, BEFORE_VALUE)) return entry
+    const isSame = load<u32>(entry, NOT_FIRST) == (others | 0xffff0000) && load<u32>(entry, NOT_SECOND) == others >> 16
+    if (isSame && beginsWith(p, entry) && goesOnWith(p, entry)) return entry
+  }
+  return entryAt(hash)
+}

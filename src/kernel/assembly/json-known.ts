@@ -1,0 +1,149 @@
+import { BACKSLASH, byteAt, QUOTE, SPACE } from './bytes'
+import { CLOSE_OBJECT, COMMA } from './json-containers'
+import { BEFORE_VALUE, beginsWith, goesOnWith, KIND, LONG, NEWER, OLDER, SLOT, STRING } from './json-heads'
+import { ALSE, NULL, TRUE } from './json-scalars'
+
+const POINT: u32 = 0x2e
+const MINUS: u32 = 0x2d
+const ZERO: u32 = 0x30
+
+/** Bytes with which ends of strings and numbers are found, 16 of each: 2, a space, a backslash, 0 and 9. */
+const CONSTANTS: usize = memory.data(5 * 16, 16)
+for (let i: usize = 0; i < 16; i++) {
+  store<u8>(CONSTANTS + i, 2)
+  store<u8>(CONSTANTS + i, 0x20, 16)
+  store<u8>(CONSTANTS + i, 0x5c, 32)
+  store<u8>(CONSTANTS + i, 0x30, 48)
+  store<u8>(CONSTANTS + i, 9, 64)
+}
+
+/** For each byte, 1 if it may follow a backslash and be all of the escape. */
+const ESCAPES: usize = memory.data(256)
+store<u8>(ESCAPES + 0x22, 1)
+store<u8>(ESCAPES + 0x2f, 1)
+store<u8>(ESCAPES + 0x5c, 1)
+store<u8>(ESCAPES + 0x62, 1)
+store<u8>(ESCAPES + 0x66, 1)
+store<u8>(ESCAPES + 0x6e, 1)
+store<u8>(ESCAPES + 0x72, 1)
+store<u8>(ESCAPES + 0x74, 1)
+
+/** The entry of the last member that was passed over, or of the one before the first. */
+export let passed: usize = 0
+
+/**
+ * A bit for each quote, backslash and control character of the 16 bytes at `p`. Exclusive or with 2 makes quotes and
+ * control characters, and no others, at most a space.
+ */
+@inline
+function marksOf16(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
+  const bytes = v128.load(p)
+  const turned = v128.xor(bytes, twos)
+  const isSmall = i8x16.eq(turned, i8x16.min_u(turned, spaces))
+  return <u64>(<u32>i8x16.bitmask(v128.or(isSmall, i8x16.eq(bytes, backslashes))))
+}
+
+@inline
+function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
+  return (
+    marksOf16(p, twos, spaces, backslashes) |
+    (marksOf16(p + 16, twos, spaces, backslashes) << 16) |
+    (marksOf16(p + 32, twos, spaces, backslashes) << 32) |
+    (marksOf16(p + 48, twos, spaces, backslashes) << 48)
+  )
+}
+
+/**
+ * Passes over members from `p` on, each after the brace of the object or a comma, as long as their heads followed that of
+ * `before` and each other in lines before, and their values are strings, short numbers without an exponent, or literals.
+ * Puts the values of wanted names into `out`, as `scanLine` does. Returns where it stopped, before a member, or 0 if the
+ * object ended, and the line with it.
+ *
+ * Nothing is called here, and what is compared is in variables, so that everything stays in registers. Where a value ends
+ * shows in the marks alone, of 64 bytes at a time: the processor goes on to the next member while it still checks this one.
+ */
+export function passKnown(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
+  const twos = v128.load(CONSTANTS)
+  const spaces = v128.load(CONSTANTS, 16)
+  const backslashes = v128.load(CONSTANTS, 32)
+  const zeros = v128.load(CONSTANTS, 48)
+  const nines = v128.load(CONSTANTS, 64)
+  let block = p
+  let marks = marksOf64(p, twos, spaces, backslashes)
+  while (true) {
+    passed = before
+    let entry = <usize>load<u32>(before, NEWER)
+    if (!beginsWith(p, entry)) {
+      entry = <usize>load<u32>(before, OLDER)
+      if (!beginsWith(p, entry)) return p
+    }
+    const kind = load<u32>(entry, KIND)
+    if (kind & LONG) if (!goesOnWith(p, entry)) return p
+    const value = p + <usize>load<u32>(entry, BEFORE_VALUE)
+    // The first mark behind the head that does not belong to an escape.
+    let to = value + <usize>(kind & STRING)
+    let special: u32 = 0
+    while (true) {
+      const at = to - block
+      if (at < 64) {
+        marks = (marks >> <u64>at) << <u64>at
+        if (marks != 0) {
+          to = block + <usize>ctz(marks)
+          if (byteAt(to) != BACKSLASH) break
+          if (load<u8>(ESCAPES + <usize>byteAt(to + 1)) == 0) return p
+          special = 1
+          to += 2
+          continue
+        }
+      }
+      block += 64
+      marks = marksOf64(block, twos, spaces, backslashes)
+      if (to < block) to = block
+    }
+    if (kind & STRING) {
+      if (byteAt(to) != QUOTE) return p
+      to++
+    } else {
+      // It is the quote of the next name, or behind the line.
+      to--
+      if (byteAt(to) == SPACE) to--
+      const first = value + <usize>(byteAt(value) == MINUS)
+      const length = <u32>(to - first)
+      if (length - 1 >= 16) return p
+      const digits = i8x16.sub(v128.load(first), zeros)
+      const others = ~i8x16.bitmask(i8x16.eq(digits, i8x16.min_u(digits, nines))) & ((1 << length) - 1)
+      if (others == 0) {
+        if (byteAt(first) == ZERO) if (length != 1) return p
+      } else if ((others & 1) == 0) {
+        // A point with digits before and behind it.
+        const point = <u32>ctz(others)
+        if (others & (others - 1)) return p
+        if (byteAt(first + <usize>point) != POINT) return p
+        if (point + 1 == length) return p
+        if (byteAt(first) == ZERO) if (point != 1) return p
+      } else if (!isLiteral(value, to)) return p
+    }
+    const next = byteAt(to)
+    if (next != COMMA) {
+      if (next != CLOSE_OBJECT) return p
+      if (to + 1 != end) return p
+    }
+    const slot = load<i32>(entry, SLOT)
+    if (slot >= 0) {
+      const at = out + (<usize>slot << 3)
+      if (load<i32>(at) != 0) special = 1
+      store<i32>(at, <i32>value + shift)
+      store<i32>(at, ((<i32>to + shift) << 1) | special, 4)
+    }
+    if (next != COMMA) return 0
+    before = entry
+    p = to + 1
+  }
+}
+
+/** Whether the text [p, end) is a literal. */
+@inline
+function isLiteral(p: usize, end: usize): bool {
+  const word = load<u32>(p)
+  return end == p + 4 ? word == TRUE || word == NULL : end == p + 5 && byteAt(p) == 0x66 && load<u32>(p, 1) == ALSE
+}

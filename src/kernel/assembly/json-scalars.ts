@@ -1,0 +1,121 @@
+import { BACKSLASH, byteAt, isDigit, QUOTE } from './bytes'
+import { plainEnd } from './special-characters'
+
+/**
+ * Where strings, numbers and literals of JSON end. A control character follows the text, and at least 16 more bytes of
+ * memory: it stops every inner loop, so they need no check for the end.
+ */
+
+/** `true`, `null`, and `false` without its first letter. */
+export const TRUE: u32 = 0x65757274
+export const NULL: u32 = 0x6c6c756e
+export const ALSE: u32 = 0x65736c61
+
+/** Whether the string that was looked at last has an escape. */
+export let escaped: u32 = 0
+
+@inline
+function isHex(byte: u32): bool {
+  return byte - 0x30 < 10 || (byte | 0x20) - 0x61 < 6
+}
+
+/** The address of the closing quote of a string that has an escape at `p`, or 0. */
+export function escapedStringEnd(p: usize): usize {
+  escaped = 1
+  while (byteAt(p) == BACKSLASH) {
+    const letter = byteAt(p + 1)
+    if (letter == 0x75) {
+      for (let i: usize = 2; i < 6; i++) if (!isHex(byteAt(p + i))) return 0
+      p = plainEnd(p + 6)
+    } else if (
+      letter == QUOTE ||
+      letter == BACKSLASH ||
+      letter == 0x2f ||
+      letter == 0x62 ||
+      letter == 0x66 ||
+      letter == 0x6e ||
+      letter == 0x72 ||
+      letter == 0x74
+    )
+      p = plainEnd(p + 2)
+    else return 0
+  }
+  return byteAt(p) == QUOTE ? p : 0
+}
+
+/** The address of the closing quote of the string whose first byte is at `p`, or 0. */
+@inline
+export function stringEnd(p: usize): usize {
+  const end = plainEnd(p)
+  if (byteAt(end) == QUOTE) {
+    escaped = 0
+    return end
+  }
+  return escapedStringEnd(end)
+}
+
+/** The end of the number at `p` that has too many digits to look at them at once, or 0. */
+function longNumberEnd(p: usize): usize {
+  if (byteAt(p) == 0x2d) p++
+  let digits = p
+  if (byteAt(p) == 0x30) p++
+  else {
+    while (isDigit(byteAt(p))) p++
+    if (p == digits) return 0
+  }
+  if (byteAt(p) == 0x2e) {
+    digits = ++p
+    while (isDigit(byteAt(p))) p++
+    if (p == digits) return 0
+  }
+  if ((byteAt(p) | 0x20) == 0x65) {
+    p++
+    if (byteAt(p) == 0x2b || byteAt(p) == 0x2d) p++
+    digits = p
+    while (isDigit(byteAt(p))) p++
+    if (p == digits) return 0
+  }
+  return p
+}
+
+/** How many digits there are from `p` on: at most 16, which may also mean more. */
+@inline
+function digitsFrom(p: usize): u32 {
+  const digits = i8x16.sub(v128.load(p), i8x16.splat(0x30))
+  return ctz(~i8x16.bitmask(i8x16.eq(digits, i8x16.min_u(digits, i8x16.splat(9)))))
+}
+
+/** The end of the number at `p`, or 0. */
+@inline
+export function numberEnd(p: usize): usize {
+  let end = byteAt(p) == 0x2d ? p + 1 : p
+  let digits = digitsFrom(end)
+  if (digits == 0 || (byteAt(end) == 0x30 && digits > 1)) return 0
+  end += <usize>digits
+  if (byteAt(end) == 0x2e) {
+    const fraction = digitsFrom(end + 1)
+    if (fraction == 0) return 0
+    digits |= fraction
+    end += <usize>fraction + 1
+  }
+  return digits >= 16 || (byteAt(end) | 0x20) == 0x65 ? longNumberEnd(p) : end
+}
+
+/** The end of the string, number or literal at `p`, or 0. */
+export function scalarEnd(p: usize): usize {
+  switch (byteAt(p)) {
+    case QUOTE: {
+      const end = stringEnd(p + 1)
+      return end ? end + 1 : 0
+    }
+    case 0x74:
+      return load<u32>(p) == TRUE ? p + 4 : 0
+    case 0x66:
+      return load<u32>(p + 1) == ALSE ? p + 5 : 0
+    case 0x6e:
+      return load<u32>(p) == NULL ? p + 4 : 0
+    default:
+      return numberEnd(p)
+  }
+}
+
