@@ -1,7 +1,7 @@
 import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
-import { OctetSplitter, sizeOf } from './octet-splitter.js'
+import { OctetSplitter } from './octet-splitter.js'
 
 /** Divides the bytes of a connection into messages. */
 export interface Framer {
@@ -15,8 +15,8 @@ export interface Framer {
   readonly problem?: Error | undefined
   /** What the end of the connection has cut off, if that is not delivered. */
   readonly cutOff?: Error | undefined
-  /** The messages completed by these consecutive parts, if any. The parts are copied. */
-  push(parts: readonly Buffer[]): Frame | undefined
+  /** The messages completed by these bytes, if any. The bytes are copied. */
+  push(bytes: Buffer): Frame | undefined
   /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory while no data arrives. */
@@ -60,8 +60,12 @@ class NewlineFramer implements Framer {
     return this.#splitter.pending
   }
 
-  push(parts: readonly Buffer[]): Frame | undefined {
-    return pushAll(this.#splitter, parts, this.#endsWithNull)
+  push(bytes: Buffer): Frame | undefined {
+    const { length } = bytes
+    const room = this.#splitter.reserve(length)
+    bytes.copy(room)
+    if (this.#endsWithNull) endLines(room.subarray(0, length))
+    return this.#splitter.commit(length)
   }
 
   flush(): Frame | undefined {
@@ -71,15 +75,6 @@ class NewlineFramer implements Framer {
   release(): void {
     this.#splitter.release()
   }
-}
-
-function pushAll(splitter: LineSplitter, parts: readonly Buffer[], endsWithNull = false): Frame | undefined {
-  const bytes = sizeOf(parts)
-  const room = splitter.reserve(bytes)
-  let at = 0
-  for (const part of parts) at += part.copy(room, at)
-  if (endsWithNull) endLines(room.subarray(0, bytes))
-  return splitter.commit(bytes)
 }
 
 /** Divides the bytes of a connection into the records of a codec. One that does not end is not delivered. */
@@ -105,8 +100,8 @@ export class RecordFramer implements Framer {
     return this.#splitter.problem
   }
 
-  push(parts: readonly Buffer[]): Frame | undefined {
-    return pushAll(this.#splitter, parts)
+  push(bytes: Buffer): Frame | undefined {
+    return this.#splitter.push(bytes)
   }
 
   flush(over = false): undefined {
@@ -155,9 +150,9 @@ class AutoFramer implements Framer {
     return this.#framer?.pending ?? this.#first.length
   }
 
-  push(parts: readonly Buffer[]): Frame | undefined {
-    if (this.#framer) return this.#framer.push(parts)
-    const first = Buffer.concat([this.#first, ...parts])
+  push(bytes: Buffer): Frame | undefined {
+    if (this.#framer) return this.#framer.push(bytes)
+    const first = Buffer.concat([this.#first, bytes])
     this.#first = first
     const prefix = first.toString('latin1', 0, LONGEST_PREFIX)
     return MAYBE_COUNTED.test(prefix) ? undefined : this.#decide(COUNTED.test(prefix))
@@ -167,7 +162,7 @@ class AutoFramer implements Framer {
     const first = this.#first
     this.#first = Buffer.alloc(0)
     this.#framer = framerOf({ ...this.#options, framing: counted ? 'octet_counted' : 'newline' })
-    return this.#framer.push([first])
+    return this.#framer.push(first)
   }
 
   flush(over?: boolean): Frame | undefined {

@@ -46,16 +46,14 @@ export class OctetSplitter implements Framer {
     return this.#end - this.#start
   }
 
-  push(parts: readonly Buffer[]): Frame | undefined {
+  push(bytes: Buffer): Frame | undefined {
     // The line end added to a message takes no more room than its length prefix.
-    this.#reserve(sizeOf(parts) + this.#digits.length + 1)
+    this.#reserve(bytes.length + this.#digits.length + 1)
     const from = this.#start
-    for (const bytes of parts) {
-      for (let p = 0; p < bytes.length; ) {
-        if (this.#state === 'length') p = this.#length(bytes, p)
-        else if (this.#state === 'message') p = this.#message(bytes, p)
-        else p = this.#line(bytes, p)
-      }
+    for (let p = 0; p < bytes.length; ) {
+      if (this.#state === 'length') p = this.#length(bytes, p)
+      else if (this.#state === 'message') p = this.#message(bytes, p)
+      else p = this.#line(bytes, p)
     }
     return this.#frame(from)
   }
@@ -187,8 +185,4 @@ export class OctetSplitter implements Framer {
     this.#flags = []
     return frame
   }
-}
-
-export function sizeOf(parts: readonly Buffer[]): number {
-  return parts.reduce((sum, { length }) => sum + length, 0)
 }

@@ -1,4 +1,4 @@
-import { createServer, type Server, type Socket } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
@@ -8,6 +8,7 @@ import { PIECES, recordSplitter } from '../../core/options/multiline-options.js'
 import { Listener, peerOf } from '../../http/server/listener.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LogLimit } from '../../lib/log-limit.js'
+import { SharedReadServer } from '../../lib/network/shared-reads.js'
 import { aborted } from '../../lib/time.js'
 import { readConnection } from './connection.js'
 import { type Framer, framerOf, RecordFramer } from './framer.js'
@@ -16,8 +17,6 @@ import type { TcpSourceOptions } from './options.js'
 /** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
-/** With more connections, each read makes a batch, so that what connections have read and not sent stays small. */
-const MOST_GATHERING = 64
 
 export class TcpSource implements Source {
   readonly once = true
@@ -52,7 +51,7 @@ export class TcpSource implements Source {
     try {
       await this.#listener.open(tls => {
         const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
-        if (!tls) return createServer(serve)
+        if (!tls) return new SharedReadServer(serve)
         return createTlsServer(tls, serve) as Server
       })
       await aborted(signal)
@@ -107,10 +106,7 @@ export class TcpSource implements Source {
         framer,
         clock,
         idleMs,
-        mayGather: () => this.#reading.size <= MOST_GATHERING,
-        room: async () => {
-          while (this.#waiting) await this.#waiting
-        },
+        room: () => this.#waiting,
         take: frame => {
           this.#listener.connections.received(socket)
           this.#send(frame, origin, out)

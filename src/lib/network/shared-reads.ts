@@ -1,0 +1,74 @@
+import { type OnReadOpts, Server, Socket, type SocketConstructorOpts } from 'node:net'
+
+/**
+ * Sockets that are read into one memory that all of them share. Node.js makes a new buffer for each read of a socket
+ * otherwise, which costs more than the read, and a garbage collection every few dozen reads.
+ *
+ * The system calls for a read, and what is done with the bytes, happen in one call, so that no two reads overlap.
+ */
+
+/** Size of a read while there are few sockets. */
+export const READ_BYTES = 256 * 1024
+const LEAST_READ_BYTES = 16 * 1024
+/** For the reads of all sockets, one each: so much may have to be kept when nothing can be passed on. */
+const READS_BYTES = 16 * 1024 * 1024
+
+let memory: Buffer | undefined
+/** Number of open sockets. */
+let open = 0
+
+/** The memory, of READ_BYTES, for use between two reads. */
+export function sharedMemory(): Buffer {
+  memory ??= Buffer.allocUnsafeSlow(READ_BYTES)
+  return memory
+}
+
+function readSize(sockets: number): number {
+  return Math.max(LEAST_READ_BYTES, Math.min(READ_BYTES, Math.floor(READS_BYTES / sockets)))
+}
+
+/** The part of a socket that does the system calls. Its name in Node.js is not documented. */
+type Handle = { readonly useUserBuffer?: unknown }
+type Accepted = { _handle?: Handle | null }
+
+interface SharedReadOptions extends SocketConstructorOpts {
+  readonly handle?: Handle
+  readonly onread?: OnReadOpts
+}
+
+/** A socket whose bytes go to `receive` while it is not paused. It is paused at first, and emits no `data`. */
+export class SharedReadSocket extends Socket {
+  /** Gets bytes, which are valid for the time of the call. Returns false to stop reading until `resume` is called. */
+  receive: (bytes: Buffer) => boolean = () => true
+
+  constructor(options: SharedReadOptions) {
+    const callback = (size: number, buffer: Uint8Array) => this.receive((buffer as Buffer).subarray(0, size))
+    const buffer = sharedMemory().subarray(0, readSize(open + 1))
+    const all: SharedReadOptions = { ...options, onread: { buffer, callback } }
+    super(all)
+    open++
+    this.pause()
+    this.once('close', () => open--)
+  }
+}
+
+/** A server whose connections are of that kind, where Node.js can do that. */
+export class SharedReadServer extends Server {
+  constructor(serve: (socket: Socket) => void) {
+    super({ pauseOnConnect: true }, serve)
+  }
+
+  override emit(event: string | symbol, ...args: unknown[]): boolean {
+    return super.emit(event as string, ...(event === 'connection' ? [sharing(args[0] as Socket)] : args))
+  }
+}
+
+/** Replaces a socket that nobody has used. A server of Node.js has no option for the memory of reads. */
+function sharing(socket: Socket): Socket {
+  const accepted = socket as Accepted
+  const handle = accepted._handle
+  if (typeof handle?.useUserBuffer !== 'function') return socket
+  accepted._handle = null
+  socket.destroy()
+  return new SharedReadSocket({ handle })
+}

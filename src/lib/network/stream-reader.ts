@@ -1,0 +1,224 @@
+import type { Readable } from 'node:stream'
+import { after, systemClock } from '../time.js'
+import { READ_BYTES, SharedReadSocket, sharedMemory } from './shared-reads.js'
+
+export interface Receiver {
+  /** Takes bytes, which are valid for the time of the call. Returns false if nothing more is to be read. */
+  take(bytes: Buffer): boolean
+  /** Resolves when there may be room for more; undefined: there is. */
+  room(): Promise<void> | undefined
+}
+
+export interface ReadLimits {
+  readonly signal?: AbortSignal | undefined
+  /** Maximum time without bytes, in milliseconds, asked again after each read; undefined: no limit. */
+  readonly idleMs?: (() => number | undefined) | undefined
+}
+
+/** Why reading stopped. ended: no more bytes come, because of an error, too. refused: by the receiver. */
+export type Stopped = 'ended' | 'idle' | 'aborted' | 'refused'
+
+/** After a read of at least this size from a stream with small buffers there is probably more, to be passed on with it. */
+const LARGE_READ_BYTES = 16 * 1024
+/** Limit for what is kept so, for all streams together. */
+const MOST_GATHERED_BYTES = 16 * 1024 * 1024
+let gatheredBytes = 0
+
+/** Data that is on its way to this process comes within this time. */
+const LEAST_IDLE_MS = 1
+
+/** Returns a function that cancels it. */
+const afterTurn = (fn: () => void): (() => void) => {
+  const immediate = setImmediate(fn)
+  return () => clearImmediate(immediate)
+}
+
+const ENDS = ['end', 'error', 'close'] as const
+
+/**
+ * Passes the bytes of a stream on as fast as there is room. While the receiver has no room, at most one read is kept, and
+ * while `read` is not pending, nothing is read. To be released at the end.
+ */
+export class StreamReader {
+  readonly #stream: Readable
+  readonly #receiver: Receiver
+  readonly #shared: SharedReadSocket | undefined
+  /** What was read and not passed on. */
+  #held: Buffer[] = []
+  #heldBytes = 0
+  #isBlocked = false
+  #hasEnded: boolean
+  #limits: ReadLimits = {}
+  /** Ends the pending `read`. */
+  #stop: ((how: Stopped | Error) => void) | undefined
+  #reads = 0
+  #lastAt = 0
+  #idleAt = Number.POSITIVE_INFINITY
+  #cancelIdle: (() => void) | undefined
+
+  constructor(stream: Readable, receiver: Receiver) {
+    this.#stream = stream
+    this.#receiver = receiver
+    this.#hasEnded = stream.readableEnded || stream.destroyed
+    if (stream instanceof SharedReadSocket) {
+      this.#shared = stream
+      stream.receive = bytes => this.#received(bytes)
+    } else stream.on('readable', this.#drain)
+    for (const name of ENDS) stream.on(name, this.#ended)
+  }
+
+  /** Reads until a limit is reached. Rejects when the receiver throws. */
+  read(limits: ReadLimits = {}): Promise<Stopped> {
+    this.#limits = limits
+    const { signal } = limits
+    const abort = () => this.#stop?.('aborted')
+    const stopped = new Promise<Stopped>((resolve, reject) => {
+      this.#stop = how => {
+        this.#stop = undefined
+        this.#shared?.pause()
+        this.#stopIdle()
+        signal?.removeEventListener('abort', abort)
+        if (how instanceof Error) reject(how)
+        else resolve(how)
+      }
+    })
+    signal?.addEventListener('abort', abort)
+    if (signal?.aborted) abort()
+    else this.#go()
+    return stopped
+  }
+
+  /** Passes on what is left of what was read, and gives the stream back for others to read. */
+  async release(): Promise<void> {
+    for (const name of ENDS) this.#stream.off(name, this.#ended)
+    this.#stream.off('readable', this.#drain)
+    if (this.#heldBytes === 0) return
+    for (let room; (room = this.#receiver.room()); ) await room
+    this.#receiver.take(this.#unheld())
+  }
+
+  #go(): void {
+    if (this.#receiver.room()) this.#block()
+    else if (this.#heldBytes === 0 || this.#take(this.#unheld())) this.#resume()
+  }
+
+  #resume(): void {
+    this.#lastAt = systemClock.now()
+    this.#watchIdle()
+    if (this.#hasEnded) this.#ended()
+    else if (this.#shared) this.#shared.resume()
+    else this.#drain()
+  }
+
+  /** Waits for room. */
+  #block(): void {
+    if (this.#isBlocked) return
+    this.#isBlocked = true
+    this.#stopIdle()
+    void this.#wait()
+  }
+
+  async #wait(): Promise<void> {
+    for (let room; (room = this.#receiver.room()); ) await room
+    this.#isBlocked = false
+    if (this.#stop) this.#go()
+  }
+
+  #received(bytes: Buffer): boolean {
+    if (this.#stop && !this.#receiver.room()) return this.#take(bytes)
+    this.#hold(Buffer.from(bytes))
+    this.#block()
+    return false
+  }
+
+  #take(bytes: Buffer): boolean {
+    this.#reads++
+    try {
+      if (!this.#receiver.take(bytes)) this.#stop?.('refused')
+    } catch (error) {
+      this.#stop?.(error as Error)
+    }
+    if (!this.#stop) return false
+    if (this.#limits.idleMs) {
+      this.#lastAt = systemClock.now()
+      this.#watchIdle()
+    }
+    return true
+  }
+
+  #hold(bytes: Buffer): void {
+    this.#held.push(bytes)
+    this.#heldBytes += bytes.length
+    gatheredBytes += bytes.length
+  }
+
+  #unheld(): Buffer {
+    const [parts, size] = [this.#held, this.#heldBytes]
+    this.#held = []
+    this.#heldBytes = 0
+    gatheredBytes -= size
+    if (parts.length === 1) return parts[0]!
+    const all = size <= READ_BYTES ? sharedMemory() : Buffer.allocUnsafe(size)
+    let at = 0
+    for (const part of parts) at += part.copy(all, at)
+    return all.subarray(0, size)
+  }
+
+  /** Reads a stream that makes buffers of its own. */
+  readonly #drain = () => {
+    while (this.#stop && !this.#isBlocked) {
+      if (this.#receiver.room()) return this.#block()
+      const bytes = this.#stream.read() as Buffer | string | null
+      if (bytes === null && this.#heldBytes === 0) return
+      if (bytes !== null) {
+        this.#hold(typeof bytes === 'string' ? Buffer.from(bytes) : bytes)
+        const mayGather = !this.#hasEnded && this.#heldBytes < READ_BYTES && gatheredBytes < MOST_GATHERED_BYTES
+        if (bytes.length >= LARGE_READ_BYTES && mayGather) return void afterTurn(this.#drain)
+      }
+      this.#take(this.#unheld())
+    }
+  }
+
+  readonly #ended = () => {
+    this.#hasEnded = true
+    if (this.#isBlocked) return
+    if (!this.#shared) this.#drain()
+    if (!this.#isBlocked) this.#stop?.('ended')
+  }
+
+  /** When the stream will have been idle for too long, unless bytes come. */
+  #idleAfter(): number {
+    return this.#lastAt + Math.max(LEAST_IDLE_MS, this.#limits.idleMs?.() ?? Number.POSITIVE_INFINITY)
+  }
+
+  #watchIdle(): void {
+    const at = this.#idleAfter()
+    // A timer that is too early is set again when it rings.
+    if (this.#cancelIdle && this.#idleAt <= at) return
+    this.#stopIdle()
+    if (at === Number.POSITIVE_INFINITY) return
+    this.#idleAt = at
+    this.#cancelIdle = after(at - systemClock.now(), () => this.#maybeIdle())
+  }
+
+  /**
+   * After a stall, timers run before I/O: what has arrived is read before the first immediate. That makes room for what
+   * the system of the sender keeps, which is read before the second one.
+   */
+  #maybeIdle(): void {
+    const reads = this.#reads
+    const decide = () => {
+      this.#cancelIdle = undefined
+      if (this.#reads === reads && systemClock.now() >= this.#idleAfter()) this.#stop?.('idle')
+      else this.#watchIdle()
+    }
+    this.#cancelIdle = afterTurn(() => {
+      this.#cancelIdle = afterTurn(decide)
+    })
+  }
+
+  #stopIdle(): void {
+    this.#cancelIdle?.()
+    this.#cancelIdle = undefined
+  }
+}

@@ -1,0 +1,253 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, type Socket } from 'node:net'
+import { PassThrough, type Readable } from 'node:stream'
+import t, { type Test } from 'tap'
+import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
+import { type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
+import { steady } from '../../support/patience.js'
+import { until } from '../../support/pushed.js'
+
+class Taken implements Receiver {
+  readonly parts: Buffer[] = []
+  accepts = true
+  #room: Promise<void> | undefined
+  #open = () => {}
+  take(bytes: Buffer): boolean {
+    this.parts.push(Buffer.from(bytes))
+    return this.accepts
+  }
+  room(): Promise<void> | undefined {
+    return this.#room
+  }
+  block(): void {
+    this.#room = new Promise(resolve => {
+      this.#open = () => {
+        this.#room = undefined
+        resolve()
+      }
+    })
+  }
+  unblock(): void {
+    this.#open()
+  }
+  get text(): string {
+    return Buffer.concat(this.parts).toString()
+  }
+}
+
+interface Ends {
+  readonly stream: Readable
+  write(text: string | Buffer): void
+  end(): void
+  fail(): void
+}
+
+async function connection(t: Test): Promise<Ends> {
+  let accepted: Socket | undefined
+  const server = new SharedReadServer(socket => {
+    socket.on('error', () => {})
+    accepted = socket
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const sender = connect((server.address() as AddressInfo).port, '127.0.0.1').setNoDelay(true)
+  sender.on('error', () => {})
+  await until(() => accepted !== undefined)
+  const stream = accepted!
+  t.teardown(() => {
+    sender.destroy()
+    stream.destroy()
+    server.close()
+  })
+  const fail = () => void sender.resetAndDestroy()
+  return { stream, write: text => void sender.write(text), end: () => void sender.end(), fail }
+}
+
+async function pipe(): Promise<Ends> {
+  const stream = new PassThrough()
+  const fail = () => void stream.destroy(new Error('broken'))
+  return { stream, write: text => void stream.write(text), end: () => void stream.end(), fail }
+}
+
+for (const [kind, open] of Object.entries({ connection, pipe })) {
+  t.test(`${kind}: everything is passed on, to the end`, async t => {
+    const { stream, write, end } = await open(t)
+    const taken = new Taken()
+    const ended = new StreamReader(stream, taken).read()
+    write('one ')
+    await until(() => taken.text === 'one ')
+    write('two')
+    end()
+    t.equal(await ended, 'ended')
+    t.equal(taken.text, 'one two')
+    t.equal(await new StreamReader(stream, taken).read(), 'ended', 'a stream that has ended')
+  })
+
+  t.test(`${kind}: without room nothing is passed on, and the sender waits`, async t => {
+    const { stream, write, end } = await open(t)
+    const taken = new Taken()
+    const ended = new StreamReader(stream, taken).read()
+    write('first ')
+    await until(() => taken.parts.length === 1)
+    taken.block()
+    for (let n = 0; n < 64; n++) write(Buffer.alloc(1 << 20, 'x'))
+    end()
+    await steady(() => taken.parts.length)
+    t.equal(taken.text, 'first ')
+    taken.unblock()
+    t.equal(await ended, 'ended')
+    t.equal(taken.text.length, 6 + (64 << 20))
+  })
+
+  t.test(`${kind}: what was read before a failure is passed on, when there is room`, async t => {
+    const { stream, write, fail } = await open(t)
+    const taken = new Taken()
+    const ended = new StreamReader(stream, taken).read()
+    write('one')
+    await until(() => taken.parts.length === 1)
+    taken.block()
+    write(' two')
+    await steady(() => taken.parts.length)
+    fail()
+    await steady(() => taken.parts.length)
+    t.equal(taken.text, 'one')
+    taken.unblock()
+    t.equal(await ended, 'ended')
+    t.equal(taken.text, 'one two')
+  })
+
+  t.test(`${kind}: after an abort nothing is lost and nothing is read`, async t => {
+    const { stream, write, end } = await open(t)
+    const taken = new Taken()
+    const reader = new StreamReader(stream, taken)
+    const abort = new AbortController()
+    const aborted = reader.read({ signal: abort.signal })
+    write('one')
+    await until(() => taken.parts.length === 1)
+    taken.block()
+    write(' two')
+    await steady(() => taken.parts.length)
+    abort.abort()
+    t.equal(await aborted, 'aborted')
+    t.equal(await reader.read({ signal: abort.signal }), 'aborted', 'again')
+    taken.unblock()
+    await steady(() => taken.parts.length)
+    t.equal(taken.text, 'one')
+    const ended = reader.read()
+    end()
+    t.equal(await ended, 'ended')
+    t.equal(taken.text, 'one two')
+  })
+
+  t.test(`${kind}: a receiver that refuses gets nothing more; one that throws neither`, async t => {
+    for (const throws of [false, true]) {
+      const { stream, write } = await open(t)
+      const taken = new Taken()
+      taken.accepts = false
+      const reader = new StreamReader(stream, taken)
+      if (throws) {
+        taken.take = () => {
+          throw new Error('a fault')
+        }
+      }
+      const stopped = reader.read()
+      write('one')
+      if (throws) await t.rejects(stopped, { message: 'a fault' })
+      else t.equal(await stopped, 'refused')
+      write('two')
+      await steady(() => taken.parts.length)
+      t.equal(taken.text, throws ? '' : 'one')
+    }
+  })
+
+  t.test(`${kind}: idle is who sends nothing, not who has to wait for room`, async t => {
+    const { stream, write } = await open(t)
+    const taken = new Taken()
+    const reader = new StreamReader(stream, taken)
+    taken.block()
+    const idle = reader.read({ idleMs: () => 30 })
+    let isOver = false
+    void idle.then(() => (isOver = true))
+    write('x')
+    await new Promise(resolve => setTimeout(resolve, 60))
+    t.notOk(isOver)
+    taken.unblock()
+    t.equal(await idle, 'idle')
+    t.equal(taken.text, 'x')
+    write('y')
+    t.equal(await reader.read({ idleMs: () => 30 }), 'idle')
+    t.equal(taken.text, 'xy', 'it can be read again')
+  })
+
+  t.test(`${kind}: what came while the process stood still is not taken for a pause`, async t => {
+    const { stream, write } = await open(t)
+    const taken = new Taken()
+    const reader = new StreamReader(stream, taken)
+    const idle = reader.read({ idleMs: () => 50 })
+    let isOver = false
+    void idle.then(() => (isOver = true))
+    write('x')
+    for (const end = performance.now() + 100; performance.now() < end; );
+    await until(() => isOver || taken.parts.length > 0)
+    t.equal(taken.text, 'x')
+    t.notOk(isOver)
+    t.equal(await idle, 'idle')
+  })
+}
+
+t.test('what a stream keeps is passed on when it is released', async t => {
+  const { stream, write } = await connection(t)
+  const taken = new Taken()
+  const reader = new StreamReader(stream, taken)
+  const abort = new AbortController()
+  const aborted = reader.read({ signal: abort.signal })
+  write('one')
+  await until(() => taken.parts.length === 1)
+  taken.block()
+  write(' two')
+  await steady(() => taken.parts.length)
+  abort.abort()
+  await aborted
+  const released = reader.release()
+  taken.unblock()
+  await released
+  t.equal(taken.text, 'one two')
+  t.equal(stream.listenerCount('end'), 1, 'only that of Node.js itself')
+})
+
+t.test('small buffers that come together are passed on together', async t => {
+  const stream = new PassThrough({ highWaterMark: 1 << 20 })
+  const taken = new Taken()
+  const ended = new StreamReader(stream, taken).read()
+  for (let n = 0; n < 40; n++) {
+    stream.write(Buffer.alloc(16 * 1024, 48 + n))
+    await new Promise(resolve => process.nextTick(resolve))
+  }
+  stream.end()
+  t.equal(await ended, 'ended')
+  t.ok(taken.parts.length < 10, `${taken.parts.length} parts`)
+  t.ok(
+    Buffer.concat(taken.parts).equals(
+      Buffer.concat(Array.from({ length: 40 }, (_, n) => Buffer.alloc(16 * 1024, 48 + n))),
+    ),
+  )
+})
+
+t.test('what is kept of a connection is not overwritten by reads of another', async t => {
+  const [waiting, other] = [await connection(t), await connection(t)]
+  const [later, now] = [new Taken(), new Taken()]
+  const ended = new StreamReader(waiting.stream, later).read()
+  waiting.write('a')
+  await until(() => later.parts.length === 1)
+  later.block()
+  waiting.write('b'.repeat(5000))
+  await until(() => (waiting.stream as Socket).bytesRead === 5001)
+  const others = new StreamReader(other.stream, now).read()
+  other.write('c'.repeat(9000))
+  other.end()
+  await others
+  later.unblock()
+  waiting.end()
+  await ended
+  t.equal(later.text, `a${'b'.repeat(5000)}`)
+})
