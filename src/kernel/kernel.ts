@@ -4,6 +4,7 @@ import { type FieldExports, FieldLines } from './field-lines.js'
 import { type JsonExports, JsonLines } from './json-lines.js'
 import { type LineEndExports, LineEnds } from './line-ends.js'
 import { LineMemory } from './line-memory.js'
+import { type StringExports, Strings } from './strings.js'
 
 /**
  * Runs what costs most for each byte in WebAssembly with SIMD. Lines are read where they are if their chunk is in the
@@ -17,12 +18,16 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
 }
 
-type Exports = JsonExports & FieldExports & LineEndExports & { readonly base: { readonly value: number } }
+type Exports = JsonExports &
+  FieldExports &
+  LineEndExports &
+  StringExports & { readonly base: { readonly value: number } }
 
 export interface Kernel {
   readonly json: JsonLines
   readonly fields: FieldLines
   readonly lines: LineEnds
+  readonly strings: Strings
 }
 
 let kernel: Kernel | undefined
@@ -41,6 +46,7 @@ export function theKernel(): Kernel | undefined {
       json: new JsonLines(code, memory),
       fields: new FieldLines(code, memory),
       lines: new LineEnds(code, memory),
+      strings: new Strings(code, memory),
     }
   } catch {
     kernel = undefined

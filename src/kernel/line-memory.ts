@@ -9,9 +9,15 @@ export interface Lines {
   readonly flags: Uint8Array
 }
 
+/** Lines that were scanned: `stride` numbers of `slots` for each. */
+export interface ScannedLines extends Lines {
+  readonly slots: Int32Array
+  readonly stride: number
+}
+
 /** Bytes of lines, and lines, that are read at a time. A longer line is not read here. */
 const TEXT_BYTES = 512 * 1024
-const MOST_LINES = 4096
+export const MOST_LINES = 4096
 /** Bytes for the slots of a group of lines. */
 const SLOT_BYTES = 512 * 1024
 /** The kernel reads ahead of the end of a line. */
@@ -54,13 +60,26 @@ export class LineMemory {
    */
   put(lines: Lines, from: number, stride: number): number {
     const { chunk, length, starts, ends, flags } = lines
-    const most = stride === 0 ? MOST_LINES : Math.min(MOST_LINES, Math.floor(this.slots.length / stride))
-    const until = Math.min(length, from + most)
+    const until = this.#until(length, from, stride)
     const to = isInChunkMemory(chunk) ? until : this.#copy(from, until, lines)
     this.starts.set(starts.subarray(from, to))
     this.ends.set(ends.subarray(from, to))
     this.flags.set(flags.subarray(from, to))
     return to
+  }
+
+  /** Puts flags and slots of lines in the shared memory from `from` on, as many as fit. Returns where the group ends. */
+  putScanned(lines: ScannedLines, from: number): number {
+    const { length, flags, slots, stride } = lines
+    const to = this.#until(length, from, stride)
+    this.flags.set(flags.subarray(from, to))
+    this.slots.set(slots.subarray(from * stride, to * stride))
+    return to
+  }
+
+  #until(length: number, from: number, stride: number): number {
+    const most = stride === 0 ? MOST_LINES : Math.min(MOST_LINES, Math.floor(this.slots.length / stride))
+    return Math.min(length, from + most)
   }
 
   /** What is subtracted from the positions of lines from `from` on to get addresses. */

@@ -7,7 +7,7 @@ import type { Places } from './bucket-part.js'
 import { hashBytes, type Key, viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
-const LONGEST_KEY = 256
+export const LONGEST_KEY = 256
 /** A buffer that grew beyond this is kept only as long as keys need it. */
 const KEPT_BYTES = 64 * 1024
 

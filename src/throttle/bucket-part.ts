@@ -1,4 +1,4 @@
-import { type Key, KeyTable } from './key-table.js'
+import { type Key, type Keys, KeyTable } from './key-table.js'
 import type { StateWriter } from './state-bytes.js'
 import type { BucketColumns } from './windows.js'
 
@@ -82,6 +82,15 @@ export class BucketPart<W extends BucketColumns> {
     // As in `use`, of which V8 would make a call.
     if (id >= 0 && this.#used !== undefined) this.#used[id] = BOTH
     return id
+  }
+
+  /** Finds the buckets of so many events. Their ids are valid while the layout is the same. */
+  findAll(keys: Keys, length: number): void {
+    this.#keys.findAll(keys, length)
+    const used = this.#used
+    if (used === undefined) return
+    const { ids } = keys
+    for (let i = 0; i < length; i++) if (ids[i]! >= 0) used[ids[i]!] = BOTH
   }
 
   /** Notes that a bucket is used. */

@@ -7,8 +7,17 @@ import type { LATE } from './event-windows.js'
 import { KeyedLimiter } from './keyed-limiter.js'
 import { Lanes } from './lanes.js'
 import type { Level, Limit } from './limit.js'
-import { DISCARD, FULL, type Limiter, type LimiterOptions, PASS, type RuledLimiter, type Taken } from './limiter.js'
+import {
+  type DISCARD,
+  FULL,
+  type Limiter,
+  type LimiterOptions,
+  PASS,
+  type RuledLimiter,
+  type Taken,
+} from './limiter.js'
 import type { Rule, RuleName } from './rules.js'
+import { WholeBatches } from './whole-batches.js'
 
 /** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
 
@@ -24,9 +33,15 @@ export const WAITS = 7
 export const NO_BACKEND = 9
 export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
 
+/** Whether event `i` is not counted; `all` writes 1 or 0 for each event, or returns false. */
+export interface Excludes {
+  (batch: EventBatch, i: number): boolean
+  readonly all?: (batch: EventBatch, to: Uint8Array) => boolean
+}
+
 export interface DeciderOptions extends LimiterOptions {
   readonly onMaxKeys: 'default_bucket' | 'pass' | 'discard'
-  readonly exclude?: ((batch: EventBatch, i: number) => boolean) | undefined
+  readonly exclude?: Excludes | undefined
   /** The fields of the key; none: all events belong to the default bucket. */
   readonly keyFields: readonly FieldReader[]
   /** The field with what an event costs instead of 1. Limits of events are then of the unit `cost`. */
@@ -81,11 +96,9 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
     this.#lanes = new Lanes(rules, this.limiter)
   }
 
-  /** Whether the decisions do not depend on the events. */
-  protected get isBlind(): boolean {
-    return (
-      this.#exclude === undefined && this.key === undefined && this.#costs === undefined && this.#lanes === undefined
-    )
+  /** Whether each event costs 1, and there are no rules. */
+  protected get isSimple(): boolean {
+    return this.#costs === undefined && this.#lanes === undefined
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -186,11 +199,15 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
   decisions = new Uint8Array(1024)
   /** Number of events per decision. */
   readonly counts = new Uint32Array(5)
+  readonly #whole: WholeBatches | undefined
   #now = 0
 
   /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
     super(options, limiter)
+    const { exclude, keyFields } = options
+    const take = (batch: EventBatch, i: number, now: number) => this.take(batch, i, now)
+    if (keyFields.length < 2) this.#whole = new WholeBatches(limiter, exclude, keyFields[0], take)
   }
 
   /** Decides on all events of a batch at one point in time. */
@@ -201,13 +218,7 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
     this.limiter.advance(now)
     this.#now = now
     const { decisions, counts } = this
-    if (this.isBlind) {
-      const passed = this.limiter.takeDefaults(length, now)
-      decisions.fill(PASS, 0, passed).fill(DISCARD, passed, length)
-      counts[PASS] = passed
-      counts[DISCARD] = length - passed
-      return
-    }
+    if (this.isSimple && this.#whole?.decide(batch, now, decisions, counts)) return
     for (let i = 0; i < length; i++) {
       const decision = this.decideOne(batch, i, now)
       decisions[i] = decision

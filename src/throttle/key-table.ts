@@ -9,6 +9,24 @@ export interface Key {
   readonly hash: number
 }
 
+/** In the place of an id: there is no key; the key is to be found; it cannot be found here. */
+export const NONE = -1
+export const TO_FIND = -2
+export const ALONE = -3
+
+/** The keys of many events: that of event i is [starts[i], ends[i]) of `bytes`. */
+export interface Keys {
+  readonly bytes: DataView
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly hashes: Int32Array
+  /** The ids of keys, or one of the numbers above. */
+  readonly ids: Int32Array
+  /** The indices of events whose key was not found, in order, and how many they are. */
+  readonly alone: Int32Array
+  count: number
+}
+
 /** Bytes of keys, and number of keys, from which a table is large. */
 const LARGE = 65_536
 
@@ -72,6 +90,30 @@ export class KeyTable {
       if (id < 0) return -1
       if (this.#hashes[id] === hash && this.#equals(id, bytes, start, end)) return id
     }
+  }
+
+  /** Finds the keys of so many events. */
+  findAll(keys: Keys, length: number): void {
+    const { bytes, starts, ends, hashes, ids, alone } = keys
+    const places = this.#places
+    const known = this.#hashes
+    const mask = places.length - 1
+    let count = 0
+    for (let i = 0; i < length; i++) {
+      const wanted = ids[i]!
+      if (wanted === NONE) continue
+      let id = -1
+      if (wanted === TO_FIND) {
+        const hash = hashes[i]!
+        for (let place = hash & mask; ; place = (place + 1) & mask) {
+          id = places[place]! - 1
+          if (id < 0 || (known[id] === hash && this.#equals(id, bytes, starts[i]!, ends[i]!))) break
+        }
+      }
+      if (id < 0) alone[count++] = i
+      else ids[i] = id
+    }
+    keys.count = count
   }
 
   #equals(id: number, bytes: DataView, start: number, end: number): boolean {

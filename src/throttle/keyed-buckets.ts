@@ -74,6 +74,11 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#mask = parts - 1
   }
 
+  /** What has all buckets, if that is one part. Undefined while there are none. */
+  get only(): BucketPart<W> | undefined {
+    return this.#only
+  }
+
   /** The windows of all buckets. */
   get all(): readonly W[] {
     return this.#parts.flatMap(part => (part ? [part.windows] : []))

@@ -1,5 +1,5 @@
 import { keyBytes } from './bucket-key.js'
-import type { PlacedKey } from './bucket-part.js'
+import type { BucketPart, PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
 import { type ExactRule, ExactRules, shapeOf } from './exact-rules.js'
 import { keyOf } from './key-table.js'
@@ -97,6 +97,11 @@ export class KeyedLimiter {
   /** Drops idle buckets. Call before the takes for one point in time. */
   advance(now: number): void {
     this.#room.advance(now)
+  }
+
+  /** What has all buckets with a key, if they are not divided. Undefined while there are none. */
+  get undivided(): BucketPart<Windows> | undefined {
+    return this.#buckets.only
   }
 
   /** Takes an event of the default bucket. */

@@ -1,4 +1,5 @@
 import { type Level, type Limit, scaleOf } from './limit.js'
+import { DISCARD, PASS } from './limiter.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Limits over time windows. Each object holds the state of many buckets, by id: 0, 1, 2, … */
@@ -60,6 +61,22 @@ export abstract class Windows extends BucketColumns {
 
   /** Returns whether an event of `bucket` at `now` is within the limit, and counts it if so. Its cost is 1. */
   abstract take(bucket: number, now: number): boolean
+
+  /**
+   * Takes an event of each of the buckets ids[i], for i from `from` to `to`, and writes PASS or DISCARD to `decisions`.
+   * Skips negative ids. Returns how many events are beyond the limit.
+   */
+  takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
+    let discarded = 0
+    for (let i = from; i < to; i++) {
+      const bucket = ids[i]!
+      if (bucket < 0) continue
+      const decision = this.take(bucket, now) ? PASS : DISCARD
+      decisions[i] = decision
+      discarded += decision
+    }
+    return discarded
+  }
 
   /** Sets the limits of a bucket, in the place of those of all; they differ from these in nothing but their numbers. */
   setLimits(_bucket: number, _limits: readonly Limit[]): void {
@@ -164,6 +181,27 @@ export class FixedWindows extends LimitWindows {
     if (count >= (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return false
     this.counts[bucket] = count + 1
     return true
+  }
+
+  override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
+    const { counts, times, mosts, most } = this
+    const windowMs = this.#windowMs
+    let discarded = 0
+    for (let i = from; i < to; i++) {
+      const bucket = ids[i]!
+      if (bucket < 0) continue
+      decisions[i] = PASS
+      const count = counts[bucket]!
+      if (now - times[bucket]! >= windowMs) {
+        times[bucket] = now
+        counts[bucket] = 1
+      } else if (count < (mosts === undefined ? most : mosts[bucket]!)) counts[bucket] = count + 1
+      else {
+        decisions[i] = DISCARD
+        discarded++
+      }
+    }
+    return discarded
   }
 
   takeMany(bucket: number, events: number, now: number): number {

@@ -36,8 +36,8 @@ export class EventBatch {
   flags: Uint8Array
   #events: (LogEvent | undefined)[] | undefined
   #slots: Int32Array | undefined
-  /** Numbers per event in `#slots`. */
-  readonly #stride: number
+  /** Numbers per event in `slots`. */
+  readonly stride: number
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
@@ -58,7 +58,7 @@ export class EventBatch {
     this.starts = frame.starts
     this.ends = frame.ends
     this.flags = frame.flags
-    this.#stride = origin.wanted.names.length * SLOT
+    this.stride = origin.wanted.names.length * SLOT
     if (frame.release) ack.release = frame.release
   }
 
@@ -162,7 +162,7 @@ export class EventBatch {
     if (codec.form !== 'message') {
       const piece = flags & (PIECE | CONTINUES)
       const isWanted = piece === 0 || codec.decodesPiece(piece === PIECE)
-      if (isWanted && codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.#stride)) flags |= DECODED
+      if (isWanted && codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.stride)) flags |= DECODED
     }
     this.flags[i] = flags
     return flags
@@ -201,26 +201,23 @@ export class EventBatch {
 
   /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
   slotStart(i: number, slot: number): number {
-    return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
+    return (this.#slots ?? this.#rescan())[i * this.stride + slot * SLOT]!
   }
 
   /** The second number: the end of the value, shifted left by one. The lowest bit marks a special value. */
   slotEnd(i: number, slot: number): number {
-    return this.#slots![i * this.#stride + slot * SLOT + 1]!
+    return this.#slots![i * this.stride + slot * SLOT + 1]!
   }
 
-  /** Copies the slots of the line of event `i`, which is an object. Returns whether `to` is as long as they are. */
-  copySlots(i: number, to: Int32Array): boolean {
-    if (to.length !== this.#stride) return false
-    const slots = this.#slots ?? this.#rescan()
-    for (let n = 0, first = i * this.#stride; n < to.length; n++) to[n] = slots[first + n]!
-    return true
+  /** The slots of all lines, `stride` numbers for each. Requires DECODED of an event. */
+  get slots(): Int32Array {
+    return this.#slots ?? this.#rescan()
   }
 
   /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
-    const slots = new Int32Array(this.length * this.#stride)
+    const slots = new Int32Array(this.length * this.stride)
     this.#slots = slots
     this.#text ??= this.#textKind()
     const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)
@@ -229,7 +226,7 @@ export class EventBatch {
     for (let i = 0; i < this.length; i++) {
       const flags = this.flags[i]!
       if ((flags & DECODED) === 0 || (flags & done) !== 0) continue
-      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.#stride)
+      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.stride)
       this.flags[i] = flags | SCANNED
     }
     return slots
@@ -276,14 +273,14 @@ export class EventBatch {
     this.flags[to] = this.flags[from]!
     if (this.#events) this.#events[to] = this.#events[from]
     this.#texts?.move(from, to)
-    if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
+    if (this.#slots) this.#slots.copyWithin(to * this.stride, from * this.stride, (from + 1) * this.stride)
   }
 
   /** Copies events [from, to) for another holder. The copies share the bytes; modifications are separate. */
   fork(from = 0, to = this.length): EventBatch {
     this.ack.fork()
     const copy = this.#copy(from, to)
-    copy.#slots = this.#slots?.slice(from * this.#stride, to * this.#stride)
+    copy.#slots = this.#slots?.slice(from * this.stride, to * this.stride)
     return copy
   }
 

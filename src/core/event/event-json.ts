@@ -37,7 +37,11 @@ export class EventJson {
   /** Copies the slots of event `i`, which was read last. Returns false if it has none of the length of `to`. */
   copySlots(batch: EventBatch, i: number, to: Int32Array): boolean {
     if (this.#isMade) return false
-    return batch.texts?.has(i) ? batch.texts.copySlots(i, to) : batch.copySlots(i, to)
+    if (batch.texts?.has(i)) return batch.texts.copySlots(i, to)
+    const { slots, stride } = batch
+    if (to.length !== stride) return false
+    for (let n = 0, first = i * stride; n < stride; n++) to[n] = slots[first + n]!
+    return true
   }
 
   /** The JSON is the object in [start, end), with white space around it. */

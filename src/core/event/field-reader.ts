@@ -33,6 +33,7 @@ export class FieldReader {
   plain = false
 
   readonly #path: FieldPath
+  readonly #wanted: WantedNames
   readonly #slot: number
   readonly #isMessage: boolean
   readonly #rest: readonly Segment[]
@@ -44,6 +45,7 @@ export class FieldReader {
 
   constructor(path: FieldPath, wanted: WantedNames) {
     this.#path = path
+    this.#wanted = wanted
     this.#slot = wanted.slot(path.segments[0])
     this.#rest = path.segments.slice(1)
     this.#isMessage = path.segments[0] === 'message' && this.#rest.length === 0
@@ -64,6 +66,13 @@ export class FieldReader {
       return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
     }
     return this.#loadOrigin(batch, flags)
+  }
+
+  /** The slot with what it reads from lines of JSON, one of which is DECODED; -1: there is none, or no such line. */
+  slotIn(batch: EventBatch): number {
+    const { codec, wanted } = batch.origin
+    const hasSlot = wanted === this.#wanted && this.#rest.length === 0 && codec.form === 'object'
+    return hasSlot && (batch.look(0) & DECODED) !== 0 ? this.#slot : -1
   }
 
   /** Loads a field of a line whose slots were written by `putSlot`. */

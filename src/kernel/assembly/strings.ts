@@ -1,0 +1,110 @@
+import { byteAt, QUOTE } from './bytes'
+
+/**
+ * The values of one name in many lines, where they are strings without escapes. Of line i are known its flags, a u8, and
+ * the slot of the name, two i32 at `slots` + i * `stride`, as the scan of the line has written them. Its value is not
+ * looked at unless its flags under `mask` are `plain`. Positions minus `shift` are addresses.
+ */
+
+/** The results for a line: whether it has the text; another value than a plain string, which the caller has to look at. */
+const OTHER: u8 = 0
+const SAME: u8 = 1
+const UNKNOWN: u8 = 2
+/** What is to be done with the value of a line, as in src/throttle/key-table.ts. */
+const NONE: i32 = -1
+const TO_FIND: i32 = -2
+const ALONE: i32 = -3
+
+@inline
+function isText(p: usize, text: usize, length: usize): bool {
+  // Mostly the end differs.
+  while (length >= 8) {
+    length -= 8
+    if (load<u64>(p + length) != load<u64>(text + length)) return false
+  }
+  while (length > 0) {
+    length--
+    if (byteAt(p + length) != byteAt(text + length)) return false
+  }
+  return true
+}
+
+/** Compares the values with a text. Writes a result for each line to `out`; returns how many are UNKNOWN. */
+export function equalStrings(
+  length: u32,
+  flags: usize,
+  slots: usize,
+  stride: usize,
+  shift: i32,
+  mask: u32,
+  plain: u32,
+  text: usize,
+  textLength: i32,
+  out: usize,
+): u32 {
+  let unknown: u32 = 0
+  for (let i: usize = 0; i < <usize>length; i++, slots += stride) {
+    const start = load<i32>(slots)
+    const end = load<i32>(slots, 4)
+    let result = OTHER
+    if ((byteAt(flags + i) & mask) != plain) result = UNKNOWN
+    else if (start != 0) {
+      const p = <usize>(start - shift)
+      if ((end & 1) != 0 || byteAt(p) != QUOTE) result = UNKNOWN
+      else if ((end >> 1) - start - 2 == textLength && isText(p + 1, text, <usize>textLength)) result = SAME
+    }
+    if (result == UNKNOWN) unknown++
+    store<u8>(out + i, result)
+  }
+  return unknown
+}
+
+/** As `hashBytes` of src/throttle/key-table.ts. */
+@inline
+function hashOf(p: usize, end: usize, seed: u32): u32 {
+  let hash = seed
+  for (; p + 2 <= end; p += 2) hash = ((hash ^ <u32>load<u16>(p)) * 0x01000193) ^ (hash >> 15)
+  if (p < end) hash = ((hash ^ byteAt(p) ^ 0x10000) * 0x01000193) ^ (hash >> 15)
+  hash = (hash ^ (hash >> 16)) * 0x7feb352d
+  return hash ^ (hash >> 15)
+}
+
+/**
+ * Writes where the values are, the position of the first byte and behind the last one, and their hashes, as i32. Writes
+ * TO_FIND for these to `ids`, NONE for lines with a 1 in `skipped`, which may be 0 for none, and ALONE for values that are
+ * missing, empty, longer than `longest`, or no plain strings.
+ */
+export function hashStrings(
+  length: u32,
+  flags: usize,
+  slots: usize,
+  stride: usize,
+  shift: i32,
+  mask: u32,
+  plain: u32,
+  seed: u32,
+  longest: i32,
+  starts: usize,
+  ends: usize,
+  hashes: usize,
+  skipped: usize,
+  ids: usize,
+): void {
+  for (let i: usize = 0; i < <usize>length; i++, slots += stride) {
+    const start = load<i32>(slots)
+    const end = load<i32>(slots, 4)
+    const at = i << 2
+    const size = (end >> 1) - start - 2
+    const p = <usize>(start - shift)
+    let id = ALONE
+    if (skipped != 0 && byteAt(skipped + i) == 1) id = NONE
+    // A missing value has no size above 0.
+    else if ((byteAt(flags + i) & mask) == plain && (end & 1) == 0 && size > 0 && size <= longest && byteAt(p) == QUOTE) {
+      store<i32>(starts + at, start + 1)
+      store<i32>(ends + at, (end >> 1) - 1)
+      store<i32>(hashes + at, <i32>hashOf(p + 1, p + 1 + <usize>size, seed))
+      id = TO_FIND
+    }
+    store<i32>(ids + at, id)
+  }
+}

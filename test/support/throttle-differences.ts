@@ -1,0 +1,123 @@
+import { Ack } from '../../src/core/event/ack.js'
+import { EventBatch } from '../../src/core/event/batch.js'
+import { FieldReader } from '../../src/core/event/field-reader.js'
+import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
+import { LineSplitter } from '../../src/lib/lines/line-splitter.js'
+import { deciderOptions } from '../../src/processors/throttle/options.js'
+import { throttle } from '../../src/processors/throttle.js'
+import { Decider } from '../../src/throttle/decider.js'
+import { originOf } from './batches.js'
+import { JsonLines } from './json-lines.js'
+import { Seeded } from './seeded.js'
+
+/** Decisions about whole batches, held to decisions about the same events one by one. */
+
+const LIMITS: readonly Record<string, unknown>[] = [
+  { limit: 1, window: '1s' },
+  { limit: 3, window: '1s', window_mode: 'sliding' },
+  { limit: 2, window: '1s', window_mode: 'aligned' },
+  { limit: 2, window: '1s', window_mode: 'gcra' },
+  { limit: 5, window: '1s', also: [{ limit: 7, window: '3s' }] },
+]
+const KEYS: readonly Record<string, unknown>[] = [
+  {},
+  { key_field: '.a' },
+  { key_field: '.a', max_keys: 5 },
+  { key_field: '.a', max_keys: 15, on_max_keys: 'discard' },
+  { key_field: '.a', max_keys: 40 },
+  { key_field: '.a', max_keys: 9, on_max_keys: 'default_bucket' },
+  { key_field: '.a', max_keys: 200_000 },
+  { key_field: '.list.a' },
+  { key_field: '.raw' },
+  { key_field: ['.a', '.b'] },
+]
+const EXCLUDES: readonly Record<string, unknown>[] = [
+  {},
+  { exclude: "if (.b equal 'web-07')" },
+  { exclude: "if (.a equal '')" },
+  { exclude: "if (.b equal '7')" },
+  { exclude: "if (NOT .b equal 'web-07')" },
+  { exclude: `if (.b equal '${'x'.repeat(1100)}')` },
+]
+
+/** Decides on so many batches of up to 200 events in both ways. */
+export function throttleDifferences(seed: number, batches: number) {
+  const random = new Seeded(seed)
+  const source = new JsonLines(random)
+  const wrong: string[] = []
+  let events = 0
+  for (let done = 0; done < batches && wrong.length < 20; ) {
+    const config = { ...random.pick(LIMITS), ...random.pick(KEYS), ...random.pick(EXCLUDES) }
+    const options = throttle.options.parse(config)
+    const persists = random.chance(0.2)
+    const [whole, single] = [0, 1].map(() => {
+      const origin = originOf('json')
+      const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
+      return { origin, decider: new Decider({ ...deciderOptions(options, { field }, seed), persists }) }
+    }) as [Side, Side]
+    const apps = random.pick([3, 20, 300])
+    const most = random.pick([8, 40, 200])
+    let now = 0
+    for (let n = random.below(60); n >= 0; n--, done++) {
+      now += random.pick([0, 1, 100, 300, 300, 700, 1000, 5000])
+      const text = Array.from({ length: 1 + random.below(most) }, () => lineOf(random, source, apps)).join('\n')
+      const [a, b] = [batchOf(text, whole), batchOf(text, single)]
+      for (let i = 0; i < a.length; i++) {
+        if (!random.chance(0.01)) continue
+        const fields = { a: `app-${random.below(apps)}`, b: 'web-07' }
+        for (const batch of [a, b]) batch.modify(i, { ...fields })
+      }
+      whole.decider.decide(a, now)
+      single.decider.limiter.advance(now)
+      const counts = new Uint32Array(5)
+      for (let i = 0; i < b.length; i++) {
+        const decision = single.decider.decideOne(b, i, now)
+        counts[decision]!++
+        if (decision === whole.decider.decisions[i]) continue
+        const line = b.chunk.toString('utf8', b.starts[i], b.ends[i])
+        wrong.push(`${JSON.stringify(config)}: ${line}: ${whole.decider.decisions[i]} in the place of ${decision}`)
+      }
+      events += b.length
+      if (`${counts}` !== `${whole.decider.counts}`) wrong.push(`${JSON.stringify(config)}: ${whole.decider.counts}`)
+      const buckets = ({ decider: { limiter } }: Side) => `${limiter.keys} buckets, ${limiter.dropped} dropped`
+      if (buckets(whole) !== buckets(single)) wrong.push(`${JSON.stringify(config)}: ${buckets(whole)}`)
+      for (const batch of [a, b]) batch.ack.settle('delivered')
+    }
+  }
+  return { wrong, events }
+}
+
+interface Side {
+  readonly origin: ReturnType<typeof originOf>
+  readonly decider: Decider
+}
+
+/** Mostly with values that are plain strings. */
+function lineOf(random: Seeded, source: JsonLines, apps: number): string {
+  if (random.chance(0.1)) return source.line().toString('latin1').replaceAll('\n', ' ')
+  const key = random.pick([
+    'app',
+    'app',
+    'application',
+    'a-key-of-more-than-sixteen',
+    'é',
+    'x'.repeat(random.below(300)),
+  ])
+  const app = random.chance(0.05)
+    ? random.pick(['""', 'null', '7', '"\\u0061"', '{}'])
+    : `"${key}-${random.below(apps)}"`
+  const host = random.pick(['"web-07"', '"web-08"', '"web-07x"', '"\\u0077eb-07"', '7', '"7"', 'null'])
+  const members = [`"a":${app}`, `"b":${host}`, '"c":[1]'].filter(() => random.chance(0.95))
+  return `{${(random.chance(0.5) ? members : members.reverse()).join(random.pick([',', ' , ']))}}`
+}
+
+/** A batch in a chunk of the pool, as a source reads it. */
+function batchOf(text: string, { origin }: Side): EventBatch {
+  const splitter = new LineSplitter(1 << 20)
+  const bytes = Buffer.from(`${text}\n`)
+  bytes.copy(splitter.reserve(CHUNK_BYTES))
+  const batch = new EventBatch(splitter.commit(bytes.length)!, origin, 0, new Ack(() => {}))
+  splitter.release()
+  batch.scan()
+  return batch
+}

@@ -1,0 +1,22 @@
+import t from 'tap'
+import { theKernel } from '../../../src/kernel/kernel.js'
+import { throttleDifferences } from '../../support/throttle-differences.js'
+
+t.test('decisions about whole batches are those about the same events one by one', async t => {
+  const { strings } = theKernel()!
+  const called = { equal: 0, hash: 0 }
+  const [equal, hash] = [strings.equal, strings.hash]
+  t.teardown(() => Object.assign(strings, { equal, hash }))
+  strings.equal = (...given) => {
+    called.equal++
+    return equal.apply(strings, given)
+  }
+  strings.hash = (...given) => {
+    called.hash++
+    return hash.apply(strings, given)
+  }
+  const { wrong, events } = throttleDifferences(20_260_101, 3000)
+  t.same(wrong, [])
+  t.ok(events > 100_000, `${events} events`)
+  t.ok(called.equal > 300 && called.hash > 300, `${called.equal} comparisons and ${called.hash} hashes of batches`)
+})
