@@ -2,8 +2,8 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { BucketKey } from './bucket-key.js'
 import { Costs } from './costs.js'
+import { EXCLUDED, FAIL_OPEN } from './decisions.js'
 import type { TimeReader } from './event-time.js'
-import type { LATE } from './event-windows.js'
 import { KeyedLimiter } from './keyed-limiter.js'
 import { Lanes } from './lanes.js'
 import type { Level, Limit } from './limit.js'
@@ -20,18 +20,6 @@ import type { Rule, RuleName } from './rules.js'
 import { WholeBatches } from './whole-batches.js'
 
 /** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
-
-/** The result for an event: PASS, DISCARD or FULL, LATE (event-windows.ts), or one of these. */
-export const EXCLUDED = 3
-/** A new key beyond `maxKeys` that passes nevertheless. */
-export const FAIL_OPEN = 4
-/** A late event that is discarded; a LATE one passes. */
-export const TOO_LATE = 6
-/** Beyond the limit, and to be decided again when there is room. */
-export const WAITS = 7
-/** The server of a cluster limit could not be asked, with `on_backend_failure: discard`. */
-export const NO_BACKEND = 9
-export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
 
 /** Whether event `i` is not counted; `all` writes 1 or 0 for each event, or returns false. */
 export interface Excludes {

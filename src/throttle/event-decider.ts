@@ -2,15 +2,8 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { Clock } from '../lib/time.js'
 import type { PlacedKey } from './bucket-part.js'
 import { BucketRoom } from './bucket-room.js'
-import {
-  type DeciderOptions,
-  type Decision,
-  type EventTimeOptions,
-  EXCLUDED,
-  KeyedDecider,
-  type Refusal,
-  TOO_LATE,
-} from './decider.js'
+import { type DeciderOptions, type EventTimeOptions, KeyedDecider, type Refusal } from './decider.js'
+import { type Decision, EXCLUDED, TOO_LATE } from './decisions.js'
 import { createEventWindows } from './event-several.js'
 import { type EventWindows, LATE, Progress, type Shared, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'

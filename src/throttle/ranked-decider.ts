@@ -1,5 +1,6 @@
 import type { EventBatch } from '../core/event/batch.js'
-import { Decider, type DeciderOptions, EXCLUDED, FAIL_OPEN } from './decider.js'
+import { Decider, type DeciderOptions } from './decider.js'
+import { EXCLUDED, FAIL_OPEN } from './decisions.js'
 import { KeyedLimiter } from './keyed-limiter.js'
 import type { Limit } from './limit.js'
 import { FULL } from './limiter.js'

@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
-import { Decider, type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../../throttle/decider.js'
+import { Decider, type DeciderOptions } from '../../throttle/decider.js'
+import { EXCLUDED, FAIL_OPEN } from '../../throttle/decisions.js'
 import { EventDecider, EventLimiter } from '../../throttle/event-decider.js'
 import type { Shared } from '../../throttle/event-windows.js'
 import { KeyedLimiter } from '../../throttle/keyed-limiter.js'

@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
-import { Decider, type Decision } from '../../throttle/decider.js'
+import { Decider } from '../../throttle/decider.js'
+import type { Decision } from '../../throttle/decisions.js'
 import { EventDecider } from '../../throttle/event-decider.js'
 import type { Outcome } from './grid-windows.js'
 

@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../core/event/batch.js'
-import { Decider, type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../../throttle/decider.js'
+import { Decider, type DeciderOptions } from '../../throttle/decider.js'
+import { EXCLUDED, FAIL_OPEN } from '../../throttle/decisions.js'
 import { EventKey } from '../../throttle/event-key.js'
 import { KeyedBuckets } from '../../throttle/keyed-buckets.js'
 import { DISCARD, FULL } from '../../throttle/limiter.js'

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { createEventDecider } from '../../throttle/create-decider.js'
-import { TOO_LATE } from '../../throttle/decider.js'
+import { TOO_LATE } from '../../throttle/decisions.js'
 import type { EventDecider } from '../../throttle/event-decider.js'
 import { looksLikeSeconds } from '../../throttle/event-time.js'
 import { LATE } from '../../throttle/event-windows.js'

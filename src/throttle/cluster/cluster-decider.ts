@@ -1,6 +1,7 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
-import { type DeciderOptions, EXCLUDED, FAIL_OPEN, KeyedDecider, NO_BACKEND, type Refusal } from '../decider.js'
+import { type DeciderOptions, KeyedDecider, type Refusal } from '../decider.js'
+import { EXCLUDED, FAIL_OPEN, NO_BACKEND } from '../decisions.js'
 import { keyOf } from '../key-table.js'
 import { DISCARD, PASS } from '../limiter.js'
 import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'

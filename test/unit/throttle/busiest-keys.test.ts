@@ -1,7 +1,7 @@
 import t from 'tap'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { BusiestKeys } from '../../../src/throttle/busiest-keys.js'
-import { EXCLUDED, NO_BACKEND } from '../../../src/throttle/decider.js'
+import { EXCLUDED, NO_BACKEND } from '../../../src/throttle/decisions.js'
 import { DISCARD, PASS } from '../../../src/throttle/limiter.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { heldBytes } from '../../support/heap.js'
