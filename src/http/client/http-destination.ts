@@ -20,7 +20,12 @@ export class HttpDestination implements Destination {
   readonly #format: RequestFormat
   readonly #context: DestinationContext
   readonly #key: AccessKey | undefined
-  readonly #headers: Record<string, string>
+  /** The headers of every request that others may replace, and those of the options, in lower case. */
+  readonly #headers: Readonly<Record<string, string>>
+  readonly #ownHeaders: Readonly<Record<string, string>>
+  /** Where requests with events go. */
+  readonly #address: Address
+  readonly #place: string
   readonly #transport: Transport
   readonly #bodies: RequestBodies
   readonly #answers: Answers
@@ -33,6 +38,9 @@ export class HttpDestination implements Destination {
     this.#context = context
     if (auth.type === 'token') this.#key = new AccessKey(auth, log, reach)
     this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json', ...format.headers }
+    this.#ownHeaders = Object.fromEntries(Object.entries(options.headers).map(([k, v]) => [k.toLowerCase(), v]))
+    this.#address = addressOf(format.url)
+    this.#place = `${format.method ?? 'POST'} ${withoutQuery(format.url)}`
     this.#transport = new Transport(options, context)
     this.#bodies = new RequestBodies(request => format.encode(request), compression)
     this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
@@ -52,15 +60,15 @@ export class HttpDestination implements Destination {
   }
 
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt> {
-    const { url, method = 'POST', contentType } = this.#format
+    const { method = 'POST', contentType } = this.#format
     const { compression } = this.#options
     const { body, idempotencyKey } = await this.#bodies.of(request)
     const headers: Record<string, string> = { 'content-type': contentType, 'idempotency-key': idempotencyKey }
     if (compression !== 'none') headers['content-encoding'] = compression
-    const asked = { place: `${method} ${withoutQuery(url)}`, request }
+    const asked = { place: this.#place, request }
     let answer: Answer | undefined
     try {
-      answer = await this.#send(url, method, headers, body, signal)
+      answer = await this.#send(this.#address, method, headers, body, signal)
       const requestId = text(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
       if (!isSuccess(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
@@ -92,7 +100,7 @@ export class HttpDestination implements Destination {
   }
 
   async #validate(url: string, signal: AbortSignal): Promise<void> {
-    const answer = await this.#send(url, 'HEAD', {}, null, signal)
+    const answer = await this.#send(addressOf(url), 'HEAD', {}, null, signal)
     const place = withoutQuery(url)
     const { headers, body } = answer
     if (!isSuccess(answer.statusCode)) throw await this.#answers.heldBy(answer, { place: `HEAD ${place}` })
@@ -110,7 +118,7 @@ export class HttpDestination implements Destination {
   }
 
   async #send(
-    url: string,
+    { url, target, path }: Address,
     method: 'POST' | 'PUT' | 'HEAD',
     headers: Record<string, string>,
     body: Body | null,
@@ -118,11 +126,9 @@ export class HttpDestination implements Destination {
   ): Promise<Answer> {
     const { auth } = this.#options
     const key = await this.#key?.current()
-    const { origin, pathname, search } = new URL(url)
-    const all: Record<string, string> = { ...this.#headers, ...headers }
-    for (const [name, value] of Object.entries(this.#options.headers)) all[name.toLowerCase()] = value
+    const all: Record<string, string> = { ...this.#headers, ...headers, ...this.#ownHeaders }
     if (key !== undefined) all[auth.header.toLowerCase()] = auth.scheme ? `${auth.scheme} ${key}` : key
-    return await this.#transport.request({ origin, path: pathname + search, method, headers: all, body }, url, signal)
+    return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
   }
 
   #count(status: string, requestId?: string): void {
@@ -132,6 +138,17 @@ export class HttpDestination implements Destination {
     counter.value++
     if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }
   }
+}
+
+interface Address {
+  readonly url: string
+  readonly target: URL
+  readonly path: string
+}
+
+function addressOf(url: string): Address {
+  const { origin, pathname, search } = new URL(url)
+  return { url, target: new URL(origin), path: pathname + search }
 }
 
 /** Keeps the bytes of a request while they may still be read: a receiver may refuse it before all of it is sent. */

@@ -51,19 +51,21 @@ export class Transport {
     if (hasTlsFiles(this.#options)) this.#stopPolling = every(IDLE_POLL_MS, () => void this.#renew())
   }
 
-  /** Makes one attempt. Throws the reason of the signal, or a DeliveryError if there was no response. */
+  /**
+   * Makes one attempt, of a request for `url`. Throws the reason of the signal, or a DeliveryError if there was no
+   * response.
+   */
   async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
-    const place = `${request.method} ${withoutQuery(url)}`
     if (hasTlsFiles(this.#options) && this.#context.clock.now() - this.#polledAt >= POLL_MS) await this.#renew()
     signal.throwIfAborted()
-    const target = new URL(url)
-    const via = target.protocol === 'http:' ? await this.#proxy?.viaFor(target) : undefined
-    const sent = via ? throughProxy(request, target, via) : request
+    const { target } = request
+    const via = this.#proxy && target.protocol === 'http:' ? await this.#proxy.viaFor(target) : undefined
+    const sent = via ? throughProxy(request, via) : request
     try {
       return await this.#connections!.request(sent, signal)
     } catch (error) {
       if (signal.aborted) throw error
-      throw this.broken(error, place, url)
+      throw this.broken(error, `${request.method} ${withoutQuery(url)}`, url)
     }
   }
 
@@ -137,13 +139,14 @@ export class Transport {
 }
 
 /** Requests for http URLs are sent to the proxy with the full URL of the receiver. */
-function throughProxy(request: Sent, target: URL, { url, authorization }: Via): Sent {
+function throughProxy(request: Sent, { url, authorization }: Via): Sent {
+  const { target } = request
   const headers = {
     ...request.headers,
     host: target.host,
     ...(authorization && { 'proxy-authorization': authorization }),
   }
-  return { ...request, origin: url.origin, path: `${target.origin}${request.path}`, headers }
+  return { ...request, target: new URL(url.origin), path: `${target.origin}${request.path}`, headers }
 }
 
 function tlsPaths({ tls: { ca_file, cert_file, key_file } }: ClientOptions) {

@@ -282,7 +282,7 @@ t.test('no tunnel is opened to an address that must not be connected to', async 
   const connections = new Connections({ tls: {}, connect_timeout: 1000 }, {} as TlsContent, reach)
   t.teardown(() => connections.close())
   connections.findProxy = async () => ({ url: new URL(proxy.url), authorization: undefined })
-  const request = { origin: 'https://10.0.0.1', path: '/', method: 'POST', headers: {}, body: null }
+  const request = { target: new URL('https://10.0.0.1'), path: '/', method: 'POST', headers: {}, body: null }
   await t.rejects(connections.request(request, never), { message: /10\.0\.0\.1 is private/ })
   t.same(proxy.asked, [])
 })

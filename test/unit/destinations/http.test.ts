@@ -9,7 +9,11 @@ import { inspect } from 'node:util'
 import zlib from 'node:zlib'
 import t, { type Test } from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
+import { Ack } from '../../../src/core/event/ack.js'
+import { EventBatch } from '../../../src/core/event/batch.js'
 import { http } from '../../../src/destinations/http.js'
+import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
+import { freeChunk, takeChunk } from '../../../src/lib/lines/chunk-pool.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import {
@@ -252,6 +256,26 @@ t.test('a request that was refused before it was sent is not sent any further', 
   t.match(await failure(destination.write(large, never)), { status: 503 })
   t.equal(closed.length, 1)
   await Promise.all(closed)
+})
+
+t.test('a chunk is not reused while a refused request is still being sent from it', async t => {
+  const { url } = await answersEarly(t, 'HTTP/1.1 400 No\r\nContent-Length: 2\r\n\r\nno')
+  const closed: Promise<unknown>[] = []
+  const note = (message: unknown) => void closed.push(once((message as { socket: Socket }).socket, 'close'))
+  subscribe('net.client.socket', note)
+  t.teardown(() => unsubscribe('net.client.socket', note))
+  const { destination } = await started(t, { url, encoding: 'raw' })
+  const chunk = takeChunk(CHUNK_BYTES).fill('x')
+  const frame = { chunk, length: 1, starts: Int32Array.of(0), ends: Int32Array.of(chunk.length), bytes: chunk.length }
+  const part = new EventBatch({ ...frame, flags: Uint8Array.of(0) }, originOf('text'), 0, new Ack(() => {}))
+  const request = Array.from({ length: 100 }, () => part)
+  const rejected = failure(destination.write(request, never))
+  t.match(await rejected, { status: 400 })
+  freeChunk(chunk)
+  const other = takeChunk(CHUNK_BYTES)
+  t.not(other, chunk)
+  await Promise.all(closed)
+  t.equal(takeChunk(CHUNK_BYTES), chunk)
 })
 
 t.test('a request that was accepted before it was sent is sent before another one', async t => {

@@ -42,6 +42,8 @@ export async function readAnswer(body: Readable, list: AnswerList): Promise<Read
   if (unreadable) return { ...none(chunks), unreadable }
   if (broken !== undefined) return { ...none(chunks), broken }
   if (long) return { ...none(chunks), entries: long.entries() }
+  // Most responses are empty.
+  if (bytes === 0) return none(chunks)
   return { ...none(chunks), entries: entriesOf(Buffer.concat(chunks).toString(), list) }
 }
 
@@ -77,8 +79,6 @@ class LongList {
 
 /** The entries of a complete response; undefined if it has no such list. */
 function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
-  // Most responses are empty, and an error costs much.
-  if (text === '') return undefined
   let list: unknown
   try {
     list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]

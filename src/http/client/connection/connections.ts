@@ -24,8 +24,8 @@ export type ConnectionOptions = Pick<ClientOptions, 'tls' | 'connect_timeout'>
 export type FindProxy = (target: URL) => Promise<Via | undefined>
 
 export interface Sent {
-  /** Where the connection leads. */
-  readonly origin: string
+  /** Where the connection leads: a URL that is only an origin. */
+  readonly target: URL
   readonly path: string
   readonly method: string
   readonly headers: Readonly<Record<string, string>>
@@ -64,11 +64,10 @@ export class Connections {
   }
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
-  async request({ origin, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
+  async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
     // An idle connection that the receiver has closed meanwhile is noticed, and another one is made.
     await nextTurn()
     signal.throwIfAborted()
-    const target = new URL(origin)
     const pool = this.#pool
     const length = body && { 'content-length': body.bytes }
     const all = { host: target.host, ...headers, ...length }
@@ -80,15 +79,16 @@ export class Connections {
         sent.destroy()
       }
       signal.addEventListener('abort', abort, { once: true })
+      // None of these but `error` comes twice.
       sent.on('error', reject)
-      sent.once('close', () => signal.removeEventListener('abort', abort))
-      const isSent = new Promise<void>(resolve => sent.once('finish', resolve).once('close', resolve))
-      sent.once('socket', socket => setIdleTimeout(socket, 0))
-      sent.once('upgrade', (_, socket) => {
+      sent.on('close', () => signal.removeEventListener('abort', abort))
+      const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
+      sent.on('socket', socket => setIdleTimeout(socket, 0))
+      sent.on('upgrade', (_, socket) => {
         socket.destroy()
         reject(new UnexpectedUpgrade())
       })
-      sent.once('response', body => {
+      sent.on('response', body => {
         const { statusCode = 0, headers, socket } = body
         this.unanswered = false
         this.#answered.add(socket)

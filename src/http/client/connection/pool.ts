@@ -10,7 +10,7 @@ const IDLE_MS = 15_000
 const EARLIER_MS = 2000
 const SECONDS = /\btimeout=(\d+)/
 
-/** Options of a request, with the origin that its connection leads to. */
+/** Options of a request, with where its connection leads: a URL that is only an origin. */
 export interface PooledRequest extends ClientRequestArgs {
   readonly target: URL
 }
@@ -40,7 +40,7 @@ export class Pool extends Agent {
   }
 
   override getName(options?: ClientRequestArgs): string {
-    return (options as PooledRequest).target.origin
+    return (options as PooledRequest).target.href
   }
 
   override createConnection(
