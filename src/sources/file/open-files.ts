@@ -236,10 +236,12 @@ export class OpenFiles {
     }
     if (!tailer && !isOwn && !this.#options.saved.knows(stat, this.#births) && this.#possibleCopies.add(path, kind))
       return
+    const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
+    // The name may refer to another file by now.
     tailer ??= this.#adopt(path, kind)
     if (!tailer) return
     this.#names.set(path, tailer)
-    this.#seen(tailer, path, tailer.look(Number(stat.size), stat.mtimeNs))
+    this.#seen(tailer, path, changed ?? true)
   }
 
   /** A new file took the name of another, whose rest must be read first. */
@@ -262,6 +264,7 @@ export class OpenFiles {
       const stat = fstatSync(fd, { bigint: true })
       if (away && keyOf(stat) !== entryKey(away)) return undefined
       const known = this.#tailers.get(keyOf(stat))
+      known?.look(Number(stat.size), stat.mtimeNs)
       if (known || !stat.isFile()) return known
       this.#births.learnAround(path, stat)
       const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
@@ -281,6 +284,7 @@ export class OpenFiles {
         this.#displace(entry.path)
       }
       tailer.open(fd)
+      tailer.look(Number(stat.size), stat.mtimeNs)
       taken = true
       this.#tailers.set(tailer.key, tailer)
       descriptors.used(tailer)
