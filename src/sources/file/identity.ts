@@ -69,9 +69,9 @@ export function same(a: Fingerprint, b: Fingerprint): boolean {
   return a.bytes === b.bytes && a.hash === b.hash
 }
 
-/** Whether `head` is the fingerprint of these bytes. */
-export function startsWith(bytes: Buffer, length: number, head: Fingerprint): boolean {
-  return same(fingerprint(bytes, 0, Math.min(length, head.bytes)), head)
+/** Whether `head` is that of the open file, whose first `length` bytes are `bytes`. It may cover more than those. */
+export function startsWith(fd: number, bytes: Buffer, length: number, head: Fingerprint): boolean {
+  return same(length < head.bytes ? fingerprintAt(fd, 0, head.bytes) : fingerprint(bytes, 0, head.bytes), head)
 }
 
 /** Identifies a file while it exists. */

@@ -248,9 +248,10 @@ export class OpenFiles {
   #onRotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
-    // The former file may have more to read. If it is closed, its new name must be found first.
+    // Other files may have had the name in between. The next sweep finds them, and the new name of a closed file.
+    this.held.takeBack(tailer)
+    // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
-    else this.held.add(tailer)
     this.#displace(path)
   }
 

@@ -315,7 +315,7 @@ export class Tailer extends Tracked {
 
   /** Whether the `length` bytes that were read continue the earlier content, given that the bytes before them match. */
   #isSure(length: number): boolean {
-    if (this.#at === 0 && !startsWith(this.#portion.room, length, this.#content.head)) return false
+    if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
     // There are fewer bytes than before: the previous content began with the same ones.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
     this.sureSize = Math.max(this.sureSize, this.size)

@@ -53,7 +53,7 @@ export interface Unseen {
   readonly name: string
   /** When the former file of this name was last seen. */
   readonly since: number
-  /** A compressed file that changed after this time may be incomplete. */
+  /** A compressed file that changed after this time may be incomplete, unless it is the copy of a file that was read. */
   readonly until?: number | undefined
   /** The number of files that were read with these first bytes and this size. */
   reads(first: Buffer, size: number): number
@@ -194,12 +194,15 @@ export class Copies {
     const found: Candidate[] = []
     for (const { path, stat, stamp } of this.#list(folder)) {
       if (!isRotatedName(basename(path), name) || !late(stat.mtimeNs) || (kept && !late(stat.birthtimeNs))) continue
-      if (until !== undefined && Number(stat.ctimeNs) / 1e6 > until) return undefined
-      const candidate = await this.#candidate(path, stat, stamp, slices)
+      const mayGrow = until !== undefined && Number(stat.ctimeNs) / 1e6 > until
+      const candidate = await this.#candidate(path, stat, stamp, slices, mayGrow)
+      if (!candidate && mayGrow) return undefined
       if (!candidate || candidate.owner || candidate.spoken > 0 || candidate.first.length === 0) continue
       if (!late(candidate.changedAt)) continue
       const count = reads(candidate.first, candidate.size)
-      if (count === 0 || count <= (await this.#others(candidate, sought, slices))) found.push(candidate)
+      if (count > 0 && count > (await this.#others(candidate, sought, slices))) continue
+      if (mayGrow) return undefined
+      found.push(candidate)
     }
     return found.reverse()
   }
@@ -225,15 +228,21 @@ export class Copies {
     return this.#births.kept(stat)
   }
 
-  /** The candidate for a file, which is examined once unless it changes. */
-  async #candidate(path: string, stat: BigIntStats, stamp: string, slices: Slices): Promise<Candidate | undefined> {
+  /** The candidate for a file, which is examined once unless it changes. `mayGrow`: damage may be a missing end. */
+  async #candidate(
+    path: string,
+    stat: BigIntStats,
+    stamp: string,
+    slices: Slices,
+    mayGrow = false,
+  ): Promise<Candidate | undefined> {
     const { known } = this.#folder(dirname(path))
     let one = known.get(stamp)
     if (!known.has(stamp)) {
       if (slices.due) await slices.pause()
-      const peeked = await this.#peek(path, stat)
+      const peeked = await this.#peek(path, stat, mayGrow)
       slices.restart()
-      if (peeked === 'moved') return undefined
+      if (peeked === 'moved' || (mayGrow && !peeked)) return undefined
       known.set(stamp, (one = peeked))
     }
     if (one) one.path = path
@@ -270,7 +279,7 @@ export class Copies {
     return folder
   }
 
-  async #peek(path: string, stat: BigIntStats): Promise<Candidate | 'moved' | undefined> {
+  async #peek(path: string, stat: BigIntStats, mayGrow: boolean): Promise<Candidate | 'moved' | undefined> {
     try {
       const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
       const inflated = new Inflated(fd)
@@ -280,7 +289,10 @@ export class Copies {
         inflated.budget = PEEK_BUDGET
         const room = Buffer.alloc(FINGERPRINT_BYTES)
         const length = await inflated.read(room)
-        if (inflated.damage && length < FINGERPRINT_BYTES) this.#problems.damaged(path, inflated.damage)
+        if (inflated.damage && length < FINGERPRINT_BYTES) {
+          if (mayGrow) return undefined
+          this.#problems.damaged(path, inflated.damage)
+        }
         const first = room.subarray(0, length)
         return {
           path,
@@ -300,7 +312,7 @@ export class Copies {
     } catch (error) {
       unlessSilent(error)
       if (errorCode(error) === 'ENOENT') return 'moved'
-      this.#problems.damaged(path, error)
+      if (!mayGrow) this.#problems.damaged(path, error)
       return undefined
     }
   }

@@ -3,7 +3,7 @@ import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import { existsSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
-import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from '../identity.js'
+import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from '../saved.js'
@@ -11,6 +11,7 @@ import type { Slices } from '../slices.js'
 import type { Sought } from './copies.js'
 import { Copy } from './copy.js'
 import type { Losses } from './losses.js'
+import { compareAge } from './names.js'
 import type { Rotated, Unseen } from './rotated.js'
 import { search } from './search.js'
 import type { Sibling } from './siblings.js'
@@ -213,7 +214,8 @@ export class Missing {
     const { at, open, onTruncated, tailers } = this.#options
     const now = at(path)
     if (now && !now.copy && open(now)) {
-      if (now.reading) return false
+      // If it was just renamed, the files found may have had the name after it.
+      if (now.reading || !leadsTo(path, now.key)) return false
       if (!now.holds()) onTruncated(now)
     }
     for (const { truncatedSince, wasSought, copy, origin } of tailers()) {
@@ -243,7 +245,7 @@ export class Missing {
   /** Reads all unseen files of a name, the oldest first. */
   #readUnseen(name: string, unseen: Unseen[]): void {
     const { rotated, adoptCopy, precede, context, onReady } = this.#options
-    unseen.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
+    unseen.sort((a, b) => Number(a.changedAt - b.changedAt) || compareAge(a.place.path, b.place.path))
     for (const { place, changedAt } of unseen) {
       const at = 'stat' in place ? identityOf(place) : { ...COPY_ONLY, birth: String(changedAt) }
       const head = fingerprint(place.first, 0, place.first.length)

@@ -4,6 +4,8 @@
 const NUMBERED = /^[-._]\d[-._:T\d]*$/
 /** A date before the extension: app-20260101.log. A plain number there is more often another file. */
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
+/** A number that counts rotations. */
+const COUNTED = /\.\d{1,3}(\.gz)?$/
 const COMPRESSED = '.gz'
 
 /** Whether rotation would use this name for former content of `of`: with a number or time, compressed or not. */
@@ -26,6 +28,12 @@ export function* originalNames(name: string): Iterable<string> {
   for (let at = name.length - 1; at > 0; at--) if ('-._~'.includes(name[at]!)) yield name.slice(0, at)
   const dated = /^(.+?)([-._]\d{4}[-._:T\d]{2,})(\.[^.]+)$/.exec(name)
   if (dated) yield dated[1]! + dated[3]!
+}
+
+/** Compares rotated names of one file, the oldest first: numbers count up with age, times count down. */
+export function compareAge(a: string, b: string): number {
+  const order = a.localeCompare(b, 'en', { numeric: true })
+  return COUNTED.test(a) ? -order : order
 }
 
 function split(name: string): [stem: string, extension: string] {

@@ -1,0 +1,139 @@
+import fs, { appendFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../support/tailing.js'
+
+t.setTimeout(600_000)
+
+const CALLS = ['statSync', 'openSync', 'fstatSync', 'readdirSync'] as const
+type Call = (typeof CALLS)[number]
+
+/**
+ * Acts once, when the source makes the last of these calls, after the others, about the file at `path`, its descriptor
+ * or its folder: before it lists a folder, after any other call.
+ */
+function atCall(t: Test, wanted: Call[], path: string, act: () => void): void {
+  const calls = fs as unknown as Record<Call, (...args: unknown[]) => unknown>
+  const real = Object.fromEntries(CALLS.map(name => [name, calls[name]])) as typeof calls
+  const undo = () => Object.assign(calls, real)
+  t.teardown(undo)
+  const about: unknown[] = [path, dirname(path)]
+  const left = [...wanted]
+  for (const name of CALLS) {
+    calls[name] = (...args) => {
+      const isNext = name === left[0] && about.includes(args[0])
+      if (isNext) left.shift()
+      const isLast = isNext && left.length === 0
+      if (isLast) undo()
+      if (isLast && name === 'readdirSync') act()
+      const result = real[name](...args)
+      if (isNext && name === 'openSync') about.push(result)
+      if (isLast && name !== 'readdirSync') act()
+      return result
+    }
+  }
+}
+
+t.test('a name that passes on between the stat and the open gives the new file no size', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path] })
+  await settled(run, 1)
+  atCall(t, ['statSync'], path, () => {
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, '3\n')
+  })
+  renameSync(path, `${path}.2`)
+  writeFileSync(path, '2, which is much longer\n')
+  await settled(run, 3)
+  t.same(run.out.texts().sort(), ['1', '2, which is much longer', '3'])
+  t.equal(run.value('sluice_file_truncations_total'), 0)
+  t.same(
+    run.log.filter(({ level }) => level >= 40),
+    [],
+  )
+  await run.stop()
+})
+
+t.test('a new file that grows while it is opened after a start was not truncated', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const first = await tail(options)
+  await settled(first, 1)
+  await first.stop()
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '2\n')
+  atCall(t, ['openSync', 'fstatSync'], path, () => appendFileSync(path, '3\n'))
+  const run = await tail(options, first.checkpoints)
+  await settled(run, 2)
+  t.same(run.out.texts(), ['2', '3'])
+  t.same(run.out.backlog, ['2'], 'what came after the start is not backlog')
+  t.equal(run.value('sluice_file_truncations_total'), 0)
+  t.same(
+    run.log.filter(({ level }) => level >= 40),
+    [],
+  )
+  await run.stop()
+})
+
+/** Rotates by numbers as logrotate does, and writes the next line. */
+function rotation(dir: string): { path: string; rotate: () => void } {
+  const path = join(dir, 'app.log')
+  let line = 1
+  const rotate = () => {
+    for (let i = line - 1; i >= 1; i--) renameSync(`${path}.${i}`, `${path}.${i + 1}`)
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, `${++line}\n`)
+  }
+  return { path, rotate }
+}
+
+for (const include of ['app.log', 'app.log*']) {
+  t.test(`rotations between two looks keep their order under ${include}`, async t => {
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const { path, rotate } = rotation(dir)
+    const run = await tail({ include: [join(dir, include)], scan_interval: '10s' })
+    await arrived(run, 1)
+    appendFileSync(path, 'the rest\n')
+    for (let i = 0; i < 3; i++) rotate()
+    await arrived(run, 5)
+    t.same(run.out.texts(path), ['1', 'the rest', '2', '3', '4'])
+    await run.stop()
+  })
+}
+
+t.test('rotations while the last one is looked into keep their order', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const { path, rotate } = rotation(dir)
+  const run = await tail({ include: [path], scan_interval: '10s' })
+  await arrived(run, 1)
+  atCall(t, ['openSync', 'readdirSync'], path, () => {
+    rotate()
+    rotate()
+  })
+  rotate()
+  await arrived(run, 4)
+  t.same(run.out.texts(path), ['1', '2', '3', '4'])
+  await run.stop()
+})
+
+t.test('a file that was compressed just now does not hold the one that took its name', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const wall = systemClock.wall()
+  // Time stands still, so what was compressed remains new.
+  const clock = { now: systemClock.now, after: systemClock.after, wall: () => wall }
+  const run = await tail({ include: [path] }, new MemoryCheckpoints(), new Receiver(), clock)
+  await arrived(run, 1)
+  appendFileSync(path, '2\n')
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
+  rmSync(path)
+  writeFileSync(path, '3\n')
+  await settled(run, 3)
+  t.same(run.out.texts(), ['1', '2', '3'])
+  await run.stop()
+})
