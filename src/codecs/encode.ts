@@ -77,13 +77,13 @@ export class RawEncoder {
 
   #batch(batch: EventBatch, parts: Parts): void {
     const { chunk, starts, ends, flags, length, texts } = batch
+    if (batch.isRun) {
+      if (this.#isOpen) this.#close(batch, 0, parts)
+      parts.add(chunk, starts[0]!, starts[0]! + batch.bytes)
+      return
+    }
     for (let i = 0; i < length; ) {
-      if (this.#isOpen) {
-        // An unfinished line may only be followed by the rest of the same line.
-        const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === batch.origin)
-        if (!continued) parts.add(NEWLINE, 0, 1)
-        this.#isOpen = false
-      }
+      if (this.#isOpen) this.#close(batch, i, parts)
       if (texts?.has(i)) {
         i = texts.addLines(i, length, parts)
         continue
@@ -108,6 +108,13 @@ export class RawEncoder {
       }
       parts.add(chunk, start, end)
     }
+  }
+
+  /** An unfinished line may only be followed by the rest of the same line. */
+  #close({ flags, origin }: EventBatch, i: number, parts: Parts): void {
+    const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === origin)
+    if (!continued) parts.add(NEWLINE, 0, 1)
+    this.#isOpen = false
   }
 }
 

@@ -48,7 +48,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with its own columns, because those of a sent batch change. */
+/** A batch with its own flags, because those of a sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly origin: Origin
@@ -275,20 +275,13 @@ export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { val
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
 }
 
-function frameOf({ chunk, length, starts, ends, flags, bytes, unreadable }: EventBatch): Frame {
-  return { chunk, length, starts, ends, flags, bytes, unreadable }
+function frameOf({ chunk, length, starts, ends, flags, bytes, isRun, unreadable }: EventBatch): Frame {
+  return { chunk, length, starts, ends, flags, bytes, isRun, unreadable }
 }
 
-function columnsOf(frame: Frame): Frame {
-  const { chunk, length, starts, ends, flags, bytes } = frame
-  return {
-    chunk,
-    length,
-    bytes,
-    starts: starts.slice(0, length),
-    ends: ends.slice(0, length),
-    flags: flags.slice(0, length),
-  }
+/** A batch never changes the columns of starts and ends that it was made with. */
+function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame): Frame {
+  return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
 }
 
 /** Defers the release of the batch's chunk until the batch is settled. */

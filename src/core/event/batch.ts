@@ -1,9 +1,10 @@
-import { isAscii, isUtf8 } from 'node:buffer'
+import { isUtf8 } from 'node:buffer'
 import { SLOT } from '../../lib/formats/json-scan.js'
 import { memoryOf } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
 import { ChangedTexts } from './changed-texts.js'
+import { bytesOf, compacted, textKind } from './columns.js'
 import { type Fields, LogEvent, lineFields } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
@@ -34,6 +35,8 @@ export class EventBatch {
   starts: Int32Array
   ends: Int32Array
   flags: Uint8Array
+  /** Whether the events are consecutive lines as they were read, each with a line end: one range of the chunk. */
+  isRun: boolean
   #events: (LogEvent | undefined)[] | undefined
   #slots: Int32Array | undefined
   /** Numbers per event in `slots`. */
@@ -41,6 +44,8 @@ export class EventBatch {
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
+  /** Whether somebody else may have the columns of starts and ends, so that they must not change. */
+  #isShared = true
   /** The state of modified events that have an object, before the modification. */
   #originals: Map<number, { readonly flags: number; readonly event: LogEvent | undefined }> | undefined
   /** The state of all events before the first change of their texts. */
@@ -59,6 +64,7 @@ export class EventBatch {
     this.ends = frame.ends
     this.flags = frame.flags
     this.stride = origin.wanted.names.length * SLOT
+    this.isRun = frame.isRun === true
     if (frame.release) ack.release = frame.release
   }
 
@@ -98,6 +104,7 @@ export class EventBatch {
   /** Replaces the fields of event `i`. An EventEditor changes single fields without making an object. */
   modify(i: number, fields: Fields): void {
     if (this.#texts?.has(i)) this.textsToChange().clear(i)
+    this.isRun = false
     this.#note(i)
     this.event(i).fields = fields
     this.flags[i]! |= MODIFIED
@@ -110,6 +117,7 @@ export class EventBatch {
 
   /** `texts`, to write the JSON of an event into, for `setText`. */
   textsToChange(): ChangedTexts {
+    this.isRun = false
     if (this.#remembers) {
       this.#before ??= { flags: this.flags.slice(0, this.length), texts: this.#texts?.slice(0, this.length) }
     }
@@ -149,7 +157,7 @@ export class EventBatch {
   }
 
   #scan(i: number): number {
-    this.#text ??= this.#textKind()
+    this.#text ??= textKind(this)
     const { codec, wanted } = this.origin
     if (codec.form !== 'message' && !this.#slots) {
       this.#rescan()
@@ -187,15 +195,9 @@ export class EventBatch {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
 
-  #textKind(): 'ascii' | 'utf8' | 'invalid' {
-    if (this.length === 0) return 'ascii'
-    const bytes = this.chunk.subarray(this.starts[0]!, this.ends[this.length - 1]!)
-    return isAscii(bytes) ? 'ascii' : isUtf8(bytes) ? 'utf8' : 'invalid'
-  }
-
   /** Whether every byte of the batch is ASCII, which allows the fastest text decoding. */
   get ascii(): boolean {
-    this.#text ??= this.#textKind()
+    this.#text ??= textKind(this)
     return this.#text === 'ascii'
   }
 
@@ -219,7 +221,7 @@ export class EventBatch {
     const { codec, wanted } = this.origin
     const slots = new Int32Array(this.length * this.stride)
     this.#slots = slots
-    this.#text ??= this.#textKind()
+    this.#text ??= textKind(this)
     const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)
     if (left === 0) return slots
     const done = left === undefined ? 0 : SCANNED
@@ -239,10 +241,7 @@ export class EventBatch {
     let bytes = this.bytes
     for (let i = 0; i < length; i++) {
       if (!keep(i)) bytes -= this.size(i)
-      else {
-        if (kept !== i) this.#move(i, kept)
-        kept++
-      }
+      else this.#move(i, kept++)
     }
     this.#truncate(kept, bytes)
     return length - kept
@@ -252,14 +251,13 @@ export class EventBatch {
   retainZeros(column: Uint8Array, count: number, bytes: number): void {
     let kept = 0
     for (let i = 0; kept < count; i++) {
-      if (column[i] !== 0) continue
-      if (kept !== i) this.#move(i, kept)
-      kept++
+      if (column[i] === 0) this.#move(i, kept++)
     }
     this.#truncate(count, bytes)
   }
 
   #truncate(length: number, bytes: number): void {
+    this.isRun &&= length === this.length
     this.length = length
     this.bytes = bytes
     if (this.#events) this.#events.length = length
@@ -267,7 +265,13 @@ export class EventBatch {
   }
 
   #move(from: number, to: number): void {
+    if (from === to) return
     if (to === 0) this.first += from
+    if (this.#isShared) {
+      this.#isShared = false
+      this.starts = this.starts.slice(0, this.length)
+      this.ends = this.ends.slice(0, this.length)
+    }
     this.starts[to] = this.starts[from]!
     this.ends[to] = this.ends[from]!
     this.flags[to] = this.flags[from]!
@@ -322,6 +326,7 @@ export class EventBatch {
     const event = other.#events?.[0]
     if (other.#texts?.has(0)) this.changeTo(i, other.#texts.text(0))
     else if (event) {
+      this.isRun = false
       this.#texts?.clear(i)
       this.#events ??= new Array(this.length)
       this.#events[i] = event
@@ -330,16 +335,15 @@ export class EventBatch {
   }
 
   #copy(from: number, to: number): EventBatch {
-    const isWhole = from === 0 && to === this.length
-    let bytes = isWhole ? this.bytes : 0
-    for (let i = isWhole ? to : from; i < to; i++) bytes += this.size(i)
+    this.#isShared = true
     const frame: Frame = {
       chunk: this.chunk,
       length: to - from,
-      starts: this.starts.slice(from, to),
-      ends: this.ends.slice(from, to),
+      starts: this.starts.subarray(from, to),
+      ends: this.ends.subarray(from, to),
       flags: this.flags.slice(from, to),
-      bytes,
+      bytes: bytesOf(this, from, to),
+      isRun: this.isRun,
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
     copy.first = this.first + from
@@ -366,22 +370,17 @@ export class EventBatch {
 
   /** If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk. */
   compact(): void {
-    const chunk = memoryOf(this.chunk)
-    if (chunk < 4096 || this.bytes * 4 > chunk || !this.ack.sole) return
-    const compacted = Buffer.allocUnsafeSlow(this.bytes)
-    const [starts, ends] = [new Int32Array(this.length), new Int32Array(this.length)]
-    for (let i = 0, at = 0; i < this.length; at += this.size(i++)) {
-      this.chunk.copy(compacted, at, this.starts[i]!, this.starts[i]! + this.size(i))
-      starts[i] = at
-      ends[i] = at + this.ends[i]! - this.starts[i]!
-    }
-    this.move(compacted, starts, ends)
+    const memory = memoryOf(this.chunk)
+    if (memory < 4096 || this.bytes * 4 > memory || !this.ack.sole) return
+    const { chunk, starts, ends } = compacted(this)
+    this.move(chunk, starts, ends)
     this.#texts?.compact()
-    this.ack.shrink(chunk - compacted.length)
+    this.ack.shrink(memory - chunk.length)
   }
 
   /** Takes the lines from another chunk, where those with a 1 in `changed` are others, as if these had been read. */
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
+    this.isRun = false
     this.flags = this.flags.slice(0, this.length)
     for (let i = 0; i < this.length; i++) {
       if (changed?.[i]) this.flags[i]! &= ~(SCANNED | DECODED | INVALID)

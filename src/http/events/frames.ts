@@ -65,7 +65,7 @@ function withoutBlankLines(frame: Frame): Frame {
     ends[kept] = ends[i]!
     flags[kept++] = flags[i]!
   }
-  return { ...frame, length: kept, bytes }
+  return { ...frame, length: kept, bytes, isRun: frame.isRun === true && kept === frame.length }
 }
 
 function isBlank(chunk: Buffer, start: number, end: number): boolean {

@@ -43,6 +43,8 @@ export interface Frame extends LineColumns {
   readonly chunk: Buffer
   /** Total bytes of all lines and their line ends. */
   readonly bytes: number
+  /** Whether each line has a line end, and the next line begins directly behind it. Missing: that is not known. */
+  readonly isRun?: boolean | undefined
   /** Of lines that were made of something else: the bytes that were read for them. */
   readonly read?: { readonly chunk: Buffer; readonly start: number; readonly end: number }
   /** Of these: how many were made of what could not be read. */
@@ -154,6 +156,7 @@ export class LineSplitter {
     if (found && this.end - end <= this.maxLineBytes) return this.#found(found, end)
     const chunk = this.chunk.subarray(0, this.end)
     const from = this.start
+    const { pieces } = this
     const most = this.maxLineBytes
     // As `put` for each line, whose fields would be read and written again and again.
     let start = from
@@ -183,7 +186,7 @@ export class LineSplitter {
     this.scanned = this.end
     // A CR at the end may turn out to belong to the line end.
     this.cutPieces(this.pending > 0 && chunk[this.end - 1] === CR ? this.end - 1 : this.end)
-    return this.frame(from)
+    return this.frame(from, this.pieces === pieces)
   }
 
   /** The lines up to `end`, none of which is too long, nor is what follows them. */
@@ -194,7 +197,16 @@ export class LineSplitter {
     if (this.goesOn) flags[0]! |= CONTINUES
     this.goesOn = false
     this.start = end
-    return { chunk: this.chunk, length, starts, ends, flags, bytes: end - from, release: holdChunk(this.chunk) }
+    return {
+      chunk: this.chunk,
+      length,
+      starts,
+      ends,
+      flags,
+      bytes: end - from,
+      isRun: true,
+      release: holdChunk(this.chunk),
+    }
   }
 
   /** Copies and commits `bytes`: for streams that deliver their own buffers. */
@@ -254,7 +266,7 @@ export class LineSplitter {
     this.start = end + (flags & LINE_END)
   }
 
-  protected frame(from: number): Frame | undefined {
+  protected frame(from: number, isRun = false): Frame | undefined {
     const length = this.#length
     if (length === 0) return undefined
     this.#length = 0
@@ -265,6 +277,7 @@ export class LineSplitter {
       ends: ends.slice(0, length),
       flags: flagsOf.slice(0, length),
       bytes: this.start - from,
+      isRun,
       release: holdChunk(this.chunk),
     }
   }

@@ -30,8 +30,7 @@ export function emptyStart(): Position {
 export function positionsIn(frame: Frame, from: Position, to: Position): ((event: number) => Position) | undefined {
   const { length, bytes } = frame
   if (length === 1 || from.continues || to.offset - from.offset !== bytes) return undefined
-  // The columns change when the batch is sent.
-  const starts = frame.starts.slice(0, length)
+  const { starts } = frame
   const { content } = to
   return event => {
     const offset = from.offset + starts[event]! - starts[0]!

@@ -21,8 +21,52 @@ function check(batch: EventBatch, n: number[], reader: ReturnType<typeof readerO
     if (batch.event(i).modified !== ((batch.flags[i]! & MODIFIED) !== 0))
       return `event ${i} does not know whether it changed`
   }
+  if (batch.isRun && !isRun(batch)) return 'it is no run of lines as they were read'
   return bytes === batch.bytes ? undefined : `${batch.bytes} bytes, not ${bytes}`
 }
+
+function isRun({ length, starts, ends, flags }: EventBatch): boolean {
+  for (let i = 0; i < length; i++) {
+    if ((flags[i]! & LINE_END) === 0 || (flags[i]! & MODIFIED) !== 0) return false
+    if (i > 0 && starts[i] !== ends[i - 1]! + (flags[i - 1]! & LINE_END)) return false
+  }
+  return true
+}
+
+t.test('a batch knows whether it is one run of lines as they were read', async t => {
+  const lines = ['{"n":0}', '{"n":1}\r', '', '{"n":3}']
+  const after = (change: (batch: EventBatch) => EventBatch | undefined) => {
+    const batch = batchOf(lines)
+    return (change(batch) ?? batch).isRun
+  }
+  const changed = (batch: EventBatch) => batch.modify(0, { n: 1 })
+  t.ok(after(() => undefined))
+  t.ok(after(batch => batch.fork(1, 3)))
+  t.equal(batchOf(lines).fork(1, 3).bytes, 10)
+  t.notOk(
+    after(batch => void batch.retain(i => i !== 1)),
+    'some are gone',
+  )
+  t.notOk(
+    after(batch => void batch.changeTo(2, Buffer.from('{"n":2}'))),
+    'a changed text',
+  )
+  t.notOk(
+    after(batch => void changed(batch)),
+    'a changed event',
+  )
+  t.notOk(
+    after(batch => {
+      const event = batch.snapshot(0, 1)
+      changed(event)
+      batch.takeOver(event, 0)
+      return batch
+    }),
+    'an event changed elsewhere',
+  )
+  t.notOk(batchOf(['abcdefghi'], { maxLineBytes: 4 }).isRun, 'pieces of a line')
+  t.notOk(batchOf(['abc'], { unterminated: true }).isRun, 'no line end')
+})
 
 t.test('sizes are those of the lines as read, with their line ends', async t => {
   const batch = batchOf(['abc', 'ä\r', '', '\r', '{"a":1}'], { decode: 'text' })

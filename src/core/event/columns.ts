@@ -1,0 +1,35 @@
+import { isAscii, isUtf8 } from 'node:buffer'
+import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
+
+/** Computations over the lines of a batch. */
+
+type Lines = Pick<Frame, 'chunk' | 'length' | 'bytes' | 'starts' | 'ends' | 'flags' | 'isRun'>
+
+/** The size of lines [from, to) with their line ends. */
+export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Lines, from: number, to: number): number {
+  if (from === 0 && to === length) return all
+  if (isRun && from < to) return ends[to - 1]! + (flags[to - 1]! & LINE_END) - starts[from]!
+  let bytes = 0
+  for (let i = from; i < to; i++) bytes += ends[i]! - starts[i]! + (flags[i]! & LINE_END)
+  return bytes
+}
+
+/** Which text the lines are, as a whole. */
+export function textKind({ chunk, length, starts, ends }: Lines): 'ascii' | 'utf8' | 'invalid' {
+  if (length === 0) return 'ascii'
+  const bytes = chunk.subarray(starts[0]!, ends[length - 1]!)
+  return isAscii(bytes) ? 'ascii' : isUtf8(bytes) ? 'utf8' : 'invalid'
+}
+
+/** Copies the lines with their line ends, one after the other, into memory of their size. */
+export function compacted({ chunk: from, length, bytes, starts: begins, ends: stops, flags }: Lines) {
+  const chunk = Buffer.allocUnsafeSlow(bytes)
+  const [starts, ends] = [new Int32Array(length), new Int32Array(length)]
+  for (let i = 0, at = 0; i < length; i++) {
+    const size = stops[i]! - begins[i]!
+    starts[i] = at
+    ends[i] = at + size
+    at += from.copy(chunk, at, begins[i]!, stops[i]! + (flags[i]! & LINE_END))
+  }
+  return { chunk, starts, ends }
+}
