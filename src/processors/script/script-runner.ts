@@ -142,6 +142,8 @@ export class ScriptRunner {
       if (this.#isOver) return thread.end()
       this.#thread = thread
       for (const job of this.#unanswered.values()) thread.post(jobOf(job))
+      // Its time begins now: whoever watched it so far gave up when there was no thread.
+      this.#watched = undefined
       this.#watch()
     } catch (error) {
       const limited = this.#limit.next('start')

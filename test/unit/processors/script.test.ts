@@ -156,6 +156,26 @@ t.test('what ends the thread costs its event; the script is started again', asyn
   t.match(logged[0], { code: 'SLUICE_SCRIPT_ENDED', component: undefined, error: 'it ended itself' })
 })
 
+t.test('a call that does not return is noticed after a start that took longer than a call may', async t => {
+  const folder = testFolder(t, {
+    'slow.js': `import { existsSync, writeFileSync } from 'node:fs'
+const started = new URL('started', import.meta.url)
+const end = existsSync(started) ? performance.now() + 2500 : 0
+writeFileSync(started, '')
+while (performance.now() < end);
+export default event => {
+  if (event.exit) process.exit(3)
+  while (event.hang);
+  return event
+}
+`,
+  })
+  const options = { file: join(folder, 'slow.js'), timeout: '100ms' }
+  const { left } = await through(t, options, [[{ exit: 1 }], [{ hang: 1 }, { n: 1 }]])
+  const late = 'a call did not return within 100ms'
+  t.same(reasonsIn(left.main), ['it ended itself', late, undefined])
+})
+
 t.test('a file, in JavaScript or TypeScript, with what it imports; an error names the line', async t => {
   const folder = testFolder(t, {
     'mine.ts': `import { twice } from './twice.ts'
