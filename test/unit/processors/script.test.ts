@@ -171,7 +171,10 @@ export default event => {
 `,
   })
   const options = { file: join(folder, 'slow.js'), timeout: '100ms' }
-  const { left } = await through(t, options, [[{ exit: 1 }, { exit: 1 }], [{ hang: 1 }, { n: 1 }]])
+  const { left } = await through(t, options, [
+    [{ exit: 1 }, { exit: 1 }],
+    [{ hang: 1 }, { n: 1 }],
+  ])
   const late = 'a call did not return within 100ms'
   t.same(reasonsIn(left.main), ['it ended itself', 'it ended itself', late, undefined])
 })
