@@ -22,6 +22,8 @@ export class Taker implements Output {
 
   async send(batch: EventBatch): Promise<void> {
     batch.scan()
+    // The memory is used again when the batch is settled.
+    batch.chunk = Buffer.from(batch.chunk)
     this.batches.push(batch)
     if (this.settlesAs) batch.ack.settle(this.settlesAs)
     else this.unsettled.push(batch.ack)

@@ -1,3 +1,4 @@
+import '../../src/codecs/list.js'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { z } from 'zod'

@@ -28,6 +28,11 @@ function unused(): Buffer | undefined {
   return used < MOST_CHUNKS ? chunkAt(used++) : undefined
 }
 
+/** How many of `bytes` to add to `pending` ones at a time, so that they fit into memory that is reused if possible. */
+export function portionAfter(pending: number, bytes: number): number {
+  return pending < CHUNK_BYTES / 2 ? Math.min(bytes, CHUNK_BYTES - pending) : bytes
+}
+
 /** Adds a holder of the chunk. Returns its release function, to be called once; undefined if it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)

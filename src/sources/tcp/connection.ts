@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { portionAfter } from '../../lib/lines/chunk-pool.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { READ_BYTES } from '../../lib/network/shared-reads.js'
 import { StreamReader } from '../../lib/network/stream-reader.js'
@@ -38,8 +39,12 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
   let leaving: { readonly until: number; readonly from: number } | undefined
   const isLate = () => leaving !== undefined && clock.now() >= leaving.until
   const take = (bytes: Buffer): boolean => {
-    const frame = framer.push(bytes)
-    if (frame) reading.take(frame)
+    for (let at = 0; at < bytes.length && !framer.problem; ) {
+      const portion = bytes.subarray(at, at + portionAfter(framer.pending, bytes.length - at))
+      const frame = framer.push(portion)
+      if (frame) reading.take(frame)
+      at += portion.length
+    }
     reading.pendingChanged()
     if (bytes.length < READ_BYTES) framer.release()
     if (framer.problem) return false

@@ -1,3 +1,5 @@
+import { findLines } from '../../kernel/find-lines.js'
+import { CHUNK_BYTES } from '../../lib/lines/chunk-memory.js'
 import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
@@ -24,6 +26,9 @@ export interface Framer {
 }
 
 const LF = 0x0a
+/** What is read in portions of at least this size goes to memory that is reused, of which at least this much is. */
+const LARGE_READ_BYTES = 16 * 1024
+const REUSED_BYTES = CHUNK_BYTES / 2
 
 export type Framing = 'newline' | 'octet_counted' | 'auto'
 
@@ -49,7 +54,7 @@ class NewlineFramer implements Framer {
 
   constructor(maxLineBytes: number, endsWithNull: boolean) {
     this.#endsWithNull = endsWithNull
-    this.#splitter = new LineSplitter(maxLineBytes)
+    this.#splitter = new LineSplitter(maxLineBytes, false, findLines)
   }
 
   get pieces(): number {
@@ -62,7 +67,7 @@ class NewlineFramer implements Framer {
 
   push(bytes: Buffer): Frame | undefined {
     const { length } = bytes
-    const room = this.#splitter.reserve(length)
+    const room = this.#splitter.reserve(length < LARGE_READ_BYTES ? length : Math.max(length, REUSED_BYTES))
     bytes.copy(room)
     if (this.#endsWithNull) endLines(room.subarray(0, length))
     return this.#splitter.commit(length)

@@ -1,3 +1,4 @@
+import { freeChunk, holdChunk, takeChunk } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Framer } from './framer.js'
 
@@ -80,9 +81,10 @@ export class OctetSplitter implements Framer {
   }
 
   #move(size: number): void {
-    const next = Buffer.allocUnsafeSlow(size)
+    const next = takeChunk(size)
     this.#end = this.#chunk.copy(next, 0, this.#start, this.#end)
     this.#start = 0
+    freeChunk(this.#chunk)
     this.#chunk = next
   }
 
@@ -179,6 +181,7 @@ export class OctetSplitter implements Framer {
       ends: Int32Array.from(this.#ends),
       flags: Uint8Array.from(this.#flags),
       bytes: this.#start - from,
+      release: holdChunk(this.#chunk),
     }
     this.#starts = []
     this.#ends = []

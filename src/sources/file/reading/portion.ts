@@ -1,4 +1,4 @@
-import { CHUNK_BYTES } from '../../../lib/lines/chunk-memory.js'
+import { portionAfter } from '../../../lib/lines/chunk-pool.js'
 import type { LineSplitter } from '../../../lib/lines/line-splitter.js'
 
 const EMPTY = Buffer.alloc(0)
@@ -12,8 +12,7 @@ export class Portion {
 
   /** `most`: bytes that may be read. A shorter portion after a long unfinished line fits into memory that is reused. */
   begin(splitter: LineSplitter, most: number): Buffer {
-    const { pending } = splitter
-    const bytes = pending < CHUNK_BYTES / 2 ? Math.min(most, CHUNK_BYTES - pending) : most
+    const bytes = portionAfter(splitter.pending, most)
     this.#splitter = splitter
     this.room = splitter.reserve(bytes).subarray(0, bytes)
     return this.room
