@@ -13,7 +13,7 @@ import { type ListenAddress, listenOn } from '../lib/network/inherited-sockets.j
 import { createServer } from '../lib/network/node-http.js'
 import { answerBucket, answerKeys, answerWaiting } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
-import { listenAtSocket } from './socket.js'
+import { isReady } from './ready.js'
 import { streamTap, type Tappable } from './tap.js'
 
 const compress = promisify(gzip)
@@ -35,21 +35,6 @@ export interface Reports {
   about?(): { readonly config: string | undefined; readonly data_dir: string }
 }
 
-type States = readonly { readonly state: string }[]
-
-/**
- * Whether nothing is blocked. `failures` are those of sources, `outages` those of processors. A retrying destination
- * counts as ready for minutes.
- */
-export function isReady(
-  destinations: States,
-  failures: States = [],
-  outages: readonly Pick<ProcessorOutage, 'isStuck'>[] = [],
-): boolean {
-  const waits = failures.some(({ state }) => state === 'holding') || outages.some(({ isStuck }) => isStuck)
-  return !waits && destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
-}
-
 /** Limits for connections to /metrics and the other paths. */
 export interface AdminLimits {
   readonly max: number
@@ -58,25 +43,28 @@ export interface AdminLimits {
 }
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
-/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready). Close it with `close`. */
+/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready), once it has connections. */
+export function adminServer(reports: Reports, log: Logger, limits = USUAL): Server {
+  const { timeoutMs } = limits
+  return createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
+}
+
+/** Serves the same for the owner only, and also /tap (shows events) and /keys (counts by key). */
+export function socketServer(reports: Reports, tappable: Tappable, log: Logger): Server {
+  return createAdmin(reports, tappable, log, USUAL)
+}
+
+/** An `adminServer` that listens. Close it with `close`. */
 export async function serveAdmin(
   listen: ListenAddress,
   reports: Reports,
   log: Logger,
   limits = USUAL,
 ): Promise<Server> {
-  const { timeoutMs } = limits
-  const server = createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
+  const server = adminServer(reports, log, limits)
   await listenOn(server, listen)
   // A scraper that disconnects must not end the daemon.
   server.on('error', () => {})
-  return server
-}
-
-/** Serves the same on a Unix socket for the owner only, and also /tap (shows events) and /keys (counts by key). */
-export async function serveSocket(path: string, reports: Reports, tappable: Tappable, log: Logger): Promise<Server> {
-  const server = createAdmin(reports, tappable, log, USUAL)
-  await listenAtSocket(server, path)
   return server
 }
 

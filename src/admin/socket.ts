@@ -1,7 +1,6 @@
 import { chmodSync, closeSync, constants, openSync, rmSync } from 'node:fs'
-import type { IncomingMessage, RequestOptions, Server } from 'node:http'
+import type { Server } from 'node:net'
 import { basename, dirname, join, relative } from 'node:path'
-import { request as sendRequest } from '../lib/network/node-http.js'
 
 /**
  * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
@@ -17,7 +16,7 @@ export function socketPath(dataDir: string): string {
 const LONGEST_PATH = 100
 
 /** Returns a path for `path` that is short enough for a socket. It stays valid until `release` is called. */
-function shortPath(path: string): { short: string; release: () => void } {
+export function shortPath(path: string): { short: string; release: () => void } {
   const isShort = (text: string) => Buffer.byteLength(text) <= LONGEST_PATH
   if (isShort(path)) return { short: path, release: () => {} }
   const near = relative(process.cwd(), path)
@@ -57,33 +56,4 @@ export async function listenAtSocket(server: Server, path: string): Promise<void
   server.once('close', release)
   server.on('error', () => {})
   chmodSync(path, 0o600)
-}
-
-/** Sends a request to the server at `path`. The body of the response is not read yet. */
-export function askSocket(
-  path: string,
-  request: Pick<RequestOptions, 'path' | 'method' | 'signal'>,
-  body?: string,
-): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    const { short, release } = shortPath(path)
-    // No agent: it would cache connections under the short path, which may belong to another folder next time.
-    const call = sendRequest({ ...request, socketPath: short, agent: false }, answer => {
-      release()
-      resolve(answer)
-    })
-    call.once('error', error => {
-      release()
-      reject(error)
-    })
-    // A response that breaks off reports its own error.
-    call.on('error', () => {})
-    call.end(body)
-  })
-}
-
-export async function textOf(answer: IncomingMessage): Promise<string> {
-  let text = ''
-  for await (const part of answer.setEncoding('utf8')) text += part
-  return text
 }

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import type { Logger } from 'pino'
-import { isReady } from '../admin/server.js'
+import { isReady } from '../admin/ready.js'
 import type { Config } from '../config/load.js'
 import { filesOfModules } from '../config/modules.js'
 import { filesOf, pluginsOf } from '../config/plugins/read-plugins.js'

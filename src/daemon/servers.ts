@@ -1,12 +1,13 @@
-import type { Server } from 'node:http'
+import type { Server } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
-import { type Reports, serveAdmin, serveSocket } from '../admin/server.js'
-import { socketPath } from '../admin/socket.js'
+import { LateServer } from '../admin/late-server.js'
+import type { Reports } from '../admin/server.js'
+import { listenAtSocket, socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
 import type { Config } from '../config/load.js'
 import { errorText } from '../core/errors.js'
-import { type ListenAddress, listenText } from '../lib/network/inherited-sockets.js'
+import { type ListenAddress, listenOn, listenText } from '../lib/network/inherited-sockets.js'
 
 type Listen = Config['metrics']
 
@@ -15,8 +16,8 @@ export class Servers {
   readonly #reports: Reports
   readonly #log: Logger
   #address: Listen
-  #metrics: Server | undefined
-  #socket: Server | undefined
+  #metrics: LateServer | undefined
+  #socket: LateServer | undefined
 
   constructor(reports: Reports, log: Logger) {
     this.#reports = reports
@@ -32,10 +33,15 @@ export class Servers {
 
   /** Opens the socket in data_dir, or reopens it if that is another folder now. */
   async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
-    if (this.#socket) close(this.#socket)
+    this.#socket?.close()
     const path = socketPath(dataDir)
     try {
-      this.#socket = await serveSocket(path, this.#reports, tappable, this.#log)
+      const server = new LateServer(async () => {
+        const { socketServer } = await import('../admin/server.js')
+        return socketServer(this.#reports, tappable, this.#log)
+      }, this.#log)
+      await listenAtSocket(server.listening, path)
+      this.#socket = server
     } catch (error) {
       // Only inspecting commands need the socket, so the daemon runs without it.
       this.#log.info(
@@ -54,18 +60,25 @@ export class Servers {
     const next = address && (await this.#serve(address))
     return {
       use: () => {
-        if (next) this.#log.info({ url: urlOf('http', next, address!, '/metrics') }, 'metrics are served')
-        if (this.#metrics) close(this.#metrics)
+        if (next) this.#log.info({ url: urlOf('http', next.listening, address!, '/metrics') }, 'metrics are served')
+        this.#metrics?.close()
         this.#metrics = next
         this.#address = address
       },
-      drop: () => next && close(next),
+      drop: () => next?.close(),
     }
   }
 
-  async #serve(address: NonNullable<Listen>): Promise<Server> {
+  async #serve(address: NonNullable<Listen>): Promise<LateServer> {
+    const server = new LateServer(async () => {
+      const { adminServer } = await import('../admin/server.js')
+      return adminServer(this.#reports, this.#log)
+    }, this.#log)
     try {
-      return await serveAdmin(address, this.#reports, this.#log)
+      await listenOn(server.listening, address)
+      // A scraper that disconnects must not end the daemon.
+      server.listening.on('error', () => {})
+      return server
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
       const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
@@ -75,7 +88,7 @@ export class Servers {
   }
 
   close(): void {
-    for (const server of [this.#metrics, this.#socket]) if (server) close(server)
+    for (const server of [this.#metrics, this.#socket]) server?.close()
   }
 }
 
@@ -85,9 +98,4 @@ export function urlOf(scheme: string, server: Server, address: ListenAddress, pa
   const bound = server.address()
   const { port } = typeof bound === 'object' && bound ? bound : address
   return `${scheme}://${listenText({ ...address, port })}${path}`
-}
-
-function close(server: Server): void {
-  server.close()
-  server.closeAllConnections()
 }

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
-import { askSocket, socketPath } from '../admin/socket.js'
+import { askSocket } from '../admin/ask-socket.js'
+import { socketPath } from '../admin/socket.js'
 import { dataDirOf } from '../config/load.js'
 import { errorCode } from '../core/errors.js'
 import { type Io, UsageError } from '../terminal/command-line.js'

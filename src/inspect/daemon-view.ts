@@ -1,4 +1,4 @@
-import { textOf } from '../admin/socket.js'
+import { textOf } from '../admin/ask-socket.js'
 import type { ProcessorOutage } from '../core/component.js'
 import type { ManagedReport } from '../daemon/managed-report.js'
 import type { DestinationState } from '../engine/engine.js'

@@ -1,4 +1,5 @@
-import { socketPath, textOf } from '../admin/socket.js'
+import { textOf } from '../admin/ask-socket.js'
+import { socketPath } from '../admin/socket.js'
 import type { LiveBucket } from '../core/component.js'
 import { ask } from './daemon-socket.js'
 

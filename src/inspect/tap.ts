@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import split2 from 'split2'
-import { textOf } from '../admin/socket.js'
+import { textOf } from '../admin/ask-socket.js'
 import { printable, printableJson, printableText } from '../lib/printable.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { conditionOf } from '../terminal/condition-flag.js'

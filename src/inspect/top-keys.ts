@@ -1,5 +1,5 @@
+import { textOf } from '../admin/ask-socket.js'
 import { LONGEST_MS } from '../admin/keys.js'
-import { textOf } from '../admin/socket.js'
 import type { BucketState, KeyCounts } from '../core/component.js'
 import { printable } from '../lib/printable.js'
 import { discardedText } from '../terminal/discarded-text.js'

@@ -1,4 +1,4 @@
-import { textOf } from '../admin/socket.js'
+import { textOf } from '../admin/ask-socket.js'
 import type { WaitState } from '../core/component.js'
 import { printable } from '../lib/printable.js'
 import { formatDuration } from '../lib/units.js'

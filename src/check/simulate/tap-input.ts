@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { textOf } from '../../admin/socket.js'
+import { textOf } from '../../admin/ask-socket.js'
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import { ask } from '../../inspect/daemon-socket.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'

@@ -2,7 +2,8 @@ import { existsSync, mkdirSync, readdirSync, readlinkSync, statSync, writeFileSy
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
-import { askSocket, listenAtSocket, socketPath, textOf } from '../../../src/admin/socket.js'
+import { askSocket, textOf } from '../../../src/admin/ask-socket.js'
+import { listenAtSocket, socketPath } from '../../../src/admin/socket.js'
 import { testFolder } from '../../support/folder.js'
 
 /** What of a folder this process has open. */

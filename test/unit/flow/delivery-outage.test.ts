@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isReady } from '../../../src/admin/server.js'
+import { isReady } from '../../../src/admin/ready.js'
 import type { Failure } from '../../../src/core/errors.js'
 import {
   balanced,

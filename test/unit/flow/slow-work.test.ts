@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isReady } from '../../../src/admin/server.js'
+import { isReady } from '../../../src/admin/ready.js'
 import { SlowWork } from '../../../src/flow/slow-work.js'
 import { type Logged, recordingLog } from '../../../src/testing/recording-log.js'
 import { batchOf } from '../../support/batches.js'
