@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { setFlagsFromString } from 'node:v8'
+import { preload } from '../lib/preload.js'
 import { holdSignals } from '../terminal/held-signals.js'
 
 /**
@@ -14,5 +15,6 @@ if (process.versions.node.startsWith('20.')) setFlagsFromString('--interrupt-bud
 // With any argument, even undefined, process.exit overrides process.exitCode.
 const exit = (code?: number) => (code === undefined ? process.exit() : process.exit(code))
 await holdSignals(process.argv.slice(2), exit)
+preload(new URL('./program.js', import.meta.url))
 const { runProgram } = await import('./program.js')
 await runProgram(exit)

@@ -1,3 +1,4 @@
+import { preload } from '../../lib/preload.js'
 import { command, UsageError } from '../../terminal/command-line.js'
 
 /** The daemon: the only command that is loaded without all the others. */
@@ -53,6 +54,7 @@ export const run = command({
         if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
       if (config === undefined)
         throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
+      preload(new URL('../../daemon/run.js', import.meta.url))
       const { run } = await import('../../daemon/run.js')
       return run({ configPath: config }, io)
     }

@@ -1,9 +1,14 @@
+import { createRequire } from 'node:module'
 import { basename, resolve } from 'node:path'
-import picomatch from 'picomatch'
+import type Picomatch from 'picomatch'
 import { errorText } from '../../../core/errors.js'
 import { finalPath } from '../../../lib/files/final-path.js'
 import { fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { Pattern } from '../../../lib/pattern.js'
+
+const require = createRequire(import.meta.url)
+/** Only for patterns that do not stand for themselves alone: it has 60 KB of code. */
+const picomatch = () => require('picomatch') as typeof Picomatch
 
 /** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */
 export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
@@ -11,6 +16,9 @@ export const ANY_DEPTH = Symbol('**')
 
 /** More alternatives than any reasonable pattern has. */
 const MAX_ALTERNATIVES = 1000
+
+/** A pattern that stands for itself alone. */
+const LITERAL = /^[\w./-]+$/
 
 /** `whole`: the path matches. `prefix`: paths below it may match. */
 export type GlobMatch = 'whole' | 'prefix' | 'no'
@@ -24,19 +32,17 @@ function compile(pattern: string): Segment[] {
   const parts = pattern.split('/').slice(1)
   return parts.map(part => {
     if (part === '**') return ANY_DEPTH
-    const { isGlob, negated } = picomatch.scan(part)
+    if (LITERAL.test(part)) return part
+    const { isGlob, negated } = picomatch().scan(part)
     if (!isGlob && !negated) return part.replace(/\\(.)/g, '$1')
     return matcher(part, { posix: true, nonegate: true, nobrace: true })
   })
 }
 
-/** A pattern that stands for itself alone. */
-const LITERAL = /^[\w./-]+$/
-
 /** Builds a test for untrusted patterns: picomatch only translates them; Pattern runs them safely. */
-function matcher(glob: string, options: picomatch.PicomatchOptions): (text: string) => boolean {
+function matcher(glob: string, options: Picomatch.PicomatchOptions): (text: string) => boolean {
   if (LITERAL.test(glob)) return text => text === glob
-  const { source, flags } = picomatch.makeRe(glob, options)
+  const { source, flags } = picomatch().makeRe(glob, options)
   try {
     const pattern = new Pattern(source, flags)
     return text => text === glob || (text !== '' && pattern.test(text))
