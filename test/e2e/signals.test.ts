@@ -46,7 +46,7 @@ t.test('signals while the program is loaded', async t => {
   const start = (args: string[], signals: NodeJS.Signals[], module: string, preloaded?: string) =>
     sluice(args, { cwd, env: signalWhileLoading(signals, module, preloaded) })
   // What is loaded before any command is known, and what the commands import late.
-  const modules = { run: '/commands.js', serve: '/terminal/log.js' }
+  const modules = { run: '/program.js', serve: '/terminal/log.js' }
   const daemons = Object.entries(modules).map(async ([name, module]) => {
     const args = [name, '-c', name === 'run' ? 'daemon.yaml' : 'service.yaml']
     const ended = start(args, ['SIGTERM'], module, AGENT)
