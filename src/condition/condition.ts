@@ -3,7 +3,15 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { FieldPath } from '../core/event/field-path.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { once } from '../core/options/options.js'
-import { type BatchTest, equalInBatch } from './batch-test.js'
+import {
+  type Narrow,
+  narrowByAll,
+  narrowByAny,
+  narrowByNot,
+  narrowEach,
+  narrowTexts,
+  narrowValues,
+} from './batch-test.js'
 import { ConditionError } from './cursor.js'
 import { type Operand, operandKey, operandReader } from './functions.js'
 import type { ValueTest } from './operators.js'
@@ -11,12 +19,14 @@ import { adviceFor, type Condition, parseCondition } from './parse.js'
 
 const GENERAL = "must be a condition of the form if (.field operator 'value')"
 
-export interface EventTest {
-  /** Whether event `i` of a batch satisfies a condition. */
-  (batch: EventBatch, i: number): boolean
-  /** The same for all events; undefined: there is no faster way than one by one. */
-  readonly all?: BatchTest
-}
+/** Whether event `i` of a batch satisfies a condition. */
+export type EventTest = (batch: EventBatch, i: number) => boolean
+
+/** For each event of a batch, sets the number in `to` to 1 if it satisfies a condition, or else to 0. */
+export type BatchTest = (batch: EventBatch, to: Uint8Array) => void
+
+/** In batches with fewer events, each of them is tested alone. */
+const FEW = 8
 
 /** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
 export const condition = once(() => {
@@ -53,6 +63,23 @@ export function pathsOf(condition: Condition | undefined): FieldPath[] {
 
 /** Compiles a condition to a predicate. `field` creates the readers, one per path. */
 export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
+  return eventTest(condition, readers(field))
+}
+
+/** The same for all events of a batch. */
+export function compileBatchTest(condition: Condition, field: (path: FieldPath) => FieldReader): BatchTest {
+  const readerOf = readers(field)
+  const holds = eventTest(condition, readerOf)
+  const narrow = narrowing(condition, readerOf)
+  return (batch, to) => {
+    if (batch.length < FEW) for (let i = 0; i < batch.length; i++) to[i] = holds(batch, i) ? 1 : 0
+    else narrow(batch, to.fill(1, 0, batch.length))
+  }
+}
+
+type ReaderOf = (operand: Operand) => FieldReader
+
+function readers(field: (path: FieldPath) => FieldReader): ReaderOf {
   const readers = new Map<string, FieldReader>()
   const kept = (key: string, make: () => FieldReader): FieldReader => {
     const reader = readers.get(key) ?? make()
@@ -60,21 +87,19 @@ export function compileCondition(condition: Condition, field: (path: FieldPath) 
     return reader
   }
   const fieldReader = (path: FieldPath) => kept(JSON.stringify(path.segments), () => field(path))
-  return eventTest(condition, operand => kept(operandKey(operand), () => operandReader(operand, fieldReader)))
+  return operand => kept(operandKey(operand), () => operandReader(operand, fieldReader))
 }
 
-function eventTest(condition: Condition, readerOf: (operand: Operand) => FieldReader): EventTest {
+function eventTest(condition: Condition, readerOf: ReaderOf): EventTest {
   // A condition on a single operand loads its reader once.
   const operand = soleOperand(condition)
   if (operand) {
     const reader = readerOf(operand)
     const holds = valueTest(condition)
-    const test: EventTest = (batch, i) => {
+    return (batch, i) => {
       reader.load(batch, i)
       return holds(reader)
     }
-    const isEqual = condition.kind === 'comparison' && condition.operator === 'equal'
-    return isEqual ? Object.assign(test, { all: equalInBatch(reader, condition.values[0]!, holds) }) : test
   }
   switch (condition.kind) {
     case 'not': {
@@ -103,6 +128,27 @@ function eventTest(condition: Condition, readerOf: (operand: Operand) => FieldRe
     }
     case 'comparison':
       throw new Error('a comparison has one operand')
+  }
+}
+
+function narrowing(condition: Condition, readerOf: ReaderOf): Narrow {
+  if (condition.kind === 'comparison') {
+    const { operator, values, holds } = condition
+    const reader = readerOf(condition.operand)
+    if (operator !== 'equal' && operator !== 'not_equal') return narrowValues(reader, holds)
+    return narrowTexts(reader, values[0]!, operator === 'equal', holds)
+  }
+  const operand = soleOperand(condition)
+  if (operand) return narrowValues(readerOf(operand), valueTest(condition))
+  switch (condition.kind) {
+    case 'not':
+      return narrowByNot(narrowing(condition.term, readerOf))
+    case 'and':
+      return narrowByAll(condition.terms.map(term => narrowing(term, readerOf)))
+    case 'or':
+      return narrowByAny(condition.terms.map(term => narrowing(term, readerOf)))
+    case 'fields':
+      return narrowEach(eventTest(condition, readerOf))
   }
 }
 

@@ -8,7 +8,7 @@ export interface PlainFlags {
 }
 
 export interface StringExports {
-  equalStrings(
+  narrowStrings(
     length: number,
     flags: number,
     slots: number,
@@ -18,7 +18,9 @@ export interface StringExports {
     plain: number,
     text: number,
     textLength: number,
-    out: number,
+    same: number,
+    isString: number,
+    among: number,
   ): number
   hashStrings(
     length: number,
@@ -36,6 +38,15 @@ export interface StringExports {
     skipped: number,
     ids: number,
   ): void
+}
+
+/** What values are compared with. */
+export interface WantedText {
+  readonly text: Buffer
+  /** Whether values with this text are wanted, or those with another one. */
+  readonly same: boolean
+  /** Whether only a string can have this text. */
+  readonly isString: boolean
 }
 
 export interface HashOptions {
@@ -63,7 +74,8 @@ export class Strings {
   readonly #text: number
   readonly #hashes: Int32Array
   readonly #ids: Int32Array
-  readonly #skipped: Uint8Array
+  /** A number for each line: those that are left out, or left. */
+  readonly #column: Uint8Array
 
   constructor(code: StringExports, memory: LineMemory) {
     this.#code = code
@@ -71,14 +83,20 @@ export class Strings {
     this.#text = memory.take(TEXT_BYTES)
     this.#hashes = new Int32Array(memory.bytes.buffer, memory.take(MOST_LINES * 4), MOST_LINES)
     this.#ids = new Int32Array(memory.bytes.buffer, memory.take(MOST_LINES * 4), MOST_LINES)
-    this.#skipped = new Uint8Array(memory.bytes.buffer, memory.take(MOST_LINES), MOST_LINES)
+    this.#column = new Uint8Array(memory.bytes.buffer, memory.take(MOST_LINES), MOST_LINES)
   }
 
   /**
-   * Compares the values whose numbers begin at `first` with a text. Sets `out` for each line: 0, 1 if they are the same,
-   * 2 for a value that is no string without escapes. Returns how many of these there are; undefined: it cannot.
+   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Sets it to 0 where the
+   * value is not wanted, and to 2 where it is not known. Returns how many these are; undefined: it cannot.
    */
-  equal(lines: ScannedLines, first: number, text: Buffer, out: Uint8Array, by: PlainFlags): number | undefined {
+  narrow(
+    lines: ScannedLines,
+    first: number,
+    { text, same, isString }: WantedText,
+    among: Uint8Array,
+    by: PlainFlags,
+  ): number | undefined {
     const { chunk, length, stride } = lines
     if (!isInChunkMemory(chunk) || text.length > TEXT_BYTES) return undefined
     const memory = this.#memory
@@ -86,7 +104,8 @@ export class Strings {
     let unknown = 0
     for (let from = 0; from < length; ) {
       const to = memory.putScanned(lines, from)
-      unknown += this.#code.equalStrings(
+      this.#column.set(among.subarray(from, to))
+      unknown += this.#code.narrowStrings(
         to - from,
         memory.flags.byteOffset,
         memory.slots.byteOffset + first * NUMBER,
@@ -96,9 +115,11 @@ export class Strings {
         by.plain,
         this.#text,
         text.length,
-        memory.flags.byteOffset,
+        same ? 1 : 0,
+        isString ? 1 : 0,
+        this.#column.byteOffset,
       )
-      out.set(memory.flags.subarray(0, to - from), from)
+      among.set(this.#column.subarray(0, to - from), from)
       from = to
     }
     return unknown
@@ -121,7 +142,7 @@ export class Strings {
     const memory = this.#memory
     for (let from = 0; from < length; ) {
       const to = memory.putScanned(lines, from)
-      if (skipped) this.#skipped.set(skipped.subarray(from, to))
+      if (skipped) this.#column.set(skipped.subarray(from, to))
       this.#code.hashStrings(
         to - from,
         memory.flags.byteOffset,
@@ -135,7 +156,7 @@ export class Strings {
         memory.starts.byteOffset,
         memory.ends.byteOffset,
         this.#hashes.byteOffset,
-        skipped ? this.#skipped.byteOffset : 0,
+        skipped ? this.#column.byteOffset : 0,
         this.#ids.byteOffset,
       )
       columns.starts.set(memory.starts.subarray(0, to - from), from)

@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { compileCondition, condition, type EventTest, pathsOf } from '../condition/condition.js'
+import { type BatchTest, compileBatchTest, condition, pathsOf } from '../condition/condition.js'
 import { type ComponentContext, defineProcessor, type Processor } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
-import { discard } from '../core/processor.js'
+import { discard, MAIN } from '../core/processor.js'
 
 const FILTERED = discard(0)
 
@@ -12,14 +12,15 @@ const options = z.strictObject({
 type Options = z.output<typeof options>
 
 class Filter implements Processor {
-  readonly #keeps: EventTest
+  readonly #keeps: BatchTest
 
   constructor({ condition }: Options, context: ComponentContext) {
-    this.#keeps = compileCondition(condition, path => context.field(path))
+    this.#keeps = compileBatchTest(condition, path => context.field(path))
   }
 
   process(batch: EventBatch, to: Uint8Array): void {
-    for (let i = 0; i < batch.length; i++) if (!this.#keeps(batch, i)) to[i] = FILTERED
+    this.#keeps(batch, to)
+    for (let i = 0; i < batch.length; i++) to[i] = to[i] === 1 ? MAIN : FILTERED
   }
 }
 

@@ -21,10 +21,10 @@ import { WholeBatches } from './whole-batches.js'
 
 /** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
 
-/** Whether event `i` is not counted; `all` writes 1 or 0 for each event, or returns false. */
+/** Whether event `i` is not counted; `all` writes 1 or 0 for each event. */
 export interface Excludes {
   (batch: EventBatch, i: number): boolean
-  readonly all?: (batch: EventBatch, to: Uint8Array) => boolean
+  readonly all: (batch: EventBatch, to: Uint8Array) => void
 }
 
 export interface DeciderOptions extends LimiterOptions {

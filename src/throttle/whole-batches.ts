@@ -53,10 +53,8 @@ export class WholeBatches {
 
   #excludedOf(batch: EventBatch, exclude: NonNullable<DeciderOptions['exclude']>): Uint8Array {
     if (this.#excluded.length < batch.length) this.#excluded = new Uint8Array(batch.length * 2)
-    const excluded = this.#excluded
-    if (exclude.all?.(batch, excluded)) return excluded
-    for (let i = 0; i < batch.length; i++) excluded[i] = exclude(batch, i) ? 1 : 0
-    return excluded
+    exclude.all(batch, this.#excluded)
+    return this.#excluded
   }
 
   #decideByDefault(batch: EventBatch, now: number, decisions: Uint8Array, counts: Uint32Array): void {

@@ -75,6 +75,20 @@ export class FieldReader {
     return hasSlot && (batch.look(0) & DECODED) !== 0 ? this.#slot : -1
   }
 
+  /** Sets the numbers in `among` that are 1 to 0 for events whose value does not satisfy a test. */
+  narrow(batch: EventBatch, among: Uint8Array, holds: (reader: FieldReader) => boolean): void {
+    const slot = this.slotIn(batch)
+    const { length, chunk, flags, stride } = batch
+    const slots = slot < 0 ? undefined : batch.slots
+    for (let i = 0, at = slot * SLOT; i < length; i++, at += stride) {
+      if (among[i] !== 1) continue
+      if (slots && (flags[i]! & (DECODED | MODIFIED | INVALID)) === DECODED) {
+        this.#loadJson(chunk, slots[at]!, slots[at + 1]!)
+      } else this.load(batch, i)
+      if (!holds(this)) among[i] = 0
+    }
+  }
+
   /** Loads a field of a line whose slots were written by `putSlot`. */
   #loadField(batch: EventBatch, i: number, flags: number): ValueKind {
     const start = batch.slotStart(i, this.#slot) - 1

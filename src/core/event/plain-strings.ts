@@ -1,5 +1,5 @@
 import { theKernel } from '../../kernel/kernel.js'
-import type { HashOptions, StringColumns } from '../../kernel/strings.js'
+import type { HashOptions, StringColumns, WantedText } from '../../kernel/strings.js'
 import { SLOT } from '../../lib/formats/json-scan.js'
 import type { EventBatch } from './batch.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
@@ -10,11 +10,20 @@ import { DECODED, INVALID, MODIFIED } from './flags.js'
  */
 
 const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
-/** What `equalStrings` writes for a value that is left to a reader. */
+/** What `narrowStrings` writes for a value that is left to a reader. */
 export const UNKNOWN = 2
-/** Writes 1 for each event whose value in `slot` is the text, 0 or UNKNOWN for others. Returns how many are UNKNOWN. */
-export function equalStrings(batch: EventBatch, slot: number, text: Buffer, to: Uint8Array): number | undefined {
-  return theKernel()?.strings.equal(batch, slot * SLOT, text, to, PLAIN)
+
+/**
+ * Where a number in `among` is 1, sets it to 0 if the value in `slot` is not what is wanted, or to UNKNOWN. Returns how
+ * many are UNKNOWN; undefined: it cannot.
+ */
+export function narrowStrings(
+  batch: EventBatch,
+  slot: number,
+  wanted: WantedText,
+  among: Uint8Array,
+): number | undefined {
+  return theKernel()?.strings.narrow(batch, slot * SLOT, wanted, among, PLAIN)
 }
 
 /** Finds the values in `slot`, as Strings does in the kernel. False: it cannot. */

@@ -6,10 +6,12 @@ import { byteAt, QUOTE } from './bytes'
  * looked at unless its flags under `mask` are `plain`. Positions minus `shift` are addresses.
  */
 
-/** The results for a line: whether it has the text; another value than a plain string, which the caller has to look at. */
-const OTHER: u8 = 0
-const SAME: u8 = 1
+/** The result for a value that the caller has to look at. */
 const UNKNOWN: u8 = 2
+/** The first bytes of values that have no text. */
+const OBJECT: u32 = 0x7b
+const ARRAY: u32 = 0x5b
+const NULL: u32 = 0x6e
 /** What is to be done with the value of a line, as in src/throttle/key-table.ts. */
 const NONE: i32 = -1
 const TO_FIND: i32 = -2
@@ -29,8 +31,12 @@ function isText(p: usize, text: usize, length: usize): bool {
   return true
 }
 
-/** Compares the values with a text. Writes a result for each line to `out`; returns how many are UNKNOWN. */
-export function equalStrings(
+/**
+ * Compares the values with a text, for lines with a 1 in `among`. Replaces it by 0 where the value has no text, or not the
+ * wanted one: this one if `same` is 1, any other one if it is 0. `isString`: whether only a string can have the text.
+ * Returns how many became UNKNOWN.
+ */
+export function narrowStrings(
   length: u32,
   flags: usize,
   slots: usize,
@@ -40,21 +46,27 @@ export function equalStrings(
   plain: u32,
   text: usize,
   textLength: i32,
-  out: usize,
+  same: u8,
+  isString: bool,
+  among: usize,
 ): u32 {
   let unknown: u32 = 0
   for (let i: usize = 0; i < <usize>length; i++, slots += stride) {
+    if (byteAt(among + i) != 1) continue
     const start = load<i32>(slots)
     const end = load<i32>(slots, 4)
-    let result = OTHER
+    let result: u8 = 0
     if ((byteAt(flags + i) & mask) != plain) result = UNKNOWN
     else if (start != 0) {
       const p = <usize>(start - shift)
-      if ((end & 1) != 0 || byteAt(p) != QUOTE) result = UNKNOWN
-      else if ((end >> 1) - start - 2 == textLength && isText(p + 1, text, <usize>textLength)) result = SAME
+      const first = byteAt(p)
+      if (first == QUOTE) {
+        const isSame = (end >> 1) - start - 2 == textLength && isText(p + 1, text, <usize>textLength)
+        result = (end & 1) != 0 ? UNKNOWN : isSame ? same : 1 - same
+      } else if (first != OBJECT && first != ARRAY && first != NULL) result = isString ? 1 - same : UNKNOWN
     }
     if (result == UNKNOWN) unknown++
-    store<u8>(out + i, result)
+    store<u8>(among + i, result)
   }
   return unknown
 }

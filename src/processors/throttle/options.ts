@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { compileCondition, condition } from '../../condition/condition.js'
+import { compileBatchTest, compileCondition, condition } from '../../condition/condition.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { duration, fieldPaths, refuseAt, timeField } from '../../core/options/options.js'
@@ -91,20 +91,22 @@ export function deciderOptions(
   seed: number,
   ofFile?: readonly RuleOptions[],
 ): DeciderOptions {
+  const field = (path: FieldPath) => context.field(path)
+  const { exclude } = options
   const hasRules = options.limits !== undefined || ofFile !== undefined
   return {
     limits: limitsOf(options),
     maxKeys: options.max_keys,
     onMaxKeys: options.on_max_keys,
-    exclude: options.exclude && compileCondition(options.exclude, path => context.field(path)),
-    keyFields: options.key_field.map(path => context.field(path)),
-    costField: options.cost && context.field(options.cost),
+    exclude: exclude && Object.assign(compileCondition(exclude, field), { all: compileBatchTest(exclude, field) }),
+    keyFields: options.key_field.map(field),
+    costField: options.cost && field(options.cost),
     eventTime: options.time_field && {
-      time: options.time_field === 'auto' ? new AutoTime(context) : new NamedTime(context.field(options.time_field)),
+      time: options.time_field === 'auto' ? new AutoTime(context) : new NamedTime(field(options.time_field)),
       latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,
       onLate: options.on_late ?? LATENESS.on_late,
     },
     seed,
-    rules: hasRules ? rulesOf(options, ofFile ?? [], path => context.field(path)) : undefined,
+    rules: hasRules ? rulesOf(options, ofFile ?? [], field) : undefined,
   }
 }

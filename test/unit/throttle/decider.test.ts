@@ -1,5 +1,5 @@
 import t from 'tap'
-import { compileCondition } from '../../../src/condition/condition.js'
+import { compileBatchTest, compileCondition } from '../../../src/condition/condition.js'
 import { parseCondition } from '../../../src/condition/parse.js'
 import { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
@@ -234,7 +234,9 @@ t.test('beyond max_keys', async t => {
 
 t.test('a whole batch is decided at one time and counted by decision', async t => {
   const { origin, options } = deciderOf({ limit: 3, window: '1s', key_field: '.k', max_keys: 1 })
-  const exclude = compileCondition(parseCondition('if (.x exists)'), path => new FieldReader(path, origin.wanted))
+  const condition = parseCondition('if (.x exists)')
+  const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
+  const exclude = Object.assign(compileCondition(condition, field), { all: compileBatchTest(condition, field) })
   const decider = new Decider({ ...options, exclude })
   const lines = Array.from({ length: 5000 }, (_, i) =>
     i % 5 === 0 ? '{"x":0,"k":"a"}\n' : `{"k":"${i % 2 ? 'a' : 'b'}"}\n`,
