@@ -87,7 +87,9 @@ t.test('on_backlog: pass and pace lose nothing of it', async t => {
   }
 })
 
-t.test('an app that stays within its limit loses nothing when the daemon was down for a second', async t => {
+const BUSY = { timeout: 100_000 }
+
+t.test('an app that stays within its limit loses nothing when the daemon was down for a second', BUSY, async t => {
   const config = configOf('limit: 200, key_field: .app, on_backlog: pace')
   const folder = testFolder(t, { 'app.log': '' })
   const rates = { slow: 50, steady: 120 }

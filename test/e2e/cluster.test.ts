@@ -19,7 +19,7 @@ for (const accuracy of ['exact', 'leased']) {
     const below = testFolder(t)
     const redis = await startRedis(t, below)
     if (!redis) return
-    const settings = { below, redis: `{ url: "${redis.url}" }`, more: `accuracy: ${accuracy}` }
+    const settings = { below, redis: `{ url: "${redis.url}", timeout: 10s }`, more: `accuracy: ${accuracy}` }
     const daemons = await Promise.all([0, 1, 2].map(() => member(t, settings)))
     let passed = 0
     for (const daemon of daemons) {
@@ -53,7 +53,10 @@ t.test(
       ['username: sluice, password_file: ../other', 'g2'],
     ] as const) {
       const settings = { below, limit: 3, more: `group: ${group}` }
-      await threeOfFive(t, await member(t, { ...settings, redis: `{ url: "${redis.url}/2", ${options} }` }))
+      await threeOfFive(
+        t,
+        await member(t, { ...settings, redis: `{ url: "${redis.url}/2", timeout: 10s, ${options} }` }),
+      )
     }
   },
 )
@@ -69,7 +72,7 @@ t.test('TLS is verified, and the authority is that of ca_file', async t => {
   if (!redis) return
   const url = `url: "rediss://127.0.0.1:${redis.port}"`
   const files = `ca_file: ${certificates.path('ca.pem')}, cert_file: ${certificates.path('client.pem')}, key_file: ${certificates.path('client.key')}`
-  await threeOfFive(t, await member(t, { below, limit: 3, redis: `{ ${url}, ${files} }` }))
+  await threeOfFive(t, await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 10s, ${files} }` }))
   const untrusting = await member(t, { below, limit: 3, redis: `{ ${url} }` })
   await untrusting.until(() => /"reason":"connection","error":"[^"]*certificate/.test(untrusting.stderr))
   t.equal((await untrusting.scrape()).sum('sluice_throttle_backend_up'), 0)
@@ -82,7 +85,10 @@ t.test('Sentinels name the primary', async t => {
   writeFileSync(join(below, 'sentinel.conf'), `sentinel monitor main 127.0.0.1 ${redis.port} 1\n`)
   const sentinel = await startRedis(t, below, ['--sentinel'], undefined, join(below, 'sentinel.conf'))
   const url = `url: "${sentinel!.url}"`
-  await threeOfFive(t, await member(t, { below, limit: 3, redis: `{ ${url}, sentinel: { name: main } }` }))
+  await threeOfFive(
+    t,
+    await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 10s, sentinel: { name: main } }` }),
+  )
   const lost = await member(t, { below, limit: 3, redis: `{ ${url}, sentinel: { name: other } }` })
   await lost.until(() => /knows no primary named other/.test(lost.stderr))
 })
@@ -101,7 +107,7 @@ t.test('a Redis Cluster of three nodes', async t => {
   await promisify(execFile)(cli, ['--cluster', 'create', ...places, '--cluster-yes'])
   const ask = async (port: number) => (await promisify(execFile)(cli, ['-p', `${port}`, 'cluster', 'info'])).stdout
   for (const { port } of nodes) await eventually(async () => (await ask(port)).includes('cluster_state:ok'))
-  const redis = `{ url: "${nodes[0]!.url}", cluster: true, timeout: 2s }`
+  const redis = `{ url: "${nodes[0]!.url}", cluster: true, timeout: 10s }`
   const daemon = await member(t, { below, limit: 3, redis })
   const apps = Array.from({ length: 100 }, (_, i) => lines(5, `app${i}`)).join('')
   daemon.child.stdin!.write(apps)
