@@ -42,6 +42,7 @@ import { type Fed, readsAgain, type SourceFailure, SourceRun } from './source-ru
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import { stateFolder } from './state/state-folder.js'
+import { type Stuck, stuckOf } from './stuck.js'
 import type { Taps } from './taps.js'
 import type { Chains } from './workers/chains.js'
 
@@ -365,11 +366,9 @@ export class Engine {
     return this.#failed
   }
 
-  /** Whether every destination with remaining events is failing or paused, or its full buffer is not emptied. */
-  isStuck(): boolean {
-    const open = this.states().filter(({ state }) => state !== 'stopped')
-    if (open.length === 0) return [...this.#buffers.values()].some(({ isFull }) => isFull)
-    return open.every(({ state }) => state !== 'ready')
+  /** What a reload would wait for in vain; undefined: nothing. */
+  stuck(): Stuck | undefined {
+    return stuckOf(this.#deliveries.values(), this.#buffers.values(), this.#stages)
   }
 
   /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */

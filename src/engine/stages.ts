@@ -34,6 +34,9 @@ interface Staged {
   readonly renamedFrom: string | undefined
 }
 
+/** A reload takes a processor that works on a batch for longer than this for one that hangs. */
+const HANGS_MS = 5000
+
 /** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #stages = new Map<string, Staged>()
@@ -97,6 +100,12 @@ export class Stages {
       const hasHeir = next.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
       stage.endWaiting(source => hasHeir && sources.has(source))
     }
+  }
+
+  /** The processors that hang, if no other one is at work. */
+  hanging(): readonly string[] {
+    const working = [...this.#stages].filter(([, { stage }]) => stage.slow.workedMs !== undefined)
+    return working.every(([, { stage }]) => stage.slow.workedMs! > HANGS_MS) ? working.map(([id]) => id) : []
   }
 
   /** Events that wait for their decision go back to sources that read them again. The others are decided now. */

@@ -3,6 +3,7 @@ import type { BucketState, KeyWatch, WaitState } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import type { Tap } from '../flow/fan-out.js'
 import { deadline, everyOf, nextTurn } from '../lib/time.js'
+import { formatDuration } from '../lib/units.js'
 import { dryRun } from './dry-run.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import type { Watched } from './measure/progress.js'
@@ -13,8 +14,9 @@ import { EventsLeftBehind, leftBehind } from './state/left-behind.js'
 import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './state/orphans.js'
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 import { findRepeats, refuseRepeats } from './state/repeats.js'
+import type { Stuck } from './stuck.js'
 
-/** How long a reload waits for failing or paused destinations, which the new configuration may fix. */
+/** How long a reload waits for destinations that fail or are paused and for processors that hang: it may fix them. */
 const STUCK_MS = 2000
 const CHECK_MS = 100
 /** The largest disk buffer, in bytes, whose events are delivered during a reload. */
@@ -254,10 +256,10 @@ export class Supervisor {
     limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
     let cancel: (() => void) | undefined
     const stopChecking = everyOf(clock, CHECK_MS, () => {
-      if (!engine.isStuck()) {
-        cancel?.()
-        cancel = undefined
-      } else cancel ??= after(STUCK_MS, () => giveUp.abort())
+      const stuck = engine.stuck()
+      if (!stuck) cancel?.()
+      else if (!cancel && stuck.processors.length > 0) this.#reportHanging(stuck)
+      cancel = stuck && (cancel ?? after(STUCK_MS, () => giveUp.abort()))
     })
     try {
       engine.leave(same, emptied, giveUp.signal, next)
@@ -268,6 +270,11 @@ export class Supervisor {
       cancel?.()
       limit.clear()
     }
+  }
+
+  #reportHanging({ processors }: Stuck): void {
+    const text = `processors do not finish with their events; going on without them in ${formatDuration(STUCK_MS)}, and their events go through the new configuration`
+    this.#runtime.log.warn({ code: 'SLUICE_PROCESSOR_STUCK', components: processors }, text)
   }
 
   /** Stops reading. Delivers what was read until `deadline` aborts. */

@@ -57,15 +57,21 @@ export class SlowWork {
     this.#all.clear()
   }
 
+  /** For how long it has worked on the oldest batch, 0 while it waits for good reason; undefined: it has none. */
+  get workedMs(): number | undefined {
+    const [first] = this.#all
+    return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
+  }
+
   /** What does not end, for those who look at the daemon; undefined: all goes well. */
   get outage(): ProcessorOutage | undefined {
     const [first] = this.#all
-    const now = this.#clock.now()
-    if (!first || now - first.since <= LONGEST_WORK_MS || this.#processor.isWaiting) return undefined
+    const { workedMs = 0 } = this
+    if (!first || workedMs <= LONGEST_WORK_MS) return undefined
     return {
       isStuck: true,
       reason: `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`,
-      since: new Date(this.#clock.wall() - (now - first.since)).toISOString(),
+      since: new Date(this.#clock.wall() - workedMs).toISOString(),
       attempts: 1,
       meanwhile: 'these events wait, and what comes behind them; nothing is lost',
     }
