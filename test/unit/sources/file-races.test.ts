@@ -121,7 +121,7 @@ t.test('rotations while the last one is looked into keep their order', async t =
   await run.stop()
 })
 
-t.test('a file that was compressed just now does not hold the one that took its name', async t => {
+t.test('files of the same size that were compressed just now do not hold the ones that took their names', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
   const wall = systemClock.wall()
@@ -129,11 +129,14 @@ t.test('a file that was compressed just now does not hold the one that took its 
   const clock = { now: systemClock.now, after: systemClock.after, wall: () => wall }
   const run = await tail({ include: [path] }, new MemoryCheckpoints(), new Receiver(), clock)
   await arrived(run, 1)
-  appendFileSync(path, '2\n')
-  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
-  rmSync(path)
-  writeFileSync(path, '3\n')
-  await settled(run, 3)
-  t.same(run.out.texts(), ['1', '2', '3'])
+  for (const line of [2, 4]) {
+    appendFileSync(path, `${line}\n`)
+    if (line > 2) renameSync(`${path}.1.gz`, `${path}.2.gz`)
+    writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
+    rmSync(path)
+    writeFileSync(path, `${line + 1}\n`)
+    await settled(run, line + 1)
+  }
+  t.same(run.out.texts(), ['1', '2', '3', '4', '5'])
   await run.stop()
 })

@@ -55,8 +55,8 @@ export interface Unseen {
   readonly since: number
   /** A compressed file that changed after this time may be incomplete, unless it is the copy of a file that was read. */
   readonly until?: number | undefined
-  /** The number of files that were read with these first bytes and this size. */
-  reads(first: Buffer, size: number): number
+  /** The files that were read with these first bytes and this size. */
+  reads(first: Buffer, size: number): readonly object[]
 }
 
 interface Folder {
@@ -184,7 +184,7 @@ export class Copies {
   }
 
   /**
-   * Rotated files that were never seen, the oldest first; undefined if a copy may still be incomplete. `reads` counts
+   * Rotated files that were never seen, the oldest first; undefined if a copy may still be incomplete. `reads` finds
    * the files that were read, by their first bytes and size.
    */
   async unseen(sought: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
@@ -199,20 +199,21 @@ export class Copies {
       if (!candidate && mayGrow) return undefined
       if (!candidate || candidate.owner || candidate.spoken > 0 || candidate.first.length === 0) continue
       if (!late(candidate.changedAt)) continue
-      const count = reads(candidate.first, candidate.size)
-      if (count > 0 && count > (await this.#others(candidate, sought, slices))) continue
+      const alike = reads(candidate.first, candidate.size)
+      if (alike.length > 0 && alike.length > (await this.#others(candidate, alike, sought, slices))) continue
       if (mayGrow) return undefined
       found.push(candidate)
     }
     return found.reverse()
   }
 
-  /** The number of other copies of files that were read with the same size and first bytes. */
-  async #others(one: Candidate, { folder, reads }: Unseen, slices: Slices): Promise<number> {
-    const { all } = await this.#look(folder, slices)
-    const isOther = ({ size, crc, first, owner, over, changedAt }: Candidate) =>
-      size === one.size && crc !== one.crc && reads(first, size) > 0 && (owner ? over : changedAt < one.changedAt)
-    return all.filter(isOther).length
+  /** The number of other copies that may be those of the files `alike`, which begin like it and have its size. */
+  async #others(one: Candidate, alike: readonly object[], sought: Unseen, slices: Slices): Promise<number> {
+    const { all } = await this.#look(sought.folder, slices)
+    const isAlike = ({ first, size }: Candidate) => sought.reads(first, size).some(read => alike.includes(read))
+    const isOther = ({ size, crc, owner, over, changedAt }: Candidate) =>
+      size === one.size && crc !== one.crc && (owner ? over : changedAt < one.changedAt)
+    return all.filter(other => isOther(other) && isAlike(other)).length
   }
 
   /** A reader for all of a candidate, which is matched to this key. */

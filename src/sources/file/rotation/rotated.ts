@@ -89,9 +89,9 @@ export class Rotated {
   ): Promise<Unseen[] | undefined> {
     const folder = dirname(path)
     const until = now === undefined ? undefined : now - SETTLE_MS
-    const reads = this.#readIn(folder, tailers)
-    const count = (first: Buffer, size: number) => reads.filter(read => isWhole(read, first, size)).length
-    const sought = { folder, name: basename(path), since, until, reads: count }
+    const read = this.#readIn(folder, tailers)
+    const reads = (first: Buffer, size: number) => read.filter(one => isWhole(one, first, size))
+    const sought = { folder, name: basename(path), since, until, reads }
     const names = this.namesIn(folder)
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined

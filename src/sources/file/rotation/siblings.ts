@@ -100,7 +100,7 @@ export class Siblings {
     for (const { path, stat } of listed) {
       if (stat.size === 0n || !this.#isSince(stat, since) || Number(stat.mtimeNs) / 1e6 < since) continue
       const first = withFile(path, firstBytes)
-      if (first && reads(first, Number(stat.size)) === 0) found.push({ path, stat, first })
+      if (first && reads(first, Number(stat.size)).length === 0) found.push({ path, stat, first })
     }
     return found
   }
