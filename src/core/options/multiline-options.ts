@@ -122,11 +122,6 @@ export class Splitting {
     this.#joiner = multiline ? joinerOf(multiline) : decode.definition.joiner
   }
 
-  /** Whether each event is one line as it was read. */
-  get keepsLines(): boolean {
-    return this.#joiner === undefined && !this.#options.decode.framing
-  }
-
   /**
    * Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. `offset`: the
    * place of the first byte, for errors.

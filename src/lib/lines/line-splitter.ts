@@ -228,7 +228,7 @@ export class LineSplitter {
   /** Releases the chunk. A small unfinished line moves to a chunk of its own size; a large one stays where it is. */
   release(): void {
     const pending = this.pending
-    if (pending * 4 > this.chunk.length) return
+    if (pending * 4 >= this.chunk.length) return
     const next = Buffer.allocUnsafeSlow(pending)
     this.chunk.copy(next, 0, this.start, this.end)
     freeChunk(this.chunk)

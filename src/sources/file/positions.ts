@@ -28,9 +28,8 @@ export function emptyStart(): Position {
  * not. It has no fingerprint, since its bytes may be gone by then; the head still tells whether the file is the same.
  */
 export function positionsIn(frame: Frame, from: Position, to: Position): ((event: number) => Position) | undefined {
-  const { length, bytes } = frame
-  if (length === 1 || from.continues || to.offset - from.offset !== bytes) return undefined
-  const { starts } = frame
+  const { length, bytes, starts, isRun } = frame
+  if (!isRun || length === 1 || from.continues || to.offset - from.offset !== bytes) return undefined
   const { content } = to
   return event => {
     const offset = from.offset + starts[event]! - starts[0]!

@@ -2,6 +2,8 @@ import { appendFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
+import type { EventBatch } from '../../../src/core/event/batch.js'
+import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { arrived, Receiver, settled, tail, until } from '../../support/tailing.js'
@@ -133,4 +135,21 @@ t.test('what is read again after events were given back is backlog', async t => 
   run.again().catch(() => {})
   await arrived(run, 3)
   t.same(out.backlog, ['given back', 'meanwhile'])
+})
+
+t.test('files that are read in turns do not each keep memory for a read', async t => {
+  const FILES = 40
+  const line = `${'x'.repeat(9000)}\n`
+  const files = Array.from({ length: FILES }, (_, i) => [`${i}.log`, line.repeat(150)])
+  const dir = testFolder(t, Object.fromEntries(files))
+  const chunks = new Set<Buffer>()
+  class Watching extends Receiver {
+    override send(batch: EventBatch): Promise<void> {
+      if (batch.chunk.length === CHUNK_BYTES) chunks.add(batch.chunk)
+      return super.send(batch)
+    }
+  }
+  const run = await tail({ include: [join(dir, '*.log')] }, undefined, new Watching())
+  await arrived(run, FILES * 150)
+  t.ok(chunks.size > 0 && chunks.size < 5, `${chunks.size} chunks`)
 })

@@ -281,9 +281,7 @@ export class Reader {
       const { waits } = tailer
       if (this.#turns >= SHARE || waits) {
         if (waits) waiting++
-        this.#turns = 0
-        this.#queue.delete(tailer)
-        this.#queue.add(tailer)
+        this.#putLast(tailer)
         continue
       }
       // Files that wait for this one may be next, if it leaves the queue.
@@ -321,8 +319,22 @@ export class Reader {
     if (waiting > 0 && this.#queue.size <= waiting) this.#queue.first!.after = undefined
   }
 
+  /** Lets the others go on. Their number does not determine how much memory is in use. */
+  #putLast(tailer: Tailer): void {
+    this.#turns = 0
+    if (this.#queue.size === 1) return
+    this.#queue.delete(tailer)
+    this.#queue.add(tailer)
+    try {
+      tailer.releaseMemory()
+    } catch (error) {
+      this.#failed(tailer, error)
+    }
+  }
+
   #rest(tailer: Tailer, out: Output): void {
     tailer.rest()
+    tailer.releaseMemory()
     this.#unfinished.note(tailer)
     if (tailer.isOver ? tailer.pending === 0 : this.#unfinished.trim()) return
     this.#unfinished.forget(tailer)

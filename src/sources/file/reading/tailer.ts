@@ -300,9 +300,8 @@ export class Tailer extends Tracked {
   /** Turns the lines completed by the portion into a batch. Throws the error of `read`. */
   take(result: number | Error, out: Output): EventBatch | 'truncated' | undefined {
     try {
-      if (!this.#portion.isOf(this.#splitter)) return undefined
+      if (!this.#portion.isOf(this.#splitter) || result === ON_THE_WAY) return undefined
       if (result instanceof Error) throw result
-      if (result === ON_THE_WAY) return undefined
       const { before } = this.#context
       const { bytes, hash } = this.#tail
       if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return 'truncated'
@@ -334,7 +333,6 @@ export class Tailer extends Tracked {
     if (length < room.length) this.size = this.#at + length
     if (length === 0) return undefined
     const { before } = this.#context
-    const splitter = this.#splitter
     const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
     if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
@@ -344,10 +342,10 @@ export class Tailer extends Tracked {
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
     if (hole > 0) room.copyWithin(0, hole, length)
-    const frame = splitter.commit(length - hole)
+    const frame = this.#splitter.commit(length - hole)
     this.#at += length
     this.growth.read(this.#at, room[0]!)
-    const { pending } = splitter
+    const { pending } = this.#splitter
     this.#tail = tailAtEnd
     if (!frame) return undefined
     // If the portion began with a hole, its bytes were moved, and only those of the frame are at the right place.
@@ -359,15 +357,13 @@ export class Tailer extends Tracked {
 
   #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {
     const splitter = this.#splitter
-    const pieces = splitter.pieces - this.#pieces
-    this.#context.pieces.value += pieces
-    this.#pieces += pieces
+    this.#context.pieces.value += splitter.pieces - this.#pieces
+    this.#pieces = splitter.pieces
     const { continues, carry, pending } = splitter
     const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
     const from = this.#delivered
     this.#delivered = { offset: this.#at - pending, continues, carry, tail, content: this.#content }
-    const isPlain = pieces === 0 && this.#context.splitting.keepsLines
-    const positionOf = isPlain ? positionsIn(frame, from, this.#delivered) : undefined
+    const positionOf = positionsIn(frame, from, this.#delivered)
     const positions = this.#positions
     const settle = positions.add(this.#delivered)
     const ack = out.ack((status, before = 0) => {
@@ -386,10 +382,14 @@ export class Tailer extends Tracked {
     return frame && this.#batch(frame, this.#tail, out)
   }
 
-  /** At the end for now: keeps only the memory needed for an unfinished line. */
+  /** At the end for now. */
   rest(): void {
     this.after = undefined
     if (!this.growth.parked) this.growth.rest(this.#at)
+  }
+
+  /** Keeps only the memory needed for an unfinished line. Throws if nothing more of the file can be read. */
+  releaseMemory(): void {
     this.#splitter.release()
   }
 
