@@ -1,6 +1,5 @@
 import { closeSync, openSync, readSync, writeFileSync, writeSync } from 'node:fs'
-import { Agent, request } from 'node:http'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 
 /**
  * The least that a program in Node.js can do for a job: no lines, no checkpoints, no metrics. What a shipper could
@@ -10,9 +9,8 @@ import { createServer } from 'node:net'
  */
 
 const BLOCK_BYTES = 256 * 1024
-/** J3: a body holds whole lines, of this size at most, and so many requests are under way at a time. */
-const BODY_BYTES = 1024 * 1024
-const REQUESTS = 2
+/** J3: a body holds whole lines, of this size at most. Smaller ones take more time, larger ones wait for the receiver. */
+const BODY_BYTES = 2 * 1024 * 1024
 const LF = 0x0a
 
 const [mode, input, out, port] = process.argv.slice(2) as [string, string, string, string]
@@ -35,31 +33,36 @@ function read(): void {
   report(bytes)
 }
 
-async function post(): Promise<void> {
+/** Reads the next body while the receiver counts the last one. A client of HTTP would take a third more of CPU time. */
+function post(): void {
   const from = openSync(input, 'r')
-  const agent = new Agent({ keepAlive: true, maxSockets: REQUESTS })
+  const blocks = [Buffer.allocUnsafe(BODY_BYTES), Buffer.allocUnsafe(BODY_BYTES)]
   let position = 0
-  await Promise.all(
-    Array.from({ length: REQUESTS }, async () => {
-      const block = Buffer.allocUnsafe(BODY_BYTES)
-      for (;;) {
-        const length = block.subarray(0, readSync(from, block, 0, BODY_BYTES, position)).lastIndexOf(LF) + 1
-        if (length === 0) return
-        position += length
-        await send(agent, block.subarray(0, length))
-      }
-    }),
-  )
-}
-
-function send(agent: Agent, body: Buffer): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const headers = { 'content-length': body.length }
-    request({ host: '127.0.0.1', port, agent, method: 'POST', path: '/ingest', headers }, response =>
-      response.resume().on('end', resolve),
+  const read = () => {
+    blocks.reverse()
+    const block = blocks[0]!
+    const body = block.subarray(
+      0,
+      block.subarray(0, readSync(from, block, 0, BODY_BYTES, position)).lastIndexOf(LF) + 1,
     )
-      .on('error', reject)
-      .end(body)
+    position += body.length
+    return body
+  }
+  let body = read()
+  const send = () => {
+    if (body.length === 0) return
+    socket.cork()
+    socket.write(`POST /ingest HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: ${body.length}\r\n\r\n`)
+    socket.write(body)
+    socket.uncork()
+    body = read()
+  }
+  let answer = ''
+  const socket = connect(Number(port), '127.0.0.1', send).on('data', part => {
+    answer += part.toString('latin1')
+    if (!answer.endsWith('\r\n\r\n')) return
+    answer = ''
+    send()
   })
 }
 
@@ -74,5 +77,5 @@ function report(bytes: number): void {
   writeFileSync(out, `${bytes}\n`)
 }
 
-const modes: Record<string, () => void | Promise<void>> = { copy, read, post, receive }
-await modes[mode]!()
+const modes: Record<string, () => void> = { copy, read, post, receive }
+modes[mode]!()
