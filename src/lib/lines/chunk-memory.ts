@@ -5,7 +5,7 @@
 
 /** The size of a chunk: a read of 256 KiB after the unfinished line that the previous read left. */
 export const CHUNK_BYTES = 272 * 1024
-export const MOST_CHUNKS = 24
+export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
 export const OWN_BYTES = 4.5 * 1024 * 1024
 const PAGE = 64 * 1024
