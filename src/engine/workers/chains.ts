@@ -1,3 +1,4 @@
+import { loadCodecs } from '../../core/codec.js'
 import { outputNames } from '../../core/processor.js'
 import type { FanOut, Tap } from '../../flow/fan-out.js'
 import { shareOf } from '../../flow/source-output.js'
@@ -47,6 +48,8 @@ export class Chains {
     const graph = { sources: ids(sources), processors: ids(processors), destinations: ids(destinations) }
     const onlyCopied = { isOnlyCopied: isOnlyCopied({ processors, destinations }) }
     const settings = { graph, ...onlyCopied, dataDir, shutdownTimeoutMs, share: shareOf(sources.length) }
+    // The threads have codecs of their own. Those here tell a reload whether their files have changed since.
+    for (const { options, reach } of this.#parts.flatMap(part => part.sources)) loadCodecs(options as object, reach)
     while (this.#chains.length < this.#parts.length)
       this.#chains.push(new Chain(this.#chains.length + 1, this.#environment))
     const built = await Promise.allSettled(this.#parts.map((part, i) => this.#chains[i]!.build(part, settings)))
