@@ -28,6 +28,14 @@ function unused(): Buffer | undefined {
   return used < MOST_CHUNKS ? chunkAt(used++) : undefined
 }
 
+/** Smaller portions of a stream go to memory of their own size. */
+const LARGE_PORTION_BYTES = 16 * 1024
+
+/** How much room to take for a portion of a stream, so that it is in memory that is reused unless it is small. */
+export function roomForPortion(bytes: number): number {
+  return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, CHUNK_BYTES / 2)
+}
+
 /** How many of `bytes` to add to `pending` ones at a time, so that they fit into memory that is reused if possible. */
 export function portionAfter(pending: number, bytes: number): number {
   return pending < CHUNK_BYTES / 2 ? Math.min(bytes, CHUNK_BYTES - pending) : bytes

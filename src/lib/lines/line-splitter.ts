@@ -209,9 +209,9 @@ export class LineSplitter {
     }
   }
 
-  /** Copies and commits `bytes`: for streams that deliver their own buffers. */
-  push(bytes: Buffer): Frame | undefined {
-    bytes.copy(this.reserve(bytes.length))
+  /** Copies and commits `bytes`: for streams that deliver their own buffers. `room`: how much space to reserve. */
+  push(bytes: Buffer, room = bytes.length): Frame | undefined {
+    bytes.copy(this.reserve(room))
     return this.commit(bytes.length)
   }
 

@@ -2,10 +2,16 @@ import type { Readable } from 'node:stream'
 import { after, systemClock } from '../time.js'
 import { READ_BYTES, SharedReadSocket, sharedMemory } from './shared-reads.js'
 
+/** Nothing more is to be read. */
+export const REFUSED = -1
+
 export interface Receiver {
-  /** Takes bytes, which are valid for the time of the call. Returns false if nothing more is to be read. */
-  take(bytes: Buffer): boolean
-  /** Resolves when there may be room for more; undefined: there is. */
+  /**
+   * Takes bytes, which are valid for the time of the call. Returns how many of them it took, at least one, or REFUSED. It
+   * gets the others when there is room again.
+   */
+  take(bytes: Buffer): number
+  /** Resolves when there may be room for more, and never rejects; undefined: there is. */
   room(): Promise<void> | undefined
 }
 
@@ -92,9 +98,10 @@ export class StreamReader {
   async release(): Promise<void> {
     for (const name of ENDS) this.#stream.off(name, this.#ended)
     this.#stream.off('readable', this.#drain)
-    if (this.#heldBytes === 0) return
-    for (let room; (room = this.#receiver.room()); ) await room
-    this.#receiver.take(this.#unheld())
+    while (this.#heldBytes > 0) {
+      for (let room; (room = this.#receiver.room()); ) await room
+      this.#pass(this.#unheld())
+    }
   }
 
   #go(): void {
@@ -131,19 +138,30 @@ export class StreamReader {
     return false
   }
 
+  /** Returns whether reading goes on. */
   #take(bytes: Buffer): boolean {
     this.#reads++
     try {
-      if (!this.#receiver.take(bytes)) this.#stop?.('refused')
+      this.#pass(bytes)
     } catch (error) {
       this.#stop?.(error as Error)
     }
     if (!this.#stop) return false
+    if (this.#heldBytes > 0) {
+      this.#block()
+      return false
+    }
     if (this.#limits.idleMs) {
       this.#lastAt = systemClock.now()
       this.#watchIdle()
     }
     return true
+  }
+
+  #pass(bytes: Buffer): void {
+    const taken = this.#receiver.take(bytes)
+    if (taken === REFUSED) this.#stop?.('refused')
+    else if (taken < bytes.length) this.#hold(Buffer.from(bytes.subarray(taken)))
   }
 
   #hold(bytes: Buffer): void {

@@ -87,7 +87,7 @@ export async function firstCursor(args: readonly string[], signal: AbortSignal):
       if (chunk) continue
       limit.signal.throwIfAborted()
       if (child.stdout.readableEnded || child.stdout.destroyed) break
-      await untilReadable(child.stdout, { signal: limit.signal })
+      await untilReadable(child.stdout, limit.signal)
     }
     const { why, fine } = await child.ended
     if (fine) return undefined

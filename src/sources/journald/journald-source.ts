@@ -169,7 +169,7 @@ export class Journald implements Source {
             taken = taken.slice(count)
           }
         } else if (child.stdout.readableEnded || child.stdout.destroyed) return (await child.ended).why
-        else await untilReadable(child.stdout, { signal: leave })
+        else await untilReadable(child.stdout, leave)
       }
       return undefined
     } finally {

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
-import { portionAfter } from '../../lib/lines/chunk-pool.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
+import { pushPortion } from '../../lib/lines/portions.js'
 import { READ_BYTES } from '../../lib/network/shared-reads.js'
-import { StreamReader } from '../../lib/network/stream-reader.js'
+import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { Clock } from '../../lib/time.js'
 import type { Framer } from './framer.js'
 
@@ -38,17 +38,12 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
   const room = () => reading.room()
   let leaving: { readonly until: number; readonly from: number } | undefined
   const isLate = () => leaving !== undefined && clock.now() >= leaving.until
-  const take = (bytes: Buffer): boolean => {
-    for (let at = 0; at < bytes.length && !framer.problem; ) {
-      const portion = bytes.subarray(at, at + portionAfter(framer.pending, bytes.length - at))
-      const frame = framer.push(portion)
-      if (frame) reading.take(frame)
-      at += portion.length
-    }
+  const take = (bytes: Buffer): number => {
+    const taken = pushPortion(framer, bytes, frame => reading.take(frame))
     reading.pendingChanged()
     if (bytes.length < READ_BYTES) framer.release()
-    if (framer.problem) return false
-    return !(isLate() && socket.bytesRead - leaving!.from > MOST_ON_ITS_WAY_BYTES)
+    const isOver = isLate() && socket.bytesRead - leaving!.from > MOST_ON_ITS_WAY_BYTES
+    return framer.problem || isOver ? REFUSED : taken
   }
   const reader = new StreamReader(socket, { take, room })
   let stopped = await reader.read({ signal, idleMs: idleMs === undefined ? undefined : () => idleMs })

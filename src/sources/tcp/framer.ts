@@ -1,5 +1,4 @@
 import { findLines } from '../../kernel/find-lines.js'
-import { CHUNK_BYTES } from '../../lib/lines/chunk-memory.js'
 import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
@@ -17,8 +16,8 @@ export interface Framer {
   readonly problem?: Error | undefined
   /** What the end of the connection has cut off, if that is not delivered. */
   readonly cutOff?: Error | undefined
-  /** The messages completed by these bytes, if any. The bytes are copied. */
-  push(bytes: Buffer): Frame | undefined
+  /** The messages completed by these bytes, if any. The bytes are copied to `room`, and may be changed. */
+  push(bytes: Buffer, room?: number): Frame | undefined
   /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory while no data arrives. */
@@ -26,9 +25,6 @@ export interface Framer {
 }
 
 const LF = 0x0a
-/** What is read in portions of at least this size goes to memory that is reused, of which at least this much is. */
-const LARGE_READ_BYTES = 16 * 1024
-const REUSED_BYTES = CHUNK_BYTES / 2
 
 export type Framing = 'newline' | 'octet_counted' | 'auto'
 
@@ -65,12 +61,9 @@ class NewlineFramer implements Framer {
     return this.#splitter.pending
   }
 
-  push(bytes: Buffer): Frame | undefined {
-    const { length } = bytes
-    const room = this.#splitter.reserve(length < LARGE_READ_BYTES ? length : Math.max(length, REUSED_BYTES))
-    bytes.copy(room)
-    if (this.#endsWithNull) endLines(room.subarray(0, length))
-    return this.#splitter.commit(length)
+  push(bytes: Buffer, room?: number): Frame | undefined {
+    if (this.#endsWithNull) endLines(bytes)
+    return this.#splitter.push(bytes, room)
   }
 
   flush(): Frame | undefined {
@@ -105,8 +98,8 @@ export class RecordFramer implements Framer {
     return this.#splitter.problem
   }
 
-  push(bytes: Buffer): Frame | undefined {
-    return this.#splitter.push(bytes)
+  push(bytes: Buffer, room?: number): Frame | undefined {
+    return this.#splitter.push(bytes, room)
   }
 
   flush(over = false): undefined {
@@ -155,8 +148,8 @@ class AutoFramer implements Framer {
     return this.#framer?.pending ?? this.#first.length
   }
 
-  push(bytes: Buffer): Frame | undefined {
-    if (this.#framer) return this.#framer.push(bytes)
+  push(bytes: Buffer, room?: number): Frame | undefined {
+    if (this.#framer) return this.#framer.push(bytes, room)
     const first = Buffer.concat([this.#first, bytes])
     this.#first = first
     const prefix = first.toString('latin1', 0, LONGEST_PREFIX)

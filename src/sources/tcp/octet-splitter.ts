@@ -47,9 +47,9 @@ export class OctetSplitter implements Framer {
     return this.#end - this.#start
   }
 
-  push(bytes: Buffer): Frame | undefined {
+  push(bytes: Buffer, room = bytes.length): Frame | undefined {
     // The line end added to a message takes no more room than its length prefix.
-    this.#reserve(bytes.length + this.#digits.length + 1)
+    this.#reserve(room + this.#digits.length + 1)
     const from = this.#start
     for (let p = 0; p < bytes.length; ) {
       if (this.#state === 'length') p = this.#length(bytes, p)

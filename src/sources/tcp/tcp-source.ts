@@ -5,6 +5,7 @@ import { errorText } from '../../core/errors.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
 import { PIECES, recordSplitter } from '../../core/options/multiline-options.js'
+import { Sends } from '../../core/sends.js'
 import { Listener, peerOf } from '../../http/server/listener.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LogLimit } from '../../lib/log-limit.js'
@@ -29,7 +30,7 @@ export class TcpSource implements Source {
   /** Connections being read, with the controller that ends each. */
   readonly #reading = new Map<Promise<void>, AbortController>()
   /** Reading pauses while a batch waits for room. */
-  #waiting: Promise<void> | undefined
+  readonly #sends: Sends
   #pending = 0
   /** Connections with a large unfinished message, with the function that delivers it. */
   readonly #large = new Map<Framer, () => void>()
@@ -38,7 +39,11 @@ export class TcpSource implements Source {
     this.#options = options
     this.#context = context
     this.#listener = new Listener(options, context)
-    const { metrics } = context
+    const { metrics, log } = context
+    this.#sends = new Sends(error => {
+      metrics.failed('bug')
+      log.error({ error: errorText(error) }, 'cannot pass on what a connection sent')
+    })
     this.#logLimit = new LogLimit(context.clock)
     this.#pieces = metrics.counter(...PIECES)
     this.#broken = metrics.counter(
@@ -106,7 +111,7 @@ export class TcpSource implements Source {
         framer,
         clock,
         idleMs,
-        room: () => this.#waiting,
+        room: () => this.#sends.room,
         take: frame => {
           this.#listener.connections.received(socket)
           this.#send(frame, origin, out)
@@ -154,11 +159,6 @@ export class TcpSource implements Source {
     const ack = out.ack(status => {
       if (status === 'errored') this.#context.metrics.failed('undelivered')
     })
-    const sent = out.send(new EventBatch(frame, origin, this.#context.clock.wall(), ack))
-    const all = this.#waiting ? Promise.all([this.#waiting, sent]).then(() => {}) : sent
-    const waiting = all.finally(() => {
-      if (this.#waiting === waiting) this.#waiting = undefined
-    })
-    this.#waiting = waiting
+    this.#sends.add(out.send(new EventBatch(frame, origin, this.#context.clock.wall(), ack)))
   }
 }

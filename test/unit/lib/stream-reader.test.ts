@@ -3,18 +3,21 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { PassThrough, type Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
-import { type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
+import { REFUSED, type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
 import { steady } from '../../support/patience.js'
 import { until } from '../../support/pushed.js'
 
 class Taken implements Receiver {
   readonly parts: Buffer[] = []
+  /** How many bytes it takes at a time. */
+  most = Number.POSITIVE_INFINITY
   accepts = true
   #room: Promise<void> | undefined
   #open = () => {}
-  take(bytes: Buffer): boolean {
-    this.parts.push(Buffer.from(bytes))
-    return this.accepts
+  take(bytes: Buffer): number {
+    const taken = Buffer.from(bytes.subarray(0, this.most))
+    this.parts.push(taken)
+    return this.accepts ? taken.length : REFUSED
   }
   room(): Promise<void> | undefined {
     return this.#room
@@ -97,6 +100,29 @@ for (const [kind, open] of Object.entries({ connection, pipe })) {
     taken.unblock()
     t.equal(await ended, 'ended')
     t.equal(taken.text.length, 6 + (64 << 20))
+  })
+
+  t.test(`${kind}: a receiver that takes less gets the rest when it has room`, async t => {
+    const { stream, write, end } = await open(t)
+    const taken = new Taken()
+    taken.most = 4
+    const reader = new StreamReader(stream, taken)
+    const abort = new AbortController()
+    const { take } = taken
+    taken.take = bytes => {
+      taken.block()
+      setImmediate(() => taken.unblock())
+      if (taken.parts.length === 1) abort.abort()
+      return take.call(taken, bytes)
+    }
+    const aborted = reader.read({ signal: abort.signal })
+    write('one two three')
+    t.equal(await aborted, 'aborted')
+    t.equal(taken.text, 'one two ')
+    const ended = reader.read()
+    end()
+    t.equal(await ended, 'ended')
+    t.same(taken.parts.map(String), ['one ', 'two ', 'thre', 'e'])
   })
 
   t.test(`${kind}: what was read before a failure is passed on, when there is room`, async t => {

@@ -4,7 +4,6 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { type ConnectionOptions, createServer as createTlsServer, connect as tlsConnect } from 'node:tls'
 import t, { type Test } from 'tap'
 import { Listener } from '../../../src/http/server/listener.js'
-import { untilReadable } from '../../../src/lib/files/until-readable.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { tcp } from '../../../src/sources/tcp.js'
 import { makeCertificates } from '../../support/certificates.js'
@@ -177,23 +176,6 @@ t.test('what was on its way at the end is read, however long that takes', async 
   out.unblock()
   await run
   t.equal(out.events, 12 * 1024)
-})
-
-t.test('what came while the process stood still is not taken for a pause', async t => {
-  const server = createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const accepted = once(server, 'connection')
-  const sender = connect((server.address() as AddressInfo).port, '127.0.0.1')
-  t.teardown(() => sender.destroy())
-  const [socket] = (await accepted) as [Socket]
-  t.equal(socket.read(), null)
-  const woken = untilReadable(socket, { idleMs: 20 })
-  sender.write('x')
-  for (const end = performance.now() + 100; performance.now() < end; );
-  t.equal(await woken, 'go')
-  t.equal(String(socket.read()), 'x')
-  t.equal(await untilReadable(socket, { idleMs: 1 }), 'idle')
 })
 
 t.test('the end comes although a sender never stops', async t => {

@@ -1,0 +1,20 @@
+/** The sends of a source that does not wait for each of them before it takes more. */
+export class Sends {
+  /** Resolves when all sends so far have found room; undefined: they have. */
+  room: Promise<void> | undefined
+  readonly #failed: (error: unknown) => void
+
+  /** `failed` is called with the error of a send. */
+  constructor(failed: (error: unknown) => void) {
+    this.#failed = failed
+  }
+
+  add(sent: Promise<void>): void {
+    const caught = sent.catch(this.#failed)
+    const all = this.room ? Promise.all([this.room, caught]) : caught
+    const room = all.then(() => {
+      if (this.room === room) this.room = undefined
+    })
+    this.room = room
+  }
+}
