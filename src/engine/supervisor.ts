@@ -7,7 +7,6 @@ import { formatDuration } from '../lib/units.js'
 import { dryRun } from './dry-run.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import type { Watched } from './measure/progress.js'
-import { sameComponents } from './same-options.js'
 import type { SourceFailure } from './source-run.js'
 import type { UnsavedPositions } from './state/checkpoints.js'
 import { EventsLeftBehind, leftBehind } from './state/left-behind.js'
@@ -243,6 +242,7 @@ export class Supervisor {
 
   /** Stops an engine, except for the sources that `next` also has. */
   async #drain(engine: Engine, next: Config): Promise<void> {
+    const { sameComponents } = await import('./same-options.js')
     const same = await sameComponents(this.#config, next)
     const emptied = (id: string) =>
       !next.destinations.some(
