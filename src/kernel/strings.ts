@@ -32,12 +32,15 @@ export interface StringExports {
     plain: number,
     seed: number,
     longest: number,
+    owner: number,
     starts: number,
     ends: number,
     hashes: number,
     skipped: number,
     ids: number,
-  ): void
+  ): number
+  setKnown(table: number): void
+  learnKey(owner: number, address: number, size: number, hash: number, number: number): void
 }
 
 /** What values are compared with. */
@@ -52,9 +55,11 @@ export interface WantedText {
 export interface HashOptions {
   readonly seed: number
   readonly longest: number
+  /** Whose numbers of values are looked up. */
+  readonly owner: number
 }
 
-/** What is known of each value: where it is, its hash, and one of the numbers of src/throttle/key-table.ts. */
+/** What is known of each value: where it is, its hash, and its number or one of those of src/throttle/key-table.ts. */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array
@@ -64,6 +69,8 @@ export interface StringColumns {
 
 /** The longest text that values are compared with. */
 const TEXT_BYTES = 1024
+/** Bytes of the table of known values. */
+const KNOWN_BYTES = 256 * 1024
 /** Bytes of a number in a slot. */
 const NUMBER = 4
 
@@ -76,6 +83,7 @@ export class Strings {
   readonly #ids: Int32Array
   /** A number for each line: those that are left out, or left. */
   readonly #column: Uint8Array
+  #owners = 0
 
   constructor(code: StringExports, memory: LineMemory) {
     this.#code = code
@@ -84,6 +92,17 @@ export class Strings {
     this.#hashes = new Int32Array(memory.bytes.buffer, memory.take(MOST_LINES * 4), MOST_LINES)
     this.#ids = new Int32Array(memory.bytes.buffer, memory.take(MOST_LINES * 4), MOST_LINES)
     this.#column = new Uint8Array(memory.bytes.buffer, memory.take(MOST_LINES), MOST_LINES)
+    code.setKnown(memory.take(KNOWN_BYTES))
+  }
+
+  /** An owner of numbers of values. Another one is needed when any of these changes. */
+  owner(): number {
+    return ++this.#owners
+  }
+
+  /** Keeps the number of the value [start, end) of a chunk, if it is short. Others may be forgotten for it. */
+  learn(owner: number, chunk: Buffer, start: number, end: number, hash: number, number: number): void {
+    if (isInChunkMemory(chunk)) this.#code.learnKey(owner, chunk.byteOffset + start, end - start, hash, number)
   }
 
   /**
@@ -127,23 +146,24 @@ export class Strings {
 
   /**
    * Finds the values whose numbers begin at `first`, and hashes those of 1 to `longest` bytes. `skipped`: 1 for lines that
-   * are left out. False: it cannot.
+   * are left out. Returns of how many others no number is known; undefined: it cannot.
    */
   hash(
     lines: ScannedLines,
     first: number,
-    { seed, longest }: HashOptions,
+    { seed, longest, owner }: HashOptions,
     skipped: Uint8Array | undefined,
     columns: StringColumns,
     by: PlainFlags,
-  ): boolean {
+  ): number | undefined {
     const { chunk, length, stride } = lines
-    if (!isInChunkMemory(chunk)) return false
+    if (!isInChunkMemory(chunk)) return undefined
     const memory = this.#memory
+    let left = 0
     for (let from = 0; from < length; ) {
       const to = memory.putScanned(lines, from)
       if (skipped) this.#column.set(skipped.subarray(from, to))
-      this.#code.hashStrings(
+      left += this.#code.hashStrings(
         to - from,
         memory.flags.byteOffset,
         memory.slots.byteOffset + first * NUMBER,
@@ -153,6 +173,7 @@ export class Strings {
         by.plain,
         seed,
         longest,
+        owner,
         memory.starts.byteOffset,
         memory.ends.byteOffset,
         this.#hashes.byteOffset,
@@ -165,6 +186,6 @@ export class Strings {
       columns.ids.set(this.#ids.subarray(0, to - from), from)
       from = to
     }
-    return true
+    return left
   }
 }

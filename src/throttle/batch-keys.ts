@@ -1,36 +1,67 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
-import { hashStrings } from '../core/event/plain-strings.js'
-import type { HashOptions } from '../kernel/strings.js'
+import { PLAIN } from '../core/event/plain-strings.js'
+import { theKernel } from '../kernel/kernel.js'
+import type { Strings } from '../kernel/strings.js'
+import { SLOT } from '../lib/formats/json-scan.js'
 import { LONGEST_KEY } from './bucket-key.js'
+import type { BucketPart } from './bucket-part.js'
 import { type Keys, viewOf } from './key-table.js'
+import type { BucketColumns } from './windows.js'
 
-/** The keys of all events of a batch, as far as their values are plain strings. */
+/** The keys of all events of a batch, as far as their values are plain strings, and the ids of their buckets. */
 export class BatchKeys implements Keys {
   bytes = viewOf(Buffer.alloc(0))
   starts = new Int32Array(1024)
   ends = new Int32Array(1024)
   hashes = new Int32Array(1024)
   ids = new Int32Array(1024)
+  found = new Int32Array(1024)
+  foundCount = 0
   alone = new Int32Array(1024)
-  count = 0
+  aloneCount = 0
   readonly #field: FieldReader
-  readonly #options: HashOptions
+  readonly #seed: number
+  /** The ids that the kernel knows are those of this layout of buckets. */
+  #layout: object | undefined
+  #owner = 0
 
   /** `seed`: of the hashes. */
   constructor(field: FieldReader, seed: number) {
     this.#field = field
-    this.#options = { seed, longest: LONGEST_KEY }
+    this.#seed = seed
   }
 
-  /** Loads the keys of a batch. `isSkipped`: 1 for each event that needs no bucket. False: they must be loaded alone. */
-  load(batch: EventBatch, isSkipped: Uint8Array | undefined): boolean {
-    const { length } = batch
-    if (this.ids.length < length) this.#grow(length * 2)
+  /**
+   * Finds the buckets of the events of a batch. `isSkipped`: 1 for each event that needs none. False: it cannot. The ids
+   * are valid while the layout of the part is the same.
+   */
+  find(batch: EventBatch, part: BucketPart<BucketColumns>, isSkipped: Uint8Array | undefined): boolean {
     const slot = this.#field.slotIn(batch)
-    if (slot < 0 || !hashStrings(batch, slot, this.#options, isSkipped, this)) return false
-    this.bytes = viewOf(batch.chunk)
+    const strings = slot < 0 ? undefined : theKernel()?.strings
+    if (strings === undefined) return false
+    const { length, chunk } = batch
+    if (this.ids.length < length) this.#grow(length * 2)
+    if (part.layout !== this.#layout) {
+      this.#layout = part.layout
+      this.#owner = strings.owner()
+    }
+    const by = { seed: this.#seed, longest: LONGEST_KEY, owner: this.#owner }
+    const left = strings.hash(batch, slot * SLOT, by, isSkipped, this, PLAIN)
+    if (left === undefined) return false
+    this.bytes = viewOf(chunk)
+    this.foundCount = this.aloneCount = 0
+    part.findAll(this, length, left)
+    this.#learn(strings, chunk)
     return true
+  }
+
+  #learn(strings: Strings, chunk: Buffer): void {
+    const { starts, ends, hashes, ids, found, foundCount } = this
+    for (let n = 0; n < foundCount; n++) {
+      const i = found[n]!
+      strings.learn(this.#owner, chunk, starts[i]!, ends[i]!, hashes[i]!, ids[i]!)
+    }
   }
 
   #grow(length: number): void {
@@ -38,6 +69,7 @@ export class BatchKeys implements Keys {
     this.ends = new Int32Array(length)
     this.hashes = new Int32Array(length)
     this.ids = new Int32Array(length)
+    this.found = new Int32Array(length)
     this.alone = new Int32Array(length)
   }
 }

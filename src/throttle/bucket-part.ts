@@ -84,9 +84,9 @@ export class BucketPart<W extends BucketColumns> {
     return id
   }
 
-  /** Finds the buckets of so many events. Their ids are valid while the layout is the same. */
-  findAll(keys: Keys, length: number): void {
-    this.#keys.findAll(keys, length)
+  /** Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used. */
+  findAll(keys: Keys, length: number, left: number): void {
+    if (left > 0) this.#keys.findAll(keys, length)
     const used = this.#used
     if (used === undefined) return
     const { ids } = keys

@@ -9,7 +9,7 @@ export interface Key {
   readonly hash: number
 }
 
-/** In the place of an id: there is no key; the key is to be found; it cannot be found here. */
+/** In the place of an id: none is needed; the key is to be found; it cannot be found here. */
 export const NONE = -1
 export const TO_FIND = -2
 export const ALONE = -3
@@ -22,9 +22,11 @@ export interface Keys {
   readonly hashes: Int32Array
   /** The ids of keys, or one of the numbers above. */
   readonly ids: Int32Array
-  /** The indices of events whose key was not found, in order, and how many they are. */
+  /** The indices of events whose key was found, and of others, in order, and how many they are. */
+  readonly found: Int32Array
+  foundCount: number
   readonly alone: Int32Array
-  count: number
+  aloneCount: number
 }
 
 /** Bytes of keys, and number of keys, from which a table is large. */
@@ -92,16 +94,16 @@ export class KeyTable {
     }
   }
 
-  /** Finds the keys of so many events. */
+  /** Finds the keys of so many events that are TO_FIND. */
   findAll(keys: Keys, length: number): void {
-    const { bytes, starts, ends, hashes, ids, alone } = keys
+    const { bytes, starts, ends, hashes, ids, found, alone } = keys
     const places = this.#places
     const known = this.#hashes
     const mask = places.length - 1
-    let count = 0
+    let [foundCount, aloneCount] = [0, 0]
     for (let i = 0; i < length; i++) {
       const wanted = ids[i]!
-      if (wanted === NONE) continue
+      if (wanted >= NONE) continue
       let id = -1
       if (wanted === TO_FIND) {
         const hash = hashes[i]!
@@ -110,10 +112,14 @@ export class KeyTable {
           if (id < 0 || (known[id] === hash && this.#equals(id, bytes, starts[i]!, ends[i]!))) break
         }
       }
-      if (id < 0) alone[count++] = i
-      else ids[i] = id
+      if (id < 0) alone[aloneCount++] = i
+      else {
+        ids[i] = id
+        found[foundCount++] = i
+      }
     }
-    keys.count = count
+    keys.foundCount = foundCount
+    keys.aloneCount = aloneCount
   }
 
   #equals(id: number, bytes: DataView, start: number, end: number): boolean {

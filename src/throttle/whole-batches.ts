@@ -1,11 +1,13 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
 import { BatchKeys } from './batch-keys.js'
+import type { BucketPart } from './bucket-part.js'
 import type { DeciderOptions } from './decider.js'
 import { EXCLUDED, type FAIL_OPEN } from './decisions.js'
 import { NONE } from './key-table.js'
 import type { KeyedLimiter } from './keyed-limiter.js'
 import { DISCARD, PASS, type Taken } from './limiter.js'
+import type { Windows } from './windows.js'
 
 /** Decides on an event that is not excluded. */
 type Take = (batch: EventBatch, i: number, now: number) => Taken | typeof FAIL_OPEN
@@ -37,9 +39,10 @@ export class WholeBatches {
       this.#decideByDefault(batch, now, decisions, counts)
       return true
     }
-    if (this.#limiter.undivided === undefined) return false
+    const part = this.#limiter.undivided
+    if (part === undefined) return false
     const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
-    if (!keys.load(batch, excluded)) return false
+    if (!keys.find(batch, part, excluded)) return false
     const { length } = batch
     if (excluded !== undefined) {
       decisions.fill(EXCLUDED, 0, length)
@@ -47,7 +50,7 @@ export class WholeBatches {
       for (let i = 0; i < length; i++) count += excluded[i]!
       counts[EXCLUDED] = count
     }
-    this.#decideByKeys(batch, keys, now, decisions, counts)
+    this.#decideByKeys(batch, keys, part, now, decisions, counts)
     return true
   }
 
@@ -76,11 +79,16 @@ export class WholeBatches {
     }
   }
 
-  #decideByKeys(batch: EventBatch, keys: BatchKeys, now: number, decisions: Uint8Array, counts: Uint32Array): void {
+  #decideByKeys(
+    batch: EventBatch,
+    keys: BatchKeys,
+    part: BucketPart<Windows>,
+    now: number,
+    decisions: Uint8Array,
+    counts: Uint32Array,
+  ): void {
     const { length } = batch
-    const part = this.#limiter.undivided!
     const { layout } = part
-    part.findAll(keys, length)
     let discarded = 0
     let from = 0
     let alone = 0
@@ -90,7 +98,7 @@ export class WholeBatches {
       counts[decision]!++
       alone++
     }
-    for (let n = 0; n < keys.count && part.layout === layout; n++) {
+    for (let n = 0; n < keys.aloneCount && part.layout === layout; n++) {
       const i = keys.alone[n]!
       discarded += part.windows.takeAll(keys.ids, from, i, now, decisions)
       decideAlone(i)

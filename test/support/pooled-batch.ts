@@ -19,3 +19,13 @@ export function pooledBatch(line: string, origin: Origin, onSettled: (status: Ac
   }
   return { batch, isFree }
 }
+
+/** A batch of lines in a chunk of the pool. */
+export function pooledLines(text: string, origin: Origin): EventBatch {
+  const splitter = new LineSplitter(1 << 20)
+  const bytes = Buffer.from(`${text}\n`)
+  bytes.copy(splitter.reserve(CHUNK_BYTES))
+  const batch = new EventBatch(splitter.commit(bytes.length)!, origin, 0, new Ack(() => {}))
+  splitter.release()
+  return batch
+}

@@ -1,13 +1,11 @@
-import { Ack } from '../../src/core/event/ack.js'
-import { EventBatch } from '../../src/core/event/batch.js'
+import type { EventBatch } from '../../src/core/event/batch.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
-import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
-import { LineSplitter } from '../../src/lib/lines/line-splitter.js'
 import { deciderOptions } from '../../src/processors/throttle/options.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { Decider } from '../../src/throttle/decider.js'
 import { originOf } from './batches.js'
 import { JsonLines } from './json-lines.js'
+import { pooledLines } from './pooled-batch.js'
 import { Seeded } from './seeded.js'
 
 /** Decisions about whole batches, held to decisions about the same events one by one. */
@@ -55,7 +53,7 @@ export function throttleDifferences(seed: number, batches: number) {
       const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
       return { origin, decider: new Decider({ ...deciderOptions(options, { field }, seed), persists }) }
     }) as [Side, Side]
-    const apps = random.pick([3, 20, 300])
+    const apps = random.pick([3, 20, 300, 3000])
     const most = random.pick([8, 40, 200])
     let now = 0
     for (let n = random.below(60); n >= 0; n--, done++) {
@@ -111,13 +109,8 @@ function lineOf(random: Seeded, source: JsonLines, apps: number): string {
   return `{${(random.chance(0.5) ? members : members.reverse()).join(random.pick([',', ' , ']))}}`
 }
 
-/** A batch in a chunk of the pool, as a source reads it. */
 function batchOf(text: string, { origin }: Side): EventBatch {
-  const splitter = new LineSplitter(1 << 20)
-  const bytes = Buffer.from(`${text}\n`)
-  bytes.copy(splitter.reserve(CHUNK_BYTES))
-  const batch = new EventBatch(splitter.commit(bytes.length)!, origin, 0, new Ack(() => {}))
-  splitter.release()
+  const batch = pooledLines(text, origin)
   batch.scan()
   return batch
 }

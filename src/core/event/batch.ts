@@ -180,8 +180,11 @@ export class EventBatch {
   scan(): number {
     const { codec, wanted } = this.origin
     if (codec.form === 'message' || wanted.isUnused) return this.unreadable
+    const { flags, length } = this
     let undecoded = 0
-    for (let i = 0; i < this.length; i++) if ((this.look(i) & DECODED) === 0) undecoded++
+    for (let i = 0; i < length; i++) {
+      if (((flags[i]! & SCANNED ? flags[i]! : this.look(i)) & DECODED) === 0) undecoded++
+    }
     return undecoded
   }
 

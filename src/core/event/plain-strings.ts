@@ -1,5 +1,5 @@
 import { theKernel } from '../../kernel/kernel.js'
-import type { HashOptions, StringColumns, WantedText } from '../../kernel/strings.js'
+import type { WantedText } from '../../kernel/strings.js'
 import { SLOT } from '../../lib/formats/json-scan.js'
 import type { EventBatch } from './batch.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
@@ -9,7 +9,8 @@ import { DECODED, INVALID, MODIFIED } from './flags.js'
  * a FieldReader.
  */
 
-const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
+/** The flags of lines that may have them. */
+export const PLAIN = { mask: DECODED | INVALID | MODIFIED, plain: DECODED }
 /** What `narrowStrings` writes for a value that is left to a reader. */
 export const UNKNOWN = 2
 
@@ -24,15 +25,4 @@ export function narrowStrings(
   among: Uint8Array,
 ): number | undefined {
   return theKernel()?.strings.narrow(batch, slot * SLOT, wanted, among, PLAIN)
-}
-
-/** Finds the values in `slot`, as Strings does in the kernel. False: it cannot. */
-export function hashStrings(
-  batch: EventBatch,
-  slot: number,
-  options: HashOptions,
-  skipped: Uint8Array | undefined,
-  to: StringColumns,
-): boolean {
-  return theKernel()?.strings.hash(batch, slot * SLOT, options, skipped, to, PLAIN) ?? false
 }

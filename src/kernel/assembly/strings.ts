@@ -1,4 +1,5 @@
 import { byteAt, QUOTE } from './bytes'
+import { numberOf } from './known-keys'
 
 /**
  * The values of one name in many lines, where they are strings without escapes. Of line i are known its flags, a u8, and
@@ -71,20 +72,32 @@ export function narrowStrings(
   return unknown
 }
 
+@inline
+function mixed(hash: u32, bytes: u32): u32 {
+  return ((hash ^ bytes) * 0x01000193) ^ (hash >> 15)
+}
+
 /** As `hashBytes` of src/throttle/key-table.ts. */
 @inline
 function hashOf(p: usize, end: usize, seed: u32): u32 {
   let hash = seed
-  for (; p + 2 <= end; p += 2) hash = ((hash ^ <u32>load<u16>(p)) * 0x01000193) ^ (hash >> 15)
-  if (p < end) hash = ((hash ^ byteAt(p) ^ 0x10000) * 0x01000193) ^ (hash >> 15)
+  for (; p + 8 <= end; p += 8) {
+    const bytes = load<u64>(p)
+    hash = mixed(hash, <u32>bytes & 0xffff)
+    hash = mixed(hash, <u32>bytes >> 16)
+    hash = mixed(hash, <u32>(bytes >> 32) & 0xffff)
+    hash = mixed(hash, <u32>(bytes >> 48))
+  }
+  for (; p + 2 <= end; p += 2) hash = mixed(hash, <u32>load<u16>(p))
+  if (p < end) hash = mixed(hash, byteAt(p) ^ 0x10000)
   hash = (hash ^ (hash >> 16)) * 0x7feb352d
   return hash ^ (hash >> 15)
 }
 
 /**
  * Writes where the values are, the position of the first byte and behind the last one, and their hashes, as i32. Writes
- * TO_FIND for these to `ids`, NONE for lines with a 1 in `skipped`, which may be 0 for none, and ALONE for values that are
- * missing, empty, longer than `longest`, or no plain strings.
+ * the known number of the value, or TO_FIND, to `ids`, NONE for lines with a 1 in `skipped`, which may be 0 for none, and
+ * ALONE for values that are missing, empty, longer than `longest`, or no plain strings. Returns how many are TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,
@@ -95,13 +108,15 @@ export function hashStrings(
   mask: u32,
   plain: u32,
   seed: u32,
-  longest: i32,
+  longest: u32,
+  owner: u32,
   starts: usize,
   ends: usize,
   hashes: usize,
   skipped: usize,
   ids: usize,
-): void {
+): u32 {
+  let left: u32 = 0
   for (let i: usize = 0; i < <usize>length; i++, slots += stride) {
     const start = load<i32>(slots)
     const end = load<i32>(slots, 4)
@@ -110,13 +125,20 @@ export function hashStrings(
     const p = <usize>(start - shift)
     let id = ALONE
     if (skipped != 0 && byteAt(skipped + i) == 1) id = NONE
-    // A missing value has no size above 0.
-    else if ((byteAt(flags + i) & mask) == plain && (end & 1) == 0 && size > 0 && size <= longest && byteAt(p) == QUOTE) {
-      store<i32>(starts + at, start + 1)
-      store<i32>(ends + at, (end >> 1) - 1)
-      store<i32>(hashes + at, <i32>hashOf(p + 1, p + 1 + <usize>size, seed))
-      id = TO_FIND
+    else if ((((byteAt(flags + i) & mask) ^ plain) | (<u32>end & 1)) == 0) {
+      // A missing value has no size above 0.
+      if (<u32>(size - 1) < longest) {
+        if (byteAt(p) == QUOTE) {
+          const hash = hashOf(p + 1, p + 1 + <usize>size, seed)
+          store<i32>(starts + at, start + 1)
+          store<i32>(ends + at, (end >> 1) - 1)
+          store<i32>(hashes + at, <i32>hash)
+          id = numberOf(owner, p + 1, <u32>size, hash, TO_FIND)
+        }
+      }
     }
+    if (id < NONE) left++
     store<i32>(ids + at, id)
   }
+  return left
 }

@@ -7,7 +7,7 @@
 export const CHUNK_BYTES = 272 * 1024
 export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
-export const OWN_BYTES = 4.5 * 1024 * 1024
+export const OWN_BYTES = 4.75 * 1024 * 1024
 const PAGE = 64 * 1024
 /** `.scripts/prepare.mjs` compiles the kernel for the same number. */
 const PAGES = Math.ceil((OWN_BYTES + MOST_CHUNKS * CHUNK_BYTES) / PAGE) + 1

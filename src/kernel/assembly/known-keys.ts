@@ -1,0 +1,74 @@
+/**
+ * What is known of short keys: an open-addressing table of (owner, key) to a number. When it is full, all is forgotten.
+ */
+
+const PLACES: u32 = 8192
+/** Bytes of an entry: the owner or 0, the size of the key, the number, and at 16 its bytes, with 0 behind them. */
+const ENTRY: u32 = 32
+const LONGEST: u32 = 16
+const MOST: u32 = PLACES / 2
+
+/** `PLACES` entries, all 0 at first. */
+let table: usize = 0
+let used: u32 = 0
+
+/** Sets the memory of the table. */
+export function setKnown(address: usize): void {
+  table = address
+}
+
+/** Keeps so many of the first bytes of a number. */
+@inline
+function kept(bytes: u64, count: u32): u64 {
+  return count >= 8 ? bytes : count == 0 ? 0 : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
+}
+
+/** The entry of a key of 1 to LONGEST bytes, or the free one that it would get. */
+@inline
+function entryOf(owner: u32, size: u32, first: u64, second: u64, hash: u32): usize {
+  let place = hash
+  while (true) {
+    const entry = table + (place & (PLACES - 1)) * ENTRY
+    const its = load<u32>(entry)
+    if (its == 0) return entry
+    // One after the other: with && each comparison would become a number first.
+    if (its == owner) {
+      if (load<u64>(entry, 16) == first) {
+        if (load<u64>(entry, 24) == second) if (load<u32>(entry, 4) == size) return entry
+      }
+    }
+    place++
+  }
+}
+
+@inline
+function secondOf(p: usize, size: u32): u64 {
+  return size > 8 ? kept(load<u64>(p, 8), size - 8) : 0
+}
+
+/** The number of the key of `size` bytes at `p`, or `other`. */
+@inline
+export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32): i32 {
+  if (size > LONGEST) return other
+  const entry = entryOf(owner, size, kept(load<u64>(p), size), secondOf(p, size), hash)
+  return load<u32>(entry) == 0 ? other : load<i32>(entry, 8)
+}
+
+/** Keeps a number of a key. `owner` is not 0, and each change of its numbers makes another one of it. */
+export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32): void {
+  if (size > LONGEST) return
+  if (used == MOST) {
+    memory.fill(table, 0, PLACES * ENTRY)
+    used = 0
+  }
+  const first = kept(load<u64>(p), size)
+  const second = secondOf(p, size)
+  const entry = entryOf(owner, size, first, second, hash)
+  if (load<u32>(entry) != 0) return
+  used++
+  store<u32>(entry, owner)
+  store<u32>(entry, size, 4)
+  store<i32>(entry, number, 8)
+  store<u64>(entry, first, 16)
+  store<u64>(entry, second, 24)
+}
