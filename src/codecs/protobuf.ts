@@ -63,7 +63,7 @@ interface Loaded {
 class Protobuf extends RecordCodec {
   readonly framing: Framing
   readonly #given: Options
-  readonly #writer = new ProtobufWriter()
+  readonly #writer = new ProtobufWriter(({ name }) => this.onLeftOut?.(name))
   #loaded: Loaded | undefined
 
   constructor(given: Options) {
@@ -189,7 +189,7 @@ export const protobuf = defineCodec({
     'Fields that are not set are not there, and fields that the definition does not have are left out; so are groups. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
     'A record that is not of the message cannot be read: `.message` is the base64 of the message, without its length. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that none can have is an error, which names its place: behind it, nothing can be delimited any more. ' +
     'The source `tcp` then closes the connection, `http` answers 400 and takes nothing of the body, `stdin` ends, and `file` stays there and reports it. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
-    'As an encoding: each event is a record. Fields are found by both of their names. What the message has no field for is left out, and so are a value that does not fit its field and Any; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
+    'As an encoding: each event is a record. Fields are found by both of their names. What the message has no field for is left out, and so are a value that does not fit its field and Any, which are counted in `sluice_left_out_values_total` and logged; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
     '`raw` writes what the event was made of here: its JSON. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',
   options,
   form: 'object',
@@ -197,6 +197,7 @@ export const protobuf = defineCodec({
   undecodedHelp: 'Records that are not messages of the type. They are kept as text in base64.',
   joinsLines: false,
   contentType: 'application/x-protobuf',
+  leavesOut: true,
   mediaTypes: ['application/protobuf', 'application/vnd.google.protobuf', 'application/octet-stream'],
   examples: [
     {

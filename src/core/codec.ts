@@ -76,6 +76,8 @@ export interface CodecDefinition {
   readonly mediaTypes?: readonly string[]
   /** Why events cannot be encoded with these options; the codec then has no `encode`. */
   readonly cannotEncode?: string
+  /** Whether `write` leaves values out, and calls `onLeftOut`. */
+  readonly leavesOut?: true
   create(options: never): Codec
 }
 
@@ -101,6 +103,8 @@ export abstract class Codec {
   readonly lineFormat?: LineFormat
   /** How sources make its lines of bytes, if records are not delimited by line ends. */
   readonly framing?: Framing | undefined
+  /** Called with the name of the field for each value that `write` leaves out, since the field cannot hold it. */
+  onLeftOut: ((field: string) => void) | undefined
 
   constructor(definition: CodecDefinition, options: Readonly<Record<string, unknown>> = {}) {
     this.definition = definition
@@ -240,9 +244,14 @@ function writeText(text: string, to: ByteSink): void {
 
 /** Calls `load` of the codecs in these options. */
 export function loadCodecs(options: object, reach: Reach | undefined): void {
+  for (const codec of codecsIn(options)) codec.load?.(reach)
+}
+
+/** The codecs in these options, at any depth. */
+export function* codecsIn(options: object): Iterable<Codec> {
   for (const value of Object.values(options) as unknown[]) {
-    if (value instanceof Codec) value.load?.(reach)
-    else if (Array.isArray(value) || isMapping(value)) loadCodecs(value, reach)
+    if (value instanceof Codec) yield value
+    else if (Array.isArray(value) || isMapping(value)) yield* codecsIn(value)
   }
 }
 

@@ -8,6 +8,7 @@ import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../flow/disk-buffer/files.js'
 import { bufferFolder } from '../flow/disk-buffer/folder.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
+import { reportLeftOut } from './left-out.js'
 import type { Runtime } from './runtime.js'
 
 interface DeliveryParts extends Pick<ComponentContext, 'log'> {
@@ -19,11 +20,12 @@ interface DeliveryParts extends Pick<ComponentContext, 'log'> {
 
 /** The delivery to a destination, with its counters. */
 export function openDelivery(
-  { id, delivery }: ComponentConfig,
+  { id, delivery, options }: ComponentConfig,
   destination: Destination,
   { clock, random, requests }: Runtime,
   { log, metrics, buffer, deadLetter, outage }: DeliveryParts,
 ): Delivery {
+  reportLeftOut(options as object, { log, clock, metrics })
   const counters = {
     received: (events: number, bytes: number) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
     sent: (events: number, bytes: number) => metrics.sent(events, bytes),

@@ -1,10 +1,11 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { encodeLines } from '../../src/codecs/encode.js'
 import { createCodec } from '../../src/codecs/list.js'
 import { batchOf } from '../support/batches.js'
 import { checkout } from '../support/checkout.js'
+import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
@@ -67,4 +68,29 @@ destinations:
   const output = readFileSync(join(cwd, 'events.binpb'))
   const wanted = Buffer.concat(encodeLines(protobuf, [batchOf(events)]).parts)
   t.ok(output.equals(wanted), `${output.length} bytes, not ${wanted.length}`)
+})
+
+t.test('values that do not fit the definition are counted, and logged once without what they are', async t => {
+  const folder = testFolder(t, { 'in.ndjson': '' })
+  writeFileSync(join(folder, 'all.binpb'), Buffer.from(descriptor, 'base64'))
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { in: { type: file, include: [in.ndjson], decode: json } }
+destinations:
+  out:
+    type: file
+    inputs: [in]
+    path: out.binpb
+    encoding: { codec: protobuf, descriptor_file: all.binpb, message: acme.logs.All }
+`,
+  )
+  appendFileSync(join(folder, 'in.ndjson'), '{"i32":"secret","b":true}\n{"i32":1,"b":5}\n{"i32":2}\n')
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_left_out_values_total') === 2)
+  const told = daemon.logs().filter(({ code }) => code === 'SLUICE_VALUE_LEFT_OUT')
+  t.match(told, [{ level: 40, component: 'out', codec: 'protobuf', field: 'i32' }])
+  t.equal(told.length, 1)
+  t.notMatch(daemon.stderr, /secret/)
+  await daemon.stop(t)
 })

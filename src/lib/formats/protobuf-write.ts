@@ -39,8 +39,14 @@ function wireOf({ type }: Field): number {
 /** Writes JSON as messages. What a message has no field for, and values that do not fit their field, are left out. */
 export class ProtobufWriter {
   readonly wire = new WireWriter()
+  /** Called for each value that does not fit its field. */
+  readonly #onLeftOut: (field: Field) => void
   b: Buffer = Buffer.alloc(0)
   #end = 0
+
+  constructor(onLeftOut: (field: Field) => void) {
+    this.#onLeftOut = onLeftOut
+  }
 
   /** Adds the message of the object in [start, end). A scan needs a byte to stop at behind it. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): void {
@@ -62,7 +68,7 @@ export class ProtobufWriter {
     if (this.b[p] !== OPEN_OBJECT) return false
     this.#members(p, (nameStart, nameEnd, value) => {
       const field = type.named[this.#slotOf(type, nameStart, nameEnd)]
-      if (field) this.field(field, value, level)
+      if (field && !this.field(field, value, level)) this.#onLeftOut(field)
     })
     return true
   }
@@ -87,7 +93,7 @@ export class ProtobufWriter {
     return slotOf(this.b, nameStart + 1, nameEnd - 1, type.wanted)
   }
 
-  /** Writes a field with all of its values. */
+  /** Writes a field with all of its values. Returns false if the JSON at `p` has no value of it. */
   field(field: Field, p: number, level: number): boolean {
     const { b } = this
     if (b[p] === N && field.message?.name !== 'google.protobuf.Value') return true
@@ -99,8 +105,8 @@ export class ProtobufWriter {
     if (isPacked) wire.tag(field.number, BYTES)
     const content = isPacked ? wire.begin() : 0
     for (p = skipSpace(b, p + 1, this.#end); b[p] !== CLOSE_ARRAY; ) {
-      if (isPacked) this.value(field, p, level)
-      else this.#tagged(field, p, level)
+      const fits = isPacked ? this.value(field, p, level) : this.#tagged(field, p, level)
+      if (!fits) this.#onLeftOut(field)
       p = skipSpace(b, this.endOf(p), this.#end)
       if (b[p] === COMMA) p = skipSpace(b, p + 1, this.#end)
     }
@@ -128,7 +134,10 @@ export class ProtobufWriter {
       wire.tag(field.number, BYTES)
       const content = wire.begin()
       if (this.#tagged(key, nameStart, level) && this.#tagged(value, at, level + 1)) wire.end(content)
-      else wire.to.length = before
+      else {
+        wire.to.length = before
+        this.#onLeftOut(field)
+      }
     })
     return true
   }

@@ -211,6 +211,24 @@ t.test('values are written into the field that there is, and those that do not f
   t.end()
 })
 
+t.test('each value that does not fit is told by the name of its field, and nothing else is', t => {
+  const codec = createCodec('protobuf', { descriptor, message: 'acme.logs.All' })
+  const fields: string[] = []
+  codec.onLeftOut = field => fields.push(field)
+  for (const [json, told] of [
+    ['{"nothing_of":1,"s":5,"i32":null,"packed":[],"child":{}}', []],
+    ['{"i32":2147483648,"b":1,"i64":"1"}', ['i32', 'b']],
+    ['{"packed":[1,"x",2,"y"],"many":[{},5]}', ['packed', 'packed', 'many']],
+    ['{"child":{"i32":"x"},"counts":{"a":1,"b":"x"},"by_flag":5}', ['i32', 'counts', 'by_flag']],
+    ['{"at":"yesterday","any":{}}', ['at', 'any']],
+  ] as const) {
+    fields.length = 0
+    written(json, codec)
+    t.same(fields, told, json)
+  }
+  t.end()
+})
+
 t.test('long messages have their lengths, and do not end up in one another', t => {
   const events = ['a', 'b', 'c'].map(letter => `{"child":{"child":{"s":"${letter.repeat(20_000)}"}}}`)
   const records = Buffer.concat(encodeLines(all, [batchOf(events)]).parts)
