@@ -1,10 +1,10 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Stats } from 'node:fs'
-import { createSecureContext } from 'node:tls'
 import { errorCode } from '../../core/errors.js'
 import { OutOfReach, openWithin, type Reach } from '../../core/options/reach.js'
 import { fileSystems, SilentFileSystem } from '../../lib/files/remote/file-systems.js'
 import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
+import { nodeTls } from '../../lib/network/node-tls.js'
 import { opensslText } from './tls-alert.js'
 
 /** Reads files of certificates and keys and checks that they fit together. */
@@ -125,7 +125,8 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   const chain = cert && inspection.chain(cert)
   const privateKey = key && inspection.privateKey(key)
   if (chain?.[0] && privateKey) inspection.match(chain, privateKey)
-  if (inspection.usable) inspection.asWhole({ ca: ca ?? clientCa, cert, key })
+  // Without files it would only read the authorities that Node.js has.
+  if (inspection.usable && Object.keys(found).length > 0) inspection.asWhole({ ca: ca ?? clientCa, cert, key })
   const { problems, expiries } = inspection
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
 }
@@ -279,7 +280,7 @@ class Inspection {
   /** Checks what only OpenSSL knows, such as a key that is too short for its security level. */
   asWhole({ ca, cert, key }: { readonly [name in 'ca' | 'cert' | 'key']: Buffer | undefined }): void {
     try {
-      createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })
+      nodeTls().createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })
     } catch (error) {
       const option = cert ? 'cert_file' : this.#paths.ca_file ? 'ca_file' : 'client_ca_file'
       this.#add(option, `is refused by OpenSSL: ${opensslText(error)}`)

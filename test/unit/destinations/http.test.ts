@@ -273,9 +273,9 @@ t.test('a chunk is not reused while a refused request is still being sent from i
   t.match(await rejected, { status: 400 })
   freeChunk(chunk)
   const other = takeChunk(CHUNK_BYTES)
-  t.not(other, chunk)
+  t.ok(other !== chunk)
   await Promise.all(closed)
-  t.equal(takeChunk(CHUNK_BYTES), chunk)
+  t.ok(takeChunk(CHUNK_BYTES) === chunk)
 })
 
 t.test('a request that was accepted before it was sent is sent before another one', async t => {
@@ -592,6 +592,7 @@ t.test('an answer may tell events apart', async t => {
   to.script.push(answer(200, [one]))
   const [first] = batchesOf('a\nb\nc\n', originOf('text'))
   first!.ends[0] = first!.ends[1]!
+  first!.isRun = false
   await raw.write([first!], never)
   t.equal(to.script.length, 0)
 

@@ -1,7 +1,7 @@
 import { type LookupAddress, lookup } from 'node:dns'
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
 import type { Reach } from '../../../core/options/reach.js'
+import { nodeTls } from '../../../lib/network/node-tls.js'
 import { after } from '../../../lib/time.js'
 import { DeniedAddress } from './network-error.js'
 
@@ -64,7 +64,7 @@ export class Connector {
     const servername = serverName ?? (isIP(host) ? undefined : host)
     const name = `${host}:${port}`
     const session = this.#sessions.get(name)
-    const socket = connectTls({
+    const socket = nodeTls().connect({
       ...(tunnel ? { socket: tunnel, host, port } : tcp),
       ALPNProtocols: ['http/1.1'],
       rejectUnauthorized: true,
