@@ -40,12 +40,16 @@ interface SharedReadOptions extends SocketConstructorOpts {
 export class SharedReadSocket extends Socket {
   /** Gets bytes, which are valid for the time of the call. Returns false to stop reading until `resume` is called. */
   receive: (bytes: Buffer) => boolean = () => true
+  /** Size of a read when there is more than that. */
+  readonly readBytes: number
 
   constructor(options: SharedReadOptions) {
     const callback = (size: number, buffer: Uint8Array) => this.receive((buffer as Buffer).subarray(0, size))
-    const buffer = sharedMemory().subarray(0, readSize(open + 1))
+    const readBytes = readSize(open + 1)
+    const buffer = sharedMemory().subarray(0, readBytes)
     const all: SharedReadOptions = { ...options, onread: { buffer, callback } }
     super(all)
+    this.readBytes = readBytes
     open++
     this.pause()
     this.once('close', () => open--)

@@ -30,6 +30,9 @@ const LARGE_READ_BYTES = 16 * 1024
 const MOST_GATHERED_BYTES = 16 * 1024 * 1024
 let gatheredBytes = 0
 
+/** Maximum amount that is read of a socket before others have their turn. */
+const MOST_IN_TURN_BYTES = 512 * 1024
+
 /** Data that is on its way to this process comes within this time. */
 const LEAST_IDLE_MS = 1
 
@@ -58,6 +61,8 @@ export class StreamReader {
   /** Ends the pending `read`. */
   #stop: ((how: Stopped | Error) => void) | undefined
   #reads = 0
+  /** Bytes of consecutive reads that left more to read. */
+  #inTurn = 0
   #lastAt = 0
   #idleAt = Number.POSITIVE_INFINITY
   #cancelIdle: (() => void) | undefined
@@ -132,9 +137,20 @@ export class StreamReader {
   }
 
   #received(bytes: Buffer): boolean {
-    if (this.#stop && !this.#receiver.room()) return this.#take(bytes)
+    if (this.#stop && !this.#receiver.room()) return this.#take(bytes) && this.#mayReadOn(bytes.length)
     this.#hold(Buffer.from(bytes))
     this.#block()
+    return false
+  }
+
+  /** libuv reads up to 32 times before it looks at anything else, so that much would be kept and others would wait. */
+  #mayReadOn(bytes: number): boolean {
+    this.#inTurn = bytes < this.#shared!.readBytes ? 0 : this.#inTurn + bytes
+    if (this.#inTurn < MOST_IN_TURN_BYTES) return true
+    this.#inTurn = 0
+    afterTurn(() => {
+      if (this.#stop && !this.#isBlocked) this.#shared!.resume()
+    })
     return false
   }
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, connect, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { PassThrough, type Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
@@ -45,9 +45,14 @@ interface Ends {
   fail(): void
 }
 
-async function connection(t: Test): Promise<Ends> {
+const connection = (t: Test) => accepted(t, serve => new SharedReadServer(serve))
+
+/** A connection that Node.js makes buffers for, as a SharedReadServer has it where it cannot do anything else. */
+const plain = (t: Test) => accepted(t, serve => createServer({ pauseOnConnect: true }, serve))
+
+async function accepted(t: Test, make: (serve: (socket: Socket) => void) => Server): Promise<Ends> {
   let accepted: Socket | undefined
-  const server = new SharedReadServer(socket => {
+  const server = make(socket => {
     socket.on('error', () => {})
     accepted = socket
   })
@@ -72,7 +77,7 @@ async function pipe(): Promise<Ends> {
   return { stream, write: text => void stream.write(text), end: () => void stream.end(), fail }
 }
 
-for (const [kind, open] of Object.entries({ connection, pipe })) {
+for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
   t.test(`${kind}: everything is passed on, to the end`, async t => {
     const { stream, write, end } = await open(t)
     const taken = new Taken()
@@ -220,6 +225,30 @@ for (const [kind, open] of Object.entries({ connection, pipe })) {
     t.equal(await idle, 'idle')
   })
 }
+
+t.test('a connection that always has more does not keep others waiting', async t => {
+  const { stream, write, end } = await connection(t)
+  const taken = new Taken()
+  let [inTurn, most] = [0, 0]
+  const { take } = taken
+  taken.take = bytes => {
+    most = Math.max(most, (inTurn += bytes.length))
+    return take.call(taken, bytes)
+  }
+  const turn = () => {
+    inTurn = 0
+    next = setImmediate(turn)
+  }
+  let next = setImmediate(turn)
+  t.teardown(() => clearImmediate(next))
+  const ended = new StreamReader(stream, taken).read()
+  for (let n = 0; n < 32; n++) write(Buffer.alloc(1 << 20, 48 + n))
+  end()
+  t.equal(await ended, 'ended')
+  t.ok(most <= 3 << 18, `${most} bytes in one turn`)
+  const sent = Buffer.concat(Array.from({ length: 32 }, (_, n) => Buffer.alloc(1 << 20, 48 + n)))
+  t.ok(Buffer.concat(taken.parts).equals(sent))
+})
 
 t.test('what a stream keeps is passed on when it is released', async t => {
   const { stream, write } = await connection(t)
