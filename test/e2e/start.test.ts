@@ -31,8 +31,8 @@ async function loadedBy(t: Test, config: string) {
   return { own: [...own].sort(), packages }
 }
 
-/** It was 272 when this was written, of more than 800. */
-const MOST_OWN = 276
+/** It was 267 when this was written, of more than 800. */
+const MOST_OWN = 275
 const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client']
 const FOLDERS = /^(api|check|client|fleet|ingest|inspect|remote|serve)\//
 const OF_OTHERS =

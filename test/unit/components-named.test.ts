@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
+import { codecs } from '../../src/codecs/list.js'
 import { components } from '../../src/components.js'
 import { componentsNamed } from '../../src/components-named.js'
 import { loadQuickly } from '../../src/daemon/load-quickly.js'
@@ -8,6 +9,16 @@ import { testFolder } from '../support/folder.js'
 t.test('every component is found by its type', async t => {
   const text = components.map(({ type }) => `a: { type: ${type} }`).join('\n')
   t.same(new Set(await componentsNamed([text])), new Set(components))
+})
+
+t.test('every codec is in a file with its name, where it is looked for', async t => {
+  for (const { name } of codecs) {
+    const module = (await import(`../../src/codecs/${name}.js`)) as object
+    t.ok(
+      Object.values(module).some(one => codecs.includes(one)),
+      name,
+    )
+  }
 })
 
 t.test('only what is named is loaded', async t => {
