@@ -7,6 +7,8 @@
 
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
 
+/** A chunk of at least this size is reused. */
+const REUSED_BYTES = CHUNK_BYTES / 4
 /** Most chunks from elsewhere that are kept for reuse. */
 const MOST_KEPT = 24
 
@@ -18,7 +20,7 @@ let used = 0
 
 /** Returns a chunk of at least `size` bytes, held by the caller. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
-  if (size > CHUNK_BYTES || size < CHUNK_BYTES / 2) return Buffer.allocUnsafeSlow(size)
+  if (size > CHUNK_BYTES || size < REUSED_BYTES) return Buffer.allocUnsafeSlow(size)
   const chunk = free.pop() ?? unused() ?? kept.pop() ?? Buffer.allocUnsafeSlow(CHUNK_BYTES)
   holders.set(chunk, 1)
   return chunk
@@ -33,7 +35,7 @@ const LARGE_PORTION_BYTES = 16 * 1024
 
 /** How much room to take for a portion of a stream, so that it is in memory that is reused unless it is small. */
 export function roomForPortion(bytes: number): number {
-  return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, CHUNK_BYTES / 2)
+  return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, REUSED_BYTES)
 }
 
 /** How many of `bytes` to add to `pending` ones at a time, so that they fit into memory that is reused if possible. */

@@ -6,7 +6,7 @@ import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 
-const READ = 256 * 1024
+const READ = 512 * 1024
 const random = seeded(3)
 
 /** A portion of numbered lines that ends wherever it ends, and what it is. */

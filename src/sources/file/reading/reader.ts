@@ -13,7 +13,7 @@ import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
 /** Portions of a file in a row while others wait, so that a huge backlog does not block them. */
-const SHARE = 4
+const SHARE = 2
 /** The least time between two reads because of append hints, so that many small appends become one read. */
 const GATHER_MS = 5
 const IDLE_MS = 3_600_000
