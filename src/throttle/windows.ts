@@ -184,20 +184,27 @@ export class FixedWindows extends LimitWindows {
   }
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
-    const { counts, times, mosts, most } = this
-    const windowMs = this.#windowMs
+    const { counts, times, mosts } = this
+    // V8 would look each of these up, and convert it, for each event.
+    const time = +now
+    const windowMs = +this.#windowMs
+    const most = +this.most
+    const pass = PASS | 0
+    const discard = DISCARD | 0
     let discarded = 0
     for (let i = from; i < to; i++) {
       const bucket = ids[i]!
       if (bucket < 0) continue
-      decisions[i] = PASS
       const count = counts[bucket]!
-      if (now - times[bucket]! >= windowMs) {
-        times[bucket] = now
+      if (time - times[bucket]! >= windowMs) {
+        times[bucket] = time
         counts[bucket] = 1
-      } else if (count < (mosts === undefined ? most : mosts[bucket]!)) counts[bucket] = count + 1
-      else {
-        decisions[i] = DISCARD
+        decisions[i] = pass
+      } else if (count < (mosts === undefined ? most : mosts[bucket]!)) {
+        counts[bucket] = count + 1
+        decisions[i] = pass
+      } else {
+        decisions[i] = discard
         discarded++
       }
     }

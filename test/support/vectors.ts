@@ -11,6 +11,7 @@ import { LATE } from '../../src/throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../../src/throttle/limiter.js'
 import { batchesOf, originOf } from './batches.js'
 import { checkout } from './checkout.js'
+import { pooledLines } from './pooled-batch.js'
 
 /** Test vectors of the throttle; test/vectors/README.md describes them. */
 export interface Vector {
@@ -55,4 +56,24 @@ export function decisionsOn(vector: Vector): (string | undefined)[] {
     decider.limiter.advance(t)
     return NAMES[decider.decideOne(batch!, i, t)]
   })
+}
+
+/** The same, of batches with all events of one time, in memory that the kernel reads; undefined: in event time. */
+export function decisionsOnBatches(vector: Vector): (string | undefined)[] | undefined {
+  const origin = originOf('json')
+  const field = (path: FieldPath) => new FieldReader(path, origin.wanted)
+  const options = deciderOptions(throttle.options.parse(vector.config), { field }, 1)
+  if (options.eventTime) return undefined
+  const decider = new Decider(options)
+  const decisions: (string | undefined)[] = []
+  const { events } = vector
+  for (let first = 0, end = 0; first < events.length; first = end) {
+    const { t } = events[first]!
+    while (events[end]?.t === t) end++
+    const batch = pooledLines(linesOf({ ...vector, events: events.slice(first, end) }).trimEnd(), origin)
+    decider.decide(batch, t)
+    for (let i = 0; i < batch.length; i++) decisions.push(NAMES[decider.decisions[i]!])
+    batch.ack.settle('delivered')
+  }
+  return decisions
 }

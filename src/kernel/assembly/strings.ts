@@ -62,8 +62,11 @@ export function narrowStrings(
       const p = <usize>(start - shift)
       const first = byteAt(p)
       if (first == QUOTE) {
-        const isSame = (end >> 1) - start - 2 == textLength && isText(p + 1, text, <usize>textLength)
-        result = (end & 1) != 0 ? UNKNOWN : isSame ? same : 1 - same
+        result = 1 - same
+        if ((end & 1) != 0) result = UNKNOWN
+        else if ((end >> 1) - start - 2 == textLength) {
+          if (isText(p + 1, text, <usize>textLength)) result = same
+        }
       } else if (first != OBJECT && first != ARRAY && first != NULL) result = isString ? 1 - same : UNKNOWN
     }
     if (result == UNKNOWN) unknown++
