@@ -30,7 +30,7 @@ export const loop: Peer = {
     J1: { output: 'raw', difference: 'copies blocks of 256 KiB' },
     J2: { output: 'none', difference: 'reads blocks of 256 KiB and writes nothing' },
     J3: { output: 'raw', difference: 'posts bodies of 2 MiB, with a socket alone' },
-    J4: { output: 'none', difference: 'reads the connection and writes nothing' },
+    J4: { output: 'none', difference: 'reads the connection into one block and writes nothing' },
   },
   command: ({ job, input, out, port }) => ({
     file: process.execPath,
