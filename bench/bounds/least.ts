@@ -1,26 +1,36 @@
+import { once } from 'node:events'
 import { closeSync, openSync, readSync, writeSync } from 'node:fs'
 import { type FileHandle, open, rename } from 'node:fs/promises'
+import { connect } from 'node:net'
 
 /**
  * Loops between the bare one of bench/peers/loop.ts and a log shipper, each with a little more of what one has to do.
  * Stays alive when it is done, so that its usage can be read.
  *
- * Usage: least.js (lines | deliver) INPUT OUT
+ * Usage: least.js (lines | deliver | post) INPUT OUT PORT
  */
 
 const BLOCK_BYTES = 256 * 1024
+/** Of one request. */
+const BODY_BYTES = 2 * 1024 * 1024
 const LF = 0x0a
 const SAVE_MS = 1000
 
-const [mode, input, out] = process.argv.slice(2) as [string, string, string]
+const [mode, input, out, port] = process.argv.slice(2) as [string, string, string, string]
 setInterval(() => {}, 2 ** 30)
 
 /** A block of bytes, and where its lines begin and end. */
 class Block {
-  readonly bytes = Buffer.allocUnsafe(BLOCK_BYTES)
-  readonly starts = new Int32Array(BLOCK_BYTES)
-  readonly ends = new Int32Array(BLOCK_BYTES)
+  readonly bytes: Buffer
+  readonly starts: Int32Array
+  readonly ends: Int32Array
   lines = 0
+
+  constructor(size: number) {
+    this.bytes = Buffer.allocUnsafe(size)
+    this.starts = new Int32Array(size)
+    this.ends = new Int32Array(size)
+  }
 
   /** Finds the lines in the first bytes; returns where the last whole one ends. */
   divide(length: number): number {
@@ -39,7 +49,7 @@ class Block {
 function lines(): void {
   const from = openSync(input, 'r')
   const to = openSync(out, 'w')
-  const block = new Block()
+  const block = new Block(BLOCK_BYTES)
   let position = 0
   for (let length; (length = block.divide(readSync(from, block.bytes, 0, BLOCK_BYTES, position))) > 0; ) {
     position += length
@@ -48,21 +58,23 @@ function lines(): void {
   closeSync(to)
 }
 
+/** Resolves when the bytes before `length` are delivered. */
+type Put = (bytes: Buffer, length: number) => Promise<unknown>
+
 /**
- * Reads ahead while it writes, neither of which stops the event loop, counts what was delivered, and saves the position
+ * Reads ahead while it delivers, neither of which stops the event loop, counts what was delivered, and saves the position
  * once a second, as durably as a checkpoint.
  */
-async function deliver(): Promise<void> {
+async function deliver(put: Put, blockBytes: number): Promise<void> {
   const from = await open(input, 'r')
-  const to = await open(out, 'w')
-  const blocks = [new Block(), new Block(), new Block()]
+  const blocks = [new Block(blockBytes), new Block(blockBytes), new Block(blockBytes)]
   const counts = { events: 0, bytes: 0 }
   let position = 0
   let written: Promise<unknown> = Promise.resolve()
   let saved = performance.now()
   for (let n = 0; ; n++) {
     const block = blocks[n % blocks.length]!
-    const { bytesRead } = await from.read(block.bytes, 0, BLOCK_BYTES, position)
+    const { bytesRead } = await from.read(block.bytes, 0, blockBytes, position)
     const length = block.divide(bytesRead)
     if (length === 0) break
     position += length
@@ -71,13 +83,41 @@ async function deliver(): Promise<void> {
       saved = performance.now()
       void save(counts.bytes)
     }
-    written = writeAll(to, block.bytes, length).then(() => {
+    written = put(block.bytes, length).then(() => {
       counts.events += block.lines
       counts.bytes += length
     })
   }
   await written
   await save(counts.bytes)
+}
+
+async function file(): Promise<Put> {
+  const to = await open(out, 'w')
+  return (bytes, length) => writeAll(to, bytes, length)
+}
+
+/** One request at a time. */
+async function http(): Promise<Put> {
+  const socket = connect(Number(port), '127.0.0.1')
+  await once(socket, 'connect')
+  let answered = () => {}
+  let answer = ''
+  socket.on('data', part => {
+    answer += part.toString('latin1')
+    if (!answer.endsWith('\r\n\r\n')) return
+    answer = ''
+    answered()
+  })
+  return (bytes, length) => {
+    socket.cork()
+    socket.write(`POST /ingest HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: ${length}\r\n\r\n`)
+    socket.write(bytes.subarray(0, length))
+    socket.uncork()
+    return new Promise<void>(resolve => {
+      answered = resolve
+    })
+  }
 }
 
 async function writeAll(to: FileHandle, bytes: Buffer, length: number): Promise<void> {
@@ -92,5 +132,9 @@ async function save(position: number): Promise<void> {
   await rename(`${out}.position.new`, `${out}.position`)
 }
 
-const modes: Record<string, () => void | Promise<void>> = { lines, deliver }
+const modes: Record<string, () => void | Promise<void>> = {
+  lines,
+  deliver: async () => await deliver(await file(), BLOCK_BYTES),
+  post: async () => await deliver(await http(), BODY_BYTES),
+}
 await modes[mode]!()

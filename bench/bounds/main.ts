@@ -35,19 +35,22 @@ const { values: options } = parseArgs({
   },
 })
 
-/** A loop of least.ts, for J1. */
-const least = (mode: string, title: string): Peer => ({
+/** Loops of least.ts, by the job that they do. */
+const least = (modes: Readonly<Partial<Record<JobId, string>>>, title: string): Peer => ({
   ...loop,
-  id: `loop-${mode}`,
+  id: `loop-${Object.values(modes)[0]}`,
   title,
-  tasks: { J1: { output: 'raw' } },
-  command: ({ input, out }) => ({ file: process.execPath, args: [built('./bounds/least.js'), mode, input, out] }),
+  tasks: Object.fromEntries(Object.keys(modes).map(job => [job, { output: 'raw' }])),
+  command: ({ job, input, out, port }) => ({
+    file: process.execPath,
+    args: [built('./bounds/least.js'), modes[job]!, input, out, String(port)],
+  }),
 })
 
 const programs: readonly Peer[] = [
   loop,
-  least('lines', 'the same, and it finds lines'),
-  least('deliver', 'the same, reading ahead, and it saves its position'),
+  least({ J1: 'lines' }, 'the same, and it finds lines'),
+  least({ J1: 'deliver', J3: 'post' }, 'the same with lines, reading ahead, and it saves its position'),
   sluice,
 ]
 const jobs: readonly JobId[] = ['J1', 'J3']
