@@ -42,6 +42,8 @@ export class FieldReader {
   readonly #innerOut = new Int32Array(SLOT)
   /** The value, if it is not in `bytes`. */
   #value: unknown
+  /** The number, if it is in `bytes` and `plain`. */
+  #integer = 0
 
   constructor(path: FieldPath, wanted: WantedNames) {
     this.#path = path
@@ -147,7 +149,8 @@ export class FieldReader {
       case 0x6e:
         return this.#setBytes(NULL, bytes, start, end, false)
       default:
-        return this.#setBytes(NUMBER, bytes, start, end, isPlainNumber(bytes, start, end))
+        this.#integer = plainInteger(bytes, start, end)
+        return this.#setBytes(NUMBER, bytes, start, end, !Number.isNaN(this.#integer))
     }
   }
 
@@ -193,6 +196,7 @@ export class FieldReader {
   /** The value, or its text, as a number; NaN if it is not one. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
+    if (this.kind === NUMBER && this.plain) return this.#integer
     if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
     const value = this.value()
     return typeof value === 'string' ? numberOf(value) : Number(value)
@@ -260,12 +264,17 @@ function kindOf(value: unknown): ValueKind {
   }
 }
 
-/** Whether String(Number(text)) equals the text. Builds neither. */
-function isPlainNumber(bytes: Uint8Array, start: number, end: number): boolean {
-  let p = start
-  if (bytes[p] === 0x2d) p++
-  if (end - p > LONGEST_PLAIN_NUMBER) return false
-  if (bytes[p] === 0x30) return p === start && end === p + 1
-  for (; p < end; p++) if (bytes[p]! < 0x30 || bytes[p]! > 0x39) return false
-  return true
+/** The number in [start, end) if its text is String() of it, and short; NaN otherwise. Builds no string. */
+function plainInteger(bytes: Uint8Array, start: number, end: number): number {
+  const negative = bytes[start] === 0x2d
+  let p = negative ? start + 1 : start
+  if (end - p > LONGEST_PLAIN_NUMBER) return Number.NaN
+  if (bytes[p] === 0x30) return !negative && end === p + 1 ? 0 : Number.NaN
+  let number = 0
+  for (; p < end; p++) {
+    const digit = bytes[p]! - 0x30
+    if (digit < 0 || digit > 9) return Number.NaN
+    number = number * 10 + digit
+  }
+  return negative ? -number : number
 }
