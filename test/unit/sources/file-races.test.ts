@@ -140,3 +140,28 @@ t.test('files of the same size that were compressed just now do not hold the one
   t.same(run.out.texts(), ['1', '2', '3', '4', '5'])
   await run.stop()
 })
+
+for (const order of ['a.log, then b.log', 'b.log, then a.log']) {
+  t.test(`an older file comes first from its compressed copy, although names were swapped: ${order}`, async t => {
+    const dir = testFolder(t, { 'a.log': 'older 1\n', 'b.log': 'b 1\n' })
+    const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
+    const options = { include: order.startsWith('a') ? [a, b] : [b, a] }
+    const first = await tail(options)
+    await settled(first, 2)
+    renameSync(a, `${a}.1`)
+    writeFileSync(a, 'newer 1\n')
+    await settled(first, 3)
+    await first.stop()
+    appendFileSync(`${a}.1`, 'older 2\n')
+    writeFileSync(`${a}.1.gz`, gzipSync(readFileSync(`${a}.1`)))
+    rmSync(`${a}.1`)
+    appendFileSync(a, 'newer 2\n')
+    renameSync(a, `${a}.swapped`)
+    renameSync(b, a)
+    renameSync(`${a}.swapped`, b)
+    const next = await tail(options, first.checkpoints)
+    await settled(next, 2)
+    t.same(next.out.texts(), ['older 2', 'newer 2'])
+    await next.stop()
+  })
+}

@@ -1,5 +1,6 @@
 import { dirname } from 'node:path'
 import type { Tailer } from '../reading/tailer.js'
+import type { Tracked } from '../reading/tracked.js'
 
 export interface SuccessionOptions {
   /** Whether the tailer is still in use. */
@@ -82,6 +83,10 @@ export class Succession {
   precede(name: string, tailer: Tailer): void {
     const now = this.#paths.get(name)
     const before = now?.isNew ? (now.after ?? this.#former.get(name)) : this.#former.get(name)
+    if (before && before.birth > tailer.birth) {
+      insert(tailer, before)
+      return
+    }
     if (before && before !== tailer && !before.waitsFor(tailer)) tailer.after ??= before
     if (now?.isNew) {
       if (!tailer.waitsFor(now)) now.after = tailer
@@ -102,4 +107,13 @@ export class Succession {
     if (this.#targets.get(target) === tailer) this.#targets.delete(target)
     for (const name of [path, found]) if (this.#paths.get(name) === tailer) this.#paths.delete(name)
   }
+}
+
+/** Puts the tailer before `newer`, and after what came before that and is older. */
+function insert(tailer: Tailer, newer: Tracked): void {
+  let next = newer
+  while (next.after && next.after.birth > tailer.birth) next = next.after
+  if (tailer.waitsFor(next)) return
+  if (next.after && next.after !== tailer && !next.after.waitsFor(tailer)) tailer.after ??= next.after
+  next.after = tailer
 }
