@@ -9,6 +9,8 @@ import type { KeyedLimiter } from './keyed-limiter.js'
 import { DISCARD, PASS, type Taken } from './limiter.js'
 import type { Windows } from './windows.js'
 
+const PAUSE = 16
+
 /** Decides on an event that is not excluded. */
 type Take = (batch: EventBatch, i: number, now: number) => Taken | typeof FAIL_OPEN
 
@@ -24,6 +26,8 @@ export class WholeBatches {
   readonly #keys: BatchKeys | undefined
   readonly #take: Take
   #excluded = new Uint8Array(1024)
+  /** The number of batches that it leaves to others, since it could not decide on most events of the last one. */
+  #pause = 0
 
   constructor(limiter: KeyedLimiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
     this.#limiter = limiter
@@ -40,10 +44,15 @@ export class WholeBatches {
       return true
     }
     const part = this.#limiter.undivided
-    if (part === undefined) return false
+    if (part === undefined || this.#pause-- > 0) return false
     const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
-    if (!keys.find(batch, part, excluded)) return false
     const { length } = batch
+    this.#pause = 0
+    if (!keys.find(batch, part, excluded)) return false
+    if (keys.aloneCount * 4 > length * 3) {
+      this.#pause = PAUSE
+      return false
+    }
     if (excluded !== undefined) {
       decisions.fill(EXCLUDED, 0, length)
       let count = 0
@@ -100,7 +109,7 @@ export class WholeBatches {
     }
     for (let n = 0; n < keys.aloneCount && part.layout === layout; n++) {
       const i = keys.alone[n]!
-      discarded += part.windows.takeAll(keys.ids, from, i, now, decisions)
+      if (from < i) discarded += part.windows.takeAll(keys.ids, from, i, now, decisions)
       decideAlone(i)
       from = i + 1
     }

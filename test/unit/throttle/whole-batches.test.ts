@@ -15,7 +15,7 @@ t.test('decisions about whole batches are those about the same events one by one
     called.hash++
     return hash.apply(strings, given)
   }
-  const { wrong, events } = throttleDifferences(20_260_101, 3000)
+  const { wrong, events } = throttleDifferences(20_260_101, 6000)
   t.same(wrong, [])
   t.ok(events > 100_000, `${events} events`)
   t.ok(called.narrow > 300 && called.hash > 300, `${called.narrow} comparisons and ${called.hash} hashes of batches`)
