@@ -107,3 +107,13 @@ t.test('an error of the stream is told; what cannot be delivered is counted', as
   stream.destroy(new Error('broken'))
   await t.rejects(run, /broken/)
 })
+
+t.test('a batch that cannot be sent ends the run, with its error', async t => {
+  for (const text of ['a\n', 'unfinished']) {
+    const { stream, out, run } = await start()
+    out.room = Promise.reject(new Error('a fault'))
+    out.room.catch(() => {})
+    stream.end(text)
+    await t.rejects(run, { message: 'a fault' })
+  }
+})

@@ -197,6 +197,23 @@ t.test('the end comes although a sender never stops', async t => {
   t.ok(new Set(out.lines).size === 1)
 })
 
+t.test('a batch that cannot be sent is reported, and reading goes on', async t => {
+  const out = new Taker('delivered')
+  const { send } = out
+  out.send = async batch => {
+    await send.call(out, batch)
+    if (out.batches.length === 1) throw new Error('a fault')
+  }
+  const { port, count, logs } = await start(t, {}, { out })
+  const socket = await dial(t, port)
+  socket.write('one\n')
+  await until(() => count('bug') === 1)
+  t.match(logs().at(-1), { level: 50, error: 'a fault', msg: 'cannot pass on what a connection sent' })
+  socket.end('two\n')
+  await until(() => out.events === 2)
+  t.same(out.lines, ['one', 'two'])
+})
+
 t.test('what is not delivered is counted', async t => {
   const { port, count, out } = await start(t, {}, { out: new Taker('errored') })
   ;(await dial(t, port)).end('x\n')
