@@ -34,6 +34,11 @@ const { values: options } = parseArgs({
   },
 })
 
+/** Empty where there is no value. */
+function shown(value: number, show: (value: number) => string): string {
+  return Number.isNaN(value) ? '' : show(value)
+}
+
 function table(curve: Curve, costs: readonly Cost[]): string {
   const unit = curve.per === 'line' ? 'CPU s per million lines' : 'CPU s per 220 MB'
   const rows = costs.map(cost =>
@@ -41,9 +46,9 @@ function table(curve: Curve, costs: readonly Cost[]): string {
       cost.value.toLocaleString('en'),
       cost.cpuSecondsPerMillion.toFixed(3),
       cost.ratio.toFixed(2),
-      Number.isNaN(cost.instructionsPerLine) ? '' : Math.round(cost.instructionsPerLine).toLocaleString('en'),
+      shown(cost.instructionsPerLine, value => Math.round(value).toLocaleString('en')),
       cost.onceSeconds.toFixed(2),
-      (cost.linesPerSecond / 1e6).toFixed(2),
+      shown(cost.linesPerSecond, value => (value / 1e6).toFixed(2)),
       Math.round(cost.rssBytes / 1e6),
     ].join(' | '),
   )

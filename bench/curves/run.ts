@@ -6,6 +6,9 @@ import { canCount, countingTo, readCount } from './counter.js'
 import type { Curve, Point } from './curves.js'
 import { Inputs } from './inputs.js'
 
+/** A smaller difference between two runs says nothing. */
+const LEAST_SECONDS = 0.02
+
 /** The cost at one value of a curve. */
 export interface Cost {
   readonly value: number
@@ -17,6 +20,7 @@ export interface Cost {
   readonly instructionsPerLine: number
   /** What comes once. */
   readonly onceSeconds: number
+  /** NaN where there are too few lines to tell. */
   readonly linesPerSecond: number
   readonly rssBytes: number
 }
@@ -64,12 +68,13 @@ export async function measureCurve(
   const of = (point: Prepared, figure: keyof Figures) => median(measured.get(point)!.map(run => run[figure]))
   const costs = points.map(({ short, long }) => {
     const growth = (figure: keyof Figures) => of(long, figure) - of(short, figure)
+    const seconds = growth('seconds')
     const cpuSecondsPerMillion = growth('cpuSeconds') / (long.units - short.units)
     return {
       cpuSecondsPerMillion,
       instructionsPerLine: growth('instructions') / (long.lines - short.lines),
       onceSeconds: of(short, 'cpuSeconds') - cpuSecondsPerMillion * short.units,
-      linesPerSecond: (long.lines - short.lines) / Math.max(0.001, growth('seconds')),
+      linesPerSecond: seconds > LEAST_SECONDS ? (long.lines - short.lines) / seconds : Number.NaN,
       rssBytes: of(long, 'rssBytes'),
     }
   })
