@@ -31,7 +31,7 @@ const MOST_GATHERED_BYTES = 16 * 1024 * 1024
 let gatheredBytes = 0
 
 /** Maximum amount that is read of a socket before others have their turn. */
-const MOST_IN_TURN_BYTES = 512 * 1024
+const MOST_IN_TURN_BYTES = 256 * 1024
 
 /** Data that is on its way to this process comes within this time. */
 const LEAST_IDLE_MS = 1
