@@ -232,7 +232,7 @@ export class StreamReader {
     this.#stopIdle()
     if (at === Number.POSITIVE_INFINITY) return
     this.#idleAt = at
-    this.#cancelIdle = after(at - systemClock.now(), () => this.#maybeIdle())
+    this.#cancelIdle = after(Math.max(0, at - systemClock.now()), () => this.#maybeIdle())
   }
 
   /**
