@@ -387,6 +387,23 @@ t.test('two copies of the same size that begin alike, of one of which all was re
   t.same(await found('same\nfirst\n'), [], 'both are the same')
 })
 
+t.test('a folder that changes between the searches for two of its names is listed again', async t => {
+  const dir = testFolder(t, { 'app.log': '', 'other.log': '', 'other.log.1': 'first\n' })
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const found = async (name: string) => {
+    const unseen = await rotated.unseen(join(dir, name), 0, undefined, [], new Slices(systemClock))
+    return unseen?.map(({ place }) => place.path)
+  }
+  rotated.begin()
+  t.same(await found('app.log'), [])
+  writeFileSync(join(dir, 'other.log.2.gz'), gzipSync('first\n'))
+  rmSync(join(dir, 'other.log.1'))
+  t.equal(await found('other.log'), undefined)
+  rotated.begin()
+  t.same(await found('other.log'), [join(dir, 'other.log.2.gz')])
+})
+
 t.test('a file that nobody saw and that cannot be opened any more is looked for again', async t => {
   const dir = testFolder(t, { 'app.log.1': 'first\n' })
   const place = { path: join(dir, 'app.log.1'), stat: statSync(join(dir, 'app.log.1'), { bigint: true }) }

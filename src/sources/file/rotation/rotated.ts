@@ -27,6 +27,8 @@ export class Rotated {
   readonly #saved: Saved
   readonly #copies: Copies
   readonly #siblings: Siblings
+  /** What folders had when they were listed in this round: `namesIn`. */
+  readonly #listed = new Map<string, string>()
 
   /** `isRead`: whether a tailer reads this file. */
   constructor(saved: Saved, births: BirthTimes, problems: PathProblems, isRead: (key: string) => boolean) {
@@ -39,6 +41,7 @@ export class Rotated {
   begin(): void {
     this.#copies.begin()
     this.#siblings.begin()
+    this.#listed.clear()
   }
 
   /** Forgets all folders except these. */
@@ -92,7 +95,9 @@ export class Rotated {
     const read = this.#readIn(folder, tailers)
     const reads = (first: Buffer, size: number) => read.filter(one => isWhole(one, first, size))
     const sought = { folder, name: basename(path), since, until, reads }
-    const names = this.namesIn(folder)
+    // Lists are those of the round, in which another file of the folder may have been searched for before.
+    const names = this.#listed.get(folder) ?? this.namesIn(folder)
+    this.#listed.set(folder, names)
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
