@@ -43,6 +43,14 @@ export function portionAfter(pending: number, bytes: number): number {
   return pending < CHUNK_BYTES / 2 ? Math.min(bytes, CHUNK_BYTES - pending) : bytes
 }
 
+/**
+ * Whether `pending` bytes are so small a part of their chunk that they should move to memory of their own size. When they
+ * grow there, they must not come into a chunk that they should leave again: small portions would cost a copy each.
+ */
+export function isMostlyFree(chunk: Buffer, pending: number): boolean {
+  return pending * 4 < chunk.length && (pending * 2 < REUSED_BYTES || !holders.has(chunk))
+}
+
 /** Adds a holder of the chunk. Returns its release function, to be called once; undefined if it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)

@@ -9,7 +9,7 @@
  * in the committed bytes, however small the portions.
  */
 
-import { freeChunk, holdChunk, takeChunk } from './chunk-pool.js'
+import { freeChunk, holdChunk, isMostlyFree, takeChunk } from './chunk-pool.js'
 
 /** Low bits of a line's flags: the length of its line end in bytes (0: none, 1: LF, 2: CRLF). */
 export const LINE_END = 3
@@ -228,7 +228,7 @@ export class LineSplitter {
   /** Releases the chunk. A small unfinished line moves to a chunk of its own size; a large one stays where it is. */
   release(): void {
     const pending = this.pending
-    if (pending * 4 >= this.chunk.length) return
+    if (!isMostlyFree(this.chunk, pending)) return
     const next = Buffer.allocUnsafeSlow(pending)
     this.chunk.copy(next, 0, this.start, this.end)
     freeChunk(this.chunk)

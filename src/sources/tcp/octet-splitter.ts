@@ -1,4 +1,4 @@
-import { freeChunk, holdChunk, takeChunk } from '../../lib/lines/chunk-pool.js'
+import { freeChunk, holdChunk, isMostlyFree, takeChunk } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Framer } from './framer.js'
 
@@ -73,7 +73,7 @@ export class OctetSplitter implements Framer {
   }
 
   release(): void {
-    if (this.pending * 4 <= this.#chunk.length) this.#move(this.pending)
+    if (isMostlyFree(this.#chunk, this.pending)) this.#move(this.pending)
   }
 
   #reserve(want: number): void {

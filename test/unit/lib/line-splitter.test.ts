@@ -300,3 +300,23 @@ t.test('the work grows with the bytes, not with their square', async t => {
     t.ok(perByte < 6, `${total} bytes, ${portion} at a time, lines of ${lineBytes}: ${perByte.toFixed(1)} per byte`)
   }
 })
+
+t.test('an unfinished line that grows byte by byte does not move to other memory and back', async t => {
+  class Shown extends LineSplitter {
+    get memory(): ArrayBufferLike {
+      return this.chunk.buffer
+    }
+  }
+  for (const bytes of [20_000, 70_000, 100_000, 140_000, 270_000]) {
+    const splitter = new Shown(1 << 20)
+    splitter.push(Buffer.alloc(bytes, 'x'))
+    let moves = 0
+    for (let i = 0; i < 1000; i++) {
+      splitter.release()
+      const { memory } = splitter
+      splitter.push(Buffer.from('x'))
+      if (splitter.memory !== memory) moves++
+    }
+    t.ok(moves <= 1, `${moves} moves of ${bytes} bytes`)
+  }
+})
