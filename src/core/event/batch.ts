@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { SLOT } from '../../lib/formats/json-scan.js'
-import { memoryOf } from '../../lib/lines/chunk-pool.js'
+import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
 import { ChangedTexts } from './changed-texts.js'
@@ -222,7 +222,7 @@ export class EventBatch {
   /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
-    const slots = new Int32Array(this.length * this.stride)
+    const slots = numbersFor(this.chunk, this.length * this.stride)
     this.#slots = slots
     this.#text ??= textKind(this)
     const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)

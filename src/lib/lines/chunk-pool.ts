@@ -15,6 +15,9 @@ const MOST_KEPT = 24
 const free: Buffer[] = []
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
+/** Numbers about the lines of chunks that are in use, and those that are free. */
+const numbersOf = new WeakMap<Buffer, Int32Array[]>()
+const spare: Int32Array[] = []
 /** Number of chunks of the memory that were taken at least once. */
 let used = 0
 
@@ -68,8 +71,31 @@ export function freeChunk(chunk: Buffer): void {
     return
   }
   holders.delete(chunk)
+  freeNumbers(chunk)
   if (isInChunkMemory(chunk)) free.push(chunk)
   else if (kept.length < MOST_KEPT) kept.push(chunk)
+}
+
+/** Fewer numbers are not reused, and so many arrays are kept. */
+const REUSED_NUMBERS = 1024
+const MOST_SPARE = 16
+
+/** So many zeros, for numbers about the lines of the chunk. They are reused when the chunk may be. */
+export function numbersFor(chunk: Buffer, length: number): Int32Array {
+  if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
+  const last = spare.pop()
+  const all = last && last.length >= length ? last : new Int32Array(2 ** Math.ceil(Math.log2(length)))
+  const others = numbersOf.get(chunk)
+  if (others) others.push(all)
+  else numbersOf.set(chunk, [all])
+  return all.subarray(0, length).fill(0)
+}
+
+function freeNumbers(chunk: Buffer): void {
+  const numbers = numbersOf.get(chunk)
+  if (!numbers) return
+  numbersOf.delete(chunk)
+  for (const one of numbers) if (spare.length < MOST_SPARE) spare.push(one)
 }
 
 /** Bytes of memory that are kept from being used for something else while `chunk` is needed. */

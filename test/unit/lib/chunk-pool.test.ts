@@ -2,6 +2,7 @@ import t from 'tap'
 import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
+import { freeChunk, holdChunk, numbersFor, takeChunk } from '../../../src/lib/lines/chunk-pool.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
@@ -112,4 +113,23 @@ t.test('who lets go when', async t => {
     free,
     'not settled, and its bytes moved elsewhere',
   )
+})
+
+t.test('numbers about the lines of a chunk are reused when nobody holds the chunk any more', t => {
+  const chunk = takeChunk(CHUNK_BYTES)
+  const first = numbersFor(chunk, 2000)
+  t.equal(first.length, 2000)
+  first.fill(7)
+  const release = holdChunk(chunk)!
+  freeChunk(chunk)
+  const others = takeChunk(CHUNK_BYTES)
+  t.not(numbersFor(others, 2000).buffer, first.buffer, 'the chunk is still held')
+  release()
+  const again = numbersFor(others, 1500)
+  t.equal(again.buffer, first.buffer)
+  t.same(new Set(again), new Set([0]), 'zeros')
+  t.not(numbersFor(others, 1500).buffer, again.buffer, 'not twice')
+  freeChunk(others)
+  t.equal(numbersFor(Buffer.alloc(10), 3000).length, 3000, 'of memory that is not reused')
+  t.end()
 })
