@@ -21,9 +21,9 @@ export class Taker implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    batch.scan()
-    // The memory is used again when the batch is settled.
+    // The memory, and that of what is found in it, is used again when the batch is settled.
     batch.chunk = Buffer.from(batch.chunk)
+    batch.scan()
     this.batches.push(batch)
     if (this.settlesAs) batch.ack.settle(this.settlesAs)
     else this.unsettled.push(batch.ack)

@@ -1,6 +1,12 @@
 import { Supervisor } from '../../src/engine/supervisor.js'
-// The engine loads this when a destination has a disk buffer. Loading takes real time, which a seed must not depend on.
+// What the engine loads when it needs it. Loading takes real time, which a seed must not depend on.
+import '../../src/core/event/event-editor.js'
+import '../../src/engine/same-options.js'
+import '../../src/engine/workers/plan.js'
 import '../../src/flow/disk-buffer/disk-buffer.js'
+import '../../src/flow/disk-buffer/recovery.js'
+import '../../src/flow/disk-buffer/segments.js'
+import '../../src/flow/stage.js'
 import { makeFolderSync } from '../../src/lib/files/make-folder.js'
 import { changes, heal } from './calamities.js'
 import { configOf } from './configuration.js'

@@ -2,6 +2,7 @@ import t from 'tap'
 import { framesOf } from '../../../src/http/events/frames.js'
 import { linesOfJson } from '../../../src/http/events/json-body.js'
 import { Refusal } from '../../../src/http/server/refusal.js'
+import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** The lines of a body, or what is wrong with it. Behind the body stands what must not be looked at. */
@@ -158,7 +159,7 @@ t.test('bodies become frames of moderate size', async t => {
   const large = Buffer.from(`${'y'.repeat(99)}\n`.repeat(30_000))
   const parts = frames(large, 'text')
   t.equal(parts.lines.length, 30_000)
-  t.ok(parts.largest <= 520 * 1024, `${parts.largest} bytes in a chunk`)
+  t.ok(parts.largest <= CHUNK_BYTES, `${parts.largest} bytes in a chunk`)
   const bytes = Buffer.from('x\n'.repeat(200_000))
   t.equal(frames(bytes, 'text').lines.length, 200_000)
 })

@@ -8,6 +8,7 @@ import type { FromWorker, ToWorker } from '../../../../src/engine/workers/messag
 import { Rooms } from '../../../../src/engine/workers/rooms.js'
 import type { FanOut } from '../../../../src/flow/fan-out.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { CHUNK_BYTES } from '../../../../src/lib/lines/chunk-memory.js'
 import { batchOf } from '../../../support/batches.js'
 import { eventually, turns } from '../../../support/patience.js'
 
@@ -91,7 +92,7 @@ t.test('changed fields and removed events arrive as they are', async t => {
 
 t.test('acknowledgements of several batches go back in one message, and memory is used again', async t => {
   const { got, settled, write, accepted } = connected()
-  const long = 'x'.repeat(100_000)
+  const long = 'x'.repeat(CHUNK_BYTES / 2)
   for (let i = 0; i < 3; i++) write([long])
   for (const { ack } of got.splice(0)) ack.settle('delivered')
   await eventually(() => settled.length === 3)
