@@ -121,6 +121,21 @@ t.test('rotations while the last one is looked into keep their order', async t =
   await run.stop()
 })
 
+t.test('what is still written to a renamed file comes before what the new one gets after it', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '10s' })
+  await arrived(run, 1)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '2\n')
+  await arrived(run, 2)
+  appendFileSync(`${path}.1`, '3\n')
+  appendFileSync(path, '4\n')
+  await arrived(run, 4)
+  t.same(run.out.texts(path), ['1', '2', '3', '4'])
+  await run.stop()
+})
+
 t.test('files of the same size that were compressed just now do not hold the ones that took their names', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')

@@ -8,6 +8,7 @@ import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 import type { PathProblems } from '../path-problems.js'
 import { Slices } from '../slices.js'
+import { waitsForFormer } from './former.js'
 import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
@@ -298,6 +299,7 @@ export class Reader {
       }
       try {
         const left = this.#options.open(tailer) ? tailer.left() : 0
+        if (left > 0 && waitsForFormer(tailer, this)) continue
         if (left > 0) {
           this.#turns++
           this.#reading = { tailer, result: tailer.read(left) }
@@ -307,9 +309,7 @@ export class Reader {
           this.#options.onTruncated(tailer)
           continue
         }
-        this.#queue.delete(tailer)
-        this.#turns = 0
-        tailer.queued = false
+        this.#drop(tailer)
         if (tailer.isOpen) this.#rest(tailer, out)
       } catch (error) {
         this.#failed(tailer, error)

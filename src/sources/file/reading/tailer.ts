@@ -384,7 +384,7 @@ export class Tailer extends Tracked {
 
   /** At the end for now. */
   rest(): void {
-    this.after = undefined
+    this.atEnd()
     if (!this.growth.parked) this.growth.rest(this.#at)
   }
 

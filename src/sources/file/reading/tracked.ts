@@ -33,6 +33,10 @@ export class Tracked {
   list: unknown
   /** The file whose name this one took, and whose rest comes first. */
   after: Tracked | undefined
+  /** The file that had the name before, as long as programs may still write to it. */
+  former: this | undefined
+  /** Whether what programs still wrote to `former` was looked for since this file was at its end. */
+  sawFormer = false
   /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
   /** Device and inode of the copy that was read, after it was renamed. */
@@ -78,6 +82,12 @@ export class Tracked {
   /** Called after it was looked for, or is no longer read. */
   wasLookedFor(): void {
     if (this.failed === 'silent' || this.failed === 'moved') this.failed = undefined
+  }
+
+  /** Nothing is left of what came before it, or of itself. */
+  atEnd(): void {
+    this.after = undefined
+    this.sawFormer = false
   }
 
   /** Whether it comes after `other`, directly or not. */

@@ -73,7 +73,11 @@ export class Succession {
   #succeed(path: string, former: Tailer): void {
     const tailer = this.#paths.get(path)
     if (tailer && tailer !== former && tailer.isNew) {
-      if (!former.waitsFor(tailer)) tailer.after = former
+      if (!former.waitsFor(tailer)) {
+        tailer.after = former
+        tailer.former = former
+        if (!former.former?.isOpen) former.former = undefined
+      }
       this.#options.onRotated(path, tailer, former)
     }
     if (tailer || !this.#options.isRead(former)) this.#former.delete(path)
