@@ -387,6 +387,22 @@ t.test('two copies of the same size that begin alike, of one of which all was re
   t.same(await found('same\nfirst\n'), [], 'both are the same')
 })
 
+t.test('a copy with the inode of another one that was read and deleted was read by nobody', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  writeFileSync(`${path}.1.gz`, gzipSync('second\n'))
+  const { dev, ino } = statSync(`${path}.1.gz`, { bigint: true })
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const found = async (text: string) => {
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+    rotated.begin()
+    const sought = { head: fingerprint(Buffer.from(text), 0, 5), offset: text.length - 1 }
+    const tailer = { path, size: sought.offset, sought, copyKey: `${dev}:${ino}` } as unknown as Tailer
+    return (await rotated.unseen(path, 0, undefined, [tailer], new Slices(systemClock)))?.length
+  }
+  t.equal(await found('second\n'), 0, 'its beginning was read')
+  t.equal(await found('first\n'), 1)
+})
+
 t.test('a folder that changes between the searches for two of its names is listed again', async t => {
   const dir = testFolder(t, { 'app.log': '', 'other.log': '', 'other.log.1': 'first\n' })
   const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems

@@ -102,10 +102,12 @@ export class Rotated {
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
     if (this.namesIn(folder) !== names) return undefined
-    // Compare keys, because names change with every rotation.
-    const copies = new Set(tailers.map(({ copy, copyKey }) => (copy?.isFound ? copy.key : copyKey)))
+    // Compare keys, because names change with every rotation, and heads, because inodes of deleted copies are used again.
+    const copied = tailers.filter(({ copy, copyKey }) => copy?.isFound || copyKey !== undefined)
+    const isRead = ({ key, first }: Candidate) =>
+      copied.some(one => (one.copy?.isFound ? one.copy.key : one.copyKey) === key && begins(first, one.sought.head))
     return [
-      ...compressed.filter(({ key }) => !copies.has(key)).map(place => ({ place, changedAt: place.changedAt })),
+      ...compressed.filter(one => !isRead(one)).map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
     ]
   }
@@ -130,6 +132,9 @@ export class Rotated {
 }
 
 function isWhole({ head, sizes }: Read, first: Buffer, size: number): boolean {
-  if (first.length < head.bytes || !sizes.some(known => known % 2 ** 32 === size % 2 ** 32)) return false
-  return fingerprint(first, 0, head.bytes).hash === head.hash
+  return sizes.some(known => known % 2 ** 32 === size % 2 ** 32) && begins(first, head)
+}
+
+function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
+  return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
 }
