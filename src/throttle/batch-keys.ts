@@ -5,9 +5,15 @@ import { theKernel } from '../kernel/kernel.js'
 import type { Strings } from '../kernel/strings.js'
 import { SLOT } from '../lib/formats/json-scan.js'
 import { LONGEST_KEY } from './bucket-key.js'
-import type { BucketPart } from './bucket-part.js'
 import { type Keys, viewOf } from './key-table.js'
-import type { BucketColumns } from './windows.js'
+
+/** Where the ids of the buckets of keys are looked up. */
+export interface BucketIds {
+  /** Another one whenever ids may be those of other buckets. */
+  readonly layout: object
+  /** Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used. */
+  findAll(keys: Keys, length: number, left: number): void
+}
 
 /** The keys of all events of a batch, as far as their values are plain strings, and the ids of their buckets. */
 export class BatchKeys implements Keys {
@@ -32,18 +38,24 @@ export class BatchKeys implements Keys {
     this.#seed = seed
   }
 
+  /** Another number whenever ids may be those of other buckets. */
+  get owner(): number {
+    return this.#owner
+  }
+
   /**
    * Finds the buckets of the events of a batch. `isSkipped`: 1 for each event that needs none. False: it cannot. The ids
-   * are valid while the layout of the part is the same.
+   * are valid while the layout of `buckets` is the same.
    */
-  find(batch: EventBatch, part: BucketPart<BucketColumns>, isSkipped: Uint8Array | undefined): boolean {
+  find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
     const slot = this.#field.slotIn(batch)
     const strings = slot < 0 ? undefined : theKernel()?.strings
     if (strings === undefined) return false
     const { length, chunk } = batch
     if (this.ids.length < length) this.#grow(length * 2)
-    if (part.layout !== this.#layout) {
-      this.#layout = part.layout
+    const { layout } = buckets
+    if (layout !== this.#layout) {
+      this.#layout = layout
       this.#owner = strings.owner()
     }
     const by = { seed: this.#seed, longest: LONGEST_KEY, owner: this.#owner }
@@ -51,7 +63,7 @@ export class BatchKeys implements Keys {
     if (left === undefined) return false
     this.bytes = viewOf(chunk)
     this.foundCount = this.aloneCount = 0
-    part.findAll(this, length, left)
+    buckets.findAll(this, length, left)
     this.#learn(strings, chunk)
     return true
   }

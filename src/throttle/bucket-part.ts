@@ -87,9 +87,13 @@ export class BucketPart<W extends BucketColumns> {
   /** Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used. */
   findAll(keys: Keys, length: number, left: number): void {
     if (left > 0) this.#keys.findAll(keys, length)
+    this.useAll(keys.ids, length)
+  }
+
+  /** Notes that the buckets of so many events are used. Skips negative ids. */
+  useAll(ids: Int32Array, length: number): void {
     const used = this.#used
     if (used === undefined) return
-    const { ids } = keys
     for (let i = 0; i < length; i++) if (ids[i]! >= 0) used[ids[i]!] = BOTH
   }
 

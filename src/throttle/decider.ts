@@ -1,5 +1,6 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
+import type { BatchKeys } from './batch-keys.js'
 import { BucketKey } from './bucket-key.js'
 import { Costs } from './costs.js'
 import { EXCLUDED, FAIL_OPEN } from './decisions.js'
@@ -84,9 +85,13 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
     this.#lanes = new Lanes(rules, this.limiter)
   }
 
-  /** Whether each event costs 1, and there are no rules. */
-  protected get isSimple(): boolean {
-    return this.#costs === undefined && this.#lanes === undefined
+  /** Whether each event for which no rule holds costs 1. */
+  protected get costsOne(): boolean {
+    return this.#costs === undefined
+  }
+
+  protected get lanes(): Lanes<T> | undefined {
+    return this.#lanes
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -187,6 +192,8 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
   decisions = new Uint8Array(1024)
   /** Number of events per decision. */
   readonly counts = new Uint32Array(5)
+  /** The keys of the last batch, if it was decided on as a whole. */
+  keys: BatchKeys | undefined
   readonly #whole: WholeBatches | undefined
   #now = 0
 
@@ -206,7 +213,9 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLim
     this.limiter.advance(now)
     this.#now = now
     const { decisions, counts } = this
-    if (this.isSimple && this.#whole?.decide(batch, now, decisions, counts)) return
+    const isDecided = this.costsOne && (this.#whole?.decide(batch, now, this.lanes, decisions, counts) ?? false)
+    this.keys = isDecided ? this.#whole!.keys : undefined
+    if (isDecided) return
     for (let i = 0; i < length; i++) {
       const decision = this.decideOne(batch, i, now)
       decisions[i] = decision

@@ -35,6 +35,11 @@ export class DiscardTally {
   #columns = new Float64Array(STRIDE * 64)
   #buckets: (string | null)[] = []
   #samples: string[] = []
+  /** By the ids of buckets, as long as `owner` is the same: the row, plus one; 0 if it is not known. */
+  #rows = new Int32Array(64)
+  #owner = 0
+  /** The row of the event that was counted last. */
+  #last = 0
 
   constructor(wantsSamples: boolean) {
     this.#wantsSamples = wantsSamples
@@ -44,19 +49,52 @@ export class DiscardTally {
     return this.#keys.size === MOST_ROWS
   }
 
+  /**
+   * Counts event `i` if the row of its bucket is known from the last time. `owner` and `id`: those of BatchKeys; a
+   * negative id is not known. Returns whether it was counted.
+   */
+  addKnown(owner: number, id: number, batch: EventBatch, i: number, wall: number): boolean {
+    if (id < 0 || owner !== this.#owner || id >= this.#rows.length) return false
+    const row = this.#rows[id]! - 1
+    if (row < 0) return false
+    this.#count(row * STRIDE, batch, i, wall)
+    return true
+  }
+
+  /** Keeps the row of the event that was counted last for `addKnown`. */
+  know(owner: number, id: number): void {
+    if (id < 0) return
+    if (owner !== this.#owner) {
+      this.#owner = owner
+      this.#rows.fill(0)
+    }
+    if (id >= this.#rows.length) {
+      const rows = new Int32Array(id * 2)
+      rows.set(this.#rows)
+      this.#rows = rows
+    }
+    this.#rows[id] = this.#last + 1
+  }
+
   /** Counts event `i`, which has this key. `wall`: the time now. There must be room. Returns whether it is the first. */
   add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
     const known = this.#keys.find(key)
-    const at = known < 0 ? this.#addRow(key, batch, i, wall) : known * STRIDE
+    const row = known < 0 ? this.#addRow(key, batch, i, wall) : known
+    this.#count(row * STRIDE, batch, i, wall)
+    this.#last = row
+    return known < 0
+  }
+
+  #count(at: number, batch: EventBatch, i: number, wall: number): void {
     const columns = this.#columns
     columns[at]! += 1
     columns[at + 1]! += batch.size(i)
     columns[at + 3] = wall
-    return known < 0
   }
 
   #addRow(key: EventKey, batch: EventBatch, i: number, wall: number): number {
-    const at = this.#keys.add(key) * STRIDE
+    const row = this.#keys.add(key)
+    const at = row * STRIDE
     if (at === this.#columns.length) {
       const columns = new Float64Array(at * 2)
       columns.set(this.#columns)
@@ -66,7 +104,7 @@ export class DiscardTally {
     this.#columns[at + 2] = wall
     this.#buckets.push(key.name())
     this.#samples.push(this.#wantsSamples ? sampleOf(batch, i) : '')
-    return at
+    return row
   }
 
   /** Calls `each` with all counts, and begins again. */
@@ -87,6 +125,7 @@ export class DiscardTally {
     this.#keys = new KeyTable()
     this.#buckets = []
     this.#samples = []
+    this.#rows.fill(0)
   }
 }
 

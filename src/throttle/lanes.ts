@@ -1,6 +1,7 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { BucketKey } from './bucket-key.js'
 import { Costs } from './costs.js'
+import type { Key } from './key-table.js'
 import type { Limiter, RuledLimiter } from './limiter.js'
 import { RuleFinder } from './rule-finder.js'
 import type { Rule } from './rules.js'
@@ -33,6 +34,11 @@ export class Lanes<T> {
   /** The index of the rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one. */
   find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
     return this.#finder.find(batch, i, key)
+  }
+
+  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL if that is not known. */
+  ofKey(key: Key): number {
+    return this.#finder.ofKey(key)
   }
 
   /** The lane of a rule. */

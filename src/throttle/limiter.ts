@@ -1,6 +1,7 @@
-import type { PlacedKey } from './bucket-part.js'
+import type { BucketPart, PlacedKey } from './bucket-part.js'
 import type { Level, Limit } from './limit.js'
 import type { Rule } from './rules.js'
+import type { Windows } from './windows.js'
 
 /** What decides by the limits of buckets. */
 
@@ -28,6 +29,8 @@ export interface Limiter<T> {
   readonly seed: number
   /** What takes events with a key in its place; other rules may share it. */
   readonly shared?: Limiter<T> | undefined
+  /** What has all buckets with a key, if that is one part, whose windows are in clock time. Undefined while there are none. */
+  readonly undivided?: BucketPart<Windows> | undefined
   take(key: PlacedKey, time: number): T | typeof FULL
   takeDefault(time: number): T
   takeCost(key: PlacedKey, time: number, cost: number, size: number): T | typeof FULL

@@ -29,7 +29,7 @@ export class LiveDecider {
   }
 
   /** Decides all events of a batch at the current time; the result is valid until the next call. */
-  decide(batch: EventBatch): Pick<Decider, 'decisions' | 'counts'> {
+  decide(batch: EventBatch): Pick<Decider, 'decisions' | 'counts' | 'keys'> {
     const now = this.#now()
     this.#decider.decide(batch, now)
     return this.#decider

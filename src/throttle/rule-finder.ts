@@ -19,7 +19,8 @@ interface Route {
   readonly isFixed: boolean
 }
 
-const CONDITIONAL = -2
+/** In the place of a rule: the key alone does not say which one holds. */
+export const CONDITIONAL = -2
 const NONE: readonly number[] = []
 
 /** A pattern that several keys can match. */
@@ -78,6 +79,13 @@ export class RuleFinder {
     key.places = this.#places
     key.place = id
     return rule
+  }
+
+  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL if that is not known. */
+  ofKey(key: Key): number {
+    const id = this.#keys.find(key)
+    if (id >= 0) return this.#fixed[id]!
+    return this.#globs.size === 0 && this.#others.isFixed ? this.#ruleAt(this.#others.stop) : CONDITIONAL
   }
 
   #follow({ stop, conditional, isFixed }: Route, batch: EventBatch, i: number): number {

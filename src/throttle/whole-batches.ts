@@ -1,30 +1,40 @@
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldReader } from '../core/event/field-reader.js'
-import { BatchKeys } from './batch-keys.js'
-import type { BucketPart } from './bucket-part.js'
+import { BatchKeys, type BucketIds } from './batch-keys.js'
 import type { DeciderOptions } from './decider.js'
 import { EXCLUDED, type FAIL_OPEN } from './decisions.js'
 import { NONE } from './key-table.js'
 import type { KeyedLimiter } from './keyed-limiter.js'
+import type { Lanes } from './lanes.js'
 import { DISCARD, PASS, type Taken } from './limiter.js'
+import { RuledBuckets } from './ruled-buckets.js'
 import type { Windows } from './windows.js'
 
 const PAUSE = 16
+
+/** The buckets of all events with a key. */
+interface WholeBuckets extends BucketIds {
+  /** For the ids that were found last. */
+  readonly windows: Pick<Windows, 'takeAll'>
+}
 
 /** Decides on an event that is not excluded. */
 type Take = (batch: EventBatch, i: number, now: number) => Taken | typeof FAIL_OPEN
 
 /**
- * Decides on all events of a batch in a few loops over columns, where each event costs 1 and there are no rules. It
- * decides as they would be one by one: takes of different buckets do not depend on each other, as long as no bucket is
- * added or dropped. Events for which that may happen, or whose key is not a plain string, are taken alone, in order.
+ * Decides on all events of a batch in a few loops over columns, where each event costs 1. It decides as they would be
+ * one by one: takes of different buckets do not depend on each other, as long as no bucket is added or dropped. Events
+ * for which that may happen, whose key is not a plain string, or whose rule depends on more than it, are taken alone, in
+ * order.
  */
 export class WholeBatches {
   readonly #limiter: KeyedLimiter
   readonly #exclude: DeciderOptions['exclude']
   /** Undefined: all events belong to the default bucket. */
-  readonly #keys: BatchKeys | undefined
+  readonly keys: BatchKeys | undefined
   readonly #take: Take
+  /** Undefined: there are no rules. */
+  #ruled: RuledBuckets | undefined
   #excluded = new Uint8Array(1024)
   /** The number of batches that it leaves to others, since it could not decide on most events of the last one. */
   #pause = 0
@@ -32,23 +42,29 @@ export class WholeBatches {
   constructor(limiter: KeyedLimiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
     this.#limiter = limiter
     this.#exclude = exclude
-    this.#keys = field && new BatchKeys(field, limiter.seed)
+    this.keys = field && new BatchKeys(field, limiter.seed)
     this.#take = take
   }
 
-  /** Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. */
-  decide(batch: EventBatch, now: number, decisions: Uint8Array, counts: Uint32Array): boolean {
-    const keys = this.#keys
+  /** Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `lanes`: of the rules. */
+  decide(
+    batch: EventBatch,
+    now: number,
+    lanes: Lanes<Taken> | undefined,
+    decisions: Uint8Array,
+    counts: Uint32Array,
+  ): boolean {
+    const { keys } = this
     if (keys === undefined) {
-      this.#decideByDefault(batch, now, decisions, counts)
-      return true
+      if (lanes === undefined) this.#decideByDefault(batch, now, decisions, counts)
+      return lanes === undefined
     }
-    const part = this.#limiter.undivided
-    if (part === undefined || this.#pause-- > 0) return false
+    const buckets = lanes === undefined ? this.#limiter.undivided : this.#bucketsOf(lanes)
+    if (buckets === undefined || this.#pause-- > 0) return false
     const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
     const { length } = batch
     this.#pause = 0
-    if (!keys.find(batch, part, excluded)) return false
+    if (!keys.find(batch, buckets, excluded)) return false
     if (keys.aloneCount * 4 > length * 3) {
       this.#pause = PAUSE
       return false
@@ -59,8 +75,13 @@ export class WholeBatches {
       for (let i = 0; i < length; i++) count += excluded[i]!
       counts[EXCLUDED] = count
     }
-    this.#decideByKeys(batch, keys, part, now, decisions, counts)
+    this.#decideByKeys(batch, keys, buckets, now, decisions, counts)
     return true
+  }
+
+  #bucketsOf(lanes: Lanes<Taken>): RuledBuckets | undefined {
+    if (this.#ruled?.lanes !== lanes) this.#ruled = new RuledBuckets(lanes, this.#limiter)
+    return this.#limiter.keys > 0 ? this.#ruled : undefined
   }
 
   #excludedOf(batch: EventBatch, exclude: NonNullable<DeciderOptions['exclude']>): Uint8Array {
@@ -91,13 +112,13 @@ export class WholeBatches {
   #decideByKeys(
     batch: EventBatch,
     keys: BatchKeys,
-    part: BucketPart<Windows>,
+    buckets: WholeBuckets,
     now: number,
     decisions: Uint8Array,
     counts: Uint32Array,
   ): void {
     const { length } = batch
-    const { layout } = part
+    const { layout } = buckets
     let discarded = 0
     let from = 0
     let alone = 0
@@ -107,14 +128,14 @@ export class WholeBatches {
       counts[decision]!++
       alone++
     }
-    for (let n = 0; n < keys.aloneCount && part.layout === layout; n++) {
+    for (let n = 0; n < keys.aloneCount && buckets.layout === layout; n++) {
       const i = keys.alone[n]!
-      if (from < i) discarded += part.windows.takeAll(keys.ids, from, i, now, decisions)
+      if (from < i) discarded += buckets.windows.takeAll(keys.ids, from, i, now, decisions)
       decideAlone(i)
       from = i + 1
     }
     // Once buckets were dropped, others have their ids.
-    if (part.layout === layout) discarded += part.windows.takeAll(keys.ids, from, length, now, decisions)
+    if (buckets.layout === layout) discarded += buckets.windows.takeAll(keys.ids, from, length, now, decisions)
     else for (; from < length; from++) if (keys.ids[from] !== NONE) decideAlone(from)
     counts[DISCARD]! += discarded
     counts[PASS]! += length - counts[EXCLUDED]! - alone - discarded

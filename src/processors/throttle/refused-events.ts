@@ -2,6 +2,7 @@ import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { discard, type Emitted, LATER, MAIN } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
+import type { BatchKeys } from '../../throttle/batch-keys.js'
 import type { DeciderOptions, Refusal } from '../../throttle/decider.js'
 import { NO_BACKEND, TOO_LATE, WAITS } from '../../throttle/decisions.js'
 import { DiscardHistory } from '../../throttle/discard-history.js'
@@ -29,9 +30,11 @@ export interface RefusedState {
 }
 
 /** The decisions about the events of a batch, and how many there are of each. */
-interface Decisions {
+export interface Decisions {
   readonly decisions: Uint8Array
   readonly counts: Uint32Array
+  /** The buckets of the events, if they were found for the whole batch. */
+  readonly keys?: Pick<BatchKeys, 'ids' | 'owner'> | undefined
 }
 
 /** Which limit discarded event `i` of the last batch; undefined: none did, or it is not known. */
@@ -67,6 +70,8 @@ export class RefusedEvents {
   #secondAt = Number.NEGATIVE_INFINITY
   /** Whether all there is to do is to discard them. */
   readonly #isPlain: boolean
+  /** Whether all there is to do besides is to count them by bucket. */
+  readonly #onlyCounts: boolean
   /** What is said of an event that no limit is known to have discarded. */
   readonly #limit: Exceeded
   readonly #discarded: { value: number }
@@ -108,6 +113,7 @@ export class RefusedEvents {
     if (this.#keys) showKeys(this.#keys, context, () => this.#drain())
     this.#history = before?.history ?? new DiscardHistory()
     this.#isPlain = !(this.#isShadow || this.#oneIn || this.#annotation || summary || perKey)
+    this.#onlyCounts = !(this.#isPlain || this.#oneIn || this.#marks || this.#annotation)
     if (!this.#isPlain) this.#tally = new DiscardTally(summary !== undefined)
     this.#limit = decider.limits[0]!
     const count = (decision: string) => context.metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
@@ -153,7 +159,7 @@ export class RefusedEvents {
   }
 
   /** Call for each batch with events that do not pass. */
-  carryOut(batch: EventBatch, { decisions, counts }: Decisions, to: Uint8Array, refusalOf?: RefusalOf): void {
+  carryOut(batch: EventBatch, { decisions, counts, keys }: Decisions, to: Uint8Array, refusalOf?: RefusalOf): void {
     const values = batch.isBacklog ? this.#backlogValues : this.#values
     let overLimit = counts[DISCARD]!
     if (this.#isPlain) {
@@ -170,8 +176,8 @@ export class RefusedEvents {
       for (let i = 0; i < batch.length; i++) {
         const decision = decisions[i]!
         const value = values[decision]!
-        if (value === MAIN || (value !== LATER && !this.#carryOutOne(batch, i, decision, now, wall, refusalOf)))
-          continue
+        if (value === MAIN) continue
+        if (value !== LATER && !this.#carryOutOne(batch, i, decision, keys, now, wall, refusalOf)) continue
         to[i] = value
         if (decision === DISCARD) overLimit++
       }
@@ -216,10 +222,15 @@ export class RefusedEvents {
     batch: EventBatch,
     i: number,
     decision: number,
+    keys: Decisions['keys'],
     now: number,
     wall: number,
     refusalOf: RefusalOf | undefined,
   ): boolean {
+    if (this.#onlyCounts && keys && this.#tally!.addKnown(keys.owner, keys.ids[i]!, batch, i, wall)) {
+      this.#discarded.value++
+      return !this.#isShadow
+    }
     const key = this.#key
     key.load(batch, i)
     if (decision === DISCARD) {
@@ -237,6 +248,7 @@ export class RefusedEvents {
     if (this.#tally) {
       if (this.#tally.isFull) this.#drain()
       const isFirst = this.#tally.add(key, batch, i, wall)
+      if (keys) this.#tally.know(keys.owner, keys.ids[i]!)
       if (isFirst && this.#hasRules) this.#history.note(key.name(), refusalOf?.(batch, i), now)
     }
     if (this.#annotatesDiscards)

@@ -15,7 +15,6 @@ import { type FieldReader, LateFieldReader } from '../../core/event/field-reader
 import type { BatchScope, Emitted } from '../../core/processor.js'
 import type { Clock } from '../../lib/time.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
-import type { Decided } from '../../throttle/cluster/cluster-decider.js'
 import type { BatchDecider } from '../../throttle/create-decider.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decisions.js'
@@ -29,7 +28,7 @@ import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
-import { type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
+import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { type RuleOptions, rulesOf } from './rule-options.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
 import { type LateState, WaitingRule } from './waiting.js'
@@ -214,12 +213,7 @@ export class ThrottleProcessor implements Processor {
     this.#carryOut(batch, decided, to, scope)
   }
 
-  #carryOut(
-    batch: EventBatch,
-    decided: Pick<Decided, 'decisions' | 'counts'>,
-    to: Uint8Array,
-    scope: BatchScope,
-  ): void {
+  #carryOut(batch: EventBatch, decided: Decisions, to: Uint8Array, scope: BatchScope): void {
     const { counts, decisions } = decided
     this.#saver?.changed()
     const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
