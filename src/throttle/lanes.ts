@@ -46,6 +46,11 @@ export class Lanes<T> {
     return this.#lanes[n] ?? this.#open(n)
   }
 
+  /** The lane of a rule, if an event needed it before. */
+  opened(n: number): Lane<T> | undefined {
+    return this.#lanes[n]
+  }
+
   /** The limiter of a rule alone; undefined: all events pass. */
   limiterOf(n: number): Limiter<T> | undefined {
     const rule = this.rules[n]!

@@ -95,8 +95,9 @@ export class RuledBuckets {
   #idOf(key: Key): number {
     const rule = this.lanes.ofKey(key)
     if (rule === CONDITIONAL) return NONE
-    const lane = rule < 0 ? undefined : this.lanes.of(rule)
-    if (lane?.costs !== undefined) return NONE
+    // A limiter that is made here, not for the first event that needs it, would drop idle buckets at other times.
+    const lane = rule < 0 ? undefined : this.lanes.opened(rule)
+    if (rule >= 0 && (lane === undefined || lane.costs !== undefined)) return NONE
     const limiter = lane === undefined ? this.#limiter : lane.limiter
     const id = limiter === undefined ? 0 : (limiter.undivided?.find(key) ?? NONE)
     const group = id < 0 ? NONE : this.#groupOf(limiter)

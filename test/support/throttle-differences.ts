@@ -3,6 +3,12 @@ import { FieldReader } from '../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../src/processors/throttle/options.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { Decider } from '../../src/throttle/decider.js'
+import { DiscardTally } from '../../src/throttle/discard-tally.js'
+import { EventKey } from '../../src/throttle/event-key.js'
+import { DISCARD, FULL } from '../../src/throttle/limiter.js'
+import { HEAD_BYTES } from '../../src/throttle/persist/blocks.js'
+import { SavedBuckets } from '../../src/throttle/persist/saved-buckets.js'
+import type { Rule } from '../../src/throttle/rules.js'
 import { originOf } from './batches.js'
 import { JsonLines } from './json-lines.js'
 import { pooledLines } from './pooled-batch.js'
@@ -29,6 +35,19 @@ const KEYS: readonly Record<string, unknown>[] = [
   { key_field: '.raw' },
   { key_field: ['.a', '.b'] },
 ]
+const exact = (most: number, more: Record<string, unknown> = {}) =>
+  Array.from({ length: most }, (_, n) => ({ key: `app-${n}`, limit: 1 + (n % 4), ...more }))
+/** Only with a key of one field. */
+const RULES: readonly (readonly Record<string, unknown>[] | undefined)[] = [
+  undefined,
+  exact(3),
+  exact(20),
+  [...exact(10), { key: 'app*', limit: 2 }, { key: '*-2', limit: 'unlimited' }],
+  exact(15, { window_mode: 'gcra' }).map((rule, n) => ({ ...rule, limit: 1 + n })),
+  [{ key: 'app-1', limit: 'unlimited' }, { key: 'application-*', limit: 4, window_mode: 'sliding' }, ...exact(5)],
+  [{ key: 'app-2', when: "if (.b equal 'web-08')", limit: 1 }, ...exact(4, { limit_bytes: 40 }), ...exact(9)],
+  [...exact(2), { when: "if (.b equal 'web-08')", limit: 5 }],
+]
 const EXCLUDES: readonly Record<string, unknown>[] = [
   {},
   { exclude: "if (.b equal 'web-07')" },
@@ -46,16 +65,26 @@ export function throttleDifferences(seed: number, batches: number) {
   let events = 0
   for (let done = 0; done < batches && wrong.length < 20; ) {
     const config = { ...random.pick(LIMITS), ...random.pick(KEYS), ...random.pick(EXCLUDES) }
-    const options = throttle.options.parse(config)
-    const persists = random.chance(0.2)
+    const hasKey = typeof config.key_field === 'string'
+    const optionsWith = (limits: (typeof RULES)[number]) =>
+      throttle.options.parse({ ...config, ...(limits && { limits }) })
+    const [limits, others] = [random.pick(RULES), random.pick(RULES)]
+    const hasRules = hasKey && limits !== undefined && random.chance(0.8)
+    const options = optionsWith(hasRules ? limits : undefined)
+    const persists = random.chance(0.5)
+    let now = 0
     const [whole, single] = [0, 1].map(() => {
       const origin = originOf('json')
       const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
-      return { origin, decider: new Decider({ ...deciderOptions(options, { field }, seed), persists }) }
+      const compiled = deciderOptions(options, { field }, seed)
+      const rules = hasRules ? deciderOptions(optionsWith(others), { field }, seed).rules : undefined
+      const decider = new Decider({ ...compiled, persists })
+      const key = new EventKey(compiled.keyFields, seed)
+      const saved = new SavedBuckets(decider.limiter, () => now)
+      return { origin, decider, rules, tally: new DiscardTally(false), key, saved }
     }) as [Side, Side]
     const apps = random.pick([3, 20, 300, 3000])
     const most = random.pick([8, 40, 200])
-    let now = 0
     for (let n = random.below(60); n >= 0; n--, done++) {
       now += random.pick([0, 1, 100, 300, 300, 700, 1000, 5000])
       const text = Array.from({ length: 1 + random.below(most) }, () => lineOf(random, source, apps)).join('\n')
@@ -65,6 +94,7 @@ export function throttleDifferences(seed: number, batches: number) {
         const fields = { a: `app-${random.below(apps)}`, b: 'web-07' }
         for (const batch of [a, b]) batch.modify(i, { ...fields })
       }
+      if (random.chance(0.02)) for (const { decider, rules } of [whole, single]) if (rules) decider.setRules(rules)
       whole.decider.decide(a, now)
       single.decider.limiter.advance(now)
       const counts = new Uint32Array(5)
@@ -74,6 +104,15 @@ export function throttleDifferences(seed: number, batches: number) {
         if (decision === whole.decider.decisions[i]) continue
         const line = b.chunk.toString('utf8', b.starts[i], b.ends[i])
         wrong.push(`${JSON.stringify(config)}: ${line}: ${whole.decider.decisions[i]} in the place of ${decision}`)
+      }
+      count(whole, a, whole.decider.decisions, now)
+      count(single, b, whole.decider.decisions, now)
+      if (random.chance(0.2)) {
+        const [counted, wanted] = [drained(whole), drained(single)]
+        if (counted !== wanted) wrong.push(`${JSON.stringify(config)}: ${counted} discarded in the place of ${wanted}`)
+      }
+      if (persists && random.chance(0.4) && !changesOf(whole).equals(changesOf(single))) {
+        wrong.push(`${JSON.stringify(config)}: other buckets are saved`)
       }
       events += b.length
       if (`${counts}` !== `${whole.decider.counts}`) wrong.push(`${JSON.stringify(config)}: ${whole.decider.counts}`)
@@ -88,6 +127,33 @@ export function throttleDifferences(seed: number, batches: number) {
 interface Side {
   readonly origin: ReturnType<typeof originOf>
   readonly decider: Decider
+  /** Other rules, if it has some. */
+  readonly rules: readonly Rule[] | undefined
+  readonly tally: DiscardTally
+  readonly key: EventKey
+  readonly saved: SavedBuckets
+}
+
+/** Counts discarded events by the ids of their buckets, where the decider has found these. */
+function count({ decider: { keys }, tally, key }: Side, batch: EventBatch, decisions: Uint8Array, now: number): void {
+  for (let i = 0; i < batch.length; i++) {
+    if (decisions[i] !== DISCARD && decisions[i] !== FULL) continue
+    if (keys && tally.addKnown(keys.owner, keys.ids[i]!, batch, i, now)) continue
+    key.load(batch, i)
+    tally.add(key, batch, i, now)
+    if (keys) tally.know(keys.owner, keys.ids[i]!)
+  }
+}
+
+/** The buckets that changed since the last call. */
+function changesOf({ saved }: Side): Buffer {
+  return Buffer.concat([...saved.blocks(false)].map(block => Buffer.from(block.subarray(HEAD_BYTES))))
+}
+
+function drained({ tally }: Side): string {
+  const counts: unknown[] = []
+  tally.drain(count => counts.push(count))
+  return JSON.stringify(counts)
 }
 
 /** Mostly with values that are plain strings. */
