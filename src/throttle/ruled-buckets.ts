@@ -7,7 +7,7 @@ import { type Limiter, PASS, type Taken } from './limiter.js'
 import { CONDITIONAL } from './rule-finder.js'
 import type { Windows } from './windows.js'
 
-/** Groups of buckets that are taken together, each in a loop of its own. Events of others are taken alone. */
+/** Groups of buckets that are taken together, each in a loop of its own. */
 const GROUP_BITS = 3
 const MOST_GROUPS = 1 << GROUP_BITS
 
@@ -50,6 +50,8 @@ export class RuledBuckets {
   readonly windows: Pick<Windows, 'takeAll'> = {
     takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
   }
+  /** Whether there are too many groups for this to be worth it. */
+  isTooDivided = false
   #groups: Group[] = []
   #layout = {}
 
@@ -107,7 +109,11 @@ export class RuledBuckets {
   #groupOf(limiter: Limiter<Taken> | undefined): number {
     const groups = this.#groups
     const known = groups.findIndex(group => group.limiter === limiter)
-    if (known >= 0 || groups.length === MOST_GROUPS) return known
+    if (known >= 0) return known
+    if (groups.length === MOST_GROUPS) {
+      this.isTooDivided = true
+      return NONE
+    }
     const part = limiter?.undivided
     return groups.push({ limiter, part, layout: part?.layout, ids: new Int32Array(0) }) - 1
   }

@@ -11,6 +11,9 @@ import { RuledBuckets } from './ruled-buckets.js'
 import type { Windows } from './windows.js'
 
 const PAUSE = 16
+/** The share of events that may be left to be taken alone. With rules, these are looked up twice. */
+const MOST_ALONE = 3 / 4
+const MOST_ALONE_WITH_RULES = 1 / 4
 
 /** The buckets of all events with a key. */
 interface WholeBuckets extends BucketIds {
@@ -36,7 +39,7 @@ export class WholeBatches {
   /** Undefined: there are no rules. */
   #ruled: RuledBuckets | undefined
   #excluded = new Uint8Array(1024)
-  /** The number of batches that it leaves to others, since it could not decide on most events of the last one. */
+  /** The number of batches that it leaves to others, since it could not decide on enough events of the last one. */
   #pause = 0
 
   constructor(limiter: KeyedLimiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
@@ -65,7 +68,7 @@ export class WholeBatches {
     const { length } = batch
     this.#pause = 0
     if (!keys.find(batch, buckets, excluded)) return false
-    if (keys.aloneCount * 4 > length * 3) {
+    if (keys.aloneCount > length * (lanes === undefined ? MOST_ALONE : MOST_ALONE_WITH_RULES)) {
       this.#pause = PAUSE
       return false
     }
@@ -81,7 +84,7 @@ export class WholeBatches {
 
   #bucketsOf(lanes: Lanes<Taken>): RuledBuckets | undefined {
     if (this.#ruled?.lanes !== lanes) this.#ruled = new RuledBuckets(lanes, this.#limiter)
-    return this.#limiter.keys > 0 ? this.#ruled : undefined
+    return this.#limiter.keys > 0 && !this.#ruled.isTooDivided ? this.#ruled : undefined
   }
 
   #excludedOf(batch: EventBatch, exclude: NonNullable<DeciderOptions['exclude']>): Uint8Array {

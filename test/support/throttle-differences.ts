@@ -85,9 +85,10 @@ export function throttleDifferences(seed: number, batches: number) {
     }) as [Side, Side]
     const apps = random.pick([3, 20, 300, 3000])
     const most = random.pick([8, 40, 200])
+    const odd = random.pick([0.1, 1])
     for (let n = random.below(60); n >= 0; n--, done++) {
       now += random.pick([0, 1, 100, 300, 300, 700, 1000, 5000])
-      const text = Array.from({ length: 1 + random.below(most) }, () => lineOf(random, source, apps)).join('\n')
+      const text = Array.from({ length: 1 + random.below(most) }, () => lineOf(random, source, apps, odd)).join('\n')
       const [a, b] = [batchOf(text, whole), batchOf(text, single)]
       for (let i = 0; i < a.length; i++) {
         if (!random.chance(0.01)) continue
@@ -156,22 +157,22 @@ function drained({ tally }: Side): string {
   return JSON.stringify(counts)
 }
 
-/** Mostly with values that are plain strings. */
-function lineOf(random: Seeded, source: JsonLines, apps: number): string {
-  if (random.chance(0.1)) return source.line().toString('latin1').replaceAll('\n', ' ')
+/** Mostly with values that are plain strings. `odd`: how often not, in relation to what is usual. */
+function lineOf(random: Seeded, source: JsonLines, apps: number, odd: number): string {
+  if (random.chance(0.1 * odd)) return source.line().toString('latin1').replaceAll('\n', ' ')
   const key = random.pick([
     'app',
     'app',
     'application',
     'a-key-of-more-than-sixteen',
     'é',
-    'x'.repeat(random.below(300)),
+    random.chance(odd) ? 'x'.repeat(random.below(300)) : 'app',
   ])
-  const app = random.chance(0.05)
+  const app = random.chance(0.05 * odd)
     ? random.pick(['""', 'null', '7', '"\\u0061"', '{}'])
     : `"${key}-${random.below(apps)}"`
   const host = random.pick(['"web-07"', '"web-08"', '"web-07x"', '"\\u0077eb-07"', '7', '"7"', 'null'])
-  const members = [`"a":${app}`, `"b":${host}`, '"c":[1]'].filter(() => random.chance(0.95))
+  const members = [`"a":${app}`, `"b":${host}`, '"c":[1]'].filter(() => random.chance(1 - 0.05 * odd))
   return `{${(random.chance(0.5) ? members : members.reverse()).join(random.pick([',', ' , ']))}}`
 }
 
