@@ -25,7 +25,7 @@ destinations: { out: { type: stdout, inputs: [clean] } }
     message: '.message is not logfmt (.pin should be an integer, and is a text of 7 characters)',
   })
   t.equal(events.length, 3)
-  t.notMatch(running.stdout, /example\.com|4111/)
+  t.notMatch(running.stdout, /example\.com|4111111111111111/)
   t.match(running.stderr, /"component":"parsed".*\.pin should be an integer/)
-  t.notMatch(running.stderr, /hunter2|4111|example\.com/)
+  t.notMatch(running.stderr, /hunter2|4111111111111111|example\.com/)
 })
