@@ -13,7 +13,7 @@ import { type ListenAddress, listenOn } from '../lib/network/inherited-sockets.j
 import { createServer } from '../lib/network/node-http.js'
 import { answerBucket, answerKeys, answerWaiting } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
-import { isReady } from './ready.js'
+import { isReady, STOPPING } from './ready.js'
 import { streamTap, type Tappable } from './tap.js'
 
 const compress = promisify(gzip)
@@ -29,6 +29,8 @@ export interface Reports {
   failures?(): { id: string; state: string; reason: string }[]
   /** Processors that need a server which does not reply, or that do not finish with events. */
   outages?(): (ProcessorOutage & { readonly id: string })[]
+  /** Whether a signal ends the daemon, which still delivers what it has read. */
+  isStopping?(): boolean
   /** State of a managed daemon and of its connection to the service. */
   managed?(): object
   /** Shown on the socket only: the paths of the configuration and of the data. */
@@ -43,7 +45,7 @@ export interface AdminLimits {
 }
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
-/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready), once it has connections. */
+/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, and it is not stopping), once it has connections. */
 export function adminServer(reports: Reports, log: Logger, limits = USUAL): Server {
   const { timeoutMs } = limits
   return createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
@@ -152,11 +154,12 @@ async function answer(
       const destinations = reports.destinations()
       const failures = reports.failures?.() ?? []
       const outages = reports.outages?.() ?? []
-      const ready = isReady(destinations, failures, outages)
+      const stopping = reports.isStopping?.() ?? false
+      const ready = !stopping && isReady(destinations, failures, outages)
       const sources = failures.length > 0 ? { sources: failures } : {}
       const processors = outages.length > 0 ? { processors: outages } : {}
       const managed = reports.managed && { managed: reports.managed() }
-      const status = ready ? 'ready' : 'not ready'
+      const status = stopping ? STOPPING : ready ? 'ready' : 'not ready'
       const body = { status, destinations, ...sources, ...processors, ...managed }
       sendAnswer(response, { status: ready ? 200 : 503, body })
       return

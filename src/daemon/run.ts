@@ -129,8 +129,8 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const subject = new DaemonSubject(pipeline, log)
   metrics.daemonGauge(
     'sluice_ready',
-    'Whether all destinations are ready and no source is waiting for an operator.',
-    () => (isReady(pipeline.states(), pipeline.failures(), pipeline.outages()) ? 1 : 0),
+    'Whether all destinations are ready, no source is waiting for an operator, and the daemon is not stopping.',
+    () => (!pipeline.isStopping && isReady(pipeline.states(), pipeline.failures(), pipeline.outages()) ? 1 : 0),
   )
   orphanMetrics(metrics, () => pipeline.orphans)
   unsavedMetrics(
@@ -145,6 +145,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       destinations: () => pipeline.states(),
       failures: () => pipeline.failures(),
       outages: () => pipeline.outages(),
+      isStopping: () => pipeline.isStopping,
       ...(managed && { managed: managed.report }),
       about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
     },

@@ -383,6 +383,11 @@ export class Supervisor {
     return this.#engine.taps.outages()
   }
 
+  /** Whether `stop` or `abort` was called. */
+  get isStopping(): boolean {
+    return this.#deadline !== undefined
+  }
+
   /** Number of events read and not settled. */
   undelivered(): number {
     return this.#engine.undelivered()

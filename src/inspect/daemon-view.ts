@@ -1,4 +1,5 @@
 import { textOf } from '../admin/ask-socket.js'
+import { STOPPING } from '../admin/ready.js'
 import type { ProcessorOutage } from '../core/component.js'
 import type { ManagedReport } from '../daemon/managed-report.js'
 import type { DestinationState } from '../engine/engine.js'
@@ -30,6 +31,8 @@ export interface DaemonView {
   readonly wall: number
   readonly scrape: Scrape
   readonly ready: boolean
+  /** A signal ends the daemon, which still delivers what it has read. */
+  readonly stopping: boolean
   readonly destinations: readonly DestinationView[]
   /** Sources that wait for an operator, or that fail and are restarted. */
   readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
@@ -54,6 +57,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     ask(socket, '/readyz').then(async response => ({
       ok: response.statusCode === 200,
       body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
+        status: string
         sources?: DaemonView['failing']
         processors?: DaemonView['outages']
         managed?: ManagedReport
@@ -67,10 +71,24 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     type: labels.component_type!,
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
-  const { destinations, sources: failing = [], processors: outages = [], managed } = ready.body
+  const { status, destinations, sources: failing = [], processors: outages = [], managed } = ready.body
   const waiting = await waitsIn(socket, scrape)
   const wall = systemClock.wall()
-  return { at, wall, scrape, ready: ready.ok, destinations, failing, outages, components, waiting, managed, about }
+  const stopping = status === STOPPING
+  return {
+    at,
+    wall,
+    scrape,
+    ready: ready.ok,
+    stopping,
+    destinations,
+    failing,
+    outages,
+    components,
+    waiting,
+    managed,
+    about,
+  }
 }
 
 /** The paths of a daemon's configuration and data; undefined if it does not report them. */

@@ -22,11 +22,11 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   const problems = problemsOf(view)
   const notices = noticesOf(view)
   if (options.json) {
-    const { ready, destinations, components, waiting, managed } = view
+    const { ready, stopping, destinations, components, waiting, managed } = view
     const bottleneck = bottleneckOf(view)
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
     io.stdout.write(
-      `${printableJson(JSON.stringify({ ready, problems, notices, managed, bottleneck, destinations, waiting, components: listed }, null, 2))}\n`,
+      `${printableJson(JSON.stringify({ ready, ...(stopping && { stopping }), problems, notices, managed, bottleneck, destinations, waiting, components: listed }, null, 2))}\n`,
     )
     return problems.length === 0 ? EXIT.done : EXIT.failed
   }
@@ -90,11 +90,12 @@ function grouped(problems: readonly Problem[]): Group[] {
   return [...groups.values()]
 }
 
-function headline({ scrape, ready }: DaemonView): string {
+function headline({ scrape, ready, stopping }: DaemonView): string {
   const { version = '?', node = '?' } = scrape.all('sluice_build_info')[0]?.labels ?? {}
   const upSeconds = Math.max(0, systemClock.wall() / 1000 - scrape.sum('process_start_time_seconds'))
   const memory = short(scrape.sum('process_resident_memory_bytes'))
-  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}, ${memory}B of memory, ${ready ? 'ready' : 'not ready'}`
+  const state = stopping ? 'stopping' : ready ? 'ready' : 'not ready'
+  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}, ${memory}B of memory, ${state}`
 }
 
 function amounts({ scrape }: DaemonView, component_id: string) {
