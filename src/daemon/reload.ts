@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import type { Metrics } from '../engine/measure/metrics.js'
-import type { Supervisor } from '../engine/supervisor.js'
+import { NotNow, type Supervisor } from '../engine/supervisor.js'
 import { systemClock } from '../lib/time.js'
 import { onHeldSignal } from '../terminal/held-signals.js'
 import { tellWarnings } from '../terminal/log.js'
@@ -70,6 +70,10 @@ export function onReload(
       watch?.set(next.watched)
       log.info({ config: next.files, hash: next.digest }, 'configuration reloaded')
     } catch (error) {
+      if (error instanceof NotNow && pipeline.isStopping) {
+        log.info('the reload was given up: the daemon is stopping')
+        return
+      }
       counts.failed++
       last = false
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]

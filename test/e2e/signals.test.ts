@@ -1,8 +1,10 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { createServer } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { socketPath } from '../../src/admin/socket.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
@@ -114,4 +116,60 @@ t.test('standard output that nobody reads: a signal ends the daemon all the same
   t.same(await exited, [0, null])
   daemon.child.stdout!.resume()
   t.ok(((await daemon.ended(t)).undelivered ?? 0) > 0, 'what was not taken is counted')
+})
+
+/** A daemon that got SIGTERM, and still delivers to a receiver that does not answer. */
+async function stopping(t: Test) {
+  const server = createServer(request => void request.resume())
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const folder = testFolder(t, { 'in.log': 'one\n' })
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `sources: { log: { type: file, include: [in.log] } }
+destinations: { up: { type: http, inputs: [log], encoding: raw, url: "${url}", batch: { max_wait: 10ms } } }
+`,
+  )
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
+  const status = async (...args: string[]) => {
+    const command = sluice(['status', '--socket', socketPath(join(folder, 'state')), ...args])
+    await command.exit
+    return command.stdout
+  }
+  t.match(await daemon.get('/readyz'), { status: 200, body: /^{"status":"ready"/ })
+  t.match(await status(), /memory, ready$/m)
+  daemon.child.kill('SIGTERM')
+  await daemon.until(() => daemon.stderr.includes('"stopping'))
+  return { daemon, status }
+}
+
+t.test('while a signal ends the daemon, it is alive, and not ready', async t => {
+  const { daemon, status } = await stopping(t)
+  t.match(await daemon.get('/readyz'), { status: 503, body: /^{"status":"stopping"/ })
+  t.match(await daemon.get('/healthz'), { status: 200 })
+  t.equal((await daemon.scrape()).sum('sluice_ready'), 0)
+  t.match(await status(), /memory, stopping$/m)
+  t.match(JSON.parse(await status('--json')), { ready: false, stopping: true })
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 1)
+})
+
+t.test('a reload that a signal overtakes is given up, which is no error', async t => {
+  const { daemon } = await stopping(t)
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() => daemon.stderr.includes('the reload was given up: the daemon is stopping'))
+  t.same(
+    daemon.logs().filter(({ level }) => Number(level) >= 40),
+    [],
+  )
+  const scrape = await daemon.scrape()
+  t.equal(scrape.sum('sluice_config_reloads_total', { result: 'failed' }), 0)
+  t.equal(scrape.sum('sluice_config_last_reload_successful'), 1)
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 1)
 })
