@@ -125,7 +125,9 @@ export class ComponentCounters implements ComponentMetrics {
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: whether events were passed on twice, so processors decided on them twice. */
+  /** Sources: how many events were passed on and given back, each time counted. */
+  returned = 0
+  /** Sources: whether events are passed on twice, so processors decide on them twice. */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
@@ -172,9 +174,15 @@ export class ComponentCounters implements ComponentMetrics {
   /** Counts events passed on by a source. With `reads`, events that were given back were already counted. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
-    if (again.events > 0) this.repeated = true
     add(this.received, events - again.events, bytes - again.bytes)
     add(this.passed, events - again.events, bytes - again.bytes)
+  }
+
+  /** Counts events passed on by a source that it gets back. `reads`: it reads them again, sooner or later. */
+  gotBack(events: number, bytes: number, reads: boolean): void {
+    this.returned += events
+    this.repeated = true
+    if (reads) add(this.toRead, events, bytes)
   }
 
   discarded(reason: string, events: number, bytes: number): void {

@@ -5,7 +5,7 @@ import { EventBatch } from '../core/event/batch.js'
 import type { Origin } from '../core/event/origin.js'
 import type { Frame } from '../lib/lines/line-splitter.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
-import { add, type ComponentCounters } from './counters.js'
+import type { ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
@@ -123,7 +123,7 @@ export class SourceOutput implements Output {
 
   #gotBack({ events, bytes }: Open): void {
     this.#gaveBack = true
-    add(this.#counters.toRead, events, bytes)
+    this.#counters.gotBack(events, bytes, true)
   }
 
   #shrunk(open: Open, bytes: number): void {
@@ -233,7 +233,7 @@ export class SourceOutput implements Output {
       this.#open.delete(open)
       const ack = this.ack(settled)
       Object.assign(ack, { kept, held, events, bytes })
-      this.#counters.repeated = true
+      this.#counters.gotBack(events, bytes, false)
       const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
       batch.scan()
       void fanOut.write(batch)

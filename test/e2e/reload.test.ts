@@ -113,6 +113,25 @@ destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wai
   t.match(status.stdout, /^! up is retrying/m, 'what is wrong is the destination')
 })
 
+t.test('the totals name what a reload gave back, and have no sum when that is discarded twice', async t => {
+  const receiver = await startReceiver()
+  const url = receiver.url()
+  await receiver.close()
+  const config = (wait: string) =>
+    `${SOURCE}metrics: false
+shutdown_timeout: 100ms
+processors: { some: { type: filter, inputs: [app], condition: if (.n less 4) } }
+destinations: { up: { type: http, inputs: [some], url: '${url}', batch: { max_wait: ${wait} } } }
+`
+  const { daemon, logs, write, reload } = await reloading(t, config('10ms'))
+  write(10)
+  await daemon.until(() => daemon.stderr.includes('delivery failed; retrying'))
+  t.match(await reload(config('20ms')), { msg: RUNS })
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.match(logs().at(-1), { msg: 'ended', received: 10, given_back: 10, passed: undefined, delivered: { up: 0 } })
+})
+
 t.test('what stays the same keeps what it has: open windows and connections', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())

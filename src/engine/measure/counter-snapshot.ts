@@ -31,6 +31,7 @@ export interface CounterSnapshot {
   readonly emitted: Amount
   readonly inFlight: Amount
   readonly toRead: Amount
+  readonly returned: number
   readonly repeated: boolean
   readonly aside: ReadonlyMap<string, Amount>
   readonly discards: ReadonlyMap<string, Amount>
@@ -60,6 +61,7 @@ export function snapshotOf(c: ComponentCounters): CounterSnapshot {
     emitted: { ...c.emittedEvents },
     inFlight: c.inFlight(),
     toRead: { ...c.toRead },
+    returned: c.returned,
     repeated: c.repeated,
     aside: copied(c.aside),
     discards: copied(c.discards),

@@ -8,6 +8,11 @@ import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
 export interface Totals {
   /** Events read by sources. */
   readonly received: number
+  /**
+   * Events that reloads gave back to their sources, which pass them on again, once each time. Missing if there are
+   * none. They are not received again, but what was settled behind them and is read again with them is.
+   */
+  readonly given_back?: number
   /** Events created by processors, by component, without those that a reader of `.discarded` got. Missing if there are none. */
   readonly emitted?: Readonly<Record<string, number>>
   /** Events merged by processors into emitted ones, by component. Missing if there are none. */
@@ -15,8 +20,8 @@ export interface Totals {
   /**
    * Events that passed every component on their way, each counted once regardless of the number of destinations:
    * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if there is no
-   * such number: an event has several ways through processors, was discarded in several places, or passed through the
-   * pipeline a second time after a reload, so that it may have been discarded or consumed twice.
+   * such number: an event has several ways through processors, was discarded in several places, or was given back by
+   * a reload, so that it may be discarded or consumed twice.
    */
   readonly passed?: number
   /** By component, then by reason. */
@@ -45,8 +50,10 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   const consumed: Record<string, number> = {}
   let received = 0
   let undelivered = underWay
+  let returned = 0
   let repeated = false
   for (const { id, kind, received: read, passed, discards, ...counted } of components.values()) {
+    returned += counted.returned
     repeated ||= counted.repeated
     // What was emitted beside discarded events is not on the way.
     addTo(emitted, id, counted.emittedEvents.events - (counted.aside.get(DISCARDED)?.events ?? 0))
@@ -78,9 +85,10 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   const twice = repeated && changed.length > 0
   const changedAside = [...ways.aside].some(id => discarded[id] || emitted[id] || consumed[id])
   const once = !twice && !ways.several && places.every(isOnce) && !changedAside
-  if (!once) return { received, ...rest }
+  const read = { received, ...(returned > 0 && { given_back: returned }) }
+  if (!once) return { ...read, ...rest }
   const passed = received + sumOf(emitted) - changed.reduce((sum, events) => sum + events, 0) - undelivered
-  return { received, passed, ...rest }
+  return { ...read, passed, ...rest }
 }
 
 function addTo(sums: Record<string, number>, id: string, events: number): void {
