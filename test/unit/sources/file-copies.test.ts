@@ -385,6 +385,26 @@ t.test('a file that was closed to save descriptors, and compressed before it was
   await run.stop()
 })
 
+t.test('a copy made while lines were still written is not read again, one that only begins alike is', async t => {
+  const banner = `# ${'the header of every file '.repeat(50)}`
+  const dir = testFolder(t, { 'app.log': asText([banner, ...numbered(0, 100)]) })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '20ms' })
+  await settled(run, 101)
+  await laterFiles(dir)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, asText(['of the new one']))
+  const bytes = readFileSync(`${path}.1`)
+  writeFileSync(`${path}.1.gz`, gzipSync(bytes))
+  appendFileSync(`${path}.1`, asText(numbered(100, 110)))
+  unlinkSync(`${path}.1`)
+  writeFileSync(`${path}.2.gz`, gzipSync(String(bytes).replaceAll('line', 'LINE')))
+  await settled(run, 101 + 10 + 1 + 101)
+  t.equal(run.out.texts().filter(text => text.startsWith('line')).length, 110, 'each once')
+  t.equal(run.out.texts().filter(text => text.startsWith('LINE')).length, 100)
+  await run.stop()
+})
+
 t.test('a copy of very much takes time, and no other file waits for it', async t => {
   const { dir, path, options, checkpoints } = await stopped(t)
   const other = join(dir, 'other.log')

@@ -4,6 +4,7 @@ import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
+import { isBeginningOf } from './beginnings.js'
 import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
 import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
@@ -106,8 +107,11 @@ export class Rotated {
     const copied = tailers.filter(({ copy, copyKey }) => copy?.isFound || copyKey !== undefined)
     const isRead = ({ key, first }: Candidate) =>
       copied.some(one => (one.copy?.isFound ? one.copy.key : one.copyKey) === key && begins(first, one.sought.head))
+    const open = tailers.filter(({ fd, origin }) => fd !== undefined && origin.path === path)
+    const others: Candidate[] = []
+    for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
     return [
-      ...compressed.filter(one => !isRead(one)).map(place => ({ place, changedAt: place.changedAt })),
+      ...others.map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
     ]
   }
