@@ -1,8 +1,8 @@
-import fs, { appendFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { appendFileSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { systemClock } from '../../../src/lib/time.js'
+import { sleep, systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../support/tailing.js'
 
@@ -133,6 +133,34 @@ t.test('what is still written to a renamed file comes before what the new one ge
   appendFileSync(path, '4\n')
   await arrived(run, 4)
   t.same(run.out.texts(path), ['1', '2', '3', '4'])
+  await run.stop()
+})
+
+t.test('what was still written to a file that was compressed unseen comes before the file after it', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const first = await tail(options)
+  await settled(first, 1)
+  await first.stop()
+  // The times of files move on with the ticks of the kernel.
+  const tick = () => sleep(20)
+  rmSync(path)
+  writeFileSync(path, '2\n')
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '')
+  await tick()
+  appendFileSync(`${path}.1`, '3\n')
+  await tick()
+  appendFileSync(path, '4\n')
+  const { atime, mtime } = statSync(`${path}.1`)
+  writeFileSync(`${path}.2.gz`, gzipSync(readFileSync(`${path}.1`)))
+  utimesSync(`${path}.2.gz`, atime, mtime)
+  renameSync(path, `${path}.1`)
+  writeFileSync(path, '5\n')
+  const run = await tail(options, first.checkpoints)
+  await settled(run, 4)
+  t.same(run.out.texts(), ['2', '3', '4', '5'])
   await run.stop()
 })
 

@@ -1,4 +1,4 @@
-import { type Identity, keyOf } from '../identity.js'
+import { type Identity, isCopyOnly, keyOf } from '../identity.js'
 import type { Copy } from '../rotation/copy.js'
 import { CatchUp } from './catch-up.js'
 
@@ -88,6 +88,16 @@ export class Tracked {
   atEnd(): void {
     this.after = undefined
     this.sawFormer = false
+  }
+
+  /** Whether it was made after `other`. Of one only seen as a compressed copy, it is known when that was last written. */
+  isNewerThan(other: Tracked): boolean {
+    if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
+    return this.#writtenAt > other.#writtenAt
+  }
+
+  get #writtenAt(): bigint {
+    return isCopyOnly(this.key) || this.changedAt === 0n ? this.birth : this.changedAt
   }
 
   /** Whether it comes after `other`, directly or not. */

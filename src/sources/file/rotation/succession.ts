@@ -87,7 +87,7 @@ export class Succession {
   precede(name: string, tailer: Tailer): void {
     const now = this.#paths.get(name)
     const before = now?.isNew ? (now.after ?? this.#former.get(name)) : this.#former.get(name)
-    if (before && before.birth > tailer.birth) {
+    if (before?.isNewerThan(tailer)) {
       insert(tailer, before)
       return
     }
@@ -116,7 +116,7 @@ export class Succession {
 /** Puts the tailer before `newer`, and after what came before that and is older. */
 function insert(tailer: Tailer, newer: Tracked): void {
   let next = newer
-  while (next.after && next.after.birth > tailer.birth) next = next.after
+  while (next.after?.isNewerThan(tailer)) next = next.after
   if (tailer.waitsFor(next)) return
   if (next.after && next.after !== tailer && !next.after.waitsFor(tailer)) tailer.after ??= next.after
   next.after = tailer
