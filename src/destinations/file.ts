@@ -38,6 +38,7 @@ const CHECK_MS = 250
 const HINTS: Readonly<Record<string, string>> = {
   ENOSPC: ': free some space',
   EDQUOT: ': free some space or raise the quota',
+  EFBIG: ': rotate it, or raise the limit for files (LimitFSIZE= of the unit, ulimit -f)',
   EACCES: ': check its permissions',
   EROFS: ': the file system is read-only',
 }

@@ -102,12 +102,12 @@ t.test('a failed write is tried again and says what is wrong', async t => {
   t.ok(error instanceof DeliveryError)
   t.match(error, { failure: 'retry', message: /cannot write .*blocker/ })
   const path = join(dir, 'full.log')
-  const full = create({ path }, undefined, { ...calls, writev: () => Promise.reject(systemError('ENOSPC')) })
-  t.match(await failureOf(full.write(lines('x\n'), signal)), {
-    failure: 'retry',
-    reason: 'enospc',
-    message: /free some space/,
-  })
+  const failing = (code: string) => {
+    const destination = create({ path }, undefined, { ...calls, writev: () => Promise.reject(systemError(code)) })
+    return failureOf(destination.write(lines('x\n'), signal))
+  }
+  t.match(await failing('ENOSPC'), { failure: 'retry', reason: 'enospc', message: /free some space/ })
+  t.match(await failing('EFBIG'), { failure: 'retry', reason: 'efbig', message: /rotate it.*LimitFSIZE=.*EFBIG/ })
 })
 
 function systemError(code: string): Error {
