@@ -37,7 +37,7 @@ export class PeriodWindows extends LimitWindows {
   }
 
   takeMany(bucket: number, events: number, now: number): number {
-    const passed = Math.min(events, this.mostOf(bucket) - this.#used(bucket, this.#start(now)))
+    const passed = this.within(events, bucket, this.#used(bucket, this.#start(now)))
     if (passed > 0) this.charge(bucket, now, passed)
     return passed
   }

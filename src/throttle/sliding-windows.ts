@@ -33,7 +33,7 @@ export class SlidingWindows extends LimitWindows {
   }
 
   takeMany(bucket: number, events: number, now: number): number {
-    const passed = Math.min(events, this.mostOf(bucket) - this.#used(bucket, now))
+    const passed = this.within(events, bucket, this.#used(bucket, now))
     if (passed > 0) this.charge(bucket, now, passed)
     return passed
   }

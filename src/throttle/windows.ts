@@ -129,6 +129,11 @@ export abstract class LimitWindows extends Windows {
     return this.mosts === undefined ? this.most : this.mosts[bucket]!
   }
 
+  /** How many of so many events are within the limit. More than the limit is used if it has been lowered since. */
+  protected within(events: number, bucket: number, used: number): number {
+    return Math.max(0, Math.min(events, this.mostOf(bucket) - used))
+  }
+
   override setLimits(bucket: number, [limit]: readonly Limit[]): void {
     this.#setMost(bucket, limit!.limit * scaleOf(limit!))
   }
@@ -212,7 +217,7 @@ export class FixedWindows extends LimitWindows {
   }
 
   takeMany(bucket: number, events: number, now: number): number {
-    const passed = Math.min(events, this.mostOf(bucket) - this.#used(bucket, now))
+    const passed = this.within(events, bucket, this.#used(bucket, now))
     if (passed > 0) this.charge(bucket, now, passed)
     return passed
   }

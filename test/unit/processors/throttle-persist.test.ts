@@ -201,6 +201,22 @@ t.test('options without which the buckets mean nothing are named, and windows st
   t.equal(await higher.passed('a', 9), 2, 'a limit of another size goes on')
 })
 
+t.test('nothing passes while more is used than a limit that was lowered', async t => {
+  for (const key_field of ['.k', undefined]) {
+    for (const window_mode of ['fixed', 'sliding', 'aligned']) {
+      const dir = folderOf(t)
+      const first = await started(t, dir, { key_field, window_mode })
+      t.equal(await first.passed('a', 9), 3)
+      await first.stop()
+      const second = await started(t, dir, { key_field, window_mode, limit: 1 })
+      t.equal(await second.passed('a', 9), 0, `${key_field}, ${window_mode}`)
+      t.equal(await second.passed('a', 9), 0, `${key_field}, ${window_mode}, again`)
+      t.same(second.series('sluice_throttle_events_total')['decision=discarded'], 18)
+      await second.stop()
+    }
+  }
+})
+
 t.test('a file of a later version is left out, and said to be so', async t => {
   const dir = folderOf(t)
   const first = await started(t, dir)
