@@ -95,6 +95,11 @@ export class Strings {
     code.setKnown(memory.take(KNOWN_BYTES))
   }
 
+  /** Whether it can look at values of these lines: they are in its memory, and there is room for the slots of one. */
+  #reaches({ chunk, stride }: ScannedLines): boolean {
+    return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
+  }
+
   /** An owner of numbers of values. Another one is needed when any of these changes. */
   owner(): number {
     return ++this.#owners
@@ -116,8 +121,8 @@ export class Strings {
     among: Uint8Array,
     by: PlainFlags,
   ): number | undefined {
-    const { chunk, length, stride } = lines
-    if (!isInChunkMemory(chunk) || text.length > TEXT_BYTES) return undefined
+    const { length, stride } = lines
+    if (!this.#reaches(lines) || text.length > TEXT_BYTES) return undefined
     const memory = this.#memory
     memory.bytes.set(text, this.#text)
     let unknown = 0
@@ -156,8 +161,8 @@ export class Strings {
     columns: StringColumns,
     by: PlainFlags,
   ): number | undefined {
-    const { chunk, length, stride } = lines
-    if (!isInChunkMemory(chunk)) return undefined
+    const { length, stride } = lines
+    if (!this.#reaches(lines)) return undefined
     const memory = this.#memory
     let left = 0
     for (let from = 0; from < length; ) {

@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
+import { MOST_LINES } from '../../src/kernel/line-memory.js'
 import { deciderOptions } from '../../src/processors/throttle/options.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { Decider } from '../../src/throttle/decider.js'
@@ -79,16 +80,20 @@ export function throttleDifferences(seed: number, batches: number) {
       const compiled = deciderOptions(options, { field }, seed)
       const rules = hasRules ? deciderOptions(optionsWith(others), { field }, seed).rules : undefined
       const decider = new Decider({ ...compiled, persists })
+      const { limiter } = decider
+      const successor = () => new Decider({ ...compiled, persists }, limiter)
       const key = new EventKey(compiled.keyFields, seed)
-      const saved = new SavedBuckets(decider.limiter, () => now)
-      return { origin, decider, rules, tally: new DiscardTally(false), key, saved }
+      const saved = new SavedBuckets(limiter, () => now)
+      return { origin, decider, successor, rules, tally: new DiscardTally(false), key, saved }
     }) as [Side, Side]
     const apps = random.pick([3, 20, 300, 3000])
     const most = random.pick([8, 40, 200])
     const odd = random.pick([0.1, 1])
     for (let n = random.below(60); n >= 0; n--, done++) {
       now += random.pick([0, 1, 100, 300, 300, 700, 1000, 5000])
-      const text = Array.from({ length: 1 + random.below(most) }, () => lineOf(random, source, apps, odd)).join('\n')
+      // The kernel takes that many at a time.
+      const lines = random.chance(0.005) ? MOST_LINES + 1 + random.below(500) : 1 + random.below(most)
+      const text = Array.from({ length: lines }, () => lineOf(random, source, apps, odd)).join('\n')
       const [a, b] = [batchOf(text, whole), batchOf(text, single)]
       for (let i = 0; i < a.length; i++) {
         if (!random.chance(0.01)) continue
@@ -96,6 +101,7 @@ export function throttleDifferences(seed: number, batches: number) {
         for (const batch of [a, b]) batch.modify(i, { ...fields })
       }
       if (random.chance(0.02)) for (const { decider, rules } of [whole, single]) if (rules) decider.setRules(rules)
+      if (random.chance(0.02)) for (const side of [whole, single]) side.decider = side.successor()
       whole.decider.decide(a, now)
       single.decider.limiter.advance(now)
       const counts = new Uint32Array(5)
@@ -127,7 +133,9 @@ export function throttleDifferences(seed: number, batches: number) {
 
 interface Side {
   readonly origin: ReturnType<typeof originOf>
-  readonly decider: Decider
+  decider: Decider
+  /** One that goes on with its buckets. */
+  readonly successor: () => Decider
   /** Other rules, if it has some. */
   readonly rules: readonly Rule[] | undefined
   readonly tally: DiscardTally
@@ -160,20 +168,19 @@ function drained({ tally }: Side): string {
 /** Mostly with values that are plain strings. `odd`: how often not, in relation to what is usual. */
 function lineOf(random: Seeded, source: JsonLines, apps: number, odd: number): string {
   if (random.chance(0.1 * odd)) return source.line().toString('latin1').replaceAll('\n', ' ')
-  const key = random.pick([
-    'app',
-    'app',
-    'application',
-    'a-key-of-more-than-sixteen',
-    'é',
-    random.chance(odd) ? 'x'.repeat(random.below(300)) : 'app',
-  ])
-  const app = random.chance(0.05 * odd)
-    ? random.pick(['""', 'null', '7', '"\\u0061"', '{}'])
-    : `"${key}-${random.below(apps)}"`
+  const app = keyOf(random, apps, odd)
   const host = random.pick(['"web-07"', '"web-08"', '"web-07x"', '"\\u0077eb-07"', '7', '"7"', 'null'])
   const members = [`"a":${app}`, `"b":${host}`, '"c":[1]'].filter(() => random.chance(1 - 0.05 * odd))
   return `{${(random.chance(0.5) ? members : members.reverse()).join(random.pick([',', ' , ']))}}`
+}
+
+/** The JSON of a key, mostly a string or an integer. */
+function keyOf(random: Seeded, apps: number, odd: number): string {
+  if (random.chance(0.05 * odd)) return random.pick(['""', 'null', '7.5', '"\\u0061"', '{}', '-0', '1e1', 'true'])
+  const n = random.below(apps)
+  if (random.chance(0.1)) return random.pick([`${n}`, `"${n}"`, `-${n}`, `"-${n}"`])
+  const long = random.chance(odd) ? 'x'.repeat(random.below(300)) : 'app'
+  return `"${random.pick(['app', 'app', 'application', 'a-key-of-more-than-sixteen', 'é', long])}-${n}"`
 }
 
 function batchOf(text: string, { origin }: Side): EventBatch {

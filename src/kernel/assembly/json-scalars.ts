@@ -80,7 +80,7 @@ function longNumberEnd(p: usize): usize {
 
 /** How many digits there are from `p` on: at most 16, which may also mean more. */
 @inline
-function digitsFrom(p: usize): u32 {
+export function digitsFrom(p: usize): u32 {
   const digits = i8x16.sub(v128.load(p), i8x16.splat(0x30))
   return ctz(~i8x16.bitmask(i8x16.eq(digits, i8x16.min_u(digits, i8x16.splat(9)))))
 }

@@ -3,7 +3,7 @@
  */
 
 const PLACES: u32 = 8192
-/** Bytes of an entry: the owner or 0, the size of the key, the number, and at 16 its bytes, with 0 behind them. */
+/** Bytes of an entry: the owner or 0, the number, and at 8 the key, with 0 behind it. A key has no byte that is 0. */
 const ENTRY: u32 = 32
 const LONGEST: u32 = 16
 const MOST: u32 = PLACES / 2
@@ -17,15 +17,15 @@ export function setKnown(address: usize): void {
   table = address
 }
 
-/** Keeps so many of the first bytes of a number. */
+/** The first bytes of a number, 1 or more of them. */
 @inline
 function kept(bytes: u64, count: u32): u64 {
-  return count >= 8 ? bytes : count == 0 ? 0 : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
+  return count >= 8 ? bytes : bytes & (u64.MAX_VALUE >> ((8 - count) << 3))
 }
 
 /** The entry of a key of 1 to LONGEST bytes, or the free one that it would get. */
 @inline
-function entryOf(owner: u32, size: u32, first: u64, second: u64, hash: u32): usize {
+function entryOf(owner: u32, first: u64, second: u64, hash: u32): usize {
   let place = hash
   while (true) {
     const entry = table + (place & (PLACES - 1)) * ENTRY
@@ -33,9 +33,7 @@ function entryOf(owner: u32, size: u32, first: u64, second: u64, hash: u32): usi
     if (its == 0) return entry
     // One after the other: with && each comparison would become a number first.
     if (its == owner) {
-      if (load<u64>(entry, 16) == first) {
-        if (load<u64>(entry, 24) == second) if (load<u32>(entry, 4) == size) return entry
-      }
+      if (load<u64>(entry, 8) == first) if (load<u64>(entry, 16) == second) return entry
     }
     place++
   }
@@ -50,11 +48,11 @@ function secondOf(p: usize, size: u32): u64 {
 @inline
 export function numberOf(owner: u32, p: usize, size: u32, hash: u32, other: i32): i32 {
   if (size > LONGEST) return other
-  const entry = entryOf(owner, size, kept(load<u64>(p), size), secondOf(p, size), hash)
-  return load<u32>(entry) == 0 ? other : load<i32>(entry, 8)
+  const entry = entryOf(owner, kept(load<u64>(p), size), secondOf(p, size), hash)
+  return load<u32>(entry) == 0 ? other : load<i32>(entry, 4)
 }
 
-/** Keeps a number of a key. `owner` is not 0, and each change of its numbers makes another one of it. */
+/** Keeps a number of a key of 1 byte or more. `owner` is not 0, and each change of its numbers makes another one of it. */
 export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32): void {
   if (size > LONGEST) return
   if (used == MOST) {
@@ -63,12 +61,11 @@ export function learnKey(owner: u32, p: usize, size: u32, hash: u32, number: i32
   }
   const first = kept(load<u64>(p), size)
   const second = secondOf(p, size)
-  const entry = entryOf(owner, size, first, second, hash)
+  const entry = entryOf(owner, first, second, hash)
   if (load<u32>(entry) != 0) return
   used++
   store<u32>(entry, owner)
-  store<u32>(entry, size, 4)
-  store<i32>(entry, number, 8)
-  store<u64>(entry, first, 16)
-  store<u64>(entry, second, 24)
+  store<i32>(entry, number, 4)
+  store<u64>(entry, first, 8)
+  store<u64>(entry, second, 16)
 }

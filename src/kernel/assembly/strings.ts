@@ -1,4 +1,5 @@
 import { byteAt, QUOTE } from './bytes'
+import { digitsFrom } from './json-scalars'
 import { numberOf } from './known-keys'
 
 /**
@@ -13,6 +14,10 @@ const UNKNOWN: u8 = 2
 const OBJECT: u32 = 0x7b
 const ARRAY: u32 = 0x5b
 const NULL: u32 = 0x6e
+const MINUS: u32 = 0x2d
+const ZERO: u32 = 0x30
+/** More digits may be written in another way than a program would. */
+const MOST_DIGITS: u32 = 15
 /** What is to be done with the value of a line, as in src/throttle/key-table.ts. */
 const NONE: i32 = -1
 const TO_FIND: i32 = -2
@@ -97,10 +102,18 @@ function hashOf(p: usize, end: usize, seed: u32): u32 {
   return hash ^ (hash >> 15)
 }
 
+/** Whether a JSON value is a number whose text is what a program would write: as `plainInteger` of field-reader.ts. */
+@inline
+function isPlainInteger(p: usize, end: usize): bool {
+  const first = p + <usize>(byteAt(p) == MINUS)
+  const digits = digitsFrom(first)
+  return <usize>digits == end - first && digits <= MOST_DIGITS && (first == p || byteAt(first) != ZERO)
+}
+
 /**
- * Writes where the values are, the position of the first byte and behind the last one, and their hashes, as i32. Writes
+ * Writes where the texts of values are, the position of the first byte and behind the last one, and their hashes, as i32. Writes
  * the known number of the value, or TO_FIND, to `ids`, NONE for lines with a 1 in `skipped`, which may be 0 for none, and
- * ALONE for values that are missing, empty, longer than `longest`, or no plain strings. Returns how many are TO_FIND or ALONE.
+ * ALONE for values that are missing, empty, longer than `longest`, or neither plain strings nor plain integers. Returns how many are TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,
@@ -124,19 +137,22 @@ export function hashStrings(
     const start = load<i32>(slots)
     const end = load<i32>(slots, 4)
     const at = i << 2
-    const size = (end >> 1) - start - 2
-    const p = <usize>(start - shift)
     let id = ALONE
     if (skipped != 0 && byteAt(skipped + i) == 1) id = NONE
     else if ((((byteAt(flags + i) & mask) ^ plain) | (<u32>end & 1)) == 0) {
+      const quote = <i32>(byteAt(<usize>(start - shift)) == QUOTE)
+      const from = start + quote
+      const to = (end >> 1) - quote
+      const p = <usize>(from - shift)
+      const size = <u32>(to - from)
       // A missing value has no size above 0.
-      if (<u32>(size - 1) < longest) {
-        if (byteAt(p) == QUOTE) {
-          const hash = hashOf(p + 1, p + 1 + <usize>size, seed)
-          store<i32>(starts + at, start + 1)
-          store<i32>(ends + at, (end >> 1) - 1)
+      if (size - 1 < longest) {
+        if (quote || isPlainInteger(p, p + <usize>size)) {
+          const hash = hashOf(p, p + <usize>size, seed)
+          store<i32>(starts + at, from)
+          store<i32>(ends + at, to)
           store<i32>(hashes + at, <i32>hash)
-          id = numberOf(owner, p + 1, <u32>size, hash, TO_FIND)
+          id = numberOf(owner, p, size, hash, TO_FIND)
         }
       }
     }

@@ -10,11 +10,12 @@ import { pooledLines } from '../../support/pooled-batch.js'
 const LINES = 5000
 const { strings } = theKernel()!
 
-/** A batch of lines of JSON, the slot of whose name k is 1. */
-function batchOf(values: readonly string[]): EventBatch {
+/** A batch of lines of JSON, the slot of whose name k is 1. `before`: further lines. */
+function batchOf(values: readonly string[], before = ''): EventBatch {
   const wanted = new WantedNames()
   for (const name of ['other', 'k']) wanted.slot(name)
-  const batch = pooledLines(values.map(value => `{"k":${value}}`).join('\n'), { ...originOf('json'), wanted })
+  const lines = values.map(value => `{"k":${value}}`).join('\n')
+  const batch = pooledLines(before + lines, { ...originOf('json'), wanted })
   batch.scan()
   return batch
 }
@@ -44,12 +45,87 @@ t.test('values are hashed as in JavaScript', async t => {
   batch.ack.settle('delivered')
 })
 
-t.test('values that are missing, empty, too long, or no plain strings, are left alone', async t => {
-  const values = ['""', 'null', '7', '"\\u0061"', '{"k":"a"}', `"${'x'.repeat(21)}"`, '"a","k":"b"', '"a', '"b"', '"c"']
+t.test(
+  'values that are empty, too long, twice there, or neither plain strings nor integers, are left alone',
+  async t => {
+    const texts = ['""', '"\\u0061"', `"${'x'.repeat(21)}"`, '"a","k":"b"', '7,"k":7', '"a', '{"k":"a"}', '[7]']
+    const others = ['null', 'true', '-0', '-', '1.5', '1e3', '0.0', '1234567890123456', '-1234567890123456', '01']
+    const batch = batchOf([...texts, ...others, '"b"'])
+    const { ids, left } = hash(batch, strings.owner())
+    t.same([...ids.subarray(0, batch.length)], [...texts, ...others].map(() => ALONE).concat(TO_FIND))
+    t.equal(left, batch.length)
+    batch.ack.settle('delivered')
+  },
+)
+
+t.test('a missing value is left alone, whatever its chunk begins with', async t => {
+  for (const line of ['{"j":7}', '"k"', '7']) {
+    const batch = batchOf(['7'], `${line}\n{}\n`)
+    t.same([...hash(batch, strings.owner()).ids.subarray(0, batch.length)], [ALONE, ALONE, TO_FIND])
+    batch.ack.settle('delivered')
+  }
+})
+
+t.test('values of lines that are skipped are not looked at', async t => {
+  const batch = batchOf(Array.from({ length: LINES }, (_, i) => `"${i}"`))
+  const { ids, left } = hash(
+    batch,
+    strings.owner(),
+    Uint8Array.from({ length: LINES }, (_, i) => (i % 1000 === 7 ? 1 : 0)),
+  )
+  t.same(
+    [...ids].flatMap((id, i) => (id === NONE ? [i] : [])),
+    [7, 1007, 2007, 3007, 4007],
+  )
+  t.equal(left, LINES - 5)
+  batch.ack.settle('delivered')
+})
+
+t.test('integers are hashed as their texts', async t => {
+  const values = ['7', '"7"', '0', '"0"', '-1', '"-1"', '123456789012345', '"123456789012345"', '-999999999999999']
   const batch = batchOf(values)
-  const { ids, left } = hash(batch, strings.owner(), Uint8Array.from([1, ...new Array(8).fill(0), 1]))
-  t.same([...ids.subarray(0, values.length)], [NONE, ...new Array(7).fill(ALONE), TO_FIND, NONE])
-  t.equal(left, 8)
+  const { starts, ends, hashes, ids } = hash(batch, strings.owner())
+  for (const [i, value] of values.entries()) {
+    const text = value.replaceAll('"', '')
+    t.equal(batch.chunk.toString('utf8', starts[i], ends[i]), text)
+    t.equal(hashes[i], hashBytes(viewOf(Buffer.from(text)), 0, text.length, 7))
+    t.equal(ids[i], TO_FIND)
+  }
+  batch.ack.settle('delivered')
+})
+
+t.test('a value of the longest that are wanted is found, and one of the longest that are known is known', async t => {
+  const owner = strings.owner()
+  const batch = batchOf(['a', 'b', 'c', 'd'].map((letter, n) => `"${letter.repeat(n < 2 ? 20 : 14 + n)}"`))
+  const first = hash(batch, owner)
+  t.same([...first.ids.subarray(0, 4)], [TO_FIND, TO_FIND, TO_FIND, TO_FIND])
+  for (let i = 0; i < 4; i++)
+    strings.learn(owner, batch.chunk, first.starts[i]!, first.ends[i]!, first.hashes[i]!, 40 + i)
+  t.same([...hash(batch, owner).ids.subarray(0, 4)], [TO_FIND, TO_FIND, 42, TO_FIND])
+  batch.ack.settle('delivered')
+})
+
+t.test('values with the same hash have numbers of their own', async t => {
+  const owner = strings.owner()
+  const batch = batchOf(['"k-2cx9"', '"k-3y4e"', '"k-2cx9"'])
+  const { starts, ends, hashes, ids } = hash(batch, owner)
+  t.equal(hashes[0], hashes[1])
+  t.same([...ids.subarray(0, 3)], [TO_FIND, TO_FIND, TO_FIND])
+  strings.learn(owner, batch.chunk, starts[0]!, ends[0]!, hashes[0]!, 1)
+  t.same([...hash(batch, owner).ids.subarray(0, 3)], [1, TO_FIND, 1])
+  strings.learn(owner, batch.chunk, starts[1]!, ends[1]!, hashes[1]!, 2)
+  t.same([...hash(batch, owner).ids.subarray(0, 3)], [1, 2, 1])
+  batch.ack.settle('delivered')
+})
+
+t.test('lines with more slots than there is room for are left to others', async t => {
+  const batch = batchOf(['"a"'])
+  const stride = 2 * 65_537
+  const { chunk, length, starts, ends, flags } = batch
+  const lines = { chunk, length, starts, ends, flags, slots: new Int32Array(stride), stride }
+  t.equal(strings.hash(lines, 0, { seed: 7, longest: 20, owner: 1 }, undefined, columns(), PLAIN), undefined)
+  const text = { text: Buffer.from('a'), same: true, isString: true }
+  t.equal(strings.narrow(lines, 0, text, Uint8Array.of(1), PLAIN), undefined)
   batch.ack.settle('delivered')
 })
 
