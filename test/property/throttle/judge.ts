@@ -1,4 +1,5 @@
 import { annotationProblems, type Discard, everyMs, Interval, isSummary, KeyCounts } from './evidence.js'
+import { LiveApps } from './live-apps.js'
 import { type Arrival, type Decision, type Kind, type Options, ThrottleModel } from './model.js'
 import type { Seen } from './product.js'
 import { waits } from './scenario.js'
@@ -42,7 +43,7 @@ export class Judge {
   readonly keys = new KeyCounts()
   model: ThrottleModel
   /** What came live; undefined where nothing is said about that. */
-  #live: ThrottleModel | undefined
+  #live: LiveApps | undefined
   #options: Options
   readonly #offsetMs: number
   /** Events that have not come out yet, by their number. */
@@ -61,18 +62,18 @@ export class Judge {
     this.#offsetMs = offsetMs
     this.model = new ThrottleModel(options, offsetMs, fileRules)
     this.#interval = new Interval(0)
-    this.#live = this.#modelOfLive(fileRules)
+    this.#live = this.#liveApps(fileRules)
   }
 
-  #modelOfLive(fileRules: readonly Options[]): ThrottleModel | undefined {
+  #liveApps(fileRules: readonly Options[]): LiveApps | undefined {
     const { on_backlog, max_keys } = this.#options
     if (on_backlog !== 'pace' || max_keys !== undefined) return undefined
-    return new ThrottleModel(inAnyWindow(this.#options), this.#offsetMs, fileRules.map(withSliding))
+    return new LiveApps(this.#options, this.#offsetMs, fileRules)
   }
 
   useFile(rules: readonly Options[]): void {
     this.model.useFile(rules)
-    this.#live?.useFile(rules.map(withSliding))
+    this.#live?.useFile(rules)
   }
 
   get #isShadow(): boolean {
@@ -103,11 +104,11 @@ export class Judge {
   sent(lines: readonly string[], source: string, isBacklog: boolean, now: number, seen: Seen, told?: Told): void {
     const batch = lines.map((line): Sent => {
       const arrival = { event: JSON.parse(line) as Fields, size: Buffer.byteLength(line) + 1, source, now }
-      return { ...arrival, line, isBacklog, isWithin: !isBacklog && (this.#live?.fitsBehindAll(arrival) ?? false) }
+      return { ...arrival, line, isBacklog, isWithin: !isBacklog && (this.#live?.isWithin(arrival) ?? false) }
     })
     if (isBacklog) this.#hasPaced = true
-    for (const sent of batch) if (!isBacklog && !sent.isWithin) this.#isBeyond(sent)
     for (const sent of batch) this.waiting.set(sent.event.n as number, sent)
+    for (const sent of batch) if (!isBacklog && !sent.isWithin) this.#isBeyond(sent)
     if (this.waits) this.#seeWaiting(seen, now)
     else this.#seeBatch(batch, seen, told)
   }
@@ -138,7 +139,7 @@ export class Judge {
       this.#counters = { unreadable: this.unreadable, ahead: this.ahead }
       if (typeof next === 'object') this.#options = next
       // What was late is not saved.
-      this.#live = this.#options.persist === true ? undefined : this.#modelOfLive(fileRules)
+      this.#live = this.#options.persist === true ? undefined : this.#liveApps(fileRules)
       this.model = this.model.successor(this.#options, fileRules, next === 'kill')
       this.#overLimit = new Map()
       this.#stoppedOf = new Map()
@@ -359,10 +360,10 @@ export class Judge {
   }
 
   /** An app exceeds its limits. Which of its events does depends on the order in which those that wait are decided. */
-  #isBeyond({ event, now }: Sent): void {
-    const key = bucketOf(this.#options.key_field, event)
-    for (const other of this.waiting.values())
-      if (now - other.now <= LATEST_MS && bucketOf(this.#options.key_field, other.event) === key) other.isWithin = false
+  #isBeyond({ event }: Sent): void {
+    const { key_field } = this.#options
+    const key = bucketOf(key_field, event)
+    for (const other of this.waiting.values()) if (bucketOf(key_field, other.event) === key) other.isWithin = false
   }
 
   /** An event that did not fit until now: neither would it until the end of its time. */
@@ -380,19 +381,5 @@ export class Judge {
     if (this.#options.max_keys !== undefined || !this.model.fitsAt(sent, now, isFull)) sent.fitsSince = undefined
     else if (now - (sent.fitsSince ??= now) > LATEST_MS + (this.#options.limits_file ? FILE_MS : 0))
       this.#problem(`waits at ${now}, and fits since ${sent.fitsSince}`, sent)
-  }
-}
-
-/** An app is within its limit if it is so in any window, not only in those that happen to begin with one of its events. */
-const inAnyWindow = (options: Options) => withSliding({ window_mode: 'fixed', ...options })
-
-function withSliding(options: Options): Options {
-  const { window_mode, also, limits } = options
-  const all = (some: unknown) => (some as Options[]).map(withSliding)
-  return {
-    ...options,
-    ...(window_mode === 'fixed' && { window_mode: 'sliding' }),
-    ...(also !== undefined && { also: all(also) }),
-    ...(limits !== undefined && { limits: all(limits) }),
   }
 }

@@ -126,7 +126,7 @@ class Run {
       const more = (name: string) => (after.get(name) ?? 0) > (before.get(name) ?? 0)
       const kind = KINDS.find(([, names]) => names.some(more))?.[0]
       const { mode, on_max_keys } = this.#options
-      const wouldBeFull = mode === 'shadow' && on_max_keys === 'discard' && kind === 'stopped'
+      const wouldBeFull = mode === 'shadow' && on_max_keys === 'discard' && more('would_discard')
       const isFull = more('fail_open') || more('max_keys') || wouldBeFull
       const told = this.#isVague ? { kind, isFull: isFull && on_max_keys !== 'default_bucket' } : undefined
       this.#judge.sent(some, source, isBacklog, this.#now, seen, told)

@@ -94,6 +94,18 @@ t.test('integers are hashed as their texts', async t => {
   batch.ack.settle('delivered')
 })
 
+t.test('an integer is known by its text, whatever follows it', async t => {
+  const owner = strings.owner()
+  for (let digits = 1; digits <= 15; digits++) {
+    const value = '9'.repeat(digits)
+    const batch = batchOf([value, `${value},"j":1`, `"${value}"`, `${value} `])
+    const { starts, ends, hashes } = hash(batch, owner)
+    strings.learn(owner, batch.chunk, starts[0]!, ends[0]!, hashes[0]!, digits)
+    t.same([...hash(batch, owner).ids.subarray(0, 4)], new Array(4).fill(digits))
+    batch.ack.settle('delivered')
+  }
+})
+
 t.test('a value of the longest that are wanted is found, and one of the longest that are known is known', async t => {
   const owner = strings.owner()
   const batch = batchOf(['a', 'b', 'c', 'd'].map((letter, n) => `"${letter.repeat(n < 2 ? 20 : 14 + n)}"`))
