@@ -133,7 +133,7 @@ export class Later {
     this.#cancelTimer?.()
     this.#cancelTimer = undefined
     const at = Math.max(this.#waiting.dueAt, this.#notBefore)
-    if (this.#isOver || !Number.isFinite(at)) return
+    if (this.#isOver || at === Number.POSITIVE_INFINITY) return
     const { clock } = this.#context
     this.#cancelTimer = clock.after(Math.max(0, at - clock.now()), () => this.advance())
   }

@@ -188,6 +188,25 @@ t.test('at a reload the successor goes on with what waits, in order, and without
   t.same(one.settled.at(-1), ['stays', 'errored'], 'the source reads again what was not decided')
 })
 
+t.test('a successor asks about what is due although nothing arrives, also if something is behind it', async t => {
+  const one = stageWith()
+  await one.send('a', { n: 1, at: 100 })
+  one.stage.endWaiting(() => true)
+  await one.send('a', { n: 2 })
+  one.stage.end()
+  await settle()
+  const two = stageWith()
+  // Nothing but the clock makes it look at what it has.
+  await settle()
+  for (const left of one.stage.leftWaiting.map(left => encodeLeft(left, true)).map(leftDecoder(two.wanted))) {
+    two.counters.arrived(left.batch.length, left.batch.bytes)
+    two.stage.inherit(left)
+  }
+  await two.clock.advance(100)
+  await settle()
+  t.same(two.left, [2, 1])
+})
+
 t.test('a successor that ends at once gives back what it takes', async t => {
   const one = stageWith(inTime, false, ['again'])
   await one.send('again', { n: 1, at: 100 })
