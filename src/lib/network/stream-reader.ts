@@ -149,7 +149,7 @@ export class StreamReader {
     if (this.#inTurn < MOST_IN_TURN_BYTES) return true
     this.#inTurn = 0
     afterTurn(() => {
-      if (this.#stop && !this.#isBlocked) this.#shared!.resume()
+      if (this.#stop && !this.#isBlocked) this.#go()
     })
     return false
   }
@@ -163,7 +163,8 @@ export class StreamReader {
       this.#stop?.(error as Error)
     }
     if (!this.#stop) return false
-    if (this.#heldBytes > 0) {
+    // What is read without room would have to be kept.
+    if (this.#heldBytes > 0 || this.#receiver.room()) {
       this.#block()
       return false
     }

@@ -250,6 +250,28 @@ t.test('a connection that always has more does not keep others waiting', async t
   t.ok(Buffer.concat(taken.parts).equals(sent))
 })
 
+t.test('nothing is read of a connection only to be kept until there is room', async t => {
+  const { stream, write, end } = await connection(t)
+  const taken = new Taken()
+  let [sum, most] = [0, 0]
+  const { take } = taken
+  taken.take = bytes => {
+    sum += bytes.length
+    taken.block()
+    setTimeout(() => {
+      most = Math.max(most, (stream as Socket).bytesRead - sum)
+      taken.unblock()
+    }, 2)
+    return take.call(taken, bytes)
+  }
+  const ended = new StreamReader(stream, taken).read()
+  for (let n = 0; n < 8; n++) write(Buffer.alloc(1 << 20, 'x'))
+  end()
+  t.equal(await ended, 'ended')
+  t.equal(taken.text.length, 8 << 20)
+  t.equal(most, 0)
+})
+
 t.test('what a stream keeps is passed on when it is released', async t => {
   const { stream, write } = await connection(t)
   const taken = new Taken()
