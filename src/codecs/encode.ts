@@ -16,12 +16,17 @@ export interface Encoded {
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
 
+/** Memory for copies, and how much of it is kept. */
+const spare: Buffer[] = []
+const MOST_SPARE = 16
+
 /** Collects runs of bytes, and copies short ones together. */
 class Parts implements Encoded, ByteSink {
   readonly parts: Buffer[] = []
   bytes = 0
   #copy: Buffer | undefined
   #copied = 0
+  readonly #copies: Buffer[] = []
 
   add(source: Buffer, start: number, end: number): void {
     const size = end - start
@@ -32,8 +37,14 @@ class Parts implements Encoded, ByteSink {
       return
     }
     if (this.#copy && this.#copied + size > this.#copy.length) this.#seal()
-    this.#copy ??= Buffer.allocUnsafeSlow(COPY_SIZE)
+    this.#copy ??= this.#memory()
     this.#copied = writeBytes(source, start, end, this.#copy, this.#copied)
+  }
+
+  #memory(): Buffer {
+    const memory = spare.pop() ?? Buffer.allocUnsafeSlow(COPY_SIZE)
+    this.#copies.push(memory)
+    return memory
   }
 
   #seal(): void {
@@ -46,6 +57,15 @@ class Parts implements Encoded, ByteSink {
     this.#seal()
     return this
   }
+
+  release(): void {
+    for (const memory of this.#copies.splice(0)) if (spare.length < MOST_SPARE) spare.push(memory)
+  }
+}
+
+/** Lets the memory of copies be used again. To be called when nobody reads the parts any more; it may be left out. */
+export function releaseCopies(encoded: Encoded): void {
+  if (encoded instanceof Parts) encoded.release()
 }
 
 /** Encodes each event as its line as read, including the line end; a modified event as a line of JSON. */

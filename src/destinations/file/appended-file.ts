@@ -1,7 +1,7 @@
 import fs, { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
-import { type Encoding, encodeLines, RawEncoder } from '../../codecs/encode.js'
+import { type Encoding, encodeLines, RawEncoder, releaseCopies } from '../../codecs/encode.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Reach } from '../../core/options/reach.js'
@@ -133,11 +133,16 @@ export class AppendedFile {
     // Use a copy, so that a write that is removed again does not change the state.
     const raw = this.#raw.copy()
     const encoding = this.#encoding
-    const { parts, bytes } = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
+    const encoded = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
+    const { parts, bytes } = encoded
     if (bytes === 0) return
     const lead = encoding !== 'raw' && raw.isOpen ? NEWLINE.length : 0
     if (lead > 0) parts.unshift(NEWLINE)
-    await this.#write(parts, lead + bytes)
+    try {
+      await this.#write(parts, lead + bytes)
+    } finally {
+      releaseCopies(encoded)
+    }
     this.#raw = encoding === 'raw' ? raw : new RawEncoder()
   }
 

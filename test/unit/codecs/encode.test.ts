@@ -1,5 +1,5 @@
 import t from 'tap'
-import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../src/codecs/encode.js'
+import { encodeAlone, encodeLines, eventText, RawEncoder, releaseCopies } from '../../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
@@ -30,6 +30,22 @@ t.test('raw: lines as they came', async t => {
   }
   const invalid = Buffer.from([0x61, 0xff, 0xfe, 0x0a, 0xc3, 0x0a])
   t.same(Buffer.concat(new RawEncoder().encode(batchesOf(invalid, originOf('text'))).parts), invalid, 'invalid UTF-8')
+})
+
+t.test('memory of copies is used again once they are released, and only then', t => {
+  const encoded = (text: string) => encodeAlone('raw', [batchOf([text.repeat(1000)])])
+  const one = encoded('a')
+  const other = encoded('b')
+  t.equal(Buffer.concat(one.parts).toString(), `${'a'.repeat(1000)}\n`)
+  t.equal(Buffer.concat(other.parts).toString(), `${'b'.repeat(1000)}\n`)
+  releaseCopies(one)
+  releaseCopies(one)
+  const [next, another] = [encoded('c'), encoded('d')]
+  t.equal(next.parts[0]!.buffer, one.parts[0]!.buffer)
+  t.equal(Buffer.concat(other.parts).toString(), `${'b'.repeat(1000)}\n`)
+  t.equal(Buffer.concat(next.parts).toString(), `${'c'.repeat(1000)}\n`)
+  t.equal(Buffer.concat(another.parts).toString(), `${'d'.repeat(1000)}\n`, 'not given out twice')
+  t.end()
 })
 
 t.test('raw: an unfinished line is only continued by its own rest', async t => {
