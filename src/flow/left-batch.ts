@@ -1,4 +1,5 @@
 import type { Ack } from '../core/event/ack.js'
+import type { Places } from '../core/event/places.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import { BatchDecoder, encodeBatch } from './disk-buffer/batch-record.js'
 import type { Left } from './waiting-events.js'
@@ -8,8 +9,7 @@ export interface LeftRecord {
   readonly source: string
   readonly ack: Ack
   readonly record: Buffer
-  /** See EventBatch. */
-  readonly first: number
+  readonly places: Places | undefined
   readonly keptMs: number | undefined
   readonly dueAt: number
 }
@@ -22,18 +22,19 @@ export type WaitingBatches = ReadonlyMap<string, readonly LeftRecord[]>
  * successor are the same.
  */
 export function encodeLeft({ batch, keptMs, dueAt }: Left, isSame: boolean): LeftRecord {
-  const { ack, first, held, origin } = batch
+  const { ack, held, origin } = batch
+  const places = batch.places?.kept(batch.starts, batch.length)
   const record = encodeBatch(batch)
   if (ack.sole) ack.shrink(Math.max(0, held - record.length))
-  return { source: origin.source, ack, record, first, keptMs, dueAt: isSame ? dueAt : 0 }
+  return { source: origin.source, ack, record, places, keptMs, dueAt: isSame ? dueAt : 0 }
 }
 
 /** Creates a function that decodes records, once the fields are those of the next engine. */
 export function leftDecoder(wanted: WantedNames): (left: LeftRecord) => Left {
   const decoder = new BatchDecoder(wanted)
-  return ({ record, ack, first, keptMs, dueAt }) => {
+  return ({ record, ack, places, keptMs, dueAt }) => {
     const batch = decoder.decode(record, ack)
-    batch.first = first
+    batch.places = places?.slice(0, batch.length)
     return { batch, keptMs, dueAt }
   }
 }

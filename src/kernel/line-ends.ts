@@ -1,4 +1,5 @@
 import { CHUNK_BYTES } from '../lib/lines/chunk-memory.js'
+import { numbersFor } from '../lib/lines/chunk-pool.js'
 import type { LineColumns } from '../lib/lines/line-splitter.js'
 import type { LineMemory } from './line-memory.js'
 
@@ -35,12 +36,14 @@ export class LineEnds {
     const { byteOffset: columns } = this.#columns
     const length = this.#code.findLines(at + start, at + from, at + end, columns, CHUNK_BYTES, longest, -at)
     if (length < 0) return undefined
-    const { buffer } = this.#columns.slice(0, length * LINE_BYTES)
+    const numbers = numbersFor(chunk, Math.ceil((length * LINE_BYTES) / 4))
+    const { buffer, byteOffset: first } = numbers
+    new Uint8Array(buffer, first).set(this.#columns.subarray(0, length * LINE_BYTES))
     return {
       length,
-      starts: new Int32Array(buffer, 0, length),
-      ends: new Int32Array(buffer, length * 4, length),
-      flags: new Uint8Array(buffer, length * 8, length),
+      starts: new Int32Array(buffer, first, length),
+      ends: new Int32Array(buffer, first + length * 4, length),
+      flags: new Uint8Array(buffer, first + length * 8, length),
     }
   }
 }

@@ -3,7 +3,7 @@
  * holder has settled, with the worst status of all. A holder that settles does not pass the batch on.
  */
 
-/** `before`: if it is errored, how many events at the beginning of the batch need not be read again. */
+/** `before`: if it is errored, how many bytes at the beginning of the batch need not be read again. */
 export type OnSettled = (status: AckStatus, before?: number) => void
 
 /** `errored`: not accepted, to be read again. `rejected`: permanently refused and accounted for. Later ones win. */
@@ -47,7 +47,7 @@ export class Ack {
     this.#holders += copies
   }
 
-  /** `before`: if it is errored, how many events of the batch as it was sent come before the first to be read again. */
+  /** `before`: if it is errored, how many bytes of the batch as it was sent come before the first event to be read again. */
   settle(status: AckStatus, before = 0): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     // Not a number where that is unknown: then the result is none, either.

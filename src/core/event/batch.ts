@@ -4,10 +4,11 @@ import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
 import { ChangedTexts } from './changed-texts.js'
-import { bytesOf, compacted, textKind } from './columns.js'
+import { bytesOf, columnOf, compacted, textKind } from './columns.js'
 import { type Fields, LogEvent, lineFields } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
+import type { Places } from './places.js'
 
 /** Fixed cost of a batch in bytes, which also bounds the number of small batches. */
 const BATCH_OVERHEAD = 1024
@@ -26,8 +27,8 @@ export class EventBatch {
   /** Whether its source read it while catching up: these events were written some time ago, and arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
-  /** At least so many events of the batch that was sent come before the first one; NaN: unknown. */
-  first = Number.NaN
+  /** Undefined: unknown. */
+  places: Places | undefined
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -222,7 +223,7 @@ export class EventBatch {
   /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
-    const slots = numbersFor(this.chunk, this.length * this.stride)
+    const slots = numbersFor(this.chunk, this.length * this.stride).fill(0)
     this.#slots = slots
     this.#text ??= textKind(this)
     const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)
@@ -239,45 +240,44 @@ export class EventBatch {
 
   /** Removes, in place, the events whose index `keep` does not accept. Returns how many. */
   retain(keep: (i: number) => boolean): number {
-    const length = this.length
-    let kept = 0
+    const column = new Uint8Array(this.length)
+    let count = this.length
     let bytes = this.bytes
-    for (let i = 0; i < length; i++) {
-      if (!keep(i)) bytes -= this.size(i)
-      else this.#move(i, kept++)
+    for (let i = 0; i < column.length; i++) {
+      if (keep(i)) continue
+      column[i] = 1
+      count--
+      bytes -= this.size(i)
     }
-    this.#truncate(kept, bytes)
-    return length - kept
+    this.retainZeros(column, count, bytes)
+    return column.length - count
   }
 
   /** Keeps, in place, the events with 0 in `column`: `count` events with a total size of `bytes`. */
   retainZeros(column: Uint8Array, count: number, bytes: number): void {
-    let kept = 0
-    for (let i = 0; kept < count; i++) {
-      if (column[i] === 0) this.#move(i, kept++)
-    }
-    this.#truncate(count, bytes)
-  }
-
-  #truncate(length: number, bytes: number): void {
-    this.isRun &&= length === this.length
-    this.length = length
-    this.bytes = bytes
-    if (this.#events) this.#events.length = length
-    this.#texts?.truncate(length)
-  }
-
-  #move(from: number, to: number): void {
-    if (from === to) return
-    if (to === 0) this.first += from
+    const { starts, ends } = this
     if (this.#isShared) {
       this.#isShared = false
-      this.starts = this.starts.slice(0, this.length)
-      this.ends = this.ends.slice(0, this.length)
+      this.starts = columnOf(this.chunk, starts, count)
+      this.ends = columnOf(this.chunk, ends, count)
     }
-    this.starts[to] = this.starts[from]!
-    this.ends[to] = this.ends[from]!
+    for (let i = 0, kept = 0; kept < count; i++) {
+      if (column[i] === 0) this.#move(i, kept++, starts, ends)
+    }
+    this.isRun &&= count === this.length
+    this.length = count
+    this.bytes = bytes
+    if (this.#events) this.#events.length = count
+    this.#texts?.truncate(count)
+  }
+
+  /** `starts` and `ends`: the columns as they were. */
+  #move(from: number, to: number, starts: Int32Array, ends: Int32Array): void {
+    if (from === to) return
+    this.starts[to] = starts[from]!
+    this.ends[to] = ends[from]!
     this.flags[to] = this.flags[from]!
+    this.places?.move(from, to)
     if (this.#events) this.#events[to] = this.#events[from]
     this.#texts?.move(from, to)
     if (this.#slots) this.#slots.copyWithin(to * this.stride, from * this.stride, (from + 1) * this.stride)
@@ -349,7 +349,7 @@ export class EventBatch {
       isRun: this.isRun,
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
-    copy.first = this.first + from
+    copy.places = this.places?.slice(from, to)
     copy.#text = this.#text
     copy.#texts = this.#texts?.slice(from, to)
     copy.#events = this.#events?.slice(from, to).map(event => event?.clone())
@@ -392,6 +392,7 @@ export class EventBatch {
     if (changed) this.#events = this.#events?.map((event, i) => (changed[i] ? undefined : event))
     if (changed) this.#text = undefined
     this.#slots = undefined
+    this.places = this.places?.kept(this.starts, this.length)
     this.chunk = chunk
     this.starts = starts
     this.ends = ends

@@ -1,4 +1,5 @@
 import { isAscii, isUtf8 } from 'node:buffer'
+import { numbersFor } from '../../lib/lines/chunk-pool.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /** Computations over the lines of a batch. */
@@ -12,6 +13,13 @@ export function bytesOf({ length, bytes: all, starts, ends, flags, isRun }: Line
   let bytes = 0
   for (let i = from; i < to; i++) bytes += ends[i]! - starts[i]! + (flags[i]! & LINE_END)
   return bytes
+}
+
+/** A copy of a column of lines of the chunk. */
+export function columnOf(chunk: Buffer, column: Int32Array, length: number): Int32Array {
+  const copy = numbersFor(chunk, length)
+  copy.set(column.subarray(0, length))
+  return copy
 }
 
 /** Which text the lines are, as a whole. */

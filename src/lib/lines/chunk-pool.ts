@@ -6,6 +6,7 @@
  */
 
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
+import { giveMemory, takeMemory } from './spare-memory.js'
 
 /** A chunk of at least this size is reused. */
 const REUSED_BYTES = CHUNK_BYTES / 4
@@ -15,9 +16,8 @@ const MOST_KEPT = 24
 const free: Buffer[] = []
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
-/** Numbers about the lines of chunks that are in use, and those that are free. */
-const numbersOf = new WeakMap<Buffer, Int32Array[]>()
-const spare: Int32Array[] = []
+/** Memory of numbers about the lines of chunks that are in use. */
+const numbersOf = new WeakMap<Buffer, ArrayBuffer[]>()
 /** Number of chunks of the memory that were taken at least once. */
 let used = 0
 
@@ -76,26 +76,22 @@ export function freeChunk(chunk: Buffer): void {
   else if (kept.length < MOST_KEPT) kept.push(chunk)
 }
 
-/** Fewer numbers are not reused, and so many arrays are kept. */
-const REUSED_NUMBERS = 1024
-const MOST_SPARE = 16
+/** Memory for fewer numbers is not reused. */
+const REUSED_NUMBERS = 256
 
-/** So many zeros, for numbers about the lines of the chunk. They are reused when the chunk may be. */
+/** Room for so many numbers about the lines of the chunk; it may hold any. It is reused when the chunk may be. */
 export function numbersFor(chunk: Buffer, length: number): Int32Array {
   if (length < REUSED_NUMBERS || !holders.has(chunk)) return new Int32Array(length)
-  const last = spare.pop()
-  const all = last && last.length >= length ? last : new Int32Array(2 ** Math.ceil(Math.log2(length)))
+  const memory = takeMemory(length * Int32Array.BYTES_PER_ELEMENT)
   const others = numbersOf.get(chunk)
-  if (others) others.push(all)
-  else numbersOf.set(chunk, [all])
-  return all.subarray(0, length).fill(0)
+  if (others) others.push(memory)
+  else numbersOf.set(chunk, [memory])
+  return new Int32Array(memory, 0, length)
 }
 
 function freeNumbers(chunk: Buffer): void {
-  const numbers = numbersOf.get(chunk)
-  if (!numbers) return
+  for (const memory of numbersOf.get(chunk) ?? []) giveMemory(memory)
   numbersOf.delete(chunk)
-  for (const one of numbers) if (spare.length < MOST_SPARE) spare.push(one)
 }
 
 /** Bytes of memory that are kept from being used for something else while `chunk` is needed. */

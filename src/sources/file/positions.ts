@@ -24,15 +24,13 @@ export function emptyStart(): Position {
 }
 
 /**
- * Finds the position of an event of a frame, whose lines lie in the file as they do in the frame; undefined: they do
- * not. It has no fingerprint, since its bytes may be gone by then; the head still tells whether the file is the same.
+ * Finds the position of the event of a frame that so many bytes come before, if its lines lie in the file as they do in
+ * the frame; undefined: they do not. It has no fingerprint, since its bytes may be gone by then; the head still tells
+ * whether the file is the same. The frame itself is not kept: its columns are gone by then, too.
  */
-export function positionsIn(frame: Frame, from: Position, to: Position): ((event: number) => Position) | undefined {
-  const { length, bytes, starts, isRun } = frame
+export function positionsIn(frame: Frame, from: Position, to: Position): ((before: number) => Position) | undefined {
+  const { length, bytes, isRun } = frame
   if (!isRun || length === 1 || from.continues || to.offset - from.offset !== bytes) return undefined
   const { content } = to
-  return event => {
-    const offset = from.offset + starts[event]! - starts[0]!
-    return { offset, continues: false, carry: 0, tail: NO_BYTES, content }
-  }
+  return before => ({ offset: from.offset + before, continues: false, carry: 0, tail: NO_BYTES, content })
 }

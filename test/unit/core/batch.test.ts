@@ -2,6 +2,7 @@ import t from 'tap'
 import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../../../src/core/event/flags.js'
+import { Places } from '../../../src/core/event/places.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { CONTINUES, LINE_END, PIECE } from '../../../src/lib/lines/line-splitter.js'
 import { batchOf, linesOf, readerOf } from '../../support/batches.js'
@@ -209,6 +210,26 @@ t.test('a few events of a large chunk let go of it, and stay what they are', asy
   const moved = batch.chunk
   batch.compact()
   t.equal(batch.chunk, moved, 'nothing to gain any more')
+})
+
+t.test('a batch knows what comes before its first event in the batch that was sent, wherever its bytes are', t => {
+  const batch = batchOf(objects(400).map(one => JSON.stringify(one)))
+  const starts = [...batch.starts]
+  const before = ({ places, starts }: EventBatch) => places?.before(starts)
+  t.equal(before(batch), undefined, 'before it is sent')
+  batch.places = new Places(batch.starts[0]!)
+  t.equal(before(batch), 0)
+  const copy = batch.fork(7)
+  t.equal(before(copy), starts[7])
+  batch.ack.settle('delivered')
+  copy.retain(i => i >= 300 && i % 2 === 0)
+  t.equal(before(copy), starts[308 - 1])
+  copy.compact()
+  t.equal(before(copy), starts[307], 'in other memory')
+  copy.retain(i => i > 1)
+  t.equal(before(copy), starts[311])
+  t.equal(before(copy.fork(2)), starts[315])
+  t.end()
 })
 
 t.test('any order of retain, fork, pick, modify and compact', async t => {

@@ -257,6 +257,23 @@ t.test('a batch that is given back ends the run, and is read again', async t => 
   await next.stop()
 })
 
+t.test('a batch of which only the last lines are given back is read again from there', async t => {
+  const lines = Array.from({ length: 5000 }, (_, i) => `line ${i}`)
+  const dir = testFolder(t, { 'a.log': `${lines.join('\n')}\n` })
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [join(dir, 'a.log')] }, new MemoryCheckpoints(), out)
+  await until(() => out.held.length === 1, 'the batch')
+  const [batch] = out.held.splice(0)
+  batch!.ack.settle('errored', batch!.starts[4321]! - batch!.starts[0]!)
+  await t.rejects(run.run, /was not delivered/)
+  out.hold = false
+  run.again().catch(() => {})
+  await settled(run, 5000 + 679)
+  t.same(out.texts().slice(5000), lines.slice(4321))
+  await run.stop()
+})
+
 t.test('a part of a line that is given back is read again as a part', async t => {
   const dir = testFolder(t, { 'a.log': 'x'.repeat(1500) })
   const path = join(dir, 'a.log')

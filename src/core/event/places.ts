@@ -1,0 +1,30 @@
+/** Where the events of a batch were in the batch that was sent, for a source that reads only the last of them again. */
+export class Places {
+  /** Where the batch that was sent began in its chunk. */
+  readonly #from: number
+  /** Where each line was in that chunk, once they are in another one. */
+  readonly #lines: Int32Array | undefined
+
+  constructor(from: number, lines?: Int32Array) {
+    this.#from = from
+    this.#lines = lines
+  }
+
+  /** How many bytes come before the first event. `starts`: where lines are now. */
+  before(starts: Int32Array): number {
+    return (this.#lines ?? starts)[0]! - this.#from
+  }
+
+  /** The places of `length` lines whose bytes move elsewhere now. */
+  kept(starts: Int32Array, length: number): Places {
+    return new Places(this.#from, (this.#lines ?? starts).slice(0, length))
+  }
+
+  slice(from: number, to: number): Places {
+    return new Places(this.#from, this.#lines?.slice(from, to))
+  }
+
+  move(from: number, to: number): void {
+    if (this.#lines) this.#lines[to] = this.#lines[from]!
+  }
+}
