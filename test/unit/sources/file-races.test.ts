@@ -92,6 +92,9 @@ function rotation(dir: string): { path: string; rotate: () => void } {
   return { path, rotate }
 }
 
+/** The times of files move on with the ticks of the kernel. */
+const tick = () => sleep(20)
+
 for (const include of ['app.log', 'app.log*']) {
   t.test(`rotations between two looks keep their order under ${include}`, async t => {
     const dir = testFolder(t, { 'app.log': '1\n' })
@@ -121,6 +124,30 @@ t.test('rotations while the last one is looked into keep their order', async t =
   await run.stop()
 })
 
+t.test('rotations while those before the start are looked for keep their order', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const { path, rotate } = rotation(dir)
+  const options = { include: [path], scan_interval: '100ms' }
+  const first = await tail(options)
+  await settled(first, 1)
+  await first.stop()
+  for (let i = 0; i < 2; i++) {
+    rotate()
+    await tick()
+  }
+  let left = 2
+  const disturb = () => {
+    rotate()
+    if (--left > 0) atCall(t, ['openSync', 'readdirSync'], path, disturb)
+  }
+  atCall(t, ['openSync', 'readdirSync'], path, disturb)
+  const run = await tail(options, first.checkpoints)
+  await arrived(run, 4)
+  t.same(run.out.texts(path), ['2', '3', '4', '5'])
+  t.equal(left, 0)
+  await run.stop()
+})
+
 t.test('what is still written to a renamed file comes before what the new one gets after it', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
@@ -143,8 +170,6 @@ t.test('what was still written to a file that was compressed unseen comes before
   const first = await tail(options)
   await settled(first, 1)
   await first.stop()
-  // The times of files move on with the ticks of the kernel.
-  const tick = () => sleep(20)
   rmSync(path)
   writeFileSync(path, '2\n')
   renameSync(path, `${path}.1`)
