@@ -90,14 +90,18 @@ export class Tracked {
     this.sawFormer = false
   }
 
-  /** Whether it was made after `other`. Of one only seen as a compressed copy, it is known when that was last written. */
+  /** Whether it was made after `other`. */
   isNewerThan(other: Tracked): boolean {
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
-    return this.#writtenAt > other.#writtenAt
+    return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
   }
 
-  get #writtenAt(): bigint {
-    return isCopyOnly(this.key) || this.changedAt === 0n ? this.birth : this.changedAt
+  /**
+   * Whether it was made when a file was rotated that was last written at `writtenAt`. Programs still write to a renamed
+   * file for a while, and copies may have rounded times: what counts is which end of its own life that is closer to.
+   */
+  #follows(writtenAt: bigint): boolean {
+    return this.birth > writtenAt || writtenAt - this.birth < this.changedAt - writtenAt
   }
 
   /** Whether it comes after `other`, directly or not. */
