@@ -37,6 +37,8 @@ export interface GroupProgram {
   readonly starts: readonly (readonly number[])[]
   /** Look-arounds with groups, and the slots of the position where each held last. */
   readonly inner: readonly { readonly look: Look; readonly slot: number }[]
+  /** Whether a check needs the previous symbol, not only whether there was one. */
+  readonly remembers: boolean
 }
 
 interface Instruction {
@@ -95,6 +97,7 @@ class GroupCompiler {
       states,
       starts: all.map(one => one.starts),
       inner: this.#inner,
+      remembers: this.#checks.remembers,
     }
   }
 

@@ -4,6 +4,7 @@ import { Backtracker } from './backtracker.js'
 import { compileGroups, type GroupProgram } from './group-program.js'
 import { isAnchored } from './program.js'
 import type { Node } from './syntax.js'
+import { TaggedScanner } from './tagged-scanner.js'
 
 /** Places are in UTF-16 code units, the second behind the last one. */
 export type Place = readonly [start: number, end: number]
@@ -39,9 +40,23 @@ export function compileSearch(node: Node, atoms: Atoms, flags: string, automaton
     return { program, inner, backtracker: new Backtracker({ program, atoms, unicode, backwards }) }
   }
   let main: Tracer | undefined
+  let scanner: TaggedScanner | undefined
+  const start = (): Tracer => {
+    const made = compile(node, false)
+    const { program } = made
+    if (automaton.looks.all.length === 0 && TaggedScanner.canRun(program)) {
+      scanner = new TaggedScanner({ program, atoms, unicode, anchored })
+    }
+    return made
+  }
   return (text, from) => {
-    main ??= compile(node, false)
+    main ??= start()
     const { backtracker } = main
+    // Further matches are left to the backtracker: one that looks for them from each place reads to the end each time.
+    if (from === 0 && scanner?.isGivenUp === false) {
+      const slots = scanner.search(text)
+      if (!scanner.isGivenUp) return slots && new Found(text, automaton, main, slots, groups)
+    }
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
