@@ -124,30 +124,6 @@ t.test('rotations while the last one is looked into keep their order', async t =
   await run.stop()
 })
 
-t.test('rotations while those before the start are looked for keep their order', async t => {
-  const dir = testFolder(t, { 'app.log': '1\n' })
-  const { path, rotate } = rotation(dir)
-  const options = { include: [path], scan_interval: '100ms' }
-  const first = await tail(options)
-  await settled(first, 1)
-  await first.stop()
-  for (let i = 0; i < 2; i++) {
-    rotate()
-    await tick()
-  }
-  let left = 2
-  const disturb = () => {
-    rotate()
-    if (--left > 0) atCall(t, ['openSync', 'readdirSync'], path, disturb)
-  }
-  atCall(t, ['openSync', 'readdirSync'], path, disturb)
-  const run = await tail(options, first.checkpoints)
-  await arrived(run, 4)
-  t.same(run.out.texts(path), ['2', '3', '4', '5'])
-  t.equal(left, 0)
-  await run.stop()
-})
-
 t.test('what is still written to a renamed file comes before what the new one gets after it', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')

@@ -18,8 +18,6 @@ import type { Sibling } from './siblings.js'
 
 /** Clocks of file systems may be behind by up to this. */
 const CLOCK_MS = 10
-/** How long files that were rotated since wait for the search for those before them, which endless rotations disturb. */
-const LONGEST_DELAY_MS = 10_000
 
 export interface MissingOptions {
   readonly context: SourceContext
@@ -53,12 +51,10 @@ export class Missing {
   isIncomplete = false
   /** Whether the search for unseen files waits for other searches. */
   isWaiting = false
-  /** Files that come after those which are searched for, and must not be read yet. */
+  /** The current files with such names. */
   delays: ReadonlySet<Tailer> = new Set()
   /** Names that refer to another file than before, and the earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
-  /** Since when the earlier files of these names are searched for, wall clock in milliseconds. */
-  readonly #soughtSince = new Map<string, number>()
   /** Whether the files that existed at the start are still being reported. */
   #isStarting = true
 
@@ -176,10 +172,10 @@ export class Missing {
       // Another file may have been truncated in the meantime, whose copy was found.
       if (!unseen || !this.#isTold(path)) {
         this.isWaiting = true
-        for (const tailer of this.#after(path, now)) delays.add(tailer)
+        const now = at(path)
+        if (now) delays.add(now)
         continue
       }
-      this.#soughtSince.delete(path)
       const fd = at(path)?.fd
       const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.isCopyOf(place.path, fd)
       const whole = unseen.filter(one => !isCopy(one))
@@ -196,17 +192,6 @@ export class Missing {
     for (const [path, since] of again) this.#displaced.set(path, since)
     this.isWaiting ||= again.length > 0
     this.#isStarting &&= this.isWaiting
-  }
-
-  /** The files that come after those of a name that are still searched for: the current one, and those before it. */
-  *#after(name: string, now: number): Iterable<Tailer> {
-    const { at, tailers } = this.#options
-    const current = at(name)
-    if (current) yield current
-    const since = this.#soughtSince.get(name) ?? now
-    this.#soughtSince.set(name, since)
-    if (now - since > LONGEST_DELAY_MS) return
-    for (const tailer of tailers()) if (tailer.held && tailer.origin.path === name) yield tailer
   }
 
   /** Whether the rest of every file that was read is located, so that any other file was not seen. */
