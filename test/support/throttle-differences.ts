@@ -78,7 +78,8 @@ export function throttleDifferences(seed: number, batches: number) {
       const origin = originOf('json')
       const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
       const compiled = deciderOptions(options, { field }, seed)
-      const rules = hasRules ? deciderOptions(optionsWith(others), { field }, seed).rules : undefined
+      const further = hasRules ? deciderOptions(optionsWith(others), { field }, seed).rules : undefined
+      const rules: Side['rules'] = [compiled.rules ?? [], further ?? []]
       const decider = new Decider({ ...compiled, persists })
       const { limiter } = decider
       const successor = () => new Decider({ ...compiled, persists }, limiter)
@@ -100,7 +101,10 @@ export function throttleDifferences(seed: number, batches: number) {
         const fields = { a: `app-${random.below(apps)}`, b: 'web-07' }
         for (const batch of [a, b]) batch.modify(i, { ...fields })
       }
-      if (random.chance(0.02)) for (const { decider, rules } of [whole, single]) if (rules) decider.setRules(rules)
+      if (hasRules && random.chance(0.05)) {
+        const other = random.below(2)
+        for (const { decider, rules } of [whole, single]) decider.setRules(rules[other]!)
+      }
       if (random.chance(0.02)) for (const side of [whole, single]) side.decider = side.successor()
       whole.decider.decide(a, now)
       single.decider.limiter.advance(now)
@@ -136,8 +140,8 @@ interface Side {
   decider: Decider
   /** One that goes on with its buckets. */
   readonly successor: () => Decider
-  /** Other rules, if it has some. */
-  readonly rules: readonly Rule[] | undefined
+  /** Its rules, and others that may take their place. */
+  readonly rules: readonly (readonly Rule[])[]
   readonly tally: DiscardTally
   readonly key: EventKey
   readonly saved: SavedBuckets
