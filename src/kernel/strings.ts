@@ -111,8 +111,8 @@ export class Strings {
   }
 
   /**
-   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Sets it to 0 where the
-   * value is not wanted, and to 2 where it is not known. Returns how many these are; undefined: it cannot.
+   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Sets it to 0 where
+   * the value is not wanted, and to 2 where it is not known. Returns how many these are; undefined: it cannot.
    */
   narrow(
     lines: ScannedLines,
@@ -150,8 +150,8 @@ export class Strings {
   }
 
   /**
-   * Finds the values whose numbers begin at `first`, and hashes those of 1 to `longest` bytes. `skipped`: 1 for lines that
-   * are left out. Returns of how many others no number is known; undefined: it cannot.
+   * Finds the texts whose numbers begin at `first`, and hashes those of 1 to `longest` bytes. `skipped`: 1 for lines
+   * that are left out. Returns of how many others no number is known; undefined: it cannot.
    */
   hash(
     lines: ScannedLines,

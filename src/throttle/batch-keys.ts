@@ -11,11 +11,13 @@ import { type Keys, viewOf } from './key-table.js'
 export interface BucketIds {
   /** Another one whenever ids may be those of other buckets. */
   readonly layout: object
-  /** Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used. */
+  /**
+   * Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used.
+   */
   findAll(keys: Keys, length: number, left: number): void
 }
 
-/** The keys of all events of a batch, as far as their values are plain strings, and the ids of their buckets. */
+/** The keys of all events of a batch, as far as they are plain strings or integers, and the ids of their buckets. */
 export class BatchKeys implements Keys {
   bytes = viewOf(Buffer.alloc(0))
   starts = new Int32Array(1024)
@@ -44,8 +46,8 @@ export class BatchKeys implements Keys {
   }
 
   /**
-   * Finds the buckets of the events of a batch. `isSkipped`: 1 for each event that needs none. False: it cannot. The ids
-   * are valid while the layout of `buckets` is the same.
+   * Finds the buckets of the events of a batch. `isSkipped`: 1 for each event that needs none. False: it cannot. The
+   * ids are valid while the layout of `buckets` is the same.
    */
   find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
     const slot = this.#field.slotIn(batch)

@@ -84,7 +84,9 @@ export class BucketPart<W extends BucketColumns> {
     return id
   }
 
-  /** Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used. */
+  /**
+   * Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used.
+   */
   findAll(keys: Keys, length: number, left: number): void {
     if (left > 0) this.#keys.findAll(keys, length)
     this.useAll(keys.ids, length)

@@ -27,8 +27,8 @@ type Take = (batch: EventBatch, i: number, now: number) => Taken | typeof FAIL_O
 /**
  * Decides on all events of a batch in a few loops over columns, where each event costs 1. It decides as they would be
  * one by one: takes of different buckets do not depend on each other, as long as no bucket is added or dropped. Events
- * for which that may happen, whose key is not a plain string, or whose rule depends on more than it, are taken alone, in
- * order.
+ * for which that may happen, whose key is neither a plain string nor a plain integer, or whose rule depends on more
+ * than it, are taken alone, in order.
  */
 export class WholeBatches {
   readonly #limiter: KeyedLimiter
@@ -49,7 +49,9 @@ export class WholeBatches {
     this.#take = take
   }
 
-  /** Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `lanes`: of the rules. */
+  /**
+   * Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `lanes`: of the rules.
+   */
   decide(
     batch: EventBatch,
     now: number,

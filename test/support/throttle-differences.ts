@@ -27,6 +27,9 @@ const LIMITS: readonly Record<string, unknown>[] = [
 const KEYS: readonly Record<string, unknown>[] = [
   {},
   { key_field: '.a' },
+  { key_field: '.a' },
+  { key_field: '.a' },
+  { key_field: '.a' },
   { key_field: '.a', max_keys: 5 },
   { key_field: '.a', max_keys: 15, on_max_keys: 'discard' },
   { key_field: '.a', max_keys: 40 },
@@ -87,17 +90,21 @@ export function throttleDifferences(seed: number, batches: number) {
       const saved = new SavedBuckets(limiter, () => now)
       return { origin, decider, successor, rules, tally: new DiscardTally(false), key, saved }
     }) as [Side, Side]
-    const apps = random.pick([3, 20, 300, 3000])
-    const most = random.pick([8, 40, 200])
-    const odd = random.pick([0.1, 1])
-    for (let n = random.below(60); n >= 0; n--, done++) {
-      now += random.pick([0, 1, 100, 300, 300, 700, 1000, 5000])
+    const apps = random.pick([3, 3, 20, 20, 300, 3000])
+    const most = random.pick([8, 40, 100, 200])
+    const odd = random.pick([0.02, 0.02, 0.1, 1])
+    const pauses = random.pick([
+      [0, 0, 1, 100],
+      [0, 1, 100, 300, 300, 700, 1000, 5000],
+    ])
+    for (let n = random.below(200); n >= 0; n--, done++) {
+      now += random.pick(pauses)
       // The kernel takes that many at a time.
       const lines = random.chance(0.005) ? MOST_LINES + 1 + random.below(500) : 1 + random.below(most)
       const text = Array.from({ length: lines }, () => lineOf(random, source, apps, odd)).join('\n')
       const [a, b] = [batchOf(text, whole), batchOf(text, single)]
       for (let i = 0; i < a.length; i++) {
-        if (!random.chance(0.01)) continue
+        if (!random.chance(0.1 * odd)) continue
         const fields = { a: `app-${random.below(apps)}`, b: 'web-07' }
         for (const batch of [a, b]) batch.modify(i, { ...fields })
       }
@@ -105,7 +112,8 @@ export function throttleDifferences(seed: number, batches: number) {
         const other = random.below(2)
         for (const { decider, rules } of [whole, single]) decider.setRules(rules[other]!)
       }
-      if (random.chance(0.02)) for (const side of [whole, single]) side.decider = side.successor()
+      // A new one tries again at once where its predecessor has left many batches to others.
+      if (random.chance(0.1)) for (const side of [whole, single]) side.decider = side.successor()
       whole.decider.decide(a, now)
       single.decider.limiter.advance(now)
       const counts = new Uint32Array(5)

@@ -3,9 +3,9 @@ import { digitsFrom } from './json-scalars'
 import { numberOf } from './known-keys'
 
 /**
- * The values of one name in many lines, where they are strings without escapes. Of line i are known its flags, a u8, and
- * the slot of the name, two i32 at `slots` + i * `stride`, as the scan of the line has written them. Its value is not
- * looked at unless its flags under `mask` are `plain`. Positions minus `shift` are addresses.
+ * The values of one name in many lines, where they are strings without escapes, or integers. Of line i are known its
+ * flags, a u8, and the slot of the name, two i32 at `slots` + i * `stride`, as the scan of the line has written them.
+ * Its value is not looked at unless its flags under `mask` are `plain`. Positions minus `shift` are addresses.
  */
 
 /** The result for a value that the caller has to look at. */
@@ -38,9 +38,9 @@ function isText(p: usize, text: usize, length: usize): bool {
 }
 
 /**
- * Compares the values with a text, for lines with a 1 in `among`. Replaces it by 0 where the value has no text, or not the
- * wanted one: this one if `same` is 1, any other one if it is 0. `isString`: whether only a string can have the text.
- * Returns how many became UNKNOWN.
+ * Compares the values with a text, for lines with a 1 in `among`. Replaces it by 0 where the value has no text, or not
+ * the wanted one: this one if `same` is 1, any other one if it is 0. `isString`: whether only a string can have the
+ * text. Returns how many became UNKNOWN.
  */
 export function narrowStrings(
   length: u32,
@@ -111,9 +111,10 @@ function isPlainInteger(p: usize, end: usize): bool {
 }
 
 /**
- * Writes where the texts of values are, the position of the first byte and behind the last one, and their hashes, as i32. Writes
- * the known number of the value, or TO_FIND, to `ids`, NONE for lines with a 1 in `skipped`, which may be 0 for none, and
- * ALONE for values that are missing, empty, longer than `longest`, or neither plain strings nor plain integers. Returns how many are TO_FIND or ALONE.
+ * Writes where the texts of values are, the position of the first byte and behind the last one, and their hashes, as
+ * i32. Writes the known number of the value, or TO_FIND, to `ids`, NONE for lines with a 1 in `skipped`, which may be 0
+ * for none, and ALONE for values that are missing, empty, longer than `longest`, or neither strings without escapes nor
+ * integers. Returns how many are TO_FIND or ALONE.
  */
 export function hashStrings(
   length: u32,

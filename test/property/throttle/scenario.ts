@@ -108,6 +108,8 @@ class Maker {
     if (options.max_keys !== undefined && (options.limits || options.limits_file || this.#time === 'event')) {
       if (options.on_max_keys === 'default_bucket') delete options.max_keys
       if (waits(options)) delete options.max_keys
+      // Nothing tells an event without a bucket from one that is not the one of so many.
+      if (options.mode === 'shadow' && typeof options.over_limit === 'object') delete options.max_keys
     }
     // An event that never fits is one or the other, depending on what came out before it.
     if (waits(options) && (options.limit_bytes ?? options.cost ?? options.quota) !== undefined) delete options.max_keys
