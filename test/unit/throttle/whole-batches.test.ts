@@ -161,3 +161,14 @@ t.test('other rules count from the next batch on', async t => {
   decider.setRules([])
   t.same(decide(keys), [PASS, PASS, DISCARD])
 })
+
+t.test('events of a rule with sizes are decided alone, and the others of their batch at once', async t => {
+  const { decider, decide } = deciderOf({ limit: 99, limits: [{ key: 'app-0', limit: 9, limit_bytes: 40 }] })
+  const keys = names(8)
+  // A line has 14 bytes.
+  t.equal(decide(keys)[0], PASS)
+  t.equal(decide(keys)[0], PASS)
+  t.ok(decider.keys)
+  t.equal(decide(keys)[0], DISCARD)
+  t.ok(decider.keys)
+})
