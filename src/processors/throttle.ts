@@ -6,6 +6,7 @@ import { backlogWarnings, lossOfBacklog } from './throttle/backlog.js'
 import { clusterWarnings } from './throttle/cluster/options.js'
 import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
+import { ruleWarnings } from './throttle/rule-options.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
@@ -73,7 +74,7 @@ export const throttle = defineProcessor({
   onBacklog: lossOfBacklog,
   findsTime: ({ time_field }) =>
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
-  warnings: options => [...clusterWarnings(options), ...backlogWarnings(options)],
+  warnings: options => [...clusterWarnings(options), ...backlogWarnings(options), ...ruleWarnings(options)],
   checkFiles: async options => {
     const { fileProblems } = await import('./throttle/limits-file/read-limits.js')
     return fileProblems(options)

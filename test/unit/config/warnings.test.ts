@@ -225,6 +225,25 @@ t.test('on_backlog says nothing where windows are in the time of the events', as
   t.same(await validated(folder, throttled('type: stdin, decode: json', 'on_backlog: pace')), [])
 })
 
+t.test('a rule behind one that takes all of its events never holds', async t => {
+  const folder = testFolder(t)
+  const warned = async (...rules: string[]) =>
+    (await validated(folder, throttled('type: stdin, decode: json', 'key_field: .k', `limits: [${rules}]`))).map(text =>
+      text.replace(/^.*(processors\.lim\.\S+ warning: .*?) comes before.*$/, '$1'),
+    )
+  const [a, any, under] = [
+    '{ key: a, limit: 1 }',
+    "{ key: '*', limit: 2 }",
+    '{ key: a, when: if (.b exists), limit: 3 }',
+  ]
+  t.same(await warned(under, a, any, '{ when: if (.c exists), limit: 4 }'), [])
+  t.same(await warned(a, under, a, any, '{ key: b, limit: 5 }'), [
+    'processors.lim.limits[1]: warning: never holds: limits[0]',
+    'processors.lim.limits[2]: warning: never holds: limits[0]',
+    'processors.lim.limits[4]: warning: never holds: limits[3]',
+  ])
+})
+
 t.test('time_field: auto finds nothing in lines that have no time', t => {
   for (const decode of ['text', '{ codec: csv, columns: [level, message] }']) {
     const [warning, ...others] = warningsOf(throttled(`type: stdin, decode: ${decode}`, 'time_field: auto'))
