@@ -135,9 +135,16 @@ export function isKnownAmiss(line: Buffer): boolean {
   return MIXES_NAMES_UP && ESCAPED_NAME.test(line.toString())
 }
 
+/** A member of the lines that programs write: what is before its value, what that is, and the members in it. */
+interface Shape {
+  readonly head: string
+  readonly kind: 'scalar' | 'object' | 'strings' | 'objects'
+  readonly inside: readonly Shape[]
+}
+
 export class JsonLines {
   readonly #random: Seeded
-  #heads: readonly string[] = []
+  #shapes: readonly Shape[] = []
 
   constructor(random: Seeded) {
     this.#random = random
@@ -156,27 +163,66 @@ export class JsonLines {
   }
 
   /**
-   * A line as programs write them: mostly with the members of the line before, in their order and written as there, but
-   * other values. Like `line`, it may be broken.
+   * A line as programs write them: mostly with the members of the line before, in their order and written as there, also
+   * in nested objects and lists, but other values. Like `line`, it may be broken.
    */
   shaped(): Buffer {
     const random = this.#random
-    if (this.#heads.length === 0 || random.chance(0.05)) this.#heads = this.#newHeads()
-    const members = this.#heads
-      .filter(() => !random.chance(0.03))
-      .map(head => head + (random.chance(0.02) ? random.pick(BROKEN) : this.#likely()))
+    if (this.#shapes.length === 0 || random.chance(0.05)) this.#shapes = this.#newShapes(0)
+    const members = this.#likelyMembers(this.#shapes)
     if (random.chance(0.1)) members.splice(random.below(members.length + 1), 0, `"b":${this.#value(1)}`)
     const behind = random.chance(0.08) ? random.pick([' ', ' ', '}', ',', '{}', 'x', '"']) : ''
     const line = Buffer.from(`{${members.join(random.chance(0.05) ? ' , ' : ',')}}${behind}`)
     return random.chance(0.35) ? this.#mutated(line) : line
   }
 
-  #likely(): string {
-    return this.#random.chance(0.8) ? this.#random.pick([this.#string(), this.#number()]) : this.#value(1)
+  #likelyMembers(shapes: readonly Shape[]): string[] {
+    const random = this.#random
+    return shapes
+      .filter(() => !random.chance(0.03))
+      .map(shape => shape.head + (random.chance(0.02) ? random.pick(BROKEN) : this.#likely(shape)))
   }
 
-  /** What is before the values: names of up to 40 bytes, some of them twice. */
-  #newHeads(): string[] {
+  #likely({ kind, inside }: Shape): string {
+    const random = this.#random
+    // Where another kind of value is expected.
+    if (kind !== 'scalar' && random.chance(0.05)) kind = random.pick(['scalar', 'object', 'strings', 'objects'])
+    if (kind === 'object') return this.#container('{', this.#likelyMembers(inside), '}')
+    if (kind === 'scalar') return random.chance(0.8) ? random.pick([this.#string(), this.#number()]) : this.#value(1)
+    const elements = Array.from({ length: random.below(4) }, () => {
+      if (random.chance(0.05)) return this.#value(1)
+      return kind === 'strings' ? this.#string() : this.#container('{', this.#likelyMembers(inside), '}')
+    })
+    return this.#container('[', elements, ']')
+  }
+
+  /** Now and then with spaces, or with one of the faults that a reader overlooks who expects what was there before. */
+  #container(open: string, parts: readonly string[], close: string): string {
+    const random = this.#random
+    const inside = parts.join(',')
+    if (random.chance(0.95)) return open + inside + close
+    return random.pick([
+      `${open} ${inside} ${close}`,
+      `${open}\t${parts.join(' , ')}\r${close} `,
+      `${open}${inside}${close === '}' ? ']' : '}'}`,
+      `${open === '{' ? '[' : '{'}${inside}${close}`,
+      `${open === '{' ? '[' : '{'}${inside}${close === '}' ? ']' : '}'}`,
+      `${open}${inside}`,
+      `${inside}${close}`,
+      `${open}${inside}${close}${close}`,
+      `${open}${open}${inside}${close}`,
+      `${open}${inside},${close}`,
+      `${open},${inside}${close}`,
+      `${open}${parts.join('')}${close}`,
+      `${open}"unnamed",${inside}${close}`,
+      `${open}${inside},"unnamed"${close}`,
+      `${open}{},${inside}${close}`,
+      `${open}"b":1,${inside}${close}`,
+    ])
+  }
+
+  /** Names of up to 40 bytes, some of them twice, and what their values are. */
+  #newShapes(depth: number): Shape[] {
     const random = this.#random
     const [before, behind] = random.pick([
       ['', ''],
@@ -185,11 +231,14 @@ export class JsonLines {
       [' ', ' '],
       ['\t', '  '],
     ] as const)
-    return Array.from({ length: 1 + random.below(12) }, () => {
+    return Array.from({ length: 1 + random.below(depth === 0 ? 12 : 5) }, () => {
       const name = random.chance(0.5)
         ? random.pick(NAMES)
         : 'longer than eight, and than all'.slice(0, random.below(40))
-      return `${before}${random.chance(0.03) ? this.#encode(name) : JSON.stringify(name)}:${behind}`
+      const head = `${before}${random.chance(0.03) ? this.#encode(name) : JSON.stringify(name)}:${behind}`
+      const isNested = depth < 3 && random.chance(0.3)
+      const kind = isNested ? random.pick(['object', 'object', 'strings', 'objects'] as const) : 'scalar'
+      return { head, kind, inside: isNested ? this.#newShapes(depth + 1) : [] }
     })
   }
 

@@ -2,6 +2,12 @@
 
 export const QUOTE: u32 = 0x22
 export const BACKSLASH: u32 = 0x5c
+export const COMMA: u32 = 0x2c
+export const COLON: u32 = 0x3a
+export const OPEN_OBJECT: u32 = 0x7b
+export const CLOSE_OBJECT: u32 = 0x7d
+export const OPEN_ARRAY: u32 = 0x5b
+export const CLOSE_ARRAY: u32 = 0x5d
 export const SPACE: u32 = 0x20
 
 @inline

@@ -1,28 +1,75 @@
-import { byteAt, QUOTE } from './bytes'
-import { scalarEnd, stringEnd } from './json-scalars'
+import { byteAt, CLOSE_OBJECT } from './bytes'
+import { BEHIND, ELEMENTS } from './json-heads'
 
-/** Where objects and arrays of JSON end, with all that is in them. */
+/** The objects and arrays of JSON that are open. */
 
-/** The deepest nesting, in containers, that is checked here. */
-const MOST_NESTED: u32 = 1024
+/** The deepest nesting, in containers below the outermost, that is checked here. */
+export const MOST_NESTED: u32 = 1024
 
-export const COMMA: u32 = 0x2c
-export const COLON: u32 = 0x3a
-export const OPEN_OBJECT: u32 = 0x7b
-export const CLOSE_OBJECT: u32 = 0x7d
-export const OPEN_ARRAY: u32 = 0x5b
-const CLOSE_ARRAY: u32 = 0x5d
+/** For each open container, the outermost first: the byte that ends it, and the head of the member that it is in (2 u32). */
+const open: usize = __heap_base
+export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
+const HEAD: usize = 4
+/** How many containers are open below the outermost. */
+export let depth: u32 = 0
+/** Where the slot is of the wanted member that is a container and open, or 0. */
+let openSlot: usize = 0
 
-/** For each open container below the outermost, 1 if it is an object. */
-const nesting: usize = memory.data(<i32>MOST_NESTED)
-/** Whether a container was too deep for `nesting`, until the caller has seen it. */
-let tooDeep: bool = false
+/** Whether a container was entered in the line. */
+let entered = false
 
-/** Whether a container was too deep to be looked at since this was asked last. */
-export function wasTooDeep(): bool {
-  const was = tooDeep
-  tooDeep = false
-  return was
+/** The outermost object was opened. Returns whether others were in the line before. */
+@inline
+export function enterLine(): bool {
+  const before = entered
+  entered = false
+  depth = 0
+  openSlot = 0
+  store<u32>(open, CLOSE_OBJECT)
+  return before
+}
+
+/** The byte that ends the container with so many around it. */
+@inline
+export function closerAt(level: u32): u32 {
+  return load<u32>(open + (<usize>level << 3))
+}
+
+/** The head of the member that is, or is around, the innermost container. */
+@inline
+export function openHead(): usize {
+  return <usize>load<u32>(open + (<usize>depth << 3), HEAD)
+}
+
+/**
+ * A container was opened that `closer` ends, in the member of `head`. There is room for it. `slot` is where its slot is in
+ * the results for the line, or 0, and `start` what is put there. Returns the entry before its first member or element.
+ */
+@inline
+export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {
+  if (slot) {
+    store<i32>(slot, load<i32>(slot) != 0 ? 1 : 0, 4)
+    store<i32>(slot, start)
+    openSlot = slot
+  }
+  depth++
+  entered = true
+  const at = open + (<usize>depth << 3)
+  store<u32>(at, closer)
+  store<u32>(at, <u32>head, HEAD)
+  return closer == CLOSE_OBJECT ? head : ELEMENTS
+}
+
+/** Containers were closed, so that `level` are open, the last of them before `end`. Returns the entry before what follows. */
+@inline
+export function leave(level: u32, end: i32): usize {
+  const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)
+  depth = level
+  if (level == 0 && openSlot) {
+    store<i32>(openSlot, (end << 1) | load<i32>(openSlot, 4), 4)
+    openSlot = 0
+  }
+  return closerAt(level) == CLOSE_OBJECT ? head + BEHIND : ELEMENTS
 }
 
 /** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
@@ -33,52 +80,4 @@ export function skipSpace(p: usize, end: usize): usize {
     p++
   }
   return p
-}
-
-/** The end of the object or array that opens at `p`, or 0. */
-export function containerEnd(p: usize, end: usize): usize {
-  let inObject = byteAt(p) == OPEN_OBJECT
-  let depth: u32 = 0
-  let isFirst = true
-  p++
-  while (true) {
-    p = skipSpace(p, end)
-    if (!(isFirst && byteAt(p) == (inObject ? CLOSE_OBJECT : CLOSE_ARRAY))) {
-      if (inObject) {
-        if (byteAt(p) != QUOTE) return 0
-        p = stringEnd(p + 1)
-        if (!p) return 0
-        p = skipSpace(p + 1, end)
-        if (byteAt(p) != COLON) return 0
-        p = skipSpace(p + 1, end)
-      }
-      const byte = byteAt(p)
-      if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
-        if (depth == MOST_NESTED) {
-          tooDeep = true
-          return 0
-        }
-        store<u8>(nesting + depth, inObject ? 1 : 0)
-        depth++
-        inObject = byte == OPEN_OBJECT
-        isFirst = true
-        p++
-        continue
-      }
-      p = scalarEnd(p)
-      if (!p) return 0
-      p = skipSpace(p, end)
-    }
-    // After a value or at the end of an empty container: close all containers that end here, or continue after a comma.
-    while (byteAt(p) == (inObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
-      p++
-      if (depth == 0) return p
-      depth--
-      inObject = load<u8>(nesting + depth) == 1
-      p = skipSpace(p, end)
-    }
-    if (byteAt(p) != COMMA) return 0
-    p++
-    isFirst = false
-  }
 }

@@ -1,8 +1,8 @@
-import { byteAt, QUOTE } from './bytes'
+import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
 
 /**
  * Programs write the same members in the same order, line after line. This remembers the heads of members: the bytes from
- * the comma or brace before them to the first byte of the value, with the opening quote of a string, and which heads
+ * the comma or brace before them to the first byte of the value, with the opening quote, brace or bracket, and which heads
  * followed it. A member whose head has the same bytes needs no further look at them: they are valid, and its name is known.
  *
  * A head has neither that comma or brace, for which whoever compares has to look, nor control characters, so that it ends
@@ -11,21 +11,26 @@ import { byteAt, QUOTE } from './bytes'
 
 /**
  * An entry: 32 bytes, of which the first are the head; for the first 16 and for the others a bit for each that is not
- * part of it, above which all are set in the first (2 u32); bytes before the value (u32); the slot of the name or -1
- * (i32); a kind (u32); two entries that followed it, the newer one first (2 u32).
+ * part of it, above which all are set in the first (u32, u16); bytes before the value, and a kind (2 u8); the slot of the
+ * name or -1 (i32); two entries that followed it, the newer one first (2 u32); and two that followed behind its value, if
+ * that is a container (2 u32).
  */
 const ENTRY: usize = 64
-export const NOT_FIRST: usize = 32
-export const NOT_SECOND: usize = 36
-export const BEFORE_VALUE: usize = 40
-export const SLOT: usize = 44
-export const KIND: usize = 48
-export const NEWER: usize = 52
-export const OLDER: usize = 56
+const NOT_FIRST: usize = 32
+const NOT_SECOND: usize = 36
+export const BEFORE_VALUE: usize = 38
+export const KIND: usize = 39
+export const SLOT: usize = 40
+export const NEWER: usize = 44
+export const OLDER: usize = 48
+/** An entry so many bytes on has, as those that followed it, those that followed behind the value. */
+export const BEHIND: usize = 8
 
-/** Kinds are bits: a value that is a string, and a head of more than 16 bytes. */
+/** Kinds are bits: a value that is a string, an object or an array, and a head of more than 16 bytes. */
 export const STRING: u32 = 1
 export const LONG: u32 = 2
+export const OBJECT: u32 = 4
+export const ARRAY: u32 = 8
 
 const LONGEST: u32 = 32
 const ENTRIES: u32 = 128
@@ -34,6 +39,24 @@ const PROBES: u32 = 4
 
 /** The entry before the first member of a line, and behind a member whose head is not remembered. */
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
+
+/**
+ * Elements of arrays have no names. These entries are for those that are strings or objects, and all that ever follows
+ * them are each other, as no more than heads of members ever follow heads of members: neither occurs in place of the other.
+ */
+export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
+export const OBJECTS: usize = ELEMENTS + ENTRY
+setElement(ELEMENTS, QUOTE, STRING)
+setElement(OBJECTS, OPEN_OBJECT, OBJECT)
+
+function setElement(entry: usize, byte: u32, kind: u32): void {
+  store<u8>(entry, <u8>byte)
+  store<u32>(entry, ~1, NOT_FIRST)
+  store<u8>(entry, <u8>kind, KIND)
+  store<i32>(entry, -1, SLOT)
+  store<u32>(entry, <u32>ELEMENTS, NEWER)
+  store<u32>(entry, <u32>OBJECTS, OLDER)
+}
 
 /** How many heads of the line did not follow the one before them in any line before. */
 let surprises: u32 = 0
@@ -60,8 +83,10 @@ export function forgetHeads(): void {
     // A byte that does not occur in text: what is free is never found.
     store<u8>(entry, 0xff)
     store<u32>(entry, 0xffff0000, NOT_FIRST)
-    store<u32>(entry, <u32>OUTSIDE, NEWER)
-    store<u32>(entry, <u32>OUTSIDE, OLDER)
+    for (let to = entry; to <= entry + BEHIND; to += BEHIND) {
+      store<u32>(to, <u32>OUTSIDE, NEWER)
+      store<u32>(to, <u32>OUTSIDE, OLDER)
+    }
   }
 }
 
@@ -90,7 +115,7 @@ export function beginsWith(p: usize, entry: usize): bool {
 /** Whether its other bytes are there, too. */
 @inline
 export function goesOnWith(p: usize, entry: usize): bool {
-  return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | load<i32>(entry, NOT_SECOND)) == 0xffff
+  return (i8x16.bitmask(i8x16.eq(v128.load(p, 16), v128.load(entry, 16))) | <i32>load<u16>(entry, NOT_SECOND)) == 0xffff
 }
 
 @inline
@@ -101,8 +126,9 @@ function controlsOf16(p: usize): u32 {
 
 /** Remembers the head at `p` of the value at `value`, and that it followed `before`. Returns its entry, or OUTSIDE. */
 export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
-  const isString = byteAt(value) == QUOTE
-  const length = <u32>(value - p) + <u32>isString
+  const byte = byteAt(value)
+  const kind = byte == QUOTE ? STRING : byte == OPEN_OBJECT ? OBJECT : byte == OPEN_ARRAY ? ARRAY : 0
+  const length = <u32>(value - p) + <u32>(kind != 0)
   if (length > LONGEST) return OUTSIDE
   const others = length == LONGEST ? 0 : ~0 << length
   if ((controlsOf16(p) | (controlsOf16(p + 16) << 16)) & ~others) return OUTSIDE
@@ -110,10 +136,10 @@ export function rememberHead(p: usize, value: usize, slot: i32, before: usize): 
   v128.store(entry, v128.load(p))
   v128.store(entry, v128.load(p, 16), 16)
   store<u32>(entry, others | 0xffff0000, NOT_FIRST)
-  store<u32>(entry, <u32>others >> 16, NOT_SECOND)
-  store<u32>(entry, <u32>(value - p), BEFORE_VALUE)
+  store<u16>(entry, <u16>(others >> 16), NOT_SECOND)
+  store<u8>(entry, <u8>(value - p), BEFORE_VALUE)
+  store<u8>(entry, <u8>(kind | (length > 16 ? LONG : 0)), KIND)
   store<i32>(entry, slot, SLOT)
-  store<u32>(entry, (isString ? STRING : 0) | (length > 16 ? LONG : 0), KIND)
   if (load<u32>(before, NEWER) != <u32>entry) {
     if (load<u32>(before, OLDER) != <u32>entry) surprises++
     store<u32>(before, load<u32>(before, NEWER), OLDER)
@@ -129,8 +155,8 @@ function entryFor(p: usize, length: u32, others: u32): usize {
   const hash = <u32>((some * 0x9e3779b97f4a7c15) >> 32)
   for (let i: u32 = 0; i < PROBES; i++) {
     const entry = entryAt(hash + i)
-    if (!load<u32>(entry, BEFORE_VALUE)) return entry
-    const isSame = load<u32>(entry, NOT_FIRST) == (others | 0xffff0000) && load<u32>(entry, NOT_SECOND) == others >> 16
+    if (!load<u8>(entry, BEFORE_VALUE)) return entry
+    const isSame = load<u32>(entry, NOT_FIRST) == (others | 0xffff0000) && <u32>load<u16>(entry, NOT_SECOND) == others >> 16
     if (isSame && beginsWith(p, entry) && goesOnWith(p, entry)) return entry
   }
   return entryAt(hash)

@@ -1,6 +1,19 @@
-import { BACKSLASH, byteAt, QUOTE, SPACE } from './bytes'
-import { CLOSE_OBJECT, COMMA } from './json-containers'
-import { BEFORE_VALUE, beginsWith, goesOnWith, KIND, LONG, NEWER, OLDER, SLOT, STRING } from './json-heads'
+import { BACKSLASH, byteAt, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, QUOTE, SPACE } from './bytes'
+import { closerAt, depth, enter, leave, MOST_NESTED, openHead } from './json-containers'
+import {
+  ARRAY,
+  BEFORE_VALUE,
+  beginsWith,
+  goesOnWith,
+  KIND,
+  LONG,
+  NEWER,
+  OBJECT,
+  OBJECTS,
+  OLDER,
+  SLOT,
+  STRING,
+} from './json-heads'
 import { ALSE, NULL, TRUE } from './json-scalars'
 
 const POINT: u32 = 0x2e
@@ -62,7 +75,8 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
  * Nothing is called here, and what is compared is in variables, so that everything stays in registers. Where a value ends
  * shows in the marks alone, of 64 bytes at a time: the processor goes on to the next member while it still checks this one.
  */
-export function passKnown(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
+@inline
+function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests: bool): usize {
   const twos = v128.load(CONSTANTS)
   const spaces = v128.load(CONSTANTS, 16)
   const backslashes = v128.load(CONSTANTS, 32)
@@ -77,68 +91,121 @@ export function passKnown(p: usize, end: usize, before: usize, out: usize, shift
       entry = <usize>load<u32>(before, OLDER)
       if (!beginsWith(p, entry)) return p
     }
-    const kind = load<u32>(entry, KIND)
+    const kind = <u32>load<u8>(entry, KIND)
     if (kind & LONG) if (!goesOnWith(p, entry)) return p
-    const value = p + <usize>load<u32>(entry, BEFORE_VALUE)
-    // The first mark behind the head that does not belong to an escape.
+    const value = p + <usize>load<u8>(entry, BEFORE_VALUE)
     let to = value + <usize>(kind & STRING)
     let special: u32 = 0
-    while (true) {
-      const at = to - block
-      if (at < 64) {
-        marks = (marks >> <u64>at) << <u64>at
-        if (marks != 0) {
-          to = block + <usize>ctz(marks)
-          if (byteAt(to) != BACKSLASH) break
-          if (load<u8>(ESCAPES + <usize>byteAt(to + 1)) == 0) return p
-          special = 1
-          to += 2
-          continue
-        }
+    if (nests && (kind & (OBJECT | ARRAY)) != 0) {
+      const closer = kind & OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY
+      to++
+      if (byteAt(to) != closer) {
+        if (byteAt(to) <= SPACE || depth == MOST_NESTED) return p
+        const slot = depth == 0 ? load<i32>(entry, SLOT) : -1
+        const at = slot >= 0 ? out + (<usize>slot << 3) : 0
+        before = enter(closer, entry == OBJECTS ? openHead() : entry, at, <i32>value + shift)
+        p = to
+        continue
       }
-      block += 64
-      marks = marksOf64(block, twos, spaces, backslashes)
-      if (to < block) to = block
-    }
-    if (kind & STRING) {
-      if (byteAt(to) != QUOTE) return p
       to++
     } else {
-      // It is the quote of the next name, or behind the line.
-      to--
-      if (byteAt(to) == SPACE) to--
-      const first = value + <usize>(byteAt(value) == MINUS)
-      const length = <u32>(to - first)
-      if (length - 1 >= 16) return p
-      const digits = i8x16.sub(v128.load(first), zeros)
-      const others = ~i8x16.bitmask(i8x16.eq(digits, i8x16.min_u(digits, nines))) & ((1 << length) - 1)
-      if (others == 0) {
-        if (byteAt(first) == ZERO) if (length != 1) return p
-      } else if ((others & 1) == 0) {
-        // A point with digits before and behind it.
-        const point = <u32>ctz(others)
-        if (others & (others - 1)) return p
-        if (byteAt(first + <usize>point) != POINT) return p
-        if (point + 1 == length) return p
-        if (byteAt(first) == ZERO) if (point != 1) return p
-      } else if (!isLiteral(value, to)) return p
+      // The first mark behind the head that does not belong to an escape.
+      while (!nests || (kind & STRING) != 0) {
+        const at = to - block
+        if (at < 64) {
+          marks = (marks >> <u64>at) << <u64>at
+          if (marks != 0) {
+            to = block + <usize>ctz(marks)
+            if (byteAt(to) != BACKSLASH) break
+            if (load<u8>(ESCAPES + <usize>byteAt(to + 1)) == 0) return p
+            special = 1
+            to += 2
+            continue
+          }
+        }
+        block += 64
+        marks = marksOf64(block, twos, spaces, backslashes)
+        if (to < block) to = block
+      }
+      if (kind & STRING) {
+        if (byteAt(to) != QUOTE) return p
+        to++
+      } else {
+        // It is the quote of the next name, or behind the line.
+        to--
+        if (byteAt(to) == SPACE) to--
+        if (nests) to = stopFrom(value)
+        const first = value + <usize>(byteAt(value) == MINUS)
+        const length = <u32>(to - first)
+        if (length - 1 >= 16) return p
+        const digits = i8x16.sub(v128.load(first), zeros)
+        const others = ~i8x16.bitmask(i8x16.eq(digits, i8x16.min_u(digits, nines))) & ((1 << length) - 1)
+        if (others == 0) {
+          if (byteAt(first) == ZERO) if (length != 1) return p
+        } else if ((others & 1) == 0) {
+          // A point with digits before and behind it.
+          const point = <u32>ctz(others)
+          if (others & (others - 1)) return p
+          if (byteAt(first + <usize>point) != POINT) return p
+          if (point + 1 == length) return p
+          if (byteAt(first) == ZERO) if (point != 1) return p
+        } else if (!isLiteral(value, to)) return p
+      }
     }
     const next = byteAt(to)
+    if (nests && next != COMMA && depth > 0) {
+      // What ends with the value, up to the next member or element.
+      let level = depth
+      while (level > 0 && byteAt(to) == closerAt(level)) {
+        level--
+        to++
+      }
+      const byte = byteAt(to)
+      if (byte != COMMA) if (level > 0 || byte != CLOSE_OBJECT || to + 1 != end) return p
+      before = leave(level, <i32>to + shift)
+      if (byte != COMMA) return 0
+      p = to + 1
+      continue
+    }
     if (next != COMMA) {
       if (next != CLOSE_OBJECT) return p
       if (to + 1 != end) return p
     }
     const slot = load<i32>(entry, SLOT)
-    if (slot >= 0) {
-      const at = out + (<usize>slot << 3)
-      if (load<i32>(at) != 0) special = 1
-      store<i32>(at, <i32>value + shift)
-      store<i32>(at, ((<i32>to + shift) << 1) | special, 4)
-    }
+    if (slot >= 0) if (!nests || depth == 0) setSlot(out, slot, <i32>value + shift, <i32>to + shift, special)
     if (next != COMMA) return 0
     before = entry
     p = to + 1
   }
+  return 0
+}
+
+/** Passes over members of lines that have none that is an object or array, as far as they are known. */
+export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
+  return pass(p, end, before, out, shift, false)
+}
+
+/** Passes over members and elements, inside and outside of nested objects and arrays. */
+export function passNested(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
+  return pass(p, end, before, out, shift, true)
+}
+
+/** The name of `slot` has the value [start, end). */
+@inline
+export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u32): void {
+  const at = out + (<usize>slot << 3)
+  if (load<i32>(at) != 0) special = 1
+  store<i32>(at, start)
+  store<i32>(at, (end << 1) | special, 4)
+}
+
+/** The first of the 16 bytes at `p` that may be behind a number or literal, or what is behind them. */
+@inline
+function stopFrom(p: usize): usize {
+  // Brackets become braces.
+  const bytes = v128.or(v128.load(p), i8x16.splat(0x20))
+  const stops = v128.or(i8x16.eq(bytes, i8x16.splat(0x2c)), i8x16.eq(bytes, i8x16.splat(0x7d)))
+  return p + <usize>ctz(i8x16.bitmask(stops) | 0x10000)
 }
 
 /** Whether the text [p, end) is a literal. */

@@ -1,16 +1,7 @@
-import { byteAt, QUOTE, SPACE } from './bytes'
-import {
-  CLOSE_OBJECT,
-  COLON,
-  COMMA,
-  containerEnd,
-  OPEN_ARRAY,
-  OPEN_OBJECT,
-  skipSpace,
-  wasTooDeep,
-} from './json-containers'
+import { byteAt, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE, SPACE } from './bytes'
+import { closerAt, depth, enter, enterLine, leave, MOST_NESTED, OPEN_BYTES, openHead, skipSpace } from './json-containers'
 import { forgetHeads, isWorthLooking, OUTSIDE, rememberHead } from './json-heads'
-import { passed, passKnown } from './json-known'
+import { passed, passFlat, passNested, setSlot } from './json-known'
 import { escapedStringEnd, scalarEnd } from './json-scalars'
 import { block, forgetBlock, marksBeyond, marksFrom } from './special-characters'
 
@@ -30,7 +21,7 @@ const OBJECT: u32 = 1
 const UNDECIDED: u32 = 2
 
 /** The first address that is free for the caller. */
-export const base: usize = __heap_base
+export const base: usize = __heap_base + OPEN_BYTES
 
 /** The wanted names: their number, a bit for each of their lengths modulo 32, and where their table is. */
 let wanted: u32 = 0
@@ -75,59 +66,71 @@ function slotOf(p: usize, length: u32): i32 {
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   p = skipSpace(p, end)
   if (byteAt(p) != OPEN_OBJECT) return NO_OBJECT
-  const first = ++p
+  p++
+  if (byteAt(p) != QUOTE) {
+    const first = skipSpace(p, end)
+    if (byteAt(first) == CLOSE_OBJECT) return skipSpace(first + 1, end) == end ? OBJECT : NO_OBJECT
+  }
+  let nests = enterLine()
   const bits = lengths
   const looks = isWorthLooking()
   let before = OUTSIDE
+  let inObject = true
   // Those not yet passed, of which a quote at `p` is the first, unless it is in a later block.
   let marks: u64 = 0
   while (true) {
-    // After the brace or a comma.
+    // Behind a comma, or what opens a container that is not empty.
     if (looks) {
-      p = passKnown(p, end, before, out, shift)
-      if (!p) return OBJECT
-      marks = marksFrom(p)
+      if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
+        p = nests ? passNested(p, end, before, out, shift) : passFlat(p, end, before, out, shift)
+        if (!p) return OBJECT
+        before = passed
+        inObject = closerAt(depth) == CLOSE_OBJECT
+        marks = marksFrom(p)
+      }
     }
     const head = p
     if (byteAt(p) == SPACE) p++
-    if (byteAt(p) != QUOTE) {
-      p = skipSpace(p, end)
-      if (byteAt(p) != QUOTE) {
-        return head == first && byteAt(p) == CLOSE_OBJECT && skipSpace(p + 1, end) == end ? OBJECT : NO_OBJECT
-      }
-      marks = marksFrom(p)
-    }
-    const name = p + 1
-    if (marks == 0) marks = marksFrom(p)
-    marks &= marks - 1
-    if (marks == 0) marks = marksBeyond()
-    p = block + <usize>ctz(marks)
-    marks &= marks - 1
     let slot: i32 = -1
     let hasEscapes = false
-    if (byteAt(p) != QUOTE) {
-      p = escapedStringEnd(p)
-      if (!p) return NO_OBJECT
-      // Whether it is wanted shows only when it is decoded.
-      if (wanted > 0) return UNDECIDED
-      hasEscapes = true
-      marks = marksFrom(p + 1)
-    } else if ((bits >> (<u32>(p - name) & 31)) & 1) slot = slotOf(name, <u32>(p - name))
-    p++
-    if (byteAt(p) != COLON) {
-      p = skipSpace(p, end)
-      if (byteAt(p) != COLON) return NO_OBJECT
-      marks = marksFrom(p)
+    if (inObject) {
+      if (byteAt(p) != QUOTE) {
+        p = skipSpace(p, end)
+        if (byteAt(p) != QUOTE) return NO_OBJECT
+        marks = marksFrom(p)
+      }
+      const name = p + 1
+      if (marks == 0) marks = marksFrom(p)
+      marks &= marks - 1
+      if (marks == 0) marks = marksBeyond()
+      p = block + <usize>ctz(marks)
+      marks &= marks - 1
+      if (byteAt(p) != QUOTE) {
+        p = escapedStringEnd(p)
+        if (!p) return NO_OBJECT
+        // Whether it is wanted shows only when it is decoded.
+        if (wanted > 0 && depth == 0) return UNDECIDED
+        hasEscapes = true
+        marks = marksFrom(p + 1)
+      } else if ((bits >> (<u32>(p - name) & 31)) & 1) slot = slotOf(name, <u32>(p - name))
+      p++
+      if (byteAt(p) != COLON) {
+        p = skipSpace(p, end)
+        if (byteAt(p) != COLON) return NO_OBJECT
+        marks = marksFrom(p)
+      }
+      p++
+      if (byteAt(p) == SPACE) p++
     }
-    let byte = byteAt(++p)
-    if (byte == SPACE) byte = byteAt(++p)
+    let byte = byteAt(p)
     if (byte <= 0x20) {
       p = skipSpace(p, end)
       byte = byteAt(p)
       marks = marksFrom(p)
     }
     const value = p
-    if (looks) before = hasEscapes ? OUTSIDE : rememberHead(head, value, slot, passed)
+    if (looks && inObject) before = hasEscapes ? OUTSIDE : rememberHead(head, value, slot, before)
+    if (depth > 0) slot = -1
     let special: u32 = 0
     if (byte == QUOTE) {
       if (marks == 0) marks = marksFrom(p)
@@ -143,26 +146,37 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       }
       p++
     } else if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
-      p = containerEnd(p, end)
-      if (!p) return wasTooDeep() ? UNDECIDED : NO_OBJECT
+      // Both are two less than what closes them.
+      const closer = byte + 2
+      p = skipSpace(p + 1, end)
+      if (byteAt(p) != closer) {
+        if (depth == MOST_NESTED) return UNDECIDED
+        p = value + 1
+        const at = slot >= 0 ? out + (<usize>slot << 3) : 0
+        before = enter(closer, inObject ? before : openHead(), at, <i32>value + shift)
+        inObject = byte == OPEN_OBJECT
+        nests = true
+        continue
+      }
+      p++
       marks = marksFrom(p)
     } else {
       p = scalarEnd(p)
       if (!p) return NO_OBJECT
     }
-    if (slot >= 0) {
-      const to = out + (<usize>slot << 3)
-      if (load<i32>(to) != 0) special = 1
-      store<i32>(to, <i32>value + shift)
-      store<i32>(to, ((<i32>p + shift) << 1) | special, 4)
-    }
-    byte = byteAt(p)
-    if (byte != COMMA) {
-      p = skipSpace(p, end)
-      byte = byteAt(p)
-      if (byte == CLOSE_OBJECT) return skipSpace(p + 1, end) == end ? OBJECT : NO_OBJECT
-      if (byte != COMMA) return NO_OBJECT
-      marks = marksFrom(p)
+    if (slot >= 0) setSlot(out, slot, <i32>value + shift, <i32>p + shift, special)
+    while (byteAt(p) != COMMA) {
+      const behind = skipSpace(p, end)
+      if (behind != p) {
+        p = behind
+        marks = marksFrom(p)
+        continue
+      }
+      if (byteAt(p) != closerAt(depth)) return NO_OBJECT
+      p++
+      if (depth == 0) return skipSpace(p, end) == end ? OBJECT : NO_OBJECT
+      before = leave(depth - 1, <i32>p + shift)
+      inObject = closerAt(depth) == CLOSE_OBJECT
     }
     p++
   }

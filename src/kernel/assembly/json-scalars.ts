@@ -101,13 +101,9 @@ export function numberEnd(p: usize): usize {
   return digits >= 16 || (byteAt(end) | 0x20) == 0x65 ? longNumberEnd(p) : end
 }
 
-/** The end of the string, number or literal at `p`, or 0. */
+/** The end of the number or literal at `p`, or 0. */
 export function scalarEnd(p: usize): usize {
   switch (byteAt(p)) {
-    case QUOTE: {
-      const end = stringEnd(p + 1)
-      return end ? end + 1 : 0
-    }
     case 0x74:
       return load<u32>(p) == TRUE ? p + 4 : 0
     case 0x66:
