@@ -178,9 +178,14 @@ export class JsonLines {
 
   #likelyMembers(shapes: readonly Shape[]): string[] {
     const random = this.#random
-    return shapes
+    const members = shapes
       .filter(() => !random.chance(0.03))
       .map(shape => shape.head + (random.chance(0.02) ? random.pick(BROKEN) : this.#likely(shape)))
+    // What follows a container comes to lie in it, where it is expected as little as it is allowed in a list.
+    const at = members.findIndex(member => /[}\]]$/.test(member))
+    if (at < 0 || at + 1 === members.length || !random.chance(0.05)) return members
+    const [member, next] = members.slice(at, at + 2)
+    return members.toSpliced(at, 2, `${member!.slice(0, -1)},${next}${member!.slice(-1)}`)
   }
 
   #likely({ kind, inside }: Shape): string {
@@ -191,7 +196,9 @@ export class JsonLines {
     if (kind === 'scalar') return random.chance(0.8) ? random.pick([this.#string(), this.#number()]) : this.#value(1)
     const elements = Array.from({ length: random.below(4) }, () => {
       if (random.chance(0.05)) return this.#value(1)
-      return kind === 'strings' ? this.#string() : this.#container('{', this.#likelyMembers(inside), '}')
+      if (kind === 'strings') return this.#string()
+      const members = this.#likelyMembers(inside)
+      return random.chance(0.02) ? members.join(',') : this.#container('{', members, '}')
     })
     return this.#container('[', elements, ']')
   }

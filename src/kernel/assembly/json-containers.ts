@@ -1,12 +1,15 @@
 import { byteAt, CLOSE_OBJECT } from './bytes'
 import { BEHIND, ELEMENTS } from './json-heads'
 
-/** The objects and arrays of JSON that are open. */
+/**
+ * The containers, which are objects and arrays, that are open in a line of JSON. One that is empty is closed at once, and
+ * never one of them.
+ */
 
 /** The deepest nesting, in containers below the outermost, that is checked here. */
 export const MOST_NESTED: u32 = 1024
 
-/** For each open container, the outermost first: the byte that ends it, and the head of the member that it is in (2 u32). */
+/** For each open container, the outermost first: the byte that ends it, and the head of its member (2 u32). */
 const open: usize = __heap_base
 export const OPEN_BYTES: usize = 8 * (<usize>MOST_NESTED + 1)
 const HEAD: usize = 4
@@ -15,10 +18,10 @@ export let depth: u32 = 0
 /** Where the slot is of the wanted member that is a container and open, or 0. */
 let openSlot: usize = 0
 
-/** Whether a container was entered in the line. */
+/** Whether the line has a container below the outermost. */
 let entered = false
 
-/** The outermost object was opened. Returns whether others were in the line before. */
+/** The outermost object was opened. Returns whether the line before had other containers. */
 @inline
 export function enterLine(): bool {
   const before = entered
@@ -35,15 +38,15 @@ export function closerAt(level: u32): u32 {
   return load<u32>(open + (<usize>level << 3))
 }
 
-/** The head of the member that is, or is around, the innermost container. */
+/** The head of the member whose value is, or has in it, the innermost container. */
 @inline
 export function openHead(): usize {
   return <usize>load<u32>(open + (<usize>depth << 3), HEAD)
 }
 
 /**
- * A container was opened that `closer` ends, in the member of `head`. There is room for it. `slot` is where its slot is in
- * the results for the line, or 0, and `start` what is put there. Returns the entry before its first member or element.
+ * A container was opened that `closer` ends, in the member of `head`. There is room for it. `slot` is where its slot is
+ * in the results for the line, or 0, and `start` is put there. Returns the entry before its first member or element.
  */
 @inline
 export function enter(closer: u32, head: usize, slot: usize, start: i32): usize {
@@ -60,7 +63,7 @@ export function enter(closer: u32, head: usize, slot: usize, start: i32): usize 
   return closer == CLOSE_OBJECT ? head : ELEMENTS
 }
 
-/** Containers were closed, so that `level` are open, the last of them before `end`. Returns the entry before what follows. */
+/** Containers were closed, the last one before `end`: `level` are open. Returns the entry before what follows. */
 @inline
 export function leave(level: u32, end: i32): usize {
   const head = <usize>load<u32>(open + (<usize>(level + 1) << 3), HEAD)

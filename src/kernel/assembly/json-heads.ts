@@ -11,9 +11,9 @@ import { byteAt, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './bytes'
 
 /**
  * An entry: 32 bytes, of which the first are the head; for the first 16 and for the others a bit for each that is not
- * part of it, above which all are set in the first (u32, u16); bytes before the value, and a kind (2 u8); the slot of the
- * name or -1 (i32); two entries that followed it, the newer one first (2 u32); and two that followed behind its value, if
- * that is a container (2 u32).
+ * part of it, above which all are set in the first (u32, u16); bytes before the value, and a kind (2 u8); the slot of
+ * the name or -1 (i32); two entries that followed it, the newer one first (2 u32); and two that followed behind its
+ * value, if that is a container (2 u32).
  */
 const ENTRY: usize = 64
 const NOT_FIRST: usize = 32
@@ -23,7 +23,7 @@ export const KIND: usize = 39
 export const SLOT: usize = 40
 export const NEWER: usize = 44
 export const OLDER: usize = 48
-/** An entry so many bytes on has, as those that followed it, those that followed behind the value. */
+/** What followed behind the value is read as what followed an entry that is so many bytes on. */
 export const BEHIND: usize = 8
 
 /** Kinds are bits: a value that is a string, an object or an array, and a head of more than 16 bytes. */
@@ -41,8 +41,9 @@ const PROBES: u32 = 4
 export const OUTSIDE: usize = memory.data(<i32>(ENTRY * <usize>(ENTRIES + 1)), 16)
 
 /**
- * Elements of arrays have no names. These entries are for those that are strings or objects, and all that ever follows
- * them are each other, as no more than heads of members ever follow heads of members: neither occurs in place of the other.
+ * Elements of arrays have no names. Their heads are the quote of a string and the brace of an object, which are in
+ * entries of their own. None but these two ever follows one of them, and neither follows the head of a member: so no name
+ * is expected in an array, and no value without a name in an object. The first is also the entry before all elements.
  */
 export const ELEMENTS: usize = memory.data(<i32>(ENTRY * 2), 16)
 export const OBJECTS: usize = ELEMENTS + ENTRY
@@ -124,7 +125,10 @@ function controlsOf16(p: usize): u32 {
   return <u32>i8x16.bitmask(i8x16.eq(bytes, i8x16.min_u(bytes, i8x16.splat(0x1f))))
 }
 
-/** Remembers the head at `p` of the value at `value`, and that it followed `before`. Returns its entry, or OUTSIDE. */
+/**
+ * Remembers the head at `p`, in an object, of the value at `value`, and that it followed `before`. Returns its entry,
+ * or OUTSIDE.
+ */
 export function rememberHead(p: usize, value: usize, slot: i32, before: usize): usize {
   const byte = byteAt(value)
   const kind = byte == QUOTE ? STRING : byte == OPEN_OBJECT ? OBJECT : byte == OPEN_ARRAY ? ARRAY : 0

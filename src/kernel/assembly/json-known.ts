@@ -67,10 +67,14 @@ function marksOf64(p: usize, twos: v128, spaces: v128, backslashes: v128): u64 {
 }
 
 /**
- * Passes over members from `p` on, each after the brace of the object or a comma, as long as their heads followed that of
- * `before` and each other in lines before, and their values are strings, short numbers without an exponent, or literals.
- * Puts the values of wanted names into `out`, as `scanLine` does. Returns where it stopped, before a member, or 0 if the
- * object ended, and the line with it.
+ * Passes over members from `p` on, each after a brace or a comma, as long as their heads followed that of `before` and
+ * each other in lines before, and their values are strings, short numbers without an exponent, or literals. Puts the
+ * values of wanted names into `out`, as `scanLine` does. Returns where it stopped, before a member or element, or 0 if
+ * the object ended, and the line with it.
+ *
+ * With `nests`, which is constant where this is used, values may be objects and arrays that are not deeper than is
+ * checked, and elements of arrays may be strings and objects. Without, it must not be used inside of them, and stops at
+ * their heads, whose values are no numbers: lines that have none are passed over a tenth faster by code of their own.
  *
  * Nothing is called here, and what is compared is in variables, so that everything stays in registers. Where a value ends
  * shows in the marks alone, of 64 bytes at a time: the processor goes on to the next member while it still checks this one.
@@ -99,6 +103,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
     if (nests && (kind & (OBJECT | ARRAY)) != 0) {
       const closer = kind & OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY
       to++
+      // One that is empty ends here.
       if (byteAt(to) != closer) {
         if (byteAt(to) <= SPACE || depth == MOST_NESTED) return p
         const slot = depth == 0 ? load<i32>(entry, SLOT) : -1
@@ -134,6 +139,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
         // It is the quote of the next name, or behind the line.
         to--
         if (byteAt(to) == SPACE) to--
+        // Braces and brackets may be between.
         if (nests) to = stopFrom(value)
         const first = value + <usize>(byteAt(value) == MINUS)
         const length = <u32>(to - first)
@@ -154,7 +160,7 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
     }
     const next = byteAt(to)
     if (nests && next != COMMA && depth > 0) {
-      // What ends with the value, up to the next member or element.
+      // Containers end with the value.
       let level = depth
       while (level > 0 && byteAt(to) == closerAt(level)) {
         level--
@@ -180,17 +186,17 @@ function pass(p: usize, end: usize, before: usize, out: usize, shift: i32, nests
   return 0
 }
 
-/** Passes over members of lines that have none that is an object or array, as far as they are known. */
+/** Passes over members outside of containers, none of which is one. */
 export function passFlat(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, false)
 }
 
-/** Passes over members and elements, inside and outside of nested objects and arrays. */
+/** Passes over members and elements, inside and outside of containers. */
 export function passNested(p: usize, end: usize, before: usize, out: usize, shift: i32): usize {
   return pass(p, end, before, out, shift, true)
 }
 
-/** The name of `slot` has the value [start, end). */
+/** Puts the value [start, end) of the name of `slot` into `out`. */
 @inline
 export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u32): void {
   const at = out + (<usize>slot << 3)
@@ -199,7 +205,7 @@ export function setSlot(out: usize, slot: i32, start: i32, end: i32, special: u3
   store<i32>(at, (end << 1) | special, 4)
 }
 
-/** The first of the 16 bytes at `p` that may be behind a number or literal, or what is behind them. */
+/** The first of the 16 bytes at `p` that may follow a number or literal, or the byte behind them. */
 @inline
 function stopFrom(p: usize): usize {
   // Brackets become braces.

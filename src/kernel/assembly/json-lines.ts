@@ -79,8 +79,9 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   // Those not yet passed, of which a quote at `p` is the first, unless it is in a later block.
   let marks: u64 = 0
   while (true) {
-    // Behind a comma, or what opens a container that is not empty.
+    // Behind a comma, or behind what opens a container that is not empty.
     if (looks) {
+      // Other elements are never known.
       if (inObject || byteAt(p) == QUOTE || byteAt(p) == OPEN_OBJECT) {
         p = nests ? passNested(p, end, before, out, shift) : passFlat(p, end, before, out, shift)
         if (!p) return OBJECT

@@ -102,6 +102,21 @@ t.test('nesting beyond its bound, and escaped names, are left to the caller', as
   t.same([...flags], [48, 0, 48, 0, 48, 16])
 })
 
+t.test('objects that are nested as in the line before are left to the caller beyond the bound, too', async t => {
+  const nested = (depth: number) => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`
+  const { flags, value } = scan([nested(3), nested(1025), nested(1026), nested(1025), nested(3)], 'a')
+  t.same([...flags], [48, 48, 0, 48, 48])
+  t.same([value(3, 0), value(4, 0)], [nested(1024), nested(2)])
+})
+
+t.test('a container that is open where a line breaks off has no effect on later lines', async t => {
+  for (const broken of ['{"a":{"b":', '{"a":{"b":1},"a":[{"b":']) {
+    t.same([...scan([broken], 'a').flags], [16])
+    const { value } = scan(['{"a":"first"}', '{"b":{"c":1},"d":2}', '{"b":{"c":1}}'], 'a')
+    t.same([value(0, 0), value(1, 0), value(2, 0)], ['"first"', undefined, undefined])
+  }
+})
+
 t.test('only the lines that it leaves are scanned again, also after the bytes of a batch moved', async t => {
   const lines = Array.from({ length: 100 }, (_, i) =>
     i === 50 ? String.raw`{"\u0061":"50"}` : `{"a":"${i}","pad":"${'x'.repeat(50)}"}`,
