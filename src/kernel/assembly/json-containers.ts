@@ -21,15 +21,17 @@ let openSlot: usize = 0
 /** Whether the line has a container below the outermost. */
 let entered = false
 
+// The outermost is an object in every line.
+store<u32>(open, CLOSE_OBJECT)
+
 /** The outermost object was opened. Returns whether the line before had other containers. */
 @inline
 export function enterLine(): bool {
-  const before = entered
+  if (!entered) return false
   entered = false
   depth = 0
   openSlot = 0
-  store<u32>(open, CLOSE_OBJECT)
-  return before
+  return true
 }
 
 /** The byte that ends the container with so many around it. */
