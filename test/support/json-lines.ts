@@ -172,7 +172,8 @@ export class JsonLines {
     const members = this.#likelyMembers(this.#shapes)
     if (random.chance(0.1)) members.splice(random.below(members.length + 1), 0, `"b":${this.#value(1)}`)
     const behind = random.chance(0.08) ? random.pick([' ', ' ', '}', ',', '{}', 'x', '"']) : ''
-    const line = Buffer.from(`{${members.join(random.chance(0.05) ? ' , ' : ',')}}${behind}`)
+    const end = random.chance(0.03) ? random.pick([']', ':', 'x', '"', '']) : '}'
+    const line = Buffer.from(`{${members.join(random.chance(0.05) ? ' , ' : ',')}${end}${behind}`)
     return random.chance(0.35) ? this.#mutated(line) : line
   }
 

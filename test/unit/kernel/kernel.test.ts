@@ -109,6 +109,24 @@ t.test('objects that are nested as in the line before are left to the caller bey
   t.same([value(3, 0), value(4, 0)], [nested(1024), nested(2)])
 })
 
+t.test('a line whose containers are closed otherwise than in the line before is no object', async t => {
+  const good = '{"a":{"b":1},"c":[{"d":"x"},{"d":"y"}],"e":{"f":{"g":2}}}'
+  const broken = [
+    ...[good.slice(0, -1), `${good.slice(0, -1)}]`, `${good.slice(0, -1)}:`, `${good}}`, `${good.slice(0, -2)}]}`],
+    ...['{"a":{"b":1}', '{"a":{"b":1]}', '{"a":{"b":1,"c":[]}', '{"a":{"b":1},"c":[{"d":"x"},{"d":"y"}}}'],
+    ...['{"a":{"b":1},"c":[{"d":"x"},"e":{}]}', '{"a":{"b":1},"c":["d":"x"]}', '{"a":{"b":1},"c":[{"d":"x"}]]}'],
+    ...['{"a":{"b":1},{"b":1}}', '{"a":{"b":1},"c"}', '{"a":{{"b":1}}}', '{"a":{"b":1},"c":["x",]}', '{"a":{"b":1,}}'],
+  ]
+  const { flags } = scan(
+    broken.flatMap(line => [good, line]),
+    'a',
+  )
+  t.same(
+    broken.filter((_, i) => flags[2 * i] !== 48 || flags[2 * i + 1] !== 16),
+    [],
+  )
+})
+
 t.test('a container that is open where a line breaks off has no effect on later lines', async t => {
   for (const broken of ['{"a":{"b":', '{"a":{"b":1},"a":[{"b":']) {
     t.same([...scan([broken], 'a').flags], [16])
