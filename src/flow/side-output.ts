@@ -2,9 +2,9 @@ import { PassThrough } from 'node:stream'
 
 /**
  * Number of batches that may wait at the end of a component, and at the beginning of the next one. More would only take
- * memory; with 1, Node.js takes each batch in a turn of its own.
+ * memory: a chunk each.
  */
-export const STREAM_DEPTH = 2
+export const STREAM_DEPTH = 1
 
 /** A side output. Its reader sets `connected`, and a tap sets `tapped`; until then no events are written to it. */
 export class SideOutput extends PassThrough {

@@ -304,7 +304,7 @@ t.test('what is behind others comes as soon as there is room again', async t => 
   await clock.advance(3)
   await send('a', { n: 5 })
   await clock.advance(2)
-  t.equal(stage.readableLength, stage.readableHighWaterMark)
+  t.ok(stage.readableLength >= stage.readableHighWaterMark, 'no room')
   stage.resume()
   await settle()
   await clock.advance(100)
