@@ -220,8 +220,8 @@ export class DiskBuffer extends BatchQueue {
   }
 
   #encode(batch: EventBatch): Waiting | undefined {
+    let chunk: Buffer | undefined
     try {
-      let chunk: Buffer | undefined
       const framed = encodeBatch(batch, HEAD_SIZE, size => {
         chunk = takeChunk(size)
         return chunk
@@ -229,6 +229,7 @@ export class DiskBuffer extends BatchQueue {
       const release = () => freeChunk(chunk!)
       return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false, release }
     } catch (error) {
+      if (chunk) freeChunk(chunk)
       this.#report.notEncoded(error)
       return undefined
     }
@@ -249,6 +250,7 @@ export class DiskBuffer extends BatchQueue {
       } else if (whenFull === 'drop_newest') {
         this.#blocked = undefined
         this.#report.full(own ? this.#shared.max : maxBytes, own, blocked)
+        blocked.release()
         blocked.batch.ack.settle('rejected')
       } else this.#report.full(own ? this.#shared.max : maxBytes, own, undefined)
     }
@@ -301,9 +303,14 @@ export class DiskBuffer extends BatchQueue {
       }
       this.#wrote(this.#waiting.splice(0, written))
     }
-    for (const { batch } of this.#waiting.splice(0)) this.giveBack(batch)
+    for (const waiting of this.#waiting.splice(0)) this.#unwritten(waiting)
     this.#flushing = undefined
     this.advance()
+  }
+
+  #unwritten({ batch, release }: Waiting): void {
+    release()
+    this.giveBack(batch)
   }
 
   #wrote(group: readonly Waiting[]): void {
@@ -323,7 +330,7 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest?.()
     this.#feeder?.stop()
     this.#ended.abort()
-    if (this.#blocked) this.giveBack(this.#blocked.batch)
+    if (this.#blocked) this.#unwritten(this.#blocked)
     this.#blocked = undefined
   }
 

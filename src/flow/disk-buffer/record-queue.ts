@@ -118,6 +118,7 @@ export class RecordQueue {
   }
 
   async close(): Promise<void> {
+    for (const { release } of this.#recent) release?.()
     this.#recent.clear()
     await this.#writer.finish()
     await this.#reader.close()

@@ -42,13 +42,18 @@ function* portionsOf(
   size = PORTION_BYTES,
 ): Generator<Portion> {
   let pieces = 0
-  for (let at = 0; at < body.length; at += size) {
-    const lines = splitter.push(body.subarray(at, at + size))
-    const frame = lines && skipsBlank ? withoutBlankLines(lines) : lines
-    if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
-    pieces = splitter.pieces
+  try {
+    for (let at = 0; at < body.length; at += size) {
+      const lines = splitter.push(body.subarray(at, at + size))
+      const frame = lines && skipsBlank ? withoutBlankLines(lines) : lines
+      if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
+      else frame?.release?.()
+      pieces = splitter.pieces
+    }
+    if (splitter.problem) throw splitter.problem
+  } finally {
+    splitter.drop()
   }
-  splitter.release()
 }
 
 /** Removes blank lines, which have no meaning in JSON lines. */

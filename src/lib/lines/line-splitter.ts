@@ -57,6 +57,8 @@ export interface Frame extends LineColumns {
 const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
+const NO_BYTES = Buffer.alloc(0)
+
 /** The longest UTF-8 character. A piece has room for at least one. */
 const LONGEST_CHARACTER = 4
 
@@ -87,7 +89,7 @@ export class LineSplitter {
   /** Number of pieces that over-long lines were cut into so far, without the last piece of each. */
   pieces = 0
   protected readonly maxLineBytes: number
-  protected chunk: Buffer = Buffer.alloc(0)
+  protected chunk: Buffer = NO_BYTES
   /** The unfinished line is chunk[start, end); there is no LF before `scanned`. */
   protected start = 0
   protected end = 0
@@ -236,6 +238,15 @@ export class LineSplitter {
     this.start = 0
     this.end = pending
     this.chunk = next
+  }
+
+  /** Frees its memory together with the unfinished line. Nobody may still be writing to the space of `reserve`. */
+  drop(): void {
+    freeChunk(this.chunk)
+    this.chunk = NO_BYTES
+    this.start = 0
+    this.end = 0
+    this.scanned = 0
   }
 
   /** Cuts pieces of exactly the maximum size while the line, which reaches at least to `to`, is too long. */

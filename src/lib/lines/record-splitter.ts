@@ -101,6 +101,12 @@ export class RecordSplitter extends LineSplitter {
     this.#moved(before - this.start)
   }
 
+  override drop(): void {
+    const before = this.start
+    super.drop()
+    this.#moved(before)
+  }
+
   #moved(by: number): void {
     this.#line -= by
     this.#lineEnd -= by

@@ -19,6 +19,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { batchOf } from '../../support/batches.js'
 import { BufferRun, numbersOf } from '../../support/buffer-run.js'
 import { testFolder } from '../../support/folder.js'
+import { freeChunks } from '../../support/free-chunks.js'
 import { collectGarbage } from '../../support/heap.js'
 import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
@@ -312,6 +313,28 @@ t.test('full, and drop_newest: what comes is discarded, counted and accounted fo
   t.same(run.settled.delivered.at(-1), 100, 'room again')
   await run.drain()
   t.same(run.out, [...delivered])
+})
+
+t.test('full: the memory of what is discarded, or given back at the end, is used again', async t => {
+  for (const whenFull of ['drop_newest', 'block'] as const) {
+    const before = freeChunks()
+    const run = await BufferRun.open({
+      folder: new SimulatedDisk().folder(),
+      maxBytes: 4000,
+      whenFull,
+      fate: () => undefined,
+    })
+    // Batches that are too small for memory that is used again, and records that are not.
+    const numbers = Array.from({ length: 2200 }, (_, n) => n)
+    for (let n = 0; n < 5; n++) {
+      void run.put(numbers, 60)
+      await run.pass(0, 2)
+    }
+    await run.buffer.close()
+    for (const batch of run.batches.splice(0)) batch.ack.settle('errored')
+    await run.pass()
+    t.equal(freeChunks(), before, whenFull)
+  }
 })
 
 t.test('a disk that is full or fails for long: everything waits, it is told once, and goes on by itself', async t => {

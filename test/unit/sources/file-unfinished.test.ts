@@ -4,6 +4,7 @@ import t from 'tap'
 import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
 import { after, systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
+import { freeChunks } from '../../support/free-chunks.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 /** Real time, which can be put forward. */
@@ -257,4 +258,15 @@ t.test('unfinished lines beyond the memory for them are not cut', async t => {
     cut.map(({ text, flags }) => ({ length: text.length, flags })),
     [],
   )
+})
+
+t.test('a long unfinished line gives its memory back when its file is closed', async t => {
+  const before = freeChunks()
+  const dir = testFolder(t, { 'a.log': 'x'.repeat(300_000) })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path] })
+  await unread(run, 300_000)
+  t.ok(freeChunks() < before, 'it takes memory')
+  await run.stop()
+  t.equal(freeChunks(), before)
 })

@@ -3,6 +3,7 @@ import { framesOf } from '../../../src/http/events/frames.js'
 import { linesOfJson } from '../../../src/http/events/json-body.js'
 import { Refusal } from '../../../src/http/server/refusal.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
+import { freeChunks } from '../../support/free-chunks.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** The lines of a body, or what is wrong with it. Behind the body stands what must not be looked at. */
@@ -162,4 +163,20 @@ t.test('bodies become frames of moderate size', async t => {
   t.ok(parts.largest <= CHUNK_BYTES, `${parts.largest} bytes in a chunk`)
   const bytes = Buffer.from('x\n'.repeat(200_000))
   t.equal(frames(bytes, 'text').lines.length, 200_000)
+})
+
+t.test('bodies keep no memory behind, whatever is in them and wherever their reading ends', t => {
+  const before = freeChunks()
+  const read = (text: string, content: 'lines' | 'text') =>
+    framesOf(Buffer.from(`${text}\n`), text.length, content, 1 << 20)
+  for (let n = 0; n < 3; n++) t.same([...read('\n'.repeat(600_000), 'lines')], [])
+  t.equal(freeChunks(), before, 'blank lines')
+  for (let n = 0; n < 3; n++) {
+    for (const { frame } of read('x\n'.repeat(300_000), 'text')) {
+      frame.release?.()
+      break
+    }
+  }
+  t.equal(freeChunks(), before, 'read in part')
+  t.end()
 })

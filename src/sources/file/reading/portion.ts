@@ -9,6 +9,8 @@ export class Portion {
   reading = false
   room: Buffer = EMPTY
   #splitter: LineSplitter | undefined
+  /** One that is no longer used, but is still read into. */
+  #left: LineSplitter | undefined
 
   /** `most`: bytes that may be read. A shorter portion after a long unfinished line fits into memory that is reused. */
   begin(splitter: LineSplitter, most: number): Buffer {
@@ -23,12 +25,25 @@ export class Portion {
     return this.#splitter === splitter
   }
 
+  /** Frees memory that holds nothing and is not read into: the file may rest for long. */
+  free(splitter: LineSplitter): void {
+    if (splitter.pending === 0 && !this.isOf(splitter)) splitter.drop()
+  }
+
+  /** Frees the memory of a splitter that will not be used any more, when nothing is read into it. */
+  leave(splitter: LineSplitter): void {
+    if (this.reading && this.isOf(splitter)) this.#left = splitter
+    else splitter.drop()
+  }
+
   async wait(result: Promise<number | Error>): Promise<number | Error> {
     this.reading = true
     try {
       return await result
     } finally {
       this.reading = false
+      this.#left?.drop()
+      this.#left = undefined
     }
   }
 

@@ -151,6 +151,7 @@ export class Tailer extends Tracked {
     closeSync(this.#fd)
     this.#fd = undefined
     this.park()
+    this.#portion.free(this.#splitter)
   }
 
   /** Drops an unfinished line from memory, until the file grows or `parked` is cleared. */
@@ -194,10 +195,9 @@ export class Tailer extends Tracked {
   #goTo(position: Position): void {
     this.growth.parked = undefined
     this.#delivered = position
-    this.#content = position.content
-    this.#at = position.offset
-    this.#tail = position.tail
+    ;[this.#content, this.#at, this.#tail] = [position.content, position.offset, position.tail]
     this.#hole = new Hole(position.offset)
+    this.#portion.leave(this.#splitter)
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
     this.#pieces = 0
   }
