@@ -127,6 +127,11 @@ t.test('a line whose containers are closed otherwise than in the line before is 
   )
 })
 
+t.test('what was new in an object of an array is not expected in the array', async t => {
+  const lines = ['{"a":[{"b":1}]}', '{"a":[1,{"new":1}]}', '{"a":[1,"new":2]}', '{"a":[1,{"b":1,"new":2}],"new":"x"}']
+  t.same([...scan(lines, 'a').flags], [48, 48, 16, 48])
+})
+
 t.test('a container that is open where a line breaks off has no effect on later lines', async t => {
   for (const broken of ['{"a":{"b":', '{"a":{"b":1},"a":[{"b":']) {
     t.same([...scan([broken], 'a').flags], [16])
