@@ -22,8 +22,8 @@ export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & 
 
 /** The buckets that are behind, by the numbers of their queues. */
 export class BucketQueues {
-  /** Number of all events that wait. */
-  waiting = 0
+  /** Number of all events that wait as backlog, or because of it. */
+  behind = 0
   readonly #queues = new Map<number, Queue>()
   #forgetAt = Number.NEGATIVE_INFINITY
 
@@ -45,7 +45,7 @@ export class BucketQueues {
   }
 
   join(queue: Queue, isBacklog: boolean, isDisplaced: boolean): void {
-    this.waiting++
+    if (isBacklog || isDisplaced) this.behind++
     queue.events++
     if (isBacklog) queue.backlog++
     if (isDisplaced) queue.displaced++
@@ -55,10 +55,11 @@ export class BucketQueues {
   leave(queue: Queue, isBacklog: boolean): void {
     // After a reload, nobody knows of what waited before.
     if (queue.events === 0) return
-    this.waiting--
+    const before = queue.backlog + queue.displaced
     queue.events--
     if (isBacklog) queue.backlog = Math.max(0, queue.backlog - 1)
     queue.displaced = Math.min(queue.displaced, queue.events - queue.backlog)
+    this.behind += queue.backlog + queue.displaced - before
   }
 
   /** Forgets the queues of buckets that have caught up, now and then. */

@@ -17,7 +17,7 @@ import type { ThrottleOptions } from './options.js'
 
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
 const FILE_MS = 500
-/** A live event that is decided so long after its arrival, while others wait, may have come behind them. */
+/** A live event that is decided so long after its arrival, while backlog waits, may have come behind it. */
 const LATE_MS = 5
 
 /** What WaitingRule passes to a successor with the same options: what late events have taken of the windows. */
@@ -137,13 +137,16 @@ export class WaitingRule {
       this.#key.load(batch, i)
       const bucket = queueOf(this.#key)
       const queue = this.#queues.get(bucket, now)
-      const isDisplaced = this.#isDisplaced(batch, i, queue, hasWaited, now)
+      const isQueueBehind = queue !== undefined && isBehind(queue, now)
+      const isDisplaced = isQueueBehind && this.#isDisplaced(batch, i, queue, hasWaited)
       const leftMs = (batch.isBacklog || isDisplaced ? this.#backlogMs : this.#liveMs) - scope.keptMs
       const waits = isOver && scope.mayWait && this.#waits(batch, i, bucket, leftMs, now, scope)
       if (this.#paces) {
         if (waits && !hasWaited) this.#queues.join(this.#queues.open(bucket, now), batch.isBacklog, isDisplaced)
         if (!waits && hasWaited && queue) this.#queues.leave(queue, batch.isBacklog)
-        if (decisions[i] === PASS) this.#notePass(batch, i, bucket, batch.isBacklog || hasWaited || this.#isLate, now)
+        // In a bucket that is not behind, an event has waited only because of the limit.
+        const isLate = batch.isBacklog || this.#isLate || (hasWaited && isQueueBehind)
+        if (decisions[i] === PASS) this.#notePass(batch, i, bucket, isLate, now)
       }
       if (!waits) continue
       decisions[i] = WAITS
@@ -167,19 +170,19 @@ export class WaitingRule {
   #begin(batch: EventBatch, now: number): void {
     this.#queues.sweep(now)
     if (this.#queues.isEmpty) this.#alone.clear()
-    this.#isLate = this.#alone.begin(batch) >= LATE_MS && this.#queues.waiting > 0
+    this.#isLate = this.#alone.begin(batch) >= LATE_MS && this.#queues.behind > 0
   }
 
-  /** Whether a live event would have passed if nothing had been late in its bucket. Call once for each that arrives. */
-  #isDisplaced(batch: EventBatch, i: number, queue: Queue | undefined, hasWaited: boolean, now: number): boolean {
-    if (batch.isBacklog || !queue || !isBehind(queue, now)) return false
+  /** Whether an event of a bucket that is behind would have passed otherwise. Call once for each that arrives. */
+  #isDisplaced(batch: EventBatch, i: number, queue: Queue, hasWaited: boolean): boolean {
+    if (batch.isBacklog) return false
     return hasWaited ? queue.events - queue.backlog <= queue.displaced : this.#alone.lets(batch, i)
   }
 
   /** Notes until when an event takes the room of others. */
   #notePass(batch: EventBatch, i: number, bucket: number, isLate: boolean, now: number): void {
     const queue = isLate ? this.#queues.open(bucket, now) : this.#hasGcra ? this.#queues.get(bucket, now) : undefined
-    if (!queue) return
+    if (!queue || !(isLate || isBehind(queue, now))) return
     const limits = this.#limits.ruleOf(batch, i)?.limits ?? this.#ownLimits
     if (isLate) queue.until = Math.max(queue.until, now + this.#spanOf(limits))
     // Whatever passes puts off the time from which what was late no longer matters.

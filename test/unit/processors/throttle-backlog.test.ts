@@ -349,6 +349,28 @@ t.test('over_limit: wait keeps what is over the limit for so long', async t => {
   t.equal(run.counters.imbalance().events, 0)
 })
 
+for (const window_mode of ['fixed', 'gcra']) {
+  t.test(
+    `without backlog, on_backlog: pace lets nothing wait for longer than over_limit says (${window_mode})`,
+    async t => {
+      const [paced, plain] = await Promise.all(
+        [{ on_backlog: 'pace' }, {}].map(async more => {
+          const over_limit = { wait: '2s' }
+          const run = await flowOf({ limit: 4, window: '1500ms', window_mode, over_limit, ...more })
+          await run.send('a', false, many(0, 5))
+          await run.advance(1500)
+          await run.send('b', false, many(8, 14))
+          await run.send('b', false, many(14, 20), run.clock.wall() - 10)
+          await run.advance(10_000)
+          return { left: run.left, discards: run.discards() }
+        }),
+      )
+      t.match(plain!.discards, { throttled: /[1-9]/ })
+      t.same(paced, plain)
+    },
+  )
+}
+
 t.test('in shadow mode nothing waits', async t => {
   const run = await flowOf({ limit: 1, window: '1s', mode: 'shadow', over_limit: { wait: '5s' }, on_backlog: 'pace' })
   await run.send('in', true, many(0, 10))
