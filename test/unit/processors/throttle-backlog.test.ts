@@ -361,6 +361,8 @@ for (const window_mode of ['fixed', 'gcra']) {
           await run.advance(1500)
           await run.send('b', false, many(8, 14))
           await run.send('b', false, many(14, 20), run.clock.wall() - 10)
+          await run.advance(500)
+          await run.send('c', false, many(20, 26))
           await run.advance(10_000)
           return { left: run.left, discards: run.discards() }
         }),
