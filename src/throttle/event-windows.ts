@@ -33,6 +33,9 @@ export class Progress {
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
   readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
+  /** Stands for the origins of an earlier run, until as many others have begun. */
+  readonly #earlier = {}
+  #earlierCount = Number.POSITIVE_INFINITY
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
   /** Milliseconds in which events arrived. */
   #elapsed = 0
@@ -76,6 +79,20 @@ export class Progress {
   #join(reached: Reached, time: number): void {
     this.#origins.set(reached.origin, reached)
     this.oldest = Math.min(this.oldest, time)
+    if (this.#origins.size > this.#earlierCount) this.#origins.delete(this.#earlier)
+  }
+
+  /** Writes how far the active origins have come, for a later run. */
+  write(to: StateWriter): void {
+    to.number(this.oldest)
+    to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)
+  }
+
+  /** Reads it, before the first event: an origin that is behind may go on later than others. */
+  read(from: StateReader): void {
+    this.oldest = from.number()
+    this.#earlierCount = from.whole()
+    this.#origins.set(this.#earlier, { origin: this.#earlier, newest: this.oldest, at: 0 })
   }
 
   /** How long no event has arrived, in milliseconds. */

@@ -5,6 +5,12 @@ import { StateReader, StateWriter } from '../state-bytes.js'
 import type { BucketColumns } from '../windows.js'
 import { HEAD_BYTES } from './blocks.js'
 
+/** How far events have come, in event time. */
+interface SavedProgress {
+  write(to: StateWriter): void
+  read(from: StateReader): void
+}
+
 /** Buckets with the same limits: those of a throttle, or of one of its rules. */
 interface Group {
   readonly defaults: BucketColumns
@@ -15,6 +21,8 @@ interface Group {
 /** A limiter that notes changes (`persists`). */
 export interface SavedLimiter {
   readonly groups: Group
+  /** In event time. */
+  readonly progress?: SavedProgress
   /** Of the hashes of keys. */
   readonly seed: number
   ofRule(rule: Rule): unknown
@@ -24,10 +32,12 @@ export interface SavedLimiter {
 const BLOCK_BYTES = 256 * 1024
 /** Stands for the default bucket, where other buckets have the length of their key. */
 const DEFAULT = 0xffffffff
+/** Stands for the progress, where other sections have the digest of a rule. */
+const PROGRESS = 'progress'
 
 /**
  * The content of blocks with the state of buckets. It has sections: a digest of the id of a rule, empty for the throttle
- * itself; the length of what follows; and buckets, each with its key.
+ * itself; the length of what follows; and buckets, each with its key. In event time, one has the progress instead.
  */
 export class SavedBuckets {
   readonly #limiter: SavedLimiter
@@ -49,8 +59,13 @@ export class SavedBuckets {
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to
-    const { groups } = this.#limiter
+    const { groups, progress } = this.#limiter
     to.length = HEAD_BYTES
+    if (progress) {
+      const section = new Section(to, PROGRESS)
+      progress.write(to)
+      section.end()
+    }
     yield* this.#blocksOf('', groups, all)
     for (const [id, limiter] of groups.ofRules) yield* this.#blocksOf(this.#digest(id), limiter.groups, all)
     if (to.length > HEAD_BYTES) yield to.written()
@@ -135,8 +150,9 @@ export class BucketsReader {
       const start = from.bytes(from.whole())
       const rule = content.toString('latin1', start, from.at)
       const length = from.whole()
-      const group = this.#group(rule)
-      if (group) this.#readSection(group, from, from.at + length)
+      const group = rule === PROGRESS ? undefined : this.#group(rule)
+      if (rule === PROGRESS) this.#limiter.progress!.read(from)
+      else if (group) this.#readSection(group, from, from.at + length)
       else from.bytes(length)
     }
   }

@@ -4,6 +4,7 @@ import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { createDecider } from '../../../src/throttle/create-decider.js'
+import type { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { HEAD_BYTES } from '../../../src/throttle/persist/blocks.js'
 import { BucketsReader, SavedBuckets } from '../../../src/throttle/persist/saved-buckets.js'
 import { batchesOf, originOf } from '../../support/batches.js'
@@ -16,6 +17,7 @@ type Config = Record<string, unknown>
 /** A throttle whose monotonic clock shows `offset` less than its wall clock, both of which `time` moves. */
 function throttleAt(config: Config, offset: number, time: { wall: number }) {
   const origin = originOf('json')
+  const origins = new Map([['', origin]])
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
   const options = { ...deciderOptions(throttle.options.parse(config), { field }, 7), persists: true }
   const clock = { now: () => time.wall - offset, wall: () => time.wall }
@@ -29,8 +31,9 @@ function throttleAt(config: Config, offset: number, time: { wall: number }) {
     limiter,
     clock,
     now,
-    decide(events: readonly object[]): string {
-      const [batch] = batchesOf(events.map(event => `${JSON.stringify(event)}\n`).join(''), origin)
+    decide(events: readonly object[], source = ''): string {
+      if (!origins.has(source)) origins.set(source, { ...origin, source })
+      const [batch] = batchesOf(events.map(event => `${JSON.stringify(event)}\n`).join(''), origins.get(source)!)
       Object.assign(batch!, { receivedAt: time.wall })
       return decider.decide(batch!).decisions.slice(0, events.length).join('')
     },
@@ -123,6 +126,57 @@ for (const inEventTime of [false, true]) {
     }
   })
 }
+
+for (const window_mode of ['fixed', 'aligned', 'sliding', 'gcra']) {
+  t.test(`a source that is behind goes on in its windows, though others go on first (${window_mode})`, async t => {
+    const config = { limit: 2, window: '1s', window_mode, time_field: '.t', allowed_lateness: '0ms' }
+    const time = { wall: START }
+    const behind = START - 60_000
+    let run = throttleAt(config, 0, time)
+    for (const source of ['live', 'other']) t.equal(run.decide([{ t: START - 5000 }], source), '0')
+    t.equal(run.decide([{ t: behind }, { t: behind }, { t: behind }], 'behind'), '001')
+    let blocks = blocksOf(run.saved, true)
+    for (let restarts = 1; restarts < 4; restarts++) {
+      time.wall += 5000
+      const next = throttleAt(config, 0, time)
+      next.read(blocks, run.clock)
+      run = next
+      t.equal(run.decide([{ t: time.wall }], 'live'), '0')
+      // Another restart comes before the source that is behind has sent anything.
+      blocks = blocksOf(run.saved, true)
+    }
+    for (const source of ['other', 'live']) t.equal(run.decide([{ t: (time.wall += 5000) }], source), '0')
+    t.equal(run.decide([{ t: behind }, { t: behind + 2000 }], 'behind'), '10')
+  })
+}
+
+t.test('the sources of an earlier run are waited for until as many have begun, and for a minute at most', async t => {
+  const config = { limit: 2, window: '1s', time_field: '.t', allowed_lateness: '0ms' }
+  const time = { wall: START }
+  const before = throttleAt(config, 0, time)
+  for (const [n, source] of ['a', 'b', 'c'].entries()) before.decide([{ t: START - n * 10_000 }], source)
+  const blocks = blocksOf(before.saved, true)
+  const next = () => {
+    const run = throttleAt(config, 0, time)
+    run.read(blocks, before.clock)
+    const { progress } = run.limiter as EventLimiter
+    t.equal(progress.oldest, START - 20_000)
+    return { ...run, progress }
+  }
+  const begun = next()
+  begun.decide([{ t: START + 1 }], 'a')
+  begun.decide([{ t: START + 2 }], 'b')
+  begun.decide([{ t: START + 3 }], 'a')
+  t.equal(begun.progress.oldest, START - 20_000)
+  begun.decide([{ t: START + 4 }], 'c')
+  begun.decide([{ t: START + 5 }], 'c')
+  t.equal(begun.progress.oldest, START + 2)
+  const silent = next()
+  for (let seconds = 0; seconds < 60; seconds++, time.wall += 1000) silent.decide([{ t: time.wall }], 'a')
+  t.equal(silent.progress.oldest, START - 20_000)
+  silent.decide([{ t: time.wall }], 'a')
+  t.equal(silent.progress.oldest, time.wall)
+})
 
 t.test('what has not changed is not written again', async t => {
   const { decide, saved } = throttleAt(keyed({ limit: 3, window: '1m' }, false), 0, { wall: START })
