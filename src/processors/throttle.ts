@@ -6,7 +6,7 @@ import { backlogWarnings, lossOfBacklog } from './throttle/backlog.js'
 import { clusterWarnings } from './throttle/cluster/options.js'
 import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
-import { ruleWarnings } from './throttle/rule-options.js'
+import { ruleWarnings } from './throttle/rule-warnings.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { compileCondition, condition } from '../../condition/condition.js'
 import { conditionText } from '../../condition/condition-text.js'
-import type { OptionWarning } from '../../core/component.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { refuseAt } from '../../core/options/options.js'
@@ -163,18 +162,3 @@ export function rulesOf(
 
 /** A short name that is practically unique. */
 const digest = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 16)
-
-/** Warns of rules that never hold, since one before them takes all of their events. */
-export function ruleWarnings({ limits = [] }: Pick<RuledOptions, 'limits'>): OptionWarning[] {
-  const warnings: OptionWarning[] = []
-  const firsts = new Map<string, number>()
-  for (const [n, { key, when }] of limits.entries()) {
-    if (key === undefined) continue
-    const first = firsts.get(key) ?? firsts.get('*')
-    if (first !== undefined) {
-      const message = `never holds: limits[${first}] comes before it and holds for all of its events; change their order, or remove one of the two`
-      warnings.push({ path: ['limits', n], message })
-    } else if (when === undefined) firsts.set(key, n)
-  }
-  return warnings
-}
