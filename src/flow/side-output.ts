@@ -2,9 +2,9 @@ import { PassThrough } from 'node:stream'
 
 /**
  * Number of batches that may wait at the end of a component, and at the beginning of the next one. More would only take
- * memory: a chunk each.
+ * memory. With 1, a component that has to wait with a batch, or takes several at a time, stops those before it.
  */
-export const STREAM_DEPTH = 1
+export const STREAM_DEPTH = 2
 
 /** A side output. Its reader sets `connected`, and a tap sets `tapped`; until then no events are written to it. */
 export class SideOutput extends PassThrough {
