@@ -23,7 +23,7 @@ export function built(path: string): string {
 /** The command that is measured: of this build, unless SLUICE_BENCH_COMMAND names that of another one. */
 export const SLUICE = process.env.SLUICE_BENCH_COMMAND ?? built('../src/cli/main.js')
 /** For Node.js: what runs the daemon, with the options that systemd/sluice.service sets. */
-export const RUN: readonly string[] = ['--max-semi-space-size=2', SLUICE, 'run', '--config']
+export const RUN: readonly string[] = ['--max-semi-space-size=1', SLUICE, 'run', '--config']
 
 /** Without certificates for Node.js to read at each start, which takes as long as the rest of an empty program. */
 export const ENV: NodeJS.ProcessEnv = { ...process.env, NODE_EXTRA_CA_CERTS: undefined }
