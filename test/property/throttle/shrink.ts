@@ -25,16 +25,27 @@ export async function shrunken(scenario: Scenario): Promise<Scenario> {
   return smallest
 }
 
+/** Without the events with which the sources begin, the model knows of windows that nobody has to keep for them. */
+const isJoin = (step: Step | undefined) => step?.do === 'send' && step.events.some(({ lv }) => lv === 'join')
+
+/** How many steps go with the one at `n`: a restart goes with the beginning after it. */
+function stepsWith(steps: readonly Step[], n: number): number {
+  let count = 1
+  if (steps[n]!.do === 'restart' || steps[n]!.do === 'reload') while (isJoin(steps[n + count])) count++
+  return count
+}
+
 function* smaller(scenario: Scenario): Generator<Scenario> {
   const { steps, options, features } = scenario
-  for (let n = steps.length - 1; n >= 0; n--) yield { ...scenario, steps: steps.toSpliced(n, 1) }
+  for (let n = steps.length - 1; n >= 0; n--)
+    if (!isJoin(steps[n])) yield { ...scenario, steps: steps.toSpliced(n, stepsWith(steps, n)) }
   for (const name of Object.keys(options)) {
     const { [name]: _, ...rest } = options
     const others = features.filter(feature => feature.split(':')[0] !== name)
     yield { ...scenario, options: rest, features: others, ...(name === 'limits_file' && { fileRules: [] }) }
   }
   for (const [n, step] of steps.entries()) {
-    if (step.do !== 'send') continue
+    if (step.do !== 'send' || isJoin(step)) continue
     for (let i = 0; i < step.events.length; i++) {
       const fewer: Step = { ...step, events: step.events.toSpliced(i, 1) }
       if (fewer.events.length > 0) yield { ...scenario, steps: steps.with(n, fewer) }
