@@ -35,6 +35,7 @@ import { showOnTerminal } from './work.js'
 
 /** What watching is measured with: the job, files, files that get a line every second. */
 const WATCHING = [
+  ['idle-100', 100, 0, 90],
   ['idle', 2000, 0, 90],
   ['many', 10_000, 100, 30],
 ] as const
@@ -44,7 +45,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'processors', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'processors', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', ...WATCHING.map(([id]) => id)].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})

@@ -132,7 +132,7 @@ wanted: less than 200 MB, and the lines/s of J3
 
 export function formatWatching({ files, active, seconds, cpuShare, rssBytes, openFiles }: Watching): string {
   const what = active === 0 ? 'nothing written' : `${active} of them written to every second`
-  const most = active === 0 ? ' (at most 1 %)' : ''
+  const most = active === 0 ? ` (at most ${files > 100 ? 0.5 : 0.2} %)` : ''
   return `
 ${files} watched files, ${what}, for ${seconds} s: ${(cpuShare * 100).toFixed(2)} % of a core${most}, ${Math.round(rssBytes / 1e6)} MB, ${openFiles} files open
 `
