@@ -29,7 +29,7 @@ export async function checkFiles(drafts: readonly Draft[], found: Found): Promis
  * be used.
  */
 function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
-  const { option, file, line, path, message, isMissing } = problem
+  const { option, file, line, path, message, isMissing, isWarning } = problem
   if (isMissing) {
     const located = locate(entry.value, [option], entry.key)
     const isHidden = located.node?.kind === 'scalar' && located.node.environment !== undefined
@@ -37,7 +37,8 @@ function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { prob
     warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${shownPath(file)} ${message}`)
   } else {
     const source = new SourceText(file, '\n'.repeat(line - 1))
-    problems.add({ source, offset: line - 1 }, path, message)
+    const to = isWarning ? warnings : problems
+    to.add({ source, offset: line - 1 }, path, message)
   }
 }
 

@@ -138,6 +138,7 @@ export class FileSource implements Source {
         'New files under the name of a file that was read before.',
       ),
       losses,
+      areWatched: () => this.#watches.areComplete,
       onReady: tailer => this.#reader.ready(tailer),
       onEnd: tailer => this.#reader.finish(tailer, this.#out!),
       onForget: tailer => this.#reader.forget(tailer),
@@ -196,7 +197,11 @@ export class FileSource implements Source {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
-    for (const tailer of [...this.#openFiles.tailers]) this.#descriptors.close(tailer)
+    for (const tailer of [...this.#openFiles.tailers]) {
+      this.#descriptors.close(tailer)
+      // An unfinished line of a file that is no longer open is still in memory.
+      tailer.park()
+    }
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {
@@ -240,7 +245,7 @@ export class FileSource implements Source {
     const { clock } = this.#context
     const slices = new Slices(clock)
     this.#urgent = false
-    const found = await this.#discovery.walk(slices)
+    const found = await this.#discovery.walk(slices, this.#watches.areComplete)
     const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
     this.#remote.forgetOthers()
     const unwatched =
@@ -261,31 +266,39 @@ export class FileSource implements Source {
   }
 
   /** Returns true if folders are newly watched, so files may have been created in them in the meantime. */
-  async #lookAt({ files, folders }: Found, slices: Slices): Promise<boolean> {
+  async #lookAt({ files, folders, isSame }: Found, slices: Slices): Promise<boolean> {
     await this.#openFiles.sweep(files, slices)
     // Oldest first: rotated files come before their successors.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     this.#swept = true
     if (!this.#options.follow || this.#stopped) return false
-    for (const folder of this.#openFiles.targetFolders()) folders.add(folder)
+    const targets = [...this.#openFiles.targetFolders()]
+    if (isSame && targets.length === 0 && this.#watches.areComplete) return false
+    for (const folder of targets) folders.add(folder)
     return await this.#watches.sync(folders, slices)
   }
 
   /** Whether the file systems of all files found and of all files being read respond. */
   async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
-    const paths = [...links, ...[...this.#openFiles.tailers].map(({ path }) => path)]
     let all = true
-    for (const path of paths) if (this.#remote.has(path) && !(await this.#remote.answers(path))) all = false
+    const ask = async (path: string) => {
+      if (!(await this.#remote.answers(path))) all = false
+    }
+    for (const path of links) if (this.#remote.has(path)) await ask(path)
+    for (const { path } of this.#openFiles.tailers) if (this.#remote.has(path)) await ask(path)
     return all
   }
 
   #hint(folder: string, type: 'change' | 'rename', name: string): void {
     const path = join(folder, name)
     const tailer = this.#openFiles.at(path)
+    // While a destination is blocked, it is not read, but the next sweep must see whether it was truncated.
+    tailer?.growth.checks.report()
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
       return
     }
+    this.#discovery.checks.report()
     if (tailer) this.#reader.hint(tailer)
     const match = this.#discovery.match(path)
     if (this.#openFiles.noteName(path)) this.#urgent = true

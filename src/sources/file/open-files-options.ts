@@ -19,6 +19,8 @@ export interface OpenFilesOptions {
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
   readonly losses: Losses
+  /** Whether changes in the folders of all files are reported, so that quiet files need not be checked by each sweep. */
+  areWatched(): boolean
   /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when no more bytes will come: the rest of the last line is delivered. */

@@ -170,9 +170,13 @@ export class OpenFiles {
 
   /** Quickly checks an open file in a folder without renames. */
   #glance(path: string): boolean {
+    const { context, areWatched } = this.#options
     const tailer = this.#names.paths.get(path)
-    if (!tailer?.isOpen || this.#options.context.isOwnOutput?.(tailer.key, tailer.birth)) return false
-    this.#seen(tailer, path, tailer.glance())
+    if (!tailer?.isOpen || context.isOwnOutput?.(tailer.key, tailer.birth)) return false
+    const { checks, at } = tailer.growth
+    const isKnown = checks.suffice(at) && areWatched()
+    if (!isKnown) checks.check()
+    this.#seen(tailer, path, !isKnown && tailer.glance())
     return true
   }
 
@@ -180,6 +184,8 @@ export class OpenFiles {
     tailer.seen = this.#sweeps.number
     tailer.unchanged = changed ? 0 : tailer.seen
     tailer.found = path
+    // As long as a file with several names has the one under which it was read first, it was not renamed.
+    if (path === tailer.origin.path) tailer.path = path
     tailer.awaySince = undefined
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
@@ -374,6 +380,7 @@ export class OpenFiles {
     onForget(tailer)
     this.held.delete(tailer)
     descriptors.close(tailer)
+    tailer.park()
     this.#tailers.delete(tailer.key)
     this.#names.forget(tailer)
     context.checkpoints.changed()

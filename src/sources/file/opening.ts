@@ -19,7 +19,10 @@ export class Opening {
 
   /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean {
-    if (tailer.copy) return true
+    if (tailer.copy) {
+      if (tailer.copy.isLost) tailer.failed = 'moved'
+      return tailer.isOpen
+    }
     try {
       if (!tailer.isOpen) {
         this.#descriptors.trim(1)

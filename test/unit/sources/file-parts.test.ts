@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { Splitting } from '../../../src/core/options/multiline-options.js'
 import { LowWaterMark } from '../../../src/flow/low-water-mark.js'
@@ -243,11 +243,13 @@ t.test('watches that the system refuses', async t => {
   const folders = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c', 'd')]
   for (let i = 0; i < 3; i++) t.equal(await watches.sync(folders, new Slices(time)), false)
   t.equal(asked, 1, 'it is not asked again and again')
+  t.equal(watches.areComplete, false)
   t.match(log, [{ cause: 'ENOSPC', msg: /cannot watch/ }])
   await time.advance(60_000)
   refuse = false
   t.equal(await watches.sync(folders, new Slices(time)), true)
   t.equal(asked, 4, 'both, and the folder above the missing one')
+  t.equal(watches.areComplete, true)
   t.equal(await watches.sync(folders, new Slices(time)), false)
   writeFileSync(join(dir, 'a', 'x'), '')
   await until(() => hints.includes(`${join(dir, 'a')} rename x`), 'a hint')
@@ -257,7 +259,9 @@ t.test('watches that the system refuses', async t => {
   rmSync(join(dir, 'a'), { recursive: true })
   mkdirSync(join(dir, 'a'))
   t.equal(await watches.sync(folders, new Slices(time)), true, 'another folder under the same name')
+  t.equal(watches.areComplete, true)
   t.equal(await watches.sync([...folders, join(dir, 'far')], new Slices(time)), false, 'none on another machine')
+  t.equal(watches.areComplete, false, 'changes by other machines are not reported')
   watches.close()
   t.equal(log.length, 1)
 })
@@ -304,8 +308,8 @@ t.test('saved positions', async t => {
   t.match([...both.entries()], [{ offset: 10, gone: true }, { offset: 20 }], 'the inode was given to another file')
 })
 
-t.test('a file of which more than its size was seen is known by its first bytes', async t => {
-  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+/** Opens a file of which nothing was read. */
+function opened(t: Test, path: string): { tailer: Tailer; fd: number } {
   const fd = openSync(path, 'r')
   t.teardown(() => closeSync(fd))
   const context: Partial<TailerContext> = {
@@ -316,6 +320,12 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   const stat = statSync(path, { bigint: true })
   const tailer = new Tailer(path, stat, { path } as Origin, beginningOf(fd), context as TailerContext)
   tailer.open(fd)
+  return { tailer, fd }
+}
+
+t.test('a file of which more than its size was seen is known by its first bytes', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const { tailer, fd } = opened(t, path)
   writeFileSync(path, 'first\n')
   tailer.look(6, 1n)
   t.equal(tailer.entry().size, undefined, 'what nothing can be found by is not said to be missing')
@@ -420,6 +430,22 @@ t.test('a folder that changes between the searches for two of its names is liste
   t.same(await found('other.log'), [join(dir, 'other.log.2.gz')])
 })
 
+t.test('a copy of a file that waits to be read has what was written to it since it was looked at', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const { tailer } = opened(t, path)
+  writeFileSync(path, 'first\n')
+  rmSync(path)
+  writeFileSync(`${path}.1.gz`, gzipSync('first\n'))
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const found = async (tailers: Tailer[]) => {
+    rotated.begin()
+    return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length
+  }
+  t.equal(await found([]), 1)
+  t.equal(await found([tailer]), 0)
+})
+
 t.test('a file that nobody saw and that cannot be opened any more is looked for again', async t => {
   const dir = testFolder(t, { 'app.log.1': 'first\n' })
   const place = { path: join(dir, 'app.log.1'), stat: statSync(join(dir, 'app.log.1'), { bigint: true }) }
@@ -434,6 +460,7 @@ t.test('a file that nobody saw and that cannot be opened any more is looked for 
         return since.length > 1 ? [] : [{ place: { ...place, first: Buffer.from('first\n') }, changedAt: 0n }]
       },
     },
+    context: { clock: systemClock },
     // Its name leads nowhere.
     adopt: () => undefined,
     at: () => undefined,
@@ -450,6 +477,39 @@ t.test('a file that nobody saw and that cannot be opened any more is looked for 
   t.same(since, [990, 990])
   t.equal(missing.isWaiting, false)
   t.same(missing.displacements, [])
+})
+
+t.test('files that were rotated during a search wait for it, but not for ever', async t => {
+  const clock = new ManualTime()
+  const file = (more: object) => ({ path: '/logs/app.log.1', origin: { path: '/logs/app.log' }, held: true, ...more })
+  const [current, rotated, copied] = [file({ path: '/logs/app.log' }), file({}), file({ copy: { isFound: true } })]
+  const [begun, other] = [file({ held: false }), file({ origin: { path: '/logs/other.log' } })]
+  let found: object[] | undefined
+  const missing = new Missing({
+    context: { clock },
+    saved: new Saved(undefined),
+    rotated: { begin: () => {}, unseen: async () => found },
+    adopt: () => undefined,
+    at: () => current,
+    open: () => false,
+    tailers: () => [current, rotated, copied, begun, other],
+  } as unknown as MissingOptions)
+  const delays = async () => {
+    await missing.findUnseen(0, new Slices(systemClock))
+    return [...missing.delays]
+  }
+  missing.displaced('/logs/app.log', 0)
+  t.same(await delays(), [current, rotated])
+  await clock.advance(10_000)
+  t.same(await delays(), [current, rotated])
+  await clock.advance(1)
+  t.same(await delays(), [current], 'rotations that never rest do not stop everything')
+  found = []
+  t.same(await delays(), [], 'nothing is searched for any more')
+  missing.displaced('/logs/app.log', 0)
+  const place = { path: '/logs/app.log.2', stat: statSync('/'), first: Buffer.from('first\n') }
+  found = [{ place, changedAt: 0n }]
+  t.same(await delays(), [current, rotated], 'what was just renamed is looked for again')
 })
 
 t.test('what follows a long unfinished line is read into memory that is reused', async t => {

@@ -4,6 +4,7 @@ import { errorCode } from '../../../core/errors.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import { type Entry, readdirSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
+import { Checks } from '../checks.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
@@ -33,6 +34,10 @@ export interface Found {
   readonly links: string[]
   /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
+  /** Whether there was more than may be found. */
+  isCut: boolean
+  /** Whether all folders are certainly as they were at the walk before. */
+  readonly isSame: boolean
 }
 
 interface Step {
@@ -58,6 +63,12 @@ export class Discovery {
   readonly #remote: Remote
   #listings = new Map<string, Listing>()
   #walk = 0
+  /** What the last walk found, if it would find the same until a folder changes. */
+  #settled: Found | undefined
+  /** When a walk last found another folder than the one before, or a changed one, on the monotonic clock. */
+  #changedAt = 0
+  /** Checks of the folders. */
+  readonly checks: Checks
 
   constructor(
     include: readonly string[],
@@ -65,6 +76,7 @@ export class Discovery {
     { problems, clock, remote }: { readonly problems: PathProblems; readonly clock: Clock; readonly remote: Remote },
   ) {
     this.#clock = clock
+    this.checks = new Checks(clock)
     this.#remote = remote
     this.#globs = compileGlobs(include)
     this.#excluded = compileExclude(exclude)
@@ -82,10 +94,46 @@ export class Discovery {
     return result
   }
 
-  /** Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. */
-  async walk(slices: Slices): Promise<Found> {
-    const found: Found = { files: new Map(), folders: new Set(), links: [], isBlocked: false }
-    const known = this.#walk++ % FULL_EVERY === 0 ? new Map<string, Listing>() : this.#listings
+  /**
+   * Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. With
+   * `areWatched`, changes of names are reported to `checks`.
+   */
+  async walk(slices: Slices, areWatched = false): Promise<Found> {
+    const isFull = this.#walk++ % FULL_EVERY === 0
+    if (!isFull && this.#settled && (await this.#isUnchanged(slices, areWatched))) return copyOf(this.#settled)
+    const before = this.#listings
+    const found = await this.#walkAll(isFull, slices)
+    const isSame =
+      !(found.isBlocked || found.isCut) &&
+      this.#listings.size === before.size &&
+      [...this.#listings].every(([folder, { stamp }]) => stamp !== undefined && stamp === before.get(folder)?.stamp)
+    if (!isSame) this.#changedAt = this.#clock.now()
+    // After names were read again, their files must be examined once.
+    this.#settled = isSame && !isFull ? { ...copyOf(found), isSame } : undefined
+    return found
+  }
+
+  /** Whether all folders are local, and as they were when their names were read. */
+  async #isUnchanged(slices: Slices, areWatched: boolean): Promise<boolean> {
+    if (areWatched && this.checks.suffice(this.#changedAt)) return true
+    this.checks.check()
+    for (const [folder, { stamp }] of this.#listings) {
+      if (slices.due) await slices.pause()
+      if (this.#remote.has(folder) || stampAt(folder) !== stamp) return false
+    }
+    return true
+  }
+
+  async #walkAll(isFull: boolean, slices: Slices): Promise<Found> {
+    const found: Found = {
+      files: new Map(),
+      folders: new Set(),
+      links: [],
+      isBlocked: false,
+      isCut: false,
+      isSame: false,
+    }
+    const known = isFull ? new Map<string, Listing>() : this.#listings
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
     for (let step = steps.pop(); step; step = steps.pop()) {
@@ -93,6 +141,7 @@ export class Discovery {
       if (found.folders.size >= MAX_FOLDERS || found.files.size >= MAX_FILES) {
         const limit = new Error(`more than ${MAX_FOLDERS} folders or ${MAX_FILES} files match; use narrower patterns`)
         this.#problems.failed(step.folder, 'list', limit)
+        found.isCut = true
         break
       }
       const place = belowNames(step)
@@ -184,6 +233,21 @@ function belowNames({ folder, segments, at }: Step): Step {
     folder = join(folder, segment)
   }
   return { folder, segments, at }
+}
+
+/** The caller may add folders to what it gets. */
+function copyOf(found: Found): Found {
+  return { ...found, folders: new Set(found.folders) }
+}
+
+/** Undefined if there is no such folder now. */
+function stampAt(folder: string): string | undefined {
+  try {
+    const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
+    return stat && stampOf(stat)
+  } catch {
+    return undefined
+  }
 }
 
 function stampOf(stat: BigIntStats): string {

@@ -26,6 +26,8 @@ export class Watches {
   readonly #isRemote: (folder: string) => boolean
   readonly #watch: typeof watch
   readonly #watches = new Map<string, Watch>()
+  /** Whether changes in all folders of the last `sync` are reported. */
+  areComplete = false
   #refusedUntil = 0
   #logged = false
 
@@ -50,10 +52,15 @@ export class Watches {
    */
   async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()
+    this.areComplete = false
+    let areLocal = true
     for (let folder of folders) {
       if (slices.due) await slices.pause()
       // On a remote folder, a watch reports only changes by this machine, and creating it could block indefinitely.
-      if (this.#isRemote(folder)) continue
+      if (this.#isRemote(folder)) {
+        areLocal = false
+        continue
+      }
       for (;;) {
         if (wanted.has(folder)) break
         const identity = identityOf(folder)
@@ -78,6 +85,7 @@ export class Watches {
       if (!this.#add(folder, identity)) break
       added ||= this.#watches.has(folder)
     }
+    this.areComplete = areLocal && this.#watches.size === wanted.size
     return added
   }
 
@@ -101,6 +109,7 @@ export class Watches {
   #refused(folder: string, error: unknown): void {
     this.#watches.get(folder)?.watcher.close()
     this.#watches.delete(folder)
+    this.areComplete = false
     this.#refusedUntil = this.#clock.now() + REFUSED_MS
     if (this.#logged) return
     this.#logged = true

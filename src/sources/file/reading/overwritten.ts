@@ -14,7 +14,7 @@ export async function findOverwritten(
   onTruncated: (tailer: Tailer) => void,
   slices: Slices,
 ): Promise<void> {
-  for (const tailer of [...tailers]) {
+  for (const tailer of tailers) {
     if (tailer.unchanged === sweep && tailer.at === tailer.size) continue
     if (slices.due) await slices.pause()
     try {

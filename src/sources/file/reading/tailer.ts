@@ -60,7 +60,7 @@ export class Tailer extends Tracked {
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
-    super(path, stat)
+    super(path, stat, context.clock.wall())
     this.origin = origin
     this.#context = context
     this.#reads = new Reads(context.clock, context.remote)
@@ -80,7 +80,7 @@ export class Tailer extends Tracked {
   }
 
   get isOpen(): boolean {
-    return this.#fd !== undefined || this.copy !== undefined
+    return this.#fd !== undefined || this.copy?.isLost === false
   }
 
   /** Whether nothing will ever follow what was read. */
@@ -147,10 +147,11 @@ export class Tailer extends Tracked {
     this.#closing = this.reading
     if (this.#closing) return
     this.copy?.close()
-    if (this.#fd === undefined) return
-    closeSync(this.#fd)
-    this.#fd = undefined
-    this.park()
+    if (this.#fd !== undefined) {
+      closeSync(this.#fd)
+      this.#fd = undefined
+      this.park()
+    }
     this.#portion.free(this.#splitter)
   }
 
@@ -302,9 +303,8 @@ export class Tailer extends Tracked {
     try {
       if (!this.#portion.isOf(this.#splitter) || result === ON_THE_WAY) return undefined
       if (result instanceof Error) throw result
-      const { before } = this.#context
       const { bytes, hash } = this.#tail
-      if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return 'truncated'
+      if (result < bytes || fingerprint(this.#context.before, 0, bytes).hash !== hash) return 'truncated'
       if (!this.copy && !this.#isSure(result - bytes)) return 'truncated'
       return this.#commit(result - bytes, out)
     } finally {

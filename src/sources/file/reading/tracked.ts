@@ -43,6 +43,8 @@ export class Tracked {
   copyKey: string | undefined
   /** Whether reading must wait for the search for the former file with this name. */
   held = false
+  /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */
+  readonly firstSeen: number
   /** After a truncation: when the file still contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
   /** After a truncation: whether copies were searched for. */
@@ -54,7 +56,8 @@ export class Tracked {
   /** When it was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
 
-  constructor(path: string, stat: Identity) {
+  constructor(path: string, stat: Identity, firstSeen: number) {
+    this.firstSeen = firstSeen
     this.setFile(path, stat)
   }
 
@@ -92,6 +95,9 @@ export class Tracked {
 
   /** Whether it was made after `other`. */
   isNewerThan(other: Tracked): boolean {
+    // Its inode may be older than what was copied from it before.
+    if (this.truncatedSince !== undefined)
+      return Number(other.copy?.changedAt ?? other.changedAt) / 1e6 <= this.firstSeen
     if (isCopyOnly(this.key) === isCopyOnly(other.key)) return this.birth > other.birth
     return isCopyOnly(other.key) ? this.#follows(other.birth) : !other.#follows(this.birth)
   }

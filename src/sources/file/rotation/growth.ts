@@ -1,4 +1,5 @@
 import type { Clock } from '../../../lib/time.js'
+import { Checks } from '../checks.js'
 
 /** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
 const BLOCK_BYTES = 1024
@@ -15,6 +16,8 @@ const CR = 0x0d
 export class Growth {
   /** The unfinished part of the file, from `at` on, was dropped to save memory or a descriptor. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
+  /** Checks of its size, other than by reading. */
+  readonly checks: Checks
   readonly #clock: Clock
   /** When the last new byte was read, on the monotonic clock. */
   #at: number
@@ -30,6 +33,7 @@ export class Growth {
 
   constructor(clock: Clock, offset: number) {
     this.#clock = clock
+    this.checks = new Checks(clock)
     this.#at = clock.now()
     this.#end = offset
     this.#rested = offset
