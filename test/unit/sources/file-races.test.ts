@@ -1,4 +1,14 @@
-import fs, { appendFileSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import fs, {
+  appendFileSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
@@ -8,12 +18,20 @@ import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../suppo
 
 t.setTimeout(600_000)
 
+/** Resolves to what a run saved that read the first line and was stopped. */
+async function readBefore(options: Parameters<typeof tail>[0]): Promise<MemoryCheckpoints> {
+  const run = await tail(options)
+  await settled(run, 1)
+  await run.stop()
+  return run.checkpoints
+}
+
 const CALLS = ['statSync', 'openSync', 'fstatSync', 'readdirSync'] as const
 type Call = (typeof CALLS)[number]
 
 /**
  * Acts once, when the source makes the last of these calls, after the others, about the file at `path`, its descriptor
- * or its folder: before it lists a folder, after any other call.
+ * or its folder: before it opens a file or lists a folder, after any other call.
  */
 function atCall(t: Test, wanted: Call[], path: string, act: () => void): void {
   const calls = fs as unknown as Record<Call, (...args: unknown[]) => unknown>
@@ -28,10 +46,11 @@ function atCall(t: Test, wanted: Call[], path: string, act: () => void): void {
       if (isNext) left.shift()
       const isLast = isNext && left.length === 0
       if (isLast) undo()
-      if (isLast && name === 'readdirSync') act()
+      const isBefore = name === 'openSync' || name === 'readdirSync'
+      if (isLast && isBefore) act()
       const result = real[name](...args)
       if (isNext && name === 'openSync') about.push(result)
-      if (isLast && name !== 'readdirSync') act()
+      if (isLast && !isBefore) act()
       return result
     }
   }
@@ -62,13 +81,11 @@ t.test('a new file that grows while it is opened after a start was not truncated
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
   const options = { include: [path] }
-  const first = await tail(options)
-  await settled(first, 1)
-  await first.stop()
+  const checkpoints = await readBefore(options)
   renameSync(path, `${path}.1`)
   writeFileSync(path, '2\n')
   atCall(t, ['openSync', 'fstatSync'], path, () => appendFileSync(path, '3\n'))
-  const run = await tail(options, first.checkpoints)
+  const run = await tail(options, checkpoints)
   await settled(run, 2)
   t.same(run.out.texts(), ['2', '3'])
   t.same(run.out.backlog, ['2'], 'what came after the start is not backlog')
@@ -90,6 +107,14 @@ function rotation(dir: string): { path: string; rotate: () => void } {
     writeFileSync(path, `${++line}\n`)
   }
   return { path, rotate }
+}
+
+/** Compresses as gzip does. */
+function compress(path: string): void {
+  const { atime, mtime } = statSync(path)
+  writeFileSync(`${path}.gz`, gzipSync(readFileSync(path)))
+  utimesSync(`${path}.gz`, atime, mtime)
+  rmSync(path)
 }
 
 /** The times of files move on with the ticks of the kernel. */
@@ -124,6 +149,73 @@ t.test('rotations while the last one is looked into keep their order', async t =
   await run.stop()
 })
 
+t.test('rotations while those before the start are looked for keep their order', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const { path, rotate } = rotation(dir)
+  const options = { include: [path], scan_interval: '100ms' }
+  const checkpoints = await readBefore(options)
+  for (let i = 0; i < 2; i++) {
+    rotate()
+    await tick()
+  }
+  let left = 2
+  const disturb = () => {
+    rotate()
+    if (--left > 0) atCall(t, ['openSync', 'readdirSync'], path, disturb)
+  }
+  atCall(t, ['openSync', 'readdirSync'], path, disturb)
+  const run = await tail(options, checkpoints)
+  await arrived(run, 4)
+  t.same(run.out.texts(path), ['2', '3', '4', '5'])
+  t.equal(left, 0)
+  await run.stop()
+})
+
+t.test('a truncation while the copy of the one before the start is looked for keeps their order', async t => {
+  const path = join(testFolder(t, { 'app.log': '1\n' }), 'app.log')
+  const options = { include: [path], scan_interval: '100ms' }
+  const checkpoints = await readBefore(options)
+  const truncate = (next: string) => {
+    copyFileSync(path, `${path}.1`)
+    truncateSync(path)
+    appendFileSync(path, next)
+  }
+  truncate('2\n')
+  await tick()
+  atCall(t, ['openSync'], `${path}.1`, () => {
+    compress(`${path}.1`)
+    renameSync(`${path}.1.gz`, `${path}.2.gz`)
+    truncate('3\n')
+  })
+  const run = await tail(options, checkpoints)
+  await arrived(run, 2)
+  t.same(run.out.texts(), ['2', '3'])
+  await run.stop()
+})
+
+t.test('copies that are renamed before their turn still come before newer files', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const { path, rotate } = rotation(dir)
+  const options = { include: [path], scan_interval: '100ms' }
+  const checkpoints = await readBefore(options)
+  for (let i = 0; i < 4; i++) {
+    rotate()
+    await tick()
+  }
+  for (const i of [2, 3]) compress(`${path}.${i}`)
+  // The first time it is examined, the second time it is read.
+  atCall(t, ['openSync', 'openSync'], `${path}.2.gz`, () => {
+    for (const i of [3, 2]) renameSync(`${path}.${i}.gz`, `${path}.${i + 1}.gz`)
+    renameSync(`${path}.1`, `${path}.2`)
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, '6\n')
+  })
+  const run = await tail(options, checkpoints)
+  await settled(run, 5)
+  t.same(run.out.texts(path), ['2', '3', '4', '5', '6'])
+  await run.stop()
+})
+
 t.test('what is still written to a renamed file comes before what the new one gets after it', async t => {
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
@@ -143,9 +235,7 @@ t.test('what was still written to a file that was compressed unseen comes before
   const dir = testFolder(t, { 'app.log': '1\n' })
   const path = join(dir, 'app.log')
   const options = { include: [path] }
-  const first = await tail(options)
-  await settled(first, 1)
-  await first.stop()
+  const checkpoints = await readBefore(options)
   rmSync(path)
   writeFileSync(path, '2\n')
   renameSync(path, `${path}.1`)
@@ -159,7 +249,7 @@ t.test('what was still written to a file that was compressed unseen comes before
   utimesSync(`${path}.2.gz`, atime, mtime)
   renameSync(path, `${path}.1`)
   writeFileSync(path, '5\n')
-  const run = await tail(options, first.checkpoints)
+  const run = await tail(options, checkpoints)
   await settled(run, 4)
   t.same(run.out.texts(), ['2', '3', '4', '5'])
   await run.stop()

@@ -1,4 +1,4 @@
-import { appendFileSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, linkSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
@@ -57,6 +57,26 @@ for (const [title, options] of [
     t.same([...run.out.texts(path), ...next.out.texts()], ['first half second half'])
   })
 }
+
+t.test('a file that got a second name was not renamed, so its unfinished line waits', async t => {
+  const dir = testFolder(t, { 'b.log': 'whole\nhalf', 'marker.log': '' })
+  const clock = new Ahead()
+  const options = { include: [join(dir, '*.log')], rotate_wait: '1s' }
+  const run = await tail(options, undefined, undefined, clock)
+  await lines(run, 1)
+  await run.stop()
+  linkSync(join(dir, 'b.log'), join(dir, 'a.log'))
+  const next = await tail(options, run.checkpoints, undefined, clock)
+  await seenIsRead(next, join(dir, 'marker.log'))
+  clock.ms += 10_000
+  await next.scanned(2)
+  await seenIsRead(next, join(dir, 'marker.log'))
+  t.same(next.out.texts(), ['marker', 'marker'])
+  appendFileSync(join(dir, 'b.log'), ' and rest\n')
+  await lines(next, 3)
+  t.same(next.out.texts()[2], 'half and rest')
+  await next.stop()
+})
 
 t.test('a stop keeps an unfinished line for the next start, or delivers it', async t => {
   const files = { 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha', 'marker.log': '' }
@@ -265,8 +285,25 @@ t.test('a long unfinished line gives its memory back when its file is closed', a
   const dir = testFolder(t, { 'a.log': 'x'.repeat(300_000) })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path] })
-  await unread(run, 300_000)
-  t.ok(freeChunks() < before, 'it takes memory')
+  await until(
+    () => freeChunks() < before,
+    () => 'that it takes memory',
+  )
+  await run.stop()
+  t.equal(freeChunks(), before)
+})
+
+t.test('so does that of a file that was truncated, at a stop', async t => {
+  const before = freeChunks()
+  const path = join(testFolder(t, { 'a.log': 'x'.repeat(300_000) }), 'a.log')
+  const run = await tail({ include: [path] })
+  await until(
+    () => freeChunks() < before,
+    () => 'that it takes memory',
+  )
+  writeFileSync(path, 'new\n')
+  await lines(run, 1)
+  t.ok(freeChunks() < before, 'the line may be continued in a copy')
   await run.stop()
   t.equal(freeChunks(), before)
 })

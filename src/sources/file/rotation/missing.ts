@@ -18,6 +18,8 @@ import type { Sibling } from './siblings.js'
 
 /** Clocks of file systems may be behind by up to this. */
 const CLOCK_MS = 10
+/** How long files that were rotated during a search wait for it. Rotations that never rest disturb it again and again. */
+const LONGEST_DELAY_MS = 10_000
 
 export interface MissingOptions {
   readonly context: SourceContext
@@ -51,10 +53,12 @@ export class Missing {
   isIncomplete = false
   /** Whether the search for unseen files waits for other searches. */
   isWaiting = false
-  /** The current files with such names. */
+  /** Files that come after those that are searched for. */
   delays: ReadonlySet<Tailer> = new Set()
   /** Names that refer to another file than before, and the earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
+  /** Since when the files of a name wait for the search. */
+  readonly #waitingSince = new Map<string, number>()
   /** Whether the files that existed at the start are still being reported. */
   #isStarting = true
 
@@ -172,8 +176,7 @@ export class Missing {
       // Another file may have been truncated in the meantime, whose copy was found.
       if (!unseen || !this.#isTold(path)) {
         this.isWaiting = true
-        const now = at(path)
-        if (now) delays.add(now)
+        for (const tailer of this.#after(path)) delays.add(tailer)
         continue
       }
       const fd = at(path)?.fd
@@ -184,14 +187,33 @@ export class Missing {
         this.#readUnseen(path, whole)
         // A file was just renamed or compressed, and must be found again.
         if (this.isIncomplete) again.push([path, since])
+        else this.#waitingSince.delete(path)
       } catch (error) {
         this.#displaced.set(path, since)
         throw error
       }
     }
-    for (const [path, since] of again) this.#displaced.set(path, since)
+    for (const [path, since] of again) {
+      this.#displaced.set(path, since)
+      for (const tailer of this.#after(path)) delays.add(tailer)
+    }
     this.isWaiting ||= again.length > 0
     this.#isStarting &&= this.isWaiting
+  }
+
+  /** The files that come after those searched for: the current one, and those that had the name during the search. */
+  *#after(name: string): Iterable<Tailer> {
+    const { at, tailers, context } = this.#options
+    const current = at(name)
+    if (current) yield current
+    const now = context.clock.now()
+    const since = this.#waitingSince.get(name) ?? now
+    this.#waitingSince.set(name, since)
+    if (now - since > LONGEST_DELAY_MS) return
+    for (const tailer of tailers()) {
+      // The search itself waits for copies to be read.
+      if (tailer.held && !tailer.copy && tailer.origin.path === name) yield tailer
+    }
   }
 
   /** Whether the rest of every file that was read is located, so that any other file was not seen. */

@@ -93,12 +93,15 @@ export class Rotated {
   ): Promise<Unseen[] | undefined> {
     const folder = dirname(path)
     const until = now === undefined ? undefined : now - SETTLE_MS
-    const read = this.#readIn(folder, tailers)
-    const reads = (first: Buffer, size: number) => read.filter(one => isWhole(one, first, size))
-    const sought = { folder, name: basename(path), since, until, reads }
     // Lists are those of the round, in which another file of the folder may have been searched for before.
     const names = this.#listed.get(folder) ?? this.namesIn(folder)
     this.#listed.set(folder, names)
+    const open = tailers.filter(({ fd, origin }) => fd !== undefined && origin.path === path)
+    // Their copies have what was written to them since the sweep looked at them.
+    for (const tailer of open) if (tailer.holds()) tailer.sees(tailer.sureSize)
+    const read = this.#readIn(folder, tailers)
+    const reads = (first: Buffer, size: number) => read.filter(one => isWhole(one, first, size))
+    const sought = { folder, name: basename(path), since, until, reads }
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
@@ -107,7 +110,6 @@ export class Rotated {
     const copied = tailers.filter(({ copy, copyKey }) => copy?.isFound || copyKey !== undefined)
     const isRead = ({ key, first }: Candidate) =>
       copied.some(one => (one.copy?.isFound ? one.copy.key : one.copyKey) === key && begins(first, one.sought.head))
-    const open = tailers.filter(({ fd, origin }) => fd !== undefined && origin.path === path)
     const others: Candidate[] = []
     for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
     return [
