@@ -85,6 +85,17 @@ function endOf({ length, ends, flags }: LineColumns, start: number): number {
   return length === 0 ? start : ends[length - 1]! + flags[length - 1]!
 }
 
+/** Longer than any line. */
+const NO_LIMIT = 2 ** 31 - 1
+
+/** The lines of `bytes`, which end with a line end; undefined if there is none. */
+export function linesOf(bytes: Buffer): Frame | undefined {
+  const splitter = new LineSplitter(NO_LIMIT)
+  const frame = splitter.push(bytes)
+  splitter.drop()
+  return frame
+}
+
 export class LineSplitter {
   /** Number of pieces that over-long lines were cut into so far, without the last piece of each. */
   pieces = 0

@@ -43,6 +43,11 @@ export class EntryReader {
     frame.release?.()
     return taken
   }
+
+  /** Frees its memory. */
+  drop(): void {
+    this.#splitter.drop()
+  }
 }
 
 function entryIn(line: string): Entry | undefined {

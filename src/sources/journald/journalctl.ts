@@ -94,6 +94,7 @@ export async function firstCursor(args: readonly string[], signal: AbortSignal):
     throw new Error(why)
   } finally {
     limit.clear()
+    reader.drop()
     await child.end()
   }
 }

@@ -7,7 +7,7 @@ import { LowWaterMark } from '../../flow/low-water-mark.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
 import { fileSystems } from '../../lib/files/remote/file-systems.js'
 import { untilReadable } from '../../lib/files/until-readable.js'
-import { LineSplitter } from '../../lib/lines/line-splitter.js'
+import { linesOf } from '../../lib/lines/line-splitter.js'
 import { orAborted, sleep } from '../../lib/time.js'
 import { CatchUp } from './catch-up.js'
 import { EntryReader, type Taken } from './entries.js'
@@ -174,6 +174,7 @@ export class Journald implements Source {
       return undefined
     } finally {
       this.#lag.moreWaits = () => true
+      reader.drop()
       await child.end()
     }
   }
@@ -209,7 +210,7 @@ export class Journald implements Source {
       cursor = cursorOf(entry) ?? cursor
       this.#lag.at(entry)
     }
-    const frame = new LineSplitter(Number.MAX_SAFE_INTEGER).push(Buffer.from(text))
+    const frame = linesOf(Buffer.from(text))
     if (!frame) return
     const read: Place = { cursor, at: false }
     this.#read = read

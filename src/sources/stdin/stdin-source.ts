@@ -48,8 +48,9 @@ export class StdinSource implements Source {
     else await this.#readFile(file, out, signal)
     // Standard input cannot be read again, so an unfinished line or event is delivered as it is.
     this.#send(out, splitter.flush())
-    await this.#room()
     if (splitter.pending > 0) this.#reportRest(splitter)
+    splitter.drop()
+    await this.#room()
     if (error) throw error
   }
 

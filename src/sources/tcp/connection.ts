@@ -58,7 +58,6 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
   const rest = framer.flush(true)
   if (rest) reading.take(rest)
   reading.pendingChanged()
-  framer.release()
   if (framer.problem) return 'corrupt'
   if (stopped === 'ended') return 'ended'
   return leaving ? 'stopped' : 'idle'

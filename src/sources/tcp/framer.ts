@@ -22,6 +22,8 @@ export interface Framer {
   flush(over?: boolean): Frame | undefined
   /** Releases memory while no data arrives. */
   release(): void
+  /** Frees all memory. Nothing may be pushed afterwards. */
+  drop(): void
 }
 
 const LF = 0x0a
@@ -73,6 +75,10 @@ class NewlineFramer implements Framer {
   release(): void {
     this.#splitter.release()
   }
+
+  drop(): void {
+    this.#splitter.drop()
+  }
 }
 
 /** Divides the bytes of a connection into the records of a codec. One that does not end is not delivered. */
@@ -113,6 +119,10 @@ export class RecordFramer implements Framer {
 
   release(): void {
     if (!this.problem) this.#splitter.release()
+  }
+
+  drop(): void {
+    this.#splitter.drop()
   }
 }
 
@@ -171,5 +181,10 @@ class AutoFramer implements Framer {
 
   release(): void {
     this.#framer?.release()
+  }
+
+  drop(): void {
+    this.#first = Buffer.alloc(0)
+    this.#framer?.drop()
   }
 }

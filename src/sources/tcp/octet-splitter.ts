@@ -76,6 +76,13 @@ export class OctetSplitter implements Framer {
     if (isMostlyFree(this.#chunk, this.pending)) this.#move(this.pending)
   }
 
+  drop(): void {
+    freeChunk(this.#chunk)
+    this.#chunk = Buffer.alloc(0)
+    this.#start = 0
+    this.#end = 0
+  }
+
   #reserve(want: number): void {
     if (this.#chunk.length - this.#end < want) this.#move(this.pending + Math.max(want, this.pending))
   }

@@ -124,7 +124,11 @@ export class TcpSource implements Source {
         },
       },
       signal,
-    )
+    ).finally(() => {
+      framer.drop()
+      this.#large.delete(framer)
+      this.#count(framer, counted)
+    })
     log.debug({ peer, why }, 'connection ended')
     const { problem, cutOff } = framer
     if (!problem && !cutOff) return

@@ -13,6 +13,7 @@ import { stdin } from '../../../src/sources/stdin.js'
 import { tcp } from '../../../src/sources/tcp.js'
 import { batchOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
+import { freeChunks } from '../../support/free-chunks.js'
 import { contextOf, startPushed, Taker, until } from '../../support/pushed.js'
 import { arrived, until as eventually, tail } from '../../support/tailing.js'
 
@@ -61,6 +62,21 @@ t.test('tcp: a connection is read record by record, and closed where they cannot
   )
 })
 
+t.test('tcp: a connection gives its memory back, whether its bytes are records or not', async t => {
+  const { port, logs } = await startPushed(t, tcp, { decode: 'msgpack' })
+  const long = records(`{"n":"${'x'.repeat(200_000)}"}`)
+  const before = freeChunks()
+  for (const bytes of [long, long.subarray(0, -1), Buffer.concat([records('{"n":1}'), NO_RECORD, long])]) {
+    const socket = connect(port, '127.0.0.1')
+    t.teardown(() => socket.destroy())
+    socket.on('error', () => {})
+    socket.end(bytes)
+    await new Promise(resolve => socket.once('close', resolve))
+  }
+  await until(() => logs().filter(({ msg }) => msg === 'connection ended').length === 3)
+  t.equal(freeChunks(), before)
+})
+
 const post = (port: number, type: string, body: Buffer) =>
   fetch(`http://127.0.0.1:${port}/`, { method: 'POST', headers: { 'content-type': type }, body })
 
@@ -103,15 +119,15 @@ t.test('http: with framing none a body is one message', async t => {
   })
 })
 
-async function fromStdin(t: Test, input: Buffer) {
+/** Reads so many bytes at a time. */
+async function fromStdin(t: Test, input: Buffer, portion = 1) {
   const { context, counters, logs } = contextOf('stdin')
   const stream = new PassThrough()
-  const out = new Taker()
+  const out = new Taker('delivered')
   const source = await stdin.create(stdin.options.parse({ decode: 'msgpack' }), { ...context, stdin: stream } as never)
   const run = source.run(out, new AbortController().signal)
-  // Each byte is read by itself.
-  for (const byte of input) {
-    stream.write(Buffer.of(byte))
+  for (let at = 0; at < input.length; at += portion) {
+    stream.write(input.subarray(at, at + portion))
     await new Promise(resolve => setImmediate(resolve))
   }
   stream.end()
@@ -128,6 +144,15 @@ t.test('stdin: the end of the input, or of what can be read', async t => {
   const corrupt = await fromStdin(t, Buffer.concat([records('{"n":1}'), NO_RECORD]))
   t.same(corrupt.fields, [{ n: 1 }])
   t.match(corrupt.errors, [{ error: 'byte 4: 0x6e begins no map of MessagePack' }])
+})
+
+t.test('stdin: what was read gives its memory back, also where it ends within a record', async t => {
+  const long = records(`{"n":"${'x'.repeat(200_000)}"}`)
+  const before = freeChunks()
+  t.equal((await fromStdin(t, long, 65_536)).fields.length, 1)
+  t.equal(freeChunks(), before)
+  t.equal((await fromStdin(t, long.subarray(0, -1), 65_536)).fields.length, 0)
+  t.equal(freeChunks(), before)
 })
 
 t.test('file: it is read on behind the last record that ended, also after a restart', async t => {
