@@ -125,6 +125,10 @@ export class ComponentCounters implements ComponentMetrics {
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
+  /** Sources: events that were settled behind others that were given back, so they are read again with these. */
+  toRepeat = 0
+  /** Sources: how many of the received events were settled before and read again. */
+  receivedAgain = 0
   /** Sources: how many events were passed on and given back, each time counted. */
   returned = 0
   /** Sources: whether events are passed on twice, so processors decide on them twice. */
@@ -176,6 +180,9 @@ export class ComponentCounters implements ComponentMetrics {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     add(this.received, events - again.events, bytes - again.bytes)
     add(this.passed, events - again.events, bytes - again.bytes)
+    const repeated = Math.min(this.toRepeat, events - again.events)
+    this.toRepeat -= repeated
+    this.receivedAgain += repeated
   }
 
   /** Counts events passed on by a source that it gets back. `reads`: it reads them again, sooner or later. */

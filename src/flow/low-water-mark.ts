@@ -42,6 +42,21 @@ export class LowWaterMark<P> {
     }
   }
 
+  /** What is settled behind the mark: at most `most` ranges, each from the position before it to its last one. */
+  ahead(most: number): [before: P, last: P][] {
+    const ranges: [P, P][] = []
+    let range: [P, P] | undefined
+    let before = this.#mark
+    for (const { position, isSettled } of this.#waiting) {
+      if (!isSettled) range = undefined
+      else if (range) range[1] = position
+      else if (ranges.length < most) ranges.push((range = [before, position]))
+      else break
+      before = position
+    }
+    return ranges
+  }
+
   #move(): void {
     const waiting = this.#waiting
     if (!waiting.first?.isSettled && waiting.first?.reached === undefined) return

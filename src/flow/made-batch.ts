@@ -3,9 +3,7 @@ import { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import type { Origin } from '../core/event/origin.js'
 import { checkJson, jsonText } from '../lib/formats/json-text.js'
-import { LineSplitter } from '../lib/lines/line-splitter.js'
-
-const NO_LIMIT = 2 ** 31 - 1
+import { linesOf } from '../lib/lines/line-splitter.js'
 
 /** The line of an event created by a component, with its line end. Throws if the fields are not a JSON object. */
 export function madeLine(fields: Fields): string {
@@ -22,7 +20,7 @@ export function checkWritable(fields: Fields): void {
 
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack, isBacklog = false): EventBatch {
-  const frame = new LineSplitter(NO_LIMIT).push(lines)
+  const frame = linesOf(lines)
   if (!frame) throw new Error('a batch of no events was made')
   const batch = new EventBatch(frame, origin, wall, ack, isBacklog)
   batch.scan()

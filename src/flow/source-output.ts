@@ -30,6 +30,13 @@ class Open extends Ack implements Linked<Open> {
   held = 0
   events = 0
   bytes = 0
+  origin: Origin | undefined
+  /** The batches before and after it from the same origin that are not settled, or were given back. */
+  earlier: Open | undefined
+  later: Open | undefined
+  /** Events of settled batches behind it. If it is given back, they are read again, too. */
+  behind = 0
+  isGivenBack = false
   /** The batch as it was sent, if its source cannot read it again. */
   kept: Kept | undefined
   previous: Open | undefined
@@ -70,6 +77,8 @@ export class SourceOutput implements Output {
   #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
+  /** The last batch of each origin that has any that are not settled. */
+  readonly #newest = new Map<Origin, Open>()
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: `send` waits for this promise. */
   #gate: { promise: Promise<void>; open: () => void } | undefined
@@ -117,14 +126,38 @@ export class SourceOutput implements Output {
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     open.kept?.release?.()
-    if (status === 'errored' && (this.#gate || this.#replaced)) this.#gotBack(open)
+    if (status !== 'errored') this.#passed(open)
+    else if (this.#gate || this.#replaced) this.#gotBack(open)
     this.#release(open.held)
     open.settled(status, before)
   }
 
-  #gotBack({ events, bytes }: Open): void {
+  #gotBack(open: Open): void {
     this.#gaveBack = true
-    this.#counters.gotBack(events, bytes, true)
+    open.isGivenBack = true
+    this.#counters.gotBack(open.events, open.bytes, true)
+    this.#counters.toRepeat += open.behind
+  }
+
+  #passed(open: Open): void {
+    const { origin, earlier, later, events, behind } = open
+    if (earlier?.isGivenBack) this.#counters.toRepeat += events + behind
+    else if (earlier) earlier.behind += events + behind
+    if (earlier) earlier.later = later
+    if (later) later.earlier = earlier
+    if (origin && this.#newest.get(origin) === open) {
+      if (earlier) this.#newest.set(origin, earlier)
+      else this.#newest.delete(origin)
+    }
+    open.earlier = open.later = undefined
+  }
+
+  /** Adds a batch to those of its origin, which its source reads again together. */
+  #follow(open: Open, origin: Origin): void {
+    open.origin = origin
+    open.earlier = this.#newest.get(origin)
+    if (open.earlier) open.earlier.later = open
+    this.#newest.set(origin, open)
   }
 
   #shrunk(open: Open, bytes: number): void {
@@ -165,6 +198,7 @@ export class SourceOutput implements Output {
     open.bytes = bytes
     this.#counters.read(length, bytes, !this.#keeps)
     if (this.#keeps) open.kept = keep(batch)
+    else this.#follow(open, batch.origin)
     const room = this.#fanOut.write(batch)
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
@@ -228,6 +262,8 @@ export class SourceOutput implements Output {
     this.#fanOut = fanOut
     this.#maxBytes = maxBytes
     this.#moved = true
+    // What was given back is read again from now on.
+    this.#newest.clear()
     for (const open of [...this.#open]) {
       const { kept, settled, held, events, bytes } = open
       if (!kept || this.#passedOn.has(open)) continue

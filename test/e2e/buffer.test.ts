@@ -193,6 +193,31 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}
   t.match(await third.ended(t), { passed: 0 }, 'nothing is repeated')
 })
 
+t.test('what was delivered while another request waited for its retry does not come again after a kill', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  receiver.otherwise = ({ body }) => (body.includes(line(0)) ? 503 : 200)
+  const accepted = () =>
+    receiver.requests.flatMap(({ body, status }) => (status === 200 ? body.trimEnd().split('\n') : []))
+  const folder = testFolder(t)
+  const config = `sources: { in: { type: stdin, decode: json } }
+destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", ${RETRY}, batch: { max_wait: 10ms }, ${DISK} } }`
+  const first = await startDaemon(t, folder, config)
+  first.child.stdin!.write(text(0, 10))
+  await first.until(() => receiver.requests.length > 0)
+  first.child.stdin!.write(text(10, 20))
+  await first.until(() => accepted().length === 10)
+  const ledger = join(folder, 'state/buffer/up/ledger')
+  await first.until(() => existsSync(ledger) && readFileSync(ledger, 'latin1').includes('"ahead":[{'))
+  first.child.kill('SIGKILL')
+  await first.exit
+  receiver.otherwise = 200
+  const second = await startDaemon(t, folder, config)
+  await second.until(() => accepted().includes(line(0)))
+  await second.stop(t)
+  t.same(accepted().sort(), range(0, 20).map(line).sort(), 'every line, once')
+})
+
 t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody uses is told and kept', async t => {
   const receiver = await startCounter(t)
   receiver.status = 503

@@ -127,6 +127,28 @@ destinations:
   t.equal(receiver.lines().length, 4)
 })
 
+t.test('what a receiver refused as too large is not sent again and again', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  receiver.otherwise = ({ body }) => (body.length > 60_000 ? 413 : 200)
+  const lines = Array.from({ length: 20_000 }, (_, n) => `${n} ${'x'.repeat(90)}`)
+  const folder = testFolder(t, { 'in.log': `${lines.join('\n')}\n` })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [in.log] } }
+destinations:
+  up: { type: http, inputs: [log], url: "${receiver.url()}", encoding: raw, max_in_flight: 1 }
+`,
+  )
+  await daemon.scrapedUntil(scrape => scrape.events('up').sent === lines.length)
+  t.match(await daemon.stop(t), { undelivered: 0, discarded: {} })
+  t.ok(receiver.lines().join() === lines.join(), 'every line, in order')
+  const refused = receiver.requests.filter(({ status }) => status === 413).length
+  t.ok(refused > 0 && refused < 10, `${refused} of ${receiver.requests.length} requests were refused`)
+})
+
 t.test('several sources, fan-out, and a side output: what passed and what was discarded is what came in', async t => {
   const line = (source: string, i: number) => `{"app":"${i % 7}","source":"${source}","n":${i}}`
   const lines = (source: string) => Array.from({ length: 4000 }, (_, i) => line(source, i))

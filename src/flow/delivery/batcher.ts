@@ -3,7 +3,6 @@ import type { Amount } from '../counters.js'
 
 export interface BatchLimits {
   readonly max_events: number
-  readonly max_bytes: number
   readonly max_wait: number
 }
 
@@ -20,17 +19,17 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Estimated bytes sent per byte of an event. */
-  readonly #sent: { readonly ratio: number }
+  /** The maximum size of a request as sent, and the estimated bytes sent per byte of an event. */
+  readonly #sent: { readonly maxBytes: number; readonly ratio: number }
 
-  constructor(limits: BatchLimits, sent = { ratio: 1 }) {
+  constructor(limits: BatchLimits, sent: { readonly maxBytes: number; readonly ratio: number }) {
     this.#limits = limits
     this.#sent = sent
   }
 
   /** Maximum size of a request, in bytes as read. */
   get #maxBytes(): number {
-    return this.#limits.max_bytes / this.#sent.ratio
+    return this.#sent.maxBytes / this.#sent.ratio
   }
 
   get empty(): boolean {

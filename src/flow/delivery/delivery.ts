@@ -228,9 +228,11 @@ export class Delivery extends BatchQueue {
   /** Completes a request, including the parts into which it may be divided and the events that are rejected. */
   async #carry(whole: Request): Promise<void> {
     const left = [whole]
+    const outcome = { refused: false, oneRefused: false, accepted: 0 }
     for (let next = left.shift(); next; next = left.shift()) {
       let request = next
-      if (this.#sentSize.exceeds(request)) {
+      const size = this.#sentSize.of(request)
+      if (request.events > 1 && size > this.#sentSize.maxBytes) {
         left.unshift(...this.#halves(request))
         continue
       }
@@ -251,15 +253,23 @@ export class Delivery extends BatchQueue {
         await this.#refuse(events, why)
       }
       if (this.isOver) return
-      if (!error) this.#accepted(request)
-      else if (error === refused.at(-1)?.[1]) {
+      if (!error) {
+        outcome.accepted = Math.max(outcome.accepted, size)
+        this.#accepted(request)
+      } else if (error === refused.at(-1)?.[1]) {
         // Send the other events again without those rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
-      } else if (error.failure === 'too_large' && request.events > 1) left.unshift(...this.#cut(request, error))
-      else await this.#refuse(request, error)
+      } else if (error.failure === 'too_large' && request.events > 1) {
+        outcome.refused = true
+        left.unshift(...this.#cut(request, error))
+      } else {
+        outcome.oneRefused ||= error.failure === 'too_large'
+        await this.#refuse(request, error)
+      }
       if (this.isOver) return
     }
+    this.#sentSize.learn(outcome)
   }
 
   /** Settles the accepted events of a request, and separates the rejected ones from those to be sent again. */

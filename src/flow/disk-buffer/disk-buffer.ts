@@ -129,6 +129,7 @@ export class DiskBuffer extends BatchQueue {
       segments: this.#queue.segments,
       after: this.#after,
       end: () => this.#queue.end,
+      settledBefore: () => this.#queue.settled,
       current: () => this.#queue.current,
       closeSegment: segment => this.#queue.closeSegment(segment),
       freed: () => this.advance(),

@@ -108,6 +108,10 @@ export class Feeder {
     const { record, events, bytes, release } = incoming
     report.missing(queue.take(incoming))
     const settle = this.#settling(settlement.take(incoming))
+    if (incoming.isSettled) {
+      settle()
+      return undefined
+    }
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     let batch: EventBatch
     try {

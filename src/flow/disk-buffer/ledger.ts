@@ -3,7 +3,7 @@ import { errorCode, errorText } from '../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import type { Place } from './frame.js'
-import type { Cursor } from './segment-reader.js'
+import type { Cursor, Incoming } from './segment-reader.js'
 
 /**
  * Records how far a buffer's events are settled, in a file of two slots written alternately, so that one is always
@@ -11,9 +11,17 @@ import type { Cursor } from './segment-reader.js'
  * causes repetition and nothing worse.
  */
 
+/** Records that follow each other. */
+export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
+
+/** Most ranges that fit into a slot, however large their numbers are. */
+export const MOST_RANGES = 20
+
 export interface LedgerState {
   /** Everything before it is settled. */
   readonly settled: Cursor & Place
+  /** What is settled behind it, in order; at most MOST_RANGES. Earlier releases did not record this. */
+  readonly ahead?: readonly Range[]
   /** The place after everything that was safe on disk. */
   readonly end: Place
   /** The highest segment number ever used. */

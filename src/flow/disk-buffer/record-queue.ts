@@ -2,7 +2,8 @@ import { LinkedList } from '../../lib/linked-list.js'
 import type { Amount } from '../counters.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
-import type { Recovered } from './recovery.js'
+import type { Range } from './ledger.js'
+import { type Recovered, unsettled } from './recovery.js'
 import { type Incoming, type ReaderReport, SegmentReader } from './segment-reader.js'
 import { type Outgoing, SegmentWriter } from './segment-writer.js'
 import type { Segment, Segments } from './segments.js'
@@ -12,7 +13,7 @@ const NOTHING = Buffer.alloc(0)
 /**
  * Connects the writing and the reading side. A reader that has caught up gets records from memory, otherwise from disk.
  * Invariants: records in memory directly follow the last one taken, without a gap, and are safe on disk. A record is
- * taken once.
+ * taken once. Records that an earlier run settled are taken as one empty record for each range of them.
  */
 export class RecordQueue {
   readonly segments: Segments
@@ -24,6 +25,10 @@ export class RecordQueue {
   #recentEnd: Place
   /** The place before which everything was taken. */
   #taken: Place
+  /** What an earlier run settled and is not taken, in order. */
+  readonly #settled: Incoming[]
+  /** The record that was read from disk and not taken. */
+  #peeked: Incoming | undefined
 
   constructor(folder: BufferFolder, found: Recovered, segmentBytes: number, report: ReaderReport) {
     const { segments, settled, end } = found
@@ -37,6 +42,7 @@ export class RecordQueue {
         await report.unreadable(segment, error)
       },
     })
+    this.#settled = found.ahead.map(range => ({ ...range, record: NOTHING, isSettled: true }))
     this.#taken = settled
     this.#recentEnd = settled
   }
@@ -48,7 +54,12 @@ export class RecordQueue {
 
   /** Events that are safe on disk and not taken. */
   get amount(): Amount {
-    return between(this.#taken, this.end)
+    return unsettled(this.#taken, this.end, this.#settled)
+  }
+
+  /** What an earlier run settled and is not taken, in order. */
+  get settled(): readonly Range[] {
+    return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
   }
 
   /** Whether there are events to take. */
@@ -87,12 +98,21 @@ export class RecordQueue {
   async peek(): Promise<Incoming | undefined> {
     const recent = this.#recent.first
     if (recent || !this.behind) return recent
-    return await this.#reader.next(this.#taken)
+    const [settled] = this.#settled
+    if (settled && settled.place.event <= this.#taken.event) return settled
+    const incoming = await this.#reader.next(this.#taken)
+    const isBefore = !settled || (incoming ? incoming.place.event < settled.place.event : !this.#reader.atEnd)
+    if (isBefore) return (this.#peeked = incoming)
+    // What was before the settled ones is damaged.
+    incoming?.release?.()
+    return settled
   }
 
   /** Takes the record returned by `peek`. Returns the amount missing before it. */
   take(incoming: Incoming): Amount {
-    const missing = between(this.#taken, incoming.place)
+    const missing = unsettled(this.#taken, incoming.place, [])
+    if (incoming.isSettled) this.#settled.shift()
+    this.#peeked = undefined
     if (this.#recent.delete(incoming)) this.#recentBytes -= incoming.record.length
     this.#reader.moveTo(incoming.cursor)
     this.#taken = placeBehind(incoming)
@@ -104,7 +124,7 @@ export class RecordQueue {
     if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
     this.#taken = this.end
-    return { record: NOTHING, place, ...between(place, this.end), cursor: this.#reader.cursor }
+    return { record: NOTHING, place, ...unsettled(place, this.end, []), cursor: this.#reader.cursor }
   }
 
   /** Starts a new segment for later records. */
@@ -120,11 +140,9 @@ export class RecordQueue {
   async close(): Promise<void> {
     for (const { release } of this.#recent) release?.()
     this.#recent.clear()
+    this.#peeked?.release?.()
+    this.#peeked = undefined
     await this.#writer.finish()
     await this.#reader.close()
   }
-}
-
-function between(from: Place, to: Place): Amount {
-  return { events: to.event - from.event, bytes: to.byte - from.byte }
 }

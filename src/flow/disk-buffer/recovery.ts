@@ -1,9 +1,10 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
+import { type Amount, add } from '../counters.js'
 import type { BufferFolder } from './files.js'
 import { HEAD_SIZE, type Place, placeBehind, readHead } from './frame.js'
-import { type LedgerFound, readLedger, removeLedger } from './ledger.js'
+import { type LedgerFound, type Range, readLedger, removeLedger } from './ledger.js'
 import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
 import { FORMAT, formatOf, type Segment, Segments, segmentName, segmentNumber, TITLE } from './segments.js'
 
@@ -13,6 +14,8 @@ export interface Recovered {
   readonly ledger: LedgerFound
   /** Where reading resumes; everything before it is settled. */
   readonly settled: Cursor & Place
+  /** What is settled behind it, in order. */
+  readonly ahead: readonly Range[]
   /** The place after the last event. */
   readonly end: Place
   /** Size of an unfinished record that was cut off. */
@@ -52,7 +55,14 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
     if (!readOnly) await setAside(folder, segment, error, log)
   }
   const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))
-  return { segments, ledger, settled, end: furthest(end, state?.end, settled), tornBytes }
+  return { segments, ledger, settled, ahead: state?.ahead ?? [], end: furthest(end, state?.end, settled), tornBytes }
+}
+
+/** The events from `from` to `to` without those of the settled ranges in between. */
+export function unsettled(from: Place, to: Place, settled: readonly Range[]): Amount {
+  const amount = { events: to.event - from.event, bytes: to.byte - from.byte }
+  for (const { events, bytes } of settled) add(amount, -events, -bytes)
+  return amount
 }
 
 async function listSegments(folder: BufferFolder): Promise<Segment[]> {
@@ -150,14 +160,17 @@ async function cut(folder: BufferFolder, { name, end }: Segment, to: number, log
 }
 
 /** The last intact record of a segment, and the error that prevented reading further. */
-async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ last?: Incoming; error?: unknown }> {
-  const found: { last?: Incoming; error?: unknown } = {}
+async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ last?: Range; error?: unknown }> {
+  const found: { last?: Range; error?: unknown } = {}
   const alone = new Segments([segment], segment.number)
   const reader = readerOf(folder, alone, async (_, error) => {
     found.error = error
   })
   try {
-    for (let next: Incoming | undefined; (next = await reader.next(ANYWHERE)); ) found.last = next
+    for (let next: Incoming | undefined; (next = await reader.next(ANYWHERE)); ) {
+      found.last = next
+      next.release?.()
+    }
   } finally {
     await reader.close()
   }
@@ -173,7 +186,9 @@ async function firstPlace(
 ): Promise<Cursor & Place> {
   const reader = readerOf(folder, segments, leaveOut)
   try {
-    const { place } = (await reader.next(ANYWHERE)) ?? { place: end }
+    const first = await reader.next(ANYWHERE)
+    first?.release?.()
+    const place = first?.place ?? end
     return { segment: segments.first?.number ?? 0, offset: 0, ...place }
   } finally {
     await reader.close()

@@ -19,6 +19,8 @@ export interface Incoming extends Linked<Incoming> {
   readonly bytes: number
   /** Position after the record. */
   readonly cursor: Cursor
+  /** Whether it stands for records that an earlier run settled, and is empty. */
+  readonly isSettled?: boolean
   /** Releases the memory of the record, if it is pooled. Call once, when the record is no longer needed. */
   readonly release?: (() => void) | undefined
 }
@@ -184,8 +186,13 @@ export class SegmentReader {
     this.#forget()
     const chunk = takeChunk(want)
     const window = chunk.subarray(0, want)
-    // Bytes missing at the end of the file count as damaged.
-    window.fill(0, await file.read(window, offset))
+    try {
+      // Bytes missing at the end of the file count as damaged.
+      window.fill(0, await file.read(window, offset))
+    } catch (error) {
+      freeChunk(chunk)
+      throw error
+    }
     this.#chunk = chunk
     this.#window = window
     this.#windowAt = offset

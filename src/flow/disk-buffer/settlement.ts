@@ -4,13 +4,15 @@ import type { after } from '../../lib/time.js'
 import { LowWaterMark } from '../low-water-mark.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
-import { Ledger, type LedgerState } from './ledger.js'
-import type { Recovered } from './recovery.js'
+import { Ledger, type LedgerState, MOST_RANGES, type Range } from './ledger.js'
+import { type Recovered, unsettled } from './recovery.js'
 import type { Cursor, Incoming } from './segment-reader.js'
 import type { Segment, Segments } from './segments.js'
 
 /** How long a settlement may be in memory only. */
 const INTERVAL_MS = 1000
+/** Bytes of events that may be settled in memory only. A kill repeats them. */
+const MOST_UNSAVED = 1024 * 1024
 
 export interface SettlementContext {
   readonly folder: BufferFolder
@@ -19,6 +21,8 @@ export interface SettlementContext {
   readonly after: typeof after
   /** The end of the events that are safe on disk. */
   readonly end: () => Place
+  /** Records behind all that were taken, which an earlier run settled. */
+  readonly settledBefore: () => readonly Range[]
   /** The segment being written. */
   readonly current: () => Segment | undefined
   /** Called before a segment is removed, to close it. */
@@ -36,6 +40,8 @@ export class Settlement {
   readonly #ledger: Ledger
   readonly #records: LowWaterMark<Cursor & Place>
   #dirty = false
+  /** Bytes of events that were settled since the last write. */
+  #unsavedBytes = 0
   #writing: Promise<void> | undefined
   #cancel: (() => void) | undefined
   #failure = ''
@@ -44,7 +50,7 @@ export class Settlement {
   constructor(found: Recovered, context: SettlementContext) {
     this.#context = context
     this.#ledger = new Ledger(context.folder, found.ledger.turn)
-    this.#records = new LowWaterMark(found.settled, () => this.changed())
+    this.#records = new LowWaterMark(found.settled)
   }
 
   /** The place before which every record is settled. */
@@ -59,14 +65,20 @@ export class Settlement {
 
   /** Registers a record that was taken. Call the returned function when it is settled. */
   take(incoming: Incoming): () => void {
-    return this.#records.add({ ...incoming.cursor, ...placeBehind(incoming) })
+    const settle = this.#records.add({ ...incoming.cursor, ...placeBehind(incoming) })
+    return () => {
+      settle()
+      this.#unsavedBytes += incoming.bytes
+      this.changed()
+    }
   }
 
-  /** Schedules a write of the ledger, at once if that frees segments. */
+  /** Schedules a write of the ledger, at once if that frees segments or much is settled. */
   changed(): void {
     this.#dirty = true
     if (this.#closed || this.#writing) return
-    if (this.#passed().length > 0 && this.#failure === '') void this.#write()
+    const isDue = this.#unsavedBytes >= MOST_UNSAVED || this.#passed().length > 0
+    if (isDue && this.#failure === '') void this.#write()
     else this.#cancel ??= this.#context.after(INTERVAL_MS, () => void this.#write())
   }
 
@@ -91,9 +103,11 @@ export class Settlement {
   async #save(): Promise<void> {
     const { segments, end } = this.#context
     this.#dirty = false
+    this.#unsavedBytes = 0
     const passed = this.#passed()
     const { segment, offset, event, byte } = this.#records.mark
-    const state: LedgerState = { settled: { segment, offset, event, byte }, end: end(), highest: segments.highest }
+    const settled = { segment, offset, event, byte }
+    const state: LedgerState = { settled, ahead: this.#ahead(), end: end(), highest: segments.highest }
     try {
       await this.#ledger.write(state)
       this.#report('')
@@ -104,6 +118,16 @@ export class Settlement {
     // Remove them even if the ledger could not be written: settled records must not keep a full disk full.
     for (const old of passed) await this.#remove(old)
     if (passed.length > 0) this.#context.freed()
+  }
+
+  /** One request that is retried must not cause everything that was delivered behind it to be delivered again. */
+  #ahead(): readonly Range[] {
+    const ranges = this.#records.ahead(MOST_RANGES).map(([place, { segment, offset, ...end }]) => ({
+      place: { event: place.event, byte: place.byte },
+      ...unsettled(place, end, []),
+      cursor: { segment, offset },
+    }))
+    return [...ranges, ...this.#context.settledBefore()].slice(0, MOST_RANGES)
   }
 
   #passed(): Segment[] {

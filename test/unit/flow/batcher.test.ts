@@ -8,6 +8,8 @@ import { seeded } from '../../support/seeded.js'
 const origin = originOf('text')
 const limits = { max_events: 10, max_bytes: 1000, max_wait: 100 }
 
+const batcherOf = (of: typeof limits) => new Batcher(of, { maxBytes: of.max_bytes, ratio: 1 })
+
 /** Batches of lines n, n + 1, ... each of a given size, and how often each batch was settled. */
 function numbered(counts: readonly number[], size: () => number = () => 4) {
   const settled: AckStatus[][] = counts.map(() => [])
@@ -46,7 +48,7 @@ t.test('merges, splits and keeps the order', async t => {
     { name: 'one by one', counts: [2, 1], limits: { max_events: 1 }, requests: [1, 1, 1] },
   ]
   for (const { name, counts, size, limits: changed, requests } of cases) {
-    const batcher = new Batcher({ ...limits, ...changed })
+    const batcher = batcherOf({ ...limits, ...changed })
     const { batches, settled } = numbered(counts, () => size ?? 4)
     for (const batch of batches) batcher.add(batch, 0)
     const taken: EventBatch[][] = []
@@ -68,7 +70,7 @@ t.test('merges, splits and keeps the order', async t => {
 })
 
 t.test('knows what is full, what is due and what is there', async t => {
-  const batcher = new Batcher(limits)
+  const batcher = batcherOf(limits)
   t.equal(batcher.dueAt, Number.POSITIVE_INFINITY)
   t.same(batcher.take(), [])
   const { batches, settled } = numbered([6, 5, 2])
@@ -95,7 +97,7 @@ t.test('any batches, any limits: every event once, in order, within the limits',
   const below = (n: number) => Math.floor(random() * n)
   for (let round = 0; round < 300; round++) {
     const own = { max_events: 1 + below(12), max_bytes: 10 + below(200), max_wait: 1 }
-    const batcher = new Batcher(own)
+    const batcher = batcherOf(own)
     const counts = Array.from({ length: 1 + below(8) }, () => 1 + below(20))
     const { batches, settled } = numbered(counts, () => 6 + below(30))
     const requests: EventBatch[][] = []

@@ -104,6 +104,78 @@ t.test('what is too large goes in halves, down to single events', async t => {
   t.same(it.counters.imbalance(), balanced)
 })
 
+t.test(
+  'requests become as large as the parts of a refused one that were accepted, and twice that is tried later',
+  async t => {
+    let most = 3
+    const sizes: number[] = []
+    const refusals: number[] = []
+    const it = setUp({
+      options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
+      write: events => {
+        if (events.length <= most) return sizes.push(...events.map(() => events.length))
+        refusals.push(events.length)
+        return fail('too_large', { status: 413, reason: 'status_413' })
+      },
+    })
+    await it.delivery.start()
+    /** Sends so many events of 10 bytes, and returns the sizes of the requests that were refused. */
+    const send = async (count: number) => {
+      it.put(count, 10)
+      await it.time.advance(2000)
+      return refusals.splice(0)
+    }
+    t.same(await send(8), [8, 4, 4])
+    t.same(sizes, Array(8).fill(2), 'in quarters')
+    t.same(await send(1998), [], 'half as large as the one that was refused')
+    t.same(await send(10), [4], 'after 1,000 requests twice as many, and no more of them')
+    most = 100
+    t.same(await send(10_000), [])
+    t.equal(Math.max(...sizes), 8, 'up to the configured size')
+    t.same(
+      it.attempts.flatMap(({ events }) => (events.length > 8 ? [events.length] : [])),
+      [],
+    )
+    it.input.end()
+    await it.delivery.stop(never)
+    t.same(it.counters.imbalance(), balanced)
+  },
+)
+
+t.test('one event that is too large by itself makes no request smaller', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
+    write: events => events.includes(5) && fail('too_large', { status: 413, reason: 'status_413' }),
+  })
+  await it.delivery.start()
+  it.put(8, 10)
+  await it.time.advance(2000)
+  t.same(it.letters, [{ events: [5], reason: 'status_413' }])
+  it.put(8, 10)
+  await it.time.advance(2000)
+  t.same(it.attempts.at(-1)!.events, upTo(16, 8))
+  it.input.end()
+  await it.delivery.stop(never)
+})
+
+t.test('what a request is as sent decides how large the next ones are', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
+    destination: { sizeOf: request => 3 * request.reduce((sum, { bytes }) => sum + bytes, 0) },
+    write: events => events.length > 3 && fail('too_large', { status: 413, reason: 'status_413' }),
+  })
+  await it.delivery.start()
+  for (let i = 0; i < 6; i++) {
+    it.put(4, 5)
+    await it.time.advance(2000)
+  }
+  it.input.end()
+  await it.delivery.stop(never)
+  const sizes = it.attempts.map(({ events }) => events.length)
+  t.equal(sizes.filter(size => size > 3).length, 1, `one was refused: ${sizes}`)
+  t.same([...new Set(it.attempts.flatMap(({ events }) => events))], upTo(24), 'in order')
+})
+
 t.test('what is refused is kept or dropped, and counted', async t => {
   const write: Write = events => events[0] === 1 && fail('reject', { status: 422, reason: 'status_422' })
   const it = setUp({ options: { batch: { max_events: 1 }, max_in_flight: 1 }, write })

@@ -222,6 +222,59 @@ for (const keeps of [false, true]) {
   })
 }
 
+t.test('what was settled behind a batch that was given back counts as received again, once', async t => {
+  const taken: EventBatch[] = []
+  const counters = new ComponentCounters('in', 'source', 'fake')
+  const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000)
+  const origins = [originOf('text'), originOf('text')] as const
+  const send = async (n: 0 | 1, lines: number) => {
+    const frame = new LineSplitter(1 << 20).push(Buffer.from('x\n'.repeat(lines)))!
+    const batch = new EventBatch(
+      frame,
+      origins[n],
+      0,
+      output.ack(() => {}),
+    )
+    await output.send(batch)
+    return batch.ack
+  }
+  const first = await send(0, 1)
+  const errored = await send(0, 2)
+  const other = await send(1, 4)
+  const behind = await send(0, 8)
+  const open = await send(0, 16)
+  const last = await send(0, 32)
+  const otherBehind = await send(1, 64)
+  for (const ack of [behind, otherBehind, other]) ack.settle('delivered')
+  output.hold()
+  output.replace()
+  errored.settle('errored')
+  for (const ack of [last, first, open]) ack.settle('delivered')
+  t.equal(counters.received.events, 127)
+  t.same([counters.toRead.events, counters.toRepeat], [2, 8 + 16 + 32], 'not what was before it, or of another origin')
+  output.attach(fanOutTo(taken), 1_000_000)
+  for (const lines of [2, 8, 16, 32, 1]) (await send(0, lines)).settle('delivered')
+  t.equal(counters.received.events, 127 + 8 + 16 + 32 + 1)
+  t.same([counters.toRead.events, counters.toRepeat, counters.receivedAgain], [0, 0, 8 + 16 + 32])
+})
+
+t.test('what was settled while batches before it were open does not count when these are settled', async t => {
+  const taken: EventBatch[] = []
+  const counters = new ComponentCounters('in', 'source', 'fake')
+  const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000)
+  const origin = originOf('text')
+  for (let i = 0; i < 4; i++) {
+    const frame = new LineSplitter(1 << 20).push(Buffer.from('x\n'))!
+    const ack = output.ack(() => {})
+    await output.send(new EventBatch(frame, origin, 0, ack))
+  }
+  for (const i of [1, 2, 0]) taken[i]!.ack.settle('delivered')
+  output.hold()
+  output.replace()
+  taken[3]!.ack.settle('errored')
+  t.equal(counters.toRepeat, 0)
+})
+
 t.test('a batch of which a part was given back does not stay', async t => {
   const { taken, output, send } = setUp(1_000_000)
   await send('first\n')
