@@ -22,7 +22,7 @@ export class Taker implements Output {
 
   async send(batch: EventBatch): Promise<void> {
     // The memory, and that of what is found in it, is used again when the batch is settled.
-    batch.chunk = Buffer.from(batch.chunk)
+    batch.move(Buffer.from(batch.chunk), batch.starts.slice(), batch.ends.slice())
     batch.scan()
     this.batches.push(batch)
     if (this.settlesAs) batch.ack.settle(this.settlesAs)

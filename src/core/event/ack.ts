@@ -20,7 +20,7 @@ export class Ack {
   readonly #onSettled: OnSettled
   readonly #onShrink: ((bytes: number) => void) | undefined
 
-  /** `onShrink` receives the number of bytes of memory that the batch released before it settled. */
+  /** `onShrink` receives the number of bytes of memory that the batch released before it settled; negative: took. */
   constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void) {
     this.#onSettled = onSettled
     this.#onShrink = onShrink
@@ -62,6 +62,11 @@ export class Ack {
   shrink(bytes: number): void {
     this.#release()
     this.#onShrink?.(bytes)
+  }
+
+  /** Reports that so many bytes besides the chunk, such as a copy of the lines, are held until the batch is settled. */
+  grow(bytes: number): void {
+    this.#onShrink?.(-bytes)
   }
 
   #release(): void {

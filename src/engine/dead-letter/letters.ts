@@ -26,10 +26,10 @@ interface Found {
  * Otherwise a crash left it, and the component that had the event sends it again.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
+  const splitter = new LineSplitter(LONGEST_RECORD)
   let file: FileHandle | undefined
   try {
     file = await open(path, 'r')
-    const splitter = new LineSplitter(LONGEST_RECORD)
     let end = from
     for (let at = from; ; ) {
       const { bytesRead } = await file.read(splitter.reserve(READ_SIZE), 0, READ_SIZE, at)
@@ -37,12 +37,14 @@ async function* readRecords(path: string, from: number): AsyncGenerator<Found[]>
       const frame = bytesRead > 0 ? splitter.commit(bytesRead) : splitter.flush()
       if (frame) {
         const found = recordsOf(frame, end)
+        frame.release?.()
         end += frame.bytes
         yield bytesRead > 0 ? found : found.filter(({ letter }) => letter)
       }
       if (bytesRead === 0) return
     }
   } finally {
+    splitter.drop()
     await file?.close()
   }
 }

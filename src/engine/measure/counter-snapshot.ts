@@ -31,6 +31,7 @@ export interface CounterSnapshot {
   readonly emitted: Amount
   readonly inFlight: Amount
   readonly toRead: Amount
+  readonly receivedAgain: number
   readonly returned: number
   readonly repeated: boolean
   readonly aside: ReadonlyMap<string, Amount>
@@ -61,6 +62,7 @@ export function snapshotOf(c: ComponentCounters): CounterSnapshot {
     emitted: { ...c.emittedEvents },
     inFlight: c.inFlight(),
     toRead: { ...c.toRead },
+    receivedAgain: c.receivedAgain,
     returned: c.returned,
     repeated: c.repeated,
     aside: copied(c.aside),

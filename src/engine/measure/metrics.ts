@@ -18,7 +18,7 @@ interface About {
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
 /** Sampling interval of the event loop delay. Node.js includes this interval in the values. */
-const LOOP_DELAY_MS = 100
+const LOOP_DELAY_MS = 500
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
 /** How long a scrape waits for values read from disk. After that it shows the previous ones. */
@@ -280,7 +280,7 @@ export class Metrics extends ComponentSet {
 async function measureProcess() {
   const { collectDefaultMetrics, Registry } = await import('prom-client')
   const registry = new Registry()
-  // The measurement wakes the process at this interval. Every 10 ms would cost more than 2,000 idle files.
+  // The measurement wakes the process at this interval, and every 100 ms would be most of what wakes an idle one.
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
   for (const name of MISNAMED) registry.removeSingleMetric(name)
   return { Registry, registry }

@@ -68,6 +68,7 @@ class Mirror {
       counters.failures.set(kind, (counters.failures.get(kind) ?? 0) + count - (last?.failures.get(kind) ?? 0))
     counters.holds = () => now.inFlight
     Object.assign(counters.toRead, now.toRead)
+    counters.receivedAgain += now.receivedAgain - (last?.receivedAgain ?? 0)
     counters.returned += now.returned - (last?.returned ?? 0)
     counters.repeated ||= now.repeated
     this.#dropGauges(last, now)

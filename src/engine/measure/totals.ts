@@ -6,11 +6,11 @@ import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
 
 /** What happened to the events of a run. Counts since the start of the process. */
 export interface Totals {
-  /** Events read by sources. */
+  /** Events read by sources, each counted once. */
   readonly received: number
   /**
    * Events that reloads gave back to their sources, which pass them on again, once each time. Missing if there are
-   * none. They are not received again, but what was settled behind them and is read again with them is.
+   * none. What was settled behind them may be read again with them; it is not counted here.
    */
   readonly given_back?: number
   /** Events created by processors, by component, without those that a reader of `.discarded` got. Missing if there are none. */
@@ -58,7 +58,7 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
     // What was emitted beside discarded events is not on the way.
     addTo(emitted, id, counted.emittedEvents.events - (counted.aside.get(DISCARDED)?.events ?? 0))
     addTo(consumed, id, counted.consumedEvents.events)
-    if (kind === 'source') received += read.events
+    if (kind === 'source') received += read.events - counted.receivedAgain
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
       // Events given back by a removed component arrived elsewhere again.

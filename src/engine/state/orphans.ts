@@ -139,12 +139,12 @@ export function checkpointsIn(names: readonly string[], folder: string): Map<str
 async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan | undefined> {
   try {
     if (!(await stat(path)).isDirectory()) return undefined
-    const { recover } = await import('../../flow/disk-buffer/recovery.js')
-    const { settled, end } = await recover(folderOnDisk(path), log, true)
-    const events = end.event - settled.event
+    const { recover, unsettled } = await import('../../flow/disk-buffer/recovery.js')
+    const { settled, end, ahead } = await recover(folderOnDisk(path), log, true)
+    const { events, bytes } = unsettled(settled, end, ahead)
     if (events === 0) return undefined
     const { changedAt } = await folderSize(path)
-    return { kind: 'buffer', id, path, events, bytes: end.byte - settled.byte, changedAt }
+    return { kind: 'buffer', id, path, events, bytes, changedAt }
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
     // A buffer that cannot be read may hold events.

@@ -20,6 +20,7 @@ export class Entrance {
   readonly #outputs: ReadonlyMap<string, Waiting>
   #taken: string[] = []
   #settled: (readonly [exit: string, number: number, status: AckStatus])[] = []
+  #shrunk: (readonly [exit: string, number: number, bytes: number])[] = []
   #rooms: ArrayBuffer[] = []
   #isDue = false
 
@@ -42,8 +43,7 @@ export class Entrance {
   #pass(output: Waiting): void {
     while (!output.isFull && output.messages.length > 0) {
       const { exit, number, record, size } = output.messages.shift()!
-      const ack = new Ack(status => this.#settle(exit, number, status, record))
-      const batch = this.#decoder.decode(Buffer.from(record, 0, size), ack)
+      const batch = this.#decoder.decode(Buffer.from(record, 0, size), this.#ack(exit, number, record))
       this.events += batch.length
       const room = output.fanOut.write(batch)
       if (!room) this.#take(exit)
@@ -73,11 +73,26 @@ export class Entrance {
     this.#answerSoon()
   }
 
-  #settle(exit: string, number: number, status: AckStatus, record: ArrayBuffer): void {
-    this.#settled.push([exit, number, status])
-    // An abandoned write may still be reading it.
-    if (status !== 'errored' && isRoom(record)) this.#rooms.push(record)
-    this.#answerSoon()
+  /** The record goes back as soon as nobody needs it: a few events that wait have their bytes elsewhere by then. */
+  #ack(exit: string, number: number, record: ArrayBuffer): Ack {
+    let needed: ArrayBuffer | undefined = record
+    const free = () => {
+      // An abandoned write may still be reading it.
+      if (needed && !ack.isErrored && isRoom(needed)) this.#rooms.push(needed)
+      needed = undefined
+      this.#answerSoon()
+    }
+    const ack = new Ack(
+      status => {
+        this.#settled.push([exit, number, status])
+        free()
+      },
+      bytes => {
+        this.#shrunk.push([exit, number, bytes])
+        if (bytes >= 0) free()
+      },
+    )
+    return ack
   }
 
   #answerSoon(): void {
@@ -85,9 +100,16 @@ export class Entrance {
     this.#isDue = true
     setImmediate(() => {
       this.#isDue = false
-      const answer: Accepted = { type: 'accepted', taken: this.#taken, settled: this.#settled, rooms: this.#rooms }
+      const answer: Accepted = {
+        type: 'accepted',
+        taken: this.#taken,
+        settled: this.#settled,
+        shrunk: this.#shrunk,
+        rooms: this.#rooms,
+      }
       this.#taken = []
       this.#settled = []
+      this.#shrunk = []
       this.#rooms = []
       this.#post(answer, answer.rooms)
     })

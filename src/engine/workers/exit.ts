@@ -3,6 +3,7 @@ import type { Ack, AckStatus } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { encodeBatch } from '../../flow/disk-buffer/batch-record.js'
 import { STREAM_DEPTH } from '../../flow/side-output.js'
+import { memoryOf } from '../../lib/lines/chunk-pool.js'
 import type { FromWorker } from './messages.js'
 import type { Rooms } from './rooms.js'
 
@@ -52,8 +53,10 @@ export class Exit extends Writable {
     const record = bytes.buffer as ArrayBuffer
     const number = ++this.#number
     this.#open.set(number, ack)
+    // The main thread has columns, too.
+    ack.grow(record.byteLength + held - memoryOf(batch.chunk))
     // The lines are in the record now, so the chunk can be used again.
-    if (ack.sole) ack.shrink(Math.max(0, held - bytes.length))
+    if (ack.sole) ack.shrink(held)
     this.#post({ type: 'batch', exit: this.#name, number, record, size: bytes.length }, [record])
     this.#untaken++
     if (this.#untaken < MOST_UNTAKEN) done()
@@ -66,6 +69,11 @@ export class Exit extends Writable {
     const accept = this.#accept
     this.#accept = undefined
     accept?.()
+  }
+
+  /** So many bytes of the record of a batch are free, though the batch is not settled. */
+  shrunk(number: number, bytes: number): void {
+    this.#open.get(number)?.grow(-bytes)
   }
 
   settle(number: number, status: AckStatus): void {

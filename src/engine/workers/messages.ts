@@ -74,6 +74,8 @@ export type ToWorker =
       /** Outputs, each as often as there is room for one more batch. */
       readonly taken: readonly string[]
       readonly settled: readonly (readonly [exit: string, number: number, status: AckStatus])[]
+      /** Batches that need so many bytes less than their records took. */
+      readonly shrunk: readonly (readonly [exit: string, number: number, bytes: number])[]
       /** Memory to be used again. */
       readonly rooms: readonly ArrayBuffer[]
     }

@@ -1,7 +1,7 @@
 import { CHUNK_BYTES } from '../../lib/lines/chunk-memory.js'
 
 /** A full chunk of lines of 50 bytes and more, with what a record adds to each. */
-const ROOM_BYTES = CHUNK_BYTES + 16 * 1024
+export const ROOM_BYTES = CHUNK_BYTES + 16 * 1024
 /** Most rooms kept for reuse. */
 const MOST_KEPT = 24
 

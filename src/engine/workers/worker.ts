@@ -88,6 +88,7 @@ class WorkerEngine {
         break
       case 'accepted':
         for (const room of message.rooms) this.#rooms.give(room)
+        for (const [exit, number, bytes] of message.shrunk) this.#exits.get(exit)?.shrunk(number, bytes)
         for (const [exit, number, status] of message.settled) this.#exits.get(exit)?.settle(number, status)
         for (const exit of message.taken) this.#exits.get(exit)?.taken()
         break

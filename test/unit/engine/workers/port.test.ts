@@ -5,7 +5,7 @@ import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { Entrance } from '../../../../src/engine/workers/entrance.js'
 import { Exit } from '../../../../src/engine/workers/exit.js'
 import type { FromWorker, ToWorker } from '../../../../src/engine/workers/messages.js'
-import { Rooms } from '../../../../src/engine/workers/rooms.js'
+import { ROOM_BYTES, Rooms } from '../../../../src/engine/workers/rooms.js'
 import type { FanOut } from '../../../../src/flow/fan-out.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../../../src/lib/lines/chunk-memory.js'
@@ -29,9 +29,10 @@ function connected() {
   } as unknown as FanOut
   const rooms = new Rooms()
   const entrance = new Entrance(new Map([['x', fanOut]]), new WantedNames(), (message, transfer) => {
-    const { taken, settled, rooms: back } = structuredClone(message, { transfer: [...transfer!] }) as Accepted
+    const { taken, settled, shrunk, rooms: back } = structuredClone(message, { transfer: [...transfer!] }) as Accepted
     accepted.push(message as Accepted)
     for (const one of back) rooms.give(one)
+    for (const [, number, bytes] of shrunk) exit.shrunk(number, bytes)
     for (const [, number, status] of settled) exit.settle(number, status)
     for (const _ of taken) exit.taken()
   })
@@ -40,14 +41,20 @@ function connected() {
     messages.push(copy)
     if (copy.type === 'batch') entrance.receive(copy)
   })
+  let freed = 0
+  const onShrink = (bytes: number) => {
+    freed += bytes
+  }
   const write = (lines: string[]) => {
-    const batch = batchOf(lines, { onSettled: status => settled.push(status) })
+    const batch = batchOf(lines, { onSettled: status => settled.push(status), onShrink })
     exit.arrived(batch.length)
     exit.write(batch)
     return batch
   }
   return {
     ...{ got, messages, accepted, settled, entrance, exit, write },
+    /** Bytes that batches hold less than when they were written. */
+    freed: () => freed,
     /** Makes readers full until the result is called. */
     fill() {
       let free = () => {}
@@ -102,6 +109,55 @@ t.test('acknowledgements of several batches go back in one message, and memory i
   got[0]!.ack.settle('errored')
   await eventually(() => settled.length === 4)
   t.equal(accepted[1]!.rooms.length, 0, 'something may still read what was given up')
+})
+
+t.test('a batch counts with the whole memory of its record', async t => {
+  const { write, freed } = connected()
+  write(['x'.repeat(CHUNK_BYTES / 2)])
+  t.equal(freed(), CHUNK_BYTES - ROOM_BYTES, 'not with the part that its lines take')
+})
+
+t.test('a batch that is needed by another output counts with its chunk and its record', async t => {
+  const { exit } = connected()
+  let taken = 0
+  const onShrink = (bytes: number) => {
+    taken -= bytes
+  }
+  const batch = batchOf(['x'.repeat(CHUNK_BYTES / 2)], { onShrink })
+  batch.ack.fork()
+  exit.write(batch)
+  t.ok(taken >= ROOM_BYTES, `${taken} bytes`)
+})
+
+t.test('the record of a batch goes back when the few events that wait are elsewhere', async t => {
+  const { got, settled, write, accepted, freed } = connected()
+  write(['x'.repeat(CHUNK_BYTES / 2), 'y'])
+  const batch = got[0]!
+  batch.retain(i => i === 1)
+  batch.compact()
+  await eventually(() => accepted.some(({ rooms }) => rooms.length > 0))
+  t.equal(freed(), CHUNK_BYTES - batch.chunk.length, 'the source may read on')
+  t.equal(batch.event(0).line.toString(), 'y')
+  t.same(settled, [])
+  batch.ack.settle('delivered')
+  await eventually(() => settled.length === 1)
+  t.equal(accepted.flatMap(({ rooms }) => rooms).length, 1, 'once')
+})
+
+t.test('a record that an abandoned write may still read does not go back when the rest is elsewhere', async t => {
+  const { got, write, accepted } = connected()
+  write(['x'.repeat(CHUNK_BYTES / 2), 'y'])
+  const batch = got[0]!
+  batch.ack.fork()
+  batch.ack.settle('errored')
+  batch.retain(i => i === 1)
+  batch.compact()
+  batch.ack.settle('delivered')
+  await eventually(() => accepted.some(({ settled }) => settled.length > 0))
+  t.same(
+    accepted.flatMap(({ rooms }) => rooms),
+    [],
+  )
 })
 
 t.test('a full reader slows the exit', async t => {
