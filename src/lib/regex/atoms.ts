@@ -1,9 +1,6 @@
 /** The symbol before the first character and after the last. */
 export const NOTHING = 0
 
-/** Limit of cached characters beyond the Basic Multilingual Plane. */
-const MOST_RARE = 4096
-
 /** An atom that is a single literal character. */
 const PLAIN = /^(?:[^.[\\]|\\[^dDsSwWpPbB])/u
 /** For atoms of this form, every member is among POSSIBLE, whether case is ignored or not. */
@@ -33,9 +30,8 @@ export class Atoms {
   readonly latin = new Uint16Array(256)
   readonly #atoms: Atom[] = []
   readonly #indexes = new Map<string, number>()
-  /** Symbols of code units by their high byte. */
+  /** Symbols by code point, 256 in each: at most 2 MB. */
   readonly #pages: (Uint16Array | undefined)[] = [this.latin]
-  readonly #rare = new Map<number, number>()
   readonly #byMembers = new Map<string, number>()
   /** Membership by symbol and by atom. */
   readonly #members: Uint8Array[] = []
@@ -91,14 +87,6 @@ export class Atoms {
   }
 
   symbolOf(code: number): number {
-    if (code > 0xffff) {
-      const known = this.#rare.get(code)
-      if (known !== undefined) return known
-      if (this.#rare.size === MOST_RARE) this.#rare.clear()
-      const symbol = this.#find(code)
-      this.#rare.set(code, symbol)
-      return symbol
-    }
     let page = this.#pages[code >> 8]
     if (!page) {
       page = new Uint16Array(256)

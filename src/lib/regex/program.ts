@@ -24,6 +24,9 @@ export interface Program {
  */
 const MOST_WEIGHT = 600
 const PLAIN_WEIGHT = 1 / 16
+/** Of a group in a repeat: in each iteration its places are cleared and noted. */
+const GROUP_WEIGHT = 1 / 2
+
 /** `backwards`: for reading the text from its end. */
 export function compileProgram(node: Node, atoms: Atoms, looks: Looks, backwards = false): Program {
   return new Compiler(atoms, looks, backwards).program(node)
@@ -59,17 +62,22 @@ class Compiler {
   }
 
   #add(instruction: Instruction, isPlain = false): number {
-    this.#weight += isPlain && this.#repeats === 0 ? PLAIN_WEIGHT : 1
+    this.#weigh(isPlain && this.#repeats === 0 ? PLAIN_WEIGHT : 1)
+    return this.#instructions.push(instruction) - 1
+  }
+
+  #weigh(weight: number): void {
+    this.#weight += weight
     if (this.#weight > MOST_WEIGHT) {
       throw new TooLargePattern(
         `is too large: with its counted repeats written out it has too many parts; use smaller counts, or * and +`,
       )
     }
-    return this.#instructions.push(instruction) - 1
   }
 
   /** Adds the instructions for `node`, which continue at `next`. Returns the index of the first. */
   #compile(node: Node, next: number): number {
+    if (this.#repeats > 0 && node.groups) this.#weigh(GROUP_WEIGHT * node.groups.length)
     switch (node.kind) {
       case 'atom':
         return this.#add({ op: 'atom', atom: node.atom, next }, this.#atoms.isPlain(node.atom))

@@ -10,6 +10,8 @@ export interface Effect {
   /** The match before the character: its row, -1 if it begins here, and what is noted for it. */
   readonly match: { readonly row: number; readonly changes: Changes } | undefined
   readonly isMatchOnly: boolean
+  /** How many numbers it holds. */
+  readonly size: number
 }
 
 /** Slots that get the place, and slots that are cleared, each as a pair of row and slot. */
@@ -115,12 +117,15 @@ export class Registers {
     }
     this.#makeRoom(Math.max(0, ...rows) + 1)
     const changes = changesOf(rows.map((row, n) => [row, ways[n]!.tags]))
+    const size = copies.length + begun.length + sizeOf(changes)
+    const ofMatch = match && { row: rowOf(match), changes: changesOf([[0, match.tags]]) }
     const effect = {
       copies,
       begun,
       changes,
-      match: match && { row: rowOf(match), changes: changesOf([[0, match.tags]]) },
-      isMatchOnly: copies.length + begun.length + changes.sets.length + changes.clears.length === 0,
+      match: ofMatch,
+      isMatchOnly: size === 0,
+      size: size + (ofMatch ? sizeOf(ofMatch.changes) : 0),
     }
     return { rows, effect }
   }
@@ -133,6 +138,10 @@ export class Registers {
     this.#used = new Int32Array(2 * rows)
     this.#used.set(used)
   }
+}
+
+function sizeOf({ sets, clears }: Changes): number {
+  return sets.length + clears.length
 }
 
 function changesOf(all: readonly (readonly [row: number, tags: Tags])[]): Changes {

@@ -1,7 +1,7 @@
 import { type Atoms, NOTHING } from './atoms.js'
-import { ADVANCE, type GroupProgram } from './group-program.js'
+import { ADVANCE, CLEAR, type GroupProgram } from './group-program.js'
 import { type Effect, Registers } from './registers.js'
-import { type Thread, Threads } from './threads.js'
+import { MOST_WAYS, type Thread, Threads } from './threads.js'
 
 /**
  * Finds the first match of a text, with its groups, and reads each character once. Like a Scanner, it follows all ways to
@@ -10,12 +10,16 @@ import { type Thread, Threads } from './threads.js'
  * which for most is nothing. This is a tagged automaton (V. Laurikari, NFAs with tagged transitions, 2000).
  */
 
-/** Limits of table cells and of the threads of a state. */
+/** Limits of table cells, and of numbers that are kept in effects and threads. */
 const MOST_CELLS = 1 << 16
-const MOST_THREADS = 64
+const MOST_KEPT = 1 << 19
+/** Limit of instructions, with the slots that they clear: all may have to be followed for one transition. */
+const MOST_PARTS = 1 << 14
 /** Building pays off if at least this many characters are read for each transition, but for the first ones. */
 const WORTHWHILE = 8
 const FIRST_BUILT = 4096
+/** A transition with more steps counts as several. */
+const STEPS = 256
 /** Stands for any symbol where only its presence matters. */
 const SOMETHING = 1
 /** Bits of a table cell for the number of an effect. */
@@ -57,6 +61,8 @@ export class TaggedScanner {
   #symbols = 0
   /** The first one does nothing. */
   #effects: (Effect | undefined)[] = []
+  /** Numbers in the effects, and in the threads of the states. */
+  #kept = 0
   /** Characters that were read, and transitions that were built for them. */
   #read = 0
   #built = 0
@@ -72,9 +78,12 @@ export class TaggedScanner {
     this.#registers = new Registers(program.slots)
   }
 
-  /** Whether it knows what a pattern needs: no iteration that may be empty, and no group in a look-around. */
-  static canRun({ operations, inner }: GroupProgram): boolean {
-    return inner.length === 0 && !operations.includes(ADVANCE)
+  /** Whether it can run a pattern: none with an iteration that may be empty, or a group in a look-around, or very large. */
+  static canRun({ operations, operands, lists, inner }: GroupProgram): boolean {
+    if (inner.length > 0 || operations.includes(ADVANCE)) return false
+    return (
+      operations.reduce((sum, one, at) => sum + (one === CLEAR ? lists[operands[at]!]!.length : 1), 0) <= MOST_PARTS
+    )
   }
 
   /** Whether the pattern has too many states for the texts that it was given. */
@@ -135,8 +144,9 @@ export class TaggedScanner {
     }
     const follower = this.#threads
     follower.follow(threads, begins, previous, symbol)
-    const { ways, match } = follower
-    if (ways.length > MOST_THREADS) return this.#giveUp()
+    const { ways, match, steps } = follower
+    this.#built += Math.floor(steps / STEPS)
+    if (ways.length > MOST_WAYS) return this.#giveUp()
     const { rows, effect } = this.#registers.assign(threads, ways, match)
     const target = {
       threads: ways.map(({ at }, n) => ({ at, row: rows[n]! })),
@@ -146,13 +156,15 @@ export class TaggedScanner {
     const to = ways.length === 0 && !target.begins ? DEAD : this.#number(target)
     const changes = match !== undefined || !effect.isMatchOnly
     const cell = ((to + 1) << EFFECT_BITS) | (changes ? this.#effects.push(effect) - 1 : 0)
+    this.#kept += effect.size
     this.#table[number * this.#symbols + symbol] = cell
     return cell
   }
 
   get #isFull(): boolean {
     const most = MOST_CELLS - this.#symbols
-    return this.#states.length * this.#symbols > most || this.#effects.length === EFFECTS
+    const isFull = this.#states.length * this.#symbols > most || this.#effects.length === EFFECTS
+    return isFull || this.#kept > MOST_KEPT
   }
 
   /** Drops all states, and makes room for the symbols that are known. */
@@ -160,6 +172,7 @@ export class TaggedScanner {
     this.#symbols = this.#atoms.symbols + 8
     this.#table = new Int32Array(0)
     this.#effects = [undefined]
+    this.#kept = 0
     this.#numbers = new Map()
     this.#states = []
     this.#number({ threads: [], previous: NOTHING, begins: false })
@@ -184,6 +197,7 @@ export class TaggedScanner {
     if (known !== undefined) return known
     const number = this.#states.push(state) - 1
     this.#numbers.set(name, number)
+    this.#kept += 2 * threads.length
     const needed = (number + 1) * this.#symbols
     if (needed > this.#table.length) {
       const table = new Int32Array(Math.max(needed, 2 * this.#table.length))

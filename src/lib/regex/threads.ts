@@ -17,6 +17,9 @@ export interface Way {
   readonly tags: Tags
 }
 
+/** Limit of ways. */
+export const MOST_WAYS = 64
+
 /** A list of tags, the last one first. */
 interface Noted {
   readonly slot: number
@@ -30,6 +33,8 @@ export class Threads {
   ways: Way[] = []
   /** A match before that character, which is preferred to what would come behind `ways`. */
   match: Way | undefined
+  /** Instructions that were followed, and what was noted for the ways. */
+  steps = 0
   readonly #program: GroupProgram
   readonly #atoms: Atoms
   readonly #followed = new Set<number>()
@@ -40,14 +45,19 @@ export class Threads {
     this.#atoms = atoms
   }
 
-  /** Follows all threads. `begins`: a match may begin here as well. */
+  /** Follows all threads, until there are too many ways. `begins`: a match may begin here as well. */
   follow(threads: readonly Thread[], begins: boolean, previous: number, symbol: number): void {
     this.ways = []
     this.match = undefined
+    this.steps = 0
     this.#followed.clear()
     this.#found.clear()
-    for (const [from, { at }] of threads.entries()) if (!this.match) this.#follow(at, from, previous, symbol)
-    if (begins && !this.match) this.#follow(this.#program.start, -1, previous, symbol)
+    for (const [from, { at }] of threads.entries()) if (!this.#isDone) this.#follow(at, from, previous, symbol)
+    if (begins && !this.#isDone) this.#follow(this.#program.start, -1, previous, symbol)
+  }
+
+  get #isDone(): boolean {
+    return this.match !== undefined || this.ways.length > MOST_WAYS
   }
 
   #follow(first: number, from: number, previous: number, symbol: number): void {
@@ -57,17 +67,18 @@ export class Threads {
       let { at, noted } = one
       while (!this.#followed.has(at)) {
         this.#followed.add(at)
+        this.steps++
         const operation = operations[at]!
         const operand = operands[at]!
         const next = nexts[at]!
         if (operation === MATCH) {
-          this.match = { at, from, tags: tagsOf(noted) }
+          this.match = this.#way(at, from, noted)
           return
         }
         if (operation === ATOM) {
           if (this.#atoms.has(symbol, operand) && !this.#found.has(next)) {
             this.#found.add(next)
-            this.ways.push({ at: next, from, tags: tagsOf(noted) })
+            if (this.ways.push(this.#way(next, from, noted)) > MOST_WAYS) return
           }
           break
         }
@@ -76,15 +87,19 @@ export class Threads {
         else if (operation === SAVE) noted = { slot: operand, isSet: true, before: noted }
         else if (operation === CLEAR) {
           for (const slot of lists[operand]!) noted = { slot, isSet: false, before: noted }
+          this.steps += lists[operand]!.length
         }
         at = next
       }
     }
   }
-}
 
-function tagsOf(noted: Noted | undefined): Tags {
-  const tags = new Map<number, boolean>()
-  for (let one = noted; one; one = one.before) if (!tags.has(one.slot)) tags.set(one.slot, one.isSet)
-  return tags
+  #way(at: number, from: number, noted: Noted | undefined): Way {
+    const tags = new Map<number, boolean>()
+    for (let one = noted; one; one = one.before) {
+      this.steps++
+      if (!tags.has(one.slot)) tags.set(one.slot, one.isSet)
+    }
+    return { at, from, tags }
+  }
 }

@@ -4,6 +4,7 @@ import { Atoms } from '../../../src/lib/regex/atoms.js'
 import { compileAutomaton } from '../../../src/lib/regex/automaton.js'
 import { compileSearch, nativeSearch, type Search } from '../../../src/lib/regex/search.js'
 import { readSyntax } from '../../../src/lib/regex/syntax.js'
+import { heldBytes } from '../../support/heap.js'
 
 /** What a Pattern does with texts that it does not leave to V8. */
 function linear(source: string, flags: string): { test: (text: string) => boolean; search: Search } {
@@ -213,6 +214,34 @@ t.test('patterns that make V8 backtrack take a bounded time', async t => {
   }
 })
 
+/** So many groups, each in the other. */
+const nested = (count: number, inner: string) => `${'('.repeat(count)}${inner}${')'.repeat(count)}`
+
+t.test('patterns with many groups take a bounded time and memory', async t => {
+  let state = 1
+  const random = Array.from({ length: 3000 }, () => {
+    state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff
+    return 'ab'[(state >> 16) & 1]
+  }).join('')
+  // Each character leads to other ways to match, and many groups change with it.
+  for (const [count, times] of [
+    [16, 60],
+    [190, 5],
+  ] as const) {
+    const pattern = new Pattern(`[ab]*?a(?:${nested(count, '[ab]')}){${times}}c`)
+    const text = `${random}${'a'.repeat(100)}c`
+    const { user, system } = process.cpuUsage()
+    const before = heldBytes()
+    t.match(pattern.exec(text), { start: 0, end: text.length })
+    const used = process.cpuUsage()
+    const ms = (used.user - user + used.system - system) / 1000
+    t.ok(ms < 3000, `${Math.round(ms)} ms`)
+    const bytes = heldBytes() - before
+    t.ok(bytes < 16 * 1024 * 1024, `${Math.round(bytes / 1024 / 1024)} MB`)
+    t.ok(pattern.test(text))
+  }
+})
+
 t.test('a pattern of many parts that may be empty is soon compiled', async t => {
   const parts = ['(?:|)', '(?:|.*)', '(?:.*|b|)', '(?:(?:a?)?)?', '(?:(?:a|)(?:|b)|)']
   for (const part of parts) {
@@ -234,6 +263,7 @@ t.test('what cannot be bounded is refused, with the reason', async t => {
     /is too large: with its counted repeats written out .*; use smaller counts, or \* and \+/,
   )
   refused('(?:.*a){300}', /is too large/)
+  refused(`(?:${nested(127, 'a')}){300}b`, /is too large/)
   refused('a{1000000000}', /is too large/)
   refused(`${'('.repeat(300)}a${')'.repeat(300)}`, /is nested deeper than 200 groups/)
   refused('a'.repeat(70_000), /longer than 65536 characters/)
