@@ -5,6 +5,7 @@ import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import type { ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import { MemberPlaces, NAME, VALUE } from '../lib/formats/member-places.js'
+import { normalJson } from '../lib/formats/normal-json.js'
 
 const LF = 0x0a
 const QUOTE = 0x22
@@ -53,7 +54,7 @@ export class EventMembers {
     if (this.#isAsObject()) return
     const ordered = this.#ordered
     ordered.clear()
-    ordered.addText(jsonText(JSON.parse(b.toString('utf8', start, end))))
+    ordered.addText(normalJson(b, start, end))
     ordered.addByte(LF)
     this.#places.read(ordered.bytes, 0, ordered.length - 1)
     this.#source = ordered.bytes
@@ -123,7 +124,7 @@ export class EventMembers {
       this.#useText(this.string)
     } else if (first === 0x74 || first === 0x66 || first === 0x6e || isUsualNumber(b, start, end)) {
       this.#useBytes(start, end)
-    } else this.#useText(jsonText(JSON.parse(b.toString('utf8', start, end))))
+    } else this.#useText(normalJson(b, start, end))
     return this
   }
 

@@ -27,6 +27,8 @@ export interface FileProblem {
   readonly message: string
   /** It could not be read. It may exist where the configuration will be used. */
   readonly isMissing?: boolean
+  /** It can be used, but is rarely intended. */
+  readonly isWarning?: boolean
 }
 
 /** The configuration is invalid; exit code 78. */

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import type { EventBatch } from './event/batch.js'
 import { type FieldPath, PathError, readFieldPath } from './event/field-path.js'
-import { type FieldReader, MISSING, NULL, STRING } from './event/field-reader.js'
+import { type FieldReader, MISSING, NULL, NUMBER, STRING } from './event/field-reader.js'
 import { once } from './options/options.js'
 
 /**
@@ -157,5 +157,6 @@ function isBlank(reader: FieldReader): boolean {
 /** Appends a string as it is, another value as its JSON. */
 function appendValue(reader: FieldReader, sink: GrowingBytes): void {
   if (reader.plain) sink.add(reader.bytes, reader.start, reader.end)
-  else sink.addText(reader.kind === NULL ? 'null' : reader.text())
+  else if (reader.kind === NULL) sink.addText('null')
+  else sink.addText(reader.kind === NUMBER ? reader.json() : reader.text())
 }

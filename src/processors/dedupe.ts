@@ -77,7 +77,11 @@ export const dedupe = defineProcessor({
   },
   async findings({ fields }, context) {
     const { BucketKey } = await import('../throttle/bucket-key.js')
-    const key = new BucketKey(fields.map(path => context.field(path)))
+    const key = new BucketKey(
+      fields.map(path => context.field(path)),
+      0,
+      true,
+    )
     const names = fields.map(({ text }) => text).join(', ')
     return (batch): Finding[] => {
       if (!key.load(batch, 0)) return [{ text: `fields: events without ${names} pass` }]

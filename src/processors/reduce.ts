@@ -58,7 +58,8 @@ export const reduce = defineProcessor({
   notes:
     'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then its merged event goes on: the fields of all its events, each with the value that `merge` says, or its first one. ' +
     'The events themselves are consumed, and acknowledged when the merged event is delivered. Events without the key pass unchanged. ' +
-    'All groups end at the end of the run, and where a reload changes the options. A reload that does not keeps them open. After a kill, sources that can read again do so from the first event of an open group.',
+    'All groups end at the end of the run, and where a reload changes the options. A reload that does not keeps them open. ' +
+    'A number of more than 15 digits may lose some in the merged event. After a kill, sources that can read again do so from the first event of an open group.',
   options,
   plan: ({ timeout, max_duration = timeout }) => ({
     every: Math.min(MOST_EVERY_MS, Math.max(LEAST_EVERY_MS, Math.min(timeout, max_duration) / 4)),

@@ -1,5 +1,7 @@
-import { SLOT, scanValue, WantedNames } from '../../lib/formats/json-scan.js'
+import { findItem, findMember, found, MemberName } from '../../lib/formats/json-members.js'
+import { SLOT, sawEscape, scanValue, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
 import { jsonText } from '../../lib/formats/json-text.js'
+import { normalJson } from '../../lib/formats/normal-json.js'
 import type { EventBatch } from './batch.js'
 import { originField } from './event.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
@@ -18,6 +20,9 @@ export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 /** The longest integer whose digits are certain to be its canonical text. */
 const LONGEST_PLAIN_NUMBER = 15
 const EMPTY = Buffer.alloc(0)
+const QUOTE = 0x22
+const OPEN_OBJECT = 0x7b
+const OPEN_ARRAY = 0x5b
 
 /**
  * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves it
@@ -37,6 +42,8 @@ export class FieldReader {
   readonly #slot: number
   readonly #isMessage: boolean
   readonly #rest: readonly Segment[]
+  /** The same, to be found in JSON. */
+  readonly #steps: readonly (MemberName | number)[]
   /** The name of the second segment, found by scanning the object at the first segment. */
   readonly #inner: WantedNames | undefined
   readonly #innerOut = new Int32Array(SLOT)
@@ -50,6 +57,7 @@ export class FieldReader {
     this.#wanted = wanted
     this.#slot = wanted.slot(path.segments[0])
     this.#rest = path.segments.slice(1)
+    this.#steps = this.#rest.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
     this.#isMessage = path.segments[0] === 'message' && this.#rest.length === 0
     if (typeof this.#rest[0] === 'string') {
       this.#inner = new WantedNames()
@@ -122,13 +130,13 @@ export class FieldReader {
     if (start === 0) return this.setValue(undefined)
     if (this.#rest.length > 0) {
       const inner = this.#inner
-      if (!inner) return this.#walk(bytes, start, end >> 1, this.#rest)
+      if (!inner) return this.#walk(bytes, start, end >> 1, 0)
       this.#innerOut.fill(0)
       if (!scanValue(bytes, start, end >> 1, inner, this.#innerOut, 0)) return this.setValue(undefined)
       start = this.#innerOut[0]!
       if (start === 0) return this.setValue(undefined)
       end = this.#innerOut[1]!
-      if (this.#rest.length > 1) return this.#walk(bytes, start, end >> 1, this.#rest.slice(1))
+      if (this.#rest.length > 1) return this.#walk(bytes, start, end >> 1, 1)
     }
     return this.#loadText(bytes, start, end >> 1, (end & 1) === 1)
   }
@@ -154,8 +162,21 @@ export class FieldReader {
     }
   }
 
-  #walk(chunk: Buffer, start: number, end: number, segments: readonly Segment[]): ValueKind {
-    return this.setValue(valueAt(JSON.parse(chunk.toString('utf8', start, end)), segments))
+  /** Follows the steps from number `step` on, from the value whose valid JSON text is [start, end). */
+  #walk(bytes: Buffer, start: number, end: number, step: number): ValueKind {
+    for (; step < this.#steps.length; step++) {
+      const to = this.#steps[step]!
+      const opens = bytes[start]
+      const isFound =
+        typeof to === 'number'
+          ? opens === OPEN_ARRAY && findItem(bytes, start, end, to)
+          : opens === OPEN_OBJECT && findMember(bytes, start, end, to)
+      if (!isFound) return this.setValue(undefined)
+      start = found.start
+      end = found.end
+    }
+    const isEscaped = bytes[start] === QUOTE && stringEnd(bytes, start + 1) > 0 && sawEscape
+    return this.#loadText(bytes, start, end, isEscaped)
   }
 
   #setBytes(kind: ValueKind, bytes: Buffer, start: number, end: number, plain: boolean): ValueKind {
@@ -188,9 +209,20 @@ export class FieldReader {
   /** Strings unchanged, numbers and booleans as by String(), objects and arrays as compact JSON. */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
+    if (this.kind === OBJECT_VALUE || this.kind === ARRAY) return this.json()
     const value = this.value()
-    if (typeof value === 'object' && value !== null) return jsonText(value)
     return value === undefined || value === null ? '' : String(value)
+  }
+
+  /** The text, with all digits of an integer, so that two ids have the same one only if they are the same. */
+  exactText(): string {
+    return this.kind === NUMBER ? this.json() : this.text()
+  }
+
+  /** The JSON of a number, object or array, compact. What a double cannot hold is as it was written. */
+  json(): string {
+    if (this.bytes !== EMPTY) return normalJson(this.bytes, this.start, this.end)
+    return this.kind === NUMBER ? String(this.#value) : jsonText(this.#value)
   }
 
   /** The value, or its text, as a number; NaN if it is not one. */

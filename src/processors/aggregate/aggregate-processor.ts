@@ -25,7 +25,7 @@ export class Aggregate implements Processor {
     const width = this.#measures.reduce((sum, measure) => sum + measure.width, 1)
     this.#counted = inherited instanceof Counted ? inherited : new Counted(width, options.max_keys, clock.now())
     const fields = options.key_field.map(path => context.field(path))
-    this.#key = new BucketKey(fields, this.#counted.seed)
+    this.#key = new BucketKey(fields, this.#counted.seed, true)
     for (const measure of this.#measures) this.#show(measure, metrics)
   }
 

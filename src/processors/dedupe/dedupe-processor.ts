@@ -32,6 +32,7 @@ export class Dedupe implements Processor {
     this.#key = new BucketKey(
       fields.map(path => context.field(path)),
       this.#keys.seed,
+      true,
     )
     this.#editor = context.editor()
     if (report === 'next') this.#countField = this.#editor.field(count_field, false)

@@ -38,7 +38,8 @@ export class Reduce implements Processor {
     const { key_field, starts_when, ends_when, merge } = options
     this.#options = options
     this.#clock = clock
-    this.#key = new BucketKey(key_field.map(path => context.field(path)))
+    const fields = key_field.map(path => context.field(path))
+    this.#key = new BucketKey(fields, 0, true)
     const test = (when: ReduceOptions['ends_when']) => when && compileCondition(when, path => context.field(path))
     this.#starts = test(starts_when)
     this.#ends = test(ends_when)

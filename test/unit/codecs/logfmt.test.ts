@@ -86,7 +86,7 @@ t.test('what is written is the object that the line is, whatever its JSON looks 
     '{"a":1,"b":2,"a":3}',
     '{"b":1,"7":2,"0a":3}',
     '{"\\u0061":1,"k\\"":2,"a":"\\ud800 x"}',
-    '{ "a" : 1e3 , "b" : -0 , "c" : 0.0000001 , "d" : 12345678901234567890 , "e" : 1.50 , "f" : -0.5 }',
+    '{ "a" : 1e3 , "b" : -0 , "c" : 0.0000001 , "d" : 1234567890123456.5 , "e" : 1.50 , "f" : -0.5 }',
     `{${Array.from({ length: 70 }, (_, n) => `"k${n % 66}":${n}`)}}`,
     '{}',
   ]
@@ -128,6 +128,13 @@ function quoted(value: string): string {
   }
   return text
 }
+
+t.test('a number beyond the range of a double is written as it was read', t => {
+  const batch = batchOf(['{"n":1e400,"o":{"l":[ -1e400,null]}}', '{"n":1,"n":1e400}'])
+  const written = Buffer.concat(encodeLines(codecOf('logfmt')!, [batch]).parts).toString()
+  t.equal(written, 'n=1e400 o="{\\"l\\":[-1e400,null]}"\nn=1e400\n')
+  t.end()
+})
 
 t.test('any bytes: as the model has it, and by field as a whole', t => {
   const parts = ['a', 'b=', '=', '"', ' ', '\\', '\\"', 'a="x" ', 'é', '\t', 'u0041', '\\u00e9', 'n']

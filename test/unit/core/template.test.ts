@@ -43,6 +43,17 @@ t.test('the text of a template, whatever way its fields are read', async t => {
   for (const [text, expected] of cases) t.same(textsOf(text, line), [expected, expected], text)
 })
 
+t.test('a number beyond the range of a double is as it was written, wherever it is in the line', async t => {
+  const line = '{"n":1e400,"o":{ "l" : [-1E+999, null, 1.0, "1e400"] }}'
+  const [text] = textsOf('${.n} ${.o} ${.o.l} ${.o.l[0]}', line)
+  t.equal(text, '1e400 {"l":[-1E+999,null,1,"1e400"]} [-1E+999,null,1,"1e400"] -1E+999')
+})
+
+t.test('an integer has all of its digits', async t => {
+  const [text] = textsOf('${.id} ${.o.l[0]} ${.o}', '{"id":12345678901234567890,"o":{"l":[9007199254740993]}}')
+  t.equal(text, '12345678901234567890 9007199254740993 {"l":[9007199254740993]}')
+})
+
 t.test('what is wrong with a template, and where', async t => {
   const cases: readonly (readonly [text: string, column: number, message: RegExp])[] = [
     ['a ${NAME}', 3, /"\$\{" begins a field, as in \$\{\.app\} or \$\{\.app:-none\}; write \$\$\{ for "\$\{" itself/],

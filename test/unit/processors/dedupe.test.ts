@@ -25,7 +25,7 @@ async function deduped(options: object, clock = new ManualTime(), inherited?: un
     counters,
     processor,
     /** What has passed of these events, and of what else was there. */
-    async give(...events: Given[]): Promise<Given[]> {
+    async give(...events: (Given | string)[]): Promise<Given[]> {
       const batch = batchOf(events, { wanted })
       counters.arrived(batch.length, batch.bytes)
       stage.write(batch)
@@ -48,6 +48,15 @@ async function deduped(options: object, clock = new ManualTime(), inherited?: un
     forgotten: () => [...counters.series.get('sluice_dedupe_forgotten_keys_total')![0]!.read()][0]!.value,
   }
 }
+
+t.test('ids that differ in digits that a double has no room for are no duplicates', async t => {
+  const ids = ['9007199254740992', '9007199254740993', '-1234567890123456789', '-1234567890123456790', '1e400', '2e400']
+  for (const fields of ['.o.id', ['.o.id', '.app']]) {
+    const { give } = await deduped({ fields })
+    const passed = await give(...[...ids, ...ids].map(id => `{"o":{"id":${id}},"app":"a"}`))
+    t.equal(passed.length, ids.length, `${fields}`)
+  }
+})
 
 t.test('the first event of a window passes, and the next one after it has the number of its duplicates', async t => {
   const { give, after, counters, end } = await deduped({ fields: ['.app', '.message'] })

@@ -67,7 +67,7 @@ const ROWS: readonly Row[] = [
   [
     { copy: { '.a': '.b', '.l[0]': '.c.d' } },
     '{"a":"x\\"y","l":[1.50]}',
-    '{"a":"x\\"y","l":[1.50],"b":"x\\"y","c":{"d":1.5}}',
+    '{"a":"x\\"y","l":[1.50],"b":"x\\"y","c":{"d":1.50}}',
   ],
   [{ copy: { '.none': '.b' } }, '{"a": 1}', '{"a": 1}'],
   [{ remove: ['.a', '.o.x', '.l[0]', '.none.x'] }, '{"a":1,"o":{"x":1,"y":2},"l":[1,2]}', '{"o":{"y":2},"l":[2]}'],
@@ -154,6 +154,13 @@ t.test('what each kind of step does, whatever way the event is kept', async t =>
     key => key !== 'when',
   )
   t.same([...new Set(used)].sort(), KINDS.map(({ name }) => name).sort(), 'no kind is missing here')
+})
+
+t.test('a number beyond the range of a double is copied as it came, alone and in an object', async t => {
+  const steps = [{ set: { '.text': '${.o}' } }, { copy: { '.o': '.p', '.o.l[0]': '.q' } }]
+  const line = '{"o":{"l":[ 1e400, null, 1.0]}}'
+  const copies = '"text":"{\\"l\\":[1e400,null,1]}","p":{"l":[ 1e400, null, 1.0]},"q":1e400'
+  t.same(await edited(steps, [line]), [`${line.slice(0, -1)},${copies}}`])
 })
 
 t.test('lines of text have the fields of their origin', async t => {

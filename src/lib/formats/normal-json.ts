@@ -1,0 +1,47 @@
+import { randomUUID } from 'node:crypto'
+import { stringEnd, valueEnd } from './json-scan.js'
+import { jsonText } from './json-text.js'
+
+const QUOTE = 0x22
+const MINUS = 0x2d
+const ZERO = 0x30
+/** Every integer of 15 digits is exact as a double. */
+const LONG_INTEGER = /^-?\d{16,}$/
+const MANY_DIGITS = /\d{16}/
+
+/**
+ * The valid JSON value [start, end) as `jsonText` writes what JSON.parse reads, except that numbers beyond the range of a
+ * double and integers of which it loses digits stay as they were written.
+ */
+export function normalJson(b: Buffer, start: number, end: number): string {
+  const text = b.toString('utf8', start, end)
+  const normal = jsonText(JSON.parse(text))
+  // Numbers beyond the range become null.
+  if (!normal.includes('null') && !MANY_DIGITS.test(text)) return normal
+  const numbers: string[] = []
+  // A text in place of each goes through both steps. Nobody can have written it before.
+  const mark = randomUUID()
+  let marked = ''
+  let copied = start
+  for (let p = start; p < end; p++) {
+    if (b[p] === QUOTE) p = stringEnd(b, p + 1)
+    else if (b[p] === MINUS || (b[p]! >= ZERO && b[p]! <= ZERO + 9)) {
+      const from = p
+      p = valueEnd(b, p, end)
+      const number = b.toString('latin1', from, p)
+      if (isKept(number)) continue
+      marked += `${b.toString('utf8', copied, from)}"${mark} ${numbers.push(number) - 1}"`
+      copied = p--
+    }
+  }
+  if (numbers.length === 0) return normal
+  marked += b.toString('utf8', copied, end)
+  const restored = new RegExp(`"${mark} (\\d+)"`, 'g')
+  return jsonText(JSON.parse(marked)).replace(restored, (_, n) => numbers[n]!)
+}
+
+/** Whether a double has the value of a JSON number, as far as it matters. */
+function isKept(number: string): boolean {
+  const value = Number(number)
+  return Number.isFinite(value) && (!LONG_INTEGER.test(number) || String(value) === number)
+}
