@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineProcessor } from '../core/component.js'
+import { defineProcessor, type OptionWarning } from '../core/component.js'
 import type { EventFields } from '../core/event/event-fields.js'
 import { TYPES, TYPES_TEXT } from '../core/field-types.js'
 import { fieldPath, refuseAt } from '../core/options/options.js'
@@ -8,6 +8,8 @@ import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-
 
 const MOST_TRIED = 16
 const MOST_TYPES = 1000
+/** Names that a warning lists. */
+const SHOWN_NAMES = 20
 
 const attempt = z
   .strictObject({ ...codecShape, codec: codecShape.codec.describe('The codec.') })
@@ -76,6 +78,30 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
 const dividedText = (codec: string) =>
   `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
+function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionWarning[] {
+  return (tried ?? [rest]).flatMap((given, n) =>
+    codecFrom(given).definition.joiner === undefined
+      ? []
+      : [{ path: tried ? ['try', n, 'codec'] : ['codec'], message: dividedText(given.codec!) }],
+  )
+}
+
+/** Warns of types for fields that no text has. */
+function unknownTypes(options: ParseOptions): OptionWarning[] {
+  const found = addedFields({ ...options, target: undefined })
+  if (!found) return []
+  return Object.keys(options.types).flatMap(name =>
+    found.names.includes(name) || found.others?.test(name)
+      ? []
+      : [{ path: ['types', name], message: `has no effect: the fields that can be found are ${shownNames(found)}` }],
+  )
+}
+
+function shownNames({ names, others }: EventFields): string {
+  const more = names.length > SHOWN_NAMES ? ['others'] : []
+  return [...names.slice(0, SHOWN_NAMES), ...more, ...(others ? [others.text] : [])].join(', ')
+}
+
 export const parse = defineProcessor({
   type: 'parse',
   summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
@@ -88,12 +114,7 @@ export const parse = defineProcessor({
   options,
   movable: true,
   fields: addedFields,
-  warnings: ({ try: tried, ...rest }) =>
-    (tried ?? [rest]).flatMap((given, n) =>
-      codecFrom(given).definition.joiner === undefined
-        ? []
-        : [{ path: tried ? ['try', n, 'codec'] : ['codec'], message: dividedText(given.codec!) }],
-    ),
+  warnings: options => [...dividedTexts(options), ...unknownTypes(options)],
   usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],
   examples: [
     {

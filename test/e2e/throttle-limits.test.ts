@@ -117,3 +117,39 @@ t.test('validate checks the file, and the start does', async t => {
     stderr: /limits\.yaml:4:1: \[2\]\.limt: unknown option/,
   })
 })
+
+const USELESS = `- { key: 'batch-*', limit: 1 }
+- { key: checkout, limit: 5 }
+- { key: 'batch-*', limit: 2 }
+`
+const WHY = 'comes before it and holds for all of its events'
+const WARNINGS: readonly (readonly [place: string, message: string])[] = [
+  ['limits.yaml:2:1: [1]', `never holds: limits[0] of the throttle ${WHY}; remove one of the two`],
+  ['limits.yaml:3:1: [2]', `never holds: [0] in line 1 ${WHY}; change their order, or remove one of the two`],
+]
+
+t.test('validate warns of rules in the file that never hold', async t => {
+  const { code, stdout, stderr } = await run(t, ['validate', 'sluice.yaml'], LIMITS + FILE, USELESS)
+  t.equal(code, 0)
+  t.equal(stderr, WARNINGS.map(([place, message]) => `${place}: warning: ${message}\n`).join(''))
+  t.match(stdout, /0 errors, 2 warnings/)
+})
+
+t.test('a daemon warns of rules in the file that never hold, also when the file is read again', async t => {
+  const dir = testFolder(t)
+  writeFileSync(join(dir, 'sluice.yaml'), config(dir, LIMITS + FILE))
+  const file = join(dir, 'limits.yaml')
+  writeFileSync(file, USELESS)
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: dir })
+  const warned = () => daemon.stderr.split('\n').flatMap(line => /"place":"(.*?)"/.exec(line)?.[1] ?? [])
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  t.same(
+    warned(),
+    WARNINGS.map(([place, message]) => `${place}: ${message}`),
+  )
+  writeFileSync(file, `# changed\n${USELESS}`)
+  await daemon.until(() => warned().length === 4)
+  t.match(warned()[3], /^limits\.yaml:4:1: \[2\]: never holds: \[0\] in line 2 /)
+  daemon.child.stdin!.end()
+  t.equal(await daemon.exit, 0)
+})

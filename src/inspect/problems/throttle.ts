@@ -4,7 +4,7 @@ import type { Problem } from './daemon.js'
 /** What to do about events that throttles discard for other reasons than their limit. */
 export const LOST_BY_THROTTLES: Readonly<Record<string, string>> = {
   throttled_backlog:
-    'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field.',
+    'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field, or a longer max_delay.',
   max_keys:
     'They were of new keys while max_keys others were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
   late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',
@@ -30,6 +30,13 @@ export function throttleProblems({ scrape, wall }: DaemonView): Problem[] {
     problems.push({
       what: `${labels.component_id}: its buckets cannot be saved`,
       todo: 'After a restart it begins with those that were saved last, so more than its limits may pass. Is the disk of data_dir full, or not writable? The log says why (SLUICE_BUCKETS_NOT_SAVED).',
+    })
+  }
+  for (const { labels, value } of scrape.all('sluice_component_waiting_full_sources')) {
+    if (value === 0) continue
+    problems.push({
+      what: `${labels.component_id} holds back ${counted(value, 'source')}: as many events wait for room as may`,
+      todo: 'What such a source reads next comes later, also that of other buckets. One that goes on writing more than its limit never catches up: raise the limit, or set a short max_delay, or time_field.',
     })
   }
   for (const { labels, value } of scrape.all('sluice_throttle_events_total', { decision: 'fail_open' })) {

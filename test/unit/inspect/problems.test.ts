@@ -133,6 +133,13 @@ t.test('buckets that cannot be saved are a problem', async t => {
   t.equal(found.length, 1)
 })
 
+t.test('a source that is held back because too many of its events wait is a problem', async t => {
+  const full = (id: string, value: number) => `sluice_component_waiting_full_sources{component_id="${id}"} ${value}`
+  const found = problemsOf(view([], [full('good', 0), full('lim', 1)]))
+  t.match(found, [{ what: /^lim holds back 1 source: /, todo: /max_delay/ }])
+  t.equal(found.length, 1)
+})
+
 t.test('events without a limit are a problem while all keys are in use', async t => {
   const throttle = (id: string, buckets: number, passed: number, mode = '') => [
     `sluice_throttle_events_total{component_id="${id}",decision="fail_open"${mode}} ${passed}`,
@@ -155,7 +162,7 @@ t.test('events without a limit are a problem while all keys are in use', async t
 
 t.test('what throttles discard besides what is beyond their limits is told with what to do', async t => {
   for (const [reason, todo] of [
-    ['throttled_backlog', /set on_backlog or time_field/],
+    ['throttled_backlog', /set on_backlog or time_field, or a longer max_delay/],
     ['max_keys', /Raise max_keys/],
     ['late', /allowed_lateness/],
     ['no_backend', /on_backend_failure/],

@@ -24,6 +24,17 @@ async function found(options: object, text: string): Promise<unknown> {
 const problems = (options: object) =>
   parse.options.safeParse(options).error?.issues.map(i => [i.path.join('.'), i.message])
 
+t.test('types of fields that no text has are warned of', async t => {
+  const warned = (options: object) => parse.warnings!(parse.options.parse(options))
+  const grok = { codec: 'grok', pattern: '%{IP:client} %{NUMBER:took}' }
+  t.same(warned({ ...grok, types: { tok: 'int', took: 'float' } }), [
+    { path: ['types', 'tok'], message: 'has no effect: the fields that can be found are client, took' },
+  ])
+  t.same(warned({ ...grok, target: '.x', types: { took: 'int' } }), [])
+  t.same(warned({ try: [grok, { codec: 'csv', columns: ['tok'] }], types: { tok: 'int' } }), [])
+  t.same(warned({ codec: 'logfmt', types: { any: 'int' } }), [])
+})
+
 t.test('what is found is merged into the event, and the field stays', async t => {
   const from = { host: 'h', timestamp: '1970-01-01T00:00:00.000Z' }
   t.same(await parsed({ codec: 'json' }, ['{"a":1,"host":"x"}']), [

@@ -38,7 +38,7 @@ b,,,1MB,,sliding
   const plain = (file: string, text: string) => JSON.parse(JSON.stringify(read(file, text)))
   t.equal(plain('l.yaml', yaml).rules.length, 3)
   t.same(plain('l.csv', csv), plain('l.yaml', yaml))
-  t.same(read('l.yaml', '[]'), { rules: [] }, 'a file may be without rules')
+  t.same(read('l.yaml', '[]'), { rules: [], warnings: [] }, 'a file may be without rules')
 })
 
 t.test('aliases may be used by all rules, and stand for no more than a file could hold', async t => {
@@ -71,6 +71,38 @@ t.test('what is wrong is told with its line', async t => {
   t.match(problems('l.yaml', `- { key: a, limit: 1 }\n`.repeat(10_001)), [/at most 10000/])
   t.match(read('l.yaml', ' '.repeat(9_000_000)), { problems: [{ message: /larger than 8 MiB/ }] })
   t.match(parseLimits('l.yaml', Buffer.from([0xff]), OPTIONS), { problems: [{ message: /UTF-8/ }] })
+})
+
+t.test('rules that never hold are told with their line, and not all of very many', async t => {
+  const warnings = (file: string, text: string, limits?: object[]) => {
+    const options = throttle.options.parse({ limit: 1, window: '1h', key_field: '.app', limits })
+    const result = parseLimits(file, Buffer.from(text), options)
+    return 'warnings' in result ? result.warnings.map(({ line, path, message }) => `${line} ${path}: ${message}`) : []
+  }
+  const yaml = `# one for each app
+- { key: a, when: if (.b exists), limit: 3 }
+- { key: a, limit: 1 }
+- key: a
+  limit: 5
+- { key: '*', limit: 2 }
+- { when: if (.c exists), limit: 4 }
+- { key: b, limit: 5 }
+`
+  const why = 'comes before it and holds for all of its events'
+  const order = 'change their order, or remove one of the two'
+  t.same(warnings('l.yaml', yaml), [
+    `4 2: never holds: [1] in line 3 ${why}; ${order}`,
+    `8 5: never holds: [3] in line 6 ${why}; ${order}`,
+  ])
+  t.same(warnings('l.csv', 'key,limit\na,1\nb,1\na,2\n'), [`4 2: never holds: [0] in line 2 ${why}; ${order}`])
+  const limits = [
+    { key: 'c', limit: 1 },
+    { key: 'c', limit: 2 },
+  ]
+  t.same(warnings('l.csv', 'key,limit\nd,1\nc,3\n', limits), [
+    `3 1: never holds: limits[0] of the throttle ${why}; remove one of the two`,
+  ])
+  t.equal(warnings('l.yaml', '- { key: a, limit: 1 }\n'.repeat(10_000)).length, 20)
 })
 
 /** A throttle with a limits file, in a time that stands still. */

@@ -4,7 +4,7 @@ import { formatProblem } from '../../../core/errors.js'
 import { WatchedFile } from '../../../core/watched-file.js'
 import type { TimerClock } from '../../../lib/time.js'
 import type { RuledOptions, RuleOptions } from '../rule-options.js'
-import { problemOf, type ReadLimits, readLimits, usableRules } from './read-limits.js'
+import { type FileRules, problemOf, type ReadLimits, readLimits, usableRules } from './read-limits.js'
 
 /** Called with the rules whenever they change. */
 type Apply = (rules: readonly RuleOptions[]) => void
@@ -23,8 +23,7 @@ export class LimitsFile {
   /** Reads the file. Throws ConfigError if it cannot be used. */
   static async open(path: string, options: RuledOptions, context: ComponentContext): Promise<LimitsFile> {
     const file = new LimitsFile(path, options, context)
-    file.rules = usableRules(await file.#file.first())
-    file.readAt = context.clock.wall()
+    file.#take(usableRules(await file.#file.first()))
     return file
   }
 
@@ -50,9 +49,15 @@ export class LimitsFile {
       this.#log.warn({ error }, 'the limits file cannot be used; keeping the rules that were read last')
       return
     }
-    this.rules = read.rules
-    this.readAt = this.#clock.wall()
     this.#log.info({ file: this.#file.path, rules: read.rules.length }, 'limits file read again')
+    this.#take(read)
     apply(read.rules)
+  }
+
+  #take({ rules, warnings }: FileRules): void {
+    this.rules = rules
+    this.readAt = this.#clock.wall()
+    for (const warning of warnings)
+      this.#log.warn({ place: formatProblem(problemOf(warning)) }, 'configuration warning')
   }
 }

@@ -7,6 +7,7 @@ import { notWhole } from '../../../lib/files/read-regular.js'
 import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { NearestName } from '../../../lib/nearest.js'
 import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from '../rule-options.js'
+import { neverHolds, uselessRules } from '../rule-warnings.js'
 import { readCsv } from './csv-rules.js'
 import type { Written, WrittenProblem } from './written-rules.js'
 import { readYamlRules } from './yaml-rules.js'
@@ -23,13 +24,19 @@ export interface LimitsProblem extends WrittenProblem {
   readonly isMissing?: boolean
 }
 
+/** The rules of a file, and which of them never hold. */
+export interface FileRules {
+  readonly rules: readonly RuleOptions[]
+  readonly warnings: readonly LimitsProblem[]
+}
+
 /** The rules, or why they cannot be used. */
-export type ReadLimits = { readonly rules: readonly RuleOptions[] } | { readonly problems: readonly LimitsProblem[] }
+export type ReadLimits = FileRules | { readonly problems: readonly LimitsProblem[] }
 
 /** Throws ConfigError if the rules cannot be used. */
-export function usableRules(read: ReadLimits): readonly RuleOptions[] {
+export function usableRules(read: ReadLimits): FileRules {
   if ('problems' in read) throw new ConfigError(read.problems.map(problemOf))
-  return read.rules
+  return read
 }
 
 export function problemOf({ file, line, path, message }: LimitsProblem): Problem {
@@ -40,7 +47,8 @@ export function problemOf({ file, line, path, message }: LimitsProblem): Problem
 export function withFileRules<O extends RuledOptions & { readonly limits_file?: string | undefined }>(options: O): O {
   const { limits_file: path, limits = [] } = options
   if (path === undefined) return options
-  return { ...options, limits: [...limits, ...usableRules(readLimitsSync(path, options))], limits_file: undefined }
+  const { rules } = usableRules(readLimitsSync(path, options))
+  return { ...options, limits: [...limits, ...rules], limits_file: undefined }
 }
 
 /** Reads the file at `path` for a throttle with these options, within the limits of its component. */
@@ -68,12 +76,12 @@ export function readLimitsSync(path: string, options: RuledOptions): ReadLimits 
   }
 }
 
-/** What is wrong with the limits file of a throttle. */
+/** What is wrong with the limits file of a throttle, or else which of its rules never hold. */
 export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
   if (options.limits_file === undefined) return []
   const read = readLimitsSync(options.limits_file, options)
-  const problems = 'problems' in read ? read.problems : []
-  return problems.map(problem => ({ ...problem, option: 'limits_file', path: problem.path as FileProblem['path'] }))
+  const [found, isWarning] = 'problems' in read ? [read.problems, false] : [read.warnings, true]
+  return found.map(one => ({ ...one, option: 'limits_file', path: one.path as FileProblem['path'], isWarning }))
 }
 
 function failed(file: string, message: string): ReadLimits {
@@ -107,7 +115,26 @@ export function parseLimits(file: string, bytes: Buffer, options: RuledOptions):
     if (rule) rules.push(rule)
     if (problems.length >= MOST_PROBLEMS) break
   }
-  return problems.length > 0 ? { problems } : { rules }
+  if (problems.length > 0) return { problems }
+  return { rules, warnings: warningsOf(file, rules, read.rules, options) }
+}
+
+/** Warns of rules that never hold, behind others of the file or those of the options, which come first. */
+function warningsOf(
+  file: string,
+  rules: readonly RuleOptions[],
+  written: readonly Written[],
+  { limits = [] }: RuledOptions,
+): LimitsProblem[] {
+  const own = limits.length
+  const useless = uselessRules([...limits, ...rules]).filter(({ rule }) => rule >= own)
+  return useless.slice(0, MOST_PROBLEMS).map(({ rule, first }) => {
+    const message =
+      first < own
+        ? neverHolds(`limits[${first}] of the throttle`, 'remove one of the two')
+        : neverHolds(`[${first - own}] in line ${written[first - own]!.lineOf([])}`)
+    return { file, line: written[rule - own]!.lineOf([]), path: [rule - own], message }
+  })
 }
 
 /** `[3].limit`, as lists are numbered in the configuration. */
