@@ -37,12 +37,17 @@ export class BucketKey implements Key {
   /** The only field, if there is one. */
   readonly #field: FieldReader | undefined
   readonly #seed: number
+  readonly #isExact: boolean
   #list = new GrowingBytes()
   #loaded: Uint8Array | undefined
 
-  /** `seed`: of the hash; any integer, random if keys come from outside. */
-  constructor(fields: readonly FieldReader[], seed = 0) {
+  /**
+   * `seed`: of the hash; any integer, random if keys come from outside. `isExact`: integers have all of their digits,
+   * where events of different ids must not be taken for one another; if not, those that a double has.
+   */
+  constructor(fields: readonly FieldReader[], seed = 0, isExact = false) {
     this.#seed = seed
+    this.#isExact = isExact
     this.hasFields = fields.length > 0
     this.#fields = fields
     this.#field = fields.length === 1 ? fields[0] : undefined
@@ -61,13 +66,17 @@ export class BucketKey implements Key {
     const kind = field.load(batch, i)
     if (kind === MISSING || kind === NULL) return false
     if (field.plain) this.#set(field.bytes, field.start, field.end)
-    else this.#setAll(textBytes(field.text()))
+    else this.#setAll(textBytes(this.#textOf(field)))
     return this.#finish()
   }
 
   /** The text of the bucket whose key was loaded last. Call before another reader of these fields moves on. */
   text(): string {
-    return this.#field?.text() ?? this.#list.bytes.toString('utf8', 0, this.#list.length)
+    return this.#field ? this.#textOf(this.#field) : this.#list.bytes.toString('utf8', 0, this.#list.length)
+  }
+
+  #textOf(field: FieldReader): string {
+    return this.#isExact ? field.exactText() : field.text()
   }
 
   #loadList(batch: EventBatch, i: number): boolean {
@@ -78,12 +87,29 @@ export class BucketKey implements Key {
     let found = false
     for (const field of this.#fields) {
       list.addByte(list.length === 0 ? OPENING : COMMA)
-      if (addText(list, field, field.load(batch, i))) found = true
+      if (this.#addText(list, field, field.load(batch, i))) found = true
     }
     if (!found) return false
     list.addByte(CLOSING)
     this.#set(list.bytes, 0, list.length)
     return this.#finish()
+  }
+
+  /** Adds the text of a field as a JSON string; null and false if it has no value. */
+  #addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
+    const plain = field.plain
+    const text = plain ? '' : this.#textOf(field)
+    if (kind === MISSING || kind === NULL || (plain ? field.start === field.end : text === '')) {
+      list.add(NULL_TEXT, 0, NULL_TEXT.length)
+      return false
+    }
+    if (!plain) list.addText(JSON.stringify(text))
+    else {
+      list.addByte(QUOTE)
+      addEscaped(list, field.bytes, field.start, field.end)
+      list.addByte(QUOTE)
+    }
+    return true
   }
 
   /** Replaces a long key by its digest. */
@@ -107,23 +133,6 @@ export class BucketKey implements Key {
     this.start = start
     this.end = end
   }
-}
-
-/** Adds the text of a field as a JSON string; null and false if it has no value. */
-function addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
-  const plain = field.plain
-  const text = plain ? '' : field.text()
-  if (kind === MISSING || kind === NULL || (plain ? field.start === field.end : text === '')) {
-    list.add(NULL_TEXT, 0, NULL_TEXT.length)
-    return false
-  }
-  if (!plain) list.addText(JSON.stringify(text))
-  else {
-    list.addByte(QUOTE)
-    addEscaped(list, field.bytes, field.start, field.end)
-    list.addByte(QUOTE)
-  }
-  return true
 }
 
 /** The bytes of a bucket's text, as `BucketKey` has them. */

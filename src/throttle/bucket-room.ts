@@ -4,6 +4,8 @@ interface Member {
   advance(now: number): void
   /** Drops idle buckets early, if that is worth its cost. */
   makeRoom(now: number): void
+  /** Drops all idle buckets. */
+  dropIdle(now: number): void
 }
 
 /** How many members are advanced at a time. */
@@ -17,6 +19,7 @@ export class BucketRoom {
   dropped = 0
   readonly #maxKeys: number
   readonly #members: Member[] = []
+  #clearedAt = Number.NEGATIVE_INFINITY
   #advanced = 0
   #searched = 0
 
@@ -52,6 +55,15 @@ export class BucketRoom {
     if (this.size < this.#maxKeys) return true
     this.#searched = (this.#searched + 1) % this.#members.length
     this.#members[this.#searched]!.makeRoom(now)
+    return this.size < this.#maxKeys
+  }
+
+  /** Drops all idle buckets, which is slow, unless it has done so at this time. Returns whether there is room then. */
+  dropIdle(now: number): boolean {
+    if (now > this.#clearedAt) {
+      this.#clearedAt = now
+      for (const member of this.#members) member.dropIdle(now)
+    }
     return this.size < this.#maxKeys
   }
 }

@@ -140,8 +140,9 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed, unless it is idle now. Returns
-   * false if there is no room for it.
+   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed, unless it is idle now and was
+   * not in use when it was written. Buckets that were dropped are still among those that were written: where they take
+   * all the room, those that are idle now make room for it. Returns false if there is none.
    */
   read(length: number, from: StateReader, seed: number): boolean {
     const start = from.bytes(length)
@@ -149,9 +150,12 @@ export class KeyedBuckets<W extends BucketColumns> {
     const { now } = from
     this.#read ??= this.#create()
     this.#read.read(0, from)
-    const isIdle = now - this.#read.latest(0) >= this.#options.idleMs
+    const { idleMs, keepsUsed } = this.#options
+    const isIdle = !keepsUsed && now - this.#read.latest(0) >= idleMs
     const { view: bytes } = from
-    const id = isIdle ? -1 : this.bucket({ bytes, start, end, hash: hashBytes(bytes, start, end, seed) }, now)
+    const key = { bytes, start, end, hash: hashBytes(bytes, start, end, seed) }
+    let id = isIdle ? -1 : this.bucket(key, now)
+    if (id < 0 && !isIdle && this.#room.dropIdle(now)) id = this.bucket(key, now)
     if (id < 0) this.#read.release()
     else this.windows.adopt(id, this.#read, 0)
     return isIdle || id >= 0
@@ -162,7 +166,12 @@ export class KeyedBuckets<W extends BucketColumns> {
     const empty = this.#create()
     for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
     // At this time no bucket is idle but an empty one.
-    for (const part of this.#parts) if (part) this.#drop(part, Number.NEGATIVE_INFINITY, 1, true)
+    this.dropIdle(Number.NEGATIVE_INFINITY)
+  }
+
+  /** Drops all idle buckets, also those that were used since the last search. */
+  dropIdle(now: number): void {
+    for (const part of this.#parts) if (part) this.#drop(part, now, 1, true)
   }
 
   /** Drops all buckets for good. */

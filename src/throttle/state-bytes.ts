@@ -48,8 +48,8 @@ export class StateWriter {
 /** Reads what a StateWriter has written. Throws a RangeError behind the end. */
 export class StateReader {
   readonly view: DataView
-  /** The present, in the time of the decisions. */
-  readonly now: number
+  /** The present, in the time of the decisions; in event time, how far events had come. */
+  now: number
   readonly #shiftMs: number
   #at = 0
 

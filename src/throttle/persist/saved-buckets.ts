@@ -7,6 +7,7 @@ import { HEAD_BYTES } from './blocks.js'
 
 /** How far events have come, in event time. */
 interface SavedProgress {
+  readonly oldest: number
   write(to: StateWriter): void
   read(from: StateReader): void
 }
@@ -143,7 +144,7 @@ export class BucketsReader {
     this.#rules = new Map(rules.map(rule => [digestOf(rule.id), rule]))
   }
 
-  /** `shiftMs`: what is added to times on the clock; `now`: the present there. */
+  /** `shiftMs`: what is added to times on the clock; `now`: the present there. Neither matters in event time. */
   read(content: Buffer, now: number, shiftMs: number): void {
     const from = new StateReader(content, now, shiftMs)
     while (!from.isAtEnd) {
@@ -158,6 +159,8 @@ export class BucketsReader {
   }
 
   #readSection({ defaults, buckets }: Group, from: StateReader, end: number): void {
+    const { progress } = this.#limiter
+    if (progress) from.now = progress.oldest
     while (from.at < end) {
       const length = from.whole()
       if (length === DEFAULT) defaults.read(0, from)

@@ -232,6 +232,38 @@ t.test('only so many buckets are read as there is room for', async t => {
   t.equal(after.decide([{ k: 3 }]), '1')
 })
 
+t.test('in event time, buckets that were dropped leave their room to those that took it', async t => {
+  const limits = ['r*', 's*', 't*'].map(key => ({ key, limit: 1, window: '1s' }))
+  const config = { ...keyed({ limit: 1, window: '1s', limits }, true), max_keys: 4, allowed_lateness: '0ms' }
+  const time = { wall: START }
+  const before = throttleAt(config, 0, time)
+  const blocks: Buffer[] = []
+  const decide = (...keys: string[]) => {
+    const decisions = before.decide(keys.map(k => ({ k, t: time.wall })))
+    blocks.push(...blocksOf(before.saved, false))
+    return decisions
+  }
+  t.equal(decide('r', 's', 't1', 't2'), '0000')
+  time.wall += 60_000
+  t.equal(decide('r', 's'), '00')
+  t.match(decide('a', 'a', 'a', 'a', 'b'), /010$/, 'they take the room of the third rule')
+  const after = throttleAt(config, 5, time)
+  after.read(blocks, before.clock)
+  t.equal(after.reader.withoutRoom, 0)
+  t.equal(after.decide(['r', 's', 'a', 'b'].map(k => ({ k, t: time.wall }))), '1111')
+})
+
+t.test('a bucket that is behind the others of its source goes on', async t => {
+  const config = { ...keyed({ limit: 1, window: '1s' }, true), allowed_lateness: '0ms' }
+  const time = { wall: START }
+  const before = throttleAt(config, 0, time)
+  const behind = { k: 'behind', t: START - 3_600_000 }
+  t.equal(before.decide([{ k: 'a', t: START }, behind, behind]), '001')
+  const after = throttleAt(config, 5, time)
+  after.read(blocksOf(before.saved, true), before.clock)
+  t.equal(after.decide([{ k: 'a', t: START }, behind]), '11')
+})
+
 t.test('buckets of rules that are gone are left out, and those after them are read', async t => {
   const rules = (limit: number) => ({
     ...keyed({ limit: 1, window: '1h' }, false),
