@@ -15,8 +15,11 @@ export interface Watching {
   readonly openFiles: number
 }
 
-/** A process is young for half a minute: what it compiles and collects then is the price of a start. */
-const SETTLE_MS = 30_000
+/**
+ * What V8 compiles is the price of a start. A scan every two seconds makes its functions hot so slowly that the last of
+ * them are compiled after three minutes.
+ */
+const SETTLE_MS = 240_000
 const START_MS = 60_000
 const TICKS_A_SECOND = 10
 

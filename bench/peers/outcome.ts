@@ -3,6 +3,7 @@ import type { CountingReceiver } from '../counting.js'
 import { LIMIT } from '../jobs.js'
 import { blocks, checkThrottled, eachLine, expect, sameBytes } from '../verify.js'
 import { eachRecord, framedMessages } from './otlp.js'
+import { Pairs } from './pairs.js'
 import type { JobId, Task } from './peer.js'
 import type { Survey } from './survey.js'
 
@@ -69,6 +70,7 @@ class Written implements Outcome {
   }
 
   #checkRecords(): void {
+    const pairs = new Pairs(this.#task.anyOrder)
     const messages = framedMessages(blocks(this.#out))
     let records: Buffer[] = []
     let at = 0
@@ -80,8 +82,9 @@ class Written implements Outcome {
         at = 0
         eachRecord(message.value, (bytes, begin, end) => records.push(bytes.subarray(begin, end)))
       }
-      if (!records[at++]!.equals(line)) throw new Error(`record ${at} of ${this.#out} is not the line that was read`)
+      pairs.add(line, records[at++]!)
     })
+    pairs.end()
     if (at < records.length || !messages.next().done) throw new Error(`${this.#out} has more records than lines`)
   }
 }

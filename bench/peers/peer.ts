@@ -24,6 +24,8 @@ export interface Task {
   readonly config?: string
   /** What comes out. `none` for the loops that write nothing: they write the number of bytes they read. */
   readonly output: 'raw' | 'json' | 'otlp' | 'none'
+  /** J4: lines may be written in another order than they were sent in. */
+  readonly anyOrder?: boolean
   /** J3: lines of a body for each event. */
   readonly linesPerEvent?: number
   /** J3: the body of the answers, for a program that reads it. */

@@ -10,6 +10,7 @@ import t, { type Test } from 'tap'
 import { CountingReceiver } from '../../bench/counting.js'
 import { writeBetweenMarkers } from '../../bench/docs.js'
 import { eachRecord, framedMessages } from '../../bench/peers/otlp.js'
+import { Pairs } from '../../bench/peers/pairs.js'
 import { codecs } from '../../src/codecs/list.js'
 import { components } from '../../src/components.js'
 import { built, checkout } from '../support/checkout.js'
@@ -178,6 +179,19 @@ t.test('texts are read from messages of the OpenTelemetry protocol', async t => 
     eachRecord(one, (bytes, begin, end) => texts.push(bytes.toString('utf8', begin, end)))
   t.same(texts, ['first', 'second', 'first', 'second'])
   t.throws(() => [...framedMessages([file.subarray(1)])], { message: /unfinished message/ })
+})
+
+t.test('records are the lines that were read, in their order or, where that is allowed, in another', async t => {
+  const pair = (anyOrder: boolean, lines: string, records: string) => () => {
+    const pairs = new Pairs(anyOrder)
+    for (let i = 0; i < lines.length; i++) pairs.add(Buffer.from(lines[i]!), Buffer.from(records[i]!))
+    pairs.end()
+  }
+  for (const anyOrder of [false, true]) t.doesNotThrow(pair(anyOrder, 'abca', 'abca'))
+  t.throws(pair(false, 'abc', 'bac'), { message: 'a record is not the line that was read: b' })
+  t.doesNotThrow(pair(true, 'abcda', 'bcaad'))
+  t.throws(pair(true, 'abc', 'bbc'), { message: 'no record is this line: a' })
+  t.throws(pair(true, 'aabc', 'abcb'), { message: 'no record is this line: a' })
 })
 
 t.test('the receiver counts bodies however they arrive', async t => {
