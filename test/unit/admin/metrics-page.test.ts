@@ -182,7 +182,7 @@ t.test('the delay of the event loop is without the interval at which it is measu
       // Each reading starts a new measurement.
     },
     undefined,
-    250,
+    700,
   ).catch(() => t.fail(`${shown}`))
 })
 

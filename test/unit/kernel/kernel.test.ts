@@ -132,6 +132,16 @@ t.test('what was new in an object of an array is not expected in the array', asy
   t.same([...scan(lines, 'a').flags], [48, 48, 16, 48, 16])
 })
 
+t.test('a known member that was passed over before an array is not expected in it', async t => {
+  const lines = ['{"a":1,"b":["x"]}', '{"a":1,"b":[2,"a":1]}', '{"a":1,"b":[2,"x"]}']
+  t.same([...scan(lines, 'a').flags], [48, 16, 48])
+})
+
+t.test('what was new behind an array of known elements is not expected in an array', async t => {
+  const lines = ['{"a":[1,"x"],"new":2}', '{"b":[1,"new":2]}', '{"b":[1,"x"],"new":2}']
+  t.same([...scan(lines, 'a').flags], [48, 16, 48])
+})
+
 t.test('a container that is open where a line breaks off has no effect on later lines', async t => {
   for (const broken of ['{"a":{"b":', '{"a":{"b":1},"a":[{"b":']) {
     t.same([...scan([broken], 'a').flags], [16])
