@@ -33,24 +33,49 @@ export async function startRedis(
 ): Promise<RedisServer | undefined> {
   const program = process.env[SERVER] ?? needs(t, 'redis-server')
   if (!program) return undefined
-  const at = port ?? (await freePort())
-  const listen = flags.includes('--tls-port') ? ['--port', '0'] : ['--port', String(at)]
+  for (let tries = 1; ; tries++) {
+    const server = await tryToStart(t, program, folder, flags, port ?? (await freePort()), file)
+    if (typeof server !== 'string') return server
+    // A port that another program has taken meanwhile, or the one 10,000 above it, where a node of a cluster listens, too.
+    if (port !== undefined || tries === PORTS) throw new Error(`${program} ended at its start: ${server}`)
+  }
+}
+
+/** So many ports of its own choice are tried before a test fails. */
+const PORTS = 5
+
+/** What it said, if it ended at once. */
+async function tryToStart(
+  t: Test,
+  program: string,
+  folder: string,
+  flags: readonly string[],
+  port: number,
+  file?: string,
+): Promise<RedisServer | string> {
+  const listen = flags.includes('--tls-port') ? ['--port', '0'] : ['--port', String(port)]
   const plain = flags.includes('--sentinel') ? [] : ['--save', '', '--appendonly', 'no']
   const args = [...(file ? [file] : []), ...listen, '--bind', '127.0.0.1', '--dir', folder, ...plain, ...flags]
   const child = spawn(
     program,
-    args.map(arg => (arg === 'PORT' ? String(at) : arg)),
-    { stdio: 'ignore' },
+    args.map(arg => (arg === 'PORT' ? String(port) : arg)),
+    { stdio: ['ignore', 'pipe', 'ignore'] },
   )
+  let said = ''
+  child.stdout.setEncoding('utf8').on('data', text => {
+    said = (said + text).slice(-1000)
+  })
+  const closed = once(child, 'close')
+  const hasEnded = () => child.exitCode !== null || child.signalCode !== null
   const kill = async () => {
-    if (child.exitCode !== null || child.signalCode !== null) return
-    const closed = once(child, 'close')
-    child.kill('SIGKILL')
+    if (!hasEnded()) child.kill('SIGKILL')
     await closed
   }
   t.teardown(kill)
-  await eventually(() => answers(at))
-  return { port: at, url: `redis://127.0.0.1:${at}`, folder, child, kill }
+  await eventually(async () => hasEnded() || (await answers(port)))
+  if (!hasEnded()) return { port, url: `redis://127.0.0.1:${port}`, folder, child, kill }
+  await closed
+  return said
 }
 
 async function answers(port: number): Promise<boolean> {
