@@ -162,9 +162,11 @@ type Done = (error: unknown, result?: unknown) => void
 const FIRST_FD = 1_000_000
 
 const isOurFd = (fd: unknown): fd is number => typeof fd === 'number' && fd >= FIRST_FD
-const { fsyncSync, closeSync, fstatSync } = plain
+const { fsyncSync, closeSync, fstatSync, writevSync } = plain
 plain.fstatSync = (fd, options) =>
   isOurFd(fd) ? statsOf(disk!, disk!.nodeOf(fd), options as StatOptions) : fstatSync!(fd, options)
+plain.writevSync = (fd, parts, at) =>
+  isOurFd(fd) ? disk!.write(fd, parts as Uint8Array[], (at as number | undefined) ?? null) : writevSync!(fd, parts, at)
 plain.fsyncSync = fd => (isOurFd(fd) ? disk!.sync(fd) : fsyncSync!(fd))
 plain.closeSync = fd => (isOurFd(fd) ? disk!.close(fd) : closeSync!(fd))
 

@@ -5,8 +5,10 @@ import { type Encoding, encodeLines, RawEncoder, releaseCopies } from '../../cod
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Reach } from '../../core/options/reach.js'
+import { DirectCalls } from '../../lib/files/direct-calls.js'
 import { irregular } from '../../lib/files/regular-file.js'
 import type { FileSystems } from '../../lib/files/remote/file-systems.js'
+import type { Clock } from '../../lib/time.js'
 
 /** The system calls, replaceable for tests. */
 export const calls = {
@@ -17,12 +19,16 @@ export const calls = {
   /** The size of an open file. Another thread would take longer for that than for a write. */
   size: async (fd: number) => fs.fstatSync(fd).size,
   read: promisify(fs.read),
-  writev: promisify(fs.writev),
+  /** Resolves or returns: see `writeDirectly`. */
+  writev: promisify(fs.writev) as (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => Written | Promise<Written>,
   ftruncate: promisify(fs.ftruncate),
   fdatasync: promisify(fs.fdatasync),
   close: promisify(fs.close),
 }
 export type FileCalls = typeof calls
+interface Written {
+  readonly bytesWritten: number
+}
 
 /** The same calls. On a remote file system, they are made one at a time, only while it responds, and in a thread. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
@@ -33,6 +39,24 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
   const size = async (fd: number) =>
     fileSystems.mountOf(path) === undefined ? await os.size(fd) : (await fileSystems.run(path, () => os.fstat(fd))).size
   return { ...(Object.fromEntries(through) as FileCalls), size }
+}
+
+/** A write that took longer than this, in milliseconds, waited for a disk. */
+const SLOW_MS = 4
+
+/** The same calls. What the page cache takes is written directly, while `isLocal`. */
+export function writeDirectly(os: FileCalls, isLocal: () => boolean, clock: Clock): FileCalls {
+  const direct = new DirectCalls(clock, SLOW_MS)
+  const writev = (fd: number, parts: readonly NodeJS.ArrayBufferView[]) => {
+    const began = isLocal() ? direct.begin() : undefined
+    if (began === undefined) return os.writev(fd, parts)
+    try {
+      return { bytesWritten: fs.writevSync(fd, parts) }
+    } finally {
+      direct.end(began)
+    }
+  }
+  return { ...os, writev }
 }
 
 /** O_NONBLOCK and O_NOCTTY ensure that opening returns at once, whatever replaced the file since it was checked. */

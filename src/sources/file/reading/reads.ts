@@ -1,41 +1,35 @@
 import { readv, readvSync } from 'node:fs'
+import { DirectCalls } from '../../../lib/files/direct-calls.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 
 /** A read that took longer than this, in milliseconds, waited for a disk. */
 const SLOW_MS = 1
-/** After such a read, the number of reads made in another thread. */
-const READS_APART = 64
 
 /**
- * Reads one file. Cached data is read synchronously, because using another thread costs several times as much as the
- * read itself. Reads that wait for a disk, and all reads from remote file systems, use another thread, so that they do
- * not block the process.
+ * Reads one file: cached data directly. Reads that wait for a disk, and all reads from remote file systems, use another
+ * thread, so that they do not block the process.
  */
 export class Reads {
-  readonly #clock: Clock
   readonly #remote: Remote
-  #apart = 0
+  readonly #direct: DirectCalls
 
   constructor(clock: Clock, remote: Remote) {
-    this.#clock = clock
     this.#remote = remote
+    this.#direct = new DirectCalls(clock, SLOW_MS)
   }
 
   /** Fills `parts` from offset `at` of the file found at `path`. Returns the length or the error. */
   read(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> | number | Error {
     if (this.#remote.has(path)) return this.#readRemote(path, fd, parts, at)
-    if (this.#apart > 0) {
-      this.#apart--
-      return readApart(fd, parts, at)
-    }
-    const began = this.#clock.now()
+    const began = this.#direct.begin()
+    if (began === undefined) return readApart(fd, parts, at)
     try {
       return readvSync(fd, parts, at)
     } catch (error) {
       return error as Error
     } finally {
-      if (this.#clock.now() - began > SLOW_MS) this.#apart = READS_APART
+      this.#direct.end(began)
     }
   }
 
