@@ -182,6 +182,8 @@ export interface Destination extends Lifecycle {
    * next, so its encoding may be cached. If missing, the size as read is used.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
+  /** Whether requests of whole batches cost it less than full ones. If missing, batches are divided to fill requests. */
+  readonly keepsBatches?: boolean
   /** While paused: whether something changed (such as a replaced key) that makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
 }

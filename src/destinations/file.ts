@@ -12,7 +12,15 @@ import { inTurn } from '../lib/files/in-turn.js'
 import { makeFolder } from '../lib/files/make-folder.js'
 import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
 import { orAborted } from '../lib/time.js'
-import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
+import {
+  AppendedFile,
+  calls,
+  callsThrough,
+  type FileCalls,
+  keyOf,
+  TornWrite,
+  writeDirectly,
+} from './file/appended-file.js'
 
 const options = z.strictObject({
   path: filePath().describe(
@@ -56,6 +64,7 @@ interface Job {
  * With `fsync`, requests that arrive during a sync are written together and share the next one.
  */
 export class FileDestination implements Destination {
+  readonly keepsBatches = true
   readonly #options: Options
   readonly #context: DestinationContext
   readonly #os: FileCalls
@@ -68,11 +77,14 @@ export class FileDestination implements Destination {
   #release: (() => void) | undefined
   readonly #torn: { value: number }
 
-  constructor(options: Options, context: DestinationContext, os: FileCalls = calls) {
+  /** `os`: other system calls, for tests. */
+  constructor(options: Options, context: DestinationContext, os?: FileCalls) {
     this.#options = options
     this.#context = context
     this.#fileSystems = context.fileSystems ?? fileSystems
-    this.#os = callsThrough(this.#fileSystems, options.path, os)
+    const through = callsThrough(this.#fileSystems, options.path, os ?? calls)
+    const isLocal = () => this.#fileSystems.mountOf(options.path) === undefined
+    this.#os = os ? through : writeDirectly(through, isLocal, context.clock)
     const help = 'Failed writes that left a part in the file because it could not be removed.'
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }

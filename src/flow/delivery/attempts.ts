@@ -3,10 +3,10 @@ import type { Logger } from 'pino'
 import type { ComponentMetrics } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
-import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import { LogLimit } from '../../lib/log-limit.js'
-import { after, type Clock, sleep } from '../../lib/time.js'
+import { type after, type Clock, sleep } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
+import { Deadlines } from './deadlines.js'
 import { Hold } from './hold.js'
 import { Outage, type OutageState, type PastOutage } from './outage.js'
 
@@ -52,13 +52,6 @@ export interface Task {
   readonly isStart?: boolean
 }
 
-/** A running attempt. */
-interface Running extends Linked<Running> {
-  readonly controller: AbortController
-  /** Cancels its timeout. */
-  readonly cancel: () => void
-}
-
 /**
  * Makes the attempts for a destination's requests and its start: timeouts, retries, pauses requested by the receiver,
  * and the hold. Logs what an operator should know, without repetition.
@@ -69,7 +62,7 @@ export class Attempts {
   readonly #outage: Outage
   /** Tasks waiting between two attempts, and their errors. */
   readonly #failing = new Map<object, DeliveryError>()
-  readonly #running = new LinkedList<Running>()
+  readonly #running: Deadlines
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
   /** End of the pause requested by the receiver. */
@@ -80,6 +73,7 @@ export class Attempts {
     this.#context = context
     const { clock, random, changed, outage } = context
     this.#outage = new Outage(clock, outage)
+    this.#running = new Deadlines(context.timeout, context.after)
     // Each attempt may add a listener.
     setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)
@@ -196,10 +190,7 @@ export class Attempts {
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
       this.#context.log.info({ suppressed }, 'messages were suppressed')
-    for (const { controller, cancel } of this.#running) {
-      cancel()
-      controller.abort(new Error('the time to deliver is over'))
-    }
+    this.#running.abort(new Error('the time to deliver is over'))
     this.#hold.close()
     this.#ended.abort()
     this.#failing.clear()
@@ -222,22 +213,15 @@ export class Attempts {
 
   /** Makes one attempt. Returns the error, if any. */
   async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
-    const { timeout } = this.#context
-    const controller = new AbortController()
-    const cancel = this.#after(timeout, () => {
-      const message = `no answer within ${formatDuration(timeout)}`
-      controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
-    })
-    const running: Running = { controller, cancel }
-    this.#running.add(running)
+    const running = this.#running.begin()
+    const { signal } = running.controller
     try {
-      await task.attempt(controller.signal)
+      await task.attempt(signal)
       return undefined
     } catch (error) {
-      return { error: controller.signal.aborted ? controller.signal.reason : error }
+      return { error: signal.aborted ? signal.reason : error }
     } finally {
-      cancel()
-      this.#running.delete(running)
+      this.#running.end(running)
     }
   }
 
@@ -287,10 +271,6 @@ export class Attempts {
     if (endsHold) log.info(fields ?? {}, 'delivery is no longer on hold')
     else if (past && this.#outage.isLogged) log.info(fields, 'delivery works again')
     if (past) this.#outage.isLogged = false
-  }
-
-  #after(ms: number, fn: () => void): () => void {
-    return (this.#context.after ?? after)(ms, fn)
   }
 
   /** Resolves after `ms`, or at once after `close`. */

@@ -19,12 +19,15 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
+  /** Whether a batch is divided only if it is too large for a request of its own. */
+  readonly #keepsWhole: boolean
   /** The maximum size of a request as sent, and the estimated bytes sent per byte of an event. */
   readonly #sent: { readonly maxBytes: number; readonly ratio: number }
 
-  constructor(limits: BatchLimits, sent: { readonly maxBytes: number; readonly ratio: number }) {
+  constructor(limits: BatchLimits, sent: { readonly maxBytes: number; readonly ratio: number }, keepsWhole = false) {
     this.#limits = limits
     this.#sent = sent
+    this.#keepsWhole = keepsWhole
   }
 
   /** Maximum size of a request, in bytes as read. */
@@ -36,9 +39,11 @@ export class Batcher {
     return this.#batches.length === 0
   }
 
-  /** Whether there is a complete request. */
+  /** Whether there is a complete request. One of whole batches is complete when another batch like the last would not fit. */
   get full(): boolean {
-    return this.#events >= this.#limits.max_events || this.#bytes >= this.#maxBytes
+    const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
+    const maxEvents = this.#limits.max_events - (last ? last.length - 1 : 0)
+    return this.#events >= maxEvents || this.#bytes >= this.#maxBytes - (last ? last.bytes - 1 : 0)
   }
 
   /** When the oldest event has waited long enough, on the clock passed to `add`; Infinity if there is none. */
@@ -71,6 +76,7 @@ export class Batcher {
       const count = batch.length - this.#from
       const size = batch.bytes - this.#fromBytes
       if (events + count > maxEvents || bytes + size > maxBytes) {
+        if (this.#keepsWhole && events > 0) break
         const to = this.#fits(batch, maxEvents - events, maxBytes - bytes, events === 0)
         if (to < batch.length) {
           if (to > this.#from) request.push(this.#piece(batch, to))

@@ -52,7 +52,7 @@ export class Delivery extends BatchQueue {
     this.#options = options
     this.#context = context
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
-    this.#batcher = new Batcher(options.batch, this.#sentSize)
+    this.#batcher = new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
     this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
     const { log, clock, random, counters, metrics, outage } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)

@@ -20,7 +20,7 @@ import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { Destination, DestinationContext } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { blackhole } from '../../../src/destinations/blackhole.js'
-import { calls, type FileCalls } from '../../../src/destinations/file/appended-file.js'
+import { calls, type FileCalls, writeDirectly } from '../../../src/destinations/file/appended-file.js'
 import { FileDestination, file } from '../../../src/destinations/file.js'
 import { Stdout, stdout } from '../../../src/destinations/stdout.js'
 import { FileSystems } from '../../../src/lib/files/remote/file-systems.js'
@@ -233,6 +233,39 @@ t.test('what another process appends during a failed write stays', async t => {
   await whole.write(lines('x\n'), signal)
   t.equal(JSON.parse(readFileSync(json, 'utf8').split('\n')[1]!).message, 'x', 'a torn line of JSON is ended, too')
   await whole.stop!(signal)
+})
+
+t.test('writes are made directly, but not those to a disk that was slow, nor to remote file systems', async t => {
+  const path = join(testFolder(t), 'out.log')
+  const fd = openSync(path, 'a')
+  let now = 0
+  let stepMs = 0
+  const clock = { now: () => (now += stepMs), wall: () => 0 }
+  let inThreads = 0
+  const counting = {
+    ...calls,
+    writev: (...args: Parameters<FileCalls['writev']>) => {
+      inThreads++
+      return calls.writev(...args)
+    },
+  }
+  let isLocal = true
+  const os = writeDirectly(counting, () => isLocal, clock)
+  const write = (text: string) => os.writev(fd, [Buffer.from(text)])
+  t.same(write('a'), { bytesWritten: 1 }, 'at once')
+  isLocal = false
+  t.match(await write('b'), { bytesWritten: 1 })
+  t.equal(inThreads, 1)
+  isLocal = true
+  stepMs = 5
+  await write('c')
+  t.equal(inThreads, 1)
+  await write('d')
+  t.equal(inThreads, 2)
+  closeSync(fd)
+  t.equal(readFileSync(path, 'utf8'), 'abcd')
+  const closed = writeDirectly(calls, () => true, { now: () => 0, wall: () => 0 })
+  t.throws(() => closed.writev(fd, [Buffer.from('x')]), { code: 'EBADF' })
 })
 
 t.test('a failed sync takes back what it was for, and only that', async t => {

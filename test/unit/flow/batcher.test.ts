@@ -31,6 +31,34 @@ function numbers(request: readonly EventBatch[]): number[] {
 const bytesOf = (request: readonly EventBatch[]) => request.reduce((sum, { bytes }) => sum + bytes, 0)
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
 
+t.test('whole batches: one is divided only if it is too large alone', async t => {
+  const cases = [
+    { name: 'the next one of its size would not fit', counts: [6], fullAfter: 1, requests: [6] },
+    { name: 'two fit', counts: [5, 5], fullAfter: 2, requests: [10] },
+    { name: 'those that waited go one by one', counts: [6, 6, 3], fullAfter: 1, requests: [6, 9] },
+    { name: 'by bytes', counts: [4, 4], size: 140, fullAfter: 1, requests: [4, 4] },
+    { name: 'too large alone', counts: [13, 2], fullAfter: 1, requests: [10, 5] },
+  ]
+  for (const { name, counts, size, fullAfter, requests } of cases) {
+    const batcher = new Batcher(limits, { maxBytes: limits.max_bytes, ratio: 1 }, true)
+    const { batches } = numbered(counts, () => size ?? 4)
+    let full = 0
+    for (const [i, batch] of batches.entries()) {
+      batcher.add(batch, 0)
+      if (full === 0 && batcher.full) full = i + 1
+    }
+    t.equal(full, fullAfter, name)
+    const taken: EventBatch[][] = []
+    while (!batcher.empty) taken.push(batcher.take())
+    t.same(
+      taken.map(request => numbers(request).length),
+      requests,
+      name,
+    )
+    t.same(taken.flatMap(numbers), upTo(taken.flatMap(numbers).length), name)
+  }
+})
+
 t.test('merges, splits and keeps the order', async t => {
   const cases: {
     name: string
