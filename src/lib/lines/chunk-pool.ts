@@ -9,7 +9,7 @@ import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memo
 import { giveMemory, takeMemory } from './spare-memory.js'
 
 /** A chunk of at least this size is reused. */
-const REUSED_BYTES = CHUNK_BYTES / 4
+const REUSED_BYTES = 132 * 1024
 /** Most chunks from elsewhere that are kept for reuse. */
 const MOST_KEPT = 24
 

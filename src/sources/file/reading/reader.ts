@@ -52,7 +52,7 @@ interface Reading {
 }
 
 /**
- * Reads files with new data in turns, and sends their batches. Reads the next portion while a batch is being sent.
+ * Reads files with new data in turns, and sends their batches. Reads that wait for a disk continue while a batch is sent.
  * Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every batch
  * is sent, or given back if the run ends before.
  */
@@ -144,14 +144,14 @@ export class Reader {
       this.#failure = undefined
       while (!signal.aborted) {
         if (this.#failure) throw this.#failure
-        await this.#take(out)
-        this.#begin(out)
+        const isFresh = await this.#take(out)
+        if (!isFresh) this.#begin(out)
         this.#postDue(out, false)
         for (let batch = this.#outbox.shift(); batch; batch = this.#outbox.shift()) {
           await this.#send(batch, out, signal)
           if (signal.aborted || this.#failure) break
         }
-        if (this.#reading || this.#outbox.length > 0) continue
+        if (isFresh || this.#reading || this.#outbox.length > 0) continue
         if (this.#slices.due) await this.#slices.pause()
         if (!follow) this.#postDue(out, true)
         if (this.#outbox.length > 0 || this.#queue.size > 0) continue
@@ -212,10 +212,13 @@ export class Reader {
     }
   }
 
-  /** Turns the current portion into a batch. */
-  async #take(out: Output): Promise<void> {
+  /**
+   * Turns the current portion into a batch. Returns whether that should be sent before the next read: it was read
+   * directly, and is still in the cache of the processor.
+   */
+  async #take(out: Output): Promise<boolean> {
     const reading = this.#reading
-    if (!reading) return
+    if (!reading) return false
     const result = await this.#result(reading)
     this.#reading = undefined
     const { tailer } = reading
@@ -227,6 +230,7 @@ export class Reader {
     } catch (error) {
       this.#failed(tailer, error)
     }
+    return this.#outbox.length > 0 && !(reading.result instanceof Promise)
   }
 
   async #result({ result }: Reading): Promise<number | Error> {
