@@ -212,10 +212,7 @@ export class Reader {
     }
   }
 
-  /**
-   * Turns the current portion into a batch. Returns whether that should be sent before the next read: it was read
-   * directly, and is still in the cache of the processor.
-   */
+  /** Turns the current portion into a batch. Returns whether that was read directly, and should be sent at once. */
   async #take(out: Output): Promise<boolean> {
     const reading = this.#reading
     if (!reading) return false
