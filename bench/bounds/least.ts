@@ -2,6 +2,8 @@ import { once } from 'node:events'
 import { closeSync, openSync, readSync, writeSync } from 'node:fs'
 import { type FileHandle, open, rename } from 'node:fs/promises'
 import { connect } from 'node:net'
+import { Readable, Transform, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { theKernel } from '../../src/kernel/kernel.js'
 import { CHUNK_BYTES, chunkMemory, OWN_BYTES } from '../../src/lib/lines/chunk-memory.js'
 
@@ -9,7 +11,7 @@ import { CHUNK_BYTES, chunkMemory, OWN_BYTES } from '../../src/lib/lines/chunk-m
  * Loops between the bare one of bench/peers/loop.ts and a log shipper, each with a little more of what one has to do.
  * Stays alive when it is done, so that its usage can be read.
  *
- * Usage: least.js (lines | deliver | post) INPUT OUT PORT
+ * Usage: least.js (lines | streams | deliver | post) INPUT OUT PORT
  */
 
 const BLOCK_BYTES = 256 * 1024
@@ -18,6 +20,9 @@ const AHEAD_BYTES = 512 * 1024
 /** Of one request. */
 const BODY_BYTES = 2 * 1024 * 1024
 const SAVE_MS = 1000
+/** What Sluice reads at a time. */
+const STREAM_BYTES = 960 * 1024
+const MOST_WAITING = 2
 
 const [mode, input, out, port] = process.argv.slice(2) as [string, string, string, string]
 setInterval(() => {}, 2 ** 30)
@@ -56,6 +61,44 @@ function lines(): void {
     position += length
     for (let written = 0; written < length; ) written += writeSync(to, block.bytes, written, length - written)
   }
+  closeSync(to)
+}
+
+/** The same with larger blocks, which pass through the streams that a pipeline with one processor is made of. */
+async function streams(): Promise<void> {
+  const from = openSync(input, 'r')
+  const to = openSync(out, 'w')
+  // As many as can be on their way.
+  const blocks = Array.from({ length: 4 * MOST_WAITING }, (_, n) => new Block(n, STREAM_BYTES))
+  const options = { objectMode: true, highWaterMark: MOST_WAITING }
+  const counts = { events: 0, bytes: 0 }
+  let position = 0
+  let n = 0
+  const source = new Readable({
+    ...options,
+    read() {
+      const block = blocks[n++ % blocks.length]!
+      const length = block.divide(readSync(from, block.bytes, 0, STREAM_BYTES, position))
+      position += length
+      this.push(length > 0 ? { block, length } : null)
+    },
+  })
+  const processor = new Transform({
+    ...options,
+    transform(batch: { block: Block; length: number }, _encoding, done) {
+      counts.events += batch.block.lines
+      counts.bytes += batch.length
+      done(null, batch)
+    },
+  })
+  const destination = new Writable({
+    ...options,
+    write({ block, length }: { block: Block; length: number }, _encoding, done) {
+      for (let written = 0; written < length; ) written += writeSync(to, block.bytes, written, length - written)
+      done()
+    },
+  })
+  await pipeline(source, processor, destination)
   closeSync(to)
 }
 
@@ -135,6 +178,7 @@ async function save(position: number): Promise<void> {
 
 const modes: Record<string, () => void | Promise<void>> = {
   lines,
+  streams,
   deliver: async () => await deliver(await file(), AHEAD_BYTES),
   post: async () => await deliver(await http(), BODY_BYTES),
 }

@@ -17,7 +17,7 @@ const USAGE = `Usage: npm run bench:bounds -- [options]
 
 Measures loops that do the least for a job, and Sluice. Needs Linux.
 
-  --lines LIST   lines of the inputs (default: 1000,2000000,8000000)
+  --lines LIST   lines of the inputs (default: 1000,4000000,16000000)
   --runs N       runs of each program (default: 5)
   --folder DIR   where inputs and outputs go (default: ${tmpdir()})
   --json         one JSON document instead of tables
@@ -26,7 +26,7 @@ Measures loops that do the least for a job, and Sluice. Needs Linux.
 
 const { values: options } = parseArgs({
   options: {
-    lines: { type: 'string', default: '1000,2000000,8000000' },
+    lines: { type: 'string', default: '1000,4000000,16000000' },
     runs: { type: 'string', default: '5' },
     folder: { type: 'string', default: tmpdir() },
     json: { type: 'boolean', default: false },
@@ -50,10 +50,14 @@ const least = (modes: Readonly<Partial<Record<JobId, string>>>, title: string): 
 const programs: readonly Peer[] = [
   loop,
   least({ J1: 'lines' }, 'the same, and it finds lines'),
+  least({ J1: 'streams' }, 'the same with lines, through three streams of Node.js'),
   least({ J1: 'deliver', J3: 'post' }, 'the same with lines, reading ahead, and it saves its position'),
   sluice,
 ]
 const jobs: readonly JobId[] = ['J1', 'J3']
+
+/** What is first in one round is last in the next, so that none always runs after the same other. */
+const inTurn = (round: number) => (round % 2 === 1 ? programs : [...programs].reverse())
 
 interface Result extends Figures {
   readonly job: JobId
@@ -69,11 +73,14 @@ async function results(counts: readonly number[], runs: number): Promise<Result[
     for (const job of jobs) {
       const measured = new Map<Peer, Figures[]>()
       for (let round = 1; round <= runs; round++)
-        for (const peer of programs.filter(({ tasks }) => tasks[job])) {
+        for (const peer of inTurn(round).filter(({ tasks }) => tasks[job])) {
           show(`${job}, ${lines} lines, run ${round} of ${runs}: ${peer.title}`)
           measured.set(peer, [...(measured.get(peer) ?? []), await runJob(peer, job, input, work)])
         }
-      for (const [{ title }, figures] of measured) {
+      for (const peer of programs) {
+        const figures = measured.get(peer)
+        if (!figures) continue
+        const { title } = peer
         const of = (field: keyof Figures) => Math.min(...figures.map(figure => figure[field]))
         all.push({ job, lines, title, seconds: of('seconds'), cpuSeconds: of('cpuSeconds'), rssBytes: of('rssBytes') })
       }
@@ -100,16 +107,27 @@ function table(job: JobId, all: readonly Result[]): string {
   return `**${job}, ${JOBS[job]}**\n\n${HEAD}${rows.join('')}`
 }
 
-/** What each further million lines take, by the longest and the shortest input. */
+/** What each further million lines take, by the two longest inputs: a start, and code that is not compiled yet, count in none. */
 function growth(job: JobId, all: readonly Result[]): string {
-  const [lines, less] = [all.at(-1)!.lines, all[0]!.lines]
-  if (lines === less) return ''
+  const [less, lines] = [...new Set(all.map(one => one.lines))].slice(-2)
+  if (lines === undefined) return ''
   const of = (title: string) => {
     const [long, short] = [lines, less].map(count => all.find(one => one.lines === count && one.title === title)!)
     return { seconds: long!.seconds - short!.seconds, cpuSeconds: long!.cpuSeconds - short!.cpuSeconds }
   }
-  const [own, bare] = [of(sluice.title), of(loop.title)]
-  return `\nFrom ${less.toLocaleString('en')} lines to ${lines.toLocaleString('en')}, without what comes once, Sluice does ${job} with ${(bare.seconds / own.seconds).toFixed(2)} times the lines/s of the loop, and ${(own.cpuSeconds / bare.cpuSeconds).toFixed(2)} times its CPU time.\n`
+  const bare = of(loop.title)
+  const rows = programs
+    .filter(({ tasks }) => tasks[job])
+    .map(({ title }) => {
+      const own = of(title)
+      return `| ${title} | ${(bare.seconds / own.seconds).toFixed(2)} | ${(own.cpuSeconds / bare.cpuSeconds).toFixed(2)} |\n`
+    })
+  return `
+From ${less!.toLocaleString('en')} lines to ${lines.toLocaleString('en')}, without what comes once:
+
+| program | lines/s to those of the loop | CPU to that of the loop |
+|:---|---:|---:|
+${rows.join('')}`
 }
 
 async function main(): Promise<void> {

@@ -8,6 +8,7 @@ import { fillIn } from './conf.js'
 import { type Outcome, outcomeOf } from './outcome.js'
 import type { Command, JobId, Peer } from './peer.js'
 import type { Survey } from './survey.js'
+import { warmUp } from './warm-up.js'
 
 /** What a program used from its start until the last event was delivered. */
 export interface Figures {
@@ -40,6 +41,7 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
     const outcome = outcomeOf(job, task, input, out, receiver)
     // What was written before is on the disk now, and costs this run nothing.
     spawnSync('sync')
+    warmUp(input, folder)
     if (job === 'J4') {
       const args = [built('./peers/sender.js'), input.path, String(port)]
       sender = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] })

@@ -7,7 +7,7 @@ import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
 /** What a throttle does while a source catches up, with the real daemon. */
-t.setTimeout(60_000)
+t.setTimeout(180_000)
 
 const configOf = (throttle: string) => `
 sources:
