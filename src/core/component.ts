@@ -304,6 +304,11 @@ export interface DestinationContext extends ComponentContext {
   readonly stdout: NodeJS.WritableStream
   /** Which file systems respond; default: those of the process. */
   readonly fileSystems?: FileSystems | undefined
+  /**
+   * Whether everything waits for this destination anyway, because there is no other one and its buffer is in memory. Its
+   * calls may then stop the process for as long as a disk does.
+   */
+  readonly isAlone?: boolean
   /** Registers a file being written, until the result is called. Sources do not read their own events from it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }

@@ -84,7 +84,7 @@ export class FileDestination implements Destination {
     this.#fileSystems = context.fileSystems ?? fileSystems
     const through = callsThrough(this.#fileSystems, options.path, os ?? calls)
     const isLocal = () => this.#fileSystems.mountOf(options.path) === undefined
-    this.#os = os ? through : writeDirectly(through, isLocal, context.clock)
+    this.#os = context.isAlone && !os ? writeDirectly(through, isLocal, context.clock) : through
     const help = 'Failed writes that left a part in the file because it could not be removed.'
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }

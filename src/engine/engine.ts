@@ -160,22 +160,22 @@ export class Engine {
     const context: DestinationContext & Wide = {
       ...this.#context(config),
       stdout: this.#runtime.stdout,
+      isAlone: this.#config.destinations.length === 1 && config.delivery!.buffer.type === 'memory',
       writes: stats => this.#outputs.writes(config.id, stats),
     }
     const destination = await this.#create<'destination'>(config, context)
     this.#lasting.set(config.id, destination)
-    const { metrics } = context
     const buffer = await openBuffer(config, this.#config, this.#runtime, context, this.#wanted)
     if (buffer) this.#buffers.set(config.id, buffer)
     const deadLetter = this.#deadLetters(config.id, context)
     const outage = outageBefore(this.#handover?.outages, config)
     const delivery = openDelivery(config, destination, this.#runtime, { ...context, buffer, deadLetter, outage })
-    metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
+    context.metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
     delivery.once('close', () => this.#links.fanOut(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
-    this.#links.addInput(config.id, new Input(buffer ?? delivery, metrics))
-    this.watched.push(watched(config.id, delivery, metrics))
-    if (buffer) this.watched.push(watched(`${config.id} (its buffer)`, buffer, metrics))
+    this.#links.addInput(config.id, new Input(buffer ?? delivery, context.metrics))
+    this.watched.push(watched(config.id, delivery, context.metrics))
+    if (buffer) this.watched.push(watched(`${config.id} (its buffer)`, buffer, context.metrics))
   }
 
   /** Where rejected events of a destination go: to the readers of its side output, or else to a file. */

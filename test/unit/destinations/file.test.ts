@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import {
+import fs, {
   appendFileSync,
   closeSync,
   existsSync,
@@ -47,7 +47,7 @@ function create(
   counted = { value: 0 },
 ): Destination {
   const metrics = { counter: () => counted }
-  return new FileDestination(file.options.parse(options), { ...contextOf(clock), metrics } as never, os)
+  return new FileDestination(file.options.parse(options), { ...contextOf(clock), metrics, isAlone: true } as never, os)
 }
 
 t.test('appends, makes folders, keeps what is there', async t => {
@@ -266,6 +266,29 @@ t.test('writes are made directly, but not those to a disk that was slow, nor to 
   t.equal(readFileSync(path, 'utf8'), 'abcd')
   const closed = writeDirectly(calls, () => true, { now: () => 0, wall: () => 0 })
   t.throws(() => closed.writev(fd, [Buffer.from('x')]), { code: 'EBADF' })
+})
+
+t.test('a disk that hangs stops no other destination: only one that is alone writes directly', async t => {
+  const folder = testFolder(t)
+  const { writevSync } = fs
+  const direct: number[] = []
+  fs.writevSync = (fd, parts) => {
+    direct.push(fd)
+    return writevSync(fd, parts)
+  }
+  t.teardown(() => {
+    fs.writevSync = writevSync
+  })
+  for (const isAlone of [true, false]) {
+    const path = join(folder, `${isAlone}.log`)
+    const metrics = { counter: () => ({ value: 0 }) }
+    const context = { ...contextOf(), metrics, isAlone } as never
+    const destination: Destination = new FileDestination(file.options.parse({ path }), context)
+    await destination.write(lines('one\n'), signal)
+    t.equal(readFileSync(path, 'utf8'), 'one\n')
+    t.equal(direct.length, 1)
+    await destination.stop!(signal)
+  }
 })
 
 t.test('a failed sync takes back what it was for, and only that', async t => {
