@@ -167,10 +167,8 @@ export interface KeyWatch {
 export interface Destination extends Lifecycle {
   /**
    * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.
-   *
    * A retry gets the same array, so data derived from a request can be cached in a WeakMap. The array is a new one when the
    * request was split, or when the response distinguished its events.
-   *
    * The bytes of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the
    * returned promise settles. Copy the bytes you need before the first await (a connection, compression, a late write), and
    * do not touch a batch after it.
@@ -304,10 +302,7 @@ export interface DestinationContext extends ComponentContext {
   readonly stdout: NodeJS.WritableStream
   /** Which file systems respond; default: those of the process. */
   readonly fileSystems?: FileSystems | undefined
-  /**
-   * Whether everything waits for this destination anyway, because there is no other one and its buffer is in memory. Its
-   * calls may then stop the process for as long as a disk does.
-   */
+  /** Whether nobody else waits when it stops the process: it is the only destination, and has no buffer on disk. */
   readonly isAlone?: boolean
   /** Registers a file being written, until the result is called. Sources do not read their own events from it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
