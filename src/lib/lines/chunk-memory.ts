@@ -3,7 +3,7 @@
  * it stay valid. The first part is for that code itself. Parts that nobody has written to take no memory.
  */
 
-/** The size of a chunk: a read of 960 KiB after the unfinished line that the previous read left. */
+/** The size of a chunk. Half of it takes a read of 480 KiB after the unfinished line that the previous read left. */
 export const CHUNK_BYTES = 976 * 1024
 export const MOST_CHUNKS = 34
 /** Bytes before the first chunk. */
