@@ -81,7 +81,7 @@ function built(stamp, digest) {
 async function buildKernel() {
   const digest = digestOf(KERNEL)
   if (built(KERNEL_STAMP, digest) && existsSync(KERNEL_OUT)) return
-  const pages = ['--importMemory', '--initialMemory', '700', '--maximumMemory', '700']
+  const pages = ['--importMemory', '--initialMemory', '645', '--maximumMemory', '645']
   const options = ['-O3', '--runtime', 'stub', '--enable', 'simd', '--use', 'abort=', ...pages, '-o', KERNEL_OUT]
   const entry = join(KERNEL, 'index.ts')
   await step('building the kernel', ...node('node_modules/assemblyscript/bin/asc.js', entry, ...options))

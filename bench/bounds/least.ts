@@ -21,7 +21,7 @@ const AHEAD_BYTES = 512 * 1024
 const BODY_BYTES = 2 * 1024 * 1024
 const SAVE_MS = 1000
 /** What Sluice reads at a time. */
-const STREAM_BYTES = 480 * 1024
+const STREAM_BYTES = 512 * 1024
 const MOST_WAITING = 2
 
 const [mode, input, out, port] = process.argv.slice(2) as [string, string, string, string]

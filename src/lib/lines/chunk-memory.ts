@@ -3,11 +3,11 @@
  * it stay valid. The first part is for that code itself. Parts that nobody has written to take no memory.
  */
 
-/** The size of a chunk. Half of it takes a read of 480 KiB after the unfinished line that the previous read left. */
-export const CHUNK_BYTES = 976 * 1024
-export const MOST_CHUNKS = 34
+/** The size of a chunk: a read of 512 KiB after the unfinished line that the previous read left. */
+export const CHUNK_BYTES = 528 * 1024
+export const MOST_CHUNKS = 64
 /** Bytes before the first chunk. */
-export const OWN_BYTES = 11.25 * 1024 * 1024
+export const OWN_BYTES = 7.25 * 1024 * 1024
 const PAGE = 64 * 1024
 /** `.scripts/prepare.mjs` compiles the kernel for the same number. */
 const PAGES = Math.ceil((OWN_BYTES + MOST_CHUNKS * CHUNK_BYTES) / PAGE) + 1

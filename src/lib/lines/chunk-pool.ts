@@ -8,18 +8,12 @@
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
 import { giveMemory, takeMemory } from './spare-memory.js'
 
-/** Half a chunk, for portions that are no larger: what waits counts with all the memory that it holds. */
-const HALF_BYTES = CHUNK_BYTES / 2
 /** A chunk of at least this size is reused. */
-const REUSED_BYTES = 132 * 1024
+const REUSED_BYTES = CHUNK_BYTES / 4
 /** Most chunks from elsewhere that are kept for reuse. */
 const MOST_KEPT = 24
 
 const free: Buffer[] = []
-const freeHalves: Buffer[] = []
-/** The halves of a chunk, and the chunk of each half. */
-const halvesOf = new WeakMap<Buffer, readonly [Buffer, Buffer]>()
-const wholeOf = new WeakMap<Buffer, Buffer>()
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
 /** Memory of numbers about the lines of chunks that are in use. */
@@ -30,41 +24,9 @@ let used = 0
 /** Returns a chunk of at least `size` bytes, held by the caller. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
   if (size > CHUNK_BYTES || size < REUSED_BYTES) return Buffer.allocUnsafeSlow(size)
-  const inMemory = size <= HALF_BYTES ? half() : whole()
-  const chunk = inMemory ?? kept.pop() ?? Buffer.allocUnsafeSlow(CHUNK_BYTES)
+  const chunk = free.pop() ?? unused() ?? kept.pop() ?? Buffer.allocUnsafeSlow(CHUNK_BYTES)
   holders.set(chunk, 1)
   return chunk
-}
-
-function whole(): Buffer | undefined {
-  return free.pop() ?? unused()
-}
-
-function half(): Buffer | undefined {
-  if (freeHalves.length > 0) return freeHalves.pop()
-  const chunk = whole()
-  if (!chunk) return undefined
-  const [first, second] = halvesOf.get(chunk) ?? divide(chunk)
-  freeHalves.push(second)
-  return first
-}
-
-function divide(chunk: Buffer): readonly [Buffer, Buffer] {
-  const halves = [chunk.subarray(0, HALF_BYTES), chunk.subarray(HALF_BYTES)] as const
-  halvesOf.set(chunk, halves)
-  for (const half of halves) wholeOf.set(half, chunk)
-  return halves
-}
-
-/** Frees a half, or the chunk if its other half is free, too. */
-function freeHalf(half: Buffer, chunk: Buffer): void {
-  const [first, second] = halvesOf.get(chunk)!
-  const at = freeHalves.indexOf(half === first ? second : first)
-  if (at === -1) freeHalves.push(half)
-  else {
-    freeHalves.splice(at, 1)
-    free.push(chunk)
-  }
 }
 
 function unused(): Buffer | undefined {
@@ -110,9 +72,7 @@ export function freeChunk(chunk: Buffer): void {
   }
   holders.delete(chunk)
   freeNumbers(chunk)
-  const divided = wholeOf.get(chunk)
-  if (divided) freeHalf(chunk, divided)
-  else if (isInChunkMemory(chunk)) free.push(chunk)
+  if (isInChunkMemory(chunk)) free.push(chunk)
   else if (kept.length < MOST_KEPT) kept.push(chunk)
 }
 
@@ -136,5 +96,5 @@ function freeNumbers(chunk: Buffer): void {
 
 /** Bytes of memory that are kept from being used for something else while `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
-  return isInChunkMemory(chunk) ? chunk.length : chunk.buffer.byteLength
+  return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }

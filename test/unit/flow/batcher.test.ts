@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { Batcher, halve } from '../../../src/flow/delivery/batcher.js'
@@ -31,6 +31,19 @@ function numbers(request: readonly EventBatch[]): number[] {
 const bytesOf = (request: readonly EventBatch[]) => request.reduce((sum, { bytes }) => sum + bytes, 0)
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
 
+/** Takes requests until nothing is left. They have so many events, all of them in order. */
+function takeAll(t: Test, batcher: Batcher, counts: readonly number[], name: string): EventBatch[][] {
+  const taken: EventBatch[][] = []
+  while (!batcher.empty) taken.push(batcher.take())
+  t.same(
+    taken.map(request => numbers(request).length),
+    counts,
+    name,
+  )
+  t.same(taken.flatMap(numbers), upTo(counts.reduce((a, b) => a + b)), name)
+  return taken
+}
+
 t.test('whole batches: one is divided only if it is too large alone', async t => {
   const cases = [
     { name: 'the next one of its size would not fit', counts: [6], fullAfter: 1, requests: [6] },
@@ -48,14 +61,7 @@ t.test('whole batches: one is divided only if it is too large alone', async t =>
       if (full === 0 && batcher.full) full = i + 1
     }
     t.equal(full, fullAfter, name)
-    const taken: EventBatch[][] = []
-    while (!batcher.empty) taken.push(batcher.take())
-    t.same(
-      taken.map(request => numbers(request).length),
-      requests,
-      name,
-    )
-    t.same(taken.flatMap(numbers), upTo(taken.flatMap(numbers).length), name)
+    takeAll(t, batcher, requests, name)
   }
 })
 
@@ -79,14 +85,7 @@ t.test('merges, splits and keeps the order', async t => {
     const batcher = batcherOf({ ...limits, ...changed })
     const { batches, settled } = numbered(counts, () => size ?? 4)
     for (const batch of batches) batcher.add(batch, 0)
-    const taken: EventBatch[][] = []
-    while (!batcher.empty) taken.push(batcher.take())
-    t.same(
-      taken.map(request => numbers(request).length),
-      requests,
-      name,
-    )
-    t.same(taken.flatMap(numbers), upTo(counts.reduce((a, b) => a + b)), name)
+    const taken = takeAll(t, batcher, requests, name)
     t.same(settled.flat(), [], name)
     for (const part of taken.flat()) part.ack.settle('delivered')
     t.same(

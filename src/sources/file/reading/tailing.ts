@@ -4,7 +4,7 @@ import type { Remote } from '../discovery/remote.js'
 import type { Tailer } from './tailer.js'
 
 /** Maximum size of a read, in bytes. */
-export const READ_BYTES = 480 * 1024
+export const READ_BYTES = 512 * 1024
 
 /** Shared state of a source's tailers. */
 export interface TailerContext {
