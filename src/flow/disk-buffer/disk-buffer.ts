@@ -10,6 +10,7 @@ import { freeChunk, takeChunk } from '../../lib/lines/chunk-pool.js'
 import { after, type Clock, sleep } from '../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
+import { Batcher } from '../delivery/batcher.js'
 import type { DiskAllowance } from '../disk-allowance.js'
 import { BatchDecoder, encodeBatch } from './batch-record.js'
 import { type Downstream, Feeder } from './feeder.js'
@@ -100,7 +101,9 @@ export class DiskBuffer extends BatchQueue {
   /** Batches to be written, in order. */
   readonly #waiting: Waiting[] = []
   #waitingBytes = 0
-  /** The batch for which there is no room. */
+  /** What was accepted and not encoded yet. Divides batches that are larger than a segment, so that small buffers fill up. */
+  readonly #arrived: Batcher
+  /** The batch, or the part of one, for which there is no room. */
   #blocked: Waiting | undefined
   #flushing: Promise<void> | undefined
   readonly #ended = new AbortController()
@@ -122,6 +125,10 @@ export class DiskBuffer extends BatchQueue {
     this.#decoder = new BatchDecoder(wanted)
     this.#report = new BufferReport({ log, clock, folder, metrics: counters })
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
+    this.#arrived = new Batcher(
+      { max_events: Number.POSITIVE_INFINITY, max_wait: 0 },
+      { maxBytes: segmentBytes, ratio: 1 },
+    )
     this.#queue = new RecordQueue(folder, found, segmentBytes, this.#readerReport())
     this.#settlement = new Settlement(found, {
       folder,
@@ -180,7 +187,7 @@ export class DiskBuffer extends BatchQueue {
     const amount = sum({ events, bytes }, this.givenBack)
     for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch.length, batch.bytes)
     if (this.#blocked) add(amount, this.#blocked.events, this.#blocked.bytes)
-    return sum(amount, this.#feeder?.queued)
+    return sum(sum(amount, this.#arrived.amount()), this.#feeder?.queued)
   }
 
   /** Whether a batch waits for room. */
@@ -216,8 +223,16 @@ export class DiskBuffer extends BatchQueue {
   }
 
   protected override put(batch: EventBatch): void {
-    this.#blocked = this.#encode(batch)
-    if (!this.#blocked) this.giveBack(batch)
+    this.#arrived.add(batch, 0)
+    this.#next()
+  }
+
+  #next(): void {
+    while (!this.#blocked && !this.#arrived.empty) {
+      const [part] = this.#arrived.take() as [EventBatch]
+      this.#blocked = this.#encode(part)
+      if (!this.#blocked) this.giveBack(part)
+    }
   }
 
   #encode(batch: EventBatch): Waiting | undefined {
@@ -236,30 +251,36 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Admits the waiting batch if there is room, and then the next one. */
+  /** Admits what waits for room if there is room, and then the next batch. */
   protected override advance(): void {
-    const blocked = this.#blocked
-    if (blocked) {
-      const { maxBytes, whenFull } = this.#context
-      const own = this.#hasRoom(blocked)
-      if (own && this.#shared.has(blocked.framed.length)) {
-        this.#report.notFull()
-        this.#blocked = undefined
-        this.#waiting.push(blocked)
-        this.#waitingBytes += blocked.framed.length
-        this.#flushing ??= this.#flush()
-      } else if (whenFull === 'drop_newest') {
-        this.#blocked = undefined
-        this.#report.full(own ? this.#shared.max : maxBytes, own, blocked)
-        blocked.release()
-        blocked.batch.ack.settle('rejected')
-      } else this.#report.full(own ? this.#shared.max : maxBytes, own, undefined)
+    while (this.#blocked && this.#admits(this.#blocked)) {
+      this.#blocked = undefined
+      this.#next()
     }
     if (!this.#blocked && this.#waitingBytes < this.#memory.waiting) this.letIn()
     if (this.isEnding && !this.#flushing) {
       this.finish()
       this.#feeder?.end()
     }
+  }
+
+  /** Lets a batch in, or drops it if it may not wait for room. False if it waits. */
+  #admits(blocked: Waiting): boolean {
+    const { maxBytes, whenFull } = this.#context
+    const own = this.#hasRoom(blocked)
+    if (own && this.#shared.has(blocked.framed.length)) {
+      this.#report.notFull()
+      this.#waiting.push(blocked)
+      this.#waitingBytes += blocked.framed.length
+      this.#flushing ??= this.#flush()
+      return true
+    }
+    const drops = whenFull === 'drop_newest'
+    this.#report.full(own ? this.#shared.max : maxBytes, own, drops ? blocked : undefined)
+    if (!drops) return false
+    blocked.release()
+    blocked.batch.ack.settle('rejected')
+    return true
   }
 
   /** Also removes the newest segment if all of its events are delivered, because others need the space. */
@@ -333,6 +354,8 @@ export class DiskBuffer extends BatchQueue {
     this.#ended.abort()
     if (this.#blocked) this.#unwritten(this.#blocked)
     this.#blocked = undefined
+    const { events, bytes } = this.#arrived.giveBack()
+    add(this.givenBack, events, bytes)
   }
 
   #readerReport(): ReaderReport {

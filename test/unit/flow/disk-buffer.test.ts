@@ -279,8 +279,11 @@ t.test('full, and block: the newest waits until there is room; one larger than e
   t.equal(run.settled.delivered.length, 100, 'all of them went through')
   const large = Array.from({ length: 50 }, () => put++)
   void run.put(large, 200)
-  await run.pass(1100)
+  for (let i = 0; i < 10; i++) await run.pass(1100, 2)
   t.same(run.settled.delivered.slice(-50), large, 'more than the buffer may hold')
+  void run.put([put], 5000)
+  await run.pass(1100)
+  t.same(run.settled.delivered.at(-1), put++, 'one event, more than the buffer may hold')
   await run.drain()
   t.same(
     run.out,
@@ -313,6 +316,44 @@ t.test('full, and drop_newest: what comes is discarded, counted and accounted fo
   t.same(run.settled.delivered.at(-1), 100, 'room again')
   await run.drain()
   t.same(run.out, [...delivered])
+})
+
+t.test('full: as much of a large batch is kept as there is room for, and the rest is discarded or waits', async t => {
+  for (const whenFull of ['drop_newest', 'block'] as const) {
+    const folder = new SimulatedDisk().folder()
+    const run = await BufferRun.open({ folder, maxBytes: 8000, whenFull, fate: () => undefined })
+    const numbers = Array.from({ length: 120 }, (_, n) => n)
+    void run.put(numbers.slice(0, 60), 80)
+    void run.put(numbers.slice(60), 80)
+    await run.pass()
+    const kept = run.counter('sluice_buffer_events')
+    t.ok(kept > 60 && kept < 110, `${kept} are kept`)
+    const filled = run.counter('sluice_buffer_bytes')
+    t.ok(filled > 0.8 * 8000 && filled <= 8000, `${filled} bytes of 8000`)
+    t.same(run.settled.delivered, numbers.slice(0, 60), 'the second batch is not delivered as a whole')
+    t.equal(run.discarded('buffer_full'), whenFull === 'block' ? 0 : 120 - kept)
+    t.ok(run.balanced)
+    for (const batch of run.batches.splice(0)) batch.ack.settle('delivered')
+    run.fate = () => 'delivered'
+    for (let i = 0; i < 5; i++) await run.pass(1100)
+    await run.drain()
+    t.same(run.out, whenFull === 'block' ? numbers : numbers.slice(0, kept), whenFull)
+    t.same(run.settled[whenFull === 'block' ? 'delivered' : 'rejected'].slice(-60), numbers.slice(60))
+    t.ok(run.balanced)
+  }
+})
+
+t.test('ended while parts of a large batch wait for room: what waits is given back', async t => {
+  const folder = new SimulatedDisk().folder()
+  const run = await BufferRun.open({ folder, maxBytes: 8000, fate: () => undefined })
+  const numbers = Array.from({ length: 200 }, (_, n) => n)
+  void run.put(numbers, 80)
+  await run.pass()
+  t.ok(run.counter('sluice_buffer_events') > 60)
+  await run.buffer.close()
+  for (const batch of run.batches.splice(0)) batch.ack.settle('errored')
+  t.same(run.settled.errored, numbers, 'it comes again as a whole')
+  t.ok(run.balanced)
 })
 
 t.test('full: the memory of what is discarded, or given back at the end, is used again', async t => {
