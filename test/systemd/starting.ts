@@ -69,7 +69,7 @@ export const starting: readonly Case[] = [
       await machine.do('systemctl reload sluice')
       const status = await machine.untilProperty('sluice', 'StatusText', /^cannot apply the new configuration/)
       t.match(status, '/etc/sluice/sluice.yaml:', 'with the place')
-      t.equal(await machine.property('sluice', 'ActiveState'), 'active')
+      await machine.untilProperty('sluice', 'ActiveState', /^active$/)
       await setup.append(7, 9)
       await arrived(setup, 9)
       await machine.do('systemctl status sluice')
