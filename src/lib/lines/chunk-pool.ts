@@ -41,9 +41,12 @@ export function roomForPortion(bytes: number): number {
   return bytes < LARGE_PORTION_BYTES ? bytes : Math.max(bytes, REUSED_BYTES)
 }
 
+/** A page of memory, and of a file in the cache. */
+export const PAGE_BYTES = 4096
+
 /** How many of `bytes` to add to `pending` ones at a time, so that they fit into memory that is reused if possible. */
 export function portionAfter(pending: number, bytes: number): number {
-  return pending < CHUNK_BYTES / 2 ? Math.min(bytes, CHUNK_BYTES - pending) : bytes
+  return pending < CHUNK_BYTES / 2 ? Math.min(bytes, CHUNK_BYTES - PAGE_BYTES - pending) : bytes
 }
 
 /**

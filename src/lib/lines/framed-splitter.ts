@@ -82,14 +82,14 @@ export class FramedSplitter extends LineSplitter {
     return this.#offset
   }
 
-  override reserve(want: number): Buffer {
+  override reserve(want: number, offset?: number): Buffer {
     if (this.#problem) throw this.#problem
     if (this.start === this.end) {
       this.start = 0
       this.end = 0
       this.scanned = 0
     }
-    return super.reserve(want)
+    return super.reserve(want, offset)
   }
 
   override commit(read: number): Frame | undefined {

@@ -88,9 +88,9 @@ export class RecordSplitter extends LineSplitter {
     return this.#carry
   }
 
-  override reserve(want: number): Buffer {
+  override reserve(want: number, offset?: number): Buffer {
     const before = this.start
-    const room = super.reserve(want)
+    const room = super.reserve(want, offset)
     this.#moved(before - this.start)
     return room
   }

@@ -518,8 +518,10 @@ t.test('what follows a long unfinished line is read into memory that is reused',
     const portion = new Portion()
     splitter.reserve(pending).fill('x')
     splitter.commit(pending)
-    const room = portion.begin(splitter, 256 * 1024)
+    const offset = 2 ** 33 + 5 * pending + 1234
+    const room = portion.begin(splitter, 256 * 1024, offset)
     t.ok(isInChunkMemory(room), `${pending} bytes`)
+    t.equal(room.byteOffset % 4096, offset % 4096, 'as it lies in pages of the file')
     t.ok(room.length >= 128 * 1024, 'and much of it')
   }
 })

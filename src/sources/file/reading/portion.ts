@@ -13,10 +13,10 @@ export class Portion {
   #left: LineSplitter | undefined
 
   /** `most`: bytes that may be read. A shorter portion after a long unfinished line fits into memory that is reused. */
-  begin(splitter: LineSplitter, most: number): Buffer {
+  begin(splitter: LineSplitter, most: number, offset: number): Buffer {
     const bytes = portionAfter(splitter.pending, most)
     this.#splitter = splitter
-    this.room = splitter.reserve(bytes).subarray(0, bytes)
+    this.room = splitter.reserve(bytes, offset).subarray(0, bytes)
     return this.room
   }
 

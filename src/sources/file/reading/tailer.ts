@@ -289,7 +289,7 @@ export class Tailer extends Tracked {
   /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
-    const room = portion.begin(this.#splitter, Math.min(this.catchUp.portion(this.#at, left), READ_BYTES))
+    const room = portion.begin(this.#splitter, Math.min(this.catchUp.portion(this.#at, left), READ_BYTES), this.#at)
     const before = this.#context.before.subarray(0, this.#tail.bytes)
     if (this.copy)
       return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
