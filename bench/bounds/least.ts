@@ -6,12 +6,13 @@ import { Readable, Transform, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { theKernel } from '../../src/kernel/kernel.js'
 import { CHUNK_BYTES, chunkMemory, OWN_BYTES } from '../../src/lib/lines/chunk-memory.js'
+import { PAGE_BYTES } from '../../src/lib/lines/chunk-pool.js'
 
 /**
  * Loops between the bare one of bench/peers/loop.ts and a log shipper, each with a little more of what one has to do.
  * Stays alive when it is done, so that its usage can be read.
  *
- * Usage: least.js (lines | streams | deliver | post) INPUT OUT PORT
+ * Usage: least.js (plain | lines | streams | deliver | post) INPUT OUT PORT
  */
 
 const BLOCK_BYTES = 256 * 1024
@@ -31,11 +32,23 @@ const kernel = theKernel()!
 
 /** A block of bytes, in which the kernel of Sluice finds the lines: nothing in JavaScript finds them as fast. */
 class Block {
-  readonly bytes: Buffer
+  bytes: Buffer
   lines = 0
+  readonly #memory: Buffer
+  readonly #size: number
 
   constructor(n: number, size: number) {
-    this.bytes = Buffer.from(chunkMemory()!.buffer, OWN_BYTES + n * size, size)
+    const all = size + PAGE_BYTES
+    this.#memory = Buffer.from(chunkMemory()!.buffer, OWN_BYTES + n * all, all)
+    this.#size = size
+    this.bytes = this.#memory
+  }
+
+  /** Makes room for what is at `position` of a file, which lies in pages of memory as in those of the file. */
+  roomFor(position: number): Buffer {
+    const first = position % PAGE_BYTES
+    this.bytes = this.#memory.subarray(first, first + this.#size)
+    return this.bytes
   }
 
   /** Finds the lines in the first bytes; returns where the last whole one ends. */
@@ -51,13 +64,23 @@ class Block {
   }
 }
 
+/** Copies blocks as the bare loop does, but in memory as Node.js gives it to who asks for a buffer. */
+function plain(): void {
+  const from = openSync(input, 'r')
+  const to = openSync(out, 'w')
+  const block = Buffer.allocUnsafe(BLOCK_BYTES)
+  for (let length; (length = readSync(from, block, 0, BLOCK_BYTES, null)) > 0; )
+    for (let written = 0; written < length; ) written += writeSync(to, block, written, length - written)
+  closeSync(to)
+}
+
 /** Copies blocks as the bare loop does, and finds the lines in them. */
 function lines(): void {
   const from = openSync(input, 'r')
   const to = openSync(out, 'w')
   const block = new Block(0, BLOCK_BYTES)
   let position = 0
-  for (let length; (length = block.divide(readSync(from, block.bytes, 0, BLOCK_BYTES, position))) > 0; ) {
+  for (let length; (length = block.divide(readSync(from, block.roomFor(position), 0, BLOCK_BYTES, position))) > 0; ) {
     position += length
     for (let written = 0; written < length; ) written += writeSync(to, block.bytes, written, length - written)
   }
@@ -78,7 +101,7 @@ async function streams(): Promise<void> {
     ...options,
     read() {
       const block = blocks[n++ % blocks.length]!
-      const length = block.divide(readSync(from, block.bytes, 0, STREAM_BYTES, position))
+      const length = block.divide(readSync(from, block.roomFor(position), 0, STREAM_BYTES, position))
       position += length
       this.push(length > 0 ? { block, length } : null)
     },
@@ -118,7 +141,7 @@ async function deliver(put: Put, blockBytes: number): Promise<void> {
   let saved = performance.now()
   for (let n = 0; ; n++) {
     const block = blocks[n % blocks.length]!
-    const { bytesRead } = await from.read(block.bytes, 0, blockBytes, position)
+    const { bytesRead } = await from.read(block.roomFor(position), 0, blockBytes, position)
     const length = block.divide(bytesRead)
     if (length === 0) break
     position += length
@@ -177,6 +200,7 @@ async function save(position: number): Promise<void> {
 }
 
 const modes: Record<string, () => void | Promise<void>> = {
+  plain,
   lines,
   streams,
   deliver: async () => await deliver(await file(), AHEAD_BYTES),

@@ -14,13 +14,22 @@ const BLOCK_BYTES = 256 * 1024
 const BODY_BYTES = 2 * 1024 * 1024
 const LF = 0x0a
 
+/** The part of the global that is used here; its types come with those of a browser. */
+declare const WebAssembly: { readonly Memory: new (limits: object) => { readonly buffer: ArrayBuffer } }
+
+/**
+ * A block that begins with a page of memory. One of `Buffer.allocUnsafe` begins 16 bytes behind it, which some processors
+ * copy half as fast.
+ */
+const blockOf = (bytes: number) => Buffer.from(new WebAssembly.Memory({ initial: bytes / 65_536 }).buffer)
+
 const [mode, input, out, port] = process.argv.slice(2) as [string, string, string, string]
 setInterval(() => {}, 2 ** 30)
 
 function copy(): void {
   const from = openSync(input, 'r')
   const to = openSync(out, 'w')
-  const block = Buffer.allocUnsafe(BLOCK_BYTES)
+  const block = blockOf(BLOCK_BYTES)
   for (let length; (length = readSync(from, block, 0, BLOCK_BYTES, null)) > 0; )
     for (let written = 0; written < length; ) written += writeSync(to, block, written, length - written)
   closeSync(to)
@@ -28,7 +37,7 @@ function copy(): void {
 
 function read(): void {
   const from = openSync(input, 'r')
-  const block = Buffer.allocUnsafe(BLOCK_BYTES)
+  const block = blockOf(BLOCK_BYTES)
   let bytes = 0
   for (let length; (length = readSync(from, block, 0, BLOCK_BYTES, null)) > 0; ) bytes += length
   report(bytes)
@@ -37,7 +46,7 @@ function read(): void {
 /** Reads the next body while the receiver counts the last one. A client of HTTP would take a third more of CPU time. */
 function post(): void {
   const from = openSync(input, 'r')
-  const blocks = [Buffer.allocUnsafe(BODY_BYTES), Buffer.allocUnsafe(BODY_BYTES)]
+  const blocks = [blockOf(BODY_BYTES), blockOf(BODY_BYTES)]
   let position = 0
   const read = () => {
     blocks.reverse()
