@@ -170,7 +170,9 @@ function feed(
     at += portion.length
     if (random.chance(0.5)) events.push(...eventsOf(splitter.push(portion)))
     else {
-      const room = splitter.reserve(portion.length + random.pick([0, 1, 100]))
+      // What is large lies at a place in its page that depends on where it is in the file.
+      const more = random.chance(0.02) ? 64 * 1024 : random.pick([0, 1, 100])
+      const room = splitter.reserve(portion.length + more, random.pick([undefined, random.below(10_000)]))
       room.fill('\n')
       portion.copy(room)
       events.push(...eventsOf(splitter.commit(portion.length)))
