@@ -60,11 +60,12 @@ export class ChangedTexts {
 
   /**
    * Returns the position in `bytes` of `size` free bytes and one for a line feed. If the arena is full, the texts move
-   * to another one, which has room for `more` bytes; 0: it is not known how many follow.
+   * to another one, which has room for `more` bytes; 0: it is not known how many follow. It has twice the room at least:
+   * texts may be many times as long as their lines, and each would be moved as often.
    */
   reserve(size: number, more: number): number {
     const needed = size + 1
-    if (this.bytes.length - this.#arena.used < needed) this.#moveAll(needed + (more || needed))
+    if (this.bytes.length - this.#arena.used < needed) this.#moveAll(needed + Math.max(more, needed, this.#arena.used))
     return this.#arena.used
   }
 
