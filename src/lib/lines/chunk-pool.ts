@@ -46,7 +46,8 @@ export const PAGE_BYTES = 4096
 
 /** How many of `bytes` to add to `pending` ones at a time, so that they fit into memory that is reused if possible. */
 export function portionAfter(pending: number, bytes: number): number {
-  return pending < CHUNK_BYTES / 2 ? Math.min(bytes, CHUNK_BYTES - PAGE_BYTES - pending) : bytes
+  const most = CHUNK_BYTES - PAGE_BYTES
+  return pending < most / 2 ? Math.min(bytes, most - pending) : bytes
 }
 
 /**
