@@ -6,21 +6,18 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { DeliveryOptions } from '../../core/options/delivery-options.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
-import { freeChunk, takeChunk } from '../../lib/lines/chunk-pool.js'
 import { after, type Clock, sleep } from '../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
-import { Batcher } from '../delivery/batcher.js'
 import type { DiskAllowance } from '../disk-allowance.js'
-import { BatchDecoder, encodeBatch } from './batch-record.js'
+import { type Arrival, Arrivals } from './arrivals.js'
+import { BatchDecoder } from './batch-record.js'
 import { type Downstream, Feeder } from './feeder.js'
 import type { BufferFolder } from './files.js'
-import { HEAD_SIZE } from './frame.js'
 import { RecordQueue } from './record-queue.js'
 import { ATTEMPTS, type Recovered, recover, setAside } from './recovery.js'
 import { type BufferMetrics, BufferReport } from './report.js'
 import { ForeignSegment, type ReaderReport } from './segment-reader.js'
-import type { Outgoing } from './segment-writer.js'
 import { Settlement } from './settlement.js'
 import { SharedRoom } from './shared-room.js'
 
@@ -83,10 +80,6 @@ export interface DiskBufferContext {
   readonly after?: typeof after | undefined
 }
 
-interface Waiting extends Outgoing {
-  readonly batch: EventBatch
-}
-
 export class DiskBuffer extends BatchQueue {
   readonly #context: DiskBufferContext
   readonly #report: BufferReport
@@ -99,12 +92,11 @@ export class DiskBuffer extends BatchQueue {
   #feeder: Feeder | undefined
   #feeding: Promise<void> | undefined
   /** Batches to be written, in order. */
-  readonly #waiting: Waiting[] = []
+  readonly #waiting: Arrival[] = []
   #waitingBytes = 0
-  /** What was accepted and not encoded yet. Divides batches that are larger than a segment, so that small buffers fill up. */
-  readonly #arrived: Batcher
+  readonly #arrivals: Arrivals
   /** The batch, or the part of one, for which there is no room. */
-  #blocked: Waiting | undefined
+  #blocked: Arrival | undefined
   #flushing: Promise<void> | undefined
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
@@ -125,10 +117,7 @@ export class DiskBuffer extends BatchQueue {
     this.#decoder = new BatchDecoder(wanted)
     this.#report = new BufferReport({ log, clock, folder, metrics: counters })
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
-    this.#arrived = new Batcher(
-      { max_events: Number.POSITIVE_INFINITY, max_wait: 0 },
-      { maxBytes: segmentBytes, ratio: 1 },
-    )
+    this.#arrivals = new Arrivals(segmentBytes)
     this.#queue = new RecordQueue(folder, found, segmentBytes, this.#readerReport())
     this.#settlement = new Settlement(found, {
       folder,
@@ -187,7 +176,7 @@ export class DiskBuffer extends BatchQueue {
     const amount = sum({ events, bytes }, this.givenBack)
     for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch.length, batch.bytes)
     if (this.#blocked) add(amount, this.#blocked.events, this.#blocked.bytes)
-    return sum(sum(amount, this.#arrived.amount()), this.#feeder?.queued)
+    return sum(sum(amount, this.#arrivals.amount()), this.#feeder?.queued)
   }
 
   /** Whether a batch waits for room. */
@@ -223,31 +212,20 @@ export class DiskBuffer extends BatchQueue {
   }
 
   protected override put(batch: EventBatch): void {
-    this.#arrived.add(batch, 0)
+    this.#arrivals.add(batch)
     this.#next()
   }
 
+  /** Makes the next arrival the one that waits for room. */
   #next(): void {
-    while (!this.#blocked && !this.#arrived.empty) {
-      const [part] = this.#arrived.take() as [EventBatch]
-      this.#blocked = this.#encode(part)
-      if (!this.#blocked) this.giveBack(part)
-    }
-  }
-
-  #encode(batch: EventBatch): Waiting | undefined {
-    let chunk: Buffer | undefined
-    try {
-      const framed = encodeBatch(batch, HEAD_SIZE, size => {
-        chunk = takeChunk(size)
-        return chunk
-      })
-      const release = () => freeChunk(chunk!)
-      return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false, release }
-    } catch (error) {
-      if (chunk) freeChunk(chunk)
-      this.#report.notEncoded(error)
-      return undefined
+    if (this.#blocked) return
+    for (let next = this.#arrivals.next(); next; next = this.#arrivals.next()) {
+      if ('framed' in next) {
+        this.#blocked = next
+        return
+      }
+      this.#report.notEncoded(next.error)
+      this.giveBack(next.batch)
     }
   }
 
@@ -265,14 +243,12 @@ export class DiskBuffer extends BatchQueue {
   }
 
   /** Lets a batch in, or drops it if it may not wait for room. False if it waits. */
-  #admits(blocked: Waiting): boolean {
+  #admits(blocked: Arrival): boolean {
     const { maxBytes, whenFull } = this.#context
     const own = this.#hasRoom(blocked)
     if (own && this.#shared.has(blocked.framed.length)) {
       this.#report.notFull()
-      this.#waiting.push(blocked)
-      this.#waitingBytes += blocked.framed.length
-      this.#flushing ??= this.#flush()
+      this.#write(blocked)
       return true
     }
     const drops = whenFull === 'drop_newest'
@@ -283,6 +259,12 @@ export class DiskBuffer extends BatchQueue {
     return true
   }
 
+  #write(arrival: Arrival): void {
+    this.#waiting.push(arrival)
+    this.#waitingBytes += arrival.framed.length
+    this.#flushing ??= this.#flush()
+  }
+
   /** Also removes the newest segment if all of its events are delivered, because others need the space. */
   #release(): void {
     if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
@@ -290,7 +272,7 @@ export class DiskBuffer extends BatchQueue {
   }
 
   /** Whether there is room for a batch. One that exceeds the whole buffer has room when it is alone. */
-  #hasRoom({ framed }: Waiting): boolean {
+  #hasRoom({ framed }: Arrival): boolean {
     const needed = this.#queue.segments.bytes + this.#waitingBytes + framed.length
     return needed <= this.#context.maxBytes || (this.#waiting.length === 0 && this.#kept().events === 0)
   }
@@ -330,12 +312,12 @@ export class DiskBuffer extends BatchQueue {
     this.advance()
   }
 
-  #unwritten({ batch, release }: Waiting): void {
+  #unwritten({ batch, release }: Arrival): void {
     release()
     this.giveBack(batch)
   }
 
-  #wrote(group: readonly Waiting[]): void {
+  #wrote(group: readonly Arrival[]): void {
     for (const { framed } of group) this.#waitingBytes -= framed.length
     this.#settlement.changed()
     this.#feeder?.wake()
@@ -352,10 +334,15 @@ export class DiskBuffer extends BatchQueue {
     this.#cancelRest?.()
     this.#feeder?.stop()
     this.#ended.abort()
-    if (this.#blocked) this.#unwritten(this.#blocked)
-    this.#blocked = undefined
-    const { events, bytes } = this.#arrived.giveBack()
-    add(this.givenBack, events, bytes)
+    // A batch that is stored in part would be read again whole, so the rest of it is stored even if there is no room.
+    let storesRest = true
+    for (; this.#blocked; this.#next()) {
+      const blocked = this.#blocked
+      this.#blocked = undefined
+      storesRest &&= !blocked.isFirst
+      if (storesRest) this.#write(blocked)
+      else this.#unwritten(blocked)
+    }
   }
 
   #readerReport(): ReaderReport {

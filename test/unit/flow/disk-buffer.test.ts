@@ -343,17 +343,44 @@ t.test('full: as much of a large batch is kept as there is room for, and the res
   }
 })
 
-t.test('ended while parts of a large batch wait for room: what waits is given back', async t => {
+t.test('ended while parts of a large batch wait for room: the rest of it is stored, others are given back', async t => {
   const folder = new SimulatedDisk().folder()
   const run = await BufferRun.open({ folder, maxBytes: 8000, fate: () => undefined })
   const numbers = Array.from({ length: 200 }, (_, n) => n)
   void run.put(numbers, 80)
+  void run.put([200, 201], 80)
   await run.pass()
   t.ok(run.counter('sluice_buffer_events') > 60)
+  t.same(run.settled.delivered, [])
   await run.buffer.close()
   for (const batch of run.batches.splice(0)) batch.ack.settle('errored')
-  t.same(run.settled.errored, numbers, 'it comes again as a whole')
+  t.same(run.settled.delivered, numbers, 'nothing of it comes twice')
+  t.same(run.settled.errored, [200, 201])
   t.ok(run.balanced)
+  const next = await BufferRun.open({ folder, maxBytes: 8000, fate: () => 'delivered' })
+  await next.drain()
+  t.same(next.out, numbers)
+
+  const full = await BufferRun.open({ folder, maxBytes: 8000, fate: () => undefined })
+  void full.put(numbers.slice(0, 80), 80)
+  await full.pass()
+  void full.put(numbers.slice(80), 80)
+  await full.pass()
+  await full.buffer.close()
+  t.same(full.settled.errored, numbers.slice(80), 'nothing of a batch that is not stored in part')
+})
+
+t.test('events that take much more than their lines are divided as well', async t => {
+  const folder = new SimulatedDisk().folder()
+  const run = await BufferRun.open({ folder, maxBytes: 8000, fate: () => undefined })
+  void run.put(
+    Array.from({ length: 2000 }, (_, n) => n),
+    1,
+  )
+  await run.pass()
+  const filled = run.counter('sluice_buffer_bytes')
+  t.ok(filled > 0.8 * 8000 && filled <= 8000, `${filled} bytes of 8000`)
+  await run.buffer.close()
 })
 
 t.test('full: the memory of what is discarded, or given back at the end, is used again', async t => {
