@@ -167,11 +167,9 @@ export interface KeyWatch {
 export interface Destination extends Lifecycle {
   /**
    * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.
-   * A retry gets the same array, so data derived from a request can be cached in a WeakMap. The array is a new one when the
-   * request was split, or when the response distinguished its events.
+   * A retry gets the same array, so data derived from it can be cached in a WeakMap, unless the request was divided.
    * The bytes of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the
-   * returned promise settles. Copy the bytes you need before the first await (a connection, compression, a late write), and
-   * do not touch a batch after it.
+   * promise settles: copy the bytes you need before the first await, and do not touch a batch after it.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt | void>
@@ -182,6 +180,8 @@ export interface Destination extends Lifecycle {
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether requests of whole batches cost it less than full ones. If missing, batches are divided to fill requests. */
   readonly keepsBatches?: boolean
+  /** Whether nothing uses a signal, or one made of it, once `write` has settled: the next attempt then gets the same. */
+  readonly forgetsSignals?: boolean
   /** While paused: whether something changed (such as a replaced key) that makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
 }

@@ -23,6 +23,8 @@ export interface AttemptsContext {
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
+  /** Whether a signal may serve the next attempt. */
+  readonly reusesSignals: boolean
   /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
@@ -73,7 +75,7 @@ export class Attempts {
     this.#context = context
     const { clock, random, changed, outage } = context
     this.#outage = new Outage(clock, outage)
-    this.#running = new Deadlines(context.timeout, context.after)
+    this.#running = new Deadlines(context.timeout, context.reusesSignals, context.after)
     // Each attempt may add a listener.
     setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)

@@ -1,4 +1,3 @@
-import { getEventListeners } from 'node:events'
 import { DeliveryError } from '../../core/errors.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import { after } from '../../lib/time.js'
@@ -13,18 +12,23 @@ export interface Running extends Linked<Running> {
 
 /**
  * The timeouts of attempts. Most attempts at a file end in the turn of the event loop in which they began, so a timer is
- * set at the end of the turn, and a signal to which nobody listens any more serves the next attempt.
+ * set at the end of the turn.
  */
 export class Deadlines {
   readonly #timeout: number
+  readonly #reuses: boolean
   readonly #after: typeof after | undefined
   readonly #running = new LinkedList<Running>()
   #spare: AbortController | undefined
   #isSetting = false
 
-  /** `timeout` of one attempt, in milliseconds. `timer`: timers that are set at once, of another clock. */
-  constructor(timeout: number, timer?: typeof after) {
+  /**
+   * `timeout` of one attempt, in milliseconds. `reuses`: whether a signal serves the next attempt, because nothing that
+   * was made of it is left. `timer`: timers that are set at once, of another clock.
+   */
+  constructor(timeout: number, reuses: boolean, timer?: typeof after) {
     this.#timeout = timeout
+    this.#reuses = reuses
     this.#after = timer
   }
 
@@ -47,8 +51,7 @@ export class Deadlines {
   end(running: Running): void {
     running.cancel?.()
     this.#running.delete(running)
-    const { signal } = running.controller
-    if (!signal.aborted && getEventListeners(signal, 'abort').length === 0) this.#spare = running.controller
+    if (this.#reuses && !running.controller.signal.aborted) this.#spare = running.controller
   }
 
   /** Aborts all attempts for this reason. */

@@ -15,6 +15,7 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
     random: () => 0,
     timeout: 1000,
     retry: { initial: 1000, max: 60_000 },
+    reusesSignals: false,
     changed: async () => false,
     failed: () => {},
     retried: () => {},

@@ -3,8 +3,8 @@ import { Deadlines } from '../../../src/flow/delivery/deadlines.js'
 import { nextTurn } from '../../../src/lib/time.js'
 import { eventually } from '../../support/patience.js'
 
-t.test('a signal serves the next attempt, unless somebody listens to it or it was aborted', async t => {
-  const deadlines = new Deadlines(60_000)
+t.test('a signal serves the next attempt, unless it was aborted or may not be used again', async t => {
+  const deadlines = new Deadlines(60_000, true)
   const first = deadlines.begin()
   const { signal } = first.controller
   deadlines.end(first)
@@ -13,10 +13,9 @@ t.test('a signal serves the next attempt, unless somebody listens to it or it wa
   const beside = deadlines.begin()
   t.not(beside.controller.signal, signal, 'two at a time have two')
   t.equal(deadlines.size, 2)
-  signal.addEventListener('abort', () => {})
   deadlines.end(second)
   const third = deadlines.begin()
-  t.not(third.controller.signal, signal)
+  t.equal(third.controller.signal, signal)
   third.controller.abort()
   deadlines.end(third)
   const fourth = deadlines.begin()
@@ -24,10 +23,17 @@ t.test('a signal serves the next attempt, unless somebody listens to it or it wa
   deadlines.end(fourth)
   deadlines.end(beside)
   t.equal(deadlines.size, 0)
+
+  const others = new Deadlines(60_000, false)
+  const one = others.begin()
+  others.end(one)
+  const next = others.begin()
+  t.not(next.controller.signal, one.controller.signal)
+  others.end(next)
 })
 
 t.test('an attempt that takes too long is aborted, one that ended in its turn has no timer', async t => {
-  const deadlines = new Deadlines(20)
+  const deadlines = new Deadlines(20, true)
   const short = deadlines.begin()
   deadlines.end(short)
   await nextTurn()
@@ -40,7 +46,7 @@ t.test('an attempt that takes too long is aborted, one that ended in its turn ha
 
 t.test('all are aborted at the end, and no timer is left', async t => {
   const reason = new Error('over')
-  const deadlines = new Deadlines(60_000)
+  const deadlines = new Deadlines(60_000, true)
   const old = deadlines.begin()
   await nextTurn()
   const late = deadlines.begin()
@@ -55,7 +61,7 @@ t.test('all are aborted at the end, and no timer is left', async t => {
 t.test('a timer of another clock is set at once', async t => {
   const set: number[] = []
   let cancelled = 0
-  const deadlines = new Deadlines(5000, ms => {
+  const deadlines = new Deadlines(5000, true, ms => {
     set.push(ms)
     return () => void cancelled++
   })
