@@ -516,10 +516,10 @@ t.test('what follows a long unfinished line is read into memory that is reused',
   for (const pending of [0, 20_000, 100_000, 268_287]) {
     const splitter = new LineSplitter(1_000_000)
     const portion = new Portion()
-    splitter.reserve(pending).fill('x')
-    splitter.commit(pending)
     // The place in a page that leaves the least room.
     const offset = 2 ** 33 + pending - 1
+    splitter.reserve(pending, offset - pending).fill('x', 0, pending)
+    splitter.commit(pending)
     const room = portion.begin(splitter, 256 * 1024, offset)
     t.ok(isInChunkMemory(room), `${pending} bytes`)
     t.equal(room.byteOffset % 4096, offset % 4096, 'as it lies in pages of the file')
