@@ -71,7 +71,7 @@ export class Tailer extends Tracked {
     this.#hole = new Hole(start.offset)
     this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
-    this.growth = new Growth(context.clock, start.offset)
+    this.growth = new Growth(context.clock, start)
   }
 
   /** Whether a read is in progress in another thread. */
@@ -344,7 +344,7 @@ export class Tailer extends Tracked {
     if (hole > 0) room.copyWithin(0, hole, length)
     const frame = this.#splitter.commit(length - hole)
     this.#at += length
-    this.growth.read(this.#at, room[0]!)
+    this.growth.read(this.#at, room[0]!, tailAtEnd)
     const { pending } = this.#splitter
     this.#tail = tailAtEnd
     if (!frame) return undefined

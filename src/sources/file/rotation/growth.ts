@@ -1,5 +1,7 @@
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
+import type { Fingerprint } from '../identity.js'
+import { type Mark, Trail } from './trail.js'
 
 /** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
 const BLOCK_BYTES = 1024
@@ -18,6 +20,7 @@ export class Growth {
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   /** Checks of its size, other than by reading. */
   readonly checks: Checks
+  readonly trail = new Trail()
   readonly #clock: Clock
   /** When the last new byte was read, on the monotonic clock. */
   #at: number
@@ -31,13 +34,15 @@ export class Growth {
   #wasCut = false
   #pausesInLines = false
 
-  constructor(clock: Clock, offset: number) {
+  /** `start`: where reading begins. */
+  constructor(clock: Clock, { offset, tail }: Mark) {
     this.#clock = clock
     this.checks = new Checks(clock)
     this.#at = clock.now()
     this.#end = offset
     this.#rested = offset
     this.#burst = offset
+    if (offset > 0) this.trail.add(offset, tail)
   }
 
   get at(): number {
@@ -49,9 +54,10 @@ export class Growth {
     return this.#inBlocks || this.#pausesInLines
   }
 
-  /** Registers a read up to `end`; `first` is the first byte. */
-  read(end: number, first: number): void {
+  /** Registers a read up to `end`; `first` is the first byte, and `tail` the fingerprint of the last ones. */
+  read(end: number, first: number, tail: Fingerprint): void {
     if (end <= this.#end) return
+    this.trail.add(end, tail)
     // If the next byte is a line end, the delivered line was complete.
     if (this.#wasCut && first !== LF && first !== CR) this.#pausesInLines = true
     this.#wasCut = false

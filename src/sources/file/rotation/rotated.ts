@@ -1,5 +1,5 @@
 import { basename, dirname } from 'node:path'
-import { type BirthTimes, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
+import { type BirthTimes, type Fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Saved } from '../saved.js'
@@ -7,6 +7,7 @@ import type { Slices } from '../slices.js'
 import { isBeginningOf } from './beginnings.js'
 import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
+import { begins, shortCopies } from './short-copies.js'
 import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
 
 /** A compressed file that changed within this time may be incomplete. */
@@ -105,17 +106,19 @@ export class Rotated {
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
-    if (this.namesIn(folder) !== names) return undefined
     // Compare keys, because names change with every rotation, and heads, because inodes of deleted copies are used again.
     const copied = tailers.filter(({ copy, copyKey }) => copy?.isFound || copyKey !== undefined)
     const isRead = ({ key, first }: Candidate) =>
       copied.some(one => (one.copy?.isFound ? one.copy.key : one.copyKey) === key && begins(first, one.sought.head))
     const others: Candidate[] = []
     for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
+    const short = await shortCopies(path, tailers, [...plain, ...others])
+    if (this.namesIn(folder) !== names) return undefined
+    for (const entry of short.values()) this.#saved.put(entry)
     return [
       ...others.map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
-    ]
+    ].filter(({ place }) => !short.has(place))
   }
 
   /** All of a compressed file. */
@@ -139,8 +142,4 @@ export class Rotated {
 
 function isWhole({ head, sizes }: Read, first: Buffer, size: number): boolean {
   return sizes.some(known => known % 2 ** 32 === size % 2 ** 32) && begins(first, head)
-}
-
-function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
-  return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
 }

@@ -1,0 +1,113 @@
+import { constants } from 'node:fs'
+import { closeSync, fstatSync, openSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import {
+  COPY_ONLY,
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprint,
+  fingerprintAt,
+  keyOf,
+  NO_BYTES,
+  same,
+} from '../identity.js'
+import type { Tailer } from '../reading/tailer.js'
+import type { Entry } from '../saved.js'
+import type { Candidate } from './copy.js'
+import { Inflated } from './inflated.js'
+import { isStrong, type UnseenSibling } from './siblings.js'
+import type { Mark } from './trail.js'
+
+type Place = UnseenSibling | Candidate
+
+/**
+ * Finds copies of files that were truncated which are shorter than what was read of them: lines were written, and read,
+ * after the copy was made and before the truncation. `places` are files that nobody has read as far as is known, the
+ * oldest first. Returns the position at the end of each that has nothing but what was read.
+ */
+export async function shortCopies(
+  path: string,
+  tailers: readonly Tailer[],
+  places: readonly Place[],
+): Promise<Map<Place, Entry>> {
+  const found = new Map<Place, Entry>()
+  for (const { origin, truncatedSince, copy, sought, growth } of tailers) {
+    if (truncatedSince === undefined || copy || origin.path !== path) continue
+    for (const place of places) {
+      const size = sizeOf(place)
+      const mark = growth.trail.within(size)
+      if (found.has(place) || !mark || size > sought.offset) continue
+      // Little of it may be the same in another file.
+      if (!isStrong({ head: sought.head, tail: mark.tail }) || !begins(place.first, sought.head)) continue
+      const tail = await ('stat' in place ? tailOfPlain(place, mark) : tailOfCompressed(place, mark))
+      if (!tail) continue
+      const position = { offset: size, continues: false, head: sought.head, tail }
+      found.set(place, { path: place.path, file: path, ...identityOf(place), ...position })
+      break
+    }
+  }
+  return found
+}
+
+function sizeOf(place: Place): number {
+  return 'stat' in place ? Number(place.stat.size) : place.size
+}
+
+/** When it was written tells how long its position is kept. */
+function identityOf(place: Place): Pick<Entry, 'dev' | 'ino' | 'birth' | 'gone' | 'away'> {
+  if (!('stat' in place)) {
+    const { changedAt } = place
+    return { ...COPY_ONLY, birth: String(changedAt), gone: true, away: Number(changedAt) / 1e6 }
+  }
+  const { dev, ino, birthtimeNs, mtimeNs } = place.stat
+  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs), away: Number(mtimeNs) / 1e6 }
+}
+
+/** The fingerprint of its last bytes; undefined if it does not have those of the mark. */
+function tailOfPlain({ path, stat }: UnseenSibling, { offset, tail }: Mark): Fingerprint | undefined {
+  return withFile(path, keyOf(stat), fd => {
+    if (!same(fingerprintAt(fd, offset - tail.bytes, offset), tail)) return undefined
+    const size = Number(stat.size)
+    return fingerprintAt(fd, size - FINGERPRINT_BYTES, size)
+  })
+}
+
+async function tailOfCompressed({ path, key, size }: Candidate, mark: Mark): Promise<Fingerprint | undefined> {
+  const inflated = withFile(path, key, fd => new Inflated(fd), true)
+  if (!inflated) return undefined
+  try {
+    inflated.budget = Number.POSITIVE_INFINITY
+    if (!same(await lastUpTo(inflated, mark.offset), mark.tail)) return undefined
+    const tail = await lastUpTo(inflated, size)
+    return inflated.at === size ? tail : undefined
+  } finally {
+    inflated.close()
+  }
+}
+
+async function lastUpTo(inflated: Inflated, to: number): Promise<Fingerprint> {
+  await inflated.skip(to)
+  if (inflated.at !== to) return NO_BYTES
+  const room = Buffer.alloc(FINGERPRINT_BYTES)
+  inflated.last(room)
+  return fingerprint(room, 0, room.length)
+}
+
+/** Undefined if the file is gone, cannot be read, or is another one now. `keeps`: what is returned closes it. */
+function withFile<T>(path: string, key: string, use: (fd: number) => T, keeps = false): T | undefined {
+  let fd: number | undefined
+  let result: T | undefined
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    if (keyOf(fstatSync(fd, { bigint: true })) === key) result = use(fd)
+  } catch (error) {
+    unlessSilent(error)
+  } finally {
+    if (fd !== undefined && !(keeps && result)) closeSync(fd)
+  }
+  return result
+}
+
+/** Whether the first bytes are those of `head`. */
+export function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
+  return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
+}

@@ -1,0 +1,83 @@
+import {
+  appendFileSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t from 'tap'
+import { testFolder } from '../../support/folder.js'
+import { laterFiles, settled, tail } from '../../support/tailing.js'
+
+/** Longer than what is compared of the beginning of a file. */
+const BANNER = `# ${'the header of every file '.repeat(50)}\n`
+const numbered = (from: number, to: number, word = 'line') =>
+  Array.from({ length: to - from }, (_, i) => `${word} ${from + i}, of some length\n`).join('')
+
+function compress(path: string): void {
+  writeFileSync(`${path}.gz`, gzipSync(readFileSync(path)))
+  unlinkSync(path)
+}
+
+for (const isCompressed of [false, true])
+  t.test(
+    `lines are read after a ${isCompressed ? 'compressed' : 'plain'} copy was made, and before the truncation`,
+    async t => {
+      const dir = testFolder(t, { 'app.log': BANNER + numbered(0, 100) })
+      const path = join(dir, 'app.log')
+      const options = { include: [path], scan_interval: '20ms' }
+      const run = await tail(options)
+      await settled(run, 101)
+      // A copy is recognized by what was read up to its second half, here by the second read.
+      appendFileSync(path, numbered(100, 300))
+      await settled(run, 301)
+      await laterFiles(dir)
+      copyFileSync(path, `${path}.1`)
+      appendFileSync(path, numbered(300, 400))
+      await settled(run, 401)
+      truncateSync(path)
+      if (isCompressed) compress(`${path}.1`)
+      // It begins alike, and was read by nobody.
+      writeFileSync(`${path}.2`, BANNER + numbered(0, 250, 'LINE'))
+      await run.scanned(3)
+      appendFileSync(path, 'after\n')
+      await settled(run, 401 + 251 + 1)
+      const once = (text: string) => run.out.texts().filter(one => one.startsWith(text)).length
+      t.equal(once('line'), 400, 'each line once')
+      t.equal(once('LINE'), 250)
+      t.equal(once('after'), 1)
+      await run.stop()
+
+      const next = await tail(options, run.checkpoints)
+      await next.scanned(3)
+      if (!isCompressed) {
+        renameSync(`${path}.1`, `${path}.3`)
+        await next.scanned(3)
+        compress(`${path}.3`)
+      }
+      appendFileSync(path, 'more\n')
+      await settled(next, 1)
+      await next.scanned(3)
+      t.same(next.out.texts(), ['more'], 'nor by the next run')
+      await next.stop()
+    },
+  )
+
+t.test('a copy that has more than its beginning in common with what was read is read', async t => {
+  const dir = testFolder(t, { 'app.log': BANNER + numbered(0, 100) })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '20ms' })
+  await settled(run, 101)
+  appendFileSync(path, numbered(100, 400))
+  await settled(run, 401)
+  await laterFiles(dir)
+  writeFileSync(`${path}.1`, BANNER + numbered(0, 300, 'LINE'))
+  truncateSync(path)
+  await settled(run, 401 + 301)
+  t.equal(run.out.texts().filter(text => text.startsWith('LINE')).length, 300)
+  await run.stop()
+})
