@@ -8,7 +8,7 @@ import type { Reach } from '../../core/options/reach.js'
 import { DirectCalls } from '../../lib/files/direct-calls.js'
 import { irregular } from '../../lib/files/regular-file.js'
 import type { FileSystems } from '../../lib/files/remote/file-systems.js'
-import type { Clock } from '../../lib/time.js'
+import { type Clock, sleep } from '../../lib/time.js'
 
 /** The system calls, replaceable for tests. */
 export const calls = {
@@ -66,6 +66,10 @@ const NEWLINE = Buffer.from('\n')
 /** An origin that no event has. An unfinished line of this origin is terminated before the next event. */
 const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
+/** An unfinished line that does not grow for so long is torn. */
+const REST_MS = 20
+/** Another process may write unfinished lines without end. */
+const MOST_LOOKS = 10
 
 export interface AppendOptions {
   readonly path: string
@@ -149,9 +153,10 @@ export class AppendedFile {
       throw error
     })
     if (size !== this.#end) {
-      this.#raw = new RawEncoder(await this.#isTorn(size), this.#continues ? undefined : FOREIGN)
-      this.#end = size
-      this.#unsynced = size
+      const end = await this.#restingEnd(size)
+      this.#raw = new RawEncoder(end.isTorn, this.#continues ? undefined : FOREIGN)
+      this.#end = end.size
+      this.#unsynced = end.size
     }
     this.#continues = false
     // Use a copy, so that a write that is removed again does not change the state.
@@ -255,6 +260,17 @@ export class AppendedFile {
       }
     }
     return true
+  }
+
+  /** The end of the file, of which the size was `size`. A large write of another process is seen before it is complete. */
+  async #restingEnd(size: number): Promise<{ readonly size: number; readonly isTorn: boolean }> {
+    for (let looks = 0, before = -1; ; looks++) {
+      if (!(await this.#isTorn(size))) return { size, isTorn: false }
+      if (size === before || looks === MOST_LOOKS) return { size, isTorn: true }
+      before = size
+      await sleep(REST_MS)
+      size = await this.#calls.size(this.#fd)
+    }
   }
 
   /** Whether the file ends in the middle of a line. */

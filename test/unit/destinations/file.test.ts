@@ -235,6 +235,25 @@ t.test('what another process appends during a failed write stays', async t => {
   await whole.stop!(signal)
 })
 
+t.test('a line that another process is still writing is not ended', async t => {
+  const path = join(testFolder(t), 'out.log')
+  let looks = 0
+  const os: FileCalls = {
+    ...calls,
+    // Half a line each time somebody looks, as of a large write.
+    size: async fd => {
+      if (looks < 4) appendFileSync(path, looks++ % 2 === 0 ? 'half of a line' : ' and the rest\n')
+      return await calls.size(fd)
+    },
+  }
+  const destination = create({ path }, undefined, os)
+  await destination.start!(signal)
+  await destination.write(lines('one\n'), signal)
+  await destination.write(lines('two\n'), signal)
+  t.equal(readFileSync(path, 'utf8'), 'half of a line and the rest\none\nhalf of a line and the rest\ntwo\n')
+  await destination.stop!(signal)
+})
+
 t.test('writes are made directly, but not those to a disk that was slow, nor to remote file systems', async t => {
   const path = join(testFolder(t), 'out.log')
   const fd = openSync(path, 'a')
