@@ -263,7 +263,8 @@ export class OpenFiles {
       const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry || wasMissed(stat, path, saved, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
       if (entry && entry.path !== path) {
-        this.#names.setFormer(entry.path, tailer)
+        // Where several files had the name, their order is found with them.
+        if (!away) this.#names.setFormer(entry.path, tailer)
         this.#displace(entry.path)
       }
       tailer.open(fd)

@@ -99,7 +99,9 @@ export class Missing {
         if (Number(stat.size) === entry.offset) continue
         try {
           const tailer = this.#options.adopt(path, entry)
-          if (tailer) this.#goOn(tailer, path)
+          if (!tailer) continue
+          this.#options.precede(nameOf(entry), tailer)
+          this.#goOn(tailer, path)
         } catch (error) {
           this.#failed(path, error)
         }
