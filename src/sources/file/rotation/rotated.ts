@@ -114,7 +114,10 @@ export class Rotated {
     for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
     const short = await shortCopies(path, tailers, [...plain, ...others])
     if (this.namesIn(folder) !== names) return undefined
-    for (const entry of short.values()) this.#saved.put(entry)
+    for (const [place, { entry, of }] of short) {
+      this.#saved.put(entry)
+      of.copyKey = 'stat' in place ? keyOf(place.stat) : place.key
+    }
     return [
       ...others.map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),

@@ -19,19 +19,26 @@ import type { Mark } from './trail.js'
 
 type Place = UnseenSibling | Candidate
 
+export interface ShortCopy {
+  /** The position at its end. */
+  readonly entry: Entry
+  readonly of: Tailer
+}
+
 /**
  * Finds copies of files that were truncated which are shorter than what was read of them: lines were written, and read,
- * after the copy was made and before the truncation. `places` are files that nobody has read as far as is known, the
- * oldest first. Returns the position at the end of each that has nothing but what was read.
+ * after the copy was made and before the truncation. `places`: files that nobody has read as far as is known. Returns
+ * those that have nothing but what was read.
  */
 export async function shortCopies(
   path: string,
   tailers: readonly Tailer[],
   places: readonly Place[],
-): Promise<Map<Place, Entry>> {
-  const found = new Map<Place, Entry>()
-  for (const { origin, truncatedSince, copy, sought, growth } of tailers) {
-    if (truncatedSince === undefined || copy || origin.path !== path) continue
+): Promise<Map<Place, ShortCopy>> {
+  const found = new Map<Place, ShortCopy>()
+  for (const tailer of tailers) {
+    if (!misses(tailer, path)) continue
+    const { sought, growth } = tailer
     for (const place of places) {
       const size = sizeOf(place)
       const mark = growth.trail.within(size)
@@ -41,11 +48,17 @@ export async function shortCopies(
       const tail = await ('stat' in place ? tailOfPlain(place, mark) : tailOfCompressed(place, mark))
       if (!tail) continue
       const position = { offset: size, continues: false, head: sought.head, tail }
-      found.set(place, { path: place.path, file: path, ...identityOf(place), ...position })
+      found.set(place, { entry: { path: place.path, file: path, ...identityOf(place), ...position }, of: tailer })
       break
     }
   }
   return found
+}
+
+/** Whether it had the name when it was truncated, and no copy of it was found. */
+function misses(tailer: Tailer, name: string): boolean {
+  const { truncatedSince, origin, path, copy, copyKey } = tailer
+  return truncatedSince !== undefined && origin.path === name && path === name && !copy && copyKey === undefined
 }
 
 function sizeOf(place: Place): number {
