@@ -69,6 +69,11 @@ export function same(a: Fingerprint, b: Fingerprint): boolean {
   return a.bytes === b.bytes && a.hash === b.hash
 }
 
+/** Whether the first bytes of a file are those of `head`. */
+export function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
+  return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
+}
+
 /** Whether `head` is that of the open file, whose first `length` bytes are `bytes`. It may cover more than those. */
 export function startsWith(fd: number, bytes: Buffer, length: number, head: Fingerprint): boolean {
   return same(length < head.bytes ? fingerprintAt(fd, 0, head.bytes) : fingerprint(bytes, 0, head.bytes), head)

@@ -1,7 +1,6 @@
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
 import type { Fingerprint } from '../identity.js'
-import { type Mark, Trail } from './trail.js'
 
 /** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
 const BLOCK_BYTES = 1024
@@ -10,6 +9,30 @@ const BURST_MS = 1000
 
 const LF = 0x0a
 const CR = 0x0d
+
+/** A place in a file, and the fingerprint of the bytes before it. */
+export interface Mark {
+  readonly offset: number
+  readonly tail: Fingerprint
+}
+
+/**
+ * Some places up to which a file was read, each at least twice as far as the one before. By them, a file that is shorter
+ * than what was read is recognized as a copy of its beginning.
+ */
+export class Trail {
+  readonly #marks: Mark[] = []
+
+  add(offset: number, tail: Fingerprint): void {
+    const last = this.#marks.at(-1)
+    if (!last || offset >= 2 * last.offset) this.#marks.push({ offset, tail })
+  }
+
+  /** The last of these places in the first `size` bytes. */
+  within(size: number): Mark | undefined {
+    return this.#marks.findLast(({ offset }) => offset <= size)
+  }
+}
 
 /**
  * Tracks when and how a file grew, as far as it was read. Detects writers that pause within a line: those that write

@@ -1,5 +1,5 @@
 import { basename, dirname } from 'node:path'
-import { type BirthTimes, type Fingerprint, isCopyOnly, keyOf } from '../identity.js'
+import { type BirthTimes, begins, type Fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Saved } from '../saved.js'
@@ -7,7 +7,6 @@ import type { Slices } from '../slices.js'
 import { isBeginningOf } from './beginnings.js'
 import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
-import { begins, shortCopies } from './short-copies.js'
 import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
 
 /** A compressed file that changed within this time may be incomplete. */
@@ -112,6 +111,8 @@ export class Rotated {
       copied.some(one => (one.copy?.isFound ? one.copy.key : one.copyKey) === key && begins(first, one.sought.head))
     const others: Candidate[] = []
     for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
+    // It is seldom needed.
+    const { shortCopies } = await import('./short-copies.js')
     const short = await shortCopies(path, tailers, [...plain, ...others])
     if (this.namesIn(folder) !== names) return undefined
     for (const [place, { entry, of }] of short) {

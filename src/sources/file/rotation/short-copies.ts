@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { closeSync, fstatSync, openSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import {
+  begins,
   COPY_ONLY,
   FINGERPRINT_BYTES,
   type Fingerprint,
@@ -13,9 +14,9 @@ import {
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import type { Candidate } from './copy.js'
+import type { Mark } from './growth.js'
 import { Inflated } from './inflated.js'
 import { isStrong, type UnseenSibling } from './siblings.js'
-import type { Mark } from './trail.js'
 
 type Place = UnseenSibling | Candidate
 
@@ -118,9 +119,4 @@ function withFile<T>(path: string, key: string, use: (fd: number) => T, keeps = 
     if (fd !== undefined && !(keeps && result)) closeSync(fd)
   }
   return result
-}
-
-/** Whether the first bytes are those of `head`. */
-export function begins(first: Buffer, { bytes, hash }: Fingerprint): boolean {
-  return first.length >= bytes && fingerprint(first, 0, bytes).hash === hash
 }
