@@ -1,20 +1,30 @@
-// Makes a checkout ready to run, and with --test ready to test: installs, builds. Does only what is not done yet.
-// No dependencies: it runs before there are any.
+// Makes a checkout ready to run, and with --test ready to test. It does only what is not done yet.
+// It imports no packages: it runs before there are any.
 import { spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
-const SOURCES = ['src', 'test', 'bench']
-const BUILD_STAMP = 'dist/.sources'
-/** The sources in AssemblyScript, and what becomes of them. */
-const KERNEL = 'src/kernel/assembly'
-const KERNEL_OUT = 'dist/src/kernel/kernel.wasm'
-const KERNEL_STAMP = 'dist/.kernel'
 const LOCK = '.build/prepare.lock'
+/** The sources of the kernel: `npm run build:kernel` compiles them to the file that is built here by copying it. */
+const KERNEL_SOURCES = join('src', 'kernel', 'assembly')
+const forTests = process.argv.includes('--test')
+const FOLDERS = forTests ? ['src', 'test', 'bench'] : ['src']
 
 function json(path) {
   try {
@@ -29,11 +39,18 @@ function installed() {
   const wanted = json('package-lock.json')?.packages ?? {}
   const present = json('node_modules/.package-lock.json')?.packages
   if (!present) return false
-  return Object.entries(wanted).every(([path, { version, integrity, optional }]) => {
-    if (path === '') return true
+  return Object.entries(wanted).every(([path, { version, integrity, optional, dev }]) => {
+    if (path === '' || (dev && !forTests)) return true
     const found = present[path]
     return found ? found.version === version && found.integrity === integrity : optional === true
   })
+}
+
+/** `npm ci` would remove packages that a daemon of this checkout has yet to load; it serves where there are none. */
+function install() {
+  const what = forTests || existsSync('node_modules/tap') ? '--include=dev' : '--omit=dev'
+  const how = existsSync('node_modules') ? ['install', '--no-save'] : ['ci']
+  return step('installing packages', 'npm', ...how, what, '--no-audit', '--no-fund')
 }
 
 /** Whether tap was generated with the plugins that package.json asks for: it must be, after each installation. */
@@ -49,69 +66,77 @@ function tapBuilt() {
 }
 
 function* files(folder) {
-  if (!existsSync(folder)) return
-  for (const entry of readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1))) {
+  if (!existsSync(folder) || folder === KERNEL_SOURCES) return
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
     if (entry.isDirectory()) yield* files(path)
     else yield path
   }
 }
 
-/** Changes when a source in `folders`, the compilers or their settings do. */
-function digestOf(...folders) {
-  const digest = createHash('sha256')
-  for (const path of [
-    '.scripts/prepare.mjs',
-    'tsconfig.json',
-    'package.json',
-    'package-lock.json',
-    ...folders.flatMap(dir => [...files(dir)]),
-  ]) {
-    const { size, mtimeMs } = statSync(path)
-    digest.update(`${path} ${size} ${mtimeMs}\n`)
+/** What is built of a source: JavaScript of TypeScript, a copy of what is compiled. Undefined for anything else. */
+function builtOf(source) {
+  if (/\.c?ts$/.test(source)) return join('dist', source.replace(/ts$/, 'js'))
+  return source.endsWith('.wasm') ? join('dist', source) : undefined
+}
+
+/** A built file has the time of its source, to about a millisecond. */
+function outdated() {
+  return FOLDERS.flatMap(folder => [...files(folder)]).filter(source => {
+    const out = builtOf(source)
+    if (!out) return false
+    const built = statSync(out, { throwIfNoEntry: false })
+    return Math.abs((built?.mtimeMs ?? 0) - statSync(source).mtimeMs) > 2
+  })
+}
+
+/** Replaces types by blanks, so that lines and columns stay. Types are checked by `npm run check`. */
+function build(sources) {
+  const { transformSync } = createRequire(join(ROOT, 'package.json'))('@swc/wasm-typescript')
+  for (const source of sources) {
+    const out = builtOf(source)
+    mkdirSync(dirname(out), { recursive: true })
+    if (source.endsWith('.wasm')) copyFileSync(source, `${out}.new`)
+    else writeFileSync(`${out}.new`, stripped(transformSync, source))
+    const { mtime } = statSync(source)
+    utimesSync(`${out}.new`, mtime, mtime)
+    // A process of this checkout may be about to load it.
+    renameSync(`${out}.new`, out)
   }
-  return digest.digest('hex')
+  chmodSync(json('package.json').bin.sluice, 0o755)
 }
 
-function built(stamp, digest) {
-  return existsSync(stamp) && readFileSync(stamp, 'utf8') === digest
+function stripped(transformSync, source) {
+  try {
+    const options = { mode: 'strip-only', module: !source.endsWith('.cts'), filename: source }
+    return transformSync(readFileSync(source, 'utf8'), options).code
+  } catch (error) {
+    throw new Error(`${source}: ${error?.message ?? error}`)
+  }
 }
 
-/** Compiles the kernel to WebAssembly. Its memory is that of `src/lib/lines/chunk-memory.ts`, of the same size. */
-async function buildKernel() {
-  const digest = digestOf(KERNEL)
-  if (built(KERNEL_STAMP, digest) && existsSync(KERNEL_OUT)) return
-  const pages = ['--importMemory', '--initialMemory', '645', '--maximumMemory', '645']
-  const options = ['-O3', '--runtime', 'stub', '--enable', 'simd', '--use', 'abort=', ...pages, '-o', KERNEL_OUT]
-  const entry = join(KERNEL, 'index.ts')
-  await step('building the kernel', ...node('node_modules/assemblyscript/bin/asc.js', entry, ...options))
-  writeFileSync(KERNEL_STAMP, digest)
-}
-
-/** Removes what was compiled from sources that are gone: a test would go on running. */
+/** Removes what was built from sources that are gone: a test would go on running. */
 function removeOrphans() {
-  for (const path of SOURCES.flatMap(dir => [...files(join('dist', dir))])) {
-    if (path === KERNEL_OUT) continue
-    const source = path.slice('dist/'.length).replace(/(\.d\.(c?)ts|\.(c?)js|\.(c?)js\.map)$/, '.$2$3$4ts')
+  for (const path of FOLDERS.flatMap(folder => [...files(join('dist', folder))])) {
+    const source = path.slice('dist/'.length).replace(/(\.d\.(c?)ts|\.(c?)js)$/, '.$2$3ts')
     if (!existsSync(source)) rmSync(path)
   }
 }
 
+/** Runs a program; a dot a second shows that it works. */
 async function step(text, command, ...args) {
   const begin = performance.now()
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', chunk => (output += chunk))
   process.stderr.write(`${text} ...`)
+  const progress = setInterval(() => process.stderr.write('.'), 1000)
   const code = await new Promise(resolve => child.on('error', resolve).on('close', resolve))
+  clearInterval(progress)
   process.stderr.write(code === 0 ? ` ${((performance.now() - begin) / 1000).toFixed(1)} s\n` : ' failed\n')
   if (code === 0) return
-  const told = `${code instanceof Error ? code.message : output}`.trimEnd()
-  throw new Error(`${told}\n\n${[command, ...args].join(' ')} failed in ${ROOT}`)
-}
-
-function node(script, ...args) {
-  return [process.execPath, script, ...args]
+  const reason = `${code instanceof Error ? code.message : output}`.trimEnd()
+  throw new Error(`${reason}\n\n${[command, ...args].join(' ')} failed in ${ROOT}`)
 }
 
 function alive(pid) {
@@ -127,7 +152,7 @@ function alive(pid) {
 async function locked(work) {
   const owner = join(LOCK, 'pid')
   mkdirSync(dirname(LOCK), { recursive: true })
-  for (let told = false; ; ) {
+  for (let said = false; ; ) {
     try {
       mkdirSync(LOCK)
       break
@@ -138,8 +163,8 @@ async function locked(work) {
     const pid = json(owner)
     if (pid ? !alive(pid) : age > 5000) rmSync(LOCK, { recursive: true, force: true })
     else {
-      if (!told) process.stderr.write('waiting for another preparation of this checkout ...\n')
-      told = true
+      if (!said) process.stderr.write('waiting for another preparation of this checkout ...\n')
+      said = true
       await new Promise(resolve => setTimeout(resolve, 200))
     }
   }
@@ -151,25 +176,22 @@ async function locked(work) {
   }
 }
 
-async function prepare(forTests) {
-  if (!installed()) await step('installing packages', 'npm', 'ci', '--include=dev', '--no-audit', '--no-fund')
-  if (forTests && !tapBuilt()) await step('setting up tap', ...node('node_modules/tap/dist/esm/run.mjs', 'build'))
-  const digest = digestOf(...SOURCES)
-  if (built(BUILD_STAMP, digest)) return
-  await step('building', ...node('node_modules/typescript/bin/tsc', '-p', '.'))
-  await buildKernel()
+async function prepare() {
+  if (!installed()) await install()
+  if (forTests && !tapBuilt())
+    await step('setting up tap', process.execPath, 'node_modules/tap/dist/esm/run.mjs', 'build')
+  const sources = outdated()
+  if (sources.length > 0) build(sources)
   removeOrphans()
-  chmodSync(json('package.json').bin.sluice, 0o755)
-  writeFileSync(BUILD_STAMP, digest)
 }
 
 const [major, minor] = process.versions.node.split('.').map(Number)
 try {
-  if (major < 20 || (major === 20 && minor < 18))
-    throw new Error(`Node.js 20.18 or newer is needed, not ${process.version}`)
-  const forTests = process.argv.includes('--test')
-  const ready = installed() && built(BUILD_STAMP, digestOf(...SOURCES)) && (!forTests || tapBuilt())
-  if (!ready) await locked(() => prepare(forTests))
+  if (major < 20 || (major === 20 && minor < 19))
+    throw new Error(`Node.js 20.19 or newer is needed, not ${process.version}`)
+  const ready = installed() && outdated().length === 0 && (!forTests || tapBuilt())
+  if (!ready) await locked(prepare)
+  else removeOrphans()
 } catch (error) {
   process.stderr.write(`${error.message}\n`)
   process.exitCode = 1
