@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { HOST } from '../support/address.js'
 import { decided, lines, member } from '../support/cluster-member.js'
 import type { Daemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
@@ -25,16 +26,16 @@ t.test('Sentinels make a replica the primary: the daemon follows, within the bou
   const cli = needs(t, 'redis-cli')
   if (!cli) return
   const ask = async (port: number, ...command: string[]) =>
-    (await promisify(execFile)(cli, ['-p', String(port), ...command])).stdout
+    (await promisify(execFile)(cli, ['-h', HOST, '-p', String(port), ...command])).stdout
   const primary = await startRedis(t, below)
   if (!primary) return
-  const replica = (await startRedis(t, below, ['--replicaof', `127.0.0.1 ${primary.port}`]))!
+  const replica = (await startRedis(t, below, ['--replicaof', `${HOST} ${primary.port}`]))!
   await eventually(async () => (await ask(replica.port, 'info', 'replication')).includes('master_link_status:up'))
   const sentinels: RedisServer[] = []
   for (const n of [1, 2, 3]) {
     const folder = join(below, `sentinel-${n}`)
     mkdirSync(folder)
-    const monitor = `sentinel monitor main 127.0.0.1 ${primary.port} 2\n`
+    const monitor = `sentinel monitor main ${HOST} ${primary.port} 2\n`
     const times = 'sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n'
     writeFileSync(join(folder, 'sentinel.conf'), monitor + times)
     sentinels.push((await startRedis(t, folder, ['--sentinel'], undefined, join(folder, 'sentinel.conf')))!)
@@ -81,12 +82,12 @@ t.test('a node of a Redis Cluster is lost: its replica takes over, and all bucke
     nodes.push(node)
   }
   const run = async (...args: string[]) => (await promisify(execFile)(cli, args)).stdout
-  const places = nodes.map(({ port }) => `127.0.0.1:${port}`)
+  const places = nodes.map(({ port }) => `${HOST}:${port}`)
   await run('--cluster', 'create', ...places, '--cluster-replicas', '1', '--cluster-yes')
   for (const { port } of nodes) {
     const isOk = async () =>
-      (await run('-p', `${port}`, 'cluster', 'info')).includes('cluster_state:ok') &&
-      !(await run('-p', `${port}`, 'info', 'replication')).includes('master_link_status:down')
+      (await run('-h', HOST, '-p', `${port}`, 'cluster', 'info')).includes('cluster_state:ok') &&
+      !(await run('-h', HOST, '-p', `${port}`, 'info', 'replication')).includes('master_link_status:down')
     await eventually(isOk)
   }
   const [first, ...others] = nodes.map(({ url }) => `"${url}"`)
@@ -98,7 +99,7 @@ t.test('a node of a Redis Cluster is lost: its replica takes over, and all bucke
   await decided(daemon, 200)
   t.equal(await passedBy(daemon), 200)
 
-  const roles = await Promise.all(nodes.map(({ port }) => run('-p', `${port}`, 'role')))
+  const roles = await Promise.all(nodes.map(({ port }) => run('-h', HOST, '-p', `${port}`, 'role')))
   const lost = roles.findIndex((role, n) => n > 0 && role.startsWith('master'))
   await nodes[lost]!.kill()
   const alone = async () => (await daemon.scrape()).sum('sluice_throttle_alone_events_total')

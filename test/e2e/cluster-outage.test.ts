@@ -2,9 +2,9 @@ import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { ownPort } from '../support/address.js'
 import { decided, lines, member } from '../support/cluster-member.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 import { startRedis } from '../support/redis-server.js'
 import { sluice } from '../support/sluice.js'
 
@@ -20,7 +20,7 @@ async function done(...args: string[]) {
 
 t.test('status, top, explain and /readyz tell of a server that is away, and of the bucket', async t => {
   const below = testFolder(t)
-  const port = await freePort()
+  const port = await ownPort()
   const redis = await startRedis(t, below, [], port)
   if (!redis) return
   const daemon = await member(t, { below, name: 'one', limit: 100, redis: `{ url: "${redis.url}", timeout: 5s }` })

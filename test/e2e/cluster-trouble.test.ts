@@ -2,9 +2,9 @@ import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 import { startRedis } from '../support/redis-server.js'
 
 /** Four real daemons share limits by a real Redis that is stopped, killed, slow and restarted empty. */
@@ -27,7 +27,7 @@ type Trouble = (typeof TROUBLES)[number]
 
 /** Throttles and a file for each trouble, since a limit is used up once. */
 function configuration(folder: string, port: number): string {
-  const redis = `redis: { url: "redis://127.0.0.1:${port}" }, expected_members: ${MEMBERS}`
+  const redis = `redis: { url: "redis://${HOST}:${port}" }, expected_members: ${MEMBERS}`
   const throttle = (trouble: Trouble) =>
     KIND_NAMES.map(
       kind => `
@@ -47,7 +47,7 @@ async function startProxy(t: Test, to: number) {
   const proxy = { port: 0, delayMs: 0 }
   const sockets = new Set<Socket>()
   const server = createServer(client => {
-    const redis = connect(to, '127.0.0.1')
+    const redis = connect(to, HOST)
     for (const [socket, other] of [
       [client, redis],
       [redis, client],
@@ -61,8 +61,8 @@ async function startProxy(t: Test, to: number) {
       else setTimeout(() => client.destroyed || client.write(data), proxy.delayMs)
     })
   })
-  proxy.port = await freePort()
-  await new Promise<void>(resolve => server.listen(proxy.port, '127.0.0.1', resolve))
+  proxy.port = await ownPort()
+  await new Promise<void>(resolve => server.listen(proxy.port, HOST, resolve))
   t.teardown(() => {
     for (const socket of sockets) socket.destroy()
     server.close()
@@ -72,7 +72,7 @@ async function startProxy(t: Test, to: number) {
 
 t.test('four daemons keep within the bound while Redis is in trouble', { timeout: 150_000 }, async t => {
   const below = testFolder(t)
-  const port = await freePort()
+  const port = await ownPort()
   let redis = await startRedis(t, below, [], port)
   if (!redis) return
   const proxy = await startProxy(t, port)

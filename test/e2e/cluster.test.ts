@@ -3,11 +3,11 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { HOST, ownPort } from '../support/address.js'
 import { makeCertificates } from '../support/certificates.js'
 import { decided, lines, member } from '../support/cluster-member.js'
 import type { Daemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { eventually } from '../support/patience.js'
 import { type RedisServer, startRedis } from '../support/redis-server.js'
@@ -70,7 +70,7 @@ t.test('TLS is verified, and the authority is that of ca_file', async t => {
   const more = ['--tls-key-file', certificates.path('server.key'), '--tls-ca-cert-file', certificates.path('ca.pem')]
   const redis = await startRedis(t, below, [...tls, ...more])
   if (!redis) return
-  const url = `url: "rediss://127.0.0.1:${redis.port}"`
+  const url = `url: "rediss://${HOST}:${redis.port}"`
   const files = `ca_file: ${certificates.path('ca.pem')}, cert_file: ${certificates.path('client.pem')}, key_file: ${certificates.path('client.key')}`
   await threeOfFive(t, await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 10s, ${files} }` }))
   const untrusting = await member(t, { below, limit: 3, redis: `{ ${url} }` })
@@ -82,7 +82,7 @@ t.test('Sentinels name the primary', async t => {
   const below = testFolder(t, { 'sentinel.conf': '' })
   const redis = await startRedis(t, below)
   if (!redis) return
-  writeFileSync(join(below, 'sentinel.conf'), `sentinel monitor main 127.0.0.1 ${redis.port} 1\n`)
+  writeFileSync(join(below, 'sentinel.conf'), `sentinel monitor main ${HOST} ${redis.port} 1\n`)
   const sentinel = await startRedis(t, below, ['--sentinel'], undefined, join(below, 'sentinel.conf'))
   const url = `url: "${sentinel!.url}"`
   await threeOfFive(
@@ -103,9 +103,10 @@ t.test('a Redis Cluster of three nodes', async t => {
     if (!node) return
     nodes.push(node)
   }
-  const places = nodes.map(({ port }) => `127.0.0.1:${port}`)
+  const places = nodes.map(({ port }) => `${HOST}:${port}`)
   await promisify(execFile)(cli, ['--cluster', 'create', ...places, '--cluster-yes'])
-  const ask = async (port: number) => (await promisify(execFile)(cli, ['-p', `${port}`, 'cluster', 'info'])).stdout
+  const ask = async (port: number) =>
+    (await promisify(execFile)(cli, ['-h', HOST, '-p', `${port}`, 'cluster', 'info'])).stdout
   for (const { port } of nodes) await eventually(async () => (await ask(port)).includes('cluster_state:ok'))
   const redis = `{ url: "${nodes[0]!.url}", cluster: true, timeout: 10s }`
   const daemon = await member(t, { below, limit: 3, redis })
@@ -134,12 +135,12 @@ t.test('a wrong password is an error that says what to do, without the password'
 
 t.test('while the server is away: pass, discard and wait; and it recovers by itself', async t => {
   const below = testFolder(t)
-  const port = await freePort()
+  const port = await ownPort()
   const started = async () => startRedis(t, below, [], port)
   const first = await started()
   if (!first) return
   await first.kill()
-  const redis = `{ url: "redis://127.0.0.1:${port}" }`
+  const redis = `{ url: "redis://${HOST}:${port}" }`
   const all = ['pass', 'discard', 'wait'].map(policy =>
     member(t, { below, limit: 3, redis, more: `on_backend_failure: ${policy}\n    group: ${policy}`, members: '' }),
   )

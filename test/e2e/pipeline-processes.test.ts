@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Scrape } from '../../src/inspect/scrape.js'
+import { HOST } from '../support/address.js'
 import { testFolder } from '../support/folder.js'
 import { eventually } from '../support/patience.js'
 import { startReceiver } from '../support/receiver.js'
@@ -16,7 +17,7 @@ service:
   listen: 127.0.0.1:0
   data_dir: STATE
   ingest:
-    allow_addresses: ['127.0.0.1']
+    allow_addresses: ['${HOST}']
     process_timeout: 3 Seconds
     max_memory_per_account: 256MiB
     max_unsettled: 128MiB

@@ -11,11 +11,11 @@ import { commands } from '../../src/cli/commands.js'
 import { Client } from '../../src/client/client.js'
 import type { Io } from '../../src/terminal/command-line.js'
 import { dispatch } from '../../src/terminal/dispatch.js'
+import { HOST, ownPort } from '../support/address.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
 import { limitFileSize } from '../support/file-limit.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
 import { pipelineConfig, send } from '../support/service.js'
@@ -304,7 +304,7 @@ t.test('sluice api', { timeout: 60_000 }, async t => {
   ] as const) {
     t.match((await api([...args], env, 2)).stderr, text)
   }
-  const nobody = `http://127.0.0.1:${await freePort()}`
+  const nobody = `http://${HOST}:${await ownPort()}`
   t.match(await api(['whoami'], { ...manager, SLUICE_URL: nobody }, 1), {
     stderr: /cannot reach .*ECONNREFUSED/,
   })
@@ -549,7 +549,7 @@ t.test('a pipeline uses secrets of its account by name', { timeout: 60_000 }, as
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   const folder = testFolder(t, { value: 'first-value\n' })
-  const more = `  ingest: { allow_addresses: ['127.0.0.1'] }\n`
+  const more = `  ingest: { allow_addresses: ['${HOST}'] }\n`
   const { running, url, config, state } = await serve(t, folder, more)
   const { key } = (await init(t, config)).manager
   const ask = (method: string, path: string, json?: object) => send(url, method, path, { key, json })

@@ -13,7 +13,10 @@ function addressOf(pid: number): string {
 
 const given = new Set<number>()
 
-/** A port of HOST that nobody listens at, another one at each call. */
+/**
+ * A port of HOST that nobody listens at, another one at each call. For what has to know its port before it listens,
+ * or listens at the same one again; otherwise listen at port 0.
+ */
 export async function ownPort(): Promise<number> {
   for (;;) {
     const server = createServer().listen(0, HOST)

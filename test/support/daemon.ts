@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { HOST } from './address.js'
 import { PATIENCE_MS } from './patience.js'
 import { type Running, sluice } from './sluice.js'
 
@@ -115,7 +116,7 @@ export async function startDaemon(
   env: NodeJS.ProcessEnv = {},
 ): Promise<Daemon> {
   const configPath = join(folder, 'sluice.yaml')
-  writeFileSync(configPath, `data_dir: ${join(folder, 'state')}\nmetrics: { listen: 127.0.0.1:0 }\n${config}`)
+  writeFileSync(configPath, `data_dir: ${join(folder, 'state')}\nmetrics: { listen: ${HOST}:0 }\n${config}`)
   const running = sluice(['run', '--config', configPath], { cwd: folder, env })
   t.teardown(async () => {
     running.child.kill('SIGKILL')

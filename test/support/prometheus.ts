@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { freePort } from './free-port.js'
+import { HOST, ownPort } from './address.js'
 
 export interface Sample {
   readonly metric: Readonly<Record<string, string>>
@@ -59,7 +59,7 @@ export async function startPrometheus(
 }
 
 async function start(t: Test, program: string, folder: string): Promise<Prometheus | undefined> {
-  const url = `http://127.0.0.1:${await freePort()}`
+  const url = `http://${HOST}:${await ownPort()}`
   const options = {
     'config.file': join(folder, 'prometheus.yml'),
     'storage.tsdb.path': join(folder, 'prometheus'),

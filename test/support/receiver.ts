@@ -5,6 +5,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import zlib from 'node:zlib'
+import { HOST } from './address.js'
 
 /** One request as it came, its body unpacked. */
 export interface Received {
@@ -45,7 +46,7 @@ export interface ReceiverOptions {
   readonly tls?: https.ServerOptions
 }
 
-/** A real HTTP server on loopback that answers by script and remembers what it got. */
+/** A real HTTP server at HOST that answers by script and remembers what it got. */
 export class Receiver {
   readonly requests: Received[] = []
   /** Answers to come, one a request; then `otherwise`. */
@@ -75,7 +76,7 @@ export class Receiver {
   /** Its address, with a path of your choice. */
   url(path = '/ingest'): string {
     const { port } = this.#server.address() as AddressInfo
-    return `${this.#tls ? 'https' : 'http'}://127.0.0.1:${port}${path}`
+    return `${this.#tls ? 'https' : 'http'}://${HOST}:${port}${path}`
   }
 
   /** Lines of all requests that were answered with 2xx, in order. */
@@ -86,7 +87,7 @@ export class Receiver {
   async listen(port = 0): Promise<this> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject)
-      this.#server.listen(port, '127.0.0.1', resolve)
+      this.#server.listen(port, HOST, resolve)
     })
     return this
   }

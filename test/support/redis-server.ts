@@ -2,14 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Test } from 'tap'
-import { freePort } from './free-port.js'
+import { HOST, ownPort } from './address.js'
 import { needs } from './needs.js'
 import { eventually } from './patience.js'
 
 /** The variable with the server's program, if it is another one than redis-server. */
 export const SERVER = 'SLUICE_REDIS_SERVER'
 
-/** A real Redis server on the loopback interface. */
+/** A real Redis server at HOST. */
 export interface RedisServer {
   readonly port: number
   readonly url: string
@@ -34,7 +34,7 @@ export async function startRedis(
   const program = process.env[SERVER] ?? needs(t, 'redis-server')
   if (!program) return undefined
   for (let tries = 1; ; tries++) {
-    const server = await tryToStart(t, program, folder, flags, port ?? (await freePort()), file)
+    const server = await tryToStart(t, program, folder, flags, port ?? (await ownPort()), file)
     if (typeof server !== 'string') return server
     // A port that another program has taken meanwhile, or the one 10,000 above it, where a node of a cluster listens, too.
     if (port !== undefined || tries === PORTS) throw new Error(`${program} ended at its start: ${server}`)
@@ -55,7 +55,7 @@ async function tryToStart(
 ): Promise<RedisServer | string> {
   const listen = flags.includes('--tls-port') ? ['--port', '0'] : ['--port', String(port)]
   const plain = flags.includes('--sentinel') ? [] : ['--save', '', '--appendonly', 'no']
-  const args = [...(file ? [file] : []), ...listen, '--bind', '127.0.0.1', '--dir', folder, ...plain, ...flags]
+  const args = [...(file ? [file] : []), ...listen, '--bind', HOST, '--dir', folder, ...plain, ...flags]
   const child = spawn(
     program,
     args.map(arg => (arg === 'PORT' ? String(port) : arg)),
@@ -73,13 +73,13 @@ async function tryToStart(
   }
   t.teardown(kill)
   await eventually(async () => hasEnded() || (await answers(port)))
-  if (!hasEnded()) return { port, url: `redis://127.0.0.1:${port}`, folder, child, kill }
+  if (!hasEnded()) return { port, url: `redis://${HOST}:${port}`, folder, child, kill }
   await closed
   return said
 }
 
 async function answers(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1')
+  const socket = connect(port, HOST)
   try {
     await once(socket, 'connect')
     return true

@@ -225,8 +225,6 @@ t.test('TLS: who refused what, and where to look', async t => {
   }
   const node = await receiver(t, { tls: asking })
   const plain = await receiver(t)
-  const { port: open } = new URL(plain.url())
-  const { port: secure } = new URL(node.url())
   // OpenSSL sends alerts as other servers do; Node.js only closes the connection.
   const alerting = spawn(
     openssl,
@@ -291,10 +289,10 @@ t.test('TLS: who refused what, and where to look', async t => {
       { ...ca, server_name: 'logs.internal' },
       /is for another name; set tls.server_name to one that it has. Host: logs.internal/,
     ],
-    ['https to http', `https://127.0.0.1:${open}/`, ca, /does not speak TLS there: use http:\/\//],
+    ['https to http', plain.url().replace('http:', 'https:'), ca, /does not speak TLS there: use http:\/\//],
     [
       'http to https',
-      `http://127.0.0.1:${secure}/`,
+      node.url().replace('https:', 'http:'),
       {},
       /does it expect https:\/\/ there\?|it speaks TLS there: use https/,
     ],
