@@ -19,6 +19,7 @@ import { route } from './processors/route.js'
 import { sample } from './processors/sample.js'
 import { script } from './processors/script.js'
 import { throttle } from './processors/throttle.js'
+import { demo } from './sources/demo.js'
 import { file } from './sources/file.js'
 import { http } from './sources/http.js'
 import { journald } from './sources/journald.js'
@@ -32,6 +33,7 @@ export const components: readonly AnyDefinition[] = [
   journald,
   tcp,
   http,
+  demo,
   throttle,
   filter,
   enrich,

@@ -273,7 +273,7 @@ t.test('an error in the structure hides no other of its file, and none of the gr
     '1 data_dri: unknown option; did you mean "data_dir"?',
     '3 : the bracket that opens here is not closed',
     '6 : the quote that opens here is not closed',
-    '7 sources.c.type: must be one of file, stdin, journald, tcp, http, not "fiel"; did you mean "file"?',
+    '7 sources.c.type: must be one of file, stdin, journald, tcp, http, demo, not "fiel"; did you mean "file"?',
     '12 : the indentation does not fit the lines above; use 4 spaces before this',
     '13 processors.keep.inputs[0]: there is no source or processor "d"',
     "13 processors.keep.condition: a condition has the form if (.field operator 'value'); write: if (.x equal 1) (column 1 of the condition)",

@@ -12,9 +12,10 @@ import { testFolder } from '../../support/folder.js'
 import { heldBytes } from '../../support/heap.js'
 import { Taker, until } from '../../support/pushed.js'
 
-/** What holds for every source of the list. Each of them needs an input here that lines can be written to. */
+/** What holds for every source of the list but `demo`. Each of them needs an input here that lines can be written to. */
 
-const sources = components.filter((one): one is AnyDefinition<'source'> => one.kind === 'source')
+/** The source that makes its own events has no input. */
+const sources = components.filter((one): one is AnyDefinition<'source'> => one.kind === 'source' && one.type !== 'demo')
 
 const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
 
