@@ -1,5 +1,7 @@
 import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -20,6 +22,13 @@ function run(cwd: string, args: readonly string[], input = '') {
   return spawnSync(process.execPath, args, { cwd, input, encoding: 'utf8' })
 }
 
+/** Holds the default address of the metrics, unless somebody else does. */
+async function withDaemonBeside(t: Test): Promise<void> {
+  const server = createServer().listen(9598, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening').catch(() => {})
+}
+
 for (const [kind, typed] of [
   ['processor', false],
   ['processor', true],
@@ -29,6 +38,7 @@ for (const [kind, typed] of [
 ] as const) {
   const name = `my_${kind}`
   t.test(`sluice new ${kind}${typed ? ' --typescript' : ''}: all of it works as it is written`, async t => {
+    await withDaemonBeside(t)
     const parent = outside(t)
     const made = run(parent, [sluiceMain, 'new', kind, name, ...(typed ? ['--typescript'] : [])])
     t.equal(made.status, 0, made.stderr)

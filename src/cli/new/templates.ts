@@ -16,6 +16,11 @@ interface Template {
   config(file: string, name: string): string
 }
 
+/** Without metrics: a daemon of this machine may serve its own at the default address. */
+const head = (file: string) => `plugins: [./${file}]
+metrics: false
+`
+
 const processor: Template = {
   code: name => `import { defineProcessor, discard, fieldPath, parseFieldPath, STRING, z } from ${PLUGIN}
 
@@ -68,8 +73,7 @@ export default defineProcessor({
   assert.deepEqual(await checkProcessor(plugin), [])
 })
 `,
-  config: (file, name) => `plugins: [./${file}]
-
+  config: (file, name) => `${head(file)}
 sources:
   lines:
     type: stdin
@@ -162,8 +166,7 @@ export default defineSource({
   assert.deepEqual(await checkSource(plugin, open), [])
 })
 `,
-  config: (file, name) => `plugins: [./${file}]
-
+  config: (file, name) => `${head(file)}
 sources:
   ${name}:
     type: ${name}
@@ -221,8 +224,7 @@ export default defineDestination({
   assert.deepEqual(await checkDestination(plugin, open), [])
 })
 `,
-  config: (file, name) => `plugins: [./${file}]
-
+  config: (file, name) => `${head(file)}
 sources:
   lines:
     type: stdin
@@ -304,8 +306,7 @@ export default definition
   assert.deepEqual(await checkCodec(plugin), [])
 })
 `,
-  config: (file, name) => `plugins: [./${file}]
-
+  config: (file, name) => `${head(file)}
 sources:
   lines:
     type: stdin
