@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ownPort } from '../support/address.js'
+import { HOST, ownPort } from '../support/address.js'
 import { decided, lines, member } from '../support/cluster-member.js'
 import { testFolder } from '../support/folder.js'
 import { startRedis } from '../support/redis-server.js'
@@ -67,7 +67,7 @@ async function counting(t: Test) {
     connections++
     socket.destroy()
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
   t.teardown(() => server.close())
   return { port: (server.address() as AddressInfo).port, connections: () => connections }
 }
@@ -89,7 +89,7 @@ processors:
     key_field: .app
     scope: cluster
     on_backend_failure: wait
-    redis: { url: "redis://127.0.0.1:${server.port}" }
+    redis: { url: "redis://${HOST}:${server.port}" }
 destinations: { out: { type: file, inputs: [shared], path: ${folder}/out.log } }
 tests:
   - name: two in a second

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 
 /**
  * A loopback address of this process alone (all of 127/8 is local on Linux): what is free there stays free, whatever
@@ -11,21 +11,24 @@ function addressOf(pid: number): string {
   return `127.${64 + ((pid >> 16) & 63)}.${(pid >> 8) & 255}.${pid & 255}`
 }
 
-const given = new Set<number>()
+/** Below the ports that the kernel gives, 10,000 above it too, where a node of a Redis Cluster also listens. */
+let next = 10_000 + (process.pid % 10_000)
 
 /**
- * A port of HOST that nobody listens at, another one at each call. For what has to know its port before it listens,
- * or listens at the same one again; otherwise listen at port 0.
+ * A port of HOST that nobody listens at, another one at each call; who listens at port 0 never gets it. For what has to
+ * know its port before it listens, or listens at the same one again; otherwise listen at port 0.
  */
 export async function ownPort(): Promise<number> {
   for (;;) {
-    const server = createServer().listen(0, HOST)
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
+    const port = next++
+    const server = createServer().listen(port, HOST)
+    try {
+      await once(server, 'listening')
+    } catch {
+      continue
+    }
     server.close()
     await once(server, 'close')
-    if (given.has(port)) continue
-    given.add(port)
     return port
   }
 }

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
 import { needs } from './needs.js'
-import { eventually } from './patience.js'
+import { until } from './until.js'
 
 /** The variable with the server's program, if it is another one than redis-server. */
 export const SERVER = 'SLUICE_REDIS_SERVER'
@@ -28,34 +28,17 @@ export async function startRedis(
   t: Test,
   folder: string,
   flags: readonly string[] = [],
-  port?: number,
+  given?: number,
   file?: string,
 ): Promise<RedisServer | undefined> {
+  const port = given ?? (await ownPort())
   const program = process.env[SERVER] ?? needs(t, 'redis-server')
   if (!program) return undefined
-  for (let tries = 1; ; tries++) {
-    const server = await tryToStart(t, program, folder, flags, port ?? (await ownPort()), file)
-    if (typeof server !== 'string') return server
-    // A port that another program has taken meanwhile, or the one 10,000 above it, where a node of a cluster listens, too.
-    if (port !== undefined || tries === PORTS) throw new Error(`${program} ended at its start: ${server}`)
-  }
-}
-
-/** So many ports of its own choice are tried before a test fails. */
-const PORTS = 5
-
-/** What it said, if it ended at once. */
-async function tryToStart(
-  t: Test,
-  program: string,
-  folder: string,
-  flags: readonly string[],
-  port: number,
-  file?: string,
-): Promise<RedisServer | string> {
   const listen = flags.includes('--tls-port') ? ['--port', '0'] : ['--port', String(port)]
+  // Protected, it refuses clients that are not at 127.0.0.1.
+  const at = ['--bind', HOST, '--bind-source-addr', HOST, '--protected-mode', 'no']
   const plain = flags.includes('--sentinel') ? [] : ['--save', '', '--appendonly', 'no']
-  const args = [...(file ? [file] : []), ...listen, '--bind', HOST, '--dir', folder, ...plain, ...flags]
+  const args = [...(file ? [file] : []), ...listen, ...at, '--dir', folder, ...plain, ...flags]
   const child = spawn(
     program,
     args.map(arg => (arg === 'PORT' ? String(port) : arg)),
@@ -72,10 +55,10 @@ async function tryToStart(
     await closed
   }
   t.teardown(kill)
-  await eventually(async () => hasEnded() || (await answers(port)))
+  await until('Redis to listen', async () => hasEnded() || (await answers(port)))
   if (!hasEnded()) return { port, url: `redis://${HOST}:${port}`, folder, child, kill }
   await closed
-  return said
+  throw new Error(`${program} ended at its start: ${said}`)
 }
 
 async function answers(port: number): Promise<boolean> {
