@@ -4,7 +4,7 @@
 //
 // --with-node puts the Node.js that runs this into the package, for systems whose own is too old. It has to be one that
 // brings its libraries, as those of nodejs.org and NodeSource do. The version of the package names it: VERSION+nodeVERSION.
-// --built names a folder that the compiler wrote to; without it the checkout is prepared first. SOURCE_DATE_EPOCH is the
+// --built names a folder of built files; without it the checkout is prepared first. SOURCE_DATE_EPOCH is the
 // time of everything in the package, without it that of the last commit.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

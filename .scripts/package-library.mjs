@@ -3,7 +3,7 @@
 //
 //   node .scripts/package-library.mjs [--out FOLDER] [--built FOLDER]
 //
-// --built names a folder that the compiler wrote to; without it the checkout is prepared first.
+// --built names a folder of built files and declarations; without it the checkout is built first.
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,7 +22,7 @@ const { values: options } = parseArgs({
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const built = resolve(options.built ?? join(ROOT, 'dist'))
 
-/** What a compiled file or a declaration imports. The compiler writes a statement to a line. */
+/** What a built file or a declaration imports. */
 function importsOf(path) {
   const code = readFileSync(path, 'utf8').replace(/\/\*[\s\S]*?\*\//g, '')
   const found = code.matchAll(
@@ -52,7 +52,7 @@ function collect(path, files, packages) {
 
 const stage = mkdtempSync(join(tmpdir(), 'sluice-library-'))
 try {
-  if (!options.built) execFileSync(process.execPath, [join(ROOT, '.scripts/prepare.mjs')], { stdio: 'inherit' })
+  if (!options.built) execFileSync('npm', ['run', '--silent', 'build:types'], { cwd: ROOT, stdio: 'inherit' })
   const files = new Set()
   const packages = new Set()
   const exports = Object.fromEntries(ENTRIES.map(entry => [entry, manifest.exports[entry]]))

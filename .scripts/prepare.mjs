@@ -53,18 +53,6 @@ function install() {
   return step('installing packages', 'npm', ...how, what, '--no-audit', '--no-fund')
 }
 
-/** Whether tap was generated with the plugins that package.json asks for: it must be, after each installation. */
-function tapBuilt() {
-  const plugins = json('package.json').tap.plugin
-  try {
-    const code = readFileSync('node_modules/@tapjs/test/test-built/dist/esm/index.js', 'utf8')
-    const signature = /export const signature = `([^`]*)`/.exec(code)?.[1].split('\n') ?? []
-    return plugins.every(plugin => signature.includes(plugin.replace('!', '')) !== plugin.startsWith('!'))
-  } catch {
-    return false
-  }
-}
-
 function* files(folder) {
   if (!existsSync(folder) || folder === KERNEL_SOURCES) return
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
@@ -178,8 +166,6 @@ async function locked(work) {
 
 async function prepare() {
   if (!installed()) await install()
-  if (forTests && !tapBuilt())
-    await step('setting up tap', process.execPath, 'node_modules/tap/dist/esm/run.mjs', 'build')
   const sources = outdated()
   if (sources.length > 0) build(sources)
   removeOrphans()
@@ -189,7 +175,7 @@ const [major, minor] = process.versions.node.split('.').map(Number)
 try {
   if (major < 20 || (major === 20 && minor < 19))
     throw new Error(`Node.js 20.19 or newer is needed, not ${process.version}`)
-  const ready = installed() && outdated().length === 0 && (!forTests || tapBuilt())
+  const ready = installed() && outdated().length === 0
   if (!ready) await locked(prepare)
   else removeOrphans()
 } catch (error) {

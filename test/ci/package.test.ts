@@ -1,5 +1,16 @@
 import { type ExecFileException, execFile } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { built, checkout, sluiceMain } from '../support/checkout.js'
@@ -71,6 +82,16 @@ const npmOptions = (folder: string) => [
   ...['--no-audit', '--no-fund', '--no-update-notifier'],
 ]
 
+/** A copy of what is built, with the declarations that `npm run build:types` adds when it is packed. */
+const whole = mkdtempSync(join(tmpdir(), 'sluice-package-'))
+process.once('exit', () => rmSync(whole, { recursive: true }))
+t.before(async () => {
+  cpSync(join(built, 'src'), join(whole, 'src'), { recursive: true })
+  const options = ['--outDir', whole, '--incremental', 'false', '--tsBuildInfoFile', 'null']
+  const tsc = join(checkout, 'node_modules/typescript/bin/tsc')
+  await done(t, process.execPath, [tsc, '-p', join(checkout, '.scripts/types.json'), ...options])
+})
+
 t.test('every package that it needs runs on the oldest Node.js that is promised', async t => {
   interface Locked {
     readonly dev?: boolean
@@ -103,7 +124,7 @@ t.test('the packed package: what is in it, and what it is once installed', async
   const path = (...parts: string[]) => join(folder, ...parts)
   for (const name of ['package.json', 'README.md', 'src/README.md', 'config', 'docs', 'systemd'])
     cpSync(join(checkout, name), path('stage', name), { recursive: true })
-  cpSync(join(built, 'src'), path('stage/dist/src'), { recursive: true })
+  cpSync(join(whole, 'src'), path('stage/dist/src'), { recursive: true })
   writeFileSync(path('stage/dist/sluice.1'), await done(t, process.execPath, [sluiceMain, 'docs', 'man']))
   for (const name of ['dist/test/a.test.js', 'dist/bench/main.js', 'dist/src/left.js.map', '.build/x', 'dist/a.deb']) {
     mkdirSync(path('stage', name, '..'), { recursive: true })
@@ -168,7 +189,7 @@ t.test('the package of the library installs and loads what it uses, and nothing 
   if (!npm) return
   const folder = testFolder(t, { project: { 'package.json': '{}' } })
   const cwd = join(folder, 'project')
-  const made = [join(checkout, '.scripts/package-library.mjs'), '--built', built, '--out', folder]
+  const made = [join(checkout, '.scripts/package-library.mjs'), '--built', whole, '--out', folder]
   const tarball = (await done(t, process.execPath, made)).trim()
   const server = await servePackages()
   t.teardown(() => server.close())

@@ -1,0 +1,15 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import t from 'tap'
+
+/**
+ * `node room.js FOLDER` runs all test files of a folder in one process, one after the other: starting a process and
+ * loading what is tested takes longer than most files do. `ran FILE` ends the tests of a file.
+ */
+const folder = process.argv[2]!
+const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(name => name.endsWith('.test.js'))
+for (const file of files.sort()) {
+  await import(pathToFileURL(join(folder, file)).href)
+  await t.test(`ran ${file}`, async () => {})
+}
