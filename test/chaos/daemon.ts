@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, statSync } from 'node:fs'
+import { bound } from '../support/bound.js'
 import { sluiceMain } from '../support/checkout.js'
 
 type LogLine = Readonly<Record<string, unknown>> & { readonly level: number; readonly msg: string }
@@ -25,10 +26,13 @@ export class Daemon {
   #rest = ''
 
   constructor(configPath: string, folder: string) {
-    const child = spawn(process.execPath, ['--import', PROCESSORS, sluiceMain, 'run', '--config', configPath], {
-      cwd: folder,
-      stdio: ['ignore', 'ignore', 'pipe'],
-    })
+    const child = spawn(
+      ...bound(process.execPath, ['--import', PROCESSORS, sluiceMain, 'run', '--config', configPath]),
+      {
+        cwd: folder,
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    )
     this.#child = child
     this.pid = child.pid!
     child.stderr.setEncoding('utf8').on('data', (text: string) => this.#read(text))

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import { bound } from './bound.js'
 import { PATIENCE_MS } from './patience.js'
 
 /** Nothing but what a test asks for: no services of its own, no GPU, no sandbox (which needs a user that is not root). */
@@ -40,7 +41,7 @@ export class Browser {
 
   /** `folder` is for what the browser keeps; it must not exist yet. */
   constructor(program: string, folder: string) {
-    this.#child = spawn(program, [...FLAGS, `--user-data-dir=${folder}`, 'about:blank'], {
+    this.#child = spawn(...bound(program, [...FLAGS, `--user-data-dir=${folder}`, 'about:blank']), {
       stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
       // Whatever it keeps outside of that folder is kept in it as well.
       env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_CACHE_HOME: folder },

@@ -5,12 +5,8 @@ import type { Test } from 'tap'
 /** Where administrators' programs are, also for users whose PATH does not say so. */
 const ALSO = ['/usr/local/sbin', '/usr/sbin', '/sbin']
 
-/**
- * The path of a program that a test cannot do without. Missing: skips what is left of the test with the reason, and
- * fails it under CI, where nothing may be skipped, unless `SLUICE_WITHOUT` says that it cannot be had.
- * Use: `const promtool = needs(t, 'promtool'); if (!promtool) return`.
- */
-export function needs(t: Test, program: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
+/** The path of a program; undefined: it is not installed. */
+export function programPath(program: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
   for (const folder of [...(env.PATH ?? '').split(':').filter(Boolean), ...ALSO]) {
     const path = join(folder, program)
     try {
@@ -18,6 +14,17 @@ export function needs(t: Test, program: string, env: NodeJS.ProcessEnv = process
       return path
     } catch {}
   }
+  return undefined
+}
+
+/**
+ * The path of a program that a test cannot do without. Missing: skips what is left of the test with the reason, and
+ * fails it under CI, where nothing may be skipped, unless `SLUICE_WITHOUT` says that it cannot be had.
+ * Use: `const promtool = needs(t, 'promtool'); if (!promtool) return`.
+ */
+export function needs(t: Test, program: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
+  const path = programPath(program, env)
+  if (path !== undefined) return path
   const reason = `${program} is not installed`
   if (env.SLUICE_WITHOUT === program) {
     t.pass(`${reason}, and cannot be`)

@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
+import { bound } from './bound.js'
 
 export interface Sample {
   readonly metric: Readonly<Record<string, string>>
@@ -67,9 +68,11 @@ async function start(t: Test, program: string, folder: string): Promise<Promethe
     'enable-feature': 'exemplar-storage',
   }
   const child = spawn(
-    program,
-    Object.entries(options).map(([name, value]) => `--${name}=${value}`),
-    { stdio: ['ignore', 'ignore', 'pipe'], timeout: 120_000, killSignal: 'SIGKILL' },
+    ...bound(
+      program,
+      Object.entries(options).map(([name, value]) => `--${name}=${value}`),
+    ),
+    { stdio: ['ignore', 'ignore', 'pipe'] },
   )
   let log = ''
   child.stderr.setEncoding('utf8').on('data', text => (log += text))

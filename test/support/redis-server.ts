@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
+import { bound } from './bound.js'
 import { needs } from './needs.js'
 import { until } from './until.js'
 
@@ -40,8 +41,10 @@ export async function startRedis(
   const plain = flags.includes('--sentinel') ? [] : ['--save', '', '--appendonly', 'no']
   const args = [...(file ? [file] : []), ...listen, ...at, '--dir', folder, ...plain, ...flags]
   const child = spawn(
-    program,
-    args.map(arg => (arg === 'PORT' ? String(port) : arg)),
+    ...bound(
+      program,
+      args.map(arg => (arg === 'PORT' ? String(port) : arg)),
+    ),
     { stdio: ['ignore', 'pipe', 'ignore'] },
   )
   let said = ''

@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { bound } from './bound.js'
 import { built } from './checkout.js'
 
 export interface RemoteFolder {
@@ -44,7 +45,7 @@ export function remoteFolder(t: Test, folder: string): RemoteFolder | undefined 
   // Not in the folder of the test, which is removed before this is over.
   const path = mkdtempSync(join(tmpdir(), 'sluice-remote-'))
   const stdio = ['ignore', 'ignore', 'ignore', fd] as const
-  const server = spawn(process.execPath, [join(built, 'test/support/fuse-server.js'), folder, flag], {
+  const server = spawn(...bound(process.execPath, [join(built, 'test/support/fuse-server.js'), folder, flag]), {
     stdio: [...stdio],
   })
   const options = 'fd=3,rootmode=40000,user_id=0,group_id=0,allow_other'

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { bound } from './bound.js'
 import { sluiceMain } from './checkout.js'
 import { PATIENCE_MS } from './patience.js'
 
@@ -15,14 +16,12 @@ export interface Running {
   until<T>(test: () => T | undefined | false, ms?: number): Promise<T>
 }
 
-/** Starts the real program. It is killed when the test process ends, or after two minutes. */
+/** Starts the real program. It is killed when the test process ends. */
 export function sluice(args: readonly string[], options: { cwd?: string; env?: NodeJS.ProcessEnv } = {}): Running {
-  const child = spawn(process.execPath, [sluiceMain, ...args], {
+  const child = spawn(...bound(process.execPath, [sluiceMain, ...args]), {
     ...(options.cwd ? { cwd: options.cwd } : {}),
     env: { ...process.env, SLUICE_URL: undefined, SLUICE_ACCESS_KEY: undefined, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
-    timeout: 120_000,
-    killSignal: 'SIGKILL',
   })
   const kill = () => child.kill('SIGKILL')
   process.once('exit', kill)
