@@ -5,7 +5,7 @@ import { onReload } from '../../../src/daemon/reload.js'
 import { Servers } from '../../../src/daemon/servers.js'
 import { Metrics } from '../../../src/engine/measure/metrics.js'
 import type { Supervisor } from '../../../src/engine/supervisor.js'
-import { freePort } from '../../support/free-port.js'
+import { HOST, ownPort } from '../../support/address.js'
 import { eventually } from '../../support/patience.js'
 import { until } from '../../support/pushed.js'
 
@@ -13,10 +13,10 @@ const log = pino({ level: 'silent' })
 const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
 
 const configOf = (port: number, digest: string) =>
-  ({ metrics: { host: '127.0.0.1', port }, digest, files: [], warnings: [], watched: false }) as unknown as Config
+  ({ metrics: { host: HOST, port }, digest, files: [], warnings: [], watched: false }) as unknown as Config
 
 const answer = async (port: number) =>
-  await fetch(`http://127.0.0.1:${port}/metrics`).then(
+  await fetch(`http://${HOST}:${port}/metrics`).then(
     reply => reply.text(),
     () => 'gone',
   )
@@ -50,7 +50,7 @@ function reloading(t: Test, read: () => Promise<Config>, pipeline: object, serve
 
 t.test('a reload that is asked for during another one comes after it', async t => {
   const servers = serversHere()
-  const files = { port: await freePort(), digest: 'a' }
+  const files = { port: await ownPort(), digest: 'a' }
   const read = () => configOf(files.port, files.digest)
   /** Lets the replacement that is under way come to its end. */
   let go: (() => void) | undefined
@@ -83,7 +83,7 @@ t.test('a reload that is asked for during another one comes after it', async t =
 
 t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
   const servers = serversHere()
-  const [before, after] = [await freePort(), await freePort()]
+  const [before, after] = [await ownPort(), await ownPort()]
   const first = configOf(before, 'a')
   const pipeline = {
     config: first,

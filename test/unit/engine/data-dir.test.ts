@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { lockDataDir } from '../../../src/engine/state/data-dir.js'
+import { bound } from '../../support/bound.js'
 import { testFolder } from '../../support/folder.js'
 import { fill, Mounts, mayMount } from '../../support/mounts.js'
 
@@ -14,7 +15,7 @@ const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/engin
 const script = `import { lockDataDir } from ${JSON.stringify(module)}
 try { lockDataDir(process.argv[1]); console.log('held') } catch (error) { console.log(error.code) }
 setInterval(() => {}, 1000)`
-const another = (dir: string) => spawn(process.execPath, ['--input-type=module', '-e', script, dir])
+const another = (dir: string) => spawn(...bound(process.execPath, ['--input-type=module', '-e', script, dir]))
 
 t.test('one holder at a time', async t => {
   const dir = join(testFolder(t), 'deep', 'state')

@@ -8,7 +8,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { InheritedSockets, inheritedSockets, listenOn, listenText } from '../../../src/lib/network/inherited-sockets.js'
-import { freePort } from '../../support/free-port.js'
+import { HOST, ownPort } from '../../support/address.js'
+import { bound } from '../../support/bound.js'
 import { needs } from '../../support/needs.js'
 import { eventually } from '../../support/patience.js'
 
@@ -41,7 +42,7 @@ async function serveAsChild(): Promise<void> {
 
 function get(port: number): Promise<string> {
   return new Promise((resolve, reject) => {
-    const call = request({ port, host: '127.0.0.1', agent: false }, response => {
+    const call = request({ port, host: HOST, agent: false }, response => {
       let text = ''
       response.setEncoding('utf8').on('data', part => (text += part))
       response.on('end', () => resolve(text))
@@ -84,13 +85,13 @@ else {
   t.test('sockets that really are handed over', async t => {
     const activate = needs(t, 'systemd-socket-activate')
     if (!activate) return
-    const port = await freePort()
+    const port = await ownPort()
     // The path of a socket has to be short.
     const folder = mkdtempSync(join(tmpdir(), 'sockets-'))
     t.teardown(() => rmSync(folder, { recursive: true }))
     const path = join(folder, 'lines')
-    const sockets = ['-l', `127.0.0.1:${port}`, '-l', path, '--fdname=web:lines', '-E', `${CHILD}=1`]
-    const child = spawn(activate, [...sockets, process.execPath, fileURLToPath(import.meta.url)])
+    const sockets = ['-l', `${HOST}:${port}`, '-l', path, '--fdname=web:lines', '-E', `${CHILD}=1`]
+    const child = spawn(...bound(activate, [...sockets, process.execPath, fileURLToPath(import.meta.url)]))
     t.teardown(() => void child.kill('SIGKILL'))
     let said = ''
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (said += text))
@@ -110,7 +111,7 @@ else {
     const early = get(port)
     t.equal(await early, 'first', 'the connection that it was started for')
     await until('environment:')
-    t.match(said, `web at 127.0.0.1:${port}\nlines at systemd:lines\n`)
+    t.match(said, `web at ${HOST}:${port}\nlines at systemd:lines\n`)
     t.match(said, 'the socket lines that systemd has handed over is in use already')
     t.match(said, 'systemd has handed over no socket named none: there is web, lines')
     t.match(said, /environment: $/m, 'what it starts does not take them for its own')
