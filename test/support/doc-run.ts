@@ -1,30 +1,12 @@
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
+import { HOST, ownPort } from './address.js'
 import { sluiceMain } from './checkout.js'
 import { commandLines, type DocBlock, fileName, place } from './doc-blocks.js'
-
-const COMMAND_MS = 60_000
-/** What a page says that a command prints may take a moment to become true. */
-const OUTPUT_MS = 30_000
-const READY_MS = 30_000
-
-/** Below the ports that the kernel gives to whoever asks for any. */
-let nextPort = 20_000 + (process.pid % 8000)
-async function freePort(): Promise<number> {
-  for (;;) {
-    const port = nextPort++
-    const server = createServer()
-    const free = await new Promise<boolean>(resolve => {
-      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
-    })
-    await new Promise(resolve => server.close(resolve))
-    if (free) return port
-  }
-}
+import { PATIENCE_MS, until } from './until.js'
 
 interface Said {
   readonly code: number
@@ -61,7 +43,7 @@ function startShell(t: Test, folder: string): (line: string) => Promise<Said> {
   bash.stdin.write("trap 'kill 0' EXIT\n")
   const path = (name: string) => join(folder, '.bin', name)
   return async line => {
-    const limit = setTimeout(kill, COMMAND_MS)
+    const limit = setTimeout(kill, PATIENCE_MS)
     const code = new Promise<number>(resolve => waiting.push(resolve))
     bash.stdin.write(`{ ${line}\n} >${path('out')} 2>${path('err')} </dev/null\necho $?\n`)
     const ended = await Promise.race([code, gone.then(() => -1)])
@@ -84,14 +66,10 @@ function fits(printed: string, shown: string): boolean {
   return new RegExp(`^${pattern.join('\\s+')}$`, 's').test(printed.trim())
 }
 
-async function untilReady(address: string): Promise<boolean> {
-  for (const end = performance.now() + READY_MS; performance.now() < end; ) {
-    const ready = await fetch(`http://${address}/readyz`).catch(() => undefined)
-    await ready?.text()
-    if (ready?.ok) return true
-    await new Promise(resolve => setTimeout(resolve, 50))
-  }
-  return false
+async function isReady(address: string): Promise<boolean> {
+  const answer = await fetch(`http://${address}/readyz`).catch(() => undefined)
+  await answer?.text()
+  return answer?.ok === true
 }
 
 /** The text of a configuration, which may be a folder. */
@@ -103,7 +81,7 @@ function configText(path: string): string {
 
 /**
  * Writes the files that blocks have the names of into `folder`, and runs there the `sh` blocks of this kind, in order,
- * with other ports than those that the page names. What a block prints has to be what the page shows after it.
+ * with HOST and ports of its own in place of the addresses that the page names. What a block prints has to be what the page shows after it.
  */
 export async function runBlocks(
   t: Test,
@@ -117,7 +95,7 @@ export async function runBlocks(
   const ports = new Map<string, string>()
   const whole = blocks.map(({ text }) => text).join('')
   for (const [address] of whole.matchAll(/127\.0\.0\.1:\d{4,5}\b/g))
-    if (!ports.has(address)) ports.set(address, `127.0.0.1:${await freePort()}`)
+    if (!ports.has(address)) ports.set(address, `${HOST}:${await ownPort()}`)
   const moved = (text: string) => text.replace(/127\.0\.0\.1:\d{4,5}\b/g, address => ports.get(address) ?? address)
 
   const shell = startShell(t, folder)
@@ -133,7 +111,7 @@ export async function runBlocks(
       const [, file] = /^sluice (?:run|serve) .*--config (\S+).*&$/.exec(line) ?? []
       if (file === undefined) continue
       const [, address = ''] = /^metrics: \{ listen: ([\d.:]+)/m.exec(configText(join(folder, file))) ?? []
-      t.ok(await untilReady(address), `${place(block)}: is ready`)
+      await until(`${place(block)}: readiness at ${address}`, () => isReady(address))
     }
     return { code: 0, stdout, stderr: '', failed: '' }
   }
@@ -146,13 +124,16 @@ export async function runBlocks(
     if (block.language !== 'sh' || block.words[0] !== kind) continue
     const next = blocks[i + 1]
     const shown = next?.language === 'text' && next.words[0] === 'output' ? next : undefined
-    for (const end = performance.now() + OUTPUT_MS; ; await new Promise(resolve => setTimeout(resolve, 200))) {
-      const { code, stdout, stderr, failed } = await run(block)
-      const right = code === 0 && (!shown || fits(stdout, moved(shown.text)))
-      if (!right && shown && performance.now() < end) continue
-      t.ok(right, `${place(block)}: ${failed || 'works, and prints what it should'}`)
-      if (!right) t.comment(stdout, stderr)
-      break
+    let last: Awaited<ReturnType<typeof run>> | undefined
+    const isRight = async () => {
+      last = await run(block)
+      return last.code === 0 && (!shown || fits(last.stdout, moved(shown.text)))
     }
+    // What a command prints may take a moment to become true.
+    const right = shown
+      ? await until(`${place(block)}: the output of the page`, isRight, { every: 200, show: () => last })
+      : await isRight()
+    t.ok(right, `${place(block)}: ${last!.failed || 'works, and prints what it should'}`)
+    if (!right) t.comment(last!.stdout, last!.stderr)
   }
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { HOST, ownPort } from './address.js'
 import { bound } from './bound.js'
+import { until } from './until.js'
 
 export interface Sample {
   readonly metric: Readonly<Record<string, string>>
@@ -51,15 +52,6 @@ export async function startPrometheus(
     scrape_configs: scrapes,
   }
   writeFileSync(join(folder, 'prometheus.yml'), JSON.stringify(config))
-  for (let tries = 0; ; tries++) {
-    const started = await start(t, program, folder)
-    if (started) return started
-    // Somebody else took the port.
-    if (tries === 3) throw new Error('Prometheus does not start')
-  }
-}
-
-async function start(t: Test, program: string, folder: string): Promise<Prometheus | undefined> {
   const url = `http://${HOST}:${await ownPort()}`
   const options = {
     'config.file': join(folder, 'prometheus.yml'),
@@ -91,17 +83,14 @@ async function start(t: Test, program: string, folder: string): Promise<Promethe
   }
   const list = async <T>(path: string): Promise<T> =>
     ((await (await fetch(`${url}/api/v1/${path}`)).json()) as { data: T }).data
-  for (const end = performance.now() + 60_000; ; await new Promise(resolve => setTimeout(resolve, 50))) {
-    if (child.exitCode !== null || child.signalCode !== null) return undefined
-    if (
-      await fetch(`${url}/-/ready`).then(
-        ({ ok }) => ok,
-        () => false,
-      )
+  const isReady = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) throw new Error(`Prometheus ended:\n${log}`)
+    return await fetch(`${url}/-/ready`).then(
+      ({ ok }) => ok,
+      () => false,
     )
-      break
-    if (performance.now() > end) throw new Error(`Prometheus is not ready:\n${log}`)
   }
+  await until('Prometheus to be ready', isReady, { show: () => log })
   return {
     get log() {
       return log
