@@ -5,6 +5,7 @@ import { sluice } from '../support/sluice.js'
 t.test('what parse takes from a text is redacted, names too, and nothing of it is in the log', async t => {
   const dir = testFolder(t, {
     'sluice.yaml': `data_dir: ./state
+metrics: false
 sources: { lines: { type: stdin } }
 processors:
   parsed: { type: parse, inputs: [lines], codec: logfmt, types: { pin: int } }

@@ -6,6 +6,7 @@ import type { Writable } from 'node:stream'
 import { type Logger, pino } from 'pino'
 import t, { type Test } from 'tap'
 import transport, { type PinoTransportOptions } from '../../src/pino.js'
+import { HOST, ownPort } from '../support/address.js'
 import { testFolder } from '../support/folder.js'
 import { install } from '../support/installed.js'
 import { eventually } from '../support/patience.js'
@@ -192,7 +193,7 @@ t.test('refused lines go to the dead letters of the folder that was given, else 
 })
 
 t.test('wrong options are told with their paths', async t => {
-  const url = 'http://127.0.0.1:9/'
+  const url = `http://${HOST}:${await ownPort()}/`
   const cases: [unknown, RegExp][] = [
     [{}, /^sluice\/pino: http: is missing/],
     [{ http: {} }, /^sluice\/pino: http\.url: is missing/],

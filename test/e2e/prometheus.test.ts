@@ -4,6 +4,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parseDocument } from 'yaml'
+import { HOST, ownPort } from '../support/address.js'
 import { type Certificates, makeCertificates } from '../support/certificates.js'
 import { checkout, sluiceMain } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
@@ -98,7 +99,8 @@ t.test('the dashboard is what its table makes, and every panel has its place, un
 
 const BEHIND = '{ type: file, include: [behind.log] }'
 
-const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
+/** `nobody`: an address at which nobody listens. */
+const CONFIG = (receiver: Receiver, certificates: Certificates, nobody: string) => `sources:
   logs: { type: file, include: [in.log, loop.log], decode: json }
   sent: { type: tcp, listen: "127.0.0.1:0", decode: syslog }
   pushed: { type: http, listen: "127.0.0.1:0" }
@@ -112,11 +114,11 @@ processors:
   caught: { type: throttle, inputs: [behind], limit: 1, window: 1h }
   paced: { type: throttle, inputs: [behind], limit: 1, window: 1h, on_backlog: pace }
   timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time, on_error: dead_letter }
-  shared: { type: throttle, inputs: [logs], limit: 1, window: 1h, scope: cluster, redis: { url: "redis://127.0.0.1:9" }, expected_members: 2 }
+  shared: { type: throttle, inputs: [logs], limit: 1, window: 1h, scope: cluster, redis: { url: "redis://${nobody}" }, expected_members: 2 }
 destinations:
   up: { type: http, inputs: [limit.discarded], url: "${receiver.url('/up')}", batch: { max_wait: 50ms }, buffer: { type: disk } }
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
-  failing: { type: http, inputs: [timed], url: "http://127.0.0.1:9/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
+  failing: { type: http, inputs: [timed], url: "http://${nobody}/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
   refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
   nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal, shared, full, caught, paced] }
 shutdown_timeout: 1s
@@ -149,7 +151,7 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates
   writeFileSync(join(own, 'limits.yaml'), '- { key: a*, limit: 1 }\n')
   mkdirSync(join(own, 'bin'))
   writeFileSync(join(own, 'bin/journalctl'), JOURNALCTL, { mode: 0o755 })
-  const daemon = await startDaemon(t, own, CONFIG(receiver, certificates), {
+  const daemon = await startDaemon(t, own, CONFIG(receiver, certificates, `${HOST}:${await ownPort()}`), {
     PATH: `${join(own, 'bin')}:${process.env.PATH}`,
   })
   const address = (source: string) =>

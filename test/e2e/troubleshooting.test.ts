@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client } from '../../src/client.js'
 import { codecs } from '../../src/codecs/list.js'
+import { HOST, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { fill, Mounts, mayMount } from '../support/mounts.js'
@@ -44,10 +45,18 @@ interface Scene {
   readonly cases: Readonly<Record<string, Made>>
 }
 
+/** Addresses of the page. */
+const METRICS = '127.0.0.1:9598'
+const NOBODY = '127.0.0.1:9'
+
+async function nobodyOn({ addresses }: Machine): Promise<void> {
+  addresses.set(NOBODY, `${HOST}:${await ownPort()}`)
+}
+
 async function daemonOn(t: Test, machine: Machine, config: string): Promise<Daemon> {
   const daemon = await startDaemon(t, machine.folder, machine.here(config))
   machine.journal = () => daemon.stderr
-  machine.metrics = /"url":"http:\/\/([^"/]+)\/metrics"/.exec(daemon.stderr)![1]!
+  machine.addresses.set(METRICS, /"url":"http:\/\/([^"/]+)\/metrics"/.exec(daemon.stderr)![1]!)
   return daemon
 }
 
@@ -78,6 +87,7 @@ async function receiverFor(t: Test, otherwise: Step) {
 /** Destinations that do not get rid of anything, each in its own way. */
 async function deliveryFails(t: Test): Promise<Scene> {
   const machine = new Machine(t)
+  await nobodyOn(machine)
   const path = (name: string) => join(machine.folder, name)
   writeFileSync(path('etc/key'), 'the-old-key', { mode: 0o600 })
   writeFileSync(path('etc/other-key'), 'the-old-key', { mode: 0o600 })
@@ -102,7 +112,7 @@ ${up('up_refused', refuses.url(), ', auth: { key_file: /etc/sluice/key }')}\
 ${up('up_rotated', rotated.url(), `, auth: { key_file: /etc/sluice/other-key }, validate: "${rotated.url()}"`)}\
 ${up('up_keyless', refuses.url(), ', auth: { key_file: /etc/sluice/access-key }')}\
 ${up('up_credential', refuses.url(), ', auth: { credential: access-key }')}\
-${up('up_away', 'http://127.0.0.1:9/ingest')}\
+${up('up_away', `http://${NOBODY}/ingest`)}\
 ${up('up_busy', busy.url())}\
 ${up('up_moved', moved.url())}\
 ${up('up_plain', busy.url().replace('http:', 'https:'))}\
@@ -197,6 +207,7 @@ const noise = (from: number, count: number) =>
 /** Events that are held back, refused, or have no room. */
 async function discards(t: Test): Promise<Scene> {
   const machine = new Machine(t)
+  await nobodyOn(machine)
   const log = join(machine.folder, 'log/app/app.log')
   writeFileSync(log, noise(0, 20_000))
   const strict = await receiverFor(t, { status: 400, body: 'n is not a number', headers: { 'x-request-id': 'a1b2' } })
@@ -218,8 +229,8 @@ processors:
 destinations:
 ${up('up_strict', 'by_app', strict.url())}\
 ${up('up_picky', 'app', picky.url())}\
-${up('up_full', 'app', 'http://127.0.0.1:9/', ', buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest }')}\
-${up('up_block', 'by_app', 'http://127.0.0.1:9/', ', buffer: { type: disk, max_bytes: 1MB }')}\
+${up('up_full', 'app', `http://${NOBODY}/`, ', buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest }')}\
+${up('up_block', 'by_app', `http://${NOBODY}/`, ', buffer: { type: disk, max_bytes: 1MB }')}\
   out: { type: blackhole, inputs: [few_keys, few_free] }
 `,
   )
@@ -400,7 +411,7 @@ async function starts(t: Test): Promise<Scene> {
   config('wrong.yaml', `${SMALL.replace('type: file, include', 'type: fil, include')}procesors: {}\n`)
   config('unset.yaml', `${SMALL}  # \${SLUICE_TOKEN}\n`.replace('/*.log', '/${SHOP_NAME}.log'))
   config('again.yaml', `data_dir: /var/lib/sluice\nmetrics: false\n${SMALL}`)
-  config('port.yaml', `data_dir: ${machine.folder}/other\nmetrics: { listen: ${machine.metrics} }\n${SMALL}`)
+  config('port.yaml', `data_dir: ${machine.folder}/other\nmetrics: { listen: ${METRICS} }\n${SMALL}`)
   writeFileSync(join(machine.folder, 'state/file'), '')
   config('folder.yaml', `data_dir: /var/lib/sluice/file\nmetrics: false\n${SMALL}`)
   const gone = new Machine(t)

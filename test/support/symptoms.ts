@@ -66,17 +66,18 @@ export function missingLine(printed: string, shown: string): string | undefined 
 
 function patternOf(line: string): RegExp {
   const words = line.trim().split(/\s+/)
-  const escaped = words.map(word => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('…', '.*'))
-  return new RegExp(escaped.join('\\s+'))
+  return new RegExp(words.map(word => escaped(word).replaceAll('…', '.*')).join('\\s+'))
 }
+
+const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 
 /** A machine as the page supposes it: `/etc/sluice`, `/var/log` and `/var/lib/sluice` are in a folder of its own. */
 export class Machine {
   readonly folder = mkdtempSync(join(tmpdir(), 'sluice-'))
   /** What journalctl shows. */
   journal: () => string = () => ''
-  /** Where the daemon serves its metrics. */
-  metrics = '127.0.0.1:9'
+  /** Addresses of the page, and what they are here. */
+  readonly addresses = new Map<string, string>()
   /** Variables for the commands. */
   env: NodeJS.ProcessEnv = {}
   /** What ends what goes on here. */
@@ -109,16 +110,12 @@ export class Machine {
 
   /** Text of the page with the paths and ports of this machine. */
   here(text: string): string {
-    return this.#places
-      .reduce((text, [there, here]) => text.replaceAll(there, here), text)
-      .replaceAll('127.0.0.1:9598', this.metrics)
+    return [...this.#places, ...this.addresses].reduce((text, [there, here]) => replaced(text, there, here), text)
   }
 
   /** The other way round. */
   told(text: string): string {
-    return this.#places
-      .reduce((text, [there, here]) => text.replaceAll(here, there), text)
-      .replaceAll(this.metrics, '127.0.0.1:9598')
+    return [...this.#places, ...this.addresses].reduce((text, [there, here]) => replaced(text, here, there), text)
   }
 
   /** What these commands printed when they were called last, unless something has changed. */
@@ -161,6 +158,11 @@ export class Machine {
   }
 }
 
+/** Port 9 is not a part of port 9598. */
+function replaced(text: string, from: string, to: string): string {
+  return text.replace(new RegExp(`${escaped(from)}(?!\\d)`, 'g'), () => to)
+}
+
 function backwards(printed: string, names: Names): string {
   return renamed(
     printed,
@@ -171,7 +173,6 @@ function backwards(printed: string, names: Names): string {
 /** Whole names only, and neither parts of paths nor fields. */
 function renamed(text: string, names: readonly (readonly string[])[]): string {
   return names.reduce((text, [from = '', to = '']) => {
-    const escaped = from.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-    return text.replace(new RegExp(`(?<![\\w./])${escaped}(?!\\w)`, 'g'), to)
+    return text.replace(new RegExp(`(?<![\\w./])${escaped(from)}(?!\\w)`, 'g'), to)
   }, text)
 }
