@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { performIn, scenario } from '../chaos/case.js'
 import type { Setup, Step } from '../chaos/scenario.js'
+import { HOST, ownPort } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
@@ -260,9 +261,7 @@ t.test(
   'V#22064: one destination is dead: with a buffer of its own it stops nobody, without one only its sources',
   async t => {
     const folder = testFolder(t, { 'shared.log': '', 'own.log': '', 'other.log': '' })
-    const dead = await startReceiver()
-    const url = dead.url()
-    await dead.close()
+    const url = `http://${HOST}:${await ownPort()}/`
     const receiver = await startReceiver()
     t.teardown(() => receiver.close())
     const config = `

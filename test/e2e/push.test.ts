@@ -5,9 +5,9 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { until } from '../support/pushed.js'
 import { startReceiver } from '../support/receiver.js'
@@ -92,14 +92,14 @@ t.test('rsyslog forwards in its formats, through an outage and a restart: nothin
     counted23: { template: 'RSYSLOG_SyslogProtocol23Format', framing: 'octet-counted' },
   }
   const names = Object.keys(formats)
-  const ports = Object.fromEntries(await Promise.all(names.map(async name => [name, await freePort()] as const)))
+  const ports = Object.fromEntries(await Promise.all(names.map(async name => [name, await ownPort()] as const)))
   const run = async () => {
     const daemon = await startDaemon(
       t,
       folder,
       `
 sources:
-${names.map(name => `  ${name}: { type: tcp, listen: 127.0.0.1:${ports[name]}, decode: syslog }`).join('\n')}
+${names.map(name => `  ${name}: { type: tcp, listen: ${HOST}:${ports[name]}, decode: syslog }`).join('\n')}
 destinations:
 ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${receiver.url(`/${name}`)}", batch: { max_wait: 20ms }, retry: { initial: 100ms, max: 200ms }, max_in_flight: 1 }`).join('\n')}
 `,
@@ -110,7 +110,7 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
   let daemon = await run()
   const actions = Object.entries(formats).map(
     ([name, { template, framing }]) =>
-      `action(type="omfwd" protocol="tcp" target="127.0.0.1" port="${ports[name]}" template="${template}" TCP_Framing="${framing}" action.resumeInterval="1" action.resumeRetryCount="-1" queue.type="LinkedList" queue.size="100000" queue.timeoutEnqueue="10000")`,
+      `action(type="omfwd" protocol="tcp" target="${HOST}" port="${ports[name]}" template="${template}" TCP_Framing="${framing}" action.resumeInterval="1" action.resumeRetryCount="-1" queue.type="LinkedList" queue.size="100000" queue.timeoutEnqueue="10000")`,
   )
   // The path of a socket must be short.
   const spool = mkdtempSync(join(tmpdir(), 'push-'))
@@ -232,8 +232,8 @@ destinations:
   up:
     type: http
     inputs: [log]
-    url: http://127.0.0.1:${port}/in
-    validate: http://127.0.0.1:${port}/in
+    url: http://${HOST}:${port}/in
+    validate: http://${HOST}:${port}/in
     auth: { key_file: key }
     compression: gzip
     batch: { max_events: 100, max_wait: 10ms }
@@ -246,13 +246,13 @@ t.test(
   'from daemon to daemon over HTTP: the one that takes is killed again and again, and nothing is lost',
   async t => {
     const folder = testFolder(t, { key: 'shared\n', sender: { key: 'shared\n', 'in.log': '' } })
-    const port = await freePort()
+    const port = await ownPort()
     const take = () =>
       startDaemon(
         t,
         folder,
         `
-sources: { web: { type: http, listen: 127.0.0.1:${port}, path: /in, auth: { key_file: key } } }
+sources: { web: { type: http, listen: ${HOST}:${port}, path: /in, auth: { key_file: key } } }
 destinations: { out: { type: file, inputs: [web], path: out.ndjson, encoding: raw } }
 `,
       )

@@ -2,9 +2,9 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { HOST, ownPort } from '../support/address.js'
 import { type Daemon, type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 
 /** Reloads while events wait in a throttle, with the real daemon. The windows are so long that none ends meanwhile. */
 
@@ -169,13 +169,13 @@ export const broken = defineProcessor({
 })
 
 t.test('what waits of a source that cannot read it again stays, too', async t => {
-  const port = await freePort()
-  const source = `app: { type: tcp, listen: "127.0.0.1:${port}", decode: json }`
+  const port = await ownPort()
+  const source = `app: { type: tcp, listen: "${HOST}:${port}", decode: json }`
   const config = configOf(WAITS.wait, { source })
   const folder = testFolder(t, {})
   const daemon = await startDaemon(t, folder, config)
   await daemon.until(() => daemon.stderr.includes(`:${port}`))
-  const client = net.connect(port, '127.0.0.1')
+  const client = net.connect(port, HOST)
   t.teardown(() => client.destroy())
   client.write(lines(0, 60))
   await waiting(daemon, 40)

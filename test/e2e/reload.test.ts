@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
+import { HOST, ownPort } from '../support/address.js'
 import { built } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
@@ -91,9 +92,7 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
 })
 
 t.test('a reload during an outage is no failure of the source, which reads again what was not delivered', async t => {
-  const receiver = await startReceiver()
-  const url = receiver.url()
-  await receiver.close()
+  const url = `http://${HOST}:${await ownPort()}/`
   const config = (wait: string) =>
     `${SOURCE}metrics: false
 destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wait: ${wait} } } }
@@ -114,9 +113,7 @@ destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wai
 })
 
 t.test('the totals name what a reload gave back, and have no sum when that is discarded twice', async t => {
-  const receiver = await startReceiver()
-  const url = receiver.url()
-  await receiver.close()
+  const url = `http://${HOST}:${await ownPort()}/`
   const config = (wait: string) =>
     `${SOURCE}metrics: false
 shutdown_timeout: 100ms

@@ -5,6 +5,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
+import { HOST } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
@@ -83,10 +84,10 @@ t.test('SIGUSR1 opens no debugger', async t => {
   const preload = `import inspector from 'node:inspector'
     process.kill(process.pid, 'SIGUSR1')
     while (!inspector.url()) await new Promise(resolve => setTimeout(resolve, 5))`
-  const NODE_OPTIONS = `--inspect-port=0 --import data:text/javascript,${encodeURIComponent(preload)}`
+  const NODE_OPTIONS = `--inspect-port=${HOST}:0 --import data:text/javascript,${encodeURIComponent(preload)}`
   const early = sluice(['run', '-c', 'daemon.yaml'], { cwd, env: { NODE_OPTIONS } })
   await early.until(() => /"msg":"started"/.test(early.stderr))
-  const port = Number(/Debugger listening on ws:\/\/127\.0\.0\.1:(\d+)/.exec(early.stderr)?.[1])
+  const port = Number(/Debugger listening on ws:\/\/[\d.]+:(\d+)/.exec(early.stderr)?.[1])
   t.ok(port > 0)
   t.equal(await answers(port), false, 'it is closed again')
   early.child.kill('SIGTERM')
@@ -95,7 +96,7 @@ t.test('SIGUSR1 opens no debugger', async t => {
 
 function answers(port: number): Promise<boolean> {
   return new Promise(resolve => {
-    const socket = connect(port, '127.0.0.1')
+    const socket = connect(port, HOST)
     socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
     socket.on('connect', () => socket.destroy())
   })

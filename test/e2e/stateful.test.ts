@@ -1,6 +1,7 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { HOST } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 
@@ -36,7 +37,7 @@ t.test('open groups and intervals survive a reload and a kill, and nothing count
   write({ id: 1, n: 1 }, { id: 2, n: 5 })
   await taken(2)
 
-  const head = `data_dir: ${join(folder, 'state')}\nmetrics: { listen: 127.0.0.1:0 }\n`
+  const head = `data_dir: ${join(folder, 'state')}\nmetrics: { listen: ${HOST}:0 }\n`
   const reload = async (text: string) => {
     const before = daemon.logs().length
     writeFileSync(daemon.configPath, head + text)

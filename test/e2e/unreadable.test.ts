@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
+import { HOST, ownPort } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
@@ -99,9 +100,7 @@ t.test('positions that cannot be saved are reported at once, and at the end', as
 })
 
 t.test('what is removed or truncated before it was delivered is counted and reported after a kill, once', async t => {
-  const receiver = await startReceiver()
-  const url = receiver.url()
-  await receiver.close()
+  const url = `http://${HOST}:${await ownPort()}/`
   const folder = testFolder(t, { 'gone.log': 'one\ntwo\n', 'empty.log': 'three\n', 'there.log': 'four\n' })
   const config = `
 sources: { log: { type: file, include: ['*.log'], scan_interval: 50ms } }
