@@ -23,10 +23,6 @@ export interface Point {
   /** Lines, as a share of those of a run; default: 1. */
   readonly share?: number
   readonly shape?: LineShape
-  /** Ids of the sources, which share the files; default: `lines`. */
-  readonly sources?: readonly string[]
-  /** Worker threads; default: none. */
-  readonly workers?: number
   readonly decode?: 'json' | 'text'
   /** The processors, in YAML, without the key; default: none. `lines` is the source. */
   readonly processors?: string
@@ -46,19 +42,10 @@ const reading = (fields: number) =>
     .join(' AND ')})`
 
 /** So many processors behind a source, one after the other, each made by `make` with its input. */
-function chain(count: number, make: (input: string) => string, source = 'lines') {
-  const inputs = [source, ...Array.from({ length: count }, (_, i) => `${source}_${i}`)]
-  const processors = inputs.slice(0, -1).map((input, i) => `  ${source}_${i}: ${make(input)}\n`)
+function chain(count: number, make: (input: string) => string) {
+  const inputs = ['lines', ...Array.from({ length: count }, (_, i) => `lines_${i}`)]
+  const processors = inputs.slice(0, -1).map((input, i) => `  lines_${i}: ${make(input)}\n`)
   return { decode: 'json', processors: processors.join(''), output: inputs.at(-1)! } as const satisfies Point
-}
-
-/** Two sources, each with five filters that search two fields, into one destination. */
-function twoChains(workers: number): Point {
-  const sources = ['left', 'right']
-  const condition = "if (NOT .path regex_match '/v[2-9]/' AND NOT .message regex_match 'time ?out')"
-  const chains = sources.map(source => chain(5, input => filter(input, condition), source))
-  const [processors, output] = [chains.map(one => one.processors).join(''), chains.map(one => one.output).join(', ')]
-  return { files: 2, sources, workers, decode: 'json', processors, output }
 }
 
 export const CURVES: readonly Curve[] = [
@@ -138,15 +125,6 @@ export const CURVES: readonly Curve[] = [
     less: 'once',
     // As many bytes are written in each run.
     at: destinations => ({ share: 1 / destinations, decode: 'text', destinations }),
-  },
-  {
-    id: 'workers',
-    title: 'Two sources with five filters by regular expressions each, on so many worker threads',
-    x: 'worker threads',
-    values: [0, 1, 2],
-    per: 'line',
-    less: 'once',
-    at: twoChains,
   },
 ]
 

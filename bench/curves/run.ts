@@ -122,14 +122,11 @@ function prepare(folder: string, { curve, value, all, inputs, counts }: Plan): P
 }
 
 function configOf(point: Point, input: string, outs: readonly string[], state: string): string {
-  const { decode = 'json', processors = '', output = 'lines', sources = ['lines'], workers = 0 } = point
-  const source = (id: string, i: number) => {
-    const include = join(input, sources.length === 1 ? '*.log' : `${i}.log`)
-    return `  ${id}: { type: file, include: [${JSON.stringify(include)}], decode: ${decode}, follow: false }\n`
-  }
+  const { decode = 'json', processors = '', output = 'lines' } = point
   return `data_dir: ${JSON.stringify(state)}
 metrics: { listen: 127.0.0.1:0 }
-${workers === 0 ? '' : `workers: ${workers}\n`}sources:
-${sources.map(source).join('')}${processors === '' ? '' : `processors:\n${processors}`}destinations:
+sources:
+  lines: { type: file, include: [${JSON.stringify(join(input, '*.log'))}], decode: ${decode}, follow: false }
+${processors === '' ? '' : `processors:\n${processors}`}destinations:
 ${outs.map((path, i) => `  d${i}: { type: file, inputs: [${output}], path: ${JSON.stringify(path)}, encoding: raw }\n`).join('')}`
 }

@@ -55,8 +55,6 @@ export interface Config {
   readonly shutdownTimeoutMs: number
   /** Whether changes of its files are applied without a signal. */
   readonly watched: boolean
-  /** Worker threads for sources and processors; undefined: none. */
-  readonly workers?: number | 'auto' | undefined
   /** Ids of components whose data is deleted if no component uses it. */
   readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
@@ -243,7 +241,6 @@ function assemble(
     logFormat: parsed.log.format,
     shutdownTimeoutMs: parsed.shutdown_timeout,
     watched: parsed.reload === 'watch',
-    workers: parsed.workers,
     discardOrphans: parsed.discard_orphans,
     sources: ofKind('source'),
     processors: ofKind('processor'),
@@ -286,6 +283,9 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   return { ...root, entries }
 }
 
+/** What replaces worker threads, which earlier versions had. */
+const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
+
 const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
 
 function readSettings(root: MapNode, explainer: Explainer, problems: Problems): Settings | undefined {
@@ -295,7 +295,8 @@ function readSettings(root: MapNode, explainer: Explainer, problems: Problems): 
   let checked = check(settings, toValue(node))
   if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
   if (!('issues' in checked)) return checked.value
-  explainer.explain(checked.issues, { node, path: [], key: undefined }, key => explainer.unknownOption(key, TOP_LEVEL))
+  const unknown = (key: string) => (key === 'workers' ? NO_WORKERS : explainer.unknownOption(key, TOP_LEVEL))
+  explainer.explain(checked.issues, { node, path: [], key: undefined }, unknown)
   return undefined
 }
 

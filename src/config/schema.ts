@@ -60,19 +60,11 @@ export const settings = z.strictObject({
     .describe(
       'Time limit of a shutdown. Events that are not delivered by then are read again after the next start, if their source allows it.',
     ),
-  workers: z
-    .union([z.literal('auto'), z.number().int().min(1, 'must be at least 1; for none, leave the line out').max(64)], {
-      error: 'must be auto, or a number from 1 to 64',
-    })
-    .optional()
-    .describe(
-      'How many worker threads run file sources and the processors behind them that keep no state, such as filters; auto: one for each processor of the machine, and none if there is only one. Each source runs on one thread. Destinations and throttles stay on the main thread. Worth it only if several sources with processors need more than one core. Default: none.',
-    ),
   plugins: z
     .array(filePath())
     .default([])
     .describe(
-      'Modules with components and codecs of your own, made with `sluice/plugin` (docs/plugins.md): files such as ./company.js or ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload takes up changed files. They run with all rights of the daemon, on its main thread.',
+      'Modules with components and codecs of your own, made with `sluice/plugin` (docs/plugins.md): files such as ./company.js or ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload takes up changed files. They run with all rights of the daemon.',
     ),
   discard_orphans: z
     .array(z.string().regex(ID))

@@ -344,11 +344,6 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   plan?(options: z.output<S>): Plan
   /** Processors only: the meaning of every discard reason, for the reference. */
   readonly reasons?: Readonly<Record<string, string>>
-  /**
-   * Whether it may run on a worker thread. Sources: it reads again from its checkpoint what was not acknowledged, and
-   * listens to nothing. Processors: it keeps nothing between batches.
-   */
-  readonly movable?: true
   /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
   readonly single?: string
   /** The file that is used when the options name none, and the option that names another. */

@@ -17,7 +17,7 @@ export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>):
   try {
     const log = runtime.log.child({}, { level: 'silent' })
     const isolated = { ...runtime, log, metrics: new ComponentSet(), disk: undefined }
-    const engine = await Engine.build({ ...config, dataDir, workers: undefined }, isolated)
+    const engine = await Engine.build({ ...config, dataDir }, isolated)
     await engine.discard()
   } finally {
     rmSync(dataDir, { recursive: true, force: true })

@@ -34,7 +34,6 @@ import { outageBefore, outagesOf } from './measure/outages.js'
 import { type Watched, watched } from './measure/progress.js'
 import { isOnHold } from './on-hold.js'
 import { isOnlyCopied } from './only-copied.js'
-import { openChains } from './open-chains.js'
 import { openBuffer, openDelivery } from './open-delivery.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
@@ -44,7 +43,6 @@ import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import { stateFolder } from './state/state-folder.js'
 import { type Stuck, stuckOf } from './stuck.js'
 import type { Taps } from './taps.js'
-import type { Chains } from './workers/chains.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
@@ -79,8 +77,6 @@ export class Engine {
   readonly #deliveries = new Map<string, Delivery>()
   /** The disk buffers of the destinations that have one. */
   readonly #buffers = new Map<string, DiskBuffer>()
-  /** On the main thread: what runs on worker threads. */
-  #chains: Chains | undefined
   readonly #delivering = new AbortController()
   /** The parts that can get stuck. */
   readonly watched: Watched[] = []
@@ -89,7 +85,7 @@ export class Engine {
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
     this.#links = new Links(config, this.#lasting)
-    this.#share = runtime.share ?? shareOf(config.sources.length)
+    this.#share = shareOf(config.sources.length)
     this.#runtime = runtime
     this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
     this.#wanted = handover?.wanted ?? new WantedNames()
@@ -97,7 +93,7 @@ export class Engine {
     this.#outputs.connect(config)
     this.#handover = handover
     this.#wanted.clear()
-    this.#wanted.isUnused = config.isOnlyCopied ?? isOnlyCopied(config)
+    this.#wanted.isUnused = isOnlyCopied(config)
     // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
   }
@@ -109,17 +105,10 @@ export class Engine {
   static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
     try {
-      const chains = await openChains(config, handover, { runtime, ...engine.#shared })
-      engine.#chains = chains
-      engine.taps.elsewhere = chains
-      const here = <K extends Kind>(all: readonly ComponentConfig<K>[]) => all.filter(({ id }) => !chains?.has(id))
       for (const component of config.destinations) await engine.#addDestination(component)
-      for (const component of here(config.processors)) await engine.#addProcessor(component)
-      for (const component of here(config.sources)) await engine.#addSource(component)
-      engine.#links.connect([...here(config.processors), ...config.destinations])
-      for (const output of config.exits ?? []) engine.#links.addExit(output, runtime.exit!(output))
-      await chains?.build(config)
-      engine.watched.push(...(chains?.watched() ?? []))
+      for (const component of config.processors) await engine.#addProcessor(component)
+      for (const component of config.sources) await engine.#addSource(component)
+      engine.#links.connect([...config.processors, ...config.destinations])
     } catch (error) {
       await engine.undo()
       throw error
@@ -193,7 +182,7 @@ export class Engine {
     const { metrics } = context
     const processor = await this.#create<'processor'>(config, context)
     this.#lasting.set(id, processor)
-    const again = (source: string) => readsAgain(source, this.#sources, this.#chains)
+    const again = (source: string) => readsAgain(source, this.#sources)
     const isOnce = (id: string) => this.#sources.some(({ run }) => run.config.id === id && run.source.once)
     const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain: again, isOnce }
     const stage = await this.#stages.add(config, processor, { ...around, dataDir: this.#config.dataDir })
@@ -245,9 +234,8 @@ export class Engine {
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
-    const elsewhere = this.#chains?.run(output => this.#links.fanOut(output))
-    const finished = [...this.#stages.streams(), ...this.#deliveries.values(), ...this.#links.exits].map(finish)
-    await Promise.all([elsewhere, Promise.all(started), Promise.all(read), Promise.all(finished)])
+    const finished = [...this.#stages.streams(), ...this.#deliveries.values()].map(finish)
+    await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
@@ -261,9 +249,7 @@ export class Engine {
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
-    if (this.#successors) return
-    this.checkpoints.close()
-    this.#chains?.close()
+    if (!this.#successors) this.checkpoints.close()
   }
 
   /** Handles a component that cannot start. Waiting would not help: the configuration cannot be carried out. */
@@ -279,7 +265,6 @@ export class Engine {
   /** Stops reading. Delivers what was read until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#endSources()
-    this.#chains?.stop()
     this.#stages.giveBack()
     // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
     for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
@@ -289,10 +274,9 @@ export class Engine {
   /**
    * Stops for a replacement. Sources among the `same` components pause for the next engine; the other `same` components
    * pass state to their successors. Buffers whose destination `emptied` accepts deliver their events; the other buffers
-   * are passed on as they are. `next` tells worker threads what will run on them.
+   * are passed on as they are.
    */
   leave(same: ReadonlySet<string>, emptied: (id: string) => boolean, deadline: AbortSignal, next?: EngineConfig): void {
-    if (next) this.#chains?.leave(same, next)
     this.#successors = same
     for (const { run } of this.#sources) {
       if (!same.has(run.config.id)) continue
@@ -313,12 +297,11 @@ export class Engine {
   /** Ends immediately. Undelivered events are read again after the next start. */
   abort(): void {
     this.#endSources()
-    this.#chains?.abort()
     this.#delivering.abort()
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.output.close()
     this.#stages.destroy()
     for (const buffer of this.#buffers.values()) buffer.destroy()
-    for (const stream of [...this.#deliveries.values(), ...this.#links.exits]) stream.destroy()
+    for (const delivery of this.#deliveries.values()) delivery.destroy()
   }
 
   #endSources(reason?: typeof REPLACED): void {
@@ -328,11 +311,11 @@ export class Engine {
   /** After a run that `leave` has ended: what the next engine needs. */
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
-    const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id) && !this.#chains?.keeps(id))
+    const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
     for (const { output } of this.#left.values()) output.giveUp(this.#delivering.signal.aborted)
     const outages = outagesOf(this.#config.destinations, this.#deliveries)
-    return { ...this.#shared, sources: this.#left, handoverStates: this.#handovers, outages, chains: this.#chains }
+    return { ...this.#shared, sources: this.#left, handoverStates: this.#handovers, outages }
   }
 
   /** Releases everything, without a run. */
@@ -344,7 +327,6 @@ export class Engine {
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) await run.source.stop?.(over)
     this.checkpoints.close()
-    this.#chains?.close()
   }
 
   get #shared() {
@@ -354,7 +336,7 @@ export class Engine {
   /** Whether a component, or its successor, will receive again what it has seen; default: whether any will. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
-    return this.#chains?.repeats || this.#sources.some(({ run }) => run.output.repeats && reaches(run.config.id))
+    return this.#sources.some(({ run }) => run.output.repeats && reaches(run.config.id))
   }
 
   get taps(): Taps {
@@ -382,7 +364,7 @@ export class Engine {
   }
 
   failures(): SourceFailure[] {
-    return [...this.#sources.flatMap(({ run }) => run.failure ?? []), ...(this.#chains?.failures() ?? [])]
+    return this.#sources.flatMap(({ run }) => run.failure ?? [])
   }
 
   /** Number of events read and not settled. The next start reads them again if the source can. */
@@ -394,6 +376,6 @@ export class Engine {
 
   /** Number of events on their way from one component to the next. */
   between(): number {
-    return this.#links.between() + (this.#chains?.between() ?? 0)
+    return this.#links.between()
   }
 }

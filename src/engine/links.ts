@@ -4,12 +4,9 @@ import { FanOut, Input, pump, pumpSide } from '../flow/fan-out.js'
 import type { Stage } from '../flow/stage.js'
 import type { EngineConfig } from './runtime.js'
 import { Taps } from './taps.js'
-import type { Exit } from './workers/exit.js'
 
 /** How the components of an engine are connected. */
 export class Links {
-  /** On a worker thread: the outputs that lead to the main thread. */
-  readonly exits: Exit[] = []
   readonly taps: Taps
   readonly #config: EngineConfig
   readonly #inputs = new Map<string, Input>()
@@ -37,8 +34,8 @@ export class Links {
   }
 
   isRead(output: string): boolean {
-    const { processors, destinations, exits = [] } = this.#config
-    return exits.includes(output) || [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
+    const { processors, destinations } = this.#config
+    return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
   }
 
   /** Adds the input and the outputs of a processor. */
@@ -56,11 +53,6 @@ export class Links {
         this.#between.push(pumpSide(output, this.fanOut(side)))
       }
     }
-  }
-
-  addExit(output: string, exit: Exit): void {
-    this.exits.push(exit)
-    this.fanOut(output).connect(new Input(exit, exit))
   }
 
   /** Connects the readers, whose inputs were added, to what they read. */

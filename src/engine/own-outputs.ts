@@ -3,10 +3,7 @@ import type { BigIntStats } from 'node:fs'
 /** How many files that are no longer written to are remembered. */
 const MOST_FORMER = 1000
 
-export type FileIdentity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
-
-/** Called when a destination begins to write to a file; the result is called when it ends. */
-type Follower = (destination: string, file: FileIdentity) => () => void
+type FileIdentity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
 interface Written {
   readonly destinations: Set<string>
@@ -14,15 +11,8 @@ interface Written {
   writers: number
 }
 
-/** A destination that writes to a file now. */
-interface Writer {
-  readonly destination: string
-  readonly file: FileIdentity
-  readonly ends: (() => void)[]
-}
-
 /** Ids and inputs of components. */
-export interface Graph {
+interface Graph {
   readonly sources: readonly { readonly id: string }[]
   readonly processors: readonly { readonly id: string; readonly inputs: readonly string[] }[]
   readonly destinations: readonly { readonly id: string; readonly inputs: readonly string[] }[]
@@ -37,8 +27,6 @@ export class OwnOutputs {
   readonly #files = new Map<string, Written>()
   /** The components that events of a source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
-  readonly #writers = new Set<Writer>()
-  readonly #followers = new Set<Follower>()
 
   connect({ sources, processors, destinations }: Graph): void {
     this.#reached.clear()
@@ -66,8 +54,6 @@ export class OwnOutputs {
     const known = this.#files.get(key)
     const written =
       known?.file.birthtimeNs === birthtimeNs ? known : { destinations: new Set<string>(), file, writers: 0 }
-    const writer = { destination, file, ends: [...this.#followers].map(follower => follower(destination, file)) }
-    this.#writers.add(writer)
     written.destinations.add(destination)
     written.writers++
     this.#files.delete(key)
@@ -76,22 +62,11 @@ export class OwnOutputs {
     return () => {
       if (isOver) return
       isOver = true
-      this.#writers.delete(writer)
-      for (const end of writer.ends) end()
       written.writers--
       // Without a birth time, a later file with the same inode could not be distinguished.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
       if (this.#files.size > MOST_FORMER) this.#forget()
     }
-  }
-
-  /** Tells `follower` of every file that is written to, now and from now on, until the result is called. */
-  follow(follower: Follower): () => void {
-    for (const { destinations, file } of this.#files.values())
-      for (const destination of destinations) follower(destination, file)()
-    for (const { destination, file, ends } of this.#writers) ends.push(follower(destination, file))
-    this.#followers.add(follower)
-    return () => this.#followers.delete(follower)
   }
 
   /** Whether the file, given as `device:inode`, contains events of this source. */

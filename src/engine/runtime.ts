@@ -11,19 +11,9 @@ import type { Outages } from './measure/outages.js'
 import type { OwnOutputs } from './own-outputs.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
-import type { Chains } from './workers/chains.js'
-import type { Exit } from './workers/exit.js'
 
 /** What an engine is built from. */
-export type EngineConfig = Pick<
-  Config,
-  'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations' | 'workers'
-> & {
-  /** On a worker thread: outputs that the main thread reads. */
-  readonly exits?: readonly string[]
-  /** On a worker thread: whether all lines of the whole configuration are only copied. */
-  readonly isOnlyCopied?: boolean
-}
+export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
 
 /** The runtime environment of the engine. */
 export interface Runtime {
@@ -44,10 +34,6 @@ export interface Runtime {
   readonly failed?: (error: Error) => void
   /** Called when every destination has started. */
   readonly started?: () => void
-  /** On a worker thread: where an output that the main thread reads leads to. */
-  readonly exit?: (output: string) => Exit
-  /** On a worker thread: bytes that each source may have unacknowledged. */
-  readonly share?: number
 }
 
 export interface DestinationState {
@@ -79,6 +65,4 @@ export interface EngineHandover {
   readonly sources: ReadonlyMap<string, SourceRun>
   readonly handoverStates: HandoverStates
   readonly outages: Outages
-  /** The worker threads, if there are any. */
-  readonly chains?: Chains | undefined
 }

@@ -34,10 +34,10 @@ function isComparison(value: object): value is Condition {
 }
 
 /**
- * Ids of the components that have equal options in both configurations, and run on the same thread. A processor may
- * have another id in the next one, with `renamed_from`.
+ * Ids of the components that have equal options in both configurations. A processor may have another id in the next
+ * one, with `renamed_from`.
  */
-export async function sameComponents(before: Config, next: Config): Promise<Set<string>> {
+export function sameComponents(before: Config, next: Config): Set<string> {
   const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
   const others = new Map(all(next).map(component => [component.id, component]))
   for (const processor of next.processors) if (processor.renamedFrom) others.set(processor.renamedFrom, processor)
@@ -46,10 +46,5 @@ export async function sameComponents(before: Config, next: Config): Promise<Set<
     if (other?.kind !== kind || other.type !== type || other.definition.plugin !== plugin) return false
     return sameOptions(options, other.options)
   })
-  const ids = new Set(same.map(({ id }) => id))
-  if (before.workers === undefined && next.workers === undefined) return ids
-  const { planParts, threadsBy } = await import('./workers/plan.js')
-  const [from, to] = [threadsBy(planParts(before)), threadsBy(planParts(next))]
-  for (const id of ids) if (from.get(id) !== to.get(id)) ids.delete(id)
-  return ids
+  return new Set(same.map(({ id }) => id))
 }

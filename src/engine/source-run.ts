@@ -38,14 +38,9 @@ export interface Fed {
   readonly fanOut: FanOut
 }
 
-/** Whether a source reads again what was given back. Those on worker threads do. */
-export function readsAgain(
-  id: string,
-  sources: readonly Fed[],
-  elsewhere: { has(id: string): boolean } | undefined,
-): boolean {
-  const fed = sources.find(({ run }) => run.config.id === id)
-  return fed ? !fed.run.source.once : elsewhere?.has(id) === true
+/** Whether a source reads again what was given back. */
+export function readsAgain(id: string, sources: readonly Fed[]): boolean {
+  return sources.some(({ run }) => run.config.id === id && !run.source.once)
 }
 
 /** A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. */

@@ -236,14 +236,13 @@ export class Supervisor {
         run.output.close()
       }
       handover.checkpoints.close()
-      handover.chains?.close()
     }
   }
 
   /** Stops an engine, except for the sources that `next` also has. */
   async #drain(engine: Engine, next: Config): Promise<void> {
     const { sameComponents } = await import('./same-options.js')
-    const same = await sameComponents(this.#config, next)
+    const same = sameComponents(this.#config, next)
     const emptied = (id: string) =>
       !next.destinations.some(
         other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',

@@ -3,15 +3,12 @@ import { REJECTED } from '../core/options/delivery-options.js'
 import { type FanOut, type Input, pumpSide, type Tap } from '../flow/fan-out.js'
 import type { SideOutput } from '../flow/side-output.js'
 import type { Stage } from '../flow/stage.js'
-import type { Chains } from './workers/chains.js'
 
 /** Taps on outputs. A tap sees a batch before its readers do; without taps there is no cost. */
 export class Taps {
   /** Side outputs without readers, by `id.output`. No event is written to them while they are not tapped. */
   readonly unread = new Map<string, SideOutput>()
   readonly stages = new Map<string, Stage>()
-  /** Outputs on worker threads. */
-  elsewhere: Pick<Chains, 'tap' | 'outputs'> | undefined
   readonly #make: (output: string) => FanOut
   readonly #fanOuts: ReadonlyMap<string, FanOut>
   readonly #inputs: ReadonlyMap<string, Input>
@@ -35,8 +32,7 @@ export class Taps {
 
   /** The names that can be tapped: outputs, side outputs, and destinations for their input. */
   outputs(): string[] {
-    const here = [...this.#fanOuts.keys(), ...this.unread.keys(), ...this.#inputs.keys()]
-    const names = new Set([...here, ...(this.elsewhere?.outputs() ?? [])])
+    const names = new Set([...this.#fanOuts.keys(), ...this.unread.keys(), ...this.#inputs.keys()])
     return [...names].filter(name => !name.endsWith(`.${REJECTED}`)).sort()
   }
 
@@ -76,7 +72,7 @@ export class Taps {
     }
     // Sources and processors are tapped at their output; a destination only has an input.
     const place = this.#fanOuts.get(output) ?? this.#inputs.get(output)
-    if (!place) return this.elsewhere?.tap(output, tap)
+    if (!place) return undefined
     place.taps.add(tap)
     if (unread) unread.tapped = true
     return () => {

@@ -56,7 +56,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
     throw new NotHosted(textOf(error.problems), { cause: error })
   }
   const reached = reachedFrom(config)
-  const all = { ...config, ...reached, dataDir, metrics: undefined, workers: undefined, sources: [source] }
+  const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
   if (all.destinations.length === 0) throw new NotHosted(`nothing that reaches a destination reads ${INGEST}`)
   const toStdout = all.destinations.find(({ type }) => type === 'stdout')
   if (toStdout)

@@ -1,6 +1,5 @@
 import type { Config } from '../config/load.js'
 import { splitInput } from '../config/yaml/input.js'
-import { planParts, threadsBy } from '../engine/workers/plan.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { intervalOf } from '../terminal/interval-flag.js'
@@ -11,7 +10,6 @@ import { type Live, lookLive } from './graph-live.js'
 /** One component of the graph. */
 interface Box {
   readonly id: string
-  /** With the worker thread that it runs on, if it is on one. */
   readonly type: string
   readonly kind: string
   /** Its live values, one per line; empty without a daemon. */
@@ -61,10 +59,7 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
 
 function topologyOf(config: Config, live: Live | undefined): Topology {
   const all = [...config.sources, ...config.processors, ...config.destinations]
-  const threads = threadsBy(planParts(config))
-  const boxes = all.map(({ id, type: name, kind }): Box => {
-    const thread = threads.get(id)
-    const type = thread === undefined ? name : `${name}, worker ${thread + 1}`
+  const boxes = all.map(({ id, type, kind }): Box => {
     const now = live?.component(id)
     const lines = now ? [now.numbers, now.state].filter(Boolean) : live ? ['does not run'] : []
     return { id, type, kind, live: lines, held: now?.held ?? false }

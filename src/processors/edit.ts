@@ -49,7 +49,6 @@ export const edit = defineProcessor({
     'An event may become longer by 1 MiB or twice as long; otherwise it is handled the same way. So is one that would grow to more than 16 times its size, where such events of one read would take more than 32 MiB. ' +
     'What no step changes stays as it was written, down to the byte.',
   options,
-  movable: true,
   fields: ({ steps }) => ({ names: namesOf(steps) }),
   usesFields: ({ steps }) => {
     const made = new Set<string>()

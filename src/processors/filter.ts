@@ -28,7 +28,6 @@ export const filter = defineProcessor({
   type: 'filter',
   summary: 'Keeps the events that match a condition, and discards the others.',
   options,
-  movable: true,
   plan: () => ({ reasons: ['filtered'] }),
   reasons: { filtered: 'The condition does not hold.' },
   examples: [

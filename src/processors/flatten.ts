@@ -39,7 +39,6 @@ export const flatten = defineProcessor({
     'Since the names are repeated, an event may become longer by 1 MiB or twice as long; otherwise it is handled as set by `on_error`. So is one that would grow to more than 16 times its size, where such events of one read would take more than 8 MiB.\n\n' +
     'With `mode: nest`, the names of the top level are divided. An object that is there already gets the fields. A name stays as it is where something that is no object has its place: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
   options,
-  movable: true,
   fields: () => undefined,
   examples: [
     {

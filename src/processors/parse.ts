@@ -112,7 +112,6 @@ export const parse = defineProcessor({
     'one without a year is in the year that brings it nearest to the present. ' +
     'With `decode` of a source, the same codecs read lines without a processor; `parse` is for lines of several formats, for fields of other events, and where types and targets are needed.',
   options,
-  movable: true,
   fields: addedFields,
   warnings: options => [...dividedTexts(options), ...unknownTypes(options)],
   usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],

@@ -104,7 +104,6 @@ export const redact = defineProcessor({
     'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
     'The key of hashes is read when the component starts.',
   options,
-  movable: true,
   usesFields: ({ fields }) =>
     fields === 'all' ? [] : fields.map(path => ({ option: 'fields', path, without: 'nothing is redacted there' })),
   examples: [

@@ -17,7 +17,6 @@ export const file = defineSource({
     'read as a file of its own. With copy-and-truncate, what was not read before the truncation is read from the copy, plain or `.gz`, in the same folder. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
-  movable: true,
   catchesUp: ({ follow }) => follow,
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),
   warnings: ({ include }) => includeWarnings(include),

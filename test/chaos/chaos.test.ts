@@ -2,7 +2,7 @@ import t from 'tap'
 import { performIn } from './case.js'
 import { makeScenario } from './generate.js'
 import { Model } from './model.js'
-import { PLAIN, type Scenario, type Setup, withWorkers } from './scenario.js'
+import { PLAIN, type Scenario, type Setup } from './scenario.js'
 import { shrink } from './shrink.js'
 import { type Arrival, type Content, Failure, type Line } from './written.js'
 
@@ -16,11 +16,6 @@ for (const seed of [1, 2, 3, 4]) {
     t.ok(counts.starts >= 2 && counts.lines > 0)
   })
 }
-
-t.test('seed 5, on a worker thread', async t => {
-  const { counts } = await performIn(t, withWorkers(makeScenario(5, 20)))
-  t.ok(counts.starts >= 2 && counts.lines > 0)
-})
 
 /** A model of one file with some lines, and a way to let them arrive. */
 function written(lines: number, setup: Partial<Setup> = {}) {

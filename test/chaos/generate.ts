@@ -30,7 +30,6 @@ function makeSetup(random: Seeded, through: Setup['through']): Setup {
     header: random.chance(0.4),
     crlf: random.chance(0.15),
     through: random.chance(0.3) ? through : 'none',
-    workers: false,
     buffer: random.chance(0.35) ? 'disk' : 'memory',
     state: random.chance(0.3) ? 'tmpfs' : 'folder',
     logs: random.chance(0.15) ? 'tmpfs' : 'folder',

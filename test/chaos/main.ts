@@ -8,7 +8,7 @@ import { makeCertificates } from './certificates.js'
 import { addCounts, formatCounts } from './counts.js'
 import { makeScenario } from './generate.js'
 import { emptyCounts, type Outcome, run } from './run.js'
-import { readScenario, type Scenario, withWorkers } from './scenario.js'
+import { readScenario, type Scenario } from './scenario.js'
 import { shrink } from './shrink.js'
 import type { Failure } from './written.js'
 
@@ -22,7 +22,6 @@ const USAGE = `Usage: npm run chaos -- [options]
   --steps N       steps of each (default: 60)
   --jobs N        how many at the same time (default: 2)
   --replay FILE   one scenario from a file, such as those in test/chaos/cases; with --times N again and again
-  --workers       what can runs on worker threads, in every scenario
   --ci            the seeds of continuous integration: a fixed set, about three minutes, nothing is shrunk
   --no-shrink     leaves failing scenarios as they are
   --keep DIR      where failing scenarios are written to (default: test/chaos/cases)
@@ -47,7 +46,6 @@ const { values: options } = parseArgs({
     jobs: { type: 'string', default: String(Math.min(2, availableParallelism())) },
     replay: { type: 'string' },
     times: { type: 'string', default: '1' },
-    workers: { type: 'boolean', default: false },
     ci: { type: 'boolean', default: false },
     'no-shrink': { type: 'boolean', default: false },
     keep: { type: 'string', default: join(checkout, 'test/chaos/cases') },
@@ -83,8 +81,7 @@ function say(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-async function runOne(plain: Scenario): Promise<void> {
-  const scenario = options.workers ? withWorkers(plain) : plain
+async function runOne(scenario: Scenario): Promise<void> {
   const { failure, counts, ms, folder } = await perform(scenario)
   addCounts(total, counts)
   const { lines, repeated, kills } = counts

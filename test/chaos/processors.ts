@@ -5,7 +5,7 @@ import { sleep } from '../../src/lib/time.js'
 
 /** Loaded into the daemon (`node --import`): processors that do nothing to events, and make that as hard as they can. */
 
-const about = { options: z.strictObject({}), movable: true, examples: [{ title: '', yaml: '' }] } as const
+const about = { options: z.strictObject({}), examples: [{ title: '', yaml: '' }] } as const
 
 /** Has several batches at a time for 20 ms and more each, the later ones sometimes for less. */
 const waits = defineProcessor({

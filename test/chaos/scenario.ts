@@ -31,8 +31,6 @@ export interface Setup {
   readonly crlf: boolean
   /** What is between the source and the destination: processors that pass everything on. */
   readonly through: 'none' | (typeof THROUGH)[number]
-  /** The source and what is between run on a worker thread. */
-  readonly workers: boolean
   readonly buffer: 'memory' | 'disk'
   /** Where state and logs are: in the temporary folder, or on small file systems of their own, which can be full. */
   readonly state: 'folder' | 'tmpfs'
@@ -57,18 +55,10 @@ export const PLAIN: Setup = {
   header: false,
   crlf: false,
   through: 'none',
-  workers: false,
   buffer: 'memory',
   state: 'folder',
   logs: 'folder',
 }
-
-/** The same on a worker thread. */
-export const withWorkers = (scenario: Scenario): Scenario => ({
-  ...scenario,
-  note: `${scenario.note}, on a worker thread`,
-  setup: { ...scenario.setup, workers: true },
-})
 
 export const SLOTS = ['a', 'b', 'c', 'link'] as const
 /** The logs of a run, by the number that steps use. The last is a symbolic link to its file. */

@@ -285,7 +285,6 @@ export class World {
       data_dir: this.state,
       metrics: { listen: '127.0.0.1:0' },
       shutdown_timeout: SHUTDOWN,
-      ...(setup.workers && { workers: 1 }),
       sources: {
         [SOURCE]: {
           type: 'file',

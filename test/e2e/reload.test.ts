@@ -129,31 +129,29 @@ destinations: { up: { type: http, inputs: [some], url: '${url}', batch: { max_wa
   t.match(logs().at(-1), { msg: 'ended', received: 10, given_back: 10, passed: undefined, delivered: { up: 0 } })
 })
 
-for (const workers of ['', 'workers: 1\n']) {
-  t.test(`the totals count an event once that a reload reads again${workers && ', on a worker thread'}`, async t => {
-    const receiver = await startReceiver()
-    t.teardown(() => receiver.close())
-    let refused = '{"n":0}'
-    receiver.otherwise = ({ body }) => (body.includes(refused) ? 503 : 200)
-    const config = (wait: string) =>
-      `${SOURCE}metrics: false
-${workers}destinations: { up: { type: http, inputs: [app], url: '${receiver.url()}', batch: { max_wait: ${wait} } } }
+t.test('the totals count an event once that a reload reads again', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  let refused = '{"n":0}'
+  receiver.otherwise = ({ body }) => (body.includes(refused) ? 503 : 200)
+  const config = (wait: string) =>
+    `${SOURCE}metrics: false
+destinations: { up: { type: http, inputs: [app], url: '${receiver.url()}', batch: { max_wait: ${wait} } } }
 `
-    const { daemon, logs, write, reload } = await reloading(t, config('10ms'))
-    const accepted = (n: number) =>
-      receiver.requests.some(({ body, status }) => status === 200 && body.includes(`{"n":${n}}`))
-    write(10)
-    await daemon.until(() => daemon.stderr.includes('delivery failed; retrying'))
-    write(10)
-    await daemon.until(() => accepted(19))
-    t.match(await reload(config('20ms')), { msg: RUNS })
-    refused = 'nothing'
-    await daemon.until(() => accepted(0))
-    daemon.child.kill('SIGTERM')
-    t.equal(await daemon.exit, 0)
-    t.match(logs().at(-1), { received: 20, given_back: 10, passed: 20, delivered: { up: 30 }, undelivered: 0 })
-  })
-}
+  const { daemon, logs, write, reload } = await reloading(t, config('10ms'))
+  const accepted = (n: number) =>
+    receiver.requests.some(({ body, status }) => status === 200 && body.includes(`{"n":${n}}`))
+  write(10)
+  await daemon.until(() => daemon.stderr.includes('delivery failed; retrying'))
+  write(10)
+  await daemon.until(() => accepted(19))
+  t.match(await reload(config('20ms')), { msg: RUNS })
+  refused = 'nothing'
+  await daemon.until(() => accepted(0))
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.match(logs().at(-1), { received: 20, given_back: 10, passed: 20, delivered: { up: 30 }, undelivered: 0 })
+})
 
 t.test('what stays the same keeps what it has: open windows and connections', async t => {
   const receiver = await startReceiver()

@@ -2,7 +2,6 @@ import { Supervisor } from '../../src/engine/supervisor.js'
 // What the engine loads when it needs it. Loading takes real time, which a seed must not depend on.
 import '../../src/core/event/event-editor.js'
 import '../../src/engine/same-options.js'
-import '../../src/engine/workers/plan.js'
 import '../../src/flow/disk-buffer/disk-buffer.js'
 import '../../src/flow/disk-buffer/recovery.js'
 import '../../src/flow/disk-buffer/segments.js'

@@ -4,7 +4,7 @@ import type { CounterSnapshot, SeriesSnapshot } from './counter-snapshot.js'
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
 /**
- * Shows what components elsewhere count, in another process or on another thread: each snapshot adds what was counted
+ * Shows what components in another process count: each snapshot adds what was counted
  * since the one before it. So a counter never goes back when the counting process ends and another one starts, or when
  * a component moves.
  */

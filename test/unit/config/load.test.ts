@@ -134,12 +134,16 @@ t.test('the top level', async t => {
   const cases: [string, string[]][] = [
     ['data_dri: x', ['1:1: data_dri: unknown option; did you mean "data_dir"?']],
     ['procesors: {}', ['1:1: procesors: unknown option; did you mean "processors"?']],
+    [
+      'workers: 2',
+      ['1:1: workers: start a second instance: systemctl enable --now sluice@NAME, and move some sources there'],
+    ],
     ['sinks: {}', ['1:1: sinks: unknown option; did you mean "destinations"?']],
     ['transforms: {}', ['1:1: transforms: unknown option; did you mean "processors"?']],
     [
       'zzz: {}',
       [
-        '1:1: zzz: unknown option; known are sources, processors, destinations, data_dir, metrics, log, reload, shutdown_timeout, workers, plugins, discard_orphans, tests, managed, service',
+        '1:1: zzz: unknown option; known are sources, processors, destinations, data_dir, metrics, log, reload, shutdown_timeout, plugins, discard_orphans, tests, managed, service',
       ],
     ],
     ['data_dir: 5', ['1:11: data_dir: must be text, not a number; put it in quotes']],

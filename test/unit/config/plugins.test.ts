@@ -10,14 +10,13 @@ import { pluginsOf } from '../../../src/config/plugins/read-plugins.js'
 import type { Codec } from '../../../src/core/codec.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
 import { sameComponents } from '../../../src/engine/same-options.js'
-import { planParts } from '../../../src/engine/workers/plan.js'
 import { componentsWith } from '../../../src/serve/service-plugins.js'
 import { testFolder } from '../../support/folder.js'
 
 const processor = (type: string, more = 'contract: 1') => `
 import { defineProcessor, discard, z } from 'sluice/plugin'
 export const ${type} = defineProcessor({
-  ${more}, type: '${type}', summary: 'Discards.', movable: true,
+  ${more}, type: '${type}', summary: 'Discards.',
   options: z.strictObject({ share: z.number().describe('How many.') }),
   reasons: { rolled: 'By chance.' },
   plan: () => ({ reasons: ['rolled'] }),
@@ -40,7 +39,6 @@ export const shout = defineCodec({
 })`
 
 const config = (plugins: string, chance = 'chance', decode = 'text') => `plugins: ${plugins}
-workers: 2
 sources:
   in: { type: file, include: [/nowhere/*.log], decode: ${decode} }
   more: { type: file, include: [/nowhere/*.txt] }
@@ -95,12 +93,6 @@ t.test('what plugins define is known like what comes with the program', async t 
     codecsInUse().some(({ name }) => name === 'shout'),
     'other configurations do not have it',
   )
-  const moved = planParts(await load(path)).flatMap(({ sources, processors }) => [...sources, ...processors])
-  t.same(
-    moved.map(({ id }) => id),
-    ['more', 'same'],
-    'they do not move',
-  )
 })
 
 t.test('what is wrong with a plugin is said in its place', async t => {
@@ -108,7 +100,7 @@ t.test('what is wrong with a plugin is said in its place', async t => {
     'throws.mjs': `throw new Error('no luck')`,
     'nothing.mjs': 'export const one = 1',
     'later.mjs': processor('later', 'contract: 2'),
-    'none.mjs': processor('none', 'movable: true'),
+    'none.mjs': processor('none').replace('contract: 1,', ''),
     'taken.mjs': `${processor('throttle')}\nexport { chance } from './chance.mjs'`,
     'loose.mjs': processor('loose').replace('strictObject', 'object'),
     'chance.mjs': processor('chance'),
@@ -145,7 +137,7 @@ t.test('a plugin whose functions throw while options are read makes them invalid
       `plan: () => { throw new Error('no plan') }`,
     ),
   })
-  t.same(await problems(path), ['c.yaml:7:3: processors.some: the plugin cannot say what it does: no plan'])
+  t.same(await problems(path), ['c.yaml:6:3: processors.some: the plugin cannot say what it does: no plan'])
 })
 
 t.test('only an operator lists plugins, and a file that all can write is a warning', async t => {

@@ -441,8 +441,6 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   })
   const discards = { ...OUT, type: 'blackhole', on_reject: 'discard' }
   t.same(hostedConfig(many(1, discards), { ...options, permitted }).bounds, [])
-  const threaded = hostedConfig({ ...many(1, discards), workers: 2 }, { ...options, permitted })
-  t.equal(threaded.config.workers, undefined, 'worker threads are for daemons')
   const large = { ...discards, buffer: { type: 'disk', max_bytes: '10GB' } }
   t.match(hostedConfig(many(1, large), { ...options, permitted }).bounds, [
     { path: 'destinations.d0.buffer.max_bytes', message: /^10\.0 GB are more than the 1\.0 GB / },
