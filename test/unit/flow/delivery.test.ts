@@ -176,6 +176,21 @@ t.test('what a request is as sent decides how large the next ones are', async t 
   t.same([...new Set(it.attempts.flatMap(({ events }) => events))], upTo(24), 'in order')
 })
 
+t.test('a request that is too large as sent is divided again and again, in order', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
+    destination: { sizeOf: request => 4 * request.reduce((sum, { bytes }) => sum + bytes, 0) },
+  })
+  await it.delivery.start()
+  it.put(16, 5)
+  it.input.end()
+  await it.delivery.stop(never)
+  t.same(
+    it.attempts.map(({ events }) => events),
+    [upTo(4), upTo(8, 4), upTo(12, 8), upTo(16, 12)],
+  )
+})
+
 t.test('what is refused is kept or dropped, and counted', async t => {
   const write: Write = events => events[0] === 1 && fail('reject', { status: 422, reason: 'status_422' })
   const it = setUp({ options: { batch: { max_events: 1 }, max_in_flight: 1 }, write })
