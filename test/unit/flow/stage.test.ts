@@ -218,6 +218,7 @@ t.test('a processor that waits has as many batches as it wants, and they leave i
     for (const go of open.splice(0).reverse()) {
       go()
       done++
+      await settle()
     }
   }
   await running
