@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { codecOf } from '../codecs/list.js'
 import { Codec } from '../core/codec.js'
-import { Ack, type OnSettled } from '../core/event/ack.js'
+import { Ack, type AckStatus, type OnSettled } from '../core/event/ack.js'
 import { EventBatch } from '../core/event/batch.js'
 import { parseFieldPath } from '../core/event/field-path.js'
 import { FieldReader } from '../core/event/field-reader.js'
