@@ -16,8 +16,8 @@ import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { BucketKey } from '../throttle/bucket-key.js'
 import { createDecider } from '../throttle/create-decider.js'
-import { EXCLUDED as EXEMPT, TOO_LATE } from '../throttle/decisions.js'
-import { DISCARD, FULL } from '../throttle/limiter.js'
+import { EXCLUDED, TOO_LATE } from '../throttle/decisions.js'
+import { DISCARD, FULL, PASS } from '../throttle/limiter.js'
 import { KeyIds } from './simulate/key-ids.js'
 import { TimeSlots } from './simulate/slots.js'
 import { count, keyTable, percent } from './simulate/table.js'
@@ -99,7 +99,7 @@ class ThrottlePipe {
     const { windowMs, mode } = compiled.limits[0]!
     const aligned = mode === 'aligned'
     const slots = new TimeSlots()
-    this.#keys = new TrialTally({ ids: this.#ids, slots, trials: 1, windowMs, aligned })
+    this.#keys = new TrialTally({ ids: this.#ids, slots, windowMs, aligned, trials: 1 })
   }
 
   /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */
@@ -109,8 +109,9 @@ class ThrottlePipe {
     const now = systemClock.now()
     for (let i = 0; i < batch.length; i++) {
       const id = this.#ids.id(batch, i)
-      if (decisions[i] === EXEMPT) this.#keys.addExcluded(id, batch.size(i), NO_SLOT)
-      else this.#keys.add(id, isDiscarded(decisions[i]!) ? 1 : 0, batch.size(i), now, NO_SLOT)
+      const decision = decisions[i]!
+      const outcome = decision === EXCLUDED ? EXCLUDED : isDiscarded(decision) ? DISCARD : PASS
+      this.#keys.add(id, outcome, batch.size(i), now, NO_SLOT)
     }
     const rest = wantsDiscarded ? batch.pick(i => isDiscarded(decisions[i]!)) : undefined
     batch.retain(i => !isDiscarded(decisions[i]!))
@@ -121,12 +122,12 @@ class ThrottlePipe {
   }
 
   summary(style: { readonly columns: number | undefined; readonly colour: boolean }): string {
-    const { passed, discarded, excluded } = this.#keys.totals(0)
+    const { passed, discarded, excluded } = this.#keys.totals
     const events = passed + discarded + excluded
     const width = events.toLocaleString('en-US').length
     const row = (name: string, part: number) =>
       `  ${name.padEnd(9)}  ${part.toLocaleString('en-US').padStart(width)}  ${percent(part, events).padStart(7)}`
-    const keys = { ...this.#keys.byKey(0, SHOWN_KEYS), more_keys: this.#ids.overflowed }
+    const keys = { ...this.#keys.byKey(SHOWN_KEYS), more_keys: this.#ids.overflowed }
     const lines = [
       `sluice throttle: ${count(events, 'event')}`,
       row('passed', passed),

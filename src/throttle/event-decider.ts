@@ -5,7 +5,7 @@ import { BucketRoom } from './bucket-room.js'
 import { type DeciderOptions, type EventTimeOptions, KeyedDecider, type Refusal } from './decider.js'
 import { type Decision, EXCLUDED, TOO_LATE } from './decisions.js'
 import { createEventWindows } from './event-several.js'
-import { type EventWindows, LATE, Progress, type Shared, type TakenInTime } from './event-windows.js'
+import { type EventWindows, LATE, Progress, type TakenInTime } from './event-windows.js'
 import { KeyedBuckets } from './keyed-buckets.js'
 import type { Level } from './limit.js'
 import { FULL, type LimiterOptions } from './limiter.js'
@@ -29,24 +29,17 @@ export class EventLimiter {
   readonly #keys: BucketRoom
   readonly #ofRules = new Map<string, EventLimiter>()
 
-  /**
-   * `parent`: for the limiter of a rule. `createMany` makes the windows of many buckets; by default those of the limits.
-   */
-  constructor(
-    options: LimiterOptions,
-    time: Omit<EventTimeOptions, 'time'>,
-    parent?: EventLimiter,
-    createMany = (shared: Shared) => createEventWindows(options.limits, time.onLate === 'pass', shared),
-  ) {
-    const { maxKeys, seed, persists } = options
-    const { latenessMs } = time
+  /** `parent`: for the limiter of a rule. */
+  constructor(options: LimiterOptions, time: Omit<EventTimeOptions, 'time'>, parent?: EventLimiter) {
+    const { limits, maxKeys, seed, persists } = options
+    const { latenessMs, onLate } = time
     this.#options = options
     this.seed = seed
     this.#time = time
     this.room = parent?.room ?? new Room()
     this.#keys = parent ? parent.#keys : new BucketRoom(maxKeys)
     const progress = parent?.progress ?? new Progress(latenessMs)
-    const create = () => createMany({ progress, room: this.room })
+    const create = () => createEventWindows(limits, onLate === 'pass', { progress, room: this.room })
     this.progress = progress
     this.#default = create()
     const idleMs = this.#default.longestMs + latenessMs

@@ -25,17 +25,10 @@ export class KeyedLimiter {
   /** By the shape of their limits. */
   readonly #exact = new Map<string, ExactRules>()
 
-  /**
-   * `parent`: for the limiter of rules. `create` makes the windows of many buckets; by default those of the limits.
-   * `prepare` is called with each new bucket.
-   */
-  constructor(
-    options: LimiterOptions,
-    parent?: KeyedLimiter,
-    create = () => createWindows(options.limits, this.wall),
-    prepare?: PrepareBucket<Windows>,
-  ) {
-    const { maxKeys, seed, persists } = options
+  /** `parent`: for the limiter of rules. `prepare` is called with each new bucket. */
+  constructor(options: LimiterOptions, parent?: KeyedLimiter, prepare?: PrepareBucket<Windows>) {
+    const { limits, maxKeys, seed, persists } = options
+    const create = () => createWindows(limits, this.wall)
     this.#options = options
     this.seed = seed
     this.wall = parent?.wall ?? new WallTime()
@@ -64,7 +57,7 @@ export class KeyedLimiter {
     const shape = shapeOf(limits)
     let exact = this.#exact.get(shape)
     if (!exact) {
-      exact = new ExactRules(prepare => new KeyedLimiter({ ...this.#options, limits }, this, undefined, prepare))
+      exact = new ExactRules(prepare => new KeyedLimiter({ ...this.#options, limits }, this, prepare))
       this.#exact.set(shape, exact)
     }
     return exact.add(keyOf(keyBytes(key.text), this.seed), limits)

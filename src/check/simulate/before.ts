@@ -8,7 +8,8 @@ import { withFileRules } from '../../processors/throttle/limits-file/read-limits
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { throttle } from '../../processors/throttle.js'
 import { UsageError } from '../../terminal/command-line.js'
-import { createTrialDecider } from './trial-deciders.js'
+import { DISCARD } from '../../throttle/limiter.js'
+import { createTrialDecider } from './trial-decider.js'
 import type { FieldContext } from './trials.js'
 
 /** The part of a configuration that events pass before they reach a throttle. */
@@ -130,17 +131,18 @@ function stageOf(processor: ComponentConfig<'processor'>, fields: FieldContext):
 /** A throttle before the one that is simulated. */
 export function throttleStage(id: string, given: unknown, fields: FieldContext): Stage {
   const options = withFileRules(given as ThrottleOptions)
-  const decider = createTrialDecider([options], fields)
+  const decider = createTrialDecider(options, fields)
   const { eventTime } = deciderOptions(options, fields, 0)
   return {
     id,
     enter: batch => decider.enter(batch),
     passes(batch, i, now) {
       const time = eventTime ? eventTime.time.of(batch, i) : now
-      const refused = decider.refused + decider.late(0)
-      if (decider.lost(batch, i, Number.isNaN(time) ? now : time) !== 1 || options.mode === 'shadow') return true
+      const refused = decider.refused + decider.late
+      if (decider.decide(batch, i, Number.isNaN(time) ? now : time) !== DISCARD || options.mode === 'shadow')
+        return true
       // A marked event passes; one that has no bucket, or is late, is discarded nevertheless.
-      return options.over_limit === 'mark' && decider.refused + decider.late(0) === refused
+      return options.over_limit === 'mark' && decider.refused + decider.late === refused
     },
   }
 }

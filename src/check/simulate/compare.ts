@@ -5,12 +5,11 @@ import type { Frame } from '../../lib/lines/line-splitter.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { UsageError } from '../../terminal/command-line.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
-import { EXEMPT } from '../../throttle/ranked-decider.js'
+import { DISCARD } from '../../throttle/limiter.js'
 import type { Way } from './before.js'
 import { KeyIds, OTHERS } from './key-ids.js'
 import { type Frames, Replay, type Visitor } from './replay.js'
-import type { TrialDecider } from './trial-decider.js'
-import { createTrialDecider } from './trial-deciders.js'
+import { createTrialDecider, type TrialDecider } from './trial-decider.js'
 import type { FieldContext } from './trials.js'
 
 /** Events and bytes that pass one of two throttles alone. */
@@ -45,7 +44,7 @@ class Passes implements Visitor {
   readonly #decider: TrialDecider
 
   constructor(options: ThrottleOptions, context: FieldContext) {
-    this.#decider = createTrialDecider([options], context)
+    this.#decider = createTrialDecider(options, context)
     this.ids = new KeyIds(new BucketKey(deciderOptions(options, context, 0).keyFields), MOST_KEYS)
   }
 
@@ -67,8 +66,7 @@ class Passes implements Visitor {
   visit(batch: EventBatch, i: number, now: number, _slot: number, n: number): void {
     this.batches[n - this.#first] = batch
     this.indices[n - this.#first] = i
-    const lost = this.#decider.lost(batch, i, now)
-    if (lost === EXEMPT || lost === 0) this.counts[n - this.#first]!++
+    if (this.#decider.decide(batch, i, now) !== DISCARD) this.counts[n - this.#first]!++
   }
 }
 

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -41,19 +41,14 @@ export class InputReader {
     this.#inputs = this.#inputs.map(input => (input.path === '-' ? { ...input, copy } : input))
   }
 
-  /** Whether `read` can be called again. */
-  get canReadAgain(): boolean {
-    return this.#inputs.every(({ path, copy }) => copy !== undefined || (path !== '-' && statSync(path).isFile()))
-  }
-
-  /** Replays all inputs. `afterPiece` is awaited after each piece, and says whether to go on. */
-  async read(frames: Frames, afterPiece = async () => true): Promise<void> {
+  /** Replays all inputs. `afterPiece` is awaited after each piece. */
+  async read(frames: Frames, afterPiece = async () => {}): Promise<void> {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
       await frames.start(this.#signal)
       for (const input of this.#inputs) {
         const reading = { io: this.#io, progress, signal: this.#signal }
-        for await (const _ of replayed(frames, input, reading)) if (!(await afterPiece())) return
+        for await (const _ of replayed(frames, input, reading)) await afterPiece()
       }
     } finally {
       progress.end()

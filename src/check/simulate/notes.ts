@@ -21,9 +21,8 @@ export interface Replayed {
 /** What to know about the numbers. */
 export function notesOn({ replay, time, way }: Replayed): Fact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
-  const [{ decider, index, options }] = replay.visitor.all as [Trials['all'][number]]
-  const { failedOpen, refused, waits } = decider
-  const late = decider.late(index)
+  const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]
+  const { failedOpen, refused, late, waits } = decider
   const { span } = slots
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
@@ -45,9 +44,7 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
     add('cost', `${count(costless, 'event')} without a number of 0 or more at ${options.cost!.text}: counted as 1`)
   if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
   if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
-  if (replay.visitor.lackedRoom)
-    add('max_keys', 'the limits were tried with the same buckets; each alone may have room for other keys')
-  if (waits && waits.events > 0)
+  if (waits.events > 0)
     add('waited', `${count(waits.events, 'event')} passed after a wait of up to ${formatDuration(waits.longestMs)}`)
   if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))

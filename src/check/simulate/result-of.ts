@@ -69,9 +69,9 @@ function limitOf({ limit, limit_bytes }: ThrottleOptions): Pick<SimulationResult
   return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }
 }
 
-function trialResult({ options, ids, tally, index }: Trial, search: SearchResult | undefined): TrialResult {
+function trialResult({ options, ids, tally }: Trial, search: SearchResult | undefined): TrialResult {
   const { limit, unit, windowMs, mode } = limitsOf(options)[0]!
-  const { passed, discarded, passed_bytes, discarded_bytes } = tally.totals(index)
+  const { passed, discarded, passed_bytes, discarded_bytes } = tally.totals
   return {
     key_field: keyText(options.key_field) ?? null,
     limit,
@@ -85,8 +85,8 @@ function trialResult({ options, ids, tally, index }: Trial, search: SearchResult
     discarded_bytes,
     keys: ids.size,
     more_keys: ids.overflowed,
-    ...tally.byKey(index, MOST_KEYS),
-    over_time: tally.overTime(index),
+    ...tally.byKey(MOST_KEYS),
+    over_time: tally.overTime,
   }
 }
 

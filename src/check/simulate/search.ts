@@ -1,17 +1,15 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
-import { EXEMPT } from '../../throttle/ranked-decider.js'
+import { DISCARD } from '../../throttle/limiter.js'
 import type { Does, Goal, Meter } from './goal.js'
 import type { Visitor } from './replay.js'
-import type { TrialDecider } from './trial-decider.js'
-import { createTrialDecider, isRankable, isShareable } from './trial-deciders.js'
+import { createTrialDecider, type TrialDecider } from './trial-decider.js'
 import type { FieldContext } from './trials.js'
 import type { Variant } from './variants.js'
 
 /** The highest values of the options that are searched for. */
 const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
-/** Limits that are tried in one pass, if one decider serves all of them, and otherwise. */
-const RANKED_AT_ONCE = 33
+/** Limits that are tried in one pass. */
 const AT_ONCE = 9
 
 /** A limit that was tried. */
@@ -29,7 +27,6 @@ export class LimitSearch {
   readonly goal: Goal
   /** The option that is searched for. */
   readonly option: keyof typeof HIGHEST
-  readonly #atOnce: number
   /** The highest limit before the change, and the lowest one behind it; undefined if none was found yet. */
   #below: Tried | undefined
   #above: Tried | undefined
@@ -40,7 +37,6 @@ export class LimitSearch {
     this.goal = goal
     const { limit, limit_bytes } = variant.options
     this.option = limit === undefined && limit_bytes !== undefined ? 'limit_bytes' : 'limit'
-    this.#atOnce = isRankable(variant.options) ? RANKED_AT_ONCE : AT_ONCE
   }
 
   get highest(): number {
@@ -63,7 +59,7 @@ export class LimitSearch {
   limits(): number[] {
     const low = this.#below?.limit ?? 0
     const high = this.#above?.limit ?? this.highest + 1
-    const count = this.#atOnce
+    const count = AT_ONCE
     if (high - low - 1 <= count) return Array.from({ length: high - low - 1 }, (_, n) => low + 1 + n)
     // The first pass finds the magnitude.
     if (low === 0) {
@@ -102,9 +98,7 @@ class Attempt {
     const { options } = search.variant
     this.search = search
     this.limits = search.limits()
-    const trials = this.limits.map(limit => ({ ...options, [search.option]: limit }))
-    const groups = isShareable(options) ? [trials] : trials.map(trial => [trial])
-    this.#deciders = groups.map(group => createTrialDecider(group, context))
+    this.#deciders = this.limits.map(limit => createTrialDecider({ ...options, [search.option]: limit }, context))
     this.meter = search.goal.meter(this.limits.length, limitsOf(options)[0]!.windowMs, context)
     this.#lost = new Uint8Array(this.limits.length)
   }
@@ -115,15 +109,7 @@ class Attempt {
 
   visit(batch: EventBatch, i: number, now: number): void {
     const lost = this.#lost
-    const deciders = this.#deciders
-    if (deciders.length === 1) {
-      const [{ outcome }] = deciders as [TrialDecider]
-      const first = deciders[0]!.lost(batch, i, now)
-      if (outcome !== undefined && first !== EXEMPT) lost.set(outcome)
-      else for (let k = 0; k < lost.length; k++) lost[k] = first !== EXEMPT && k < first ? 1 : 0
-    } else {
-      for (let k = 0; k < lost.length; k++) lost[k] = deciders[k]!.lost(batch, i, now) === 1 ? 1 : 0
-    }
+    for (let k = 0; k < lost.length; k++) lost[k] = this.#deciders[k]!.decide(batch, i, now) === DISCARD ? 1 : 0
     this.meter.add(batch, i, now, lost)
   }
 }

@@ -21,8 +21,7 @@ import type { SearchPass } from './search.js'
 import { simulateTap, type TapOptions } from './simulate-tap.js'
 import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
-import type { FieldContext } from './trials.js'
-import { tryThrottles } from './try-throttles.js'
+import { type FieldContext, Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
 import { write } from './write.js'
 
@@ -44,6 +43,10 @@ interface Compared {
   readonly signal: AbortSignal
 }
 
+/** Decisions are written in pieces of about this many characters. */
+const WRITE_LENGTH = 64 * 1024
+/** Characters of decisions held back until an event has the time and the key. If none has, nothing is written. */
+const HELD_LENGTH = 64 * 1024 * 1024
 /** As a shell reports a program that SIGINT has ended. */
 const INTERRUPTED = 130
 
@@ -82,13 +85,12 @@ export async function simulate(given: SimulateOptions, operands: readonly string
         goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
       const variants = goals?.found.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
-      const replay = await tryThrottles({
-        throttles,
-        reader,
-        createReplay: visitor => new Replay(path, subject.way, visitor),
-        wantsDecisions: options.decisions,
-        signal,
-        io,
+      const replay = new Replay(path, subject.way, (context, slots) => {
+        return new Trials(throttles, context, slots, options.decisions)
+      })
+      await reader.read(replay, async () => {
+        const least = replay.hasTime && replay.visitor.foundKeys ? WRITE_LENGTH : HELD_LENGTH
+        if (replay.visitor.decisions.length > least) await write(io.stdout, replay.visitor.takeDecisions())
       })
       const simulation = {
         ...{ subject, time, way: subject.way, replay, variants, inputs },

@@ -1,69 +1,70 @@
-import type { Outcome } from './grid-windows.js'
+import { EXCLUDED } from '../../throttle/decisions.js'
+import { DISCARD } from '../../throttle/limiter.js'
 import { HeavyKeys } from './heavy-keys.js'
 import { type KeyIds, OTHERS } from './key-ids.js'
 import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
 import type { SlotTable, TimeSlots } from './slots.js'
+import type { Outcome } from './trial-decider.js'
 
-/**
- * Columns for each key; then follow events and bytes for each number of first trials that discard. Where trials discard
- * after one that does not, one event less is counted up to that one, and one more up to them.
- */
-const EXCLUDED = 0
-const EXCLUDED_BYTES = 1
-const OPENED = 2
-const DEMAND = 3
-const BUSIEST = 4
-const BUSIEST_AT = 5
-const LOST = 6
+/** Columns for each key: events by outcome, each followed by their bytes; the present window and the busiest one. */
+const PASSED = 0
+const DISCARDED = 2
+const LEFT_OUT = 4
+const OPENED = 6
+const DEMAND = 7
+const BUSIEST = 8
+const BUSIEST_AT = 9
+export const TALLY_WIDTH = 10
 
 /** Number of keys whose discards over time are given. */
 const KEYS_OVER_TIME = 12
+/** Keys whose discards over time are counted: of all trials together, and of one at least and at most. */
+const ALL_ROWS = 1536
+const FEWEST_ROWS = 16
+const MOST_ROWS = 128
 
 export interface TallyOptions {
   readonly ids: KeyIds
   readonly slots: TimeSlots
-  /** Trials that differ in their limits alone, the lowest first. What one discards, most before it discard as well. */
-  readonly trials: number
   readonly windowMs: number
   readonly aligned: boolean
+  /** Trials that share the memory for keys over time. */
+  readonly trials: number
 }
 
-/** Counts the outcomes of several trials by key and over time, in one step for each event. */
+/** Counts the outcomes of a trial by key and over time. */
 export class TrialTally {
   readonly #ids: KeyIds
   readonly #slots: TimeSlots
-  readonly #trials: number
   readonly #windowMs: number
   readonly #aligned: boolean
-  readonly #width: number
-  #columns: Float64Array
-  /** For each slot: excluded events, then events for each number of trials that discard. */
+  #columns = new Float64Array(TALLY_WIDTH * 64)
+  /** For each slot: events that passed, were discarded, were excluded. */
   readonly #times: SlotTable
   readonly #heavy: HeavyKeys
 
-  constructor({ ids, slots, trials, windowMs, aligned }: TallyOptions) {
+  constructor({ ids, slots, windowMs, aligned, trials }: TallyOptions) {
     this.#ids = ids
     this.#slots = slots
-    this.#trials = trials
     this.#windowMs = windowMs
     this.#aligned = aligned
-    this.#width = tallyWidth(trials)
-    this.#columns = new Float64Array(this.#width * 64)
-    this.#times = slots.table(trials + 2)
-    this.#heavy = new HeavyKeys(slots, trials)
+    this.#times = slots.table(3)
+    this.#heavy = new HeavyKeys(slots, Math.min(Math.max(Math.floor(ALL_ROWS / trials), FEWEST_ROWS), MOST_ROWS))
   }
 
-  /** Counts an event that the first `lost` trials discard. `slot`: -1 if no event had a time yet. */
-  add(id: number, lost: number, bytes: number, time: number, slot: number): void {
-    const at = id * this.#width
+  /** Counts an event. `slot`: -1 if no event had a time yet. */
+  add(id: number, outcome: Outcome, bytes: number, time: number, slot: number): void {
+    const at = id * TALLY_WIDTH
     if (at >= this.#columns.length) this.#grow(at)
     const columns = this.#columns
-    columns[at + LOST + 2 * lost]!++
-    columns[at + LOST + 2 * lost + 1]! += bytes
+    const column = outcome === EXCLUDED ? LEFT_OUT : outcome === DISCARD ? DISCARDED : PASSED
+    columns[at + column]!++
+    columns[at + column + 1]! += bytes
     if (slot >= 0) {
-      this.#times.cells[slot * this.#times.width + 1 + lost]!++
-      if (lost > 0) this.#heavy.add(id, 0, lost, slot)
+      this.#times.cells[slot * 3 + column / 2]!++
+      if (outcome === DISCARD) this.#heavy.add(id, slot)
     }
+    if (outcome === EXCLUDED) return
     if (columns[at + DEMAND] === 0 || time - columns[at + OPENED]! >= this.#windowMs) {
       columns[at + OPENED] = this.#aligned ? Math.floor(time / this.#windowMs) * this.#windowMs : time
       columns[at + DEMAND] = 0
@@ -74,125 +75,73 @@ export class TrialTally {
     columns[at + BUSIEST_AT] = columns[at + OPENED]!
   }
 
-  /** Counts the event just added in trials that discard it, too, after the first `lost` ones and one that does not. */
-  addFurther(id: number, outcome: Outcome, lost: number, bytes: number, slot: number): void {
-    for (let from = outcome.indexOf(1, lost); from >= 0; from = outcome.indexOf(1, lost)) {
-      const passes = outcome.indexOf(0, from)
-      lost = passes < 0 ? this.#trials : passes
-      this.#move(id, from, lost, bytes, slot)
-    }
-  }
-
-  #move(id: number, from: number, to: number, bytes: number, slot: number): void {
-    const at = id * this.#width + LOST
-    const columns = this.#columns
-    columns[at + 2 * from]!--
-    columns[at + 2 * from + 1]! -= bytes
-    columns[at + 2 * to]!++
-    columns[at + 2 * to + 1]! += bytes
-    if (slot < 0) return
-    const { cells, width } = this.#times
-    cells[slot * width + 1 + from]!--
-    cells[slot * width + 1 + to]!++
-    this.#heavy.add(id, from, to, slot)
-  }
-
-  addExcluded(id: number, bytes: number, slot: number): void {
-    const at = id * this.#width
-    if (at >= this.#columns.length) this.#grow(at)
-    this.#columns[at + EXCLUDED]!++
-    this.#columns[at + EXCLUDED_BYTES]! += bytes
-    if (slot >= 0) this.#times.cells[slot * this.#times.width]!++
-  }
-
   #grow(at: number): void {
-    const larger = new Float64Array(Math.max(this.#columns.length * 2, at + this.#width))
+    const larger = new Float64Array(Math.max(this.#columns.length * 2, at + TALLY_WIDTH))
     larger.set(this.#columns)
     this.#columns = larger
   }
 
-  /** The counts of the key whose columns are `row`. */
-  #counts(row: Float64Array, trial: number): OtherKeys {
-    const counts = { keys: 1, passed: 0, discarded: 0, excluded: row[EXCLUDED]!, passed_bytes: 0, discarded_bytes: 0 }
-    for (let lost = 0; lost <= this.#trials; lost++) {
-      const events = row[LOST + 2 * lost]!
-      const bytes = row[LOST + 2 * lost + 1]!
-      if (lost <= trial) {
-        counts.passed += events
-        counts.passed_bytes += bytes
-      } else {
-        counts.discarded += events
-        counts.discarded_bytes += bytes
-      }
-    }
-    return counts
+  /** The sum of a column over all keys. */
+  #sum(column: number): number {
+    let sum = 0
+    for (let at = column; at < this.#columns.length; at += TALLY_WIDTH) sum += this.#columns[at]!
+    return sum
   }
 
-  #row(id: number): Float64Array {
-    return this.#columns.subarray(id * this.#width, (id + 1) * this.#width)
-  }
-
-  /** The sum of each column over all keys. */
-  #sums(): Float64Array {
-    const sums = new Float64Array(this.#width)
-    const columns = this.#columns
-    for (let at = 0; at < columns.length; at += this.#width)
-      for (let n = 0; n < this.#width; n++) sums[n]! += columns[at + n]!
-    return sums
-  }
-
-  /** The counts of one trial, of all keys. */
-  totals(trial: number): OtherKeys {
-    return { ...this.#counts(this.#sums(), trial), keys: this.#ids.size }
+  /** The counts of all keys. */
+  get totals(): OtherKeys {
+    return { ...countsIn(column => this.#sum(column)), keys: this.#ids.size }
   }
 
   get excluded(): { readonly events: number; readonly bytes: number } {
-    const sums = this.#sums()
-    return { events: sums[EXCLUDED]!, bytes: sums[EXCLUDED_BYTES]! }
+    return { events: this.#sum(LEFT_OUT), bytes: this.#sum(LEFT_OUT + 1) }
   }
 
   /** The `most` keys with the most discarded events (then with the most events), and the exact sum of all others. */
-  byKey(trial: number, most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
-    const length = Math.floor(this.#columns.length / this.#width)
-    const ids: number[] = []
-    const discarded = new Float64Array(length)
-    const events = new Float64Array(length)
-    for (let id = 0; id < length; id++) {
-      const counts = this.#counts(this.#row(id), trial)
-      discarded[id] = counts.discarded
-      events[id] = counts.passed + counts.discarded + counts.excluded
-      if (events[id]! > 0 && id !== OTHERS) ids.push(id)
+  byKey(most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
+    const columns = this.#columns
+    const discarded = (id: number) => columns[id * TALLY_WIDTH + DISCARDED]!
+    const events = (id: number) => {
+      const at = id * TALLY_WIDTH
+      return columns[at + PASSED]! + columns[at + DISCARDED]! + columns[at + LEFT_OUT]!
     }
-    ids.sort((a, b) => discarded[b]! - discarded[a]! || events[b]! - events[a]! || a - b)
-    const others = { ...this.totals(trial), keys: Math.max(ids.length - most, 0) }
+    const ids = Array.from({ length: Math.floor(columns.length / TALLY_WIDTH) }, (_, id) => id)
+      .filter(id => id !== OTHERS && events(id) > 0)
+      .sort((a, b) => discarded(b) - discarded(a) || events(b) - events(a) || a - b)
+    const others = { ...this.totals, keys: Math.max(ids.length - most, 0) }
     const by_key = ids.slice(0, most).map((id): KeyResult => {
-      const row = this.#row(id)
-      const { keys: _, ...counts } = this.#counts(row, trial)
+      const row = columns.subarray(id * TALLY_WIDTH, (id + 1) * TALLY_WIDTH)
+      const counts = countsIn(column => row[column]!)
       for (const name of Object.keys(counts) as (keyof typeof counts)[]) others[name] -= counts[name]
-      return {
-        key: this.#ids.text(id),
-        ...counts,
-        busiest: row[BUSIEST]!,
-        busiest_at: row[BUSIEST]! > 0 ? row[BUSIEST_AT]! : null,
-      }
+      const busiest = row[BUSIEST]!
+      return { key: this.#ids.text(id), ...counts, busiest, busiest_at: busiest > 0 ? row[BUSIEST_AT]! : null }
     })
-    const losing_keys = ids.filter(id => discarded[id]! > 0).length
-    return { losing_keys, by_key, others: others.keys > 0 || events[OTHERS]! > 0 ? others : null }
+    const losing_keys = ids.filter(id => discarded(id) > 0).length
+    return {
+      losing_keys,
+      by_key,
+      others: others.keys > 0 || events(OTHERS) > 0 ? others : null,
+    }
   }
 
-  overTime(trial: number): TimeResult {
-    const sums = (from: number, to: number) => this.#slots.sums(this.#times, from, to)
-    const discarded = sums(trial + 2, this.#trials + 2)
+  get overTime(): TimeResult {
+    const sums = (column: number) => this.#slots.sums(this.#times, column, column + 1)
+    const [passed, discarded, excluded] = [sums(0), sums(1), sums(2)]
     const by_key = this.#heavy
-      .most(trial, KEYS_OVER_TIME)
-      .map(({ id, discarded }) => ({ key: id === OTHERS ? undefined : this.#ids.text(id), discarded }))
-      .filter((row): row is { key: string | null; discarded: number[] } => row.key !== undefined)
+      .most(KEYS_OVER_TIME)
+      .filter(({ id }) => id !== OTHERS)
+      .map(({ id, discarded }) => ({ key: this.#ids.text(id), discarded }))
     const others = discarded.map((sum, slot) => by_key.reduce((rest, row) => rest - row.discarded[slot]!, sum))
-    return { passed: sums(1, trial + 2), discarded, excluded: sums(0, 1), by_key, others }
+    return { passed, discarded, excluded, by_key, others }
   }
 }
 
-/** Numbers that a tally of so many trials has for each key. */
-export function tallyWidth(trials: number): number {
-  return LOST + 2 * (trials + 1)
+function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
+  return {
+    passed: value(PASSED),
+    discarded: value(DISCARDED),
+    excluded: value(LEFT_OUT),
+    passed_bytes: value(PASSED + 1),
+    discarded_bytes: value(DISCARDED + 1),
+  }
 }

@@ -5,49 +5,28 @@ import { printableJson } from '../../lib/printable.js'
 import { limitsOf } from '../../processors/throttle/limit-options.js'
 import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
-import { EXEMPT } from '../../throttle/ranked-decider.js'
+import { EXCLUDED } from '../../throttle/decisions.js'
+import { DISCARD } from '../../throttle/limiter.js'
 import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
 import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
-import type { TrialDecider } from './trial-decider.js'
-import { createTrialDecider, isRankable, isShareable } from './trial-deciders.js'
-import { TrialTally, tallyWidth } from './trial-tally.js'
+import { createTrialDecider, type TrialDecider } from './trial-decider.js'
+import { TALLY_WIDTH, TrialTally } from './trial-tally.js'
 
 export interface FieldContext {
   field(path: FieldPath): FieldReader
 }
 
-/** Numbers that the tallies of one key may have together (48 MB). */
-const MOST_NUMBERS = 6_000_000
+/** Numbers that the tallies may have together (80 MB). */
+const MOST_NUMBERS = 10_000_000
 const MOST_KEYS = 250_000
 
-/** Trials that are decided together: they differ in their limits alone. */
-interface Group {
-  readonly decider: TrialDecider
-  readonly tally: TrialTally
-}
-
-/** Groups with the same key, which is read once for all of them. */
-interface SameKey {
-  readonly key: BucketKey
-  readonly ids: KeyIds
-  readonly groups: readonly Group[]
-}
-
-/** The place of one trial. */
+/** One throttle that is tried. */
 export interface Trial {
   readonly options: ThrottleOptions
   readonly ids: KeyIds
   readonly decider: TrialDecider
   readonly tally: TrialTally
-  /** Its index in the tally. */
-  readonly index: number
-}
-
-export interface TrialsOptions {
-  readonly wantsDecisions?: boolean
-  /** Whether trials share buckets where that makes no difference before there are more than `max_keys`. */
-  readonly sharesBuckets?: boolean
 }
 
 /** Tries several throttles on the same events, in one pass. */
@@ -59,54 +38,35 @@ export class Trials implements Visitor {
   /** Events whose cost is no number, or a negative one. */
   costless = 0
   readonly #cost: FieldReader | undefined
-  readonly #keys: readonly SameKey[]
+  /** The keys by which events are counted. Each is read once for all trials with it. */
+  readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: BucketKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
 
-  constructor(
-    all: readonly ThrottleOptions[],
-    context: FieldContext,
-    slots: TimeSlots,
-    { wantsDecisions = false, sharesBuckets = true }: TrialsOptions = {},
-  ) {
+  constructor(all: readonly ThrottleOptions[], context: FieldContext, slots: TimeSlots, wantsDecisions = false) {
     this.#wantsDecisions = wantsDecisions
     const [{ cost }] = all as [ThrottleOptions]
     this.#cost = cost && context.field(cost)
-    const areTogether = sharesBuckets ? isShareable : isRankable
-    const places = new Map<ThrottleOptions, Omit<Trial, 'options'>>()
-    this.#keys = grouped(all, keyOf).map(sameKey => {
-      const key = new BucketKey(deciderOptions(sameKey[0]!, context, 0).keyFields)
-      const groups = grouped(sameKey, options => (areTogether(options) ? options.window : options))
-      const width = groups.reduce((sum, group) => sum + tallyWidth(group.length), 0)
-      const ids = new KeyIds(key, Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / width)))
-      return {
-        key,
-        ids,
-        groups: groups.map(group => {
-          const ascending = [...group].sort(byLimit)
-          const { windowMs, mode } = limitsOf(ascending[0]!)[0]!
-          const aligned = mode === 'aligned'
-          const tally = new TrialTally({ ids, slots, trials: group.length, windowMs, aligned })
-          const decider = createTrialDecider(ascending, context)
-          for (const [index, options] of ascending.entries()) places.set(options, { ids, decider, tally, index })
-          return { decider, tally }
-        }),
+    const mostKeys = Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / TALLY_WIDTH / all.length))
+    this.all = all.map(options => {
+      const name = JSON.stringify(options.key_field.map(({ text }) => text))
+      let known = this.#keys.get(name)
+      if (!known) {
+        const key = new BucketKey(deciderOptions(options, context, 0).keyFields)
+        known = { key, ids: new KeyIds(key, mostKeys), trials: [] }
+        this.#keys.set(name, known)
       }
+      const { ids, trials } = known
+      const { windowMs, mode } = limitsOf(options)[0]!
+      const tally = new TrialTally({ ids, slots, windowMs, aligned: mode === 'aligned', trials: all.length })
+      const trial = { options, ids, tally, decider: createTrialDecider(options, context) }
+      trials.push(trial)
+      return trial
     })
-    this.all = all.map(options => ({ options, ...places.get(options)! }))
   }
 
   /** Whether each trial with a key has found it in an event. */
   get foundKeys(): boolean {
-    return this.#keys.every(({ ids }) => !ids.hasNone)
-  }
-
-  /** Whether trials that share buckets had no room for more: each alone would have had its own. */
-  get lackedRoom(): boolean {
-    return this.all.some(
-      ({ decider: { outcome, failedOpen, refused }, options: { on_max_keys, max_keys }, ids }) =>
-        outcome !== undefined &&
-        (failedOpen > 0 || refused > 0 || (on_max_keys === 'default_bucket' && ids.size > max_keys)),
-    )
+    return this.all.every(({ ids }) => !ids.hasNone)
   }
 
   takeDecisions(): string {
@@ -116,53 +76,26 @@ export class Trials implements Visitor {
   }
 
   enter(batch: EventBatch): void {
-    for (const { groups } of this.#keys) for (const { decider } of groups) decider.enter(batch)
+    for (const { decider } of this.all) decider.enter(batch)
   }
 
   visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void {
     const bytes = batch.size(i)
     const cost = this.#cost
     if (cost !== undefined && !(cost.load(batch, i) === NUMBER && cost.number() >= 0)) this.costless++
-    for (const { ids, groups } of this.#keys) {
+    for (const { ids, key, trials } of this.#keys.values()) {
       const id = ids.id(batch, i)
-      for (const { decider, tally } of groups) {
-        const lost = decider.lost(batch, i, now)
-        if (lost === EXEMPT) tally.addExcluded(id, bytes, slot)
-        else {
-          const bucket = decider.byDefault ? DEFAULT_BUCKET : id
-          tally.add(bucket, lost, bytes, now, slot)
-          if (decider.outcome !== undefined) tally.addFurther(bucket, decider.outcome, lost, bytes, slot)
-        }
-        if (this.#wantsDecisions) this.#write(n, lost, decider.byDefault ? DEFAULT_BUCKET : id)
+      for (const { decider, tally } of trials) {
+        const outcome = decider.decide(batch, i, now)
+        const bucket = decider.byDefault ? DEFAULT_BUCKET : id
+        tally.add(bucket, outcome, bytes, now, slot)
+        if (this.#wantsDecisions) this.#write(n, outcome, bucket === DEFAULT_BUCKET ? null : key.text())
       }
     }
   }
 
-  #write(n: number, lost: number, id: number): void {
-    const decision = lost === EXEMPT ? 'excluded' : lost === 0 ? 'pass' : 'discard'
-    const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#keys[0]!.key.text()))
-    this.decisions += `{"n":${n},"decision":"${decision}","bucket":${bucket}}\n`
+  #write(n: number, outcome: number, bucket: string | null): void {
+    const decision = outcome === EXCLUDED ? 'excluded' : outcome === DISCARD ? 'discard' : 'pass'
+    this.decisions += `{"n":${n},"decision":"${decision}","bucket":${printableJson(JSON.stringify(bucket))}}\n`
   }
-}
-
-function byLimit(a: ThrottleOptions, b: ThrottleOptions): number {
-  const { limit: first = 0, limit_bytes: firstBytes = 0 } = a
-  const { limit: second = 0, limit_bytes: secondBytes = 0 } = b
-  return first - second || firstBytes - secondBytes
-}
-
-/** The items in groups of the same key, in the order of their first item. */
-function grouped<T>(items: readonly T[], keyOf: (item: T) => unknown): T[][] {
-  const groups = new Map<unknown, T[]>()
-  for (const item of items) {
-    const key = keyOf(item)
-    const group = groups.get(key)
-    if (group) group.push(item)
-    else groups.set(key, [item])
-  }
-  return [...groups.values()]
-}
-
-function keyOf({ key_field }: ThrottleOptions): string {
-  return JSON.stringify(key_field.map(({ text }) => text))
 }
