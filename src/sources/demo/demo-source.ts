@@ -7,7 +7,9 @@ import { sleep } from '../../lib/time.js'
 import { DemoEvents } from './demo-events.js'
 import type { DemoOptions } from './options.js'
 
+/** Events are made in the middle of each tenth of a second: then every second of the clock has `rate` of them. */
 const TICK_MS = 100
+const PHASE_MS = 50
 const BATCH_EVENTS = 1000
 
 export class DemoSource implements Source {
@@ -26,11 +28,13 @@ export class DemoSource implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     const { clock } = this.#context
-    const begin = clock.now()
+    let begin: number | undefined
     let made = 0
     while (!signal.aborted) {
-      await sleep(TICK_MS, signal, clock.after)
-      const due = Math.floor(((clock.now() - begin) * this.#rate) / 1000)
+      await sleep(TICK_MS - ((clock.wall() + PHASE_MS) % TICK_MS), signal, clock.after)
+      begin ??= clock.now() - TICK_MS
+      const ticks = Math.round((clock.now() - begin) / TICK_MS)
+      const due = Math.floor((ticks * this.#rate * TICK_MS) / 1000)
       // After a pause, such as one downstream, it makes the events of one second at most.
       let count = Math.min(due - made, this.#rate)
       made = due

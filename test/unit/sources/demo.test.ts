@@ -45,6 +45,19 @@ t.test('rate: so many events per second, of all apps together, from the first te
   t.equal(out.events, 10)
 })
 
+t.test('no event is made near the full second: a window that begins there has `rate` of them', async t => {
+  const { out, pass } = await started(t, { rate: 100 })
+  for (const [ms, events] of [
+    [930, 90],
+    [40, 100],
+    [70, 100],
+    [20, 110],
+  ] as const) {
+    await pass(ms)
+    t.equal(out.events, events, `${ms} ms later`)
+  }
+})
+
 t.test('apps: their number, or their names', async t => {
   const names = async (apps?: unknown) => Object.keys(perApp(await made(t, { rate: 1000, apps }, 1))).sort()
   t.same(await names(), ['batch', 'checkout', 'mail', 'web'])
