@@ -1,9 +1,9 @@
 // An app whose log lines are throttled by key and shipped over HTTP, from a thread of their own.
 //
-//   SLUICE_URL=http://127.0.0.1:8080/v3/ingest/abc SLUICE_ACCESS_KEY=… node docs/examples/pino-transport.mjs
+//   INGEST_URL=http://127.0.0.1:8080/v3/ingest/abc SLUICE_ACCESS_KEY=… node docs/examples/pino-transport.mjs
 import { pino } from 'pino'
 
-const { SLUICE_URL: url = 'http://127.0.0.1:8080/', SLUICE_ACCESS_KEY: key } = process.env
+const { INGEST_URL: url = 'http://127.0.0.1:8080/', SLUICE_ACCESS_KEY: key } = process.env
 
 const log = pino({
   transport: {

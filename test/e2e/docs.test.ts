@@ -27,7 +27,7 @@ const SECTIONS = ['sources', 'processors', 'destinations']
 const VARIABLES = {
   'secret:upstream': 'key',
   SLUICE_ACCESS_KEY: 'x',
-  SLUICE_URL: 'http://127.0.0.1:8080/v3/ingest/abc',
+  SLUICE_URL: 'http://127.0.0.1:8080',
   REGION: 'x',
 }
 

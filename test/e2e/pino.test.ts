@@ -263,7 +263,7 @@ if (process.env.HOW === 'throw') setTimeout(() => { throw new Error('an error of
   })
   const [example] = install(folder, ['docs/examples/pino-transport.mjs'])
   const to = await receiver(t, { authorization: 'Token k' })
-  const shown = start(example!, { SLUICE_URL: to.url(), SLUICE_ACCESS_KEY: 'k' })
+  const shown = start(example!, { INGEST_URL: to.url(), SLUICE_ACCESS_KEY: 'k' })
   t.equal(await shown.code, 0, shown.stderr())
   t.equal(to.lines().length, 21)
   t.equal(to.lines().filter(line => line.includes('"level":50')).length, 1)
