@@ -1,4 +1,4 @@
-import { type Command, command } from '../terminal/command-line.js'
+import { type Command, command, UsageError } from '../terminal/command-line.js'
 import { DAEMON_OPTIONS } from '../terminal/daemon-options.js'
 import { apiCommands } from './commands/api.js'
 import { developCommands } from './commands/develop.js'
@@ -307,23 +307,28 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'quickstart',
-    summary: 'Throttles made-up apps and ships a log of this machine, to see how Sluice works.',
+    summary: 'Throttles invented apps, and delivers what passes to a service on this machine, to see how Sluice works.',
     text: [
-      'Four made-up apps write to a file, and one of them goes wild now and then. The daemon limits each to 20 events per second, and ships what passes, with a log of this machine, to a service that runs beside it. Each second a line shows how many events passed and how many were discarded. The log is the first readable one of several common logs, otherwise README.md of the package.',
-      'The configuration is written to .sluice-quickstart/sluice.yaml in the current folder; positions and received events are stored beside it.',
-      'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment the events go to that address instead, as NDJSON in POST requests.',
+      'Four invented apps make 100 events per second, and one of them at a time is noisy. The daemon passes at most 20 events per second of each, discards the rest, and delivers what passes to a service that it starts at 127.0.0.1 with a new account. A log of this machine is delivered as well, without a limit: the first readable one of several common logs. Each second a line shows how many events passed and how many were discarded, and the summary at the end adds them up.',
+      'The folder .sluice-quickstart in the current folder has the configuration, the keys of the account, and received.ndjson with what the service received. Each start replaces them. The ports are free ones, and their addresses are printed.',
+      'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment, the events go to that service instead, to its published pipeline or the one that --pipeline names. A log of this machine goes there only with --log.',
     ],
-    options: {},
+    options: {
+      log: { type: 'string', value: 'FILE', text: 'The log to deliver, in the place of one that is found.' },
+      pipeline: { type: 'string', value: 'ID', text: 'With SLUICE_URL: the pipeline, by its id or its title.' },
+    },
     examples: [
       { title: 'until Ctrl-C', line: 'sluice quickstart' },
       {
-        title: 'and over HTTP',
-        line: 'SLUICE_URL=http://127.0.0.1:8080/v3/ingest/abc SLUICE_ACCESS_KEY=… sluice quickstart',
+        title: 'to a service that exists',
+        line: 'SLUICE_URL=http://127.0.0.1:8080 SLUICE_ACCESS_KEY=… sluice quickstart --pipeline web',
       },
     ],
-    async run(_call, io) {
+    async run({ options }, io) {
       const { quickstart } = await import('./quickstart/quickstart.js')
-      return quickstart(io)
+      if (options.pipeline !== undefined && !io.env.SLUICE_URL)
+        throw new UsageError('--pipeline has no use without SLUICE_URL', 'quickstart')
+      return quickstart(options, io)
     },
   }),
 ]

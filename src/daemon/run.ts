@@ -48,6 +48,8 @@ export interface Running {
   readonly pipeline: Supervisor
   readonly metrics: Metrics
   readonly totals: () => Totals
+  /** Undefined if metrics are not served. */
+  readonly metricsUrl: string | undefined
 }
 
 /** Called when everything is built, just before the run starts. The returned function is called when it has ended. */
@@ -163,7 +165,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const reader = onStdoutGone(stdout, ended, pipeline, log)
   const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, subject)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
-  const leave = origin.follow?.({ pipeline, metrics, totals })
+  const leave = origin.follow?.({ pipeline, metrics, totals, metricsUrl: servers.metricsUrl })
   systemd.follow(subject)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])

@@ -24,6 +24,11 @@ export class Servers {
     this.#log = log
   }
 
+  /** The URL of /metrics; undefined if metrics are not served. */
+  get metricsUrl(): string | undefined {
+    return this.#metrics && this.#address && urlOf('http', this.#metrics.listening, this.#address, '/metrics')
+  }
+
   /** Throws if the metrics address cannot be used. */
   async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
     const prepared = await this.prepare(metrics)

@@ -42,7 +42,7 @@ export async function withClient(
   }
 }
 
-async function connect(connection: Connection, io: Io): Promise<Client> {
+export async function connect(connection: Connection, io: Io): Promise<Client> {
   const given = connection.url ?? io.env.SLUICE_URL
   if (!given)
     throw new UsageError('where is the service? Set SLUICE_URL, as in SLUICE_URL=http://127.0.0.1:8080', 'api')

@@ -1,5 +1,5 @@
 /** Commands that run until a signal ends them, and to which a service manager may send signals at any time. */
-const DAEMONS = ['run', 'serve']
+const DAEMONS = ['run', 'serve', 'quickstart']
 const HELD = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const
 const FAILED = 1
 

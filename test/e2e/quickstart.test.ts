@@ -1,193 +1,404 @@
-import { chmodSync, existsSync, readFileSync, statSync, truncateSync } from 'node:fs'
-import { createServer } from 'node:net'
-import { join } from 'node:path'
-import t from 'tap'
-import { APPS, writtenBy } from '../../src/cli/quickstart/apps.js'
-import { announce, freePort, makePlan, type Plan, planYaml } from '../../src/cli/quickstart/plan.js'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync, truncateSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Announced, announce, continueText, runningText } from '../../src/cli/quickstart/announce.js'
+import { baseAddress } from '../../src/cli/quickstart/given-service.js'
+import { chooseLog, planYaml, type Receiver } from '../../src/cli/quickstart/plan.js'
+import { readerOf, shown } from '../../src/cli/quickstart/reader.js'
+import { startOwnService } from '../../src/cli/quickstart/service.js'
 import { LiveView } from '../../src/cli/quickstart/view.js'
+import { Client } from '../../src/client.js'
 import { components } from '../../src/components.js'
 import { parseConfig } from '../../src/config/load.js'
 import type { KeyCounts } from '../../src/core/component.js'
 import { compileGlobs } from '../../src/sources/file/discovery/glob.js'
+import { checkout } from '../support/checkout.js'
 import { Scrape } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { startReceiver } from '../support/receiver.js'
 import { type Running, sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
-const KEYS = { SLUICE_URL: 'http://127.0.0.1:1/v3/ingest/abc?a=secret', SLUICE_ACCESS_KEY: 'the-key' }
-const PLAN: Plan = {
-  folder: '/here',
-  log: '/var/log/syslog',
-  fallback: false,
-  readFrom: 'end',
-  http: false,
-  port: 9600,
+const OWN: Receiver = {
+  url: 'http://127.0.0.1:41001',
+  pipeline: '0123456789abcdef01234567',
+  keyFile: '/here/.sluice-quickstart/access-key',
+  received: '/here/.sluice-quickstart/received.ndjson',
+  metrics: 'http://127.0.0.1:41002/metrics',
 }
+const GIVEN: Receiver = { url: 'https://logs.example.com', pipeline: OWN.pipeline, caFile: undefined }
+const READER = { folder: '/here', program: 'npx sluice' }
 
-t.test('what it reads: the first log that is readable and has something in it', async t => {
-  const folder = testFolder(t, { empty: '', folder: {}, locked: 'x', small: 'x\n', large: '', 'README.md': '# x\n' })
+t.test('the log: the first common one that is readable and not empty, or the one that is asked for', async t => {
+  const folder = testFolder(t, { empty: '', folder: {}, locked: 'x', small: 'x\n', large: '' })
   const path = (name: string) => join(folder, name)
   chmodSync(path('locked'), 0)
   truncateSync(path('large'), 1024 ** 3)
   const all = ['missing', 'empty', 'folder', 'small', 'large'].map(path)
-  const readme = path('README.md')
-  const base = { folder, fallback: false, readFrom: 'beginning', http: false, port: 1 }
-  const plan = (logs: readonly string[], fallback: string, env: NodeJS.ProcessEnv = {}) =>
-    makePlan(logs, fallback, env, folder, 1)
-  t.same(plan(all, readme), { ...base, log: path('small') })
-  t.same(plan([path('large'), path('small')], readme), { ...base, log: path('large'), readFrom: 'end' })
-  t.same(plan(all.slice(0, 3), readme), { ...base, log: readme, fallback: true })
-  if (process.getuid?.() !== 0) t.equal(plan([path('locked')], readme).log, readme)
-  t.equal(plan(all, readme, KEYS).http, true)
-  t.equal(plan(all, readme, { ...KEYS, SLUICE_ACCESS_KEY: '' }).http, false)
+  t.same(chooseLog(undefined, all, folder), { path: path('small'), readFrom: 'beginning' })
+  t.same(chooseLog(undefined, [path('large')], folder), { path: path('large'), readFrom: 'end' })
+  t.same(chooseLog(undefined, all.slice(0, 3), folder), undefined)
+  t.same(chooseLog('empty', [], folder), { path: path('empty'), readFrom: 'beginning' })
+  t.throws(() => chooseLog('missing', all, folder), /--log: .*missing is not a file that this user can read/)
+  t.throws(() => chooseLog('folder', all, folder), /--log/)
+  if (process.getuid?.() !== 0) t.equal(chooseLog(undefined, [path('locked')], folder), undefined)
 })
 
-t.test('the configuration it writes is valid, whatever the paths are', async t => {
-  for (const log of ['/var/log/syslog', "/it's/a [b]/{c,d}/$" + '{e}/f*g?/(h)/!i\\j: #/README.md']) {
-    for (const http of [false, true]) {
-      const yaml = planYaml({ ...PLAN, log, http, folder: `/state of${log}` })
-      t.notMatch(yaml, /the-key|secret/, 'no key is written down')
-      const config = parseConfig(yaml, 'quickstart.yaml', { env: KEYS, components })
+t.test('the configuration that runs is valid, whatever the paths are, and has no key in it', async t => {
+  const odd = "/it's/a [b]/{c,d}/$" + '{e}/f*g?/(h)/!i\\j: #/x.log'
+  for (const path of ['/var/log/syslog', odd]) {
+    for (const receiver of [
+      { ...OWN, keyFile: `${path}/key` },
+      { ...GIVEN, caFile: `${path}/ca` },
+    ]) {
+      const yaml = planYaml(`/state of${path}`, { path, readFrom: 'end' }, receiver)
+      const env = { SLUICE_ACCESS_KEY: 'the-key' }
+      const config = parseConfig(yaml, 'quickstart.yaml', { env, components })
       t.same(config.warnings, [])
-      t.same(config.metrics, { host: '127.0.0.1', port: 9600 })
-      t.equal(config.dataDir, `/state of${log}/state`)
-      t.same(
-        config.destinations.map(({ id, type }) => `${id} ${type}`),
-        [http ? 'upstream http' : 'upstream file'],
-      )
-      const includes = config.sources.map(({ options }) => (options as { include: string[] }).include)
-      const parts = (path: string) => [path.split('/').slice(1)]
-      t.same(includes.map(compileGlobs), [parts(`/state of${log}/apps.log`), parts(log)], 'each is that path alone')
+      t.equal(config.dataDir, `/state of${path}`)
+      t.same(config.metrics, { host: '127.0.0.1', port: 0 }, 'a free port, which two can never share')
+      const [upstream, ...more] = config.destinations
+      t.same(more, [])
+      t.same(upstream!.inputs, ['limit_apps', 'log'])
+      t.match(upstream!.options, { url: `${receiver.url}/v3/ingest/${receiver.pipeline}` })
+      const include = config.sources.find(({ id }) => id === 'log')!.options as { include: string[] }
+      t.same(compileGlobs(include.include), [path.split('/').slice(1)], 'that path alone')
+      t.notMatch(yaml, 'the-key')
+      t.notMatch(yaml, 'tests:')
     }
   }
+  const none = parseConfig(planYaml('/state', undefined, OWN), 'quickstart.yaml', { env: {}, components })
+  t.same(
+    none.sources.map(({ id }) => id),
+    ['apps'],
+  )
 })
 
-t.test('what it says first fits 80 columns, and shows no key', async t => {
-  const folder = join(process.cwd(), '.sluice-quickstart')
-  const say = (change: Partial<Plan>, env: NodeJS.ProcessEnv = {}) => announce({ ...PLAN, folder, ...change }, env)
-  t.match(say({}), / reads +\.sluice-quickstart\/apps\.log: /)
-  t.match(say({}), /^ +\/var\/log\/syslog \(new lines only\)\n/m)
-  t.match(say({ readFrom: 'beginning' }), /^ +\/var\/log\/syslog\n/m)
-  t.match(say({}), / metrics +http:\/\/127\.0\.0\.1:9600\/metrics \(9598 is taken\)\n/)
-  t.match(say({}), / limits +each app to 20 events per second/)
-  t.match(say({}), / sends +what passes to \.sluice-quickstart\/passed\.log\n/)
-  const service = { url: 'http://127.0.0.1:8080', account: 'acc', ingest: 'i', keyFile: `${folder}/access-key` }
-  const both = say({ service: { ...service, received: `${folder}/received.ndjson` } })
-  t.match(both, / sends +what passes to the service at http:\/\/127\.0\.0\.1:8080\n/)
-  t.match(both, / service +its keys are in \.sluice-quickstart\/access-key\*/)
-  t.match(say({ http: true }, KEYS), / sends +what passes to http:\/\/127\.0\.0\.1:1\n/)
-  t.notMatch(say({ http: true }, KEYS), /secret|the-key/)
-  t.match(say({ fallback: true, log: '/x/README.md' }), /README\.md of this package: no usual log is readable/)
-  for (const text of [both, say({}), say({ fallback: true, log: '/x/README.md' }), say({ http: true }, KEYS)])
+t.test('what it says first fits 80 columns', async t => {
+  const base: Announced = {
+    configPath: '/here/.sluice-quickstart/sluice.yaml',
+    apps: ['web', 'checkout', 'mail', 'batch'],
+    rate: 100,
+    limit: 20,
+    log: { path: '/var/log/syslog', readFrom: 'beginning' },
+    isLogKept: false,
+    receiver: OWN,
+    metricsUrl: 'http://127.0.0.1:41003/metrics',
+  }
+  const own = announce(base, READER)
+  t.match(own, /^ {2}apps +4 invented apps make 100 events per second/m)
+  t.match(own, /^ {2}log +\/var\/log\/syslog$/m)
+  t.match(own, /^ {2}limit +20 events per second of each app/m)
+  t.match(own, /^ {2}service +http:\/\/127\.0\.0\.1:41001, started for this run$/m)
+  t.match(own, /^ {2}received +\.sluice-quickstart\/received\.ndjson has what the service received$/m)
+  t.match(
+    own,
+    /^ {2}metrics +http:\/\/127\.0\.0\.1:41003\/metrics\n +http:\/\/127\.0\.0\.1:41002\/metrics of the service$/m,
+  )
+  t.match(own, /^ {2}look +npx sluice status --config \.sluice-quickstart\/sluice\.yaml$/m)
+  const given = announce({ ...base, receiver: GIVEN, log: undefined, isLogKept: true }, READER)
+  t.match(given, /^ {2}service +https:\/\/logs\.example\.com$/m)
+  t.match(given, /^ {2}log +none: only with --log FILE do logs go to another service$/m)
+  t.notMatch(given, 'received')
+  const end = announce({ ...base, log: { path: '/var/log/syslog', readFrom: 'end' } }, READER)
+  t.match(end, /^ {2}log +\/var\/log\/syslog, new lines only$/m)
+  const none = announce({ ...base, log: undefined }, READER)
+  t.match(none, /^ {2}log +none of the usual logs is readable; --log FILE names another one$/m)
+  const texts = [own, given, end, none, continueText('/here/config/examples/quickstart.yaml', READER)]
+  for (const text of [...texts, runningText(4711, base.configPath, READER)])
     for (const line of text.split('\n')) t.ok(line.length <= 80, line)
 })
 
-t.test('the made-up apps: steady rates, and one that goes wild within the first seconds and again', async t => {
-  const between = (name: string, from: number, to: number) => {
-    const app = APPS.find(app => app.name === name)!
-    return writtenBy(app, to) - writtenBy(app, from)
-  }
-  t.equal(between('web', 0, 10_000), 80)
-  t.equal(between('batch', 0, 3000), 3)
-  t.equal(between('batch', 3000, 7000), 1200)
-  t.equal(between('batch', 7000, 18_000), 11)
-  t.equal(between('batch', 18_000, 22_000), 1200)
+t.test('commands are shown as they can be typed where the reader stands', async t => {
+  const main = join(checkout, 'dist/src/cli/main.js')
+  const program = (env: NodeJS.ProcessEnv, path = main) => readerOf(env, path).program
+  t.equal(program({ npm_command: 'start', INIT_CWD: checkout }), 'npx sluice')
+  t.equal(program({ npm_command: 'start', INIT_CWD: join(checkout, 'docs') }), 'npx sluice')
+  t.equal(
+    program({ npm_command: 'start', INIT_CWD: join(checkout, '..') }),
+    `node ${relative(join(checkout, '..'), main)}`,
+  )
+  t.equal(program({}, '/usr/bin/sluice'), 'sluice')
+  t.equal(program({}, '/my/node_modules/.bin/sluice'), 'npx sluice')
+  t.equal(readerOf({ INIT_CWD: '/elsewhere' }, main).folder, process.cwd(), 'without npm, INIT_CWD is of others')
+  t.equal(shown('/here/a b/it', '/here'), "'a b/it'")
+  t.equal(shown("/it's", '/here'), "'../it'\\''s'")
+  for (const folder of [checkout, join(checkout, 'docs')])
+    t.match(await typed('npx sluice --version', folder), /^sluice \d/, folder)
 })
 
-t.test('a line each second that tells by app what passed and what was held back, and a summary', async t => {
-  const turns: KeyCounts['keys'][] = [
-    [
-      { key: 'web', passed: 8, discarded: 0 },
-      { key: 'batch', passed: 20, discarded: 1280 },
-    ],
-    [],
-    [{ key: null, passed: 1, discarded: 2 }],
-  ]
-  const reads = [5374, 5374, 5375]
-  const counts = {
-    watch: () => ({ end: () => ({ exact: true, keys: turns.shift() ?? [] }) }),
-    read: () => reads.shift() ?? 5375,
-  }
-  const view = new LiveView(counts, '/var/log/a-very-long-name.log')
-  const lines = [view.next('14:03:12'), view.next('14:03:13'), view.next('14:03:14')].join('').split('\n')
-  t.match(lines[0], /^passed +web +checkout +mail +batch +a-very-lo… +held back: over 20\/s$/)
-  t.match(lines[1], /^14:03:12 +8 +0 +0 +20 +5,374 +1,280 of batch$/)
-  t.match(lines[2], /^14:03:13 +0 +0 +0 +0 +0$/)
-  t.match(lines[3], /^14:03:14 .* 2 of \(none\)$/)
-  const totals = { received: 5400, discarded: {}, delivered: { upstream: 5403 }, undelivered: 7 }
-  const summary = view.summary(72_000, totals, 'the service at http://127.0.0.1:8080', '.sluice-quickstart/sluice.yaml')
-  t.match(summary, /^ {2}batch +20 +1,280 {2}over 20 events per second$/m)
-  t.match(summary, /^ {2}a-very-lo… +5,375 +0 {2}not limited$/m)
-  t.match(summary, 'Delivered: 5,403 events to the service at http://127.0.0.1:8080; 7 not yet.')
-  for (const line of [...lines, ...summary.split('\n')]) t.ok(line.length <= 80, line)
+t.test('SLUICE_URL is the base address of a service', async t => {
+  t.equal(baseAddress('http://127.0.0.1:8080'), 'http://127.0.0.1:8080')
+  t.equal(baseAddress('https://example.com/logs/'), 'https://example.com/logs')
+  for (const wrong of ['127.0.0.1:8080', 'ftp://example.com', 'http://', 'http:///v3'])
+    t.throws(() => baseAddress(wrong), /^SLUICE_URL must be the address of a service, as in SLUICE_URL=http/, wrong)
+  const only =
+    /^SLUICE_URL must be only the address of the service: SLUICE_URL=http:\/\/a:1\. Name the pipeline with --pipeline$/
+  for (const more of ['http://a:1/v3/ingest/abc', 'http://a:1/v3', 'http://a:1?a=secret', 'http://secret:word@a:1/'])
+    t.throws(() => baseAddress(more), only, more)
 })
 
-t.test('a taken port: the next free one', async t => {
-  const server = createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const { port } = server.address() as { port: number }
-  t.ok((await freePort(port)) > port)
-})
-
-async function scrape(running: Running): Promise<Scrape> {
-  const url = await running.until(() => /http:\/\/127\.0\.0\.1:\d+\/metrics/.exec(running.stdout)?.[0])
-  const last = performance.now() + 15_000
-  for (;;) {
-    const text = await fetch(url).then(
-      response => response.text(),
-      () => '',
+t.test(
+  'a line each second that tells by app what passed and what was discarded, and a summary that adds up',
+  async t => {
+    const turns: KeyCounts['keys'][] = [
+      [
+        { key: 'web', passed: 8, discarded: 0 },
+        { key: 'batch', passed: 20, discarded: 1280 },
+      ],
+      [],
+      [{ key: null, passed: 1, discarded: 2 }],
+    ]
+    const reads = [5374, 5374, 5375]
+    const counts = {
+      watch: () => ({ end: () => ({ exact: true, keys: turns.shift() ?? [] }) }),
+      read: () => reads.shift() ?? 5375,
+    }
+    const about = { apps: ['web', 'checkout', 'batch'], limit: 20, log: 'a-very-long-name.log' }
+    const view = new LiveView(about, counts)
+    const lines = ['14:03:12', '14:03:13', '14:03:14'].map(time => view.next(time)).join('')
+    t.equal(
+      lines,
+      `passed      web  checkout  batch  a-very-lo…  discarded: over 20/s
+14:03:12      8         0     20       5,374  1,280 of batch
+14:03:13      0         0      0           0
+14:03:14      0         0      0           1  2 of (none)
+`,
     )
-    if (/^sluice_component_sent_events_total/m.test(text)) return new Scrape(text)
-    if (performance.now() > last) throw new Error(`no metrics at ${url}:\n${running.stderr}`)
-    await new Promise(resolve => setTimeout(resolve, 30))
-  }
+    t.equal(view.last('14:03:15'), '', 'nothing is said of nothing')
+    const outcome = {
+      ms: 72_000,
+      read: 6686,
+      delivered: 5400,
+      undelivered: 4,
+      receiver: 'the service at http://127.0.0.1:41001',
+      received: { lines: 5400, file: '.sluice-quickstart/received.ndjson' },
+    }
+    t.equal(
+      view.summary(outcome),
+      `
+Ended after 1m 12s.
+                    read      passed   discarded
+  web                  8           8           0
+  checkout             0           0           0
+  batch            1,300          20       1,280   over 20 per second
+  (none)               3           1           2   over 20 per second
+  a-very-lo…       5,375       5,375           0   not limited
+  together         6,686       5,404       1,282
+
+Delivered: 5,400 events to the service at http://127.0.0.1:41001; 4 were not delivered.
+Received:  5,400 events, one a line in .sluice-quickstart/received.ndjson.
+`,
+    )
+  },
+)
+
+const number = (text = '') => Number(text.replaceAll(',', ''))
+
+/** Runs a line that the screen advises, as a reader types it, until it ends or `enough`. Resolves with what it wrote. */
+async function typed(line: string, cwd: string, enough: (written: string) => boolean = () => false): Promise<string> {
+  const child = spawn('sh', ['-c', line], { cwd, detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
+  let written = ''
+  let ended = false
+  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (written += text))
+  const gone = once(child, 'close').then(([code]) => {
+    ended = true
+    return code as number | null
+  })
+  await until(`${line} to end`, () => ended || enough(written), { show: () => written })
+  const stopped = !ended
+  if (stopped) process.kill(-child.pid!, 'SIGINT')
+  const code = await gone
+  if (!stopped && code !== 0) throw new Error(`${line} ended with ${code}: ${written}`)
+  return written
 }
 
-t.test('the real thing: twice, to a service of its own and over HTTP; Ctrl-C ends it', async t => {
-  const receiver = await startReceiver({ authorization: 'Token the-key' })
-  t.teardown(() => receiver.close())
-  const folder = testFolder(t)
-  for (const env of [{}, { SLUICE_URL: receiver.url(), SLUICE_ACCESS_KEY: 'the-key' }]) {
-    const running = sluice(['quickstart'], { cwd: folder, env })
-    t.teardown(async () => {
-      running.child.kill('SIGKILL')
-      await running.exit
-    })
-    ;(await scrape(running)).conserves(t)
-    // Each start is alive: lines that pass, and before long lines that are held back.
-    await running.until(() => /^\d\d:\d\d:\d\d +[1-9]\d* +[1-9]/m.test(running.stdout))
-    await running.until(() => / of batch/.test(running.stdout))
-    const own = join(folder, '.sluice-quickstart')
-    if (!('SLUICE_URL' in env)) {
-      const received = await running.until(() => {
-        const path = join(own, 'received.ndjson')
-        return (
-          existsSync(path) &&
-          readFileSync(path, 'utf8')
-            .split('\n')
-            .find(line => line.includes('"app":"web"'))
-        )
-      })
-      t.match(JSON.parse(received), { app: 'web', message: 'GET / 200' }, 'through the service')
-      t.equal(statSync(join(own, 'access-key')).mode & 0o777, 0o600)
-      t.match(readFileSync(join(own, 'access-key'), 'utf8'), /^sts_[0-9a-f]{40}\n$/)
-    } else await running.until(() => receiver.requests.length > 0)
-    running.child.kill('SIGINT')
-    t.equal(await running.exit, 0)
-    t.match(running.stdout, /^Ended after .*\n +passed +held back\n {2}web +[1-9]/m)
-    t.match(running.stdout, /^ {2}batch +\d+ +[1-9][\d,]* +over 20 events per second$/m)
-    const [, delivered] = /^Delivered: ([\d,]+) events to /m.exec(running.stdout) ?? []
-    const shown = [...running.stdout.matchAll(/^ {2}\S+ +([\d,]+) +[\d,]+/gm)].map(([, passed]) => passed)
-    const number = (text = '') => Number(text.replaceAll(',', ''))
-    t.equal(
-      shown.reduce((sum, passed) => sum + number(passed), 0),
-      number(delivered),
-      'the summary adds up',
-    )
-    t.equal(running.stderr, '')
-    t.notMatch(running.stdout, /the-key|st[sea]_|"level"/)
-    for (const line of running.stdout.split('\n')) t.ok(line.length <= 80, line)
+/** Starts the quickstart in `folder`. It does not outlive the test. */
+function started(t: Test, folder: string, args: readonly string[] = [], env: NodeJS.ProcessEnv = {}): Running {
+  const running = sluice(['quickstart', ...args], { cwd: folder, env })
+  t.teardown(async () => {
+    running.child.kill('SIGKILL')
+    await running.exit
+  })
+  return running
+}
+
+/** Waits until events of apps passed and others were discarded. */
+const alive = (running: Running) =>
+  until('lines with numbers', () => / of \w+$/m.test(running.stdout) && /^\d\d:.*\n\d\d:.*\n/m.test(running.stdout), {
+    show: () => running.stdout + running.stderr,
+  })
+
+interface Ended {
+  readonly delivered: number
+  /** By row of the summary: read, passed, discarded. */
+  readonly rows: Readonly<Record<string, readonly number[]>>
+}
+
+/** Ends it by Ctrl-C, and asserts that all numbers on the screen add up. */
+async function ended(t: Test, running: Running): Promise<Ended> {
+  running.child.kill('SIGINT')
+  t.equal(await running.exit, 0)
+  t.equal(running.stderr, '')
+  const { stdout } = running
+  for (const line of stdout.split('\n')) t.ok(line.length <= 80, line)
+  const [, text = ''] = /^Ended after .*\n.*\n((?: {2}\S+ +[\d,]+ +[\d,]+ +[\d,]+.*\n)+)/m.exec(stdout) ?? []
+  const rows = Object.fromEntries(
+    text
+      .trimEnd()
+      .split('\n')
+      .map(line => line.trim().split(/ +/))
+      .map(([name, ...cells]) => [name, cells.slice(0, 3).map(number)]),
+  ) as Record<string, number[]>
+  const { together, ...parts } = rows
+  for (const [name, [read, passed, discarded]] of Object.entries(rows)) t.equal(read, passed! + discarded!, name)
+  const sums = [0, 1, 2].map(i => Object.values(parts).reduce((sum, cells) => sum + cells[i]!, 0))
+  t.same(together, sums, 'the rows add up')
+
+  const head = /^passed +(.*?) +discarded/m.exec(stdout)?.[1]?.split(/ +/) ?? []
+  const seconds = [...stdout.matchAll(/^\d\d:\d\d:\d\d +([\d, ]*\d)(?: {2}(\S.*))?$/gm)]
+  const passed = head.map((_, i) => seconds.reduce((sum, [, cells]) => sum + number(cells!.split(/ +/)[i]), 0))
+  t.same(
+    passed,
+    head.map(name => parts[name]![1]),
+    'the lines of each second add up',
+  )
+  const [, delivered] = /^Delivered: ([\d,]+) events to the service at http:\S+\.$/m.exec(stdout) ?? []
+  t.equal(number(delivered), together![1], 'all that passed is delivered')
+  return { delivered: number(delivered), rows }
+}
+
+const linesOf = (path: string) => readFileSync(path, 'utf8').split('\n').slice(0, -1)
+
+t.test('to a service of its own: what it says holds, and every number is explained by another one', async t => {
+  const folder = testFolder(t, { 'app.log': 'one\ntwo\n' })
+  const own = join(folder, '.sluice-quickstart')
+  const running = started(t, folder, ['--log', 'app.log'])
+  await alive(running)
+
+  const urls = [...running.stdout.matchAll(/http:\/\/127\.0\.0\.1:\d+\/metrics/g)].map(([url]) => url)
+  t.equal(urls.length, 2)
+  new Scrape(await (await fetch(urls[0]!)).text()).conserves(t)
+  t.match(await (await fetch(urls[1]!)).text(), /^sluice_api_requests_total/m, 'the service has metrics')
+  const [, url] = /^ {2}service +(\S+),/m.exec(running.stdout) ?? []
+  const key = readFileSync(join(own, 'access-key'), 'utf8').trim()
+  t.equal(statSync(join(own, 'access-key')).mode & 0o777, 0o600)
+  const { items } = await new Client({ url: url!, key }).pipelines.all()
+  t.same(
+    items.map(({ title, config }) => [title, Object.keys(config)]),
+    [['quickstart', ['destinations']]],
+    'no limit is hidden in the service',
+  )
+
+  const advised = [...running.stdout.matchAll(/^ +(?:look +)?(\S.* --config .*)$/gm)].map(([, line]) => line!)
+  t.equal(advised.length, 2)
+  t.match(await typed(advised[0]!, folder), /Nothing is wrong\.[\s\S]*apps .*[\s\S]*limit_apps /)
+  t.match(await typed(advised[1]!, folder, written => /limit_apps/.test(written)), 'limit_apps')
+
+  const config = readFileSync(join(own, 'sluice.yaml'), 'utf8')
+  const second = started(t, folder)
+  t.equal(await second.exit, 1)
+  t.match(second.stderr, `a quickstart already runs in this folder: process ${running.pid}\n`)
+  const [, look = ''] = /look at it: +(.*)/.exec(second.stderr) ?? []
+  t.equal(look, advised[0])
+  t.equal(second.stdout, '')
+  t.equal(readFileSync(join(own, 'sluice.yaml'), 'utf8'), config, 'the configuration of the first is as it was')
+
+  const { delivered, rows } = await ended(t, running)
+  t.same(rows['app.log'], [2, 2, 0])
+  t.equal(linesOf(join(own, 'received.ndjson')).length, delivered, 'what is delivered lies at the receiver')
+  t.match(
+    running.stdout,
+    `\nReceived:  ${delivered.toLocaleString('en-US')} events, one a line in .sluice-quickstart/received.ndjson.\n`,
+  )
+  const received = linesOf(join(own, 'received.ndjson')).map(
+    line => JSON.parse(line) as { app?: string; message: string },
+  )
+  for (const app of ['web', 'checkout', 'mail', 'batch'])
+    t.equal(received.filter(event => event.app === app).length, rows[app]![1], app)
+  t.same(
+    received
+      .filter(({ app }) => app === undefined)
+      .map(({ message }) => message)
+      .sort(),
+    ['one', 'two'],
+  )
+  t.notMatch(running.stdout, /st[sea]_[0-9a-f]|"level"/)
+
+  const advice = /^To continue .*\n((?: {2}.*\n)+)/m.exec(running.stdout)?.[1]?.trimEnd().split('\n') ?? []
+  const [copy, run] = advice.map(line => line.trim())
+  await typed(copy!, folder)
+  await typed(
+    run!,
+    folder,
+    () => existsSync(join(folder, 'delivered.ndjson')) && linesOf(join(folder, 'delivered.ndjson')).length > 9,
+  )
+})
+
+t.test('twice at once in two folders, and again in the same one: each run has its own numbers', async t => {
+  const folder = testFolder(t, { first: { 'a.log': 'one\n' }, second: { 'a.log': 'one\ntwo\n' } })
+  const folders = [join(folder, 'first'), join(folder, 'second')]
+  for (const round of [folders, folders.slice(0, 1)]) {
+    const both = round.map(folder => started(t, folder, ['--log', 'a.log']))
+    await Promise.all(both.map(alive))
+    for (const [i, running] of both.entries()) {
+      const { delivered, rows } = await ended(t, running)
+      t.same(rows['a.log'], [i + 1, i + 1, 0])
+      t.equal(linesOf(join(folders[i]!, '.sluice-quickstart/received.ndjson')).length, delivered)
+    }
   }
-  t.ok(existsSync(join(folder, '.sluice-quickstart/sluice.yaml')), 'its configuration stays, to continue with')
+  const left = readdirSync(join(folders[0]!, '.sluice-quickstart')).filter(name => name.startsWith('service-'))
+  t.equal(left.length, 1, 'nothing of an earlier run stays')
+})
+
+t.test('to the service at SLUICE_URL: the apps, and a log only if that is asked for', async t => {
+  const folder = testFolder(t, { service: {}, here: { 'app.log': 'one\ntwo\n' } })
+  const service = await startOwnService(join(folder, 'service'), process.env)
+  t.teardown(() => service.stop())
+  const env = { SLUICE_URL: `${service.url}/`, SLUICE_ACCESS_KEY: readFileSync(service.keyFile!, 'utf8').trim() }
+  const runs: Ended[] = []
+  for (const args of [[], ['--log', 'app.log', '--pipeline', 'quickstart']]) {
+    const running = started(t, join(folder, 'here'), args, env)
+    await alive(running)
+    runs.push(await ended(t, running))
+    t.notMatch(running.stdout, env.SLUICE_ACCESS_KEY)
+    t.notMatch(readFileSync(join(folder, 'here/.sluice-quickstart/sluice.yaml'), 'utf8'), env.SLUICE_ACCESS_KEY)
+  }
+  t.same(
+    runs.map(({ rows }) => rows['app.log']),
+    [undefined, [2, 2, 0]],
+  )
+
+  const failing = async (change: NodeJS.ProcessEnv, ...args: string[]) => {
+    const running = started(t, join(folder, 'here'), args, { ...env, ...change })
+    const code = await running.exit
+    t.equal(running.stdout, '')
+    return `${code} ${running.stderr}`
+  }
+  t.match(
+    await failing({ SLUICE_URL: `${service.url}/v3/ingest/abc` }),
+    /^2 sluice: SLUICE_URL must be only the address/,
+  )
+  t.match(await failing({ SLUICE_ACCESS_KEY: '' }), /^2 .*SLUICE_ACCESS_KEY/)
+  t.match(
+    await failing({ SLUICE_ACCESS_KEY: `${env.SLUICE_ACCESS_KEY}x` }),
+    /^1 .*answered 401: .*check the key in SLUICE_ACCESS_KEY/,
+  )
+  t.match(await failing({}, '--pipeline', 'quickstar'), /^1 .*did you mean "quickstart"\?/)
+  t.match(await failing({ SLUICE_URL: undefined }, '--pipeline', 'x'), /^2 .*--pipeline has no use without SLUICE_URL/)
+  const { pipelines } = new Client({ url: service.url, key: env.SLUICE_ACCESS_KEY })
+  const { id } = await pipelines.create({
+    title: 'web',
+    config: { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } },
+  })
+  await pipelines.publish(id)
+  t.match(await failing({}), /^2 .*name the pipeline with --pipeline\. Published at \S+ are: .*"web"/)
+  await service.stop()
+  t.equal(
+    linesOf(service.received!).length,
+    runs.reduce((sum, { delivered }) => sum + delivered, 0),
+    'what is delivered lies at the receiver',
+  )
+  t.match(await failing({}), /^1 .*cannot reach /)
 })

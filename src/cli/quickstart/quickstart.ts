@@ -1,66 +1,149 @@
-import { writeFileSync } from 'node:fs'
-import { join, relative } from 'node:path'
-import { errorText } from '../../core/errors.js'
+import { createReadStream, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import type { Running } from '../../daemon/run.js'
 import type { Totals } from '../../engine/measure/totals.js'
-import { makeFolderSync } from '../../lib/files/make-folder.js'
-import { every, systemClock } from '../../lib/time.js'
-import { packageFolder } from '../../lib/version.js'
+import { DataDirError, lockDataDir } from '../../engine/state/data-dir.js'
+import { printable } from '../../lib/printable.js'
+import { after, systemClock } from '../../lib/time.js'
 import type { Io } from '../../terminal/command-line.js'
-import { startApps } from './apps.js'
-import { APPS_LOG, announce, FOLDER, freePort, makePlan, type Plan, planYaml, receiverOf, USUAL_LOGS } from './plan.js'
-import { startOwnService } from './service.js'
+import { EXIT } from '../../terminal/dispatch.js'
+import { announce, continueText, runningText } from './announce.js'
+import { chooseLog, EXAMPLE, type Log, planYaml, type Receiver, USUAL_LOGS } from './plan.js'
+import { type Reader, readerOf, shown } from './reader.js'
+import { type OwnService, startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
-const SERVICE_PORT = 8080
-const VIEW_MS = 1000
+const FOLDER = '.sluice-quickstart'
+/** What a run leaves there, also one of an earlier version. */
+const LEFT =
+  /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|apps\.log(\.1)?|passed\.log)$/
+/** So long after a full second a line is printed: no event is made near it. */
+const LATE_MS = 5
 
-/** Throttles simulated apps, and ships them with a log of this machine. Resolves with the exit code after Ctrl-C. */
-export async function quickstart(io: Io): Promise<number> {
+export interface QuickstartOptions {
+  readonly log: string | undefined
+  readonly pipeline: string | undefined
+}
+
+/** Throttles invented apps, and delivers what passes to a service. Resolves with the exit code after Ctrl-C. */
+export async function quickstart(options: QuickstartOptions, io: Io): Promise<number> {
+  const reader = readerOf(io.env, process.argv[1] ?? '')
   const folder = join(process.cwd(), FOLDER)
-  makeFolderSync(folder, 0o700)
-  const warn = (text: string) => io.stderr.write(`sluice: ${text}\n`)
-  const found = makePlan(USUAL_LOGS, join(packageFolder, 'README.md'), io.env, folder, await freePort())
-  const service = found.http
-    ? undefined
-    : await startOwnService(folder, await freePort(SERVICE_PORT), io.env).catch(error => {
-        warn(`cannot start a service, events go to a file instead: ${errorText(error)}`)
-        return undefined
-      })
-  const stopApps = startApps(join(folder, APPS_LOG), error => warn(`the made-up apps stopped: ${errorText(error)}`))
+  const configPath = join(folder, 'sluice.yaml')
+  const isGiven = Boolean(io.env.SLUICE_URL)
+  // A log of this machine goes to a service of somebody else only if that is asked for.
+  const log = chooseLog(options.log, isGiven ? [] : USUAL_LOGS, reader.folder)
+  const given = isGiven ? await (await import('./given-service.js')).givenService(options.pipeline, io) : undefined
+  let lock: ReturnType<typeof lockDataDir>
   try {
-    return await runPlan(service ? { ...found, service } : found, io)
+    lock = lockDataDir(folder)
+  } catch (error) {
+    if (!(error instanceof DataDirError) || error.pid === undefined) throw error
+    io.stderr.write(runningText(error.pid, configPath, reader))
+    return EXIT.failed
+  }
+  try {
+    // Each run begins anew, so that all of its numbers are its own.
+    for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
+    // The daemon is loaded while the service starts.
+    import('../../daemon/run.js').catch(() => {})
+    const own = given ? undefined : await startOwnService(folder, io.env)
+    return await new Run({ configPath, log, receiver: given ?? own!, own, reader }, io).run(join(folder, 'state'))
   } finally {
-    stopApps()
-    await service?.stop()
+    lock.release()
   }
 }
 
-async function runPlan(plan: Plan, io: Io): Promise<number> {
-  const file = join(plan.folder, 'sluice.yaml')
-  writeFileSync(file, planYaml(plan))
-  io.stdout.write(announce(plan, io.env))
-  const began = systemClock.now()
-  let view: LiveView | undefined
-  let totals: (() => Totals) | undefined
-  const follow = ({ pipeline, metrics, totals: totalsNow }: Running) => {
-    totals = totalsNow
+interface RunParts {
+  readonly configPath: string
+  readonly log: Log | undefined
+  readonly receiver: Receiver
+  readonly own: OwnService | undefined
+  readonly reader: Reader
+}
+
+class Run {
+  readonly #parts: RunParts
+  readonly #io: Io
+  #began = 0
+  #view: LiveView | undefined
+  #totals: (() => Totals) | undefined
+
+  constructor(parts: RunParts, io: Io) {
+    this.#parts = parts
+    this.#io = io
+  }
+
+  async run(dataDir: string): Promise<number> {
+    const { configPath, log, receiver, own, reader } = this.#parts
+    let code: number
+    try {
+      writeFileSync(configPath, planYaml(dataDir, log, receiver))
+      const { run } = await import('../../daemon/run.js')
+      const follow = (running: Running) => this.#follow(running)
+      code = await run({ configPath, follow, log: { format: 'text', level: 'warn' } }, this.#io)
+    } finally {
+      await own?.stop()
+    }
+    if (!this.#view || !this.#totals) return code
+    const { received: read, delivered, undelivered } = this.#totals()
+    const file = receiver.received
+    const summary = this.#view.summary({
+      ms: systemClock.now() - this.#began,
+      read,
+      delivered: delivered.upstream ?? 0,
+      undelivered,
+      receiver: `the service at ${receiver.url}`,
+      received: file === undefined ? undefined : { lines: await linesIn(file), file: shown(file, reader.folder) },
+    })
+    this.#io.stdout.write(summary + continueText(EXAMPLE, reader))
+    return code
+  }
+
+  /** Shows the run until it ends. */
+  #follow({ pipeline, metrics, totals, metricsUrl }: Running): () => Promise<void> {
+    const { configPath, log, receiver, own, reader } = this.#parts
+    const { stdout } = this.#io
+    const options = (id: string) => {
+      const { sources, processors } = pipeline.config
+      return [...sources, ...processors].find(component => component.id === id)!.options as Record<string, unknown>
+    }
+    const { apps, rate } = options('apps') as { apps: string[]; rate: number }
+    const { limit } = options('limit_apps') as { limit: number }
+    const isLogKept = own === undefined
+    stdout.write(announce({ configPath, apps, rate, limit, log, isLogKept, receiver, metricsUrl }, reader))
     const read = () => metrics.components.get('log')?.received.events ?? 0
-    const live = new LiveView({ watch: () => pipeline.watchKeys('limit_apps'), read }, plan.log)
-    view = live
-    const stop = every(VIEW_MS, () => io.stdout.write(live.next(timeText(systemClock.wall()))))
-    return async () => stop()
+    const name = log && printable(basename(log.path))
+    const view = new LiveView({ apps, limit, log: name }, { watch: () => pipeline.watchKeys('limit_apps'), read })
+    this.#began = systemClock.now()
+    this.#view = view
+    this.#totals = totals
+    const cancel = eachSecond(() => stdout.write(view.next(timeText())))
+    return async () => {
+      cancel()
+      stdout.write(view.last(timeText()))
+    }
   }
-  const { run } = await import('../../daemon/run.js')
-  const code = await run({ configPath: file, follow, log: { format: 'text', level: 'warn' } }, io)
-  if (view && totals) {
-    const config = relative(process.cwd(), file)
-    io.stdout.write(view.summary(systemClock.now() - began, totals(), receiverOf(plan, io.env), config))
-  }
-  return code
 }
 
 /** Local time of day as in 14:03:12. */
-function timeText(ms: number): string {
-  return new Date(ms).toTimeString().slice(0, 8)
+const timeText = () => new Date(systemClock.wall()).toTimeString().slice(0, 8)
+
+/** Runs `fn` after each full second of the clock. The returned function stops it. */
+function eachSecond(fn: () => void): () => void {
+  const next = () => after(1000 - (systemClock.wall() % 1000) + LATE_MS, run)
+  const run = () => {
+    cancel = next()
+    fn()
+  }
+  let cancel = next()
+  return () => cancel()
+}
+
+async function linesIn(path: string): Promise<number> {
+  let lines = 0
+  for await (const chunk of createReadStream(path)) {
+    for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) lines++
+  }
+  return lines
 }

@@ -1,21 +1,33 @@
-import { basename } from 'node:path'
 import type { KeyWatch } from '../../core/component.js'
-import type { Totals } from '../../engine/measure/totals.js'
-import { printable } from '../../lib/printable.js'
 import { formatDuration } from '../../lib/units.js'
-import { APPS } from './apps.js'
-import { LIMIT } from './plan.js'
 
-/** The output of the quickstart: a line each second, and a summary at the end, at most 80 columns wide. */
+/** The numbers of the quickstart: a line each second, and a summary at the end. */
 
 const HEAD_EVERY = 20
 const MOST_KEYS = 100
-const LOG_WIDTH = 10
-const HELD_WIDTH = 26
+const NAME_WIDTH = 10
+const WHY_WIDTH = 26
+const NO_KEY = '(none)'
 
 interface Sum {
-  passed: number
-  heldBack: number
+  readonly passed: number
+  readonly discarded: number
+}
+
+/** What was counted since the line before. */
+interface Advance {
+  readonly by: ReadonlyMap<string, Sum>
+  readonly read: number
+}
+
+/** What the lines are about. */
+export interface Shown {
+  /** The apps, one column each. */
+  readonly apps: readonly string[]
+  /** Events per second of each app. */
+  readonly limit: number
+  /** The name of the log of the machine; undefined: none is read. */
+  readonly log: string | undefined
 }
 
 /** The source of the counts. */
@@ -26,46 +38,68 @@ export interface Counts {
   read(): number
 }
 
+/** What became of all events, as the daemon and the receiver have counted them. */
+export interface Outcome {
+  readonly ms: number
+  readonly read: number
+  readonly delivered: number
+  readonly undelivered: number
+  /** Where events went, in words. */
+  readonly receiver: string
+  /** What the receiver has; undefined: it cannot be seen from here. */
+  readonly received: { readonly lines: number; readonly file: string } | undefined
+}
+
 export class LiveView {
+  readonly #shown: Shown
   readonly #counts: Counts
-  readonly #log: string
-  readonly #sums = new Map<string, Sum>(APPS.map(({ name }) => [name, { passed: 0, heldBack: 0 }]))
+  readonly #sums: Map<string, Sum>
   #watch: KeyWatch | undefined
   #read = 0
   #lines = 0
 
-  /** `log`: the path of the log of the machine. */
-  constructor(counts: Counts, log: string) {
+  constructor(shown: Shown, counts: Counts) {
+    this.#shown = { ...shown, log: shown.log && shortened(shown.log, NAME_WIDTH) }
     this.#counts = counts
-    this.#log = shortened(printable(basename(log)), LOG_WIDTH)
+    this.#sums = new Map(shown.apps.map(app => [app, { passed: 0, discarded: 0 }]))
     this.#watch = counts.watch()
   }
 
   /** The events since the last call as text with a line end. `time` as in 14:03:12. */
   next(time: string): string {
-    const { by, read } = this.#advance()
-    const cells = APPS.map(({ name }) => padded(by.get(name)?.passed ?? 0, name))
-    const held = [...by].filter(([, { heldBack }]) => heldBack > 0)
-    const why = held.map(([app, { heldBack }]) => `${number(heldBack)} of ${app}`).join(', ')
-    const text = shortened(why, HELD_WIDTH)
-    const line = `${time}  ${cells.join('  ')}  ${number(read).padStart(LOG_WIDTH)}  ${text}`.trimEnd()
+    return this.#line(time, this.#advance())
+  }
+
+  /** The same at the end, where nothing is said of nothing. */
+  last(time: string): string {
+    const counts = this.#advance()
+    return counts.by.size === 0 && counts.read === 0 ? '' : this.#line(time, counts)
+  }
+
+  #line(time: string, { by, read }: Advance): string {
+    const { apps, log } = this.#shown
+    const cells = apps.map(app => padded(number(by.get(app)?.passed ?? 0), app))
+    if (log !== undefined) cells.push(number(read).padStart(NAME_WIDTH))
+    const why = [...by].filter(([, { discarded }]) => discarded > 0)
+    const text = why.map(([app, { discarded }]) => `${number(discarded)} of ${app}`).join(', ')
+    const line = `${time}  ${cells.join('  ')}  ${shortened(text, WHY_WIDTH)}`.trimEnd()
     return `${this.#lines++ % HEAD_EVERY === 0 ? this.#head() : ''}${line}\n`
   }
 
   #head(): string {
-    const apps = APPS.map(({ name }) => padded(name, name)).join('  ')
-    return `${'passed'.padEnd(8)}  ${apps}  ${this.#log.padStart(LOG_WIDTH)}  held back: over ${LIMIT}/s\n`
+    const { apps, limit, log } = this.#shown
+    const names = apps.map(app => padded(app, app))
+    if (log !== undefined) names.push(log.padStart(NAME_WIDTH))
+    return `${'passed'.padEnd(8)}  ${names.join('  ')}  discarded: over ${limit}/s\n`
   }
 
-  #advance(): { readonly by: ReadonlyMap<string, Sum>; readonly read: number } {
+  #advance(): Advance {
     const by = new Map<string, Sum>()
     for (const { key, passed, discarded } of this.#watch?.end(MOST_KEYS).keys ?? []) {
-      const app = key ?? '(none)'
-      const sum = this.#sums.get(app) ?? { passed: 0, heldBack: 0 }
-      this.#sums.set(app, sum)
-      sum.passed += passed
-      sum.heldBack += discarded
-      by.set(app, { passed, heldBack: discarded })
+      const app = key ?? NO_KEY
+      const sum = this.#sums.get(app) ?? { passed: 0, discarded: 0 }
+      this.#sums.set(app, { passed: sum.passed + passed, discarded: sum.discarded + discarded })
+      by.set(app, { passed, discarded })
     }
     this.#watch = this.#counts.watch()
     const before = this.#read
@@ -73,23 +107,26 @@ export class LiveView {
     return { by, read: this.#read - before }
   }
 
-  /** The whole run as a table. */
-  summary(ms: number, { delivered, undelivered }: Totals, receiver: string, config: string): string {
-    this.#advance()
-    const row = (name: string, passed: string, heldBack: string, why = '') =>
-      `  ${name.padEnd(LOG_WIDTH)}  ${passed.padStart(10)}  ${heldBack.padStart(10)}  ${why}`.trimEnd()
-    const sent = Object.values(delivered).reduce((sum, events) => sum + events, 0)
+  /** The lines added up, and what they add up to. */
+  summary({ ms, read, delivered, undelivered, receiver, received }: Outcome): string {
+    const { limit, log } = this.#shown
+    const row = (name: string, cells: readonly string[], why = '') =>
+      `  ${name.padEnd(NAME_WIDTH)}${cells.map(cell => cell.padStart(12)).join('')}   ${why}`.trimEnd()
+    const counted = (name: string, { passed, discarded }: Sum, why?: string) =>
+      row(name, [number(passed + discarded), number(passed), number(discarded)], why)
+    const sums = [...this.#sums]
+    const total = (of: keyof Sum) => sums.reduce((sum, [, counts]) => sum + counts[of], 0)
+    const rest = undelivered > 0 ? `; ${number(undelivered)} were not delivered` : ''
     return [
       '',
       `Ended after ${formatDuration(ms)}.`,
-      row('', 'passed', 'held back'),
-      ...[...this.#sums].map(([app, { passed, heldBack }]) =>
-        row(app, number(passed), number(heldBack), heldBack > 0 ? `over ${LIMIT} events per second` : ''),
-      ),
-      row(this.#log, number(this.#read), '0', 'not limited'),
-      `Delivered: ${number(sent)} events to ${receiver}${undelivered > 0 ? `; ${number(undelivered)} not yet` : ''}.`,
-      `To continue, copy ${config}, change the copy, and run:`,
-      '  sluice run --config FILE',
+      row('', ['read', 'passed', 'discarded']),
+      ...sums.map(([app, sum]) => counted(app, sum, sum.discarded > 0 ? `over ${limit} per second` : '')),
+      ...(log === undefined ? [] : [counted(log, { passed: this.#read, discarded: 0 }, 'not limited')]),
+      row('together', [number(read), number(total('passed') + this.#read), number(total('discarded'))]),
+      '',
+      `Delivered: ${number(delivered)} events to ${receiver}${rest}.`,
+      ...(received ? [`Received:  ${number(received.lines)} events, one a line in ${received.file}.`] : []),
     ]
       .map(line => `${line}\n`)
       .join('')
@@ -98,7 +135,6 @@ export class LiveView {
 
 const number = (value: number) => value.toLocaleString('en-US')
 
-const padded = (value: number | string, app: string) =>
-  (typeof value === 'number' ? number(value) : value).padStart(Math.max(5, app.length))
+const padded = (text: string, app: string) => text.padStart(Math.max(5, app.length))
 
 const shortened = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)

@@ -20,9 +20,12 @@ export interface DataDirLock {
 /** Another daemon holds the folder, or it cannot be used. */
 export class DataDirError extends Error {
   readonly code: 'SLUICE_DATA_DIR_IN_USE' | 'SLUICE_DATA_DIR_UNUSABLE'
-  constructor(code: DataDirError['code'], message: string, cause?: unknown) {
+  /** The process that holds it. */
+  readonly pid: number | undefined
+  constructor(code: DataDirError['code'], message: string, { cause, pid }: { cause?: unknown; pid?: number } = {}) {
     super(message, { cause })
     this.code = code
+    this.pid = pid
   }
 }
 
@@ -80,7 +83,7 @@ function take(dir: string, mine: string): string {
   } catch (error) {
     if (error instanceof DataDirError) throw error
     const why = `data_dir ${dir} cannot be used: ${errorText(error)}; ${adviceFor(error)}`
-    throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, error)
+    throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, { cause: error })
   }
 }
 
@@ -102,6 +105,7 @@ function acquire(dir: string, beside: string): string {
       throw new DataDirError(
         'SLUICE_DATA_DIR_IN_USE',
         `data_dir ${dir} is in use by another sluice, process ${holder.pid}; stop that process, or configure another data_dir`,
+        { pid: holder.pid },
       )
     }
     const path = join(dir, `lock.${highest + 1}`)

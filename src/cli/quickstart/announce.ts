@@ -1,0 +1,63 @@
+import { join, relative } from 'node:path'
+import type { Log, Receiver } from './plan.js'
+import { type Reader, shown } from './reader.js'
+
+export interface Announced {
+  readonly configPath: string
+  readonly apps: readonly string[]
+  /** Events per second: of all apps together, and of each app at most. */
+  readonly rate: number
+  readonly limit: number
+  readonly log: Log | undefined
+  /** Whether no log is read because the service is somebody else's. */
+  readonly isLogKept: boolean
+  readonly receiver: Receiver
+  readonly metricsUrl: string | undefined
+}
+
+/** The text before the numbers; its lines fit 80 columns unless paths are too long. */
+export function announce(about: Announced, { folder, program }: Reader): string {
+  const { apps, rate, limit, log, receiver, metricsUrl } = about
+  const here = (path: string) => shown(path, folder)
+  const config = here(about.configPath)
+  const { url, keyFile, received, metrics } = receiver
+  const rows: [string, string][] = [
+    ['apps', `${apps.length} invented apps make ${rate} events per second; one at a time is noisy`],
+    ['log', log ? `${nearby(log.path, folder)}${log.readFrom === 'end' ? ', new lines only' : ''}` : noLog(about)],
+    ['limit', `${limit} events per second of each app; what is over it is discarded`],
+    ['service', received ? `${url}, started for this run` : url],
+  ]
+  if (keyFile) rows.push(['keys', `${here(keyFile)}*`])
+  if (received) rows.push(['received', `${here(received)} has what the service received`])
+  if (metricsUrl) rows.push(['metrics', metricsUrl])
+  if (metrics) rows.push([metricsUrl ? '' : 'metrics', `${metrics} of the service`])
+  rows.push(['look', `${program} status --config ${config}`], ['', `${program} top --config ${config}`])
+  rows.push(['end', 'Ctrl-C'])
+  return `${['Sluice throttles invented apps, and delivers what passes.', '', ...rows.map(rowText), ''].join('\n')}\n`
+}
+
+const nearby = (path: string, folder: string) => (path.startsWith(join(folder, '/')) ? relative(folder, path) : path)
+
+const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)}  ${text}`
+
+function noLog({ isLogKept }: Announced): string {
+  if (isLogKept) return 'none: only with --log FILE do logs go to another service'
+  return 'none of the usual logs is readable; --log FILE names another one'
+}
+
+/** How to continue: it does not need the service of the quickstart, which has ended. */
+export function continueText(example: string, { folder, program }: Reader): string {
+  return `
+To continue with your own logs, change a copy of the configuration, and run it:
+  cp ${shown(example, folder)} my-sluice.yaml
+  ${program} run --config my-sluice.yaml
+`
+}
+
+/** Who already runs here, and how to look at it. */
+export function runningText(pid: number, configPath: string, { folder, program }: Reader): string {
+  return `sluice: a quickstart already runs in this folder: process ${pid}
+  look at it:  ${program} status --config ${shown(configPath, folder)}
+  end it:      Ctrl-C in its terminal, or kill ${pid}
+`
+}

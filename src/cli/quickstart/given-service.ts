@@ -1,0 +1,58 @@
+import type { Client } from '../../client/client.js'
+import { everything } from '../../client/client.js'
+import { ServiceError } from '../../client/transport.js'
+import { connect, pipelineId } from '../../remote/api.js'
+import { type Io, UsageError } from '../../terminal/command-line.js'
+import type { Receiver } from './plan.js'
+
+/** The service at SLUICE_URL: checked before anything is started. `name`: the pipeline, by title or id. */
+export async function givenService(name: string | undefined, io: Io): Promise<Receiver> {
+  const url = baseAddress(io.env.SLUICE_URL!)
+  const client = await connect({ url }, io)
+  const pipeline = await checked(url, async () => {
+    const { scopes } = await client.whoami()
+    if (!scopes.includes('ingest:write')) throw new Error(`the key in SLUICE_ACCESS_KEY may not send events to ${url}`)
+    return name === undefined ? await onlyPipeline(client, url) : await pipelineId(client, name)
+  })
+  return { url, pipeline, caFile: url.startsWith('https:') ? io.env.SLUICE_CA_FILE || undefined : undefined }
+}
+
+/** Throws UsageError. A path in front of /v3 is part of the address; credentials and queries are not shown. */
+export function baseAddress(given: string): string {
+  const fail = (problem: string) => {
+    throw new UsageError(`SLUICE_URL ${problem}`, 'quickstart')
+  }
+  if (!/^https?:\/\/[^/]/.test(given) || !URL.canParse(given))
+    fail('must be the address of a service, as in SLUICE_URL=http://127.0.0.1:8080')
+  const { origin, pathname, username, password, search, hash } = new URL(given)
+  const base = origin + pathname.replace(/(\/v3(\/.*)?)?\/*$/, '')
+  if (username || password || search || hash || /\/v3(\/|$)/.test(pathname))
+    fail(`must be only the address of the service: SLUICE_URL=${base}. Name the pipeline with --pipeline`)
+  return base
+}
+
+async function checked<T>(url: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call()
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error
+    const advice =
+      error.status === 401
+        ? '; check the key in SLUICE_ACCESS_KEY'
+        : error.status === 403
+          ? '; if the key may not list pipelines, name one by its id: --pipeline ID'
+          : '; is it the address of a service of Sluice?'
+    throw new Error(`the service at ${url} answered ${error.status}: ${error.message}${advice}`, { cause: error })
+  }
+}
+
+async function onlyPipeline(client: Client, url: string): Promise<string> {
+  const published: { id: string; title: string }[] = []
+  for await (const pipeline of everything(page => client.pipelines.all(page)))
+    if (pipeline.published_revision !== null) published.push(pipeline)
+  const [only, ...more] = published
+  if (only && more.length === 0) return only.id
+  if (!only) throw new Error(`the account at ${url} has no published pipeline; create and publish one first`)
+  const titles = published.map(({ title }) => JSON.stringify(title)).join(', ')
+  throw new UsageError(`name the pipeline with --pipeline. Published at ${url} are: ${titles}`, 'quickstart')
+}
