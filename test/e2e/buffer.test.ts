@@ -15,9 +15,9 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { HOST } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { freePort } from '../support/free-port.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
@@ -52,12 +52,12 @@ async function startCounter(t: Test) {
       response.writeHead(status).end()
     })
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
   t.teardown(() => {
     server.close()
     server.closeAllConnections()
   })
-  return Object.assign(state, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` })
+  return Object.assign(state, { url: `http://${HOST}:${(server.address() as AddressInfo).port}/` })
 }
 
 const once = (seen: ReadonlyMap<number, number>, count: number) =>
@@ -87,7 +87,7 @@ destinations:
   alive: { type: http, inputs: [log], url: "${alive.url}" }
 `,
   )
-  const apart = await daemon.scrapedUntil(scrape => scrape.events('alive').sent === LINES, 30_000)
+  const apart = await daemon.scrapedUntil(scrape => scrape.events('alive').sent === LINES)
   apart.conserves(t, 'while one is down')
   t.equal(apart.events('dead').sent, 0)
   const waiting = await daemon.scrapedUntil(scrape => scrape.sum('sluice_source_unacknowledged_bytes') === 0)
@@ -96,7 +96,7 @@ destinations:
   t.ok(waiting.sum('sluice_buffer_bytes') > LINES * 200)
   t.equal(waiting.sum('sluice_buffer_max_bytes'), 1e9)
   dead.status = 200
-  const drained = await daemon.scrapedUntil(scrape => scrape.events('dead').sent === LINES, 30_000)
+  const drained = await daemon.scrapedUntil(scrape => scrape.events('dead').sent === LINES)
   drained.conserves(t, 'at the end')
   t.ok(once(dead.seen, LINES) && once(alive.seen, LINES), 'every line, once')
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === 0)
@@ -206,7 +206,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", ${RETR
   first.child.stdin!.write(text(0, 10))
   await first.until(() => receiver.requests.length > 0)
   first.child.stdin!.write(text(10, 20))
-  await first.until(() => accepted().length === 10)
+  await first.until(() => accepted().length >= 10)
   const ledger = join(folder, 'state/buffer/up/ledger')
   await first.until(() => existsSync(ledger) && readFileSync(ledger, 'latin1').includes('"ahead":[{'))
   first.child.kill('SIGKILL')
@@ -249,6 +249,8 @@ t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody use
   truncateSync(path, statSync(path).size - 10)
   receiver.status = 200
   const second = await startDaemon(t, folder, buffered)
+  // Of the last batch that is whole.
+  await second.until(() => receiver.seen.has(499))
   const scrape = await second.scrapedUntil(scrape => scrape.events('up').inFlight === 0)
   scrape.conserves(t, 'what is missing is accounted for')
   const { received, sent, discarded } = scrape.events('up')
@@ -368,18 +370,17 @@ t.test('what is acknowledged after data_dir was removed is there after a kill', 
   const folder = testFolder(t)
   const counter = await startCounter(t)
   counter.status = 503
-  const port = await freePort()
   const config = `
-sources: { web: { type: http, listen: 127.0.0.1:${port} } }
+sources: { web: { type: http, listen: ${HOST}:0 } }
 destinations: { up: { type: http, inputs: [web], url: "${counter.url}", ${DISK}, ${RETRY}, batch: { max_wait: 20ms } } }
 `
   const post = async (n: number) => {
     const headers = { 'content-type': 'application/x-ndjson' }
-    const { status } = await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body: line(n), headers })
+    const { status } = await fetch(`http://${address}/`, { method: 'POST', body: line(n), headers })
     t.equal(status, 202)
   }
   const daemon = await startDaemon(t, folder, config)
-  await daemon.until(() => daemon.stderr.includes('"msg":"listening"'))
+  const address = await daemon.until(() => /"address":"([^"]+)".*"msg":"listening"/.exec(daemon.stderr)?.[1])
   await post(1)
   rmSync(join(folder, 'state'), { recursive: true })
   await post(2)
