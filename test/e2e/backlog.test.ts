@@ -93,7 +93,9 @@ t.test('on_backlog: pass and pace lose nothing of it', async t => {
     const folder = await missed(t, config, 5, 105)
     const daemon = await startDaemon(t, folder, config)
     if (how === 'pace') {
-      await daemon.scrapedUntil(scrape => scrape.events('out').sent === 40 && scrape.events('limit_app').inFlight === 60)
+      await daemon.scrapedUntil(
+        scrape => scrape.events('out').sent === 40 && scrape.events('limit_app').inFlight === 60,
+      )
       await reload(daemon, SHORT)
     }
     const scrape = await settled(daemon, 100)

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { type Scrape, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { until } from '../support/until.js'
 
 /** Eleven processors in a row, and two beside them: every event is accounted for, also across reloads and a kill. */
 
@@ -35,7 +36,7 @@ interface Out {
   readonly item_k: number | number[]
 }
 
-t.test('a chain of processors loses nothing that it did not discard', { timeout: 110_000 }, async t => {
+t.test('a chain of processors loses nothing that it did not discard', async t => {
   const owners = Array.from({ length: HOSTS }, (_, n) => `web-${n},team-${n % 3}\n`).join('')
   const folder = testFolder(t, { 'in.log': '', 'owners.csv': `host,team\n${owners}` })
   let written = 0
@@ -106,8 +107,7 @@ t.test('a chain of processors loses nothing that it did not discard', { timeout:
   ;(await daemon.scrape()).conserves(t, 'after the kill')
   await reload(4)
   write(100)
-  const isLost = () => missing().length > 0
-  await daemon.until(() => !isLost(), 10_000).catch(() => {})
+  await until('all events', () => missing().length === 0, { show: missing })
   const totals = await daemon.stop(t)
   t.same(missing(), [], 'everything is somewhere')
   t.equal(totals.undelivered, 0)

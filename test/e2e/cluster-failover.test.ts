@@ -8,8 +8,8 @@ import { decided, lines, member } from '../support/cluster-member.js'
 import type { Daemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { eventually } from '../support/patience.js'
 import { type RedisServer, startRedis } from '../support/redis-server.js'
+import { until } from '../support/until.js'
 
 /** The primary of a real group of Redis servers is killed. */
 
@@ -30,27 +30,27 @@ t.test('Sentinels make a replica the primary: the daemon follows, within the bou
   const primary = await startRedis(t, below)
   if (!primary) return
   const replica = (await startRedis(t, below, ['--replicaof', `${HOST} ${primary.port}`]))!
-  await eventually(async () => (await ask(replica.port, 'info', 'replication')).includes('master_link_status:up'))
+  const replication = () => ask(replica.port, 'info', 'replication')
+  await until('a replica', async () => (await replication()).includes('master_link_status:up'), { show: replication })
   const sentinels: RedisServer[] = []
   for (const n of [1, 2, 3]) {
     const folder = join(below, `sentinel-${n}`)
     mkdirSync(folder)
     const monitor = `sentinel monitor main ${HOST} ${primary.port} 2\n`
-    const times = 'sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n'
+    // No Sentinel misses the primary before the test lets it.
+    const times = 'sentinel down-after-milliseconds main 3600000\nsentinel failover-timeout main 5000\n'
     writeFileSync(join(folder, 'sentinel.conf'), monitor + times)
     sentinels.push((await startRedis(t, folder, ['--sentinel'], undefined, join(folder, 'sentinel.conf')))!)
   }
   for (const { port } of sentinels) {
-    const knows = async () => {
-      const about = await ask(port, 'sentinel', 'master', 'main')
-      return /num-slaves\n1\n/.test(about) && /num-other-sentinels\n2\n/.test(about)
-    }
-    await eventually(knows)
+    const about = () => ask(port, 'sentinel', 'master', 'main')
+    const knows = async () => /num-slaves\n1\n.*num-other-sentinels\n2\n/s.test(await about())
+    await until('a Sentinel that knows the others', knows, { show: about })
   }
   const [first, ...others] = sentinels.map(({ url }) => `"${url}"`)
-  const redis = `{ url: ${first}, nodes: [${others.join(', ')}], sentinel: { name: main } }`
+  const redis = `{ url: ${first}, nodes: [${others.join(', ')}], sentinel: { name: main }, timeout: 10s }`
   const daemon = await member(t, { below, limit: LIMIT, redis })
-  const isUp = (up: number) => daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up') === up, 60_000)
+  const isUp = (up: number) => daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up') === up)
   await isUp(1)
   daemon.child.stdin!.write(lines(40))
   await decided(daemon, 40)
@@ -59,6 +59,7 @@ t.test('Sentinels make a replica the primary: the daemon follows, within the bou
   daemon.child.stdin!.write(lines(50))
   await decided(daemon, 90)
   t.ok((await passedBy(daemon)) <= 40 + LIMIT / 10 + SHARE, 'meanwhile its lease and its share')
+  for (const { port } of sentinels) await ask(port, 'sentinel', 'set', 'main', 'down-after-milliseconds', '1000')
   await isUp(1)
   t.match(await ask(replica.port, 'info', 'replication'), /role:master/)
   daemon.child.stdin!.write(lines(200))
@@ -88,10 +89,10 @@ t.test('a node of a Redis Cluster is lost: its replica takes over, and all bucke
     const isOk = async () =>
       (await run('-h', HOST, '-p', `${port}`, 'cluster', 'info')).includes('cluster_state:ok') &&
       !(await run('-h', HOST, '-p', `${port}`, 'info', 'replication')).includes('master_link_status:down')
-    await eventually(isOk)
+    await until(`node ${port} of the cluster`, isOk)
   }
   const [first, ...others] = nodes.map(({ url }) => `"${url}"`)
-  const redis = `{ url: ${first}, nodes: [${others.join(', ')}], cluster: true, timeout: 2s }`
+  const redis = `{ url: ${first}, nodes: [${others.join(', ')}], cluster: true, timeout: 10s }`
   const daemon = await member(t, { below, limit: 3, redis, more: 'accuracy: exact' })
   const apps = Array.from({ length: 100 }, (_, i) => lines(2, `app${i}`)).join('')
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_throttle_backend_up') === 1)
@@ -105,7 +106,7 @@ t.test('a node of a Redis Cluster is lost: its replica takes over, and all bucke
   const alone = async () => (await daemon.scrape()).sum('sluice_throttle_alone_events_total')
   // While the node is missed, batches with its buckets are decided alone; then all are asked of the others.
   let count = 200
-  await eventually(async () => {
+  await until('a batch that is not decided alone', async () => {
     const before = await alone()
     daemon.child.stdin!.write(apps)
     count += 200
