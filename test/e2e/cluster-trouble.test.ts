@@ -27,11 +27,13 @@ type Trouble = (typeof TROUBLES)[number]
 
 /** Throttles and a file for each trouble, since a limit is used up once. */
 function configuration(folder: string, port: number): string {
-  const redis = `redis: { url: "redis://${HOST}:${port}" }, expected_members: ${MEMBERS}`
+  // A server in no trouble may be as slow as the machine is.
+  const redis = (trouble: Trouble) =>
+    `redis: { url: "redis://${HOST}:${port}", timeout: ${trouble === 'none' ? '10s' : '250ms'} }`
   const throttle = (trouble: Trouble) =>
     KIND_NAMES.map(
       kind => `
-  ${trouble}_${kind}: { type: throttle, inputs: [in_${trouble}], window: 1 Hours, scope: cluster, ${KINDS[kind]}, ${redis} }`,
+  ${trouble}_${kind}: { type: throttle, inputs: [in_${trouble}], window: 1 Hours, scope: cluster, ${KINDS[kind]}, expected_members: ${MEMBERS}, ${redis(trouble)} }`,
     ).join('')
   const source = (trouble: Trouble) => `
   in_${trouble}: { type: file, include: [${join(folder, `${trouble}.log`)}], decode: json }`
@@ -70,7 +72,7 @@ async function startProxy(t: Test, to: number) {
   return proxy
 }
 
-t.test('four daemons keep within the bound while Redis is in trouble', { timeout: 150_000 }, async t => {
+t.test('four daemons keep within the bound while Redis is in trouble', async t => {
   const below = testFolder(t)
   const port = await ownPort()
   let redis = await startRedis(t, below, [], port)

@@ -9,8 +9,8 @@ import { decided, lines, member } from '../support/cluster-member.js'
 import type { Daemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { eventually } from '../support/patience.js'
 import { type RedisServer, startRedis } from '../support/redis-server.js'
+import { until } from '../support/until.js'
 
 /** A throttle whose limit several daemons share, with a real Redis. */
 
@@ -107,7 +107,8 @@ t.test('a Redis Cluster of three nodes', async t => {
   await promisify(execFile)(cli, ['--cluster', 'create', ...places, '--cluster-yes'])
   const ask = async (port: number) =>
     (await promisify(execFile)(cli, ['-h', HOST, '-p', `${port}`, 'cluster', 'info'])).stdout
-  for (const { port } of nodes) await eventually(async () => (await ask(port)).includes('cluster_state:ok'))
+  for (const { port } of nodes)
+    await until(`node ${port} of the cluster`, async () => (await ask(port)).includes('cluster_state:ok'))
   const redis = `{ url: "${nodes[0]!.url}", cluster: true, timeout: 10s }`
   const daemon = await member(t, { below, limit: 3, redis })
   const apps = Array.from({ length: 100 }, (_, i) => lines(5, `app${i}`)).join('')
@@ -140,7 +141,7 @@ t.test('while the server is away: pass, discard and wait; and it recovers by its
   const first = await started()
   if (!first) return
   await first.kill()
-  const redis = `{ url: "redis://${HOST}:${port}" }`
+  const redis = `{ url: "redis://${HOST}:${port}", timeout: 10s }`
   const all = ['pass', 'discard', 'wait'].map(policy =>
     member(t, { below, limit: 3, redis, more: `on_backend_failure: ${policy}\n    group: ${policy}`, members: '' }),
   )
@@ -149,7 +150,8 @@ t.test('while the server is away: pass, discard and wait; and it recovers by its
   t.equal((await decided(pass!, 5)).sum('sluice_throttle_events_total', { decision: 'fail_open' }), 5)
   const scrape = await decided(discard!, 5)
   t.equal(scrape.sum('sluice_component_discarded_events_total', { reason: 'no_backend' }), 5)
-  t.equal((await wait!.scrape()).sum('sluice_throttle_events_total'), 0)
+  const held = await wait!.scrapedUntil(scrape => scrape.events('limited').inFlight === 5)
+  t.equal(held.sum('sluice_throttle_events_total'), 0)
   await started()
   t.equal((await decided(wait!, 5)).sum('sluice_throttle_events_total', { decision: 'passed' }), 3)
   for (const daemon of [pass!, discard!]) {
