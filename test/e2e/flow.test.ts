@@ -3,11 +3,11 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { HOST } from '../support/address.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
-
-const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
+import { until } from '../support/until.js'
 
 function linesOf(path: string): string[] {
   return readFileSync(path, 'utf8').split('\n').slice(0, -1)
@@ -33,12 +33,9 @@ destinations:
 `,
   )
   const held = () => daemon.logs().filter(({ msg }) => String(msg).includes('on hold until')).length
-  const statusOf = async (status: number) => {
-    for (const end = performance.now() + 10_000; performance.now() < end; await pause(50)) {
-      if ((await daemon.get('/readyz')).status === status) return true
-    }
-    return false
-  }
+  const readiness = async () => (await daemon.get('/readyz')).status
+  const statusOf = (status: number, why: string) =>
+    until(why, async () => (await readiness()) === status, { show: readiness })
   let written = 1
   const write = (n: number) => {
     let text = ''
@@ -47,24 +44,24 @@ destinations:
   }
   const numbers = () => receiver.lines().map(line => JSON.parse(line).n as number)
 
-  t.ok(await statusOf(503), 'not ready while the key is refused')
+  await statusOf(503, 'not ready while the key is refused')
   t.match((await daemon.get('/healthz')).status, 200, 'alive nevertheless')
   write(500)
   const holding = await daemon.scrapedUntil(scrape => scrape.events('up').inFlight === 501)
   holding.conserves(t, 'while it holds')
   t.same(numbers(), [], 'nothing was accepted')
   writeFileSync(join(folder, 'key'), 'second\n')
-  t.ok(await statusOf(200), 'ready with the new key')
+  await statusOf(200, 'ready with the new key')
   await daemon.scrapedUntil(scrape => scrape.events('up').sent === 501)
   t.equal(held(), 1, 'told once')
 
   receiver.authorization = 'Token third'
   write(500)
-  t.ok(await statusOf(503), 'not ready when the key is revoked')
+  await statusOf(503, 'not ready when the key is revoked')
   write(500)
   ;(await daemon.scrapedUntil(scrape => scrape.events('up').received === 1501)).conserves(t, 'while it holds again')
   writeFileSync(join(folder, 'key'), 'third\n')
-  t.ok(await statusOf(200), 'ready again')
+  await statusOf(200, 'ready again')
   await daemon.scrapedUntil(scrape => scrape.events('up').sent === 1501)
   t.equal(held(), 2, 'told once more')
   t.match(await daemon.stop(t), { received: 1501, passed: 1501, discarded: {}, undelivered: 0 })
@@ -80,8 +77,9 @@ t.test('a destination on hold does not put off the end: its events are still in 
   const receiver = await startReceiver({ authorization: 'Token right' })
   t.teardown(() => receiver.close())
   const folder = testFolder(t, { 'in.log': '{"n":0}\n{"n":1}\n', key: 'wrong\n' })
+  // A daemon that waited for it would not end.
   const config = `
-shutdown_timeout: 1 Minutes
+shutdown_timeout: 1 Hours
 sources:
   log: { type: file, include: [in.log], decode: json }
   piped: { type: stdin }
@@ -91,9 +89,7 @@ destinations:
 `
   const first = await startDaemon(t, folder, config)
   await first.scrapedUntil(scrape => scrape.sum('sluice_delivery_holding') === 1 && scrape.events('copy').sent === 2)
-  const asked = performance.now()
   t.match(await first.stop(t), { undelivered: 2 })
-  t.ok(performance.now() - asked < 30_000, 'long before the end of shutdown_timeout')
   t.match(first.stderr, /not waiting for paused destinations/)
   writeFileSync(join(folder, 'key'), 'right\n')
   const second = await startDaemon(t, folder, config)
@@ -102,13 +98,12 @@ destinations:
   t.same(receiver.lines(), ['{"n":0}', '{"n":1}'], 'they are delivered after the next start')
 
   // Nor does a pause that the receiver asked for, where that takes longer.
+  const short = config.replace('1 Hours', '50 Minutes')
   receiver.otherwise = { status: 503, headers: { 'retry-after': '3600' } }
   writeFileSync(join(folder, 'in.log'), '{"n":0}\n{"n":1}\n{"n":9}\n')
-  const paused = await startDaemon(t, folder, config)
-  await paused.scrapedUntil(scrape => scrape.sum('sluice_delivery_paused_seconds') > 60)
-  const stopped = performance.now()
+  const paused = await startDaemon(t, folder, short)
+  await paused.scrapedUntil(scrape => scrape.sum('sluice_delivery_paused_seconds') > 3300)
   t.match(await paused.stop(t), { undelivered: 1 })
-  t.ok(performance.now() - stopped < 30_000, 'long before the end of shutdown_timeout')
   receiver.otherwise = 200
   const resumed = await startDaemon(t, folder, config)
   await resumed.scrapedUntil(scrape => scrape.events('up').sent === 1)
@@ -213,7 +208,7 @@ t.test('a destination that does not keep up: memory is bounded, and everything a
       response.end()
     })
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
   t.teardown(() => {
     server.close()
     server.closeAllConnections()
@@ -229,34 +224,32 @@ t.test('a destination that does not keep up: memory is bounded, and everything a
     t,
     folder,
     `
-sources: { log: { type: file, include: [in.log] } }
+sources: { log: { type: file, include: [in.log] }, other: { type: file, include: [in.log] } }
 processors: { all: { type: filter, inputs: [log], condition: if (.message starts_with '0') } }
 destinations:
-  up: { type: http, inputs: [all], encoding: raw, url: "http://127.0.0.1:${port}/", batch: { max_wait: 10ms } }
+  up: { type: http, inputs: [all], encoding: raw, url: "http://${HOST}:${port}/", batch: { max_wait: 10ms } }
   copy: { type: file, inputs: [all], path: out.log }
+  free: { type: blackhole, inputs: [other] }
 `,
   )
   const rssMb = (name: string) =>
     Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${daemon.pid}/status`, 'utf8'))![1]) /
     1000
-  await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') >= 4)
-  await pause(1500)
-  const waiting = await daemon.scrape()
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight', { component_id: 'up' }) >= 4)
+  // In the time in which another source reads all of it.
+  const waiting = await daemon.scrapedUntil(scrape => scrape.events('free').sent === LINES)
   waiting.conserves(t, 'while it waits')
   const { received } = waiting.events('log')
   t.ok(received < LINES / 2, `it stopped reading after ${received} of ${LINES} lines`)
-  await pause(300)
-  t.equal((await daemon.scrape()).events('log').received, received, 'and stands still')
   open()
   const done = await daemon.scrapedUntil(
     scrape => scrape.events('up').sent === LINES && scrape.events('copy').sent === LINES,
-    30_000,
   )
   done.conserves(t, 'at the end')
   const peak = rssMb('VmHWM')
   // All of the input in memory would be 150 MB above what an idle daemon has, which is about 90.
   t.ok(peak <= 220, `at most ${Math.round(peak)} MB were in memory`)
-  t.match(await daemon.stop(t), { received: LINES, undelivered: 0 })
+  t.match(await daemon.stop(t), { received: 2 * LINES, undelivered: 0 })
   t.ok(
     seen.every(times => times === 1),
     'every line, once',
