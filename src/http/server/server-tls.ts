@@ -32,7 +32,15 @@ export class ServerTls {
       refused(this.refusals.add(error, socket))
       socket.destroy()
     })
-    return every(renewEveryMs, () => void this.#renew(server as TlsServer))
+    // One check at a time: what an older one has read must not replace what a newer one has applied.
+    let renewing = false
+    return every(renewEveryMs, () => {
+      if (renewing) return
+      renewing = true
+      void this.#renew(server as TlsServer).finally(() => {
+        renewing = false
+      })
+    })
   }
 
   async #renew(server: TlsServer): Promise<void> {
