@@ -9,8 +9,7 @@ import { type AdminLimits, serveAdmin } from '../../../src/admin/server.js'
 import { CONTENT_TYPES, Metrics } from '../../../src/engine/measure/metrics.js'
 import { ConnectionReport } from '../../../src/http/server/connection-report.js'
 import { type ConnectionEvents, Connections } from '../../../src/http/server/connections.js'
-import { eventually } from '../../support/patience.js'
-import { until } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 const OPEN = 'application/openmetrics-text'
 
@@ -168,22 +167,21 @@ t.test('an id that had several types one after the other', async t => {
   t.equal(metrics.component('in', 'source', 'file').counter('sluice_line_pieces_total', '').value, 2, 'and goes on')
 })
 
-t.test('the delay of the event loop is without the interval at which it is measured', async t => {
+t.test('the delay of the event loop is without the interval at which it is measured', async () => {
   const metrics = new Metrics({ error: () => {} } as unknown as Logger)
   // Nothing is measured before the interval has passed for the first time; it is NaN until then. The event loop of a busy
   // machine may really be late at times, but not at the best of them, and not for ever.
   let shown: number[] = []
-  const isLess = () => shown.length === 2 && shown.every(delay => delay < 0.09)
-  await eventually(
+  await until(
+    'a delay below the interval',
     async () => {
       const text = String(await metrics.render())
       shown = [...text.matchAll(/^nodejs_eventloop_lag_(?:min|p50)_seconds (\S+)$/gm)].map(([, n]) => Number(n))
-      return isLess()
-      // Each reading starts a new measurement.
+      return shown.length === 2 && shown.every(delay => delay < 0.09)
     },
-    undefined,
-    700,
-  ).catch(() => t.fail(`${shown}`))
+    // Each reading starts a new measurement.
+    { every: 700, show: () => shown },
+  )
 })
 
 t.test('many series: all of them, while the event loop turns', async t => {
@@ -233,7 +231,7 @@ t.test('clients that send nothing, or do not read, do not keep others away', asy
   for (let n = 0; n < 4; n++) await dial('G')
   t.equal((await fetch(url.replace('metrics', 'healthz'), { headers: { connection: 'close' } })).status, 200)
   const open = () => new Promise<number>(resolve => server.getConnections((_error, count) => resolve(count)))
-  await eventually(async () => (await open()) === 0)
+  await until(async () => (await open()) === 0)
   t.same(happened.sort(), ['slow_reader', 'unused', 'unused', 'unused'])
 })
 

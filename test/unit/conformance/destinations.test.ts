@@ -9,10 +9,11 @@ import type { AckStatus } from '../../../src/core/event/ack.js'
 import { textOptions } from '../../../src/core/options/reach.js'
 import { checkDestination, type DestinationOutput } from '../../../src/testing/check-destination.js'
 import { batchOf } from '../../support/batches.js'
-import { deliver, json, make, receiver, until } from '../../support/destination.js'
+import { deliver, json, make, receiver } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
 import { heldBytes } from '../../support/heap.js'
 import type { Receiver } from '../../support/receiver.js'
+import { until } from '../../support/until.js'
 
 /** What holds for every destination of the list, with the options of each of its examples, here instead of where they lead. */
 

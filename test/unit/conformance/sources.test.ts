@@ -10,7 +10,8 @@ import type { EventBatch } from '../../../src/core/event/batch.js'
 import { checkSource, OpenedSource, type SourceInput } from '../../../src/testing/check-source.js'
 import { testFolder } from '../../support/folder.js'
 import { heldBytes } from '../../support/heap.js'
-import { Taker, until } from '../../support/pushed.js'
+import { Taker } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 /** What holds for every source of the list but `demo`. Each of them needs an input here that lines can be written to. */
 

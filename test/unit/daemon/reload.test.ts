@@ -6,8 +6,7 @@ import { Servers } from '../../../src/daemon/servers.js'
 import { Metrics } from '../../../src/engine/measure/metrics.js'
 import type { Supervisor } from '../../../src/engine/supervisor.js'
 import { HOST, ownPort } from '../../support/address.js'
-import { eventually } from '../../support/patience.js'
-import { until } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 const log = pino({ level: 'silent' })
 const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
@@ -22,7 +21,7 @@ const answer = async (port: number) =>
   )
 
 async function untilAnswer(port: number, text: string): Promise<void> {
-  await eventually(async () => (await answer(port)) === text)
+  await until(async () => (await answer(port)) === text)
 }
 
 const connections = { closed() {}, refused() {} }

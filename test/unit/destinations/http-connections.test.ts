@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { type Certificates, makeCertificates } from '../../support/certificates.js'
-import { deliver, events, failure, make, never, ns, receiver, started, until, upTo } from '../../support/destination.js'
+import { deliver, events, failure, make, never, ns, receiver, started, upTo } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 /** A server on loopback that gets each request as soon as it is whole, and writes what it likes. */
 async function rawServer(t: Test, answer: (socket: Socket, request: string) => void): Promise<number> {
@@ -175,7 +175,6 @@ t.test('TLS: files that are replaced are used, and requests under way end as the
     await destination.write(events(1), never)
     return serials.at(-1)
   }
-  const until = (test: () => Promise<boolean>) => eventually(test)
 
   let free = () => {}
   to.script.push({

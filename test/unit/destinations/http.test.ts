@@ -27,13 +27,13 @@ import {
   ns,
   receiver,
   started,
-  until,
   upTo,
 } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { eventually, turns } from '../../support/patience.js'
+import { turns } from '../../support/patience.js'
 import type { Step } from '../../support/receiver.js'
+import { until } from '../../support/until.js'
 
 t.test('a request says what it should', async t => {
   const to = await receiver(t)
@@ -206,7 +206,7 @@ t.test('when there is no answer', async t => {
 
   await to.close()
   // Its end of the connection may not have been seen here at the first attempt.
-  await eventually(async () => {
+  await until(async () => {
     const { failure: kind, reason } = await failure(destination.write(events(1), never))
     return kind === 'retry' && reason === 'refused'
   })
@@ -220,12 +220,12 @@ t.test('when there is no answer', async t => {
   const controller = new AbortController()
   const attempt = silent.destination.write(events(1), controller.signal).catch(error => error as Error)
   const open = () => new Promise<number>(resolve => deaf.getConnections((_, count) => resolve(count)))
-  await eventually(async () => (await open()) > 0)
+  await until(async () => (await open()) > 0)
   controller.abort(new Error('enough'))
   t.match(await attempt, { message: 'enough' })
   await silent.destination.stop!(never)
   // What is being connected is closed too.
-  await eventually(async () => (await open()) === 0)
+  await until(async () => (await open()) === 0)
   const limited = await started(t, { url, connect_timeout: '30ms' })
   t.match(await failure(limited.destination.write(events(1), never)), { failure: 'retry', reason: 'connect_timeout' })
 })

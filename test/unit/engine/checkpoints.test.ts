@@ -16,7 +16,7 @@ import { openCheckpoints } from '../../../src/engine/state/checkpoints.js'
 import { systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime } from '../../support/manual-time.js'
-import { until } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 function open(dir: string, intervalMs = 10, clock: TimerClock = systemClock) {
   const log: { msg: string; level: number; cause?: string; meaning?: string }[] = []
@@ -52,7 +52,7 @@ t.test('changes are written soon, together, and not when nothing changed', async
   checkpoints.provide(() => ({ taken: ++taken }))
   for (let i = 0; i < 100; i++) checkpoints.changed()
   await time.advance(30)
-  await until(() => store.counts.written === 1, 'the first save')
+  await until('the first save', () => store.counts.written === 1)
   t.equal(taken, 1)
   await time.advance(1000)
   t.equal(checkpoints.savedAt, time.wall(), 'up to date while nothing changes')
@@ -61,7 +61,7 @@ t.test('changes are written soon, together, and not when nothing changed', async
   await time.advance(2)
   t.ok(time.wall() - checkpoints.savedAt > 1000, 'as old as the save while something is to be saved')
   await time.advance(30)
-  await until(() => store.counts.written === 2, 'the second save')
+  await until('the second save', () => store.counts.written === 2)
   await checkpoints.flush()
   t.equal(store.counts.written, 2, 'a flush writes nothing that is saved')
   checkpoints.changed()
@@ -169,7 +169,7 @@ t.test('what cannot be written is told once, counted, and tried again', async t 
   const checkpoints = store.forSource('a')
   checkpoints.provide(() => 'state')
   checkpoints.changed()
-  await until(() => store.counts.failed >= 3, 'some attempts')
+  await until('some attempts', () => store.counts.failed >= 3)
   t.equal(await store.flush(), false)
   await t.rejects(checkpoints.flush())
   t.equal(log.length, 1)

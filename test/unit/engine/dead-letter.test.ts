@@ -45,7 +45,8 @@ import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { batchOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
-import { eventually, turns } from '../../support/patience.js'
+import { turns } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
@@ -144,8 +145,6 @@ async function run(config: ReturnType<typeof configOf>) {
   const engine = await Engine.build(config, runtime)
   return { engine, metrics: runtime.metrics, running: engine.run() }
 }
-
-const until = (test: () => boolean) => eventually(test, undefined, 5)
 
 const sent = (id = 'out') => (taken[id] ?? []).map(fields => (fields as { n: number }).n)
 const numbersIn = (path: string) =>
@@ -256,7 +255,7 @@ t.test('a file that is moved away while it is written to: every letter is somewh
   let written = 0
   const move = async () => {
     for (let before = -1; !over; before = written) {
-      await eventually(() => over || written > before, undefined, 0)
+      await until(() => over || written > before)
       // At different moments of the next write.
       await turns(moved % 7)
       if (!existsSync(letters.path)) continue

@@ -29,7 +29,7 @@ import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime } from '../../support/manual-time.js'
-import { until } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 /** What the made-up components of a test share, by the test's name. */
 interface Stage {

@@ -12,7 +12,7 @@ import { Supervisor } from '../../../src/engine/supervisor.js'
 import { systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 const got: string[] = []
 let called = 0
@@ -79,10 +79,10 @@ destinations: { a: { type: collect, inputs: [slow] } }
     )
   const supervisor = await Supervisor.build(read(true), around)
   const run = supervisor.run()
-  await eventually(() => called === 1)
+  await until(() => called === 1)
   await supervisor.replace(read(false))
   appendFileSync(join(folder, 'a.log'), '2\n')
-  await eventually(() => got.length >= 2)
+  await until(() => got.length >= 2)
   t.same(got, ['1', '2'])
   const told = logs.filter(({ code }) => code === 'SLUICE_PROCESSOR_STUCK')
   t.match(told, [{ level: 40, components: ['slow'] }], 'once')

@@ -30,7 +30,7 @@ import { Scrape } from '../../../src/inspect/scrape.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
-import { until } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 /** What the destinations of a test got, whatever their names. */
 let got: string[] = []

@@ -23,7 +23,7 @@ import { stdin } from '../../../src/sources/stdin.js'
 import { tcp } from '../../../src/sources/tcp.js'
 import { testFolder } from '../../support/folder.js'
 import { hurried } from '../../support/manual-time.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 /** What the destinations of a test got, by their id. */
 let got: Record<string, string[]> = {}
@@ -144,8 +144,6 @@ async function start(t: Tap, config: string, timeout = '5m') {
   }
 }
 type Tap = Test
-
-const until = (test: () => boolean, ms?: number) => eventually(test, ms, 2)
 
 const INPUTS = 'inputs: [piped, sent, tailed]'
 const SHAPES = [
@@ -362,7 +360,7 @@ t.test('what cannot start gives way to what ran before', async t => {
     `destinations: { a: { type: collect, ${INPUTS} }, z: { type: collect, ${INPUTS}, how: cannot_start } }`,
   )
   await it.send(5)
-  await until(() => it.wentBack.length === 1 && !it.supervisor.config.destinations.some(({ id }) => id === 'z'), 10_000)
+  await until(() => it.wentBack.length === 1 && !it.supervisor.config.destinations.some(({ id }) => id === 'z'))
   t.match(it.wentBack[0], { message: 'destination z cannot start: not on this machine' })
   await it.send(5)
   await until(() => new Set(got.a).size >= 45)
@@ -408,7 +406,7 @@ t.test('what cannot start has been replaced by the time it would give way', asyn
     it.supervisor.config.destinations.map(({ id }) => id),
     ['b'],
   )
-  await until(() => new Set(Object.values(got).flat()).size === 30, 10_000)
+  await until(() => new Set(Object.values(got).flat()).size === 30)
   t.notOk(it.supervisor.failed)
   await it.end(t)
 })

@@ -16,7 +16,7 @@ import { managedLine, managedProblemsOf } from '../../../src/inspect/problems/ma
 import { nextTurn } from '../../../src/lib/time.js'
 import { fleetText } from '../../../src/remote/fleet.js'
 import { testFolder } from '../../support/folder.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 const LOCAL = `
 data_dir: /state
@@ -306,8 +306,12 @@ function setUp(t: Test, kept?: PublishedRevision) {
     const config = await managed.first(signal)
     return config && limitOf(config)
   }
-  const until = (test: () => boolean) => eventually(test, undefined, 1)
-  return { it, managed, pipeline, first, until, ran }
+  /** The first report from now on that fits. */
+  const reported = (fits: (report: Report) => boolean) => {
+    const from = it.reports.length
+    return until('a report', () => it.reports.slice(from).find(fits), { show: () => it.reports.at(-1) })
+  }
+  return { it, managed, pipeline, first, reported, ran }
 }
 
 t.test('what to start with', async t => {
@@ -330,7 +334,7 @@ t.test('what to start with', async t => {
   const nothing = setUp(t)
   nothing.it.away = new Error('ECONNREFUSED')
   const waiting = nothing.first()
-  await nothing.until(() => nothing.it.asked > 3)
+  await until(() => nothing.it.asked > 3)
   nothing.it.away = undefined
   nothing.it.published = revisionOf(7)
   t.equal(await waiting, 7, 'it waits for the first one')
@@ -340,7 +344,7 @@ t.test('what to start with', async t => {
   unreadable.it.away = new Error('ECONNREFUSED')
   unreadable.it.keptFails = new StateUnreadable('/x/managed/p.json', new Error('EACCES'))
   const held = unreadable.first()
-  await unreadable.until(() => unreadable.it.asked > 3)
+  await until(() => unreadable.it.asked > 3)
   t.match(unreadable.managed.waitsFor, /ECONNREFUSED; cannot read \/x\/managed\/p\.json/)
   unreadable.it.keptFails = undefined
   unreadable.it.kept = revisionOf(5)
@@ -355,7 +359,7 @@ t.test('what to start with', async t => {
 })
 
 t.test('revisions that follow, and reports of them', async t => {
-  const { it, managed, pipeline, first, until, ran } = setUp(t)
+  const { it, managed, pipeline, first, reported, ran } = setUp(t)
   it.published = revisionOf(1)
   await first()
   const leave = managed.follow(pipeline, () => ({ received: 5 }))
@@ -364,12 +368,15 @@ t.test('revisions that follow, and reports of them', async t => {
   it.published = revisionOf(2)
   await until(() => it.kept?.revision === 2)
   t.same(ran(), [2])
-  await until(() => it.reports.at(-1)!.revision === 2)
+  await reported(report => report.revision === 2)
 
   it.unbuildable.add(3)
   it.published = revisionOf(3)
-  await until(() => it.reports.at(-1)!.error !== null)
-  t.match(it.reports.at(-1), { revision: 2, health: 'ready', error: /^revision 3 cannot run: it cannot be built/ })
+  t.match(await reported(report => report.error !== null), {
+    revision: 2,
+    health: 'ready',
+    error: /^revision 3 cannot run: it cannot be built/,
+  })
   t.equal(it.kept!.revision, 2)
   const asked = it.asked
   await until(() => it.asked > asked + 3)
@@ -378,20 +385,22 @@ t.test('revisions that follow, and reports of them', async t => {
     ...revisionOf(4),
     config: { destinations: { out: { type: 'file', path: '/etc/x', inputs: ['ingest'] } } },
   }
-  await until(() => /revision 4/.test(it.reports.at(-1)!.error ?? ''))
-  t.match(it.reports.at(-1), { revision: 2, error: /not among the files.*managed/ })
+  t.match(await reported(report => /revision 4/.test(report.error ?? '')), {
+    revision: 2,
+    error: /not among the files.*managed/,
+  })
 
   it.published = revisionOf(5)
-  await until(() => it.reports.at(-1)!.revision === 5)
-  t.match(it.reports.at(-1), { revision: 5, error: null })
+  t.match(await reported(report => report.revision === 5), { revision: 5, error: null })
   managed.wentBack(new Error('its destination cannot start'), it.ran[1]!, it.ran[0]!)
-  await until(() => it.reports.at(-1)!.revision === 2)
-  t.match(it.reports.at(-1), { revision: 2, error: /revision 5 cannot run: its destination/ })
+  t.match(await reported(report => report.revision === 2), {
+    revision: 2,
+    error: /revision 5 cannot run: its destination/,
+  })
   t.equal(it.kept!.revision, 2, 'what runs is kept')
 
   it.states = [{ id: 'out', state: 'holding', reason: '401 from there' }]
-  await until(() => it.reports.at(-1)!.health === 'holding')
-  t.match(it.reports.at(-1)!.error, /out: 401 from there/)
+  t.match(await reported(report => report.health === 'holding'), { error: /out: 401 from there/ })
 
   const before = it.reports.length
   it.away = new Error('ECONNREFUSED')
@@ -400,7 +409,7 @@ t.test('revisions that follow, and reports of them', async t => {
   t.ok(Math.max(...it.slept) >= 48_000 && Math.max(...it.slept) <= 72_000, 'asked less often while it is away')
   it.away = undefined
   it.published = revisionOf(6)
-  await until(() => it.reports.at(-1)!.revision === 6)
+  await reported(report => report.revision === 6)
   t.ok(it.reports.length > before)
   t.same(ran(), [2, 5, 6])
   const reports = it.reports.length
@@ -409,7 +418,7 @@ t.test('revisions that follow, and reports of them', async t => {
 })
 
 t.test('a revision to start with that is refused: reported, and tried again', async t => {
-  const { it, managed, until } = setUp(t)
+  const { it, managed, reported } = setUp(t)
   it.published = revisionOf(3)
   it.unbuildable.add(3)
   let served = 0
@@ -426,21 +435,24 @@ t.test('a revision to start with that is refused: reported, and tried again', as
   t.ok(await config, 'the same revision is tried again')
   t.match(managed.status, { revision: 3, refused: undefined })
   managed.held('cannot read a buffer')
-  await until(() => it.reports.at(-1)!.revision === 3)
-  t.match(it.reports.at(-1), { revision: 3, health: 'holding', error: 'cannot read a buffer' })
+  t.match(await reported(report => report.revision === 3), {
+    revision: 3,
+    health: 'holding',
+    error: 'cannot read a buffer',
+  })
 
   const both = setUp(t, revisionOf(1))
   both.it.published = revisionOf(2)
   both.it.unbuildable.add(1).add(2)
   const none = both.first()
-  await both.until(() => both.it.reports.length > 0)
+  await until(() => both.it.reports.length > 0)
   t.match(both.managed.status, { refused: 2 }, 'the newest matters where the cached one cannot run either')
   both.it.unbuildable.clear()
   t.equal(await none, 2)
 })
 
 t.test('a revision that would leave buffered events behind waits until they are delivered', async t => {
-  const { it, managed, pipeline, first, until, ran } = setUp(t, revisionOf(1))
+  const { it, managed, pipeline, first, reported, ran } = setUp(t, revisionOf(1))
   it.published = revisionOf(2)
   it.left = [{ id: 'up' }]
   t.equal(await first(), 1, 'at a start the cached one runs')
@@ -455,23 +467,21 @@ t.test('a revision that would leave buffered events behind waits until they are 
   t.equal(it.logs.match(/SLUICE_REVISION_REFUSED/g)?.length, 1, 'it is logged once')
   t.same(it.ran, [])
   it.left = []
-  await until(() => it.reports.at(-1)!.revision === 2)
-  t.match(it.reports.at(-1), { revision: 2, error: null })
+  t.match(await reported(report => report.revision === 2), { revision: 2, error: null })
   t.same(ran(), [2], 'the same revision is tried again')
   t.equal(it.kept!.revision, 2)
   it.left = [{ id: 'up' }]
   it.published = revisionOf(3)
-  await until(() => it.reports.at(-1)!.error !== null)
+  await reported(report => report.error !== null)
   it.left = []
-  await until(() => it.reports.at(-1)!.revision === 3)
-  t.match(it.reports.at(-1), { revision: 3, error: null }, 'under way, too')
+  t.match(await reported(report => report.revision === 3), { revision: 3, error: null }, 'under way, too')
   it.ending = true
   it.published = revisionOf(4)
   const before = it.asked
   await until(() => it.asked > before + 3)
   t.match(it.reports.at(-1), { revision: 3, error: null }, 'an end is no fault of a revision')
   it.ending = false
-  await until(() => it.reports.at(-1)!.revision === 4)
+  await reported(report => report.revision === 4)
 
   const alone = setUp(t)
   alone.it.published = revisionOf(1)
@@ -485,13 +495,13 @@ t.test('a revision that would leave buffered events behind waits until they are 
 })
 
 t.test('a revision that is tried is not reported as the one that runs', async t => {
-  const { it, managed, pipeline, first, until, ran } = setUp(t)
+  const { it, managed, pipeline, first, reported, ran } = setUp(t)
   it.published = revisionOf(1)
   await first()
   managed.follow(pipeline, () => ({}))
   it.left = [{ id: 'up' }]
   it.published = revisionOf(2)
-  await until(() => it.reports.at(-1)?.error != null)
+  await reported(report => report.error !== null)
   const waits = { revision: 1, error: /^revision 2 cannot run: the disk buffer of up/ }
   let go = () => {}
   it.replacing = new Promise(resolve => {
@@ -517,7 +527,7 @@ t.test('a revision that is tried is not reported as the one that runs', async t 
   t.same(ran(), [1], 'and keeps the revision that runs')
 
   it.left = []
-  await until(() => it.reports.at(-1)!.revision === 2)
+  await reported(report => report.revision === 2)
   const two = it.ran[1]!
   await managed.inTurn(async () => {
     it.ran.push(managed.reread(local))

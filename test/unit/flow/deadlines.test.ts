@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Deadlines } from '../../../src/flow/delivery/deadlines.js'
 import { nextTurn } from '../../../src/lib/time.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 t.test('a signal serves the next attempt, unless it was aborted or may not be used again', async t => {
   const deadlines = new Deadlines(60_000, true)
@@ -39,7 +39,7 @@ t.test('an attempt that takes too long is aborted, one that ended in its turn ha
   await nextTurn()
   t.equal(short.cancel, undefined)
   const long = deadlines.begin()
-  await eventually(() => long.controller.signal.aborted)
+  await until(() => long.controller.signal.aborted)
   t.match(long.controller.signal.reason, { message: 'no answer within 20ms', reason: 'timeout', failure: 'retry' })
   deadlines.end(long)
 })

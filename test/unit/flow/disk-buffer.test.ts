@@ -21,9 +21,9 @@ import { BufferRun, numbersOf } from '../../support/buffer-run.js'
 import { testFolder } from '../../support/folder.js'
 import { freeChunks } from '../../support/free-chunks.js'
 import { collectGarbage } from '../../support/heap.js'
-import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
 import { SimulatedDisk } from '../../support/simulated-disk.js'
+import { until } from '../../support/until.js'
 
 const log = pino({ level: 'silent' })
 type Write = (numbers: number[], signal: AbortSignal) => unknown

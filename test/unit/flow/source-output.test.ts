@@ -10,7 +10,7 @@ import { SourceOutput } from '../../../src/flow/source-output.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 function fanOutTo(taken: EventBatch[]): FanOut {
   const stream = new Writable({
@@ -149,7 +149,7 @@ t.test(
       await new Promise(resolve => setImmediate(resolve))
       t.notOk(sent, 'it waits')
       finishWrite()
-      t.ok(await eventually(() => sent), autoDestroy ? 'closes by itself' : 'stays open')
+      t.ok(await until(() => sent), autoDestroy ? 'closes by itself' : 'stays open')
       ack.settle('delivered')
     }
   },

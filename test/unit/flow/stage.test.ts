@@ -14,8 +14,8 @@ import { nextTurn } from '../../../src/lib/time.js'
 import { batchOf, collectLines, linesOf, originOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { pooledBatch } from '../../support/pooled-batch.js'
-import { until } from '../../support/pushed.js'
 import { type StageOptions, stageOf } from '../../support/stage.js'
+import { until } from '../../support/until.js'
 
 /** A stage around a processor that is made here. */
 function stageWith(processor: Processor, plan: Plan = {}, more: StageOptions = {}) {

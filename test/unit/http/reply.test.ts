@@ -4,8 +4,8 @@ import { type AddressInfo, connect } from 'node:net'
 import t from 'tap'
 import { inOrder } from '../../../src/http/server/in-order.js'
 import { failReply, headerText, onConnectionClosed, onReplyOver } from '../../../src/http/server/reply.js'
-import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
+import { until } from '../../support/until.js'
 
 t.test('text of any characters fits in a header, and is read back by decodeURIComponent', async t => {
   t.equal(headerText('łukasz@example.com'), '%C5%82ukasz@example.com')

@@ -14,7 +14,8 @@ import { systemClock } from '../../../src/lib/time.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
-import { eventually, turns } from '../../support/patience.js'
+import { turns } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 const silent = pino({ level: 'silent' })
 const TAKEN = { body: 'd'.repeat(43), received: 1 }
@@ -124,7 +125,7 @@ t.test('revisions are a part of the disk space, and events always leave some to 
   t.match(await alone.post(`"${'x'.repeat(29_000)}"\n`), { status: 202 })
   const waits = alone.post(`"${'x'.repeat(1500)}"\n`)
   const full = /kind="account_disk_full"\} [1-9]/
-  await eventually(async () => full.test(String(await alone.metrics.render())))
+  await until(async () => full.test(String(await alone.metrics.render())))
   t.ok(alone.host.hasRoomForRevisions('account', 2000), 'a sixteenth')
   t.notOk(alone.host.hasRoomForRevisions('account', 3000))
   stage.holds = false
@@ -153,14 +154,14 @@ t.test('the pipelines of an account share the requests to their receivers', asyn
   for (const id of ids) await publish({ destinations: { out: SIX } }, id)
   await publish({ destinations: { out: SIX } }, 'other', { account: 'another' })
   const answers = ids.map(id => post(lines, {}, id))
-  const until = async (count: number) => {
-    await eventually(() => waiting >= count)
+  const waits = async (count: number) => {
+    await until(() => waiting >= count)
     await turns()
     t.equal(waiting, count)
   }
-  await until(256 + ids.length)
+  await waits(256 + ids.length)
   answers.push(post(lines, {}, 'other'))
-  await until(256 + ids.length + 64)
+  await waits(256 + ids.length + 64)
   open()
   t.same([...new Set((await Promise.all(answers)).map(({ status }) => status))], [202])
 })
@@ -204,8 +205,8 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
       answer: () => open.get(id)?.shift()?.(),
     }
   }
-  const until = async (...expected: string[]) => {
-    await eventually(() => began.length >= expected.length)
+  const begins = async (...expected: string[]) => {
+    await until(() => began.length >= expected.length)
     await turns()
     t.same(began, expected)
   }
@@ -215,33 +216,33 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
   ]
   await Promise.all([a, b!, c!, d!].map(one => one.start()))
   a.put(30, 30, 30)
-  await until('a', 'a')
+  await begins('a', 'a')
   b!.put(50)
-  await until('a', 'a', 'b')
+  await begins('a', 'a', 'b')
   t.equal(pool.bytes, 110)
   c!.put(10, 10)
   d!.put(10)
-  await until('a', 'a', 'b')
+  await begins('a', 'a', 'b')
   t.same([pool.waiting, full], [2, 2], 'others wait, the first one of a destination too')
   a.answer()
-  await until('a', 'a', 'b', 'c', 'd')
+  await begins('a', 'a', 'b', 'c', 'd')
   t.equal(pool.waiting, 0)
   t.equal(pool.bytes, 100, 'more than one only while half of it is free')
   b!.answer()
   a.answer()
-  await until('a', 'a', 'b', 'c', 'd', 'a')
+  await begins('a', 'a', 'b', 'c', 'd', 'a')
   c!.answer()
-  await until('a', 'a', 'b', 'c', 'd', 'a', 'c')
+  await begins('a', 'a', 'b', 'c', 'd', 'a', 'c')
   for (const one of [a, c!, d!]) one.answer()
-  await eventually(() => pool.bytes === 0)
+  await until(() => pool.bytes === 0)
 
   // One that ends while it waits is in nobody's way.
   b!.put(200)
-  await until('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b')
+  await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b')
   a.put(5)
   d!.put(5)
-  await eventually(() => pool.waiting >= 2)
+  await until(() => pool.waiting >= 2)
   await a.delivery.stop(AbortSignal.abort())
   b!.answer()
-  await until('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')
+  await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')
 })

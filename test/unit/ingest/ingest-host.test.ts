@@ -22,7 +22,8 @@ import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { hurried } from '../../support/manual-time.js'
 import { needs } from '../../support/needs.js'
-import { eventually, turns } from '../../support/patience.js'
+import { turns } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 function closeGate(): () => void {
   let open = () => {}
@@ -208,11 +209,11 @@ t.test('a publish in the middle of requests: nothing is lost, nothing comes twic
   for (let i = 0; i < 12; i++) {
     await publish(shapes[i % 3])
     const { length } = stage.got
-    await eventually(() => stage.got.length > length)
+    await until(() => stage.got.length > length)
   }
   publishing = false
   await Promise.all(senders)
-  await eventually(() => stage.got.length >= n)
+  await until(() => stage.got.length >= n)
   t.ok(n > 200, `${n} events`)
   t.equal(stage.got.length, n)
   t.equal(new Set(stage.got).size, n)
@@ -244,7 +245,7 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   stage.holds = true
   await post(line(1))
   const holding = /errors_total\{component_id="p\/out".*kind="status_401"\} [1-9]/
-  await eventually(async () => holding.test(String(await metrics.render())))
+  await until(async () => holding.test(String(await metrics.render())))
   const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
   const waits = { path: '', message: /^the disk buffer of out holds events/ }
   t.match((await host.boundsOf('p', other)).at(-1), waits, 'whoever publishes it is told')
@@ -258,7 +259,7 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   t.equal(refusals()?.length, 1, 'which is logged once')
   t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
   stage.holds = false
-  await eventually(() => {
+  await until(() => {
     passed += 60_000
     return stage.got.length >= 3
   })
@@ -272,7 +273,7 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   await publish({ ...PIPELINE, discard_orphans: ['other'] })
   stage.holds = false
   t.match(await post(line(6)), { status: 202 }, 'unless it says that they are not needed')
-  await eventually(() => !existsSync(join(folder, 'p/state/buffer/other')))
+  await until(() => !existsSync(join(folder, 'p/state/buffer/other')))
 })
 
 t.test('after a restart, the revision that has buffered events runs first', async t => {
@@ -281,7 +282,7 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
   await first.publish(BUFFERED)
   stage.holds = true
   await first.post(line(1))
-  await eventually(async () => /status_401"\} [1-9]/.test(String(await first.metrics.render())))
+  await until(async () => /status_401"\} [1-9]/.test(String(await first.metrics.render())))
   const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
   await first.publish(other)
   await first.stop(AbortSignal.abort())
@@ -293,7 +294,7 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
   t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)
   t.match(await again.post(line(2)), { status: 202 })
   stage.holds = false
-  await eventually(() => {
+  await until(() => {
     passed += 60_000
     return stage.got.length >= 2
   })
@@ -316,7 +317,7 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
   const { publish, post } = await startIngestHost(t)
   await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
-  await eventually(async () => (await post(line(1))).code === 'pipeline_cannot_run')
+  await until(async () => (await post(line(1))).code === 'pipeline_cannot_run')
   t.match(await post(line(1)), { status: 503, code: 'pipeline_cannot_run', retryAfter: '30' })
   await publish(PIPELINE)
   t.match(await post(line(2)), { status: 202 })
@@ -525,7 +526,7 @@ t.test('files and addresses are checked again when they are opened', async t => 
     await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } }, id)
     post(line(1), {}, id).catch(() => {})
     const counted = new RegExp(`errors_total\\{component_id="${id}/out".*kind="${kind}"\\} [1-9]`)
-    await eventually(async () => counted.test(String(await metrics.render()))).catch(() => t.fail(`${id}: ${kind}`))
+    await until(async () => counted.test(String(await metrics.render()))).catch(() => t.fail(`${id}: ${kind}`))
   }
   await publish(
     { destinations: { out: { type: 'file', path: path('operators/fine/new'), inputs: ['ingest'] } } },
@@ -553,9 +554,6 @@ t.test('what an account takes on the disk is bounded, counted, and removed with 
   const { publish, post, host, metrics, folder, logs, stop } = await startIngestHost(t, { maxDiskPerAccount: 40_000 })
   const gauge = async (name: string) =>
     Number(new RegExp(`^${name} (\\d+)`, 'm').exec(String(await metrics.render()))?.[1])
-  const until = async (what: string, check: () => boolean | Promise<boolean>) => {
-    await eventually(check).catch(() => t.fail(what))
-  }
   const REFUSING = { destinations: { out: { ...OUT, refuses: true } } }
   await publish(BUFFERED, 'buffered')
   await publish(BUFFERED, 'neighbour')
@@ -606,7 +604,7 @@ t.test('after a restart, what is on the disk counts', async t => {
   t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m)
   const waits = post(`{"x":"${'x'.repeat(2000)}"}`, {}, 'q')
   const full = /errors_total\{component_id="q\/out".*kind="account_disk_full"\} [1-9]/
-  await eventually(async () => full.test(String(await metrics.render())))
+  await until(async () => full.test(String(await metrics.render())))
   await publish({ destinations: { renamed: { ...OUT, renamed_from: 'out' } } })
   t.match(await post(''), { status: 202 })
   t.ok(existsSync(join(folder, 'p/state/dead-letter/renamed.ndjson')))
@@ -646,7 +644,7 @@ t.test('a disk buffer: the answer comes at once, the events after a restart', as
   t.match(readFileSync(join(folder, 'p/keys.ndjson'), 'utf8'), /"n":1/)
   const again = await startIngestHost(t, { folder })
   await again.publish(BUFFERED)
-  await eventually(() => stage.got.length > 0)
+  await until(() => stage.got.length > 0)
   t.same(stage.got, [line(1)])
 })
 
@@ -756,7 +754,7 @@ t.test('what is in disk buffers makes room, and has its turn again', async t => 
       text.includes(`sent_events_total{component_id="${id}/out",component_kind="destination",component_type="http"} 1`),
     )
   let text = ''
-  await eventually(async () => {
+  await until(async () => {
     text = String(await metrics.render())
     return sent(text)
   })

@@ -2,7 +2,7 @@ import t from 'tap'
 import { Restarts } from '../../../src/ingest/process/restarts.js'
 import { Room } from '../../../src/ingest/room.js'
 import { BUFFERED, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 t.beforeEach(resetStage)
 
@@ -21,7 +21,7 @@ t.test('a process that does not answer is ended, and what it had in disk buffers
   t.match(await waiting, { status: 503, code: 'pipeline_process_ended', retryAfter: '1' })
   held.clear()
   t.match(await post('{"n":2}', {}, 'beside'), { status: 202 })
-  await eventually(() => stage.got.length >= 3)
+  await until(() => stage.got.length >= 3)
   t.same([...stage.got].sort(), ['{"n":1}', '{"n":2}', '{"n":3}'])
   const text = String(await metrics.render())
   t.match(text, /^sluice_ingest_process_deaths_total\{reason="looped"\} 1$/m)
@@ -46,7 +46,7 @@ t.test('an account that nobody waits for leaves its process to another one', asy
   })
   stage.holds = false
   t.match(await waiting, { status: 202 })
-  await eventually(() => stage.got.length >= 2)
+  await until(() => stage.got.length >= 2)
   t.same([...stage.got].sort(), ['{"n":1}', '{"n":2}'], 'what is in disk buffers has its turn')
   t.match(await post('{"n":3}', {}, 'c'), { status: 202 })
   t.match(String(await metrics.render()), /^sluice_ingest_processes 1$/m)

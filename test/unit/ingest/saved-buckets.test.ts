@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { OUT, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 /** Throttles with `persist` in published pipelines. */
 
@@ -29,10 +29,10 @@ t.test('buckets that persist are kept over revisions, other names and restarts, 
   t.same(stage.got.slice(3), [line(6)])
   const onDisk = async () => Number(/^sluice_ingest_disk_bytes (\d+)$/m.exec(String(await again.metrics.render()))?.[1])
   // A scrape does not wait long for what has to be read from a disk.
-  await eventually(async () => (await onDisk()) > 0)
+  await until(async () => (await onDisk()) > 0)
   await again.host.remove('p')
   t.notOk(existsSync(join(first.folder, 'p')))
-  await eventually(async () => (await onDisk()) === 0)
+  await until(async () => (await onDisk()) === 0)
   await again.stop()
 })
 
@@ -45,7 +45,7 @@ t.test('a throttle whose buckets find no room on the disk of the account goes on
   for (let n = 1; n <= 2; n++) t.match(await post(line(n)), { status: 202 })
   t.same(stage.got, [line(1)])
   const unsaved = /^sluice_throttle_state_unsaved\{[^}]*\} 1$/m
-  await eventually(async () => unsaved.test(String(await metrics.render())))
+  await until(async () => unsaved.test(String(await metrics.render())))
   t.match(logs(), /SLUICE_BUCKETS_NOT_SAVED.*the account has no disk space left/)
   await stop()
 })

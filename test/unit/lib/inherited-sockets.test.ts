@@ -11,7 +11,7 @@ import { InheritedSockets, inheritedSockets, listenOn, listenText } from '../../
 import { HOST, ownPort } from '../../support/address.js'
 import { bound } from '../../support/bound.js'
 import { needs } from '../../support/needs.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 /** This file is its own child: started with two sockets, it serves one by HTTP, reads the other, and does what it is told. */
 const CHILD = 'SLUICE_TEST_CHILD'
@@ -95,10 +95,10 @@ else {
     t.teardown(() => void child.kill('SIGKILL'))
     let said = ''
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (said += text))
-    const until = (what: string) => eventually(() => said.includes(what), undefined, 10)
+    const says = (what: string) => until(what, () => said.includes(what), { show: () => said })
     const tell = async (command: string) => {
       child.stdin.write(`${command}\n`)
-      await until(`${command} is done`)
+      await says(`${command} is done`)
     }
     const write = async (text: string) => {
       const socket = connect(path)
@@ -106,24 +106,24 @@ else {
       socket.end(text)
       return socket
     }
-    await until(`Listening on ${path}`)
+    await says(`Listening on ${path}`)
 
     const early = get(port)
     t.equal(await early, 'first', 'the connection that it was started for')
-    await until('environment:')
+    await says('environment:')
     t.match(said, `web at ${HOST}:${port}\nlines at systemd:lines\n`)
     t.match(said, 'the socket lines that systemd has handed over is in use already')
     t.match(said, 'systemd has handed over no socket named none: there is web, lines')
     t.match(said, /environment: $/m, 'what it starts does not take them for its own')
     await write('one')
-    await until('first has one')
+    await says('first has one')
 
     await tell('close')
     const waiting = get(port)
     await write('two')
     await tell('open')
     t.equal(await waiting, 'second', 'a request that came while nobody took them')
-    await until('second has two')
+    await says('second has two')
 
     await tell('leave')
     await t.rejects(get(port), { code: 'ECONNREFUSED' }, 'nobody else has the socket, or it would wait')

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { READ_BYTES, SharedReadServer, SharedReadSocket } from '../../../src/lib/network/shared-reads.js'
 import { steady } from '../../support/patience.js'
-import { until } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 /** Listens, and collects what each connection sends, in the order of accepting. */
 async function listen(t: Test, at: number | string = 0) {

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
 import { REFUSED, type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
 import { steady } from '../../support/patience.js'
-import { until } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 class Taken implements Receiver {
   readonly parts: Buffer[] = []

@@ -8,8 +8,8 @@ import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
-import { eventually } from '../../support/patience.js'
 import { loadedStageOf } from '../../support/stage.js'
+import { until } from '../../support/until.js'
 
 const OPTIONS = throttle.options.parse({ limit: 1, window: '1h', key_field: '.app' })
 
@@ -132,7 +132,7 @@ async function throttleWith(t: Test, text: string, name = 'limits.yaml', options
   const look = async () => {
     const { timers } = time
     await time.advance(1000)
-    await eventually(() => time.timers === timers)
+    await until(() => time.timers === timers)
   }
   /** Lets the file be looked at until the log has `count` messages about it. */
   const lookUntil = async (count: number) => {

@@ -8,7 +8,7 @@ import { Metrics } from '../../../src/engine/measure/metrics.js'
 import { peopleText } from '../../../src/remote/api-text.js'
 import { ServedIngest } from '../../../src/serve/ingest.js'
 import { as, openService } from '../../support/api-service.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 const PAGE = { limit: 50 }
 
@@ -45,7 +45,7 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   const ran = async (revision: number) => {
     const found = () =>
       logged.find(one => / published (pipeline|revision) runs$/.test(String(one.msg)) && one.revision === revision)
-    return await eventually(found)
+    return await until(found)
   }
   await service.secrets.set(me, 'up', { value: 'x' })
   t.match(await ran(1), { pipeline: id, bounds: /out\.max_in_flight: the service runs it with 64 instead of 500;/ })
@@ -97,7 +97,7 @@ t.test('the files of a pipeline that was deleted are removed, also at the next s
 
   await service.pipelines.remove(me, now)
   await served.stop(AbortSignal.abort())
-  await eventually(() => !existsSync(folderOf(now)))
+  await until(() => !existsSync(folderOf(now)))
   t.ok(existsSync(folderOf(kept)))
   t.same(
     (await service.pipelines.list(me, PAGE)).items.map(({ id }) => id),

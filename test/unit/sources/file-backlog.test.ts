@@ -6,7 +6,8 @@ import type { EventBatch } from '../../../src/core/event/batch.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
-import { arrived, Receiver, settled, tail, until } from '../../support/tailing.js'
+import { arrived, Receiver, settled, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.test('after a start, what was there of a known file is backlog, and what comes later is not', async t => {
   const dir = testFolder(t, { 'a.log': 'first\n' })
@@ -64,7 +65,7 @@ t.test('a file that comes while the source runs is not backlog, whatever its nam
   await run.scanned()
   // The times of files are up to a tick of the kernel behind the clock.
   const begun = systemClock.now()
-  await until(() => systemClock.now() - begun > 20, 'a moment')
+  await until('a moment', () => systemClock.now() - begun > 20)
   renameSync(path, `${path}.1`)
   writeFileSync(path, 'next\n')
   await arrived(run, 1)
@@ -108,7 +109,7 @@ t.test('what piles up while there is no room for a second is backlog', async t =
     skipped = ms - 500
     // Some of the time goes by itself.
     const began = systemClock.now()
-    await until(() => systemClock.now() - began > (ms === 1000 ? 500 : 0), 'a moment')
+    await until('a moment', () => systemClock.now() - began > (ms === 1000 ? 500 : 0))
     out.room = Promise.resolve()
     makeRoom()
     await arrived(run, 3)

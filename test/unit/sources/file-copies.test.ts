@@ -15,7 +15,8 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { testFolder } from '../../support/folder.js'
-import { laterFiles, MemoryCheckpoints, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
+import { laterFiles, MemoryCheckpoints, Receiver, settled, type Tailing, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.setTimeout(600_000)
 
@@ -222,7 +223,7 @@ for (const { title, act, expected, first, rest, damaged = 0 } of CASES) {
     await settled(run, expected.length)
     t.same(run.out.texts(path), expected)
     t.equal(run.out.lines.length, expected.length, 'under the name it had')
-    await until(() => run.value('sluice_files_watched')! <= 1, 'the copy is let go')
+    await until('the copy is let go', () => run.value('sluice_files_watched')! <= 1)
     t.equal(run.log.filter(({ level }) => level >= 50).length, damaged, JSON.stringify(run.log))
     t.equal(run.counters.failures?.get('copy') ?? 0, damaged)
     await run.stop()
@@ -287,7 +288,7 @@ t.test('many copies: few of them are open at a time', async t => {
   for (const name of names) t.ok(asText(out.texts(join(dir, name))) === expected, name)
   t.ok(most <= 16, `${most} copies were open`)
   await next.stop()
-  await until(() => copiesOpen() === 0, 'all of them are closed')
+  await until('all of them are closed', () => copiesOpen() === 0)
 })
 
 function copiesOpen(): number {
@@ -311,7 +312,7 @@ t.test('killed in the middle of a copy: it goes on there, and the new file still
   const out = new Receiver()
   out.hold = true
   const first = await tail(options, checkpoints, out)
-  await until(() => out.held.length > 0, 'the first batch')
+  await until('the first batch', () => out.held.length > 0)
   out.settle('delivered', out.held.length)
   const had = out.lines.length
   await checkpoints.flush()
@@ -331,13 +332,13 @@ t.test('a batch that is given back is read again from the copy', async t => {
   renew(path)
   const run = await tail(options, checkpoints)
   run.out.hold = true
-  await until(() => run.out.held.length > 0, 'the first batch')
+  await until('the first batch', () => run.out.held.length > 0)
   run.out.settle('errored')
   await t.rejects(run.run)
   run.out.hold = false
   void run.again()
-  await until(() => NEW.every(line => run.out.texts().includes(line)), 'the new file')
-  await until(() => run.value('sluice_files_watched') === 1, 'the copy is let go')
+  await until('the new file', () => NEW.every(line => run.out.texts().includes(line)))
+  await until('the copy is let go', () => run.value('sluice_files_watched') === 1)
   t.same(
     run.out.texts().filter(line => line.startsWith('line')),
     [...REST, ...REST],
@@ -371,16 +372,15 @@ t.test('a file that was closed to save descriptors, and compressed before it was
   await settled(run, 11)
   for (let i = 0; i < 3; i++) {
     appendFileSync(b, 'b\n')
-    await until(() => open(run) === 1 && run.out.texts(b).length === i + 2, 'the other is closed')
+    await until('the other is closed', () => open(run) === 1 && run.out.texts(b).length === i + 2)
     appendFileSync(a, `${i}\n`)
     compress(a, `${a}.${i}.gz`)
     writeFileSync(a, `new ${i}\n`)
-    await until(
-      () => run.out.texts(a).includes(`new ${i}`) && run.out.texts(a).includes(String(i)),
-      () => `rest ${i}: ${JSON.stringify([run.out.texts(), run.log])}`,
-    )
+    await until(() => run.out.texts(a).includes(`new ${i}`) && run.out.texts(a).includes(String(i)), {
+      show: () => `rest ${i}: ${JSON.stringify([run.out.texts(), run.log])}`,
+    })
   }
-  await until(() => run.value('sluice_files_watched') === 2, 'copies are let go')
+  await until('copies are let go', () => run.value('sluice_files_watched') === 2)
   t.same(run.out.texts(a), [...numbered(0, 10), '0', 'new 0', '1', 'new 1', '2', 'new 2'])
   await run.stop()
 })

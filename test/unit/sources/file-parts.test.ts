@@ -43,7 +43,7 @@ import { beginningOf, resumeOf } from '../../../src/sources/file/start.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime } from '../../support/manual-time.js'
-import { until } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.test('braces', async t => {
   const cases: [string, string[]][] = [
@@ -252,9 +252,9 @@ t.test('watches that the system refuses', async t => {
   t.equal(watches.areComplete, true)
   t.equal(await watches.sync(folders, new Slices(time)), false)
   writeFileSync(join(dir, 'a', 'x'), '')
-  await until(() => hints.includes(`${join(dir, 'a')} rename x`), 'a hint')
+  await until('a hint', () => hints.includes(`${join(dir, 'a')} rename x`))
   mkdirSync(join(dir, 'c'))
-  await until(() => hints.includes(`${dir} rename c`), 'a hint')
+  await until('a hint', () => hints.includes(`${dir} rename c`))
   t.equal(await watches.sync(folders, new Slices(time)), true)
   rmSync(join(dir, 'a'), { recursive: true })
   mkdirSync(join(dir, 'a'))

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
-import { arrived, tail, until } from '../../support/tailing.js'
+import { arrived, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 const FILES = 20
 
@@ -40,7 +41,7 @@ t.test('each scan checks all files, and finds what no watch reports', async t =>
   const { run, other, checksOfTen } = await tailQuiet(t)
   t.ok((await checksOfTen()) >= 8 * FILES)
   appendFileSync(other, 'second\n')
-  await until(() => run.out.lines.length === FILES + 1, 'the append')
+  await until('the append', () => run.out.lines.length === FILES + 1)
   await run.stop()
 })
 
@@ -54,7 +55,7 @@ t.test('files without an append for a minute are checked every 8 seconds', async
   t.ok(checks >= FILES && checks <= 2 * FILES, `${checks} checks`)
   appendFileSync(other, 'second\n')
   skip(8000)
-  await until(() => run.out.lines.length === FILES + 1, 'the append')
+  await until('the append', () => run.out.lines.length === FILES + 1)
 
   await t.test('and by each scan after an append', async t => {
     const checks = await checksOfTen()
@@ -65,7 +66,7 @@ t.test('files without an append for a minute are checked every 8 seconds', async
     skip(60_000)
     await run.scanned(1)
     appendFileSync(path, 'third\n')
-    await until(() => run.out.lines.length === FILES + 2, 'the append')
+    await until('the append', () => run.out.lines.length === FILES + 2)
     t.equal(run.out.texts().at(-1), 'third')
   })
 
@@ -73,7 +74,7 @@ t.test('files without an append for a minute are checked every 8 seconds', async
     let go = () => {}
     run.out.room = new Promise(resolve => (go = resolve))
     appendFileSync(path, 'fourth\n')
-    await until(() => run.out.lines.length === FILES + 3, 'the append')
+    await until('the append', () => run.out.lines.length === FILES + 3)
     skip(60_000)
     await run.scanned(1)
     const size = run.value('sluice_file_unread_bytes')
@@ -81,7 +82,7 @@ t.test('files without an append for a minute are checked every 8 seconds', async
     await run.scanned(3)
     t.equal(run.value('sluice_file_unread_bytes'), size! + 'fifth\n'.length)
     go()
-    await until(() => run.out.lines.length === FILES + 4, 'the last append')
+    await until('the last append', () => run.out.lines.length === FILES + 4)
   })
   await run.stop()
 })

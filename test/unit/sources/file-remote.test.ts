@@ -47,7 +47,8 @@ import { built } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { turns } from '../../support/patience.js'
-import { arrived, pauseAtEachStat, Receiver, settled, tail, until } from '../../support/tailing.js'
+import { arrived, pauseAtEachStat, Receiver, settled, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 const never = new AbortController().signal
 
@@ -300,7 +301,7 @@ t.test('calls about remote files: the same answers, and none is waited for long'
   t.equal(readSync(fd, bytes, 1, 6, 2), 4)
   t.equal(String(bytes), '.r 1\n...')
   closeSync(fd)
-  await until(() => !fs.existsSync(`/proc/self/fd/${fd}`), 'closed')
+  await until('closed', () => !fs.existsSync(`/proc/self/fd/${fd}`))
   const thrown = (call: () => unknown) => {
     try {
       call()
@@ -344,36 +345,36 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
   const touched = touches(t, path => path.startsWith(far), it)
   const source = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
   const other = await tail({ include: [`${near}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
-  await until(() => other.out.texts().length === 1, 'the other source')
+  await until('the other source', () => other.out.texts().length === 1)
   const silent = () => source.value('sluice_file_systems_silent')
-  await until(() => silent() === 1, 'seen')
-  await until(() => it.systems.silentAt(far) === far && source.log.length > 0, 'reported')
+  await until('seen', () => silent() === 1)
+  await until('reported', () => it.systems.silentAt(far) === far && source.log.length > 0)
   appendFileSync(join(near, 'b.log'), 'near 2\n')
-  await until(() => other.out.texts().length === 2, 'the other source goes on')
+  await until('the other source goes on', () => other.out.texts().length === 2)
   t.same(source.out.texts(), [])
   t.same(it.probes, [far], 'one probe, however often it was looked for')
   const told = () => source.log.map(({ level, msg }) => `${level} ${msg}`)
   t.same(told(), ['50 file system does not answer; its files are read when it answers again'])
   t.match(source.log[0], { code: 'SLUICE_FILE_SYSTEM_SILENT', folder: far })
   it.answer()
-  await until(() => source.out.texts().length === 1, 'read')
+  await until('read', () => source.out.texts().length === 1)
   t.match(told().join(), /,30 file system answers again/)
   t.equal(silent(), 0)
 
   it.isHung = true
-  await until(() => silent() === 1, 'silent again')
+  await until('silent again', () => silent() === 1)
   // What was under way when the server went away is not meant.
   touched.length = 0
   appendFileSync(join(far, 'a.log'), 'far 2\n')
   writeFileSync(join(far, 'c.log'), 'new\n')
   const probes = it.probes.length
-  await until(() => source.value('sluice_file_systems_silent') === 1, 'still')
+  await until('still', () => source.value('sluice_file_systems_silent') === 1)
   await source.scanned(2)
   t.same(source.out.texts(), ['far 1'])
   t.same(touched, [], 'nothing of it is touched')
   t.equal(it.probes.length, probes)
   it.answer()
-  await until(() => source.out.texts().length === 3, 'all is read')
+  await until('all is read', () => source.out.texts().length === 3)
   t.same(source.out.texts().sort(), ['far 1', 'far 2', 'new'])
   await Promise.all([source.stop(), other.stop()])
 })
@@ -443,10 +444,9 @@ async function rotate(t: Test, folder: string, nth: number): Promise<number> {
   const options = { include: [`${folder}/*`], exclude: ['*.gz'], scan_interval: '30ms', max_open_files: 1 + (nth % 3) }
   const out = new Receiver()
   const has = (...numbers: number[]) =>
-    until(
-      () => numbers.every(number => out.texts().includes(String(number))),
-      () => `call ${nth} (${thread.name}): ${out.texts()}`,
-    )
+    until(() => numbers.every(number => out.texts().includes(String(number))), {
+      show: () => `call ${nth} (${thread.name}): ${out.texts()}`,
+    })
   writeFileSync(path(), '1\n2\n')
   const first = await tail(options, undefined, out, undefined, undefined, systems)
   await has(1, 2)
@@ -528,19 +528,19 @@ t.test('a link to a folder that does not answer; what is open elsewhere is read 
   const touched = touches(t, path => path.startsWith(far) || path === join(dir, 'links/a.log'), it)
   const include = { include: [`${dir}/links/*.log`] }
   const source = await tail(include, undefined, undefined, undefined, undefined, it.systems)
-  await until(() => source.out.texts().length === 2, 'both')
+  await until('both', () => source.out.texts().length === 2)
   it.isHung = true
-  await until(() => source.value('sluice_file_systems_silent') === 1, 'seen')
+  await until('seen', () => source.value('sluice_file_systems_silent') === 1)
   touched.length = 0
   appendFileSync(join(near, 'b.log'), 'near 2\n')
-  await until(() => source.out.texts().length === 3, 'a file of another file system')
+  await until('a file of another file system', () => source.out.texts().length === 3)
   appendFileSync(join(far, 'a.log'), 'far 2\n')
   await source.stop()
   t.notOk(source.out.texts().includes('far 2'))
   t.same(touched, [], 'at the end, too')
   it.answer()
   const next = await tail(include, source.checkpoints, undefined, undefined, undefined, it.systems)
-  await until(() => next.out.texts().length === 1, 'where it was')
+  await until('where it was', () => next.out.texts().length === 1)
   t.same(next.out.texts(), ['far 2'])
   await next.stop()
 })
@@ -551,7 +551,7 @@ t.test('follow: false waits for the answer; a read that does not return keeps no
   it.isHung = true
   const options = { include: [`${far}/*.log`], follow: false }
   const source = await tail(options, undefined, undefined, undefined, undefined, it.systems)
-  await until(() => source.value('sluice_file_systems_silent') === 1, 'seen')
+  await until('seen', () => source.value('sluice_file_systems_silent') === 1)
   let isOver = false
   void source.run.then(() => (isOver = true))
   await turns()
@@ -565,7 +565,7 @@ t.test('follow: false waits for the answer; a read that does not return keeps no
   void hung.systems.run(join(far, 'x'), () => new Promise(() => {}))
   await settle()
   const reading = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, hung.systems)
-  await until(() => reading.value('sluice_files_open') === 1, 'opened')
+  await until('opened', () => reading.value('sluice_files_open') === 1)
   hung.isHung = true
   await reading.stop()
   t.same(reading.out.texts(), [])
@@ -591,15 +591,15 @@ t.test('a read that does not return keeps no other file of its source waiting', 
   })
   const options = { include: [`${far}/*.log`, `${near}/*.log`] }
   const source = await tail(options, undefined, undefined, undefined, undefined, it.systems)
-  await until(() => source.out.texts().length === 2, 'both')
+  await until('both', () => source.out.texts().length === 2)
   isArmed = true
   appendFileSync(join(far, 'a.log'), 'far 2\n')
-  await until(() => it.isHung, 'it is read')
+  await until('it is read', () => it.isHung)
   appendFileSync(join(near, 'b.log'), 'near 2\n')
-  await until(() => source.out.texts().includes('near 2'), 'the other file')
+  await until('the other file', () => source.out.texts().includes('near 2'))
   release()
   it.answer()
-  await until(() => source.out.texts().includes('far 2'), 'the rest')
+  await until('the rest', () => source.out.texts().includes('far 2'))
   t.same(source.out.texts().sort(), ['far 1', 'far 2', 'near 1', 'near 2'])
   t.notOk(source.log.some(({ msg }) => msg.startsWith('cannot read file')))
   await source.stop()

@@ -20,7 +20,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
-import { arrived, MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail, until } from '../../support/tailing.js'
+import { arrived, MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.setTimeout(600_000)
 
@@ -45,14 +46,14 @@ for (const include of ['app.log', 'app.log*']) {
     t.equal(run.value('sluice_file_rotations_total'), 1)
     closeSync(writer)
     if (include === 'app.log') {
-      await until(() => run.value('sluice_files_watched') === 1, 'the old file is let go')
+      await until('the old file is let go', () => run.value('sluice_files_watched') === 1)
       t.equal(run.out.texts().at(-1), 'unfinished')
     }
     // Once more, through all names.
     renameSync(`${path}.1`, `${path}.2`)
     renameSync(path, `${path}.1`)
     writeFileSync(path, 'last\n')
-    await until(() => run.out.texts().includes('last'), 'the third file')
+    await until('the third file', () => run.out.texts().includes('last'))
     await run.scanned()
     const expected = [...numbered(0, 8), 'last', ...(include === 'app.log' ? ['unfinished'] : [])]
     t.same(run.out.texts().sort(), expected.sort())
@@ -72,10 +73,10 @@ t.test('what is renamed in the midst of a backlog comes before what takes its pl
     go = resolve
   })
   const run = await tail({ include: [path], scan_interval: '20ms' }, new MemoryCheckpoints(), out)
-  await until(() => out.batches === 1, 'the first batch')
+  await until('the first batch', () => out.batches === 1)
   renameSync(path, `${path}.1`)
   writeFileSync(path, 'new\n')
-  await until(() => run.value('sluice_files_watched') === 2, 'both files are known')
+  await until('both files are known', () => run.value('sluice_files_watched') === 2)
   out.room = Promise.resolve()
   go()
   await settled(run, 50_001)
@@ -126,12 +127,12 @@ t.test('a file deleted while it has more is read to its end', async t => {
     go = resolve
   })
   const run = await tail({ include: [path], rotate_wait: '50ms', scan_interval: '20ms' }, new MemoryCheckpoints(), out)
-  await until(() => out.batches === 1, 'the first batch')
+  await until('the first batch', () => out.batches === 1)
   unlinkSync(path)
   await run.scanned()
   out.room = Promise.resolve()
   go()
-  await until(() => run.value('sluice_files_watched') === 0, 'it is let go', 30_000)
+  await until('it is let go', () => run.value('sluice_files_watched') === 0)
   t.ok(out.bytes(path).equals(content))
   await run.stop()
   t.same((run.checkpoints.document as { files: unknown[] }).files, [], 'what has no name is not remembered')
@@ -143,7 +144,7 @@ t.test('a deleted file is kept while a batch of it may come back', async t => {
   out.hold = true
   const options = { include: [join(dir, 'app.log')], rotate_wait: '20ms', scan_interval: '20ms' }
   const run = await tail(options, new MemoryCheckpoints(), out)
-  await until(() => out.held.length === 1, 'the batch')
+  await until('the batch', () => out.held.length === 1)
   unlinkSync(join(dir, 'app.log'))
   // Longer than rotate_wait.
   await run.scanned(3)
@@ -151,9 +152,9 @@ t.test('a deleted file is kept while a batch of it may come back', async t => {
   out.settle('errored')
   await t.rejects(run.run)
   run.again().catch(() => {})
-  await until(() => out.held.length === 1, 'the batch again')
+  await until('the batch again', () => out.held.length === 1)
   out.settle()
-  await until(() => run.value('sluice_files_watched') === 0, 'it is let go')
+  await until('it is let go', () => run.value('sluice_files_watched') === 0)
   t.same(out.texts(), ['one', 'one'])
   await run.stop()
 })
@@ -166,7 +167,7 @@ t.test('copy and truncate', async t => {
   await settled(run, 100)
   copyFileSync(path, `${path}.1`)
   truncateSync(path)
-  await until(() => truncations() === 1, 'the truncation is seen')
+  await until('the truncation is seen', () => truncations() === 1)
   appendFileSync(path, asText(numbered(100, 103)))
   await settled(run, 103)
   t.same(run.out.texts(), numbered(0, 103))
@@ -184,7 +185,7 @@ t.test('copy and truncate', async t => {
   t.same(run.out.texts(), numbered(0, 697), 'grown to exactly the old size')
 
   appendFileSync(path, 'torn')
-  await until(() => run.value('sluice_file_unread_bytes') === 4, 'the unfinished line is read')
+  await until('the unfinished line is read', () => run.value('sluice_file_unread_bytes') === 4)
   truncateSync(path)
   appendFileSync(path, asText(numbered(697, 700)))
   await settled(run, 701)
@@ -216,7 +217,7 @@ t.test('truncated while it is to be read again from its beginning: what it holds
   const options = { include: [path] }
   const run = await tail(options)
   run.out.hold = true
-  await until(() => run.out.held.length > 0, 'the first batch')
+  await until('the first batch', () => run.out.held.length > 0)
   run.out.settle('errored')
   await t.rejects(run.run)
   truncateSync(path)
@@ -269,7 +270,7 @@ t.test('while nothing runs: rotation, truncation, and an inode that is given awa
   t.same(texts('reused.log'), numbered(0, 12, ' of reused'), reused ? 'the inode was reused' : 'another inode')
   t.same(texts('untouched.log'), [])
   t.same(texts('small.log'), [])
-  await until(() => next.value('sluice_files_watched') === 8, 'what is outside is let go')
+  await until('what is outside is let go', () => next.value('sluice_files_watched') === 8)
   await next.stop()
   const last = await tail({ include, follow: false }, next.checkpoints)
   await last.run
@@ -285,7 +286,7 @@ t.test('a kill soon after a file was found, and a rotation before the next start
   run.out.hold = true
   writeFileSync(path, 'one\n')
   await settled(run, 2)
-  await until(() => JSON.stringify(run.checkpoints.document).includes('app.log'), 'the save')
+  await until('the save', () => JSON.stringify(run.checkpoints.document).includes('app.log'))
   await run.kill()
   appendFileSync(path, 'two\n')
   renameSync(path, join(dir, 'app.old'))
@@ -325,7 +326,7 @@ t.test('rename cycles through the pattern', async t => {
     if (i > 0) await run.scanned(i - 1)
   }
   renameSync(a, away)
-  await until(() => run.value('sluice_files_watched') === 1, 'it is let go')
+  await until('it is let go', () => run.value('sluice_files_watched') === 1)
   appendFileSync(away, 'three\n')
   renameSync(away, a)
   await settled(run, 3)
@@ -369,7 +370,7 @@ t.test('folders that come later, and come again', async t => {
   const run = await tail({ include, exclude: ['not*', join(dir, 'deep/no/**')], scan_interval: '1h' })
   let lines = 0
   const scans = () => run.value('sluice_file_scans_total')!
-  const scannedSince = (before: number) => until(() => scans() > before, 'a change in a folder causes a scan')
+  const scannedSince = (before: number) => until('a change in a folder causes a scan', () => scans() > before)
   await scannedSince(0)
   for (let round = 0; round < 2; round++) {
     let before = scans()
@@ -427,10 +428,7 @@ async function shake(t: Test, seed: number, include: string): Promise<void> {
     torn = ''
   }
   const caughtUp = () =>
-    until(
-      () => [...written].every(text => have().has(text)),
-      () => `seed ${seed}: ${missing()}`,
-    )
+    until(() => [...written].every(text => have().has(text)), { show: () => `seed ${seed}: ${missing()}` })
   const missing = () => JSON.stringify([...written].filter(text => !have().has(text)).map(text => text.slice(0, 20)))
   for (let step = 0; step < 40; step++) {
     const action = random.below(12)

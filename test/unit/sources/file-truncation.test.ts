@@ -19,7 +19,8 @@ import t, { type Test } from 'tap'
 import type { Reach } from '../../../src/core/options/reach.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
-import { laterFiles, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
+import { laterFiles, Receiver, settled, type Tailing, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.setTimeout(600_000)
 
@@ -177,10 +178,9 @@ t.test('a hole that is read before the first line is there', async t => {
   truncateSync(path, 100_000)
   const options = { include: [path], scan_interval: '20ms' }
   const run = await tail(options)
-  await until(
-    () => (run.value('sluice_file_unread_bytes', { file: path }) ?? 0) > 0,
-    () => 'the file is known',
-  )
+  await until(() => (run.value('sluice_file_unread_bytes', { file: path }) ?? 0) > 0, {
+    show: () => 'the file is known',
+  })
   await run.stop()
   const again = await tail(options, run.checkpoints)
   appendFileSync(path, 'first\n')
@@ -209,19 +209,13 @@ t.test('copied and truncated again and again while nothing can be delivered: eve
     makeRoom = resolve
   })
   const run = await tail({ include: [path], scan_interval: '20ms', rotate_wait: '1m' }, undefined, out)
-  await until(
-    () => out.batches > 0,
-    () => 'the first batch',
-  )
+  await until(() => out.batches > 0, { show: () => 'the first batch' })
   const truncated = () => run.log.filter(({ msg }) => msg.startsWith('file was truncated')).length
   let lines = 90_000
   for (let i = 1; i <= 4; i++) {
     copyTruncate(path, `${path}-2026010${i}`)
     if (i % 2 === 1) compress(`${path}-2026010${i}`)
-    await until(
-      () => truncated() === i,
-      () => `truncation ${i} is noticed, ${truncated()} were`,
-    )
+    await until(() => truncated() === i, { show: () => `truncation ${i} is noticed, ${truncated()} were` })
     appendFileSync(path, asText(numbered(lines, lines + 100)))
     lines += 100
     // In which it is seen that there is something.
@@ -250,10 +244,9 @@ t.test('a copy that was never seen is renamed before it is its turn', async t =>
     makeRoom = resolve
   })
   const run = await tail(options, checkpoints, out)
-  await until(
-    () => run.log.some(({ msg }) => msg === 'reading a rotated file that was not seen before'),
-    () => `the second copy is found, log ${JSON.stringify(run.log)}`,
-  )
+  await until(() => run.log.some(({ msg }) => msg === 'reading a rotated file that was not seen before'), {
+    show: () => `the second copy is found, log ${JSON.stringify(run.log)}`,
+  })
   for (const i of [2, 1]) renameSync(`${path}.${i}.gz`, `${path}.${i + 1}.gz`)
   makeRoom()
   await settled(run, 90_000)
@@ -316,10 +309,7 @@ t.test('a copy that might have been the one of a file, and was not: it is read, 
   compress(`${path}.1`)
   truncateSync(path)
   appendFileSync(path, `${BANNER}last\n`)
-  await until(
-    () => isSearching(run),
-    () => `a copy is found, log ${JSON.stringify(run.log)}`,
-  )
+  await until(() => isSearching(run), { show: () => `a copy is found, log ${JSON.stringify(run.log)}` })
   renameSync(`${path}.1.gz`, `${path}.2.gz`)
   writeFileSync(`${path}.3.gz`, first)
   utimesSync(`${path}.3.gz`, at, at)
@@ -360,7 +350,7 @@ t.test('killed while copies that nobody saw were read: the next start finds the 
       void checkpoints.flush()
       return saved().looked > changed && saved().displaced.length === 0
     },
-    () => `what was rotated is known, saved ${JSON.stringify(saved())}`,
+    { show: () => `what was rotated is known, saved ${JSON.stringify(saved())}` },
   )
   await killed.kill()
   rotate()
@@ -392,10 +382,7 @@ t.test('a copy stays that of the file it was read of, however long that is kept'
     if (i > 0) renameSync(`${path}.1.gz`, `${path}.2.gz`)
     copyTruncate(path, `${path}.1`)
     compress(`${path}.1`)
-    await until(
-      () => truncations() === i + 1,
-      () => `truncation ${i + 1}, log ${JSON.stringify(run.log)}`,
-    )
+    await until(() => truncations() === i + 1, { show: () => `truncation ${i + 1}, log ${JSON.stringify(run.log)}` })
     makeRoom()
     await settled(run, (i + 1) * 42)
     // The next sweep looks for everything again.
@@ -438,20 +425,14 @@ for (const [isThere, isPlain] of [
     } else {
       copyTruncate(path, join(dir, 'copy'))
     }
-    await until(
-      () => isSearching(run),
-      () => `a copy is found, log ${JSON.stringify(run.log)}`,
-    )
+    await until(() => isSearching(run), { show: () => `a copy is found, log ${JSON.stringify(run.log)}` })
     if (!isThere) {
       compress(join(dir, 'copy'))
       renameSync(join(dir, 'copy.gz'), `${path}.1.gz`)
     }
     makeRoom()
     const lines = () => run.out.texts(path).filter(text => text.startsWith('line'))
-    await until(
-      () => lines().length >= 50,
-      () => `its lines, log ${JSON.stringify(run.log)}`,
-    )
+    await until(() => lines().length >= 50, { show: () => `its lines, log ${JSON.stringify(run.log)}` })
     t.strictSame(lines(), numbered(0, 50))
     t.equal(run.out.lines.length, isThere ? 52 : 63)
     await run.stop()
@@ -488,10 +469,9 @@ t.test('a file that nobody saw is compressed when it is to be read, and another 
   renameSync(path, `${path}.1`)
   writeFileSync(path, BANNER + asText(numbered(50, 60)))
   const lines = () => run.out.texts(path).filter(text => !text.startsWith('#'))
-  await until(
-    () => isCompressed && lines().length >= 60,
-    () => `all lines, got ${JSON.stringify(lines())}, log ${JSON.stringify(run.log)}`,
-  )
+  await until(() => isCompressed && lines().length >= 60, {
+    show: () => `all lines, got ${JSON.stringify(lines())}, log ${JSON.stringify(run.log)}`,
+  })
   t.strictSame(lines().toSorted(), numbered(0, 60).toSorted())
   await run.stop()
 })

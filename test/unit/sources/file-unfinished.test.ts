@@ -5,7 +5,8 @@ import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
 import { after, systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { freeChunks } from '../../support/free-chunks.js'
-import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+import { MemoryCheckpoints, Receiver, type Tailing, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 /** Real time, which can be put forward. */
 class Ahead implements TimerClock {
@@ -16,15 +17,11 @@ class Ahead implements TimerClock {
 }
 
 const lines = ({ out }: Tailing, count: number) =>
-  until(
-    () => out.lines.length >= count,
-    () => `${count} lines, got ${JSON.stringify(out.texts())}`,
-  )
+  until(() => out.lines.length >= count, { show: () => `${count} lines, got ${JSON.stringify(out.texts())}` })
 const unread = (run: Tailing, bytes: number, file?: string) =>
-  until(
-    () => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes,
-    () => `${bytes} bytes, got ${run.value('sluice_file_unread_bytes', file ? { file } : {})}`,
-  )
+  until(() => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes, {
+    show: () => `${bytes} bytes, got ${run.value('sluice_file_unread_bytes', file ? { file } : {})}`,
+  })
 /**
  * Resolves when everything that was seen of other files is read, by an event of this one: files are read in turns. Their sizes are
  * known before, and the time of growth of a file is that of the read.
@@ -32,7 +29,7 @@ const unread = (run: Tailing, bytes: number, file?: string) =>
 const seenIsRead = async ({ out }: Tailing, marker: string, text = 'marker\n') => {
   const count = out.texts(marker).length
   appendFileSync(marker, text)
-  await until(() => out.texts(marker).length > count, 'the marker')
+  await until('the marker', () => out.texts(marker).length > count)
 }
 /** Long enough for a line that is not being written. */
 const QUIET_MS = 300
@@ -52,7 +49,7 @@ for (const [title, options] of [
     appendFileSync(path, 'second half\n')
     await run.stop()
     const next = await tail({ include: [path] }, run.checkpoints)
-    await until(() => next.value('sluice_file_unread_bytes') === 0, 'all of it')
+    await until('all of it', () => next.value('sluice_file_unread_bytes') === 0)
     await next.stop()
     t.same([...run.out.texts(path), ...next.out.texts()], ['first half second half'])
   })
@@ -143,7 +140,7 @@ t.test(
     t.same(run.out.texts(path), ['whole'])
     renameSync(path, `${path}.1`)
     writeFileSync(path, 'new\n')
-    await until(() => run.out.texts(path).length === 2, 'the new file')
+    await until('the new file', () => run.out.texts(path).length === 2)
     appendFileSync(`${path}.1`, ' of it')
     await unread(run, 10, path)
     await seenIsRead(run, marker)
@@ -152,7 +149,7 @@ t.test(
     t.same(run.out.texts(path), ['whole', 'new'], 'rotated, and not quiet for long enough')
     clock.ms += 11_000
     appendFileSync(path, 'next\n')
-    await until(() => run.out.texts(path).length === 4, 'the unfinished line')
+    await until('the unfinished line', () => run.out.texts(path).length === 4)
     await run.stop()
     t.same(run.out.texts(path).sort(), ['half of it', 'new', 'next', 'whole'])
   },
@@ -174,21 +171,21 @@ t.test('with partial_line_timeout, a writer that fills buffers has no line cut',
   }
   for (let at = 0; at < 4 * 4096; at += 4096) {
     appendFileSync(a, all.slice(at, at + 4096))
-    await until(() => run.out.texts(a).length === 1 + Math.floor((at + 4096) / 100), 'a block')
+    await until('a block', () => run.out.texts(a).length === 1 + Math.floor((at + 4096) / 100))
     await later()
   }
   appendFileSync(a, all.slice(4 * 4096))
-  await until(() => run.out.texts(a).length >= 201, 'the rest')
+  await until('the rest', () => run.out.texts(a).length >= 201)
   t.same(new Set(run.out.texts(a).slice(1)), new Set(['x'.repeat(99)]))
   appendFileSync(b, 'one, ')
   await unread(run, 5, b)
   await later()
-  await until(() => run.out.texts(b).length === 2, 'delivered after its time')
+  await until('delivered after its time', () => run.out.texts(b).length === 2)
   appendFileSync(b, 'two\nthree, ')
   await unread(run, 7, b)
   await later()
   appendFileSync(b, 'four\n')
-  await until(() => run.out.texts(b).length >= 4, 'the end')
+  await until('the end', () => run.out.texts(b).length >= 4)
   t.same(run.out.texts(b), ['before', 'one, ', 'two', 'three, four'], 'a line was cut once: no second one is')
   await run.stop()
 })
@@ -201,7 +198,7 @@ t.test('what the next start could not find is delivered at a stop', async t => {
     string,
   ]
   const run = await tail({ include: [join(dir, '*.log')] })
-  await until(() => run.value('sluice_files_open') === 3, 'open')
+  await until('open', () => run.value('sluice_files_open') === 3)
   for (const path of [deleted, moved, renamed]) await unread(run, 4, path)
   const more = ` line\n${'more\n'.repeat(100_000)}the end`
   for (const path of [deleted, moved]) appendFileSync(path, more)
@@ -235,7 +232,7 @@ t.test('a stop gives up on a deleted file when nothing is delivered any more', a
   unlinkSync(path)
   const { batches } = out
   const stopped = run.stop()
-  await until(() => out.batches > batches, 'the rest of the deleted file is read')
+  await until('the rest of the deleted file is read', () => out.batches > batches)
   out.settle('errored')
   go()
   await stopped
@@ -269,9 +266,9 @@ t.test('unfinished lines beyond the memory for them are not cut', async t => {
   // The longest one is read last.
   writeFileSync(join(dir, 'logs/z.log'), `${'z'.repeat(20 << 20)}\n`)
   const run = await tail({ include: [join(dir, 'logs/*.log')], max_line_bytes: '32MiB' })
-  await until(() => run.out.lines.some(({ text }) => text.startsWith('z')), 'all are read', 10_000)
+  await until('all are read', () => run.out.lines.some(({ text }) => text.startsWith('z')))
   for (const path of paths) appendFileSync(path, '\n')
-  await until(() => run.out.lines.length >= 5, 'all lines', 10_000)
+  await until('all lines', () => run.out.lines.length >= 5)
   await run.stop()
   const cut = run.out.lines.filter(({ text, flags }) => text.length < 15 << 20 || flags !== 1)
   t.same(
@@ -285,10 +282,7 @@ t.test('a long unfinished line gives its memory back when its file is closed', a
   const dir = testFolder(t, { 'a.log': 'x'.repeat(300_000) })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path] })
-  await until(
-    () => freeChunks() < before,
-    () => 'that it takes memory',
-  )
+  await until(() => freeChunks() < before, { show: () => 'that it takes memory' })
   await run.stop()
   t.equal(freeChunks(), before)
 })
@@ -297,10 +291,7 @@ t.test('so does that of a file that was truncated, at a stop', async t => {
   const before = freeChunks()
   const path = join(testFolder(t, { 'a.log': 'x'.repeat(300_000) }), 'a.log')
   const run = await tail({ include: [path] })
-  await until(
-    () => freeChunks() < before,
-    () => 'that it takes memory',
-  )
+  await until(() => freeChunks() < before, { show: () => 'that it takes memory' })
   writeFileSync(path, 'new\n')
   await lines(run, 1)
   t.ok(freeChunks() < before, 'the line may be continued in a copy')

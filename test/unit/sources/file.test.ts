@@ -18,16 +18,8 @@ import { nextTurn, systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
-import {
-  arrived,
-  laterFiles,
-  MemoryCheckpoints,
-  Receiver,
-  settled,
-  type Tailing,
-  tail,
-  until,
-} from '../../support/tailing.js'
+import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, type Tailing, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.test('every byte arrives once and in order, whatever the bytes', async t => {
   const random = new Seeded(1)
@@ -77,11 +69,10 @@ t.test('a source with bounds does not follow a link out of them', async t => {
   symlinkSync(path('logs/a.log'), path('logs/c.log'))
   const reach = new LimitedReach({ files: [path('logs/**')], never: [], urls: 'all', listen: [], credentials: [] })
   const run = await tail({ include: [path('logs/*.log')] }, undefined, undefined, undefined, reach)
-  await until(
-    () => run.log.some(({ level, file }) => level >= 40 && file === path('logs/b.log')),
-    'the link is refused',
+  await until('the link is refused', () =>
+    run.log.some(({ level, file }) => level >= 40 && file === path('logs/b.log')),
   )
-  await until(() => run.out.lines.length > 0, 'the other file is read')
+  await until('the other file is read', () => run.out.lines.length > 0)
   t.same(run.out.texts(), ['fine'])
   t.match(JSON.stringify(run.log), /b\.log leads to [^ ]*secret, which is not among the files/)
   await run.stop()
@@ -96,7 +87,7 @@ t.test('appends are seen within 100 ms, and many small ones cost few batches', a
   for (let i = 0; i < 10; i++) {
     const before = performance.now()
     appendFileSync(path, `line ${i}\n`)
-    await until(() => run.out.lines.length === i + 2, 'the append')
+    await until('the append', () => run.out.lines.length === i + 2)
     times.push(performance.now() - before)
   }
   // Looks at intervals would find none of them at once: each append follows the look that found the one before.
@@ -120,17 +111,14 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
   const clock = { ...systemClock, now: () => systemClock.now() + ms }
   const start = (checkpoints?: MemoryCheckpoints) => tail(options, checkpoints, undefined, clock)
   const got = (run: Tailing, count: number) =>
-    until(
-      () => run.out.texts(path).length === count,
-      () => `${count} lines, got ${run.out.texts(path)}`,
-    )
+    until(() => run.out.texts(path).length === count, { show: () => `${count} lines, got ${run.out.texts(path)}` })
   let others = 0
   /** Lets the time for unfinished lines elapse, and another file wake the reader. */
   const later = async (run: Tailing) => {
     ms += 61_000
     const before = run.out.texts(other).length
     appendFileSync(other, `${++others}\n`)
-    await until(() => run.out.texts(other).length > before, 'the other file')
+    await until('the other file', () => run.out.texts(other).length > before)
   }
   const run = await start()
   await got(run, 1)
@@ -138,7 +126,7 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
   appendFileSync(path, 'f\nthe ')
   await got(run, 2)
   t.same(run.out.texts(path), ['whole', 'half'])
-  await until(() => run.value('sluice_file_unread_bytes', { file: path }) === 4, 'the unfinished line is read')
+  await until('the unfinished line is read', () => run.value('sluice_file_unread_bytes', { file: path }) === 4)
   await later(run)
   await got(run, 3)
   t.equal(run.out.texts(path)[2], 'the ')
@@ -148,7 +136,7 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
   appendFileSync(path, 'rest\r\nnext')
   const next = await start(run.checkpoints)
   await got(next, 1)
-  await until(() => next.value('sluice_file_unread_bytes', { file: path }) === 4, 'the unfinished line is read')
+  await until('the unfinished line is read', () => next.value('sluice_file_unread_bytes', { file: path }) === 4)
   await later(next)
   await got(next, 2)
   t.match(
@@ -170,7 +158,7 @@ t.test('a line over the limit comes in pieces, across a kill too', async t => {
   const out = new Receiver()
   out.hold = true
   const run = await tail({ include: [path], max_line_bytes: 1024 }, new MemoryCheckpoints(), out)
-  await until(() => out.lines.some(line => line.text === 'short'), 'all pieces')
+  await until('all pieces', () => out.lines.some(line => line.text === 'short'))
   t.ok(out.lines.slice(0, -2).every(line => line.flags & PIECE && line.text.length <= 1024))
   t.ok(out.bytes(path).equals(readFileSync(path)))
   t.ok(run.value('sluice_line_pieces_total')! >= 20)
@@ -202,7 +190,7 @@ t.test('positions are committed in order, whatever order batches settle in', asy
   const run = await tail({ include: [path] }, new MemoryCheckpoints(), out)
   for (let i = 0; i < 5; i++) {
     appendFileSync(path, `line ${i}\n`)
-    await until(() => out.held.length === i + 1, 'a batch')
+    await until('a batch', () => out.held.length === i + 1)
   }
   const offset = async () => {
     await run.checkpoints.flush()
@@ -234,10 +222,10 @@ t.test('a batch that is given back ends the run, and is read again', async t => 
   const run = await tail({ include: [join(dir, '*.log')] }, new MemoryCheckpoints(), out)
   for (let i = 0; i < 3; i++) {
     appendFileSync(path, `line ${i}\n`)
-    await until(() => out.held.length === i + 1, 'a batch')
+    await until('a batch', () => out.held.length === i + 1)
   }
   appendFileSync(join(dir, 'b.log'), 'other\n')
-  await until(() => out.held.length === 4, 'a batch of the other file')
+  await until('a batch of the other file', () => out.held.length === 4)
   out.settle('delivered', 1)
   out.settle('errored', 1)
   await t.rejects(run.run, /was not delivered/)
@@ -263,7 +251,7 @@ t.test('a batch of which only the last lines are given back is read again from t
   const out = new Receiver()
   out.hold = true
   const run = await tail({ include: [join(dir, 'a.log')] }, new MemoryCheckpoints(), out)
-  await until(() => out.held.length === 1, 'the batch')
+  await until('the batch', () => out.held.length === 1)
   const [batch] = out.held.splice(0)
   batch!.ack.settle('errored', batch!.starts[4321]! - batch!.starts[0]!)
   await t.rejects(run.run, /was not delivered/)
@@ -280,15 +268,15 @@ t.test('a part of a line that is given back is read again as a part', async t =>
   const out = new Receiver()
   out.hold = true
   const run = await tail({ include: [path], max_line_bytes: 1024 }, new MemoryCheckpoints(), out)
-  await until(() => out.held.length === 1, 'the first piece')
+  await until('the first piece', () => out.held.length === 1)
   appendFileSync(path, `${'y'.repeat(1500)}\n`)
-  await until(() => out.held.length === 2, 'the rest')
+  await until('the rest', () => out.held.length === 2)
   out.settle('delivered', 1)
   out.settle('errored', 1)
   await t.rejects(run.run)
   const before = out.lines.length
   run.again().catch(() => {})
-  await until(() => out.lines.length === before + 2, 'the rest again')
+  await until('the rest again', () => out.lines.length === before + 2)
   t.match(
     out.lines.slice(before).map(({ flags }) => flags),
     [CONTINUES | PIECE, CONTINUES | 1],
@@ -301,7 +289,7 @@ t.test('an end of the run leaves a batch that waits for room on its way, and rea
   const out = new Receiver()
   out.room = new Promise(() => {})
   const run = await tail({ include: [join(dir, 'a.log')] }, new MemoryCheckpoints(), out)
-  await until(() => out.batches === 1, 'the first batch')
+  await until('the first batch', () => out.batches === 1)
   await run.stop()
   t.equal(out.batches, 1)
   const [entry] = (run.checkpoints.document as { files: { offset: number }[] }).files
@@ -355,11 +343,11 @@ t.test(
       go = resolve
     })
     appendFileSync(join(dir, 'a.log'), 'a 1\n')
-    await until(() => run.out.batches === 3, 'nothing more is read')
+    await until('nothing more is read', () => run.out.batches === 3)
     appendFileSync(join(dir, 'b.log'), 'b 1\n')
     unlinkSync(join(dir, 'b.log'))
     writeFileSync(join(dir, 'c.log'), 'c 0\n')
-    await until(() => run.value('sluice_files_watched') === 3, 'the new file')
+    await until('the new file', () => run.value('sluice_files_watched') === 3)
     go()
     await arrived(run, 5)
     t.same(run.out.texts().sort(), ['a 0', 'a 1', 'b 0', 'b 1', 'c 0'])
@@ -371,7 +359,7 @@ t.test('read_from: end skips what was there at the first start, and nothing late
   const dir = testFolder(t, { 'a.log': 'old\nhal', 'b.log': '' })
   const options = { include: [join(dir, '*.log')], read_from: 'end' }
   const run = await tail(options)
-  await until(() => run.value('sluice_files_watched') === 2, 'the first sweep')
+  await until('the first sweep', () => run.value('sluice_files_watched') === 2)
   appendFileSync(join(dir, 'a.log'), 'f\nnew\n')
   appendFileSync(join(dir, 'b.log'), 'new too\n')
   writeFileSync(join(dir, 'c.log'), 'whole\n')
@@ -416,7 +404,7 @@ t.test('lost positions mean reading from the beginning, and are told', async t =
 t.test('what cannot be read is told once, counted, and tried again', async t => {
   const dir = testFolder(t, { 'good.log': 'good\n', 'loop.log': t.fixture('symlink', 'loop.log') })
   const run = await tail({ include: [join(dir, '*.log'), dir, '/dev/null'], scan_interval: '20ms' })
-  await until(() => (run.counters.failures.get('open') ?? 0) >= 3, 'several attempts')
+  await until('several attempts', () => (run.counters.failures.get('open') ?? 0) >= 3)
   const told = () => run.log.filter(({ msg }) => /cannot read file/.test(msg))
   t.match(told(), [{ file: join(dir, 'loop.log'), cause: 'ELOOP', level: 50 }])
   const skipped = run.log.filter(({ msg }) => /not a regular file/.test(msg))
@@ -491,9 +479,9 @@ t.test('a sweep during which the machine served others does not put off the next
   const run = await tail(options, undefined, undefined, clock)
   await settled(run, 1)
   isLate = true
-  await until(() => lateMs > 0, 'the sweep')
+  await until('the sweep', () => lateMs > 0)
   unlinkSync(path)
-  await until(() => run.value('sluice_files_watched') === 0, 'another sweep lets go of the file')
+  await until('another sweep lets go of the file', () => run.value('sluice_files_watched') === 0)
   await run.stop()
 })
 

@@ -10,8 +10,9 @@ import { http as source } from '../../../src/sources/http.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { eventually, turns } from '../../support/patience.js'
-import { startPushed, Taker, until } from '../../support/pushed.js'
+import { turns } from '../../support/patience.js'
+import { startPushed, Taker } from '../../support/pushed.js'
+import { until } from '../../support/until.js'
 
 const start = (t: Test, options: Record<string, unknown> = {}, out?: Taker) =>
   startPushed(t, source, options, out ? { out } : {})
@@ -661,7 +662,7 @@ t.test('the end waits for what is being passed on', async t => {
   let ended = false
   abort()
   void run.then(() => (ended = true))
-  await eventually(() =>
+  await until(() =>
     another(port).then(
       () => false,
       () => true,

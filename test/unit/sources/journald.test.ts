@@ -13,7 +13,8 @@ import { filterArgs } from '../../../src/sources/journald/options.js'
 import { journald } from '../../../src/sources/journald.js'
 import { testFolder } from '../../support/folder.js'
 import { steady } from '../../support/patience.js'
-import { MemoryCheckpoints, Receiver, until } from '../../support/tailing.js'
+import { MemoryCheckpoints, Receiver } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 t.test('what an event says', async t => {
   const event = (entry: Entry, included?: string[], cut: string[] = []) =>
@@ -212,17 +213,13 @@ t.test('it ends, and goes on behind the last entry', async t => {
     'echo "cannot read it" >&2; exit 1',
     `${print(entry(2), entry(3), 'noise\n')}; exec sleep 60`,
   ])
-  await until(
-    () => journal.messages().length === 3,
-    () => JSON.stringify(journal.log),
-    20_000,
-  )
+  await until(() => journal.messages().length === 3, { show: () => JSON.stringify(journal.log) })
   t.same(journal.messages(), ['m1', 'm2', 'm3'])
   const [first, second, third] = journal.calls()
   t.match(first, /--output=json --all --no-pager --follow --no-tail --merge( _MACHINE_ID=\w{32})?$/)
   t.match(second, /--cursor=c2( |$)/)
   t.match(third, /--cursor=c2( |$)/)
-  await until(() => journal.failures('not_an_entry') === 1, 'the line that is none')
+  await until('the line that is none', () => journal.failures('not_an_entry') === 1)
   t.equal(journal.failures('journalctl'), 2)
   const told = journal.log.flatMap(({ why }) => why ?? [])
   t.same(told, ['journalctl ended with exit code 3', 'cannot read it; journalctl ended with exit code 1'])
@@ -233,14 +230,10 @@ t.test('it ends, and goes on behind the last entry', async t => {
 
 t.test('it is not there, and comes', async t => {
   const journal = await start(t, [])
-  await until(() => journal.log.length > 0, 'told')
+  await until('told', () => journal.log.length > 0)
   t.match(journal.log[0], { level: 50, why: 'there is no journalctl in the PATH' })
   journal.prepare([`${print(entry(1))}; exec sleep 60`])
-  await until(
-    () => journal.messages().length === 1,
-    () => JSON.stringify(journal.log),
-    20_000,
-  )
+  await until(() => journal.messages().length === 1, { show: () => JSON.stringify(journal.log) })
 })
 
 t.test('it is not started while a file system that is in use does not answer', async t => {
@@ -255,11 +248,11 @@ t.test('it is not started while a file system that is in use does not answer', a
   })
   t.notOk(await systems.answers('/far'))
   const journal = await start(t, [`${print(entry(1))}; exec sleep 60`], {}, undefined, systems)
-  await until(() => journal.log.length > 0, 'told')
+  await until('told', () => journal.log.length > 0)
   t.match(journal.log[0], { code: 'SLUICE_FILE_SYSTEM_SILENT', folder: '/far' })
   t.same(journal.calls(), [])
   answer()
-  await until(() => journal.messages().length === 1, 'the entry')
+  await until('the entry', () => journal.messages().length === 1)
   t.equal(journal.log.length, 1)
 })
 
@@ -267,8 +260,8 @@ t.test('it complains without end', async t => {
   const journal = await start(t, [
     `(head -c 5000 /dev/zero | tr '\\0' x; echo; seq 500) >&2; ${print(entry(1))}; exec sleep 60`,
   ])
-  await until(() => journal.messages().length === 1, 'the entry')
-  await until(() => journal.log.length >= 20, 'the warnings')
+  await until('the entry', () => journal.messages().length === 1)
+  await until('the warnings', () => journal.log.length >= 20)
   await journal.stop()
   const texts = journal.log.map(({ text = '' }) => text)
   t.equal(texts.length, 20)
@@ -282,32 +275,32 @@ t.test('it complains without end', async t => {
 t.test('the entry up to which was read', async t => {
   const saved = { version: 1, cursor: 'c5' }
   const gone = await start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(7))], {}, saved)
-  await until(() => gone.messages().length === 1, 'the oldest behind it')
+  await until('the oldest behind it', () => gone.messages().length === 1)
   t.equal(gone.value('sluice_journal_lost_positions_total'), 1)
   t.match(gone.log, [{ level: 40, code: 'SLUICE_JOURNAL_POSITION_LOST' }])
   t.match(gone.calls()[1], /--cursor=c5 --lines=1 --output-fields=PRIORITY$/)
   await gone.stop()
 
   const other = await start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(5))], { units: ['x'] }, saved)
-  await until(() => other.messages().length === 1, 'the next that fits')
+  await until('the next that fits', () => other.messages().length === 1)
   t.equal(other.value('sluice_journal_lost_positions_total'), 0, 'it is there, but not looked for')
   await other.stop()
 
   const damaged = await start(t, [`${print(entry(1))}; exec sleep 60`], { read_from: 'end' }, null)
-  await until(() => damaged.messages().length === 1, 'all of it')
+  await until('all of it', () => damaged.messages().length === 1)
   t.notMatch(damaged.calls()[0], /cursor/)
 })
 
 t.test('where it begins', async t => {
   const end = await start(t, [print(entry(9)), `${print(entry(9), entry(10))}; exec sleep 60`], { read_from: 'end' })
-  await until(() => end.messages().length === 1, 'what is new')
+  await until('what is new', () => end.messages().length === 1)
   t.same(end.messages(), ['m10'])
   t.match(end.calls()[0], /--lines=1/)
   t.same(end.checkpoints.document, { version: 1, cursor: 'c9' }, 'saved before anything is delivered')
   await end.stop()
 
   const empty = await start(t, ['exit 0', `${print(entry(1))}; exec sleep 60`], { read_from: 'end', directory: '/d' })
-  await until(() => empty.messages().length === 1, 'all of it is new')
+  await until('all of it is new', () => empty.messages().length === 1)
   t.same(empty.calls(), [
     '--output=json --all --no-pager --directory=/d --lines=1 --output-fields=PRIORITY',
     '--output=json --all --no-pager --directory=/d --follow --no-tail --merge',
@@ -316,7 +309,7 @@ t.test('where it begins', async t => {
   await empty.stop()
 
   const boot = await start(t, [print(entry(4)), `${print(entry(4), entry(5))}; exec sleep 60`], { read_from: 'boot' })
-  await until(() => boot.messages().length === 2, 'with the first')
+  await until('with the first', () => boot.messages().length === 2)
   t.match(boot.calls(), [/--boot/, /--cursor=c4/])
   t.same(boot.checkpoints.document, { version: 1, cursor: 'c4', at: true })
   await boot.stop()
@@ -330,17 +323,17 @@ t.test('what is given back is read again, and only what is delivered is behind t
     `${print(entry(1))}; while [ ! -e go ]; do sleep 0.02; done; ${print(entry(2))}; exec sleep 60`,
     `${print(entry(1), entry(2))}; exec sleep 60`,
   ])
-  await until(() => journal.out.batches === 1, 'the first')
+  await until('the first', () => journal.out.batches === 1)
   journal.out.hold = true
   writeFileSync(join(journal.folder, 'go'), '')
-  await until(() => journal.out.held.length === 1, 'the second')
+  await until('the second', () => journal.out.held.length === 1)
   await journal.checkpoints.flush()
   t.same(journal.checkpoints.document, { version: 1, cursor: 'c1' })
   journal.out.settle('errored')
   await t.rejects(journal.running, /was not delivered/)
   journal.out.hold = false
   journal.running = journal.run()
-  await until(() => journal.out.batches === 3, 'again')
+  await until('again', () => journal.out.batches === 3)
   t.same(journal.messages(), ['m1', 'm2', 'm2'])
   t.match(journal.calls()[1], /--cursor=c1( |$)/)
 })
@@ -352,14 +345,14 @@ t.test('it waits while nobody takes its entries, and ends with the run', async t
   journal.out.room = new Promise(resolve => {
     room = resolve
   })
-  await until(() => journal.out.batches === 1, 'the first')
+  await until('the first', () => journal.out.batches === 1)
   const shell = readFileSync(join(journal.folder, 'pid'), 'utf8').trim()
   // It waits when the pipe is full.
   await steady(() => Number(/^wchar: (\d+)/m.exec(readFileSync(`/proc/${shell}/io`, 'utf8'))![1]))
   t.equal(journal.out.batches, 1)
   t.notOk(existsSync(join(journal.folder, 'written')), 'it waits')
   room()
-  await until(() => journal.messages().length === 20_000, 'all', 20_000)
+  await until('all', () => journal.messages().length === 20_000)
   t.equal(journal.messages().at(-1), 'm20000')
   const pid = Number(readFileSync(join(journal.folder, 'pid'), 'utf8'))
   await journal.stop()
@@ -381,9 +374,9 @@ t.test('how far behind it is', async t => {
   const lag = () => journal.value('sluice_journal_lag_seconds')
   const next = async (name: string, entries: number) => {
     writeFileSync(join(journal.folder, name), '')
-    await until(() => journal.messages().length === entries, name)
+    await until(name, () => journal.messages().length === entries)
   }
-  await until(() => journal.calls().length === 1, 'it runs')
+  await until('it runs', () => journal.calls().length === 1)
   t.equal(lag(), undefined, 'nothing is known yet')
   await next('first', 2)
   t.equal(lag(), 90)
@@ -397,24 +390,24 @@ t.test('how far behind it is', async t => {
     room = resolve
   })
   writeFileSync(join(journal.folder, 'many'), '')
-  await until(() => journal.messages().length > 4, 'the first of many')
-  await until(() => lag() === 50, 'when they were read')
+  await until('the first of many', () => journal.messages().length > 4)
+  await until('when they were read', () => lag() === 50)
   journal.now += 3_000_000
-  await until(() => lag() === 3050, 'more wait')
+  await until('more wait', () => lag() === 3050)
   room()
-  await until(() => journal.messages().length === 2004, 'all')
-  await until(() => lag() === 3050, 'they have waited, too')
+  await until('all', () => journal.messages().length === 2004)
+  await until('they have waited, too', () => lag() === 3050)
   journal.now += 1000
   t.equal(lag(), 3050)
   await next('end', 2004)
-  await until(() => lag() === 3051, 'journalctl has ended: nobody knows')
+  await until('journalctl has ended: nobody knows', () => lag() === 3051)
 })
 
 t.test('entries from before a start are backlog until the first later one', async t => {
   const at = (n: number, ms: number) => entry(n, { __REALTIME_TIMESTAMP: `${NOW + ms}000` })
   const call = `${print(at(1, -5000), at(2, -2), at(3, -1), at(4, 0), at(5, -3))}; exec sleep 60`
   const known = await start(t, [call], {}, { version: 1, cursor: 'c1' })
-  await until(() => known.messages().length === 4, 'the entries')
+  await until('the entries', () => known.messages().length === 4)
   t.same(
     known.out.backlog.map(text => JSON.parse(text).message),
     ['m2', 'm3'],
@@ -422,6 +415,6 @@ t.test('entries from before a start are backlog until the first later one', asyn
   t.same(known.messages(), ['m2', 'm3', 'm4', 'm5'])
   await known.stop()
   const first = await start(t, [call], { read_from: 'beginning' })
-  await until(() => first.messages().length === 5, 'the entries')
+  await until('the entries', () => first.messages().length === 5)
   t.same(first.out.backlog, [], 'the first read has none')
 })

@@ -14,8 +14,9 @@ import { tcp } from '../../../src/sources/tcp.js'
 import { batchOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { freeChunks } from '../../support/free-chunks.js'
-import { contextOf, startPushed, Taker, until } from '../../support/pushed.js'
-import { arrived, until as eventually, tail } from '../../support/tailing.js'
+import { contextOf, startPushed, Taker } from '../../support/pushed.js'
+import { arrived, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 const codec = codecOf('msgpack')!
 const records = (...events: string[]) => Buffer.concat(encodeLines(codec, [batchOf(events)]).parts)
@@ -187,7 +188,7 @@ t.test('file: what cannot be delimited is reported, and read again when it has b
   writeFileSync(path, Buffer.concat([records('{"n":1}'), NO_RECORD]))
   const run = await tail({ include: [path], decode: 'msgpack', read_from: 'beginning' })
   await arrived(run, 1)
-  await eventually(() => run.log.some(({ code }) => code === 'SLUICE_FILE_UNREADABLE'), 'it is reported')
+  await until('it is reported', () => run.log.some(({ code }) => code === 'SLUICE_FILE_UNREADABLE'))
   t.match(
     run.log.filter(({ code }) => code === 'SLUICE_FILE_UNREADABLE'),
     [{ file: path, error: 'byte 4: 0x6e begins no map of MessagePack' }],
@@ -198,7 +199,7 @@ t.test('file: what cannot be delimited is reported, and read again when it has b
   t.equal(run.value('sluice_files_unreadable'), 1)
   await run.stop()
   const again = await tail({ include: [path], decode: 'msgpack' }, run.checkpoints)
-  await eventually(() => again.log.some(({ code }) => code === 'SLUICE_FILE_UNREADABLE'), 'it is reported again')
+  await until('it is reported again', () => again.log.some(({ code }) => code === 'SLUICE_FILE_UNREADABLE'))
   t.match(again.log, [{ error: /^byte 4: / }], 'with its place in the file')
   writeFileSync(path, records('{"n":3}'))
   await arrived(again, 1)

@@ -9,7 +9,7 @@ import { ComponentCounters } from '../../../src/flow/counters.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { originOf } from '../../support/batches.js'
-import { eventually } from '../../support/patience.js'
+import { until } from '../../support/until.js'
 
 class Collector implements Output {
   readonly batches: EventBatch[] = []
@@ -66,7 +66,7 @@ t.test('an empty input ends', async t => {
 t.test('an unfinished line is delivered after its time, once, and continued', async t => {
   const { stream, out, run } = await start({ partial_line_timeout: '30ms' })
   stream.write('whole\nhalf')
-  await eventually(() => out.lines.length === 2)
+  await until(() => out.lines.length === 2)
   stream.write(' rest\nnext\n')
   stream.end()
   await run

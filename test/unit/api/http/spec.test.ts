@@ -15,10 +15,10 @@ import { Connections } from '../../../../src/http/server/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { checkout } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
-import { eventually, turns } from '../../../support/patience.js'
-import { until } from '../../../support/pushed.js'
+import { turns } from '../../../support/patience.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
+import { until } from '../../../support/until.js'
 
 /** What docs/spec.md names: the service's half of the specification, line by line. */
 
@@ -286,7 +286,7 @@ t.test('clients without a key that send little or nothing hold no connection', a
     return { ended, said: () => said }
   }
   const gone = async () => {
-    await eventually(() => connections.size === 0)
+    await until(() => connections.size === 0)
   }
   const body = 'POST /v3/pipeline HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n'
   const left = await Promise.all([
@@ -326,7 +326,7 @@ t.test('a client that was told that it does not speak HTTP has a moment to read 
   socket.write('nor this\r\n\r\n')
   // Node.js finds it overdue meanwhile.
   for (const end = performance.now() + 500; performance.now() < end; );
-  await eventually(() => connections.size === 0)
+  await until(() => connections.size === 0)
   t.same(closed, ['left_open'])
 })
 
@@ -785,7 +785,7 @@ t.test('an end waits for what is under way, and for no connection that is open',
   const under = running.send('POST', '/v3/ingest/x', { key, body: '{}' })
   await taken
   const closed = running.close()
-  await eventually(() =>
+  await until(() =>
     running.send('HEAD', '/v3/pipeline', { key }).then(
       () => false,
       () => true,
