@@ -9,7 +9,16 @@ import t from 'tap'
  */
 const folder = process.argv[2]!
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(name => name.endsWith('.test.js'))
+let left = files.length
+process.once('exit', () => {
+  if (left === 0) return
+  process.stderr.write(`${left} files of ${folder} did not run\n`)
+  process.exitCode = 1
+})
+// By itself tap ends a process that has a teardown as soon as no test is under way, which is so between two files.
+t.teardown = teardown => t.after(teardown)
 for (const file of files.sort()) {
   await import(pathToFileURL(join(folder, file)).href)
   await t.test(`ran ${file}`, async () => {})
+  left--
 }
