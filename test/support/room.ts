@@ -15,10 +15,13 @@ process.once('exit', () => {
   process.stderr.write(`${left} files of ${folder} did not run\n`)
   process.exitCode = 1
 })
-// By itself tap ends a process that has a teardown as soon as no test is under way, which is so between two files.
-t.teardown = teardown => t.after(teardown)
+// tap itself would run them at the end of the room, and end it as soon as no test is under way.
+const teardowns: (() => unknown)[] = []
+t.teardown = teardown => void teardowns.unshift(teardown)
 for (const file of files.sort()) {
   await import(pathToFileURL(join(folder, file)).href)
-  await t.test(`ran ${file}`, async () => {})
+  await t.test(`ran ${file}`, async () => {
+    for (const teardown of teardowns.splice(0)) await teardown()
+  })
   left--
 }
