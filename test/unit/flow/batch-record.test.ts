@@ -37,6 +37,8 @@ t.test('a batch comes back as it was', async t => {
     ['bytes that are no text', batchOf([Buffer.from('\xff\x00\xfe', 'latin1'), Buffer.from('{"a":"\xff"}', 'latin1')])],
     ['no line end', batchOf(['no end'], { decode: 'text', unterminated: true })],
     ['pieces', batchOf(['x'.repeat(100), 'short'], { decode: 'text', maxLineBytes: 16 })],
+    ['the longest with two bytes of a length', batchOf(['x'.repeat(65_535), 'short'], { decode: 'text' })],
+    ['the shortest with four', batchOf(['x'.repeat(65_536), 'short'], { decode: 'text' })],
     ['nothing', batchOf([])],
   ]
   for (const [name, batch] of cases) {

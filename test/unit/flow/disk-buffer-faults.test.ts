@@ -280,6 +280,8 @@ t.test('a last segment that ends after any of its bytes', async t => {
         (whole.length > 0 ? endOf(content, BATCHES.flatMap((b, i) => (whole.includes(b[0]!) ? [i] : [])).at(-1)!) : 0)
       if (run.counter('sluice_buffer_torn_bytes_total') !== torn)
         t.equal(run.counter('sluice_buffer_torn_bytes_total'), torn, where)
+      // What a crash left unfinished is no damage.
+      if (run.counter('sluice_buffer_corrupt_bytes_total') !== 0) t.fail(`${where}: counted as damaged`)
       if (!run.balanced) t.fail(`${where}: not accounted for`)
       if (disk.names().join() !== 'ledger') t.same(disk.names(), ['ledger'], `${where}: nothing is left`)
     }
