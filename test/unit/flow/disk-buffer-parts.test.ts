@@ -24,13 +24,18 @@ const record = (): Outgoing => ({
 })
 
 t.test('what was written is there after a power failure, with the name of its file', async t => {
-  const disk = new SimulatedDisk()
-  const writer = new SegmentWriter(disk.folder(), new Segments([], 0), START, 1000)
-  for (let n = 1; n <= 2; n++) t.equal(await writer.append([record()], () => {}), 1)
-  // It leaves as little as it may.
-  disk.powerFailed(() => 0.99)
-  const [name = ''] = disk.names()
-  t.equal(disk.content(name).length, TITLE.length + 2 * (HEAD_SIZE + 10))
+  for (const count of [1, 2]) {
+    const disk = new SimulatedDisk()
+    const writer = new SegmentWriter(disk.folder(), new Segments([], 0), START, 1000)
+    for (let n = 0; n < count; n++) t.equal(await writer.append([record()], () => {}), 1)
+    // It leaves as little as it may: of what was not synced, neither names nor bytes.
+    const chances = [0]
+    disk.powerFailed(() => chances.pop() ?? 0.99)
+    t.same(
+      disk.names().map(name => disk.content(name).length),
+      [TITLE.length + count * (HEAD_SIZE + 10)],
+    )
+  }
 })
 
 t.test('a file that is put aside while it is written does not count, and the next one is another', async t => {
@@ -146,8 +151,12 @@ t.test('the folder of a buffer is made for good, with those above it', async t =
     prototype.sync = sync
     await handle.close()
   })
-  await folderOnDisk(join(root, 'buffer', 'out')).make()
-  t.ok(synced.includes(join(root, 'buffer')) && synced.includes(root), synced.join())
+  // The names may not be safe although the folders are there: an earlier sync may have failed.
+  for (let time = 1; time <= 2; time++) {
+    synced.length = 0
+    await folderOnDisk(join(root, 'buffer', 'out')).make()
+    t.ok(synced.includes(join(root, 'buffer')) && synced.includes(root), synced.join())
+  }
 })
 
 t.test('a file on disk: parts in sequence, no more than is there, and no sync of what was removed', async t => {
