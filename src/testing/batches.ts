@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import { codecOf } from '../codecs/list.js'
 import { Codec } from '../core/codec.js'
-import { Ack, type AckStatus } from '../core/event/ack.js'
+import { Ack, type AckStatus, type OnSettled } from '../core/event/ack.js'
 import { EventBatch } from '../core/event/batch.js'
 import { parseFieldPath } from '../core/event/field-path.js'
 import { FieldReader } from '../core/event/field-reader.js'
@@ -24,7 +24,7 @@ export interface BatchOptions {
   readonly maxLineBytes?: number
   /** Gives the last line no line end. */
   readonly unterminated?: boolean
-  readonly onSettled?: (status: AckStatus) => void
+  readonly onSettled?: OnSettled
   readonly onShrink?: (bytes: number) => void
   readonly isBacklog?: boolean
 }

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { Ack, type AckStatus } from '../../../src/core/event/ack.js'
+import { Share } from '../../../src/core/event/share.js'
 
 t.test('the worst status of all holders, told once, when the last has settled', async t => {
   const cases: readonly (readonly [statuses: readonly AckStatus[], told: AckStatus])[] = [
@@ -26,6 +27,63 @@ t.test('the worst status of all holders, told once, when the last has settled', 
   }
 })
 
+t.test('the source reads again from the first event that any holder gave back', async t => {
+  const cases: readonly (readonly [settled: readonly [AckStatus, before?: number][], told: number, why: string])[] = [
+    [[['errored', 300]], 300, 'one holder'],
+    [
+      [
+        ['errored', 300],
+        ['errored', 100],
+      ],
+      100,
+      'the later one begins earlier',
+    ],
+    [
+      [
+        ['errored', 100],
+        ['errored', 300],
+      ],
+      100,
+      'the earlier one begins earlier',
+    ],
+    [
+      [
+        ['errored', 300],
+        ['errored', 100],
+        ['errored', 200],
+      ],
+      100,
+      'three holders',
+    ],
+    [[['errored', 300], ['errored']], 0, 'of one it is unknown'],
+    [[['errored'], ['errored', 300]], 0, 'of one it is unknown'],
+    [
+      [
+        ['errored', 300],
+        ['errored', Number.NaN],
+      ],
+      0,
+      'of one it is no number',
+    ],
+    [[['delivered'], ['errored', 300], ['rejected']], 300, 'the others gave nothing back'],
+    [
+      [
+        ['delivered', 300],
+        ['rejected', 200],
+      ],
+      0,
+      'nobody gave anything back',
+    ],
+  ]
+  for (const [settled, told, why] of cases) {
+    let before: number | undefined
+    const ack = new Ack((_, bytes) => (before = bytes))
+    if (settled.length > 1) ack.fork(settled.length - 1)
+    for (const [status, bytes] of settled) ack.settle(status, bytes)
+    t.equal(before, told, why)
+  }
+})
+
 t.test('who settles twice, or forks what is settled, is told', async t => {
   const seen: AckStatus[] = []
   const ack = new Ack(status => seen.push(status))
@@ -36,6 +94,19 @@ t.test('who settles twice, or forks what is settled, is told', async t => {
   t.throws(() => ack.fork(), { message: 'a settled batch was forked' })
   t.notOk(ack.sole)
   t.same(seen, ['delivered'], 'told once all the same')
+})
+
+t.test('a share counts once, however often it is settled', async t => {
+  const seen: AckStatus[] = []
+  const closed: Share[] = []
+  const ack = new Ack(status => seen.push(status))
+  const share = new Share(ack, share => closed.push(share))
+  share.settle('delivered')
+  share.settle('errored')
+  t.same(closed, [share])
+  t.same(seen, [], 'the other holder has not settled')
+  ack.settle('delivered')
+  t.same(seen, ['delivered'])
 })
 
 t.test('memory that is let go of early', async t => {

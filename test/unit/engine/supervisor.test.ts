@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { parseCondition } from '../../../src/condition/parse.js'
 import { parseConfig } from '../../../src/config/load.js'
-import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
+import { type AnyDefinition, defineDestination, defineProcessor } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { LOCAL } from '../../../src/core/options/delivery-options.js'
 import { Secret } from '../../../src/core/options/options.js'
@@ -16,6 +16,7 @@ import { totalsOf } from '../../../src/engine/measure/totals.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
 import { Supervisor } from '../../../src/engine/supervisor.js'
 import { Pattern } from '../../../src/lib/pattern.js'
+import type { TimerClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { file } from '../../../src/sources/file.js'
@@ -35,7 +36,7 @@ const collect = defineDestination({
   summary: 'Keeps what it gets.',
   options: z.strictObject({
     how: z
-      .enum(['takes', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_be_made_again', 'cannot_start'])
+      .enum(['takes', 'waits', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_be_made_again', 'cannot_start'])
       .default('takes'),
   }),
   examples: [{ title: '', yaml: '' }],
@@ -52,6 +53,7 @@ const collect = defineDestination({
         if (how === 'hangs') return new Promise((_, reject) => signal.addEventListener('abort', reject))
         if (how === 'fails') throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
         if (how === 'holds') throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
+        if (how === 'waits') await gates.destination
         await new Promise(resolve => setImmediate(resolve))
         const lines = (got[id] ??= [])
         for (const batch of request) {
@@ -62,7 +64,17 @@ const collect = defineDestination({
     }
   },
 })
-const components: readonly AnyDefinition[] = [file, stdin, tcp, filter, throttle, collect]
+
+/** What a `gated` processor and a destination that `waits` wait for. */
+let gates: Record<'processor' | 'destination', Promise<void>>
+const gated = defineProcessor({
+  type: 'gated',
+  summary: 'Keeps events until the test lets them go.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  create: () => ({ process: () => gates.processor }),
+})
+const components: readonly AnyDefinition[] = [file, stdin, tcp, filter, throttle, gated, collect]
 
 const SOURCES = (folder: string, more = '') => `
 sources:
@@ -74,14 +86,14 @@ sources:
 /** The deadlines and checks of a replacement come twenty times as fast. */
 const clock = hurried(20)
 
-async function start(t: Tap, config: string, timeout = '5m') {
+async function start(t: Tap, config: string, timeout = '5m', time = clock) {
   got = {}
   const folder = testFolder(t)
   const stdin = new PassThrough()
   let logs = ''
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })
   const metrics = new Metrics(pino({ level: 'silent' }))
-  const around = { log, clock, random: () => 0.1, metrics, stdin, stdout: new PassThrough(), env: {} }
+  const around = { log, clock: time, random: () => 0.1, metrics, stdin, stdout: new PassThrough(), env: {} }
   const read = (yaml: string, more?: string) =>
     parseConfig(
       `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: ${timeout}\n${SOURCES(folder, more)}${yaml}`,
@@ -454,6 +466,56 @@ t.test('an end in the middle of a replacement', async t => {
   const unread = rest.match(/piped/g) ?? []
   t.equal(new Set(piped).size, it.metrics.components.get('piped')!.received.events)
   t.equal(new Set(piped).size + unread.length, 60, 'what can be read once only was delivered, if it was read')
+})
+
+t.test('a shutdown ends early when two checks in a row find nothing but destinations on hold', async t => {
+  /** The next check: it sets the timer of the one after it. Others may set timers in between. */
+  let check = () => {}
+  let isSet = false
+  const byHand: TimerClock = {
+    ...clock,
+    after(ms, fn) {
+      if (!isSet) return clock.after(ms, fn)
+      check = () => setting(fn)
+      return () => {}
+    },
+  }
+  const setting = (fn: () => void) => {
+    isSet = true
+    fn()
+    isSet = false
+  }
+  let open = { processor: () => {}, destination: () => {} }
+  gates = {
+    processor: new Promise(resolve => (open = { ...open, processor: resolve })),
+    destination: new Promise(resolve => (open = { ...open, destination: resolve })),
+  }
+  const config = `processors: { g: { type: gated, inputs: [tailed] } }
+destinations: { h: { type: collect, inputs: [tailed], how: holds }, w: { type: collect, inputs: [g], how: waits } }`
+  const it = await start(t, config, '5m', byHand)
+  const stateOf = (id: string) => it.supervisor.states().find(state => state.id === id)!.state
+  const isOver = () =>
+    it.logged('not waiting for paused destinations; their events are delivered after the next start').length > 0
+  const received = (id: string) => it.metrics.components.get(id)!.received.events
+  await it.send()
+  await until(() => stateOf('h') === 'holding' && received('g') === 1)
+  setting(() => it.supervisor.stop(AbortSignal.timeout(60_000)))
+  check()
+  t.notOk(isOver(), 'an event may be on its way to a destination that works')
+  open.processor()
+  await until(() => received('w') === 1)
+  check()
+  t.notOk(isOver(), 'it has come there')
+  open.destination()
+  await until(() => got.w?.length === 1)
+  await until(() => stateOf('w') === 'stopped')
+  check()
+  t.notOk(isOver(), 'the checks before do not count')
+  check()
+  t.ok(isOver())
+  await it.run
+  t.same(got, { w: ['tailed 0 begun and ended'] })
+  t.equal(it.supervisor.undelivered(), 1, 'what waits for the destination on hold is read again')
 })
 
 t.test('options that are the same, and that only look so', async t => {

@@ -3,12 +3,12 @@ import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { Attempts } from '../../../src/flow/delivery/attempts.js'
+import type { OutageState } from '../../../src/flow/delivery/outage.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 
-t.test('a long pause that the receiver asks for is logged once and shown, and delivery counts as failing', async t => {
+function setUp(outage?: OutageState) {
   const time = new ManualTime()
   const logs: Record<string, unknown>[] = []
-  const counters = new ComponentCounters('out', 'destination', 'fake')
   const attempts = new Attempts({
     log: pino({ base: null }, { write: line => void logs.push(JSON.parse(line)) }),
     clock: time,
@@ -20,7 +20,14 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
     failed: () => {},
     retried: () => {},
     after: time.after,
+    outage,
   })
+  return { time, logs, attempts }
+}
+
+t.test('a long pause that the receiver asks for is logged once and shown, and delivery counts as failing', async t => {
+  const { time, logs, attempts } = setUp()
+  const counters = new ComponentCounters('out', 'destination', 'fake')
   attempts.show(counters)
   const gauge = (name: string) => [...counters.series.get(name)![0]!.read()][0]!.value
   const waits = [undefined, 30_000, 9_999_999_000, 9_999_999_000]
@@ -51,3 +58,19 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
   t.equal(attempts.pausedUntil, undefined)
   t.equal(time.timers, 0)
 })
+
+t.test(
+  'an outage of events before a reload ends when an event is delivered, not when the destination starts',
+  async t => {
+    const failures = { since: -5000, lastAt: -1000, count: 3 }
+    const { logs, attempts } = setUp({ failures, error: '503', isOfEvents: true, isLogged: true, past: undefined })
+    const works = { attempt: async () => {}, classify: (error: unknown) => error as DeliveryError, limited: false }
+    await attempts.persist({ ...works, isStart: true })
+    t.same(attempts.outage.failures, failures)
+    t.same(logs, [])
+    await attempts.persist(works)
+    t.equal(attempts.outage.failures, undefined)
+    t.match(attempts.outage.past, { since: -5000, failures: 3, error: '503' })
+    t.match(logs, [{ msg: 'delivery works again' }])
+  },
+)

@@ -85,6 +85,22 @@ t.test('Retry-After speaks for all requests, an hour at most', async t => {
   }
 })
 
+t.test('a shorter pause does not end a longer one', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 1 }, max_in_flight: 2 },
+    write: (_, attempt) => attempt <= 2 && fail('retry', { retryAfterMs: attempt === 1 ? 100_000 : 5000 }),
+  })
+  await it.delivery.start()
+  it.put(1)
+  it.put(1)
+  await it.time.advance(99_999)
+  t.equal(it.attempts.length, 2)
+  await it.time.advance(1001)
+  t.equal(it.attempts.length, 4)
+  it.input.end()
+  await it.delivery.stop(never)
+})
+
 t.test('on hold everything waits for one probe; a changed key is tried at once', async t => {
   let refused = true
   let changed = false

@@ -5,6 +5,7 @@ import {
   fail,
   type failing,
   never,
+  numbers,
   origin,
   setUp,
   upTo,
@@ -174,6 +175,22 @@ t.test('what a request is as sent decides how large the next ones are', async t 
   const sizes = it.attempts.map(({ events }) => events.length)
   t.equal(sizes.filter(size => size > 3).length, 1, `one was refused: ${sizes}`)
   t.same([...new Set(it.attempts.flatMap(({ events }) => events))], upTo(24), 'in order')
+})
+
+t.test('a request that is too large as sent is divided again and again, in order', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 100, max_bytes: '80' }, max_in_flight: 1 },
+    // The first half is large.
+    destination: { sizeOf: request => numbers(request).reduce((sum, n) => sum + (n < 8 ? 20 : 5), 0) },
+  })
+  await it.delivery.start()
+  it.put(16, 5)
+  it.input.end()
+  await it.delivery.stop(never)
+  t.same(
+    it.attempts.map(({ events }) => events),
+    [upTo(4), upTo(8, 4), upTo(16, 8)],
+  )
 })
 
 t.test('what is refused is kept or dropped, and counted', async t => {

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../../src/core/component.js'
-import type { AckStatus } from '../../../src/core/event/ack.js'
+import type { AckStatus, OnSettled } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
+import { Places } from '../../../src/core/event/places.js'
 import { type BatchScope, discard, LATER, MAIN } from '../../../src/core/processor.js'
 import { encodeLeft, leftDecoder } from '../../../src/flow/left-batch.js'
 import { SteadyClock } from '../../../src/flow/steady-clock.js'
@@ -46,8 +47,12 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
   const readsAgain = (source: string) => rereads.includes(source)
   const { stage, counters, wanted } = stageOf(definition, {}, { clock: given ?? clock, readsAgain })
   const settled: [source: string, status: AckStatus][] = []
-  const batch = (source: string, events: object[]) => {
-    const made = batchOf(events, { wanted, source, onSettled: status => settled.push([source, status]) })
+  const batch = (source: string, events: object[], also: OnSettled = () => {}) => {
+    const onSettled: OnSettled = (status, before) => {
+      settled.push([source, status])
+      also(status, before)
+    }
+    const made = batchOf(events, { wanted, source, onSettled })
     counters.arrived(made.length, made.bytes)
     return made
   }
@@ -207,9 +212,37 @@ t.test('a successor asks about what is due although nothing arrives, also if som
   t.same(two.left, [2, 1])
 })
 
+for (const ends of ['the first', 'the last']) {
+  t.test(
+    `two stages give back events of the same batch, ${ends} one at first: it is read again from the first event`,
+    async t => {
+      const stages = [stageWith(), stageWith()] as const
+      let told: unknown[] = []
+      const events = [{ n: 1 }, { n: 2 }, { n: 3, at: 100 }, { n: 4, at: 100 }]
+      const batch = batchOf(events, { source: 'again', onSettled: (status, before) => (told = [status, before]) })
+      batch.places = new Places(batch.starts[0]!)
+      // The second stage has the second event, the first stage those after it.
+      const later = batch.pick(i => i === 1)!
+      later.changeTo(0, Buffer.from('{"n":2,"at":100}'))
+      stages[0].stage.write(batch.pick(i => i !== 1)!)
+      stages[1].stage.write(later)
+      batch.ack.settle('delivered')
+      await settle()
+      t.same(stages[0].left, [1])
+      for (const { stage } of ends === 'the first' ? stages : stages.toReversed()) stage.endWaiting(() => false)
+      await settle()
+      t.same(told, ['errored', Buffer.byteLength('{"n":1}\n')])
+    },
+  )
+}
+
 t.test('a successor that ends at once gives back what it takes', async t => {
   const one = stageWith(inTime, false, ['again'])
-  await one.send('again', { n: 1, at: 100 })
+  let before: number | undefined
+  const batch = one.batch('again', [{ n: 0 }, { n: 1, at: 100 }], (_, bytes) => (before = bytes))
+  batch.places = new Places(batch.starts[0]!)
+  one.stage.write(batch)
+  await settle()
   one.stage.endWaiting(() => true)
   one.stage.end()
   await settle()
@@ -221,7 +254,39 @@ t.test('a successor that ends at once gives back what it takes', async t => {
   }
   await settle()
   t.same(one.settled, [['again', 'errored']])
+  t.equal(before, Buffer.byteLength('{"n":0}\n'), 'what passed before it is not read again')
   t.ok(two.balanced())
+})
+
+t.test('what is LATER when the end has come while the processor was asked is given back', async t => {
+  let go = () => {}
+  const { stage, batch, settled, balanced } = stageWith(() => LATER, true)
+  stage.processor.process = (_, to) => {
+    to.fill(LATER)
+    return new Promise<void>(resolve => (go = resolve))
+  }
+  stage.write(batch('again', [{ n: 1 }]))
+  await settle()
+  stage.endWaiting(() => false)
+  go()
+  await settle()
+  t.same(settled, [['again', 'errored']])
+  t.ok(balanced())
+})
+
+t.test('events that are asked about again and again keep their order', async t => {
+  // The first one is asked about every 10 ms, the others when they are due.
+  const decide: Decide = ({ n }, scope, now) => {
+    if (now >= 100) return MAIN
+    scope.later(n === 1 ? 10 : 100)
+    return LATER
+  }
+  const { send, left, clock } = stageWith(decide)
+  for (const n of [1, 2, 3]) await send('a', { n })
+  await clock.advance(50)
+  t.same(left, [])
+  await clock.advance(70)
+  t.same(left, [1, 2, 3])
 })
 
 t.test('events of a source that are due go before those that arrive', async t => {
@@ -290,6 +355,22 @@ t.test('they leave only when there is room', async t => {
     left,
     Array.from({ length: 20 }, (_, n) => n),
   )
+})
+
+t.test('what arrives goes behind what waits without having been asked about', async t => {
+  const { stage, send, left, clock } = stageWith()
+  await send('a', ...Array.from({ length: 10_000 }, (_, n) => ({ n, at: 100 })))
+  await send('a', { n: -1 })
+  stage.pause()
+  while (stage.readableLength < stage.readableHighWaterMark - 1) await send('b', { n: -9 })
+  // There is room for the events that are due, and no more.
+  await clock.advance(100)
+  t.equal(stage.readableLength, stage.readableHighWaterMark)
+  await send('a', { n: -2 })
+  stage.resume()
+  await settle()
+  await clock.advance(100)
+  t.same(left.slice(-3), [9999, -1, -2])
 })
 
 t.test('what is behind others comes as soon as there is room again', async t => {

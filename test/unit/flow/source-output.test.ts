@@ -1,6 +1,7 @@
 import { Writable } from 'node:stream'
 import t from 'tap'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
+import type { AckStatus } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
 import { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
@@ -79,6 +80,40 @@ t.test('a batch that lets go of its chunk frees the budget', async t => {
   await new Promise(resolve => setImmediate(resolve))
   t.ok(waits())
   taken[0]!.ack.settle('delivered')
+  t.notOk((await send(`${'x'.repeat(1_000_000)}\n`))(), 'once')
+})
+
+t.test('what is held again in the turn in which it is resumed sends nothing', async t => {
+  for (let turns = 0; turns < 5; turns++) {
+    const { taken, output, send } = setUp(1_000_000)
+    output.hold()
+    await send('a line\n')
+    const next: EventBatch[] = []
+    output.attach(fanOutTo(next), 1_000_000)
+    for (let i = 0; i < turns; i++) await Promise.resolve()
+    const sent = next.length
+    output.hold()
+    await new Promise(resolve => setImmediate(resolve))
+    t.equal(next.length, sent, `after ${turns} turns`)
+    output.attach(fanOutTo(next), 1_000_000)
+    await new Promise(resolve => setImmediate(resolve))
+    t.same([taken.length, next.length], [0, 1])
+  }
+})
+
+t.test('what comes to a stream that was destroyed is given back', async t => {
+  const stream = new Writable({ objectMode: true })
+  stream.destroy()
+  const fanOut = new FanOut()
+  const counters = new ComponentCounters('out', 'destination', 'fake')
+  fanOut.connect(new Input(stream, counters))
+  const output = new SourceOutput(fanOut, new ComponentCounters('in', 'source', 'fake'), 1_000_000)
+  const settled: AckStatus[] = []
+  const ack = output.ack(status => settled.push(status))
+  const frame = new LineSplitter(1 << 20).push(Buffer.from('a line\n'))!
+  await output.send(new EventBatch(frame, originOf('text'), 0, ack))
+  t.same(settled, ['errored'])
+  t.equal(output.unsettled, 0)
 })
 
 t.test('closed: nobody waits any more', async t => {

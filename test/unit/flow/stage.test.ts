@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { pino } from 'pino'
 import t from 'tap'
 import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../../src/core/component.js'
@@ -62,7 +63,8 @@ t.test('each event goes where the column says, and is counted there', async t =>
       for (let i = 0; i < batch.length; i++) to[i] = decide(n(batch, i))
     },
   }
-  const { stage, counters, batch, settled } = stageWith(processor, plan)
+  const log = pino({}, { write: line => t.fail(`logged ${line}`) })
+  const { stage, counters, batch, settled } = stageWith(processor, plan, { log })
   t.same([...stage.outputs.keys()], ['odd', 'tens', 'discarded'])
   const lines = await run(stage, [batch(...numbers(0, 7)), batch(...numbers(7, 30)), batch(), batch({ n: 10 })])
   const read = (name: string) => lines[name]!.map(line => JSON.parse(line).n)
@@ -199,10 +201,10 @@ t.test('a processor that waits has as many batches as it wants, and they leave i
     async process(batch, to) {
       const first = n(batch, 0)
       await new Promise<void>(resolve => open.push(resolve))
-      if (first === 2) to[0] = discard(0)
+      if (first === 3) to[0] = discard(0)
     },
   }
-  const { stage, counters, batch, settled } = stageWith(processor, { concurrency: 3, reasons: ['two'] })
+  const { stage, counters, batch, settled } = stageWith(processor, { concurrency: 3, reasons: ['three'] })
   const lines: string[] = []
   const batches = numbers(0, 20).map(event => batch(event))
   const running = pipeline(Readable.from(batches), stage, collectLines(lines))
@@ -216,6 +218,7 @@ t.test('a processor that waits has as many batches as it wants, and they leave i
     for (const go of open.splice(0).reverse()) {
       go()
       done++
+      await settle()
     }
   }
   await running
@@ -224,7 +227,7 @@ t.test('a processor that waits has as many batches as it wants, and they leave i
     lines.map(line => JSON.parse(line).n),
     numbers(0, 20)
       .map(({ n }) => n)
-      .filter(n => n !== 2),
+      .filter(n => n !== 3),
   )
   t.same(
     settled,
@@ -443,12 +446,14 @@ t.test('before another one takes over it emits for that reason; what is given up
   stage.end(batch({ n: 1 }))
   await settle()
   t.same(linesOf(left[0]!), ['{"sum":1,"why":"reload"}'])
-  const aborted = stageWith(new Sum())
-  aborted.stage.write(aborted.batch({ n: 1 }))
-  await settle()
-  aborted.stage.destroy()
-  await settle()
-  t.same(aborted.settled, ['errored'])
+  for (const keeps of [false, true]) {
+    const aborted = stageWith(new Sum(), { keeps })
+    aborted.stage.write(aborted.batch({ n: 1 }))
+    await settle()
+    aborted.stage.destroy()
+    await settle()
+    t.same(aborted.settled, ['errored'], 'also if a successor would have it')
+  }
   t.same(settled, [])
 })
 
@@ -461,7 +466,8 @@ t.test('an abort while it waits: its signal aborts, its events are given back, a
       return new Promise<void>(resolve => (go = resolve))
     },
   }
-  const { stage, counters, batch, settled } = stageWith(processor)
+  const time = new ManualTime()
+  const { stage, counters, batch, settled } = stageWith(processor, {}, { clock: time })
   const left: unknown[] = []
   stage.on('data', batch => left.push(batch))
   stage.write(batch(...numbers(0, 3)))
@@ -469,6 +475,7 @@ t.test('an abort while it waits: its signal aborts, its events are given back, a
   stage.destroy()
   await settle()
   t.ok(signal!.aborted)
+  t.equal(time.timers, 0, 'nothing keeps the process from ending')
   t.same(settled, ['errored'])
   go()
   await settle()
