@@ -30,7 +30,7 @@ const USAGE = `Usage: npm run mutants -- [options]
   --draw N FILES  print N new mutants at places of these files that the seed draws
 `
 
-/** Ranges of the time that a test takes without a mutant, after which it counts as hanging. */
+/** How many times as long as without a mutant a test may take before it counts as hanging. */
 const SLOWER = 5
 const LEAST_LIMIT_MS = 15_000
 const JOBS = 2
@@ -258,6 +258,7 @@ async function main(): Promise<number> {
   for (const problem of wrong) say(problem)
   if (wrong.length > 0 || list.length === 0) return 1
   if (some !== undefined) {
+    say(`--some ${some} --seed ${values.seed}`)
     const rest = list.filter(({ survives }) => !survives)
     list = Array.from(
       { length: Math.min(Number(some), rest.length) },
