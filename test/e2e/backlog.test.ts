@@ -7,7 +7,7 @@ import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
 /** What a throttle does while a source catches up, with the real daemon. */
-t.setTimeout(180_000)
+t.setTimeout(600_000)
 
 /** A window that does not pass: what is over its limit waits until a reload or the next start has another one. */
 const LONG = '30 Minutes'

@@ -339,7 +339,7 @@ destinations:
   }
   const status = () => call(['status', '--config', 'sluice.yaml'], folder)
   const before = await status()
-  t.match(before, { code: 1, stdout: /^! up: 2 events in the dead-letter queue, the oldest for 2h 3m$/m })
+  t.match(before, { code: 1, stdout: /^! up: 2 events in the dead-letter queue, the oldest for 2h \d+m$/m })
   const elsewhere = testFolder(t)
   const shown = await call(['status', '--socket', join(folder, 'state/sluice.sock')], elsewhere)
   const [first, second] = [...shown.stdout.matchAll(/^ {4}sluice (resend .*)$/gm)].map(([, line]) => line!.split(' '))

@@ -13,7 +13,7 @@ import { until } from '../support/until.js'
 
 /** The primary of a real group of Redis servers is killed. */
 
-t.setTimeout(150_000)
+t.setTimeout(600_000)
 
 const LIMIT = 100
 const SHARE = LIMIT / 4

@@ -11,7 +11,7 @@ import { sluice } from '../support/sluice.js'
 
 /** What commands say of a cluster limit, and that those that try a configuration ask no server. */
 
-t.setTimeout(150_000)
+t.setTimeout(600_000)
 
 async function done(...args: string[]) {
   const run = sluice(args)
