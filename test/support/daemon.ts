@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { HOST } from './address.js'
-import { PATIENCE_MS } from './patience.js'
 import { type Running, sluice } from './sluice.js'
+import { PATIENCE_MS } from './until.js'
 
 /** What one scrape of /metrics said: the value of each series, by its name and labels as printed. */
 export class Scrape {

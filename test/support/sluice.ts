@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { bound } from './bound.js'
 import { sluiceMain } from './checkout.js'
-import { PATIENCE_MS } from './patience.js'
+import { PATIENCE_MS } from './until.js'
 
 export interface Running {
   readonly child: ChildProcess
