@@ -1,9 +1,9 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
 /** What a throttle does while a source catches up, with the real daemon. */
@@ -74,8 +74,7 @@ t.test('what a source missed is discarded with a reason of its own, by default',
   const scrape = await settled(daemon, 100)
   t.equal(scrape.sum(DISCARDS, { component_id: 'limit_app', reason: 'throttled_backlog' }), 80)
   t.ok(daemon.logs().some(({ code }) => code === 'SLUICE_THROTTLED_BACKLOG'))
-  const status = sluice(['status', '--config', daemon.configPath], { cwd: folder })
-  await status.exit
+  const status = await command(['status', '--config', daemon.configPath])
   t.match(status.stdout, /limit_app has discarded 80 events since the daemon started: throttled_backlog/)
   t.match(status.stdout, /on_backlog or time_field/)
   // What comes now is live.
@@ -247,9 +246,8 @@ t.test('status, top and explain tell how many events wait, since when, for which
   const daemon = await startDaemon(t, folder, config)
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_component_waiting_events') === 7)
   const run = async (...args: string[]) => {
-    const command = sluice([...args, '--config', daemon.configPath], { cwd: folder })
-    await command.exit
-    return command.stdout.replaceAll(/\n +/g, ' ')
+    const { stdout } = await command([...args, '--config', daemon.configPath])
+    return stdout.replaceAll(/\n +/g, ' ')
   }
   const wait =
     /limit_app: 7 events wait for room \(on_backlog: pace, for 1h 0m at most\): 5 of shop for \d+s, 2 of cart for \d+s/

@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { HOST } from '../support/address.js'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
@@ -279,11 +280,8 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch:
   daemon.child.stdin!.write(`${events.join('\n')}\n`)
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_dead_letter_events_total') === 2)
   const path = join(folder, 'state/dead-letter/up.ndjson')
-  const resend = async (...args: string[]) => {
-    const call = sluice(['resend', '--config', daemon.configPath, '--destination', 'up', ...args], { cwd: folder })
-    const code = await call.exit
-    return { code, stdout: call.stdout, stderr: call.stderr }
-  }
+  const resend = (...args: string[]) =>
+    command(['resend', '--config', daemon.configPath, '--destination', 'up', ...args], { cwd: folder })
   t.match(await resend('--dry-run'), { code: 0, stdout: `up: 2 to send (status_422: 2), from ${path}\n` })
   t.match(await resend(), { code: 1, stdout: `up: 0 sent; 2 refused again (status_422: 2), and back in ${path}\n` })
   t.match(JSON.parse(readFileSync(path, 'utf8').split('\n')[0]!), {
@@ -299,8 +297,8 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch:
   t.notOk(existsSync(path) || existsSync(`${path}.sending`))
   t.match(await resend('--dry-run'), { code: 0, stdout: 'up: nothing to send\n' })
   t.match(await resend(), { code: 0, stderr: /nothing to send/ })
-  const inferred = sluice(['resend', '-c', daemon.configPath, '--dry-run'], { cwd: folder })
-  t.match({ code: await inferred.exit, stdout: inferred.stdout }, { code: 0, stdout: 'up: nothing to send\n' })
+  const inferred = await command(['resend', '-c', daemon.configPath, '--dry-run'])
+  t.match(inferred, { code: 0, stdout: 'up: nothing to send\n' })
   t.match(await resend('nowhere.ndjson'), { code: 1, stderr: 'sluice: there is no file nowhere.ndjson\n' })
   const other = sluice(['resend', '-c', daemon.configPath, '--destination', 'upp'], { cwd: folder })
   t.equal(await other.exit, 2)
@@ -333,10 +331,7 @@ destinations:
   )
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
-  const call = async (args: readonly string[], cwd: string, env = {}) => {
-    const running = sluice(args, { cwd, env })
-    return { code: await running.exit, stdout: running.stdout, stderr: running.stderr }
-  }
+  const call = (args: readonly string[], cwd: string, env = {}) => command(args, { cwd, env })
   const status = () => call(['status', '--config', 'sluice.yaml'], folder)
   const before = await status()
   t.match(before, { code: 1, stdout: /^! up: 2 events in the dead-letter queue, the oldest for 2h \d+m$/m })

@@ -4,6 +4,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { HOST, ownPort } from '../support/address.js'
+import { command } from '../support/cli.js'
 import { decided, lines, member } from '../support/cluster-member.js'
 import { testFolder } from '../support/folder.js'
 import { startRedis } from '../support/redis-server.js'
@@ -13,11 +14,7 @@ import { sluice } from '../support/sluice.js'
 
 t.setTimeout(600_000)
 
-async function done(...args: string[]) {
-  const run = sluice(args)
-  const code = await run.exit
-  return { code, stdout: run.stdout, stderr: run.stderr }
-}
+const done = (...args: string[]) => command(args)
 
 t.test('status, top, explain and /readyz tell of a server that is away, and of the bucket', async t => {
   const below = testFolder(t)

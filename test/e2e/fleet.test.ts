@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client, ServiceError } from '../../src/client.js'
 import { HOST } from '../support/address.js'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { type Running, sluice } from '../support/sluice.js'
@@ -30,8 +31,8 @@ async function startService(t: Test, folder: string) {
       `metrics: false\nservice: { listen: '${listen}', data_dir: ${join(folder, 'service')}, ingest: { allow_files: ['${folder}/**'] } }\n`,
     )
   configure()
-  const init = sluice(['admin', 'init', '--config', path, '--json'])
-  t.equal(await init.exit, 0, init.stderr)
+  const init = await command(['admin', 'init', '--config', path, '--json'])
+  t.equal(init.code, 0, init.stderr)
   const made = JSON.parse(init.stdout) as InitResult
   let running: Running | undefined
   const start = async () => {

@@ -16,6 +16,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { HOST, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
@@ -32,8 +33,9 @@ destinations:
   rest: { type: file, inputs: [limit_app.discarded], path: ./rest.log }
 `
 
-async function done(...args: Parameters<typeof sluice>) {
-  const run = sluice(...args)
+/** Runs a command in a process of its own: once each, for its exit code and its end. */
+async function program(args: readonly string[], cwd: string) {
+  const run = sluice(args, { cwd })
   const code = await run.exit
   return { code, stdout: run.stdout, stderr: run.stderr }
 }
@@ -80,13 +82,13 @@ tests:
     expect: { limit_ap: 1, limit_app.dropped: 1 }
 `,
   })
-  const good = await done(['test', 'good.yaml'], { cwd: folder })
+  const good = await command(['test', 'good.yaml'], { cwd: folder })
   t.equal(good.stdout, 'ok     one of each app in a second\nok     a stack trace is one event\n2 passed, 0 failed\n')
   t.same([good.code, good.stderr], [0, ''])
   t.notOk(existsSync(join(folder, 'state')), 'nothing is written')
   t.notOk(existsSync(join(folder, 'rest.log')))
 
-  const bad = await done(['test', 'bad.yaml'], { cwd: folder })
+  const bad = await program(['test', 'bad.yaml'], folder)
   t.equal(bad.code, 1)
   t.equal(
     bad.stdout,
@@ -103,17 +105,17 @@ ok     right
 `,
   )
 
-  const changed = await done(['test', 'changed.yaml'], { cwd: folder })
+  const changed = await command(['test', 'changed.yaml'], { cwd: folder })
   t.match(changed.stdout, '+ {"app":"a","n":2,"throttle":{"component":"limit_app","bucket":"a","limit":1,')
 
-  const unknown = await done(['test', 'unknown.yaml'], { cwd: folder })
+  const unknown = await command(['test', 'unknown.yaml'], { cwd: folder })
   t.equal(unknown.code, 78)
   t.match(unknown.stderr, /^unknown\.yaml:14:21: tests\[0\]\.steps\[0\]\.into: .*did you mean "app_logs"\?$/m)
   t.match(unknown.stderr, /steps\[1\]\.into: there is no source limit_app/)
   t.match(unknown.stderr, /expect\.limit_ap: there is no component limit_ap; did you mean "limit_app"\?/)
   t.match(unknown.stderr, /limit_app \(type throttle\) has no side output of this name/)
 
-  const none = await done(['test', join(checkout, 'config/examples/stdin-pipe.yaml')])
+  const none = await command(['test', join(checkout, 'config/examples/stdin-pipe.yaml')])
   t.same([none.code, none.stdout], [1, ''])
   t.match(none.stderr, /there are no tests/)
 })
@@ -123,14 +125,14 @@ t.test('the tests of the examples hold', async t => {
   const tested = readdirSync(folder).filter(name => /^tests:/m.test(readFileSync(join(folder, name), 'utf8')))
   t.ok(tested.length > 0)
   for (const name of tested) {
-    const { code, stdout } = await done(['test', join(folder, name)])
+    const { code, stdout } = await command(['test', join(folder, name)])
     t.equal(code, 0, `${name}: ${stdout}`)
   }
 })
 
 t.test('the topology as text, for Mermaid and for Graphviz', async t => {
   const folder = testFolder(t, { 'sluice.yaml': CONFIG })
-  const graph = (...args: string[]) => done(['graph', ...args, 'sluice.yaml'], { cwd: folder })
+  const graph = (...args: string[]) => command(['graph', ...args, 'sluice.yaml'], { cwd: folder })
   t.equal(
     (await graph()).stdout,
     `app_logs (file)
@@ -147,7 +149,7 @@ sys (file)
   const { stdout: dot } = await graph('--format=dot')
   t.match(dot, /^digraph sluice \{\n/)
   t.match(dot, / {2}sys -> upstream\n/)
-  const wrong = await graph('--format', 'png')
+  const wrong = await program(['graph', '--format', 'png', 'sluice.yaml'], folder)
   t.equal(wrong.code, 2)
   t.match(wrong.stderr, /text, mermaid, dot/)
 })
@@ -181,14 +183,15 @@ destinations:
   }
   const writing = setInterval(() => write(5), 20)
   t.teardown(() => clearInterval(writing))
-  const look = (...args: string[]) => done([...args, '--config', 'sluice.yaml'], { cwd: folder })
+  const look = (...args: string[]) => command([...args, '--config', 'sluice.yaml'], { cwd: folder })
   const events = (text: string) =>
     text
       .trimEnd()
       .split('\n')
       .map(line => JSON.parse(line))
 
-  const tapped = await look('tap', 'app', '--limit', '4', '--where', "if (.app equal 'a')")
+  const where = ['--where', "if (.app equal 'a')"]
+  const tapped = await program(['tap', 'app', '--limit', '4', ...where, '--config', 'sluice.yaml'], folder)
   t.equal(tapped.code, 0, tapped.stderr)
   const [first, ...rest] = events(tapped.stdout)
   t.match([first, ...rest], [{ app: 'a' }, { app: 'a' }, { app: 'a' }, { app: 'a' }])
@@ -204,7 +207,7 @@ destinations:
   t.match(unknown.stderr, /there is no limm; there are app, gone, lim, lim\.discarded, out/)
   t.match(await look('tap', 'app', '--where', 'if (.app equals)'), { code: 2, stderr: /the condition/ })
 
-  const explained = await look('explain', '{"app":"a"}', '--live')
+  const explained = await program(['explain', '{"app":"a"}', '--live', '--config', 'sluice.yaml'], folder)
   t.equal(explained.code, 0, explained.stderr)
   t.match(
     explained.stdout,
@@ -241,7 +244,7 @@ destinations:
     '80 columns, no colour',
   )
 
-  const drawn = (...args: string[]) => done(['graph', '--live', 'sluice.yaml', ...args], { cwd: folder })
+  const drawn = (...args: string[]) => command(['graph', '--live', 'sluice.yaml', ...args], { cwd: folder })
   const { stdout: tree } = await drawn()
   t.match(tree, /^app \(file\) {2}\S+\/s out; 1 file, \S+ unread$/m)
   t.match(tree, /^└─ lim \(throttle\) {2}[1-9]\S*\/s in, 0\/s out, [1-9]\S*\/s discarded.*; 2 keys$/m)
@@ -251,7 +254,7 @@ destinations:
   t.match(chart, /\n {2}style gone stroke:#d00/)
   t.match(await drawn('--interval', '1'), { code: 2 })
 
-  const status = await look('status')
+  const status = await program(['status', '--config', 'sluice.yaml'], folder)
   t.equal(status.code, 1, 'something is wrong')
   const gone = `! gone is retrying: POST ${nobody}: nothing accepts connections there`
   t.match(status.stdout.replaceAll(/\s+/g, ' '), gone)
@@ -269,7 +272,7 @@ destinations:
   t.equal(await daemon.exit, 0)
   t.match(JSON.parse(daemon.stderr.trimEnd().split('\n').at(-1)!), { received: n })
   t.match(await look('status'), { code: 1, stderr: /does not run|there is no daemon/ })
-  t.match(await done(['status'], { cwd: testFolder(t) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
+  t.match(await command(['status'], { cwd: testFolder(t) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
 })
 
 t.test('status of a destination that delivers again: its last outage is history, and nothing is wrong', async t => {
@@ -297,14 +300,14 @@ destinations:
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
   daemon.child.stdin!.write('one\n')
   await daemon.until(() => daemon.stderr.includes('delivery works again'))
-  const status = await done(['status', '--config', 'sluice.yaml'], { cwd: folder })
+  const status = await command(['status', '--config', 'sluice.yaml'], { cwd: folder })
   t.equal(status.code, 0, status.stdout)
   t.match(status.stdout, /^Nothing is wrong\.$/m)
   t.match(
     status.stdout.replace(/\n {4}/g, ' '),
     /^Past outages, delivering again:\n {2}up: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(\d+s\), 2 failed attempts: .*503/m,
   )
-  const json = await done(['status', '--config', 'sluice.yaml', '--json'], { cwd: folder })
+  const json = await command(['status', '--config', 'sluice.yaml', '--json'], { cwd: folder })
   t.match(JSON.parse(json.stdout).destinations[0].last_outage, {
     since: /^20/,
     until: /^20/,
