@@ -70,6 +70,22 @@ t.test('changes are written soon, together, and not when nothing changed', async
   t.same([store.counts.written, time.timers], [2, 0], 'nothing after the end')
 })
 
+t.test('a flush during a save also saves what changes then', async t => {
+  const dir = testFolder(t)
+  const { store } = open(dir)
+  const checkpoints = store.forSource('a')
+  let version = 1
+  checkpoints.provide(() => ({ version }))
+  checkpoints.changed()
+  const first = store.flush()
+  version = 2
+  checkpoints.changed()
+  await store.flush()
+  t.same(open(dir).store.forSource('a').read(), { version: 2 })
+  t.equal(await first, true)
+  store.close()
+})
+
 t.test('a damaged file costs one save, two cost all, and neither ends anything', async t => {
   const dir = testFolder(t)
   const path = join(dir, 'checkpoints', 'a.json')

@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -32,6 +32,23 @@ t.test('one holder at a time', async t => {
   t.throws(() => lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' }, 'an old release does not free a new lock')
   second.release()
   t.equal(readdirSync(dir).length, 1)
+})
+
+t.test('a folder that was removed or replaced is taken again, unless another process has it', async t => {
+  const dir = join(testFolder(t), 'state')
+  const lock = lockDataDir(dir)
+  t.equal(lock.renew(), false)
+  rmSync(dir, { recursive: true })
+  t.equal(lock.renew(), true)
+  t.equal(lock.renew(), false)
+  rmSync(dir, { recursive: true })
+  const child = another(dir)
+  t.equal(String((await once(child.stdout, 'data'))[0]).trim(), 'held')
+  t.throws(() => lock.renew(), { code: 'SLUICE_DATA_DIR_IN_USE' })
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  t.equal(lock.renew(), true)
+  lock.release()
 })
 
 t.test('a killed holder does not block the next, a living one does', async t => {

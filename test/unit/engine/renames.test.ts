@@ -1,10 +1,12 @@
 import {
   appendFileSync,
+  copyFileSync,
   existsSync,
   linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
@@ -133,6 +135,9 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
   const kept = yaml('logs: { *, renamed_from: app }', 'out: { * }')
   t.match(await check(kept), { code: 0, said: /^[^\n]*: ok [^\n]*\n0 errors, 0 warnings\n$/ })
   t.match(await check(yaml('logs: { * }', 'out: { * }', 'discard_orphans: [app]')), { code: 0 })
+  copyFileSync(join(state, 'checkpoints/app.json'), join(state, 'checkpoints/logs.json'))
+  t.match(await check(renamed), { code: 0 }, 'a source with positions of its own reads nothing again')
+  rmSync(join(state, 'checkpoints/logs.json'))
 
   append('three\n')
   for (let n = 0; n < 2; n++) {
@@ -332,6 +337,10 @@ t.test('what the new name has is never replaced, and a crash in between costs no
   await carryOver(dataDir, both('b', 'a'), log)
   t.same(['checkpoints/a.json', 'checkpoints/a.json.1', 'checkpoints/b.json'].map(content), ['b', 'a before', ''])
   t.same(['dead-letter/a.ndjson', 'dead-letter/b.ndjson'].map(content), ['b', ''])
+  mkdirSync(join(dataDir, 'buffer/delivered'))
+  await carryOver(dataDir, both('old', 'delivered'), log)
+  t.same(readdirSync(join(dataDir, 'buffer')).sort(), ['delivered', 'own'], 'an empty buffer is replaced')
+  t.equal(content('buffer/delivered/0000000000000001.segment.unreadable'), 'x')
 })
 
 t.test('old ids that are those of somebody are refused', async t => {

@@ -1,4 +1,5 @@
 import fs, { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, symlinkSync } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import t from 'tap'
@@ -45,6 +46,28 @@ t.test('folders are created with those above, and what cannot be ends in an erro
     // The recursive mkdir of Node.js never returns here.
     await t.rejects(make('/proc/sluice/state'), { code: 'ENOENT' })
   }
+})
+
+t.test('a file is synced before it is renamed, and its name and that of a new folder after', async t => {
+  const dir = testFolder(t)
+  const synced: string[] = []
+  const anyHandle = await open(dir)
+  const handles = Object.getPrototypeOf(anyHandle) as FileHandle
+  await anyHandle.close()
+  const { sync } = handles
+  t.teardown(() => {
+    handles.sync = sync
+  })
+  handles.sync = async function (this: FileHandle) {
+    synced.push(readlinkSync(`/proc/self/fd/${this.fd}`))
+    await sync.call(this)
+  }
+  await writeAtomic(join(dir, 'a'), 'one')
+  t.same(synced.splice(0), [join(dir, 'a.new'), dir])
+  await makeFolder(join(dir, 'b', 'c'))
+  t.same(synced.splice(0), [dirname(dir), dir, join(dir, 'b')])
+  await makeFolder(join(dir, 'b', 'c'))
+  t.same(synced, [], 'once')
 })
 
 t.test('the name of a new folder is synced, after those of the folders above it', t => {

@@ -306,6 +306,8 @@ t.test('saved positions', async t => {
   const files = [entry(1, '/a/x', { birth: '1', offset: 10 }), entry(1, '/a/x', { birth: '2', offset: 20 })]
   const both = new Saved({ version: 1, saved: 5, files })
   t.match([...both.entries()], [{ offset: 10, gone: true }, { offset: 20 }], 'the inode was given to another file')
+  both.prune(1000)
+  t.equal(both.size, 2)
 })
 
 /** Opens a file of which nothing was read. */
