@@ -1,3 +1,4 @@
+import { preload } from '../../lib/preload.js'
 import { type Command, command } from '../../terminal/command-line.js'
 
 const CONFIG = {
@@ -21,6 +22,7 @@ export const serviceCommands: readonly Command[] = [
     options: { config: CONFIG },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
     async run({ options }, io) {
+      preload(new URL('../../serve/serve.js', import.meta.url))
       const { serve } = await import('../../serve/serve.js')
       return serve({ configPath: options.config }, io)
     },

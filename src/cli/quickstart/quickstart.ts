@@ -19,6 +19,8 @@ const LEFT =
   /^(sluice\.yaml|service\.(yaml|json)|service(-\d+)?|state|received\.ndjson|access-key(-of-\w+)?|apps\.log(\.1)?|passed\.log)$/
 /** So long after a full second a line is printed: no event is made near it. */
 const LATE_MS = 5
+/** The first line does not wait for a full second. */
+const FIRST_MS = 250
 
 export interface QuickstartOptions {
   readonly log: string | undefined
@@ -129,14 +131,14 @@ class Run {
 /** Local time of day as in 14:03:12. */
 const timeText = () => new Date(systemClock.wall()).toTimeString().slice(0, 8)
 
-/** Runs `fn` after each full second of the clock. The returned function stops it. */
+/** Runs `fn` soon, and after each full second of the clock. The returned function stops it. */
 function eachSecond(fn: () => void): () => void {
   const next = () => after(1000 - (systemClock.wall() % 1000) + LATE_MS, run)
   const run = () => {
     cancel = next()
     fn()
   }
-  let cancel = next()
+  let cancel = after(FIRST_MS, run)
   return () => cancel()
 }
 
