@@ -1,4 +1,6 @@
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { type ManualTime, settle } from '../../src/testing/manual-time.js'
+import { until } from './until.js'
 
 export { ManualTime, settle } from '../../src/testing/manual-time.js'
 
@@ -7,3 +9,19 @@ export const hurried = (times: number): TimerClock => ({
   ...systemClock,
   after: (ms, fn) => systemClock.after(ms / times, fn),
 })
+
+/**
+ * Lets time go by until `done`, from timer to timer. It stands still while a call to the file system is under way: a
+ * slow disk would use up what a test gives the code under test.
+ */
+export async function advanceUntil(time: ManualTime, what: string, done: () => boolean): Promise<void> {
+  const look = async () => {
+    await settle()
+    if (done()) return true
+    const { next } = time
+    if (next !== undefined && !process.getActiveResourcesInfo().some(name => name.startsWith('FSReq')))
+      await time.advance(Math.max(0, next - time.now()))
+    return done()
+  }
+  await until(what, look, { every: 1 })
+}

@@ -28,7 +28,7 @@ import { nextTurn, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { testFolder } from '../../support/folder.js'
-import { ManualTime } from '../../support/manual-time.js'
+import { advanceUntil, ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/until.js'
 
 /** What the made-up components of a test share, by the test's name. */
@@ -309,7 +309,7 @@ t.test('a source that ran well for a while waits as little as at first when it f
     random: () => 0.02,
   })
   const over = run.feed(new FanOut())
-  while (runs < 5) await time.advance(10)
+  await advanceUntil(time, 'the last run', () => runs === 5)
   await over
   t.same(waits, ['20ms', '40ms', '80ms', '20ms'])
 })

@@ -12,7 +12,7 @@ import { SearchedTable, TableError } from '../../../src/processors/enrich/table.
 import { enrich } from '../../../src/processors/enrich.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
-import { ManualTime, settle } from '../../support/manual-time.js'
+import { advanceUntil, ManualTime, settle } from '../../support/manual-time.js'
 import { maxmindDatabase } from '../../support/maxmind.js'
 import { loadedStageOf } from '../../support/stage.js'
 
@@ -224,8 +224,8 @@ t.test('a table is read again when it changed, and a broken one leaves the rows 
     return (JSON.parse(linesOf(stage.read()!)[0]!) as { o: { team: string } }).o.team
   }
   const lookUntil = async (count: number) => {
-    for (let n = 0; n < 2000 && logged.length < count; n++) await clock.advance(1000)
-    return logged.at(-1)!
+    await advanceUntil(clock, `${count} messages`, () => logged.length >= count)
+    return logged[count - 1]!
   }
   t.equal(await team(), 'one')
   writeFileSync(path, 'app,team\na,two\nb,x\n')

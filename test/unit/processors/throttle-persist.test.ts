@@ -11,8 +11,9 @@ import { KeyedLimiter } from '../../../src/throttle/keyed-limiter.js'
 import { HEAD_BYTES, sealBlock } from '../../../src/throttle/persist/blocks.js'
 import { BucketsReader } from '../../../src/throttle/persist/saved-buckets.js'
 import { testFolder } from '../../support/folder.js'
-import type { ManualTime } from '../../support/manual-time.js'
+import { advanceUntil, type ManualTime } from '../../support/manual-time.js'
 import { throttleStage } from '../../support/throttle-stage.js'
+import { until } from '../../support/until.js'
 
 const OPTIONS = { limit: 3, window: '1 Hours', key_field: '.k', persist: true }
 
@@ -54,8 +55,7 @@ async function started(
     /** Waits until what has happened is saved. */
     saved: async () => {
       await stage.time.advance(5000)
-      while (stage.series('sluice_throttle_state_age_seconds')[''] !== 0)
-        await new Promise(resolve => setImmediate(resolve))
+      await until('the save', () => stage.series('sluice_throttle_state_age_seconds')[''] === 0)
     },
   }
 }
@@ -242,20 +242,16 @@ t.test('while nothing can be written, events are decided on; then all is saved',
   await saved()
   hasRoom = false
   t.equal(await passed('a', 1), 1)
-  const until = async (unsaved: number) => {
-    while (series('sluice_throttle_state_unsaved')[''] !== unsaved) {
-      await time.advance(1000)
-      await new Promise(resolve => setImmediate(resolve))
-    }
-  }
-  await until(1)
+  const unsaved = (count: number) =>
+    advanceUntil(time, `${count} unsaved`, () => series('sluice_throttle_state_unsaved')[''] === count)
+  await unsaved(1)
   t.equal(await passed('b', 2), 2)
   await time.advance(100_000)
   t.match(logged, [{ level: 50, code: 'SLUICE_BUCKETS_NOT_SAVED', folder: dir, error: /no disk space/ }])
   t.equal(logged.length, 1, 'once, however often it is tried')
   t.ok(counters.failures.get('state_not_saved')! > 0)
   hasRoom = true
-  await until(0)
+  await unsaved(0)
   t.match(logged.at(-1), { level: 30, msg: 'buckets can be saved again' })
   const second = await started(t, dir)
   t.same([await second.passed('a', 9), await second.passed('b', 9)], [1, 1])
