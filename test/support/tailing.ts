@@ -11,11 +11,11 @@ import { ComponentCounters } from '../../src/flow/counters.js'
 import type { FileSystems } from '../../src/lib/files/remote/file-systems.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { LINE_END } from '../../src/lib/lines/line-splitter.js'
-import { sleep, systemClock, type TimerClock } from '../../src/lib/time.js'
+import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { Slices } from '../../src/sources/file/slices.js'
 import { file } from '../../src/sources/file.js'
 import { MemoryCheckpoints } from '../../src/testing/taker.js'
-import { PATIENCE_MS } from './patience.js'
+import { until } from './until.js'
 
 export { MemoryCheckpoints } from '../../src/testing/taker.js'
 
@@ -65,6 +65,21 @@ export class Receiver implements Output {
 
   texts(path?: string): string[] {
     return this.lines.filter(line => path === undefined || line.file === path).map(line => line.text)
+  }
+}
+
+/** Real time, which a test puts forward or holds: nothing gets old because the test is slow. */
+export class TestTime implements TimerClock {
+  ms = 0
+  #heldAt: number | undefined
+  readonly now = () => (this.#heldAt ?? systemClock.now()) + this.ms
+  readonly wall = () => systemClock.wall() + this.ms
+  readonly after = systemClock.after
+  hold(): void {
+    this.#heldAt = systemClock.now()
+  }
+  release(): void {
+    this.#heldAt = undefined
   }
 }
 
@@ -157,7 +172,7 @@ export async function tail(
       const scans = () => tailing.value('sluice_file_scans_total')!
       // One may have begun before.
       const wanted = scans() + count + 1
-      await until(() => ended || scans() >= wanted, `${count} scans`)
+      await until(`${count} scans`, () => ended || scans() >= wanted)
     },
     stop: async () => {
       await end()
@@ -176,11 +191,9 @@ export async function tail(
 }
 
 /** Resolves when so many lines have arrived. */
-export function arrived({ out, log }: Tailing, lines: number): Promise<void> {
-  return until(
-    () => out.lines.length >= lines,
-    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
-  )
+export async function arrived({ out, log }: Tailing, lines: number): Promise<void> {
+  const show = () => `${out.lines.length}: ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`
+  await until(`${lines} lines`, () => out.lines.length >= lines, { show })
 }
 
 /** Resolves when so many lines have arrived, and everything was scanned again: more would have been found. */
@@ -196,20 +209,11 @@ const CLOCK_MS = 10
 export async function laterFiles(dir: string): Promise<void> {
   const now = Date.now() + CLOCK_MS
   const probe = join(dir, '.probe-of-the-clock')
-  await until(() => {
+  await until('files to have a later time', () => {
     writeFileSync(probe, '.')
     return statSync(probe).mtimeMs > now
-  }, 'files have a later time')
+  })
   rmSync(probe)
-}
-
-/** Resolves when `condition` holds; fails after `ms`. */
-export async function until(condition: () => boolean, what: string | (() => string), ms = PATIENCE_MS): Promise<void> {
-  const end = systemClock.now() + ms
-  while (!condition()) {
-    if (systemClock.now() > end) throw new Error(`timed out: ${typeof what === 'string' ? what : what()}`)
-    await sleep(5)
-  }
 }
 
 /** Lets sweeps pause after each stat of a path, so that files are read between any two of them. */

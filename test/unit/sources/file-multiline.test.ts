@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
 import { testFolder } from '../../support/folder.js'
-import { tail } from '../../support/tailing.js'
+import { TestTime, tail } from '../../support/tailing.js'
 import { until } from '../../support/until.js'
 
 interface Saved {
@@ -21,10 +21,14 @@ t.test('what waits is not cut where appends are not seen at once', async t => {
   const path = join(dir, 'logs/a.log')
   const other = join(dir, 'elsewhere/a.log')
   linkSync(path, other)
-  const run = await tail({ include: [path], scan_interval: '1h', multiline: multiline('1500ms') })
+  const clock = new TestTime()
+  clock.hold()
+  const options = { include: [path], scan_interval: '1h', multiline: multiline('200ms') }
+  const run = await tail(options, undefined, undefined, clock)
   await until('read', () => run.value('sluice_file_unread_bytes') === 6)
   // Under a name in a folder that nobody watches.
   appendFileSync(other, ' b\n')
+  clock.release()
   await until('delivered', () => run.out.lines.length > 0)
   await run.stop()
   t.same(run.out.texts(), ['S1\n a\n b'])
@@ -33,7 +37,7 @@ t.test('what waits is not cut where appends are not seen at once', async t => {
 t.test('the position between events is known by what is before it, however they were read', async t => {
   const dir = testFolder(t, { 'a.log': 'S1\n a\n' })
   const path = join(dir, 'a.log')
-  const run = await tail({ include: [path], partial_line_at_stop: 'keep', multiline: multiline('1m') })
+  const run = await tail({ include: [path], partial_line_at_stop: 'keep', multiline: multiline('1h') })
   await until('read', () => run.value('sluice_file_unread_bytes') === 6)
   const line = `S2 ${'x'.repeat(5000)}`
   appendFileSync(path, line)

@@ -2,25 +2,16 @@ import { appendFileSync, linkSync, mkdirSync, renameSync, unlinkSync, writeFileS
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
-import { after, systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { freeChunks } from '../../support/free-chunks.js'
-import { MemoryCheckpoints, Receiver, type Tailing, tail } from '../../support/tailing.js'
+import { MemoryCheckpoints, Receiver, type Tailing, TestTime, tail } from '../../support/tailing.js'
 import { until } from '../../support/until.js'
 
-/** Real time, which can be put forward. */
-class Ahead implements TimerClock {
-  ms = 0
-  now = () => systemClock.now() + this.ms
-  wall = () => systemClock.wall() + this.ms
-  after = after
-}
-
 const lines = ({ out }: Tailing, count: number) =>
-  until(() => out.lines.length >= count, { show: () => `${count} lines, got ${JSON.stringify(out.texts())}` })
+  until(`${count} lines`, () => out.lines.length >= count, { show: () => out.texts() })
 const unread = (run: Tailing, bytes: number, file?: string) =>
-  until(() => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes, {
-    show: () => `${bytes} bytes, got ${run.value('sluice_file_unread_bytes', file ? { file } : {})}`,
+  until(`${bytes} unread bytes`, () => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes, {
+    show: () => run.value('sluice_file_unread_bytes', file ? { file } : {}),
   })
 /**
  * Resolves when everything that was seen of other files is read, by an event of this one: files are read in turns. Their sizes are
@@ -41,7 +32,7 @@ for (const [title, options] of [
   t.test(`the rest of a line that comes just before a stop is not cut off, ${title}`, async t => {
     const dir = testFolder(t, { 'a.log': 'first half ', 'marker.log': '' })
     const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
-    const clock = new Ahead()
+    const clock = new TestTime()
     const run = await tail({ include: [path, marker], ...options }, undefined, undefined, clock)
     await unread(run, 11, path)
     await seenIsRead(run, marker)
@@ -57,7 +48,7 @@ for (const [title, options] of [
 
 t.test('a file that got a second name was not renamed, so its unfinished line waits', async t => {
   const dir = testFolder(t, { 'b.log': 'whole\nhalf', 'marker.log': '' })
-  const clock = new Ahead()
+  const clock = new TestTime()
   const options = { include: [join(dir, '*.log')], rotate_wait: '1s' }
   const run = await tail(options, undefined, undefined, clock)
   await lines(run, 1)
@@ -79,7 +70,7 @@ t.test('a stop keeps an unfinished line for the next start, or delivers it', asy
   const files = { 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha', 'marker.log': '' }
   const dir = testFolder(t, files)
   const [a, b, c, marker] = Object.keys(files).map(name => join(dir, name)) as [string, string, string, string]
-  const clock = new Ahead()
+  const clock = new TestTime()
   const start = (path: string, options: object = {}) =>
     tail({ include: [path, marker], ...options }, undefined, undefined, clock)
   const keeps = await start(a)
@@ -90,6 +81,7 @@ t.test('a stop keeps an unfinished line for the next start, or delivers it', asy
     await seenIsRead(run, marker)
   }
   clock.ms += QUIET_MS
+  clock.hold()
   appendFileSync(c, 'lf')
   await unread(grows, 4, c)
   for (const run of [grows, keeps, delivers]) await run.stop()
@@ -113,7 +105,7 @@ t.test('a stop in the middle of an event of several lines keeps it whole', async
   const dir = testFolder(t, { 'a.log': 'S1\n a\n', 'marker.log': '' })
   const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
   const options = { include: [path, marker], multiline: { start: '^S', timeout: '1m' } }
-  const clock = new Ahead()
+  const clock = new TestTime()
   const run = await tail(options, undefined, undefined, clock)
   await unread(run, 6, path)
   await seenIsRead(run, marker, 'S\nS\n')
@@ -131,7 +123,7 @@ t.test(
   async t => {
     const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'marker.log': '' })
     const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
-    const clock = new Ahead()
+    const clock = new TestTime()
     const run = await tail({ include: [join(dir, '*.log*')] }, new MemoryCheckpoints(), new Receiver(), clock)
     await lines(run, 1)
     await seenIsRead(run, marker)
@@ -160,7 +152,7 @@ t.test('with partial_line_timeout, a writer that fills buffers has no line cut',
   const all = line.repeat(200)
   const dir = testFolder(t, { 'a.log': 'before\n', 'b.log': 'before\n', 'marker.log': '' })
   const [a, b, marker] = ['a.log', 'b.log', 'marker.log'].map(name => join(dir, name)) as [string, string, string]
-  const clock = new Ahead()
+  const clock = new TestTime()
   const options = { include: [join(dir, '*.log')], partial_line_timeout: '5s' }
   const run = await tail(options, new MemoryCheckpoints(), new Receiver(), clock)
   await lines(run, 2)
