@@ -13,7 +13,6 @@ import { ComponentCounters } from '../../src/flow/counters.js'
 import { Delivery } from '../../src/flow/delivery/delivery.js'
 import { systemClock } from '../../src/lib/time.js'
 import { batchesOf, originOf } from './batches.js'
-import { PATIENCE_MS } from './patience.js'
 import { type Receiver, type ReceiverOptions, startReceiver } from './receiver.js'
 
 export const KEY = 'c0ffee-Very-Secret-Key'
@@ -106,11 +105,6 @@ export function deliver(
     return await delivery.stop(AbortSignal.timeout(10_000))
   }
   return { delivery, put, end, settled, letters }
-}
-
-export async function until(test: () => boolean): Promise<void> {
-  for (const end = performance.now() + PATIENCE_MS; !test(); await new Promise(resolve => setTimeout(resolve, 5)))
-    if (performance.now() > end) throw new Error(`it did not come about: ${test}`)
 }
 
 export const ns = (lines: string[]) => lines.map(line => (JSON.parse(line) as { n: number }).n)

@@ -7,7 +7,7 @@ import { ComponentCounters } from '../../src/flow/counters.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { Taker } from '../../src/testing/taker.js'
-import { PATIENCE_MS } from './patience.js'
+import { until as wait } from './until.js'
 
 export { Taker } from '../../src/testing/taker.js'
 
@@ -68,7 +68,7 @@ export async function startPushed<S extends z.ZodObject>(
   run.catch(() => {
     failed = true
   })
-  await until(() => failed || listening() !== undefined)
+  await wait(() => failed || listening() !== undefined)
   if (failed) await run
   return {
     out,
@@ -86,9 +86,4 @@ export async function startPushed<S extends z.ZodObject>(
   }
 }
 
-/** Resolves when `test`, asked every now and then, holds; rejects after `ms`. */
-export async function until(test: () => boolean, ms = PATIENCE_MS, everyMs = 2): Promise<void> {
-  for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, everyMs))) {
-    if (performance.now() > end) throw new Error(`not within ${ms} ms: ${test}`)
-  }
-}
+export const until = (test: () => boolean, ..._: (number | undefined)[]) => wait(test)

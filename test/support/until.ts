@@ -1,4 +1,5 @@
 import { inspect } from 'node:util'
+import { nextTurn } from '../../src/lib/time.js'
 
 /**
  * How long a test waits for what has to happen. Only a test that fails waits that long: the bound says nothing about
@@ -42,4 +43,12 @@ export async function until(
     }
     await new Promise(resolve => setTimeout(resolve, ms))
   }
+}
+
+/**
+ * Lets the event loop turn some times: what needs nothing but turns has happened then. To show that something does not
+ * happen; what is to happen is waited for by `until`.
+ */
+export async function turns(count = 50): Promise<void> {
+  for (let i = 0; i < count; i++) await nextTurn()
 }

@@ -6,7 +6,7 @@ import { Servers } from '../../../src/daemon/servers.js'
 import { Metrics } from '../../../src/engine/measure/metrics.js'
 import type { Supervisor } from '../../../src/engine/supervisor.js'
 import { HOST, ownPort } from '../../support/address.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 const log = pino({ level: 'silent' })
 const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
@@ -70,11 +70,11 @@ t.test('a reload that is asked for during another one comes after it', async t =
   files.digest = 'b'
   process.emit('SIGHUP')
   // Time for the second one to come as far as it does.
-  for (let i = 0; i < 20; i++) await new Promise(resolve => setImmediate(resolve))
-  while (told.refused === undefined && pipeline.config.digest !== 'b') {
+  await turns()
+  await until('the second one', () => {
     go?.()
-    await new Promise(resolve => setImmediate(resolve))
-  }
+    return told.refused !== undefined || pipeline.config.digest === 'b'
+  })
   t.equal(told.refused, undefined, 'both were taken')
   t.equal(pipeline.config.digest, 'b')
   t.equal(await answer(files.port), 'here')

@@ -5,11 +5,9 @@ import { type Notice, Notifier } from '../../../src/daemon/systemd/notifier.js'
 import { daemonState } from '../../../src/daemon/systemd/service-state.js'
 import { CHECKS, type Subject, Systemd } from '../../../src/daemon/systemd/systemd.js'
 import type { Watched } from '../../../src/engine/measure/progress.js'
+import { turns } from '../../support/until.js'
 
 const silent = pino({ level: 'silent' })
-const turns = async () => {
-  for (let i = 0; i < 20; i++) await undefined
-}
 
 /** What was said, by name; the clock as text is left out. */
 const named = (notices: readonly Notice[]) =>

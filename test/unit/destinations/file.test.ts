@@ -26,6 +26,7 @@ import { Stdout, stdout } from '../../../src/destinations/stdout.js'
 import { FileSystems } from '../../../src/lib/files/remote/file-systems.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
+import { until } from '../../support/until.js'
 
 const signal = new AbortController().signal
 const lines = (text: string) => batchesOf(text, originOf('text', '/x'))
@@ -416,7 +417,7 @@ t.test('a write that is still running at the end keeps its file open', async t =
   proceed()
   await running
   t.match(await queued, { message: /time to deliver/ }, 'what had not begun is not written')
-  while (closed === 0) await new Promise(resolve => setImmediate(resolve))
+  await until(() => closed > 0)
   t.equal(readFileSync(path, 'utf8'), 'one\n')
 })
 

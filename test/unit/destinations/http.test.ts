@@ -31,9 +31,8 @@ import {
 } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { turns } from '../../support/patience.js'
 import type { Step } from '../../support/receiver.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 t.test('a request says what it should', async t => {
   const to = await receiver(t)

@@ -45,8 +45,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { batchOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
-import { turns } from '../../support/patience.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })

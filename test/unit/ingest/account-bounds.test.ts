@@ -14,8 +14,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
-import { turns } from '../../support/patience.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 const silent = pino({ level: 'silent' })
 const TAKEN = { body: 'd'.repeat(43), received: 1 }

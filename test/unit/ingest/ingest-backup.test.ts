@@ -5,6 +5,7 @@ import t from 'tap'
 import { openState, restoreState } from '../../../src/api/store/state.js'
 import { backUpIngest, INGEST_FOLDER } from '../../../src/ingest/ingest-backup.js'
 import { testFolder } from '../../support/folder.js'
+import { until } from '../../support/until.js'
 
 const ID = '0123456789abcdef01234567'
 const KEPT = {
@@ -72,7 +73,7 @@ t.test('a file that is renamed while its folder is copied is in the backup', asy
   const letters = join(INGEST_FOLDER, ID, 'state/dead-letter')
   const copying = backUpIngest(dataDir, join(folder, 'backup'))
   // The folder has been listed as soon as the first copy is there.
-  while (!existsSync(join(folder, 'backup', letters, 'a0.ndjson'))) await new Promise(resolve => setImmediate(resolve))
+  await until('the first copy', () => existsSync(join(folder, 'backup', letters, 'a0.ndjson')), { every: 0 })
   renameSync(join(dataDir, letters, 'z.ndjson'), join(dataDir, letters, '0.ndjson'))
   await copying
   t.match(found(join(folder, 'backup')), { 'state/dead-letter/0.ndjson': 'moved' })

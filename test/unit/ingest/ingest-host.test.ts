@@ -22,8 +22,7 @@ import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { hurried } from '../../support/manual-time.js'
 import { needs } from '../../support/needs.js'
-import { turns } from '../../support/patience.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 function closeGate(): () => void {
   let open = () => {}

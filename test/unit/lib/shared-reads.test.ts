@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { READ_BYTES, SharedReadServer, SharedReadSocket } from '../../../src/lib/network/shared-reads.js'
-import { steady } from '../../support/patience.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 /** Listens, and collects what each connection sends, in the order of accepting. */
 async function listen(t: Test, at: number | string = 0) {
@@ -77,7 +76,7 @@ t.test('a connection is not read while it is paused, and continues where it was'
   socket.end(sent)
   for (let n = 1; Buffer.concat(parts).length < sent.length; n++) {
     await until(() => parts.length === n)
-    await steady(() => parts.length)
+    await turns()
     t.equal(parts.length, n, 'one read each time')
     reading.resume()
   }

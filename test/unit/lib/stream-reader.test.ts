@@ -4,8 +4,7 @@ import { PassThrough, type Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { SharedReadServer } from '../../../src/lib/network/shared-reads.js'
 import { REFUSED, type Receiver, StreamReader } from '../../../src/lib/network/stream-reader.js'
-import { steady } from '../../support/patience.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 class Taken implements Receiver {
   readonly parts: Buffer[] = []
@@ -40,6 +39,8 @@ class Taken implements Receiver {
 
 interface Ends {
   readonly stream: Readable
+  /** Resolves when so many bytes have come, whether they were passed on or not. */
+  came(bytes: number): Promise<unknown>
   write(text: string | Buffer): void
   end(): void
   fail(): void
@@ -68,13 +69,15 @@ async function accepted(t: Test, make: (serve: (socket: Socket) => void) => Serv
     server.close()
   })
   const fail = () => void sender.resetAndDestroy()
-  return { stream, write: text => void sender.write(text), end: () => void sender.end(), fail }
+  const came = (bytes: number) => until(`${bytes} bytes`, () => stream.bytesRead >= bytes)
+  return { stream, came, write: text => void sender.write(text), end: () => void sender.end(), fail }
 }
 
 async function pipe(): Promise<Ends> {
   const stream = new PassThrough()
   const fail = () => void stream.destroy(new Error('broken'))
-  return { stream, write: text => void stream.write(text), end: () => void stream.end(), fail }
+  const came = async () => {}
+  return { stream, came, write: text => void stream.write(text), end: () => void stream.end(), fail }
 }
 
 for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
@@ -92,7 +95,7 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
   })
 
   t.test(`${kind}: without room nothing is passed on, and the sender waits`, async t => {
-    const { stream, write, end } = await open(t)
+    const { stream, came, write, end } = await open(t)
     const taken = new Taken()
     const ended = new StreamReader(stream, taken).read()
     write('first ')
@@ -100,7 +103,8 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
     taken.block()
     for (let n = 0; n < 64; n++) write(Buffer.alloc(1 << 20, 'x'))
     end()
-    await steady(() => taken.parts.length)
+    await came(7)
+    await turns()
     t.equal(taken.text, 'first ')
     taken.unblock()
     t.equal(await ended, 'ended')
@@ -131,16 +135,16 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
   })
 
   t.test(`${kind}: what was read before a failure is passed on, when there is room`, async t => {
-    const { stream, write, fail } = await open(t)
+    const { stream, came, write, fail } = await open(t)
     const taken = new Taken()
     const ended = new StreamReader(stream, taken).read()
     write('one')
     await until(() => taken.parts.length === 1)
     taken.block()
     write(' two')
-    await steady(() => taken.parts.length)
+    await came(7)
     fail()
-    await steady(() => taken.parts.length)
+    await turns()
     t.equal(taken.text, 'one')
     taken.unblock()
     t.equal(await ended, 'ended')
@@ -148,7 +152,7 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
   })
 
   t.test(`${kind}: after an abort nothing is lost and nothing is read`, async t => {
-    const { stream, write, end } = await open(t)
+    const { stream, came, write, end } = await open(t)
     const taken = new Taken()
     const reader = new StreamReader(stream, taken)
     const abort = new AbortController()
@@ -157,12 +161,12 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
     await until(() => taken.parts.length === 1)
     taken.block()
     write(' two')
-    await steady(() => taken.parts.length)
+    await came(7)
     abort.abort()
     t.equal(await aborted, 'aborted')
     t.equal(await reader.read({ signal: abort.signal }), 'aborted', 'again')
     taken.unblock()
-    await steady(() => taken.parts.length)
+    await turns()
     t.equal(taken.text, 'one')
     const ended = reader.read()
     end()
@@ -186,7 +190,7 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
       if (throws) await t.rejects(stopped, { message: 'a fault' })
       else t.equal(await stopped, 'refused')
       write('two')
-      await steady(() => taken.parts.length)
+      await turns()
       t.equal(taken.text, throws ? '' : 'one')
     }
   })
@@ -200,6 +204,7 @@ for (const [kind, open] of Object.entries({ connection, plain, pipe })) {
     let isOver = false
     void idle.then(() => (isOver = true))
     write('x')
+    // Twice as long as it may be idle.
     await new Promise(resolve => setTimeout(resolve, 60))
     t.notOk(isOver)
     taken.unblock()
@@ -273,7 +278,7 @@ t.test('nothing is read of a connection only to be kept until there is room', as
 })
 
 t.test('what a stream keeps is passed on when it is released', async t => {
-  const { stream, write } = await connection(t)
+  const { stream, came, write } = await connection(t)
   const taken = new Taken()
   const reader = new StreamReader(stream, taken)
   const abort = new AbortController()
@@ -282,7 +287,7 @@ t.test('what a stream keeps is passed on when it is released', async t => {
   await until(() => taken.parts.length === 1)
   taken.block()
   write(' two')
-  await steady(() => taken.parts.length)
+  await came(7)
   abort.abort()
   await aborted
   const released = reader.release()
@@ -318,7 +323,7 @@ t.test('what is kept of a connection is not overwritten by reads of another', as
   await until(() => later.parts.length === 1)
   later.block()
   waiting.write('b'.repeat(5000))
-  await until(() => (waiting.stream as Socket).bytesRead === 5001)
+  await waiting.came(5001)
   const others = new StreamReader(other.stream, now).read()
   other.write('c'.repeat(9000))
   other.end()

@@ -46,9 +46,8 @@ import { batchesOf, originOf } from '../../support/batches.js'
 import { built } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
-import { turns } from '../../support/patience.js'
 import { arrived, pauseAtEachStat, Receiver, settled, tail } from '../../support/tailing.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 const never = new AbortController().signal
 

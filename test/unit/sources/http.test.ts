@@ -10,9 +10,8 @@ import { http as source } from '../../../src/sources/http.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { turns } from '../../support/patience.js'
 import { startPushed, Taker } from '../../support/pushed.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 const start = (t: Test, options: Record<string, unknown> = {}, out?: Taker) =>
   startPushed(t, source, options, out ? { out } : {})

@@ -9,9 +9,8 @@ import { tcp } from '../../../src/sources/tcp.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { steady } from '../../support/patience.js'
 import { contextOf, startPushed, Taker } from '../../support/pushed.js'
-import { until } from '../../support/until.js'
+import { turns, until } from '../../support/until.js'
 
 const start = (t: Test, options: Record<string, unknown> = {}, with_?: Parameters<typeof startPushed>[3]) =>
   startPushed(t, tcp, options, with_)
@@ -75,7 +74,8 @@ t.test('nothing is read faster than there is room, whoever sends', async t => {
   const one = await dial(t, port)
   for (let n = 0; n < 48; n++) one.write(megabyte)
   one.end()
-  await steady(() => one.writableLength)
+  await until(() => one.writableLength < 48 << 20)
+  await turns()
   t.equal(out.batches.length, 1, 'one batch, and nobody else reads')
   t.ok(one.writableLength > 16 << 20, `the sender waits with ${one.writableLength} bytes`)
   out.settlesAs = 'delivered'
@@ -337,14 +337,18 @@ t.test('a TLS handshake that is not completed is ended, and others go on', async
   const files = makeCertificates(openssl, testFolder(t), ['server'])
   const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
   const { port, out, counters, count } = await start(t, { tls, handshake_timeout: '200ms' })
-  const good = tlsConnect({ port, host: '127.0.0.1', ca: files.pem('ca.pem') })
-  t.teardown(() => good.destroy())
-  await once(good, 'secureConnect')
+  const secured = () =>
+    new Promise<Socket | undefined>(resolve => {
+      const socket = tlsConnect({ port, host: '127.0.0.1', ca: files.pem('ca.pem') }, () => resolve(socket))
+      t.teardown(() => socket.destroy())
+      socket.on('error', () => resolve(undefined))
+    })
+  const good = await until('a handshake in time', secured)
   const silent = await dial(t, port)
   const slow = await dial(t, port)
   const drip = setInterval(() => slow.write('\x16'), 20)
   t.teardown(() => clearInterval(drip))
-  await Promise.all([once(silent, 'close'), once(slow, 'close')])
+  await Promise.all([silent, slow].map(socket => new Promise(resolve => socket.once('close', resolve))))
   const closed = counters.series.get('sluice_source_closed_connections_total')!.flatMap(one => [...one.read()])
   t.match(
     closed.filter(({ value }) => value > 0),

@@ -15,10 +15,9 @@ import { Connections } from '../../../../src/http/server/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { checkout } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
-import { turns } from '../../../support/patience.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
-import { until } from '../../../support/until.js'
+import { turns, until } from '../../../support/until.js'
 
 /** What docs/spec.md names: the service's half of the specification, line by line. */
 
