@@ -155,10 +155,10 @@ destinations: { out: { type: file, inputs: [mark], path: out.log } }
       .split('\n')
       .slice(0, -1)
       .map(line => JSON.parse(line) as Record<string, string>)
-  const out = () => readFileSync(join(folder, 'out.log'), 'utf8').trimEnd().split('\n')
+  const out = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').slice(0, -1)
   const put = async (n: number, lines: number) => {
     appendFileSync(join(folder, 'in.log'), `{"n":${n}}\n`)
-    await daemon.until(() => out().length === lines && out()[0] !== '')
+    await daemon.until(() => out().length === lines)
   }
   const reload = async (text: string) => {
     writeFileSync(join(folder, 'company.js'), text)

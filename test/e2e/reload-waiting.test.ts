@@ -48,7 +48,7 @@ function writtenIn(folder: string): { n: number; marked?: string }[] {
   const whole = readFileSync(join(folder, 'out.ndjson'), 'utf8')
   return whole
     .split('\n')
-    .filter(Boolean)
+    .slice(0, -1)
     .map(line => JSON.parse(line))
 }
 

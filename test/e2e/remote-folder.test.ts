@@ -22,7 +22,7 @@ destinations:
   out: { type: file, inputs: [far, near], path: ${folder}/out.log }
 `
   const daemon = await startDaemon(t, folder, config)
-  const lines = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').filter(Boolean)
+  const lines = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').slice(0, -1)
   const logged = (text: string) => daemon.until(() => daemon.stderr.includes(text))
   await daemon.until(() => daemon.stderr.includes('"started"'))
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_component_sent_events_total', { component_id: 'out' }) === 2)

@@ -21,7 +21,7 @@ const read = (path: string) =>
   existsSync(path)
     ? readFileSync(path, 'utf8')
         .split('\n')
-        .filter(Boolean)
+        .slice(0, -1)
         .map(line => JSON.parse(line) as Record<string, unknown>)
     : []
 

@@ -5,7 +5,6 @@ import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 
 /** Stops while events wait in a throttle, with the real daemon. */
-t.setTimeout(60_000)
 
 const configOf = (throttle: string) => `
 sources:
@@ -20,8 +19,8 @@ const all = (to: number) => Array.from({ length: to }, (_, n) => n)
 
 function numbersIn(folder: string): number[] {
   const path = join(folder, 'out.ndjson')
-  const lines = existsSync(path) ? readFileSync(path, 'utf8').trimEnd().split('\n') : []
-  return lines.filter(Boolean).map(line => JSON.parse(line).n)
+  const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1) : []
+  return lines.map(line => JSON.parse(line).n)
 }
 
 t.test('a stop while events wait keeps what came before the first of them', async t => {
