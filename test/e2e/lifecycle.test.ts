@@ -203,24 +203,22 @@ destinations:
   up: { type: http, inputs: [more], encoding: raw, url: "http://127.0.0.1:${(server.address() as AddressInfo).port}/", batch: { max_wait: 10ms } }
 `
   const late = await startDaemon(t, folder, config('300ms'))
-  await late.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
+  await late.scrapedUntil(scrape => scrape.events('log').received > 10_000)
   const { received, passed, undelivered } = await late.stop(t)
   t.same({ passed, undelivered }, { passed: 0, undelivered: received }, 'all that was read is told to be undelivered')
   t.ok(received > 10_000, `${received} lines were read`)
 
-  const forced = await startDaemon(t, folder, config('1m'))
+  const forced = await startDaemon(t, folder, config('1h'))
   await forced.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
   forced.child.kill('SIGTERM')
   await forced.until(() => forced.stderr.includes('"stopping'))
-  const began = performance.now()
   forced.child.kill('SIGTERM')
-  t.equal(await forced.exit, 1)
-  t.ok(performance.now() - began < 30_000, 'it does not wait for its shutdown_timeout')
+  t.equal(await forced.exit, 1, 'it does not wait for its shutdown_timeout')
   const totals = forced.logs().at(-1) as unknown as Totals
   t.match(totals, { passed: 0, undelivered: totals.received })
 
   answers = true
-  const last = await startDaemon(t, folder, config('1m'))
+  const last = await startDaemon(t, folder, config('1h'))
   await last.scrapedUntil(scrape => scrape.events('up').sent === lines.length)
   t.match(await last.stop(t), { received: lines.length, passed: lines.length, undelivered: 0 })
   const numbers = bodies
@@ -258,6 +256,7 @@ t.test('the reader of standard output leaves: the other destinations get everyth
     t,
     folder,
     `
+shutdown_timeout: 1h
 sources: { in: { type: stdin } }
 destinations:
   out: { type: stdout, inputs: [in] }
@@ -273,9 +272,7 @@ destinations:
   await daemon.until(() => daemon.stdout.includes('\n'))
   stdout!.destroy()
   await daemon.until(() => daemon.stderr.includes('SLUICE_STDOUT_GONE'))
-  const began = performance.now()
-  t.equal(await daemon.exit, 1)
-  t.ok(performance.now() - began < 10_000, 'it does not wait for its shutdown_timeout')
+  t.equal(await daemon.exit, 1, 'it does not wait for its shutdown_timeout')
   const last = daemon.logs().at(-1)!
   const lines = readFileSync(join(folder, 'out.log'), 'utf8').split('\n').slice(0, -1)
   t.same(
@@ -293,22 +290,16 @@ t.test('a reader of standard output that took nothing more leaves: it ends at on
   const daemon = await startDaemon(
     t,
     testFolder(t),
-    'sources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in], retry: { initial: 1ms } } }\n',
+    'shutdown_timeout: 1h\nsources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in], retry: { initial: 1ms } } }\n',
   )
   const { stdin, stdout } = daemon.child
   stdin!.on('error', () => {})
   stdout!.pause()
-  // More than the pipe and the streams on both sides take.
-  for (let n = 0; n < 20; n++) stdin!.write(`${'x'.repeat(99)}\n`.repeat(500))
-  let looks = 0
-  await daemon.scrapedUntil(scrape => {
-    looks = scrape.sum('sluice_delivery_requests_in_flight') > 0 ? looks + 1 : 0
-    return looks === 3
-  })
+  // One write that is more than the pipe takes: it is never done.
+  stdin!.write(`${'x'.repeat(1_000_000)}\n`)
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
   stdout!.destroy()
-  const began = performance.now()
-  t.equal(await daemon.exit, 1)
-  t.ok(performance.now() - began < 10_000, 'it does not wait for its shutdown_timeout')
+  t.equal(await daemon.exit, 1, 'it does not wait for its shutdown_timeout')
   t.notMatch(daemon.stderr, /retrying/)
   t.match(daemon.logs().at(-1), { msg: 'ended' })
 })

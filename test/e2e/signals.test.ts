@@ -110,7 +110,8 @@ t.test('standard output that nobody reads: a signal ends the daemon all the same
     'shutdown_timeout: 500ms\nsources: { log: { type: file, include: [in.log] } }\ndestinations: { out: { type: stdout, inputs: [log] } }\n',
   )
   daemon.child.stdout!.pause()
-  writeFileSync(join(folder, 'in.log'), `${'x'.repeat(1000)}\n`.repeat(2000))
+  // One write that is more than the pipe takes: it is never done.
+  writeFileSync(join(folder, 'in.log'), `${'x'.repeat(1_000_000)}\n`)
   await daemon.scrapedUntil(scrape => scrape.events('out').inFlight > 0)
   const exited = once(daemon.child, 'exit')
   daemon.child.kill('SIGTERM')
@@ -132,7 +133,8 @@ async function stopping(t: Test) {
   const daemon = await startDaemon(
     t,
     folder,
-    `sources: { log: { type: file, include: [in.log] } }
+    `shutdown_timeout: 1h
+sources: { log: { type: file, include: [in.log] } }
 destinations: { up: { type: http, inputs: [log], encoding: raw, url: "${url}", batch: { max_wait: 10ms } } }
 `,
   )
