@@ -8,6 +8,8 @@ import { sluice } from '../support/sluice.js'
 
 /** What a start loads: loading a module takes about half a millisecond, and most of a start is spent on that. */
 
+const src = join(built, 'src')
+
 /** The modules that a run of this configuration loads: paths of our own, and names of packages. */
 async function loadedBy(t: Test, config: string) {
   const folder = testFolder(t, { 'in.log': 'one line\n' })
@@ -25,7 +27,7 @@ async function loadedBy(t: Test, config: string) {
       if (!url.startsWith('file:')) continue
       const [, name] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? []
       if (name) packages.add(name)
-      else own.add(relative(join(built, 'src'), fileURLToPath(url)))
+      else if (fileURLToPath(url).startsWith(src)) own.add(relative(src, fileURLToPath(url)))
     }
   }
   return { own: [...own].sort(), packages }
