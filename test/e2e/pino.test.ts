@@ -7,10 +7,11 @@ import { type Logger, pino } from 'pino'
 import t, { type Test } from 'tap'
 import transport, { type PinoTransportOptions } from '../../src/pino.js'
 import { HOST, ownPort } from '../support/address.js'
+import { bound } from '../support/bound.js'
 import { testFolder } from '../support/folder.js'
 import { install } from '../support/installed.js'
-import { eventually } from '../support/patience.js'
 import { type Receiver, type ReceiverOptions, startReceiver } from '../support/receiver.js'
+import { until } from '../support/until.js'
 
 const FAST = { batch: { max_wait: '20ms' }, retry: { initial: '10ms', max: '50ms' } } as const
 
@@ -82,30 +83,33 @@ t.test('a refused key holds the lines until it is replaced', async t => {
   const stream = await transport({ http: { url: to.url(), auth: { type: 'token', key_file }, ...FAST } }, log)
   const app = pino(stream)
   for (let n = 0; n < 50; n++) app.info({ n })
-  await eventually(() => to.requests.some(({ status }) => status === 401) && told.find(({ level }) => level === 50))
+  await until(
+    'a refusal, and its line',
+    () => to.requests.some(({ status }) => status === 401) && told.find(({ level }) => level === 50),
+  )
   t.same(to.lines(), [])
   writeFileSync(key_file, 'new\n')
-  await eventually(() => to.lines().length === 50)
+  await until('all lines', () => to.lines().length === 50)
   await end(stream)
   t.same(numbers(to).sort(ascending), upTo(50))
 })
 
 t.test('full: waits, and then nothing is missing', async t => {
   const to = await receiver(t)
-  to.otherwise = 401
+  to.otherwise = 503
   const { log } = memory()
   const stream = await transport({ http: { url: to.url(), ...FAST, timeout: '1s' } }, log)
   const line = (n: number) => `${JSON.stringify({ n, pad: 'x'.repeat(10_000) })}\n`
   let n = 0
   const fill = async () => {
-    for (let wrote = true; wrote && n < 20_000; ) {
-      if (stream.writableNeedDrain) {
-        const drained = once(stream, 'drain')
-        wrote = await Promise.race([
-          drained.then(() => true),
-          new Promise<false>(resolve => setTimeout(resolve, 1500, false)),
-        ])
-      } else stream.write(line(n++))
+    while (n < 20_000) {
+      while (!stream.writableNeedDrain) stream.write(line(n++))
+      const refusals = to.requests.length
+      let drained = false
+      stream.once('drain', () => (drained = true))
+      // While it is refused again and again, nothing moves that could make room.
+      await until('room, or more refusals', () => drained || to.requests.length > refusals + 20)
+      if (!drained) return
     }
   }
   await fill()
@@ -137,9 +141,11 @@ t.test('full, on_full: discard: whole lines go, their number is told, and the re
   }
   await write(10_000)
   t.ok(stream.writableLength < 1e6, 'nothing queues up')
-  await eventually(() => told.some(({ msg }) => /no room for more lines/.test(String(msg))))
+  await until('the line that there is no room', () =>
+    told.some(({ msg }) => /no room for more lines/.test(String(msg))),
+  )
   to.otherwise = 200
-  await eventually(() => to.lines().length > 500)
+  await until('lines', () => to.lines().length > 500)
   await write(100)
   stream.write(pending)
   await end(stream)
@@ -238,10 +244,9 @@ interface App {
 
 /** An app in a process of its own, where the package is installed. */
 function start(file: string, env: NodeJS.ProcessEnv): App {
-  const child = spawn(process.execPath, [file], {
+  const child = spawn(...bound(process.execPath, [file]), {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'ignore', 'pipe'],
-    timeout: 30_000,
   })
   let stderr = ''
   child.stderr.setEncoding('utf8').on('data', text => (stderr += text))
@@ -254,9 +259,8 @@ t.test('in an app: the example; an exit at once; an uncaught error; a receiver t
 const options = JSON.parse(process.env.OPTIONS)
 const log = pino({ transport: { target: 'sluice/pino', options } })
 const count = Number(process.env.COUNT)
-const began = performance.now()
 for (let n = 0; n < count; n++) log.info({ n })
-process.stderr.write('logged in ' + Math.round(performance.now() - began) + ' ms\\n')
+process.stderr.write('logged\\n')
 if (process.env.HOW === 'exit') process.exit(3)
 if (process.env.HOW === 'throw') setTimeout(() => { throw new Error('an error of the app') }, 300)
 `,
@@ -285,8 +289,7 @@ if (process.env.HOW === 'throw') setTimeout(() => { throw new Error('an error of
   const OPTIONS = JSON.stringify({ http: { url: hanging.url(), ...FAST }, shutdown_timeout: '1s' })
   const app = start(join(folder, 'app.mjs'), { OPTIONS, COUNT: '20000', HOW: 'end' })
   t.equal(await app.code, 0, app.stderr())
-  const [, ms] = /logged in (\d+) ms/.exec(app.stderr()) ?? []
-  t.ok(Number(ms) < 9000, `20,000 lines in ${ms} ms: the app never waits`)
+  t.match(app.stderr(), /^logged$/m, 'the app never waits for a receiver that never answers')
   t.match(app.stderr(), /"lines":20000,.*so many are lost/)
 
   const wrong = start(join(folder, 'app.mjs'), { OPTIONS: '{"http":{}}', COUNT: '1', HOW: 'end' })

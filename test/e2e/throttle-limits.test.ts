@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { testFolder } from '../support/folder.js'
@@ -147,7 +147,9 @@ t.test('a daemon warns of rules in the file that never hold, also when the file 
     warned(),
     WARNINGS.map(([place, message]) => `${place}: ${message}`),
   )
-  writeFileSync(file, `# changed\n${USELESS}`)
+  // In place it could be read while it is empty.
+  writeFileSync(`${file}.new`, `# changed\n${USELESS}`)
+  renameSync(`${file}.new`, file)
   await daemon.until(() => warned().length === 4)
   t.match(warned()[3], /^limits\.yaml:4:1: \[2\]: never holds: \[0\] in line 2 /)
   daemon.child.stdin!.end()
