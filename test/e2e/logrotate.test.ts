@@ -16,12 +16,12 @@ import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { Seeded } from '../support/seeded.js'
+import { whileStopped } from '../support/stopped.js'
+import { until } from '../support/until.js'
 
 t.setTimeout(3_600_000)
 
 const STEPS = 14
-/** A machine that is busy with others may do nothing for seconds. */
-const QUIET_MS = 20_000
 const WAYS = ['nocompress', 'compress', 'compress\n delaycompress']
 
 /** A log that logrotate copies and truncates while it is read, and which of its lines arrived. */
@@ -81,20 +81,6 @@ class Rotating {
 
   missing(): number[] {
     return [...this.arrived().entries()].filter(([, count]) => count === 0).map(([i]) => i)
-  }
-
-  /** Until all lines are there, or none came for so long that none will. */
-  async settled(): Promise<void> {
-    const out = join(this.#folder, 'out.log')
-    const size = () => statSync(out, { throwIfNoEntry: false })?.size ?? 0
-    let [known, since] = [-1, performance.now()]
-    while (performance.now() - since < QUIET_MS) {
-      if (size() !== known) {
-        ;[known, since] = [size(), performance.now()]
-        if (this.missing().length === 0) return
-      }
-      await sleep(50)
-    }
   }
 
   /** What there is to be known of a failure. */
@@ -160,7 +146,8 @@ async function run(t: Test, seed: number, logrotate: string): Promise<void> {
   }
   log.append(1)
   daemon ??= await begin()
-  await log.settled()
+  // What is missing is told below.
+  await until('all lines', () => log.missing().length === 0, { every: 100 }).catch(() => {})
   const missing = log.missing()
   const known = missing.length === 0 ? {} : { steps, ...log.state(), logs: daemons.map(one => one.logs()) }
   t.same(missing.slice(0, 20), [], `seed ${seed}: every line of ${log.written} arrived`, known)
@@ -184,11 +171,11 @@ t.test('truncated by hand: the number of bytes that nobody read is logged and co
   const path = join(folder, 'app.log')
   const daemon = await start(t, folder, 'app.log')
   await daemon.until(() => existsSync(join(folder, 'out.log')))
-  daemon.child.kill('SIGSTOP')
-  appendFileSync(path, 'second\n')
-  truncateSync(path)
-  appendFileSync(path, 'third\n')
-  daemon.child.kill('SIGCONT')
+  await whileStopped(daemon.pid, () => {
+    appendFileSync(path, 'second\n')
+    truncateSync(path)
+    appendFileSync(path, 'third\n')
+  })
   await daemon.until(() => readFileSync(join(folder, 'out.log'), 'utf8').includes('third'))
   const line = daemon.logs().find(({ msg }) => String(msg).startsWith('file was truncated'))
   t.match(line, { level: 40, file: path, read_bytes: 6, unread_bytes: 0 })

@@ -4,10 +4,10 @@ import t from 'tap'
 import { fleetText } from '../../src/remote/fleet.js'
 import { loadDaemonConfig } from '../../src/terminal/local-part.js'
 import { testFolder } from '../support/folder.js'
-import { eventually } from '../support/patience.js'
 import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
 t.setTimeout(600_000)
 
@@ -53,7 +53,7 @@ managed: { poll_interval: 1s, report_interval: 1s }
   const url = `${service.url}/v3/pipeline/${id}`
   const args = ['run', '--pipeline', url, '--key-file', join(folder, 'key'), '--config', path]
   const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>
-    await eventually(async () => {
+    await until('a report of the daemon', async () => {
       const [found] = (await client.fleet()).items
       return found && test(found) && found
     })
@@ -123,7 +123,7 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
     await daemon.exit
   })
   const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>
-    await eventually(async () => {
+    await until('a report of the daemon', async () => {
       const [found] = (await client.fleet()).items
       return found && test(found) && found
     })

@@ -10,13 +10,13 @@ import { checkout, sluiceMain } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { eventually } from '../support/patience.js'
 import { type Prometheus, startPrometheus } from '../support/prometheus.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
-/** Prometheus scrapes and evaluates so slowly: how long to wait, and how often to ask, in milliseconds. */
-const SCRAPES = [40_000, 250] as const
+/** How often Prometheus is asked, in milliseconds. */
+const every = 250
 const folder = join(checkout, 'config/prometheus')
 const rulesPath = join(folder, 'sluice.rules.yaml')
 const dashboardPath = join(checkout, 'config/grafana/sluice.json')
@@ -237,13 +237,14 @@ async function refusedIngest(url: string, key: string) {
   return { id: data.id, timer: setInterval(() => void post(`ingest/${data.id}`, [{ a: 1 }]).catch(() => {}), 200) }
 }
 
-/** Tries expressions until all of them give something; those that do not by then. */
-async function withoutAnswer(prometheus: Prometheus, all: ReadonlyMap<string, string>, ms: number) {
+/** Tries expressions until all of them have given something. */
+async function answered(prometheus: Prometheus, all: ReadonlyMap<string, string>): Promise<void> {
   const left = new Map(all)
-  for (const end = performance.now() + ms; ; await new Promise(resolve => setTimeout(resolve, 250))) {
+  const isDone = async () => {
     for (const [name, expr] of left) if ((await prometheus.query(expr)).length > 0) left.delete(name)
-    if (left.size === 0 || performance.now() > end) return left
+    return left.size === 0
   }
+  await until('answers to queries', isDone, { every, show: () => [...left.keys(), prometheus.log] })
 }
 
 async function reload(daemon: Daemon, change: (text: string) => string, said: RegExp): Promise<void> {
@@ -277,7 +278,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   const prometheus = await startPrometheus(t, program, join(own, 'prometheus'), jobs, rulesPath)
 
   const filled = (expr: string) =>
-    expr.replaceAll(/\$(job|instance|component)\b/g, '.*').replaceAll('$__rate_interval', '10s')
+    expr.replaceAll(/\$(job|instance|component)\b/g, '.*').replaceAll('$__rate_interval', '5m')
   const queries = new Map<string, string>()
   for (const { title, targets = [] } of dashboard.panels)
     for (const [i, { expr }] of targets.entries()) queries.set(`${title}, ${i + 1}`, filled(expr))
@@ -304,31 +305,26 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   await reload(daemon, text => `${text}nonsense: 1\n`, /cannot apply the new/)
   // No configuration could be loaded with it.
   writeFileSync(join(own, 'daemon/limits.yaml'), 'broken')
-  const left = await withoutAnswer(prometheus, queries, 40_000)
-  t.same([...left.keys()], [], 'queries without an answer')
+  await answered(prometheus, queries)
 
   await prometheusSees(prometheus, 'count(up == 1) == 3')
-  const wrong = await eventually(
-    async () => {
-      const found = await prometheus.rules()
-      const bad = found.filter(({ health }) => health !== 'ok')
-      return bad.length === 0 && found.length === rules.length ? [] : undefined
-    },
-    ...SCRAPES,
-  ).catch(async () => (await prometheus.rules()).map(({ name, lastError }) => `${name}: ${lastError}`))
-  t.same(wrong, [], 'every rule is evaluated')
+  let wrong: string[] = []
+  const isEvaluated = async () => {
+    const found = await prometheus.rules()
+    wrong = found.flatMap(({ name, health, lastError }) => (health === 'ok' ? [] : `${name}: ${lastError}`))
+    return wrong.length === 0 && found.length === rules.length
+  }
+  await until('every rule to be evaluated', isEvaluated, { every, show: () => wrong })
 
   const ids = (all: readonly { labels: Readonly<Record<string, string>> }[]) =>
     all.map(({ labels }) => labels.request_id)
   const given = () => receiver.requests.map((_, i) => `request-${i + 1}`)
   for (const name of ['sluice_delivery_attempt_seconds_bucket', 'sluice_http_requests_total']) {
-    const shown = await eventually(
-      async () => {
-        const found = ids(await prometheus.exemplars(`${name}{component_id="up"}`))
-        return found.length > 0 ? found : undefined
-      },
-      ...SCRAPES,
-    )
+    const exemplars = async () => {
+      const found = ids(await prometheus.exemplars(`${name}{component_id="up"}`))
+      return found.length > 0 && found
+    }
+    const shown = await until(`exemplars of ${name}`, exemplars, { every })
     t.same(
       shown.filter(id => !given().includes(id!)),
       [],
@@ -356,6 +352,5 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
 
 /** What `test` gives as soon as that is something. */
 async function prometheusSees(prometheus: Prometheus, expr: string): Promise<void> {
-  const left = await withoutAnswer(prometheus, new Map([[expr, expr]]), 60_000)
-  if (left.size > 0) throw new Error(`no answer to ${expr}:\n${prometheus.log}`)
+  await answered(prometheus, new Map([[expr, expr]]))
 }

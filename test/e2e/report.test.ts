@@ -6,8 +6,8 @@ import { Browser, type Page } from '../support/browser.js'
 import { contrast } from '../support/contrast.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { eventually } from '../support/patience.js'
 import { sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
 const HOSTILE =
   '</script><img src=http://127.0.0.1:1/x onerror="document.title=`hit`"><script>document.title="hit"</script>'
@@ -222,10 +222,10 @@ t.test('one result is shown at a time, first the one at the knee, and links lead
   t.equal(await page.value(`document.querySelectorAll('circle.knee').length`), knees, 'the curves are marked there')
   await tabTo(page, '.grid tbody tr:nth-child(2) a')
   await page.press('Enter')
-  await eventually(async () => (await visible()) === 'result-1')
+  await until('the first result', async () => (await visible()) === 'result-1')
   await tabTo(page, 'select')
   await page.press('ArrowDown')
-  await eventually(async () => (await visible()) === 'result-2')
+  await until('the second result', async () => (await visible()) === 'result-2')
 })
 
 t.test('nothing is requested, and nothing that comes from events runs', async t => {

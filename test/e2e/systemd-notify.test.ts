@@ -9,6 +9,7 @@ import { sluiceMain } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { sluice } from '../support/sluice.js'
+import { until } from '../support/until.js'
 
 /** Stands in for systemd: prints what it is told, a JSON list of words each time, and takes up the barriers. */
 const RECEIVER = `
@@ -27,7 +28,7 @@ while True:
     if 'BARRIER=1' not in words: print(json.dumps(words), flush=True)
 `
 
-t.test('what the daemon tells systemd, by systemd-notify', { timeout: 120_000 }, async t => {
+t.test('what the daemon tells systemd, by systemd-notify', async t => {
   const python = needs(t, 'python3')
   if (!python || !needs(t, 'systemd-notify')) return
   const folder = testFolder(t, { 'app.log': '{"a":1}\n' })
@@ -46,12 +47,8 @@ t.test('what the daemon tells systemd, by systemd-notify', { timeout: 120_000 },
     rest = lines.pop()!
     for (const line of lines) told.push(...(JSON.parse(line) as string[]), ';')
   })
-  const until = async (what: string, test: () => boolean) => {
-    for (const end = performance.now() + 60_000; !test(); await new Promise(resolve => setTimeout(resolve, 20))) {
-      if (performance.now() > end) throw new Error(`not told ${what}: ${told.join(' ')}`)
-    }
-  }
-  await until('that it listens', () => told.length > 0)
+  const notified = (what: string, test: () => boolean) => until(what, test, { show: () => told.join(' ') })
+  await notified('that it listens', () => told.length > 0)
 
   const config = join(folder, 'sluice.yaml')
   const text = `metrics: false
@@ -64,13 +61,13 @@ destinations:
   writeFileSync(config, text)
   const env = { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '2000000', WATCHDOG_PID: undefined }
   const running = sluice(['run', '--config', config], { env })
-  await until('READY', () => told.includes('READY=1'))
-  t.ok(told.includes('STATUS=delivers to out'))
-  await until('WATCHDOG', () => told.includes('WATCHDOG=1'))
+  await notified('READY', () => told.includes('READY=1'))
+  await notified('what it does', () => told.includes('STATUS=delivers to out'))
+  await notified('WATCHDOG', () => told.includes('WATCHDOG=1'))
 
   told.length = 0
   running.child.kill('SIGHUP')
-  await until('READY again', () => told.includes('READY=1'))
+  await notified('READY again', () => told.includes('READY=1'))
   t.ok(told.indexOf('RELOADING=1') >= 0 && told.indexOf('RELOADING=1') < told.indexOf('READY=1'))
   t.ok(
     told.slice(0, told.indexOf('READY=1')).some(word => /^MONOTONIC_USEC=\d+$/.test(word)),
@@ -81,13 +78,13 @@ destinations:
   writeFileSync(config, text.replace('inputs', 'input'))
   running.child.kill('SIGHUP')
   const refused = /^STATUS=cannot apply the new configuration, the previous one is running: .*sluice\.yaml:6:/
-  await until('what is wrong', () => told.some(word => refused.test(word)))
+  await notified('what is wrong', () => told.some(word => refused.test(word)))
 
   told.length = 0
   running.child.kill('SIGTERM')
   t.equal(await running.exit, 0, running.stderr)
-  await until('STOPPING', () => told.includes('STOPPING=1'))
-  t.ok(told.some(word => /^EXTEND_TIMEOUT_USEC=\d+$/.test(word)))
+  await notified('STOPPING', () => told.includes('STOPPING=1'))
+  await notified('how long', () => told.some(word => /^EXTEND_TIMEOUT_USEC=\d+$/.test(word)))
   t.notMatch(running.stderr, 'cannot notify systemd')
 
   const taken = createServer().listen(0, '127.0.0.1')
@@ -98,7 +95,7 @@ destinations:
   writeFileSync(config, text.replace('destinations', `${source}destinations`).replace('[app]', '[app, net]'))
   const failing = sluice(['run', '--config', config], { env })
   const failed = `STATUS=net failed and is restarting: cannot listen on 127.0.0.1:${port}: another program listens there`
-  await until('that a source fails', () => told.includes(failed))
+  await notified('that a source fails', () => told.includes(failed))
   failing.child.kill('SIGTERM')
   await failing.exit
 
@@ -110,9 +107,11 @@ destinations:
   taken.on('connection', socket => socket.destroy())
   const url = `http://127.0.0.1:${port}/v3/pipeline/${'0'.repeat(24)}`
   const managed = sluice(['run', '--config', config, '--pipeline', url, '--key-file', key], { env })
-  await until('what it waits for', () => told.some(word => word.startsWith('STATUS=waiting for a revision to run: ')))
-  await until('READY', () => told.includes('READY=1'))
-  await until('WATCHDOG', () => told.includes('WATCHDOG=1'))
+  await notified('what it waits for', () =>
+    told.some(word => word.startsWith('STATUS=waiting for a revision to run: ')),
+  )
+  await notified('READY', () => told.includes('READY=1'))
+  await notified('WATCHDOG', () => told.includes('WATCHDOG=1'))
   managed.child.kill('SIGTERM')
   t.equal(await managed.exit, 0, managed.stderr)
 
@@ -123,7 +122,7 @@ destinations:
   t.equal(await alone.exit, 0, 'it runs all the same')
 })
 
-t.test('in the journal each line has its priority', { timeout: 60_000 }, async t => {
+t.test('in the journal each line has its priority', async t => {
   const folder = testFolder(t, { 'wrong.yaml': 'sources: 1\n', journal: '' })
   const journal = join(folder, 'journal')
   const { dev, ino } = statSync(journal, { bigint: true })

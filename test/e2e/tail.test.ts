@@ -13,6 +13,7 @@ import t from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { seeded } from '../support/seeded.js'
+import { until } from '../support/until.js'
 
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 
@@ -123,13 +124,8 @@ function deliveries(path: string): { counts: Map<number, number>; strange: strin
 }
 
 async function deliveredAll(daemon: Daemon, lines: number, path: string): Promise<void> {
-  try {
-    for (const end = performance.now() + 10_000; deliveries(path).counts.size < lines; await pause(50)) {
-      if (performance.now() > end) throw new Error('not all lines were delivered in time')
-    }
-  } catch (error) {
-    throw new Error(`${(error as Error).message}; stderr:\n${daemon.stderr}`)
-  }
+  const all = () => deliveries(path).counts.size >= lines
+  await until(`${lines} lines`, all, { every: 50, show: () => daemon.stderr })
 }
 
 t.test('rotation by renaming, and by copying and truncating, while lines are written', async t => {

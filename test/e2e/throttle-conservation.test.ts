@@ -55,7 +55,7 @@ function discards(scrape: Scrape, id: string): number {
   return scrape.events(id).discarded + wouldBe
 }
 
-t.test('with each option every event, discard and summary is accounted for', { timeout: 110_000 }, async t => {
+t.test('with each option every event, discard and summary is accounted for', async t => {
   const folder = testFolder(t, { 'in.log': '', 'limits.yaml': '[{ key: a, limit: 5 }]' })
   const daemon = await startDaemon(t, folder, configOf(0))
   let written = 0

@@ -14,6 +14,7 @@ import { needs } from '../support/needs.js'
 import { type Received, type Step, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 import { type Look, Machine, missingLine, symptomsOf } from '../support/symptoms.js'
+import { until } from '../support/until.js'
 
 /** Every case of the page is made here, and its commands have to print what the page shows. */
 
@@ -22,10 +23,7 @@ t.setTimeout(600_000)
 t.jobs = 3
 
 const PAGE = 'docs/troubleshooting.md'
-/** How long something may take to be seen. */
-const LOOK_MS = 60_000
 const cases = symptomsOf(PAGE)
-const wait = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 
 /** Ids that the page uses, and what they are in the scene. */
 type Names = Readonly<Record<string, string>>
@@ -121,7 +119,7 @@ ${up('up_slow', slow.url(), ', timeout: 300ms')}\
   )
   const rotate = async () => {
     const holds = () => daemon.logs().some(line => line.component === 'up_rotated' && line.level === 50)
-    await daemon.until(holds, LOOK_MS)
+    await daemon.until(holds)
     writeFileSync(path('etc/other-key'), 'the-new-key')
   }
   return {
@@ -179,7 +177,7 @@ destinations:
   keepWriting(machine, path('trace.log'), 'Error: no such cart\n    at find (cart.js:7)\n')
   keepPausing(machine, path('slow.log'))
   keepWriting(machine, path('text/text.log'), json)
-  await daemon.scrapedUntil(scrape => scrape.events('s_mixed').sent === 3, LOOK_MS)
+  await daemon.scrapedUntil(scrape => scrape.events('s_mixed').sent === 3)
   return {
     machine,
     cases: {
@@ -235,10 +233,7 @@ ${up('up_block', 'by_app', `http://${NOBODY}/`, ', buffer: { type: disk, max_byt
 `,
   )
   keepWriting(machine, log, noise(100_000, 4))
-  await daemon.scrapedUntil(
-    scrape => scrape.sum('sluice_dead_letter_events_total', { component_id: 'up_strict' }) > 0,
-    LOOK_MS,
-  )
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_dead_letter_events_total', { component_id: 'up_strict' }) > 0)
   return {
     machine,
     cases: {
@@ -282,7 +277,7 @@ destinations:
     machine,
     cases: {
       'The receiver is slower than the writers': {
-        first: () => daemon.scrapedUntil(s => s.events('upstream').sent > 0, LOOK_MS),
+        first: () => daemon.scrapedUntil(s => s.events('upstream').sent > 0),
       },
       'One of several destinations holds up the others': {},
       'Its port is taken': {},
@@ -332,10 +327,9 @@ destinations:
   )
   // Its positions are to be saved again and again.
   keepWriting(machine, path('log/other.log'), 'one\n')
-  const unwritable = (value: number) =>
-    daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_unwritable') === value, LOOK_MS)
+  const unwritable = (value: number) => daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_unwritable') === value)
   const fillUp = async () => {
-    await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === 1000, LOOK_MS)
+    await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === 1000)
     fill(path('state/filler'))
     appendFileSync(path('log/app/app.log'), textOf(lines.slice(1000)))
     await unwritable(1)
@@ -344,17 +338,17 @@ destinations:
     rmSync(path('state/filler'))
     await unwritable(0)
     receiver.otherwise = 200
-    await daemon.until(() => receiver.lines().length >= lines.length, LOOK_MS)
+    await daemon.until(() => receiver.lines().length >= lines.length)
     const arrived = receiver.lines().map(line => (JSON.parse(line) as { message: string }).message)
     // Several requests are under way at a time.
     t.same(arrived.sort(), [...lines].sort(), 'everything arrives once')
     for (const msg of ['the buffer can be written again', 'positions can be saved again'])
-      await daemon.until(() => daemon.logs().some(line => line.msg === msg), LOOK_MS)
+      await daemon.until(() => daemon.logs().some(line => line.msg === msg))
     await daemon.stop(t)
   }
   const otherDisk = async (t: Test) => {
     rmSync(path('log/archive/filler'))
-    await daemon.scrapedUntil(scrape => scrape.events('archive').sent === lines.length, LOOK_MS)
+    await daemon.scrapedUntil(scrape => scrape.events('archive').sent === lines.length)
     t.ok(
       readFileSync(path('log/archive/kept.log'), 'utf8') === textOf(lines),
       'everything is in the file once, in order',
@@ -379,7 +373,7 @@ async function changes(t: Test): Promise<Scene> {
   const machine = new Machine(t)
   writeFileSync(join(machine.folder, 'log/app/app.log'), 'one\n')
   const first = await daemonOn(t, machine, SMALL)
-  await first.scrapedUntil(scrape => scrape.events('out').sent === 1, LOOK_MS)
+  await first.scrapedUntil(scrape => scrape.events('out').sent === 1)
   first.child.kill('SIGKILL')
   await first.exit
   const daemon = await daemonOn(t, machine, SMALL)
@@ -390,7 +384,7 @@ async function changes(t: Test): Promise<Scene> {
     const before = refused()
     writeFileSync(daemon.configPath, text)
     daemon.child.kill('SIGHUP')
-    await daemon.until(() => refused() > before, LOOK_MS)
+    await daemon.until(() => refused() > before)
   }
   return {
     machine,
@@ -476,17 +470,17 @@ managed: { allow_files: [${path('out.ndjson')}], poll_interval: 1s, report_inter
   ])
   machine.journal = () => daemon.stderr
   machine.env = { SLUICE_URL: url, SLUICE_ACCESS_KEY: manager.key }
-  await daemon.until(() => daemon.stderr.includes('"started"'), LOOK_MS)
+  await daemon.until(() => daemon.stderr.includes('"started"'))
   const refused = async () => {
     const config = { destinations: { out: { ...out, path: '/etc/motd' } } }
     await client.pipelines.update(id, { config })
     await client.pipelines.publish(id)
-    await daemon.until(() => daemon.stderr.includes('SLUICE_REVISION_REFUSED'), LOOK_MS)
+    await daemon.until(() => daemon.stderr.includes('SLUICE_REVISION_REFUSED'))
   }
   const away = async () => {
     serving.child.kill('SIGTERM')
     await serving.exit
-    await daemon.until(() => daemon.stderr.includes('cannot reach the service;'), LOOK_MS)
+    await daemon.until(() => daemon.stderr.includes('cannot reach the service;'))
   }
   return {
     machine,
@@ -525,13 +519,13 @@ async function isShown(t: Test, machine: Machine, { line, commands, shown }: Loo
   const before = machine.printedBefore(commands, names)
   if (before !== undefined && missingLine(before, shown) === undefined)
     return void t.pass(`${PAGE}:${line} was printed`)
-  for (const end = performance.now() + LOOK_MS; ; await wait(200)) {
-    const said = await machine.run(commands, names)
-    const missing = missingLine(said, shown)
-    if (missing !== undefined && performance.now() < end) continue
-    t.ok(missing === undefined, `${PAGE}:${line}: ${missing ?? 'it'} is printed`, { said: missing && said.split('\n') })
-    return
+  let said = ''
+  const isPrinted = async () => {
+    said = await machine.run(commands, names)
+    return missingLine(said, shown) === undefined
   }
+  await until(`${PAGE}:${line} to be printed`, isPrinted, { every: 200, show: () => [missingLine(said, shown), said] })
+  t.pass(`${PAGE}:${line} is printed`)
 }
 
 await Promise.all(scenes)

@@ -57,6 +57,7 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
   symlinkSync(ledger, ledger)
   appendFileSync(join(folder, 'in.log'), 'three\n')
   const third = await startDaemon(t, folder, config)
+  await third.until(() => third.stderr.includes('SLUICE_STATE_UNREADABLE'))
   t.equal((await third.get('/readyz')).status, 503)
   t.match(await status(), /! data_dir is holding: cannot read\s.*ledger: ELOOP/)
   rmSync(ledger)

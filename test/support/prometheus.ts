@@ -47,7 +47,7 @@ export async function startPrometheus(
   }))
   // YAML takes JSON.
   const config = {
-    global: { scrape_interval: '500ms', scrape_timeout: '500ms', evaluation_interval: '500ms' },
+    global: { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' },
     rule_files: [rules],
     scrape_configs: scrapes,
   }

@@ -4,6 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { bound } from './bound.js'
 import { checkout, sluiceMain } from './checkout.js'
 
 /** Ids and paths of a page, and what they are on a machine. */
@@ -136,7 +137,7 @@ export class Machine {
   async run(commands: string, names: Names): Promise<string> {
     writeFileSync(join(this.folder, 'journal'), this.journal())
     const text = this.#callOf(commands, names)
-    const child = spawn('bash', ['-c', text], {
+    const child = spawn(...bound('bash', ['-c', text]), {
       cwd: this.folder,
       env: {
         PATH: `${join(this.folder, 'bin')}:${process.env.PATH}`,
@@ -146,8 +147,6 @@ export class Machine {
         ...this.env,
       },
       stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: 30_000,
-      killSignal: 'SIGKILL',
     })
     let printed = ''
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (printed += text))
