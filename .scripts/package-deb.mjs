@@ -21,6 +21,7 @@ const DOC = 'usr/share/doc/sluice'
 const UNITS = 'usr/lib/systemd/system'
 /** Of `config`: what the units run, and what belongs to whoever changes it. */
 const CONFIGS = ['sluice.yaml', 'service.yaml']
+const QUICKSTART = 'config/examples/quickstart.yaml'
 const MAINTAINER = 'Sluice maintainers <maintainers@sluice.invalid>'
 
 /** The compiled part of the one package that has any: the folder of each architecture, and what is for others in it. */
@@ -187,6 +188,8 @@ function stageProgram(stage) {
   copy(join(built, 'src'), join(lib, 'dist/src'), path => /\.(c?js|wasm)$/.test(path))
   const main = join(lib, manifest.bin.sluice)
   // The node that comes with the package or that it depends on, whatever else is in somebody's PATH.
+  // What sluice quickstart runs: /usr/share/doc may be left out of an installation.
+  write(join(lib, QUICKSTART), fs.readFileSync(join(ROOT, QUICKSTART)))
   const node = withNode ? `/${LIB}/${NODE}` : '/usr/bin/node'
   write(main, fs.readFileSync(main, 'utf8').replace(/^#!.*/, `#!${node}`), 0o755)
   if (withNode) stageNode(join(lib, NODE))
@@ -194,7 +197,6 @@ function stageProgram(stage) {
     const from = join(ROOT, path)
     copy(from, join(lib, path), inside => runs(from, inside, COMPILED[arch]))
   }
-  fs.copyFileSync(join(ROOT, 'README.md'), join(lib, 'README.md'))
   fs.mkdirSync(join(stage, 'usr/bin'))
   fs.symlinkSync(`../lib/sluice/${manifest.bin.sluice}`, join(stage, 'usr/bin/sluice'))
   return (...args) =>

@@ -73,7 +73,9 @@ async function contents(t: Test, deb: string): Promise<void> {
   )
   const own = entries.filter(
     ({ mode, path }) =>
-      mode.startsWith('-') && path.startsWith('./usr/lib/sluice/') && !path.endsWith('/sluice/README.md'),
+      mode.startsWith('-') &&
+      path.startsWith('./usr/lib/sluice/') &&
+      !path.endsWith('/config/examples/quickstart.yaml'),
   )
   t.same(
     own.filter(({ path }) => DEVELOPERS.test(path)),

@@ -23,6 +23,7 @@ function programFor(folder: string, main: string): string {
 
 /** A path as the reader can type it. */
 export function shown(path: string, folder: string): string {
-  const short = relative(folder, path)
+  const near = relative(folder, path)
+  const short = near.length < path.length ? near : path
   return /^[\w@%+=:,./-]+$/.test(short) ? short : `'${short.replaceAll("'", "'\\''")}'`
 }
