@@ -9,7 +9,7 @@ import { until } from '../support/until.js'
 /** What a throttle does while a source catches up, with the real daemon. */
 t.setTimeout(600_000)
 
-/** A window that does not pass: what is over its limit waits until a reload or the next start has another one. */
+/** No test takes so long: what is over the limit waits until a reload or the next start brings a shorter window. */
 const LONG = '30 Minutes'
 const SHORT = '1 Seconds'
 
@@ -58,7 +58,7 @@ async function settled(daemon: Daemon, events: number) {
   })
 }
 
-/** Has it read its configuration again, with this window in it. */
+/** Lets the daemon read its configuration again, with this window. */
 async function reload(daemon: Daemon, window: string): Promise<void> {
   const reloads = () => daemon.logs().filter(({ msg }) => msg === 'configuration reloaded').length
   const before = reloads()
@@ -120,7 +120,7 @@ t.test('an app that stays within its limit loses nothing when the daemon was dow
     const now = performance.now()
     const passedMs = Math.min(now - last, 50)
     last = now
-    // Nor may lines pile up before a daemon that runs, but is slow: it counts them when it reads them.
+    // A slow daemon must not find many lines at once either: they count when it reads them.
     if (!isDown && written - delivered() > 30) return
     elapsedMs += passedMs
     const text = Object.entries(rates).map(([app, rate]) => {
@@ -202,7 +202,7 @@ t.test('nothing is lost when the daemon is stopped, killed or reloaded while it 
       await reload(daemon, SHORT)
     } else {
       if (how === 'SIGTERM') {
-        // It would not end if it waited for room.
+        // If the daemon waited for room, it would not end: shutdown_timeout is an hour.
         t.equal((await daemon.stop(t)).undelivered, 40, 'what waits is left for the next start')
       } else {
         daemon.child.kill(how)

@@ -250,7 +250,7 @@ t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody use
   truncateSync(path, statSync(path).size - 10)
   receiver.status = 200
   const second = await startDaemon(t, folder, buffered)
-  // Of the last batch that is whole.
+  // The last line of the last batch that is not torn.
   await second.until(() => receiver.seen.has(499))
   const scrape = await second.scrapedUntil(scrape => scrape.events('up').inFlight === 0)
   scrape.conserves(t, 'what is missing is accounted for')

@@ -37,7 +37,7 @@ t.test('Sentinels make a replica the primary: the daemon follows, within the bou
     const folder = join(below, `sentinel-${n}`)
     mkdirSync(folder)
     const monitor = `sentinel monitor main ${HOST} ${primary.port} 2\n`
-    // No Sentinel misses the primary before the test lets it.
+    // The Sentinels notice nothing until the test lowers this time.
     const times = 'sentinel down-after-milliseconds main 3600000\nsentinel failover-timeout main 5000\n'
     writeFileSync(join(folder, 'sentinel.conf'), monitor + times)
     sentinels.push((await startRedis(t, folder, ['--sentinel'], undefined, join(folder, 'sentinel.conf')))!)

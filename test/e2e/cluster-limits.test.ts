@@ -27,7 +27,7 @@ const NOON = new Date().getUTCHours() < 12 ? 'Etc/GMT-6' : 'Etc/GMT+6'
 
 const KINDS: Readonly<Record<string, string>> = {
   'a limit of bytes': 'limit_bytes: 6 KiB, window: 1 Hours',
-  // Since the epoch: no such window begins during the test.
+  // Aligned windows count from the epoch. None of this length begins during the test.
   'events and bytes': 'limit: 60, limit_bytes: 6 KiB, window: 20000 Days, window_mode: aligned',
   'a cost': 'limit: 500, cost: .cost, window: 1 Hours',
   'several limits':

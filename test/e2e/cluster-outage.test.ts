@@ -108,5 +108,5 @@ tests:
   t.equal(simulated.code, 0, simulated.stderr)
   // Connections are accepted in the order in which they came.
   await once(connect(server.port, HOST), 'close')
-  t.equal(server.connections(), 1, 'that of the test')
+  t.equal(server.connections(), 1, 'only that of the test')
 })

@@ -191,7 +191,7 @@ destinations:
   const saved = join(log.folder, 'state/checkpoints/log.json')
   const checkpoint = () => existsSync(saved) && readFileSync(saved, 'utf8')
   const kill = async () => {
-    // Then it does not answer.
+    // The receiver answers five requests, then none.
     let requests = 5
     receiver.otherwise = () => (requests-- > 0 ? 200 : { hang: 'after_body' })
     const before = checkpoint()

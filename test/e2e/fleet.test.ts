@@ -94,7 +94,7 @@ t.test('the key is rotated while events flow, and revoked: nothing is lost, noth
   const daemon = await startDaemon(t, folder, shipping(folder, url, id, made.service_account.key))
   const rotate = async () => writeFileSync(join(folder, 'key'), (await manager.serviceAccounts.rotate(account)).key)
   for (let rotations = 0; rotations < 5; rotations++) {
-    // Under way, and not yet at its end.
+    // The key changes while these lines are on their way.
     const before = lines
     write(100_000)
     await daemon.scrapedUntil(scrape => scrape.events('upstream').sent > before)

@@ -77,7 +77,7 @@ t.test('a destination on hold does not put off the end: its events are still in 
   const receiver = await startReceiver({ authorization: 'Token right' })
   t.teardown(() => receiver.close())
   const folder = testFolder(t, { 'in.log': '{"n":0}\n{"n":1}\n', key: 'wrong\n' })
-  // A daemon that waited for it would not end.
+  // If the daemon waited for the destination, it would not end.
   const config = `
 shutdown_timeout: 1 Hours
 sources:
@@ -236,7 +236,7 @@ destinations:
     Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${daemon.pid}/status`, 'utf8'))![1]) /
     1000
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight', { component_id: 'up' }) >= 4)
-  // In the time in which another source reads all of it.
+  // Another source reads the whole file meanwhile.
   const waiting = await daemon.scrapedUntil(scrape => scrape.events('free').sent === LINES)
   waiting.conserves(t, 'while it waits')
   const { received } = waiting.events('log')
