@@ -50,10 +50,9 @@ function placesOf(file: string): Place[] {
         const changed = line.replace(here, by)
         // As many lines before it as make the text unique.
         let first = n
-        const text = (last: string) => [...lines.slice(first, n), last].join('\n')
+        const text = (last: string) => [...lines.slice(first, n), last].join('\n').trimStart()
         while (first > 0 && source.split(text(line)).length > 2) first--
-        const indent = first === n ? /^\s*/.exec(line)![0].length : 0
-        return { file, text: text(line).slice(indent), by: text(changed).slice(indent) }
+        return { file, text: text(line), by: text(changed) }
       }),
     )
   })
