@@ -1,4 +1,3 @@
-import { join, relative } from 'node:path'
 import type { Log, Receiver } from './plan.js'
 import { type Reader, shown } from './reader.js'
 
@@ -23,7 +22,7 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   const { url, keyFile, received, metrics } = receiver
   const rows: [string, string][] = [
     ['apps', `${apps.length} invented apps make ${rate} events per second; one at a time is noisy`],
-    ['log', log ? `${nearby(log.path, folder)}${log.readFrom === 'end' ? ', new lines only' : ''}` : noLog(about)],
+    ['log', log ? `${here(log.path)}${log.readFrom === 'end' ? ', new lines only' : ''}` : noLog(about)],
     ['limit', `${limit} events per second of each app; what is over it is discarded`],
     ['service', received ? `${url}, started for this run` : url],
   ]
@@ -35,8 +34,6 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   rows.push(['end', 'Ctrl-C'])
   return `${['Sluice throttles invented apps, and delivers what passes.', '', ...rows.map(rowText), ''].join('\n')}\n`
 }
-
-const nearby = (path: string, folder: string) => (path.startsWith(join(folder, '/')) ? relative(folder, path) : path)
 
 const rowText = ([name, text]: readonly [string, string]) => `  ${name.padEnd(8)}  ${text}`
 
