@@ -259,12 +259,15 @@ function stageControl(stage, units) {
   write(join(debian, 'md5sums'), sums.join(''))
   const state = units
     .flatMap(name => /^StateDirectory=(.*)$/m.exec(fs.readFileSync(join(stage, UNITS, name), 'utf8'))?.[1] ?? [])
+    .map(name => name.replace('%i', '*'))
     .flatMap(name => [`/var/lib/${name}`, `/var/lib/private/${name}`])
-  const others = units.filter(name => name !== 'sluice.service')
+  // Of a template, only instances can be started and enabled.
+  const whole = units.filter(name => !name.includes('@'))
+  const others = whole.filter(name => name !== 'sluice.service')
   for (const name of ['postinst', 'prerm', 'postrm']) {
     const script = fs.readFileSync(join(ROOT, '.scripts/deb', name), 'utf8')
     const filled = script
-      .replaceAll('@ALL@', units.join(' '))
+      .replaceAll('@ALL@', whole.join(' '))
       .replaceAll('@OTHERS@', others.join(' '))
       .replaceAll('@STATE@', state.join(' '))
     write(join(debian, name), filled, 0o755)

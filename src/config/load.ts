@@ -48,7 +48,7 @@ export interface Config {
   readonly dataDir: string
   /** The address that serves metrics; undefined if none does. */
   readonly metrics: ListenAddress | undefined
-  /** Whether the configuration sets it explicitly. */
+  /** Whether the configuration has that address, or `metrics: false`. */
   readonly metricsGiven: boolean
   /** Undefined: it depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
@@ -91,6 +91,8 @@ export interface LoadOptions {
   readonly localPart?: boolean
   /** Whether it will run on this machine: if so, the files that destinations write to are examined, but not opened. */
   readonly onThisMachine?: boolean
+  /** Whether metrics are served on the socket alone unless the configuration has an address for them. */
+  readonly metricsOnSocket?: boolean | undefined
   /** Set to check the files that it names. Other callers do not load the code for this. */
   readonly fileCheck?: FileCheck | undefined
 }
@@ -193,6 +195,7 @@ function assemble(
     given = [],
     partial = false,
     onThisMachine = false,
+    metricsOnSocket = false,
     ...more
   }: LoadOptions,
   problems: Problems,
@@ -233,11 +236,13 @@ function assemble(
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
+  const metrics = root.entries.get('metrics')?.value
+  const metricsGiven = metrics?.kind === 'map' ? metrics.entries.has('listen') : metrics !== undefined
   const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]
   return {
     dataDir,
-    metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
-    metricsGiven: root.entries.has('metrics'),
+    metrics: parsed.metrics === false || (metricsOnSocket && !metricsGiven) ? undefined : parsed.metrics.listen,
+    metricsGiven,
     logFormat: parsed.log.format,
     shutdownTimeoutMs: parsed.shutdown_timeout,
     watched: parsed.reload === 'watch',

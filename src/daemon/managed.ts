@@ -44,11 +44,12 @@ export interface RunManagedOptions {
   /** The local part of the configuration; undefined if there is none. */
   readonly configPath: string | undefined
   readonly delegate: string | undefined
+  readonly metricsOnSocket?: boolean | undefined
 }
 
 /** Runs the daemon with a pipeline that a service publishes. Resolves with the exit code. */
 export async function runManaged(options: RunManagedOptions, io: Io): Promise<number> {
-  const { url, keyFile, caFile, configPath, delegate } = options
+  const { url, keyFile, caFile, configPath, delegate, metricsOnSocket } = options
   const where = readPipelineUrl(url)
   if (!where)
     throw new UsageError('--pipeline must be the address of a pipeline, as in https://host/v3/pipeline/ID', 'run')
@@ -59,7 +60,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const readLocal = async () => {
     const plugins = await pluginsOf(configPath, env)
     pluginFiles = filesOf(plugins)
-    return new ManagedConfig(configPath, { env, components, plugins, onThisMachine: true })
+    return new ManagedConfig(configPath, { env, components, plugins, onThisMachine: true, metricsOnSocket })
   }
   const local = await readLocal()
   const files =

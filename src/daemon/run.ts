@@ -1,6 +1,7 @@
 import { resolve } from 'node:path'
 import type { Logger } from 'pino'
 import { isReady } from '../admin/ready.js'
+import { socketPath } from '../admin/socket.js'
 import type { Config } from '../config/load.js'
 import { filesOfModules } from '../config/modules.js'
 import { filesOf, pluginsOf } from '../config/plugins/read-plugins.js'
@@ -38,6 +39,7 @@ const MEASURE_MS = 1000
 
 export interface RunOptions {
   readonly configPath: string
+  readonly metricsOnSocket?: boolean | undefined
   readonly follow?: Follow
   /** Options of the log that apply unless the configuration sets them. */
   readonly log?: LogOptions
@@ -71,13 +73,16 @@ export interface ConfigOrigin {
 }
 
 /** Runs the daemon until its sources end or a signal ends it. Resolves with the exit code. */
-export async function run({ configPath: path, follow, log: usual }: RunOptions, io: Io): Promise<number> {
+export async function run(
+  { configPath: path, metricsOnSocket, follow, log: usual }: RunOptions,
+  io: Io,
+): Promise<number> {
   let pluginFiles: readonly string[] = []
   let moduleFiles: readonly string[] = []
   const read = async () => {
     const plugins = await pluginsOf(path, io.env)
     pluginFiles = filesOf(plugins)
-    const config = await loadQuickly(path, { env: io.env, plugins, onThisMachine: true })
+    const config = await loadQuickly(path, { env: io.env, plugins, onThisMachine: true, metricsOnSocket })
     moduleFiles = filesOfModules(config)
     return config
   }
@@ -155,6 +160,11 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   )
   await servers.open(config, pipeline)
   const { dataDir } = config
+  if (!config.metrics && !config.metricsGiven)
+    log.info(
+      { socket: socketPath(dataDir) },
+      'metrics are served on the socket only; to serve them at an address, set metrics.listen',
+    )
   const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
   const measured = after(MEASURE_MS, () => void metrics.measureProcess())
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())

@@ -5,11 +5,18 @@ import t from 'tap'
 import { commands } from '../../src/cli/commands.js'
 import { findCommand, readCall } from '../../src/terminal/command-line.js'
 import { EXIT } from '../../src/terminal/dispatch.js'
+import { HOST } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
+import { sluice } from '../support/sluice.js'
 
-const UNITS = ['sluice', 'sluice-api']
+/** Each unit with its configuration. */
+const UNITS = {
+  sluice: '/etc/sluice/sluice.yaml',
+  'sluice@': '/etc/sluice/%i.yaml',
+  'sluice-api': '/etc/sluice/service.yaml',
+}
 const MOST_EXPOSURE = 1.5
 
 /** The values of a setting of a unit, in order. */
@@ -38,7 +45,7 @@ t.test('systemd accepts the units without a word, and finds them well confined',
 })
 
 t.test('the units call the program as the program is', async t => {
-  for (const unit of UNITS) {
+  for (const [unit, config] of Object.entries(UNITS)) {
     const setting = settings(unit)
     const [start = '', ...others] = setting('ExecStart')
     t.same(others, [], `${unit}: one program`)
@@ -49,7 +56,7 @@ t.test('the units call the program as the program is', async t => {
       t.same(argv.slice(0, 2), ['/usr/bin/env', 'sluice'], 'wherever it is installed')
       const [command, args] = findCommand(argv.slice(2), commands)
       t.doesNotThrow(() => readCall(command, args), line)
-      t.match(line, unit === 'sluice' ? '/etc/sluice/sluice.yaml' : '/etc/sluice/service.yaml')
+      t.match(line, config)
     }
     t.same(setting('RestartPreventExitStatus'), [String(EXIT.config)], 'a wrong configuration is not tried for ever')
     t.same([setting('Type'), setting('NotifyAccess')], [['notify'], ['all']], 'systemd-notify is not the main process')
@@ -58,3 +65,50 @@ t.test('the units call the program as the program is', async t => {
   }
   t.match(settings('sluice')('LoadCredential'), [/^access-key:\//])
 })
+
+t.test('an instance has the settings of the daemon, and its own configuration, state and metrics', async t => {
+  const lines = (unit: string) =>
+    readFileSync(join(checkout, `systemd/${unit}.service`), 'utf8')
+      .split('\n')
+      .filter(line => line !== '' && !line.startsWith('#'))
+  const [one, instance] = [lines('sluice'), lines('sluice@')]
+  t.equal(instance.length, one.length)
+  t.same(
+    instance.filter((line, i) => line !== one[i]),
+    [
+      'Description=Sluice log shipper (%i)',
+      'ExecStartPre=-/usr/bin/env sluice validate /etc/sluice/%i.yaml',
+      'ExecStart=/usr/bin/env sluice run --config /etc/sluice/%i.yaml --metrics-on-socket',
+      'SyslogIdentifier=sluice@%i',
+      'StateDirectory=sluice@%i',
+    ],
+  )
+})
+
+t.test(
+  'with the option of an instance and without metrics.listen, metrics are on the socket only, and the log says so',
+  async t => {
+    const config = (head: string) =>
+      `${head}sources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [in] } }\n`
+    const folder = testFolder(t, {
+      'without.yaml': config(''),
+      'empty.yaml': config('metrics: {}\n'),
+      'with.yaml': config(`metrics: { listen: ${HOST}:0 }\n`),
+    })
+    const served = async (file: string) => {
+      const run = sluice(['run', '--config', file, '--metrics-on-socket'], { cwd: folder })
+      run.child.stdin!.end()
+      t.equal(await run.exit, 0)
+      const lines = run.stderr.trim().split('\n')
+      return lines.map(line => JSON.parse(line) as { msg: string }).filter(({ msg }) => msg.startsWith('metrics'))
+    }
+    for (const file of ['without.yaml', 'empty.yaml'])
+      t.match(await served(file), [
+        {
+          socket: /sluice\.sock$/,
+          msg: 'metrics are served on the socket only; to serve them at an address, set metrics.listen',
+        },
+      ])
+    t.match(await served('with.yaml'), [{ url: `http://${HOST}:`, msg: 'metrics are served' }])
+  },
+)

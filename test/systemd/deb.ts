@@ -6,15 +6,22 @@ import { promisify } from 'node:util'
 import type { Test } from 'tap'
 import { built, checkout } from '../support/checkout.js'
 import { commandLines, docBlocks } from '../support/doc-blocks.js'
+import { until as untilSeen } from '../support/until.js'
 import { Tree } from './tree.js'
 
 const execute = promisify(execFile)
-const WHOLE_MS = 600_000
-const BUILD_MS = 240_000
-const UNTIL_MS = 60_000
+const WHOLE_MS = 1_200_000
+/** A machine with other work takes several times the 40 s of one that has none. */
+const BUILD_MS = 600_000
 const FIRST_HOUR_MS = 60_000
 const DEVELOPERS =
   /\.(ts|map|md|cc|c|h|gyp|ya?ml)$|\/(test|tests|benchmarks?)\/|\.musl\.|prebuilds\/(?!linux-)|\/\.[^/]|eslint/
+
+const INSTANCE = `sources:
+  log: { type: file, include: [/var/log/dpkg.log] }
+destinations:
+  out: { type: blackhole, inputs: [log] }
+`
 
 const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }
 const [major = 0, minor = 0] = manifest.version.split('.').map(Number)
@@ -129,12 +136,13 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   const does = async (command: string) => t.equal((await run(command)).code, 0, command)
   const says = async (command: string, wanted: string) => t.equal((await run(command)).said, wanted, command)
   const until = async (command: string, wanted: string) => {
-    for (const end = performance.now() + UNTIL_MS; ; await new Promise(resolve => setTimeout(resolve, 100))) {
-      const { stdout } = await tree.run('sh', ['-c', command])
-      if (stdout.trim() !== wanted && performance.now() < end) continue
-      t.equal(told(command, stdout).trim(), wanted, command)
-      return
+    let said = ''
+    const look = async () => {
+      said = (await tree.run('sh', ['-c', command])).stdout.trim()
+      return said === wanted
     }
+    await untilSeen(command, look, { every: 100, show: () => said })
+    t.pass(told(command, said))
   }
   /** Whether a metric of a component has come to a value. */
   const metric = (name: string, id: string, least: number, decision = '') => {
@@ -192,11 +200,18 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await does('systemctl start sluice-api')
   await does('sluice admin init --config /etc/sluice/service.yaml --json | grep -o sta_')
 
+  for (const name of ['enabled', 'started']) tree.write(`/etc/sluice/${name}.yaml`, INSTANCE)
+  await does('systemctl enable --now sluice@enabled; systemctl start sluice@started')
+
   await does("sed -i 's/limit: 100/limit: 5/' /etc/sluice/sluice.yaml")
   t.equal((await apt('-o Dpkg::Options::=--force-confold install', second)).code, 0, 'upgrades')
   await says('sluice --version', `sluice ${newer}`)
   for (const unit of ['sluice', 'sluice-api']) await until(`systemctl is-active ${unit}`, 'active')
   await until("sluice status | grep -o '^Sluice [0-9.]*'", `Sluice ${newer}`)
+  for (const name of ['enabled', 'started']) {
+    const status = `sluice status --socket /var/lib/sluice@${name}/sluice.sock`
+    await until(`${status} | grep -o '^Sluice [0-9.]*'`, `Sluice ${newer}`)
+  }
   await says(configs, '/etc/sluice/sluice.yaml:5\n/etc/sluice/sluice.yaml.dpkg-dist:200')
   await does('seq 3000 | systemd-cat -t app')
   await until(metric('sluice_throttle_events_total', 'limit_app', 2950, 'discarded'), 'yes')
@@ -220,12 +235,13 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await does('sluice validate /etc/sluice/sluice.yaml')
 
   t.equal((await apt('remove', 'sluice')).code, 0, 'is removed')
-  await until('systemctl is-active sluice', 'inactive')
+  for (const unit of ['sluice', 'sluice@enabled', 'sluice@started'])
+    await until(`systemctl is-active ${unit}`, 'inactive')
   await says('ls -d /usr/bin/sluice /usr/lib/sluice 2>/dev/null | wc -l', '0')
   await does('ls /etc/sluice/sluice.yaml /var/lib/sluice/')
   t.equal((await apt('install', third)).code, 0, 'comes back')
   await says('systemctl is-enabled sluice', 'enabled')
-  await until('systemctl is-active sluice', 'active')
+  for (const unit of ['sluice', 'sluice@enabled']) await until(`systemctl is-active ${unit}`, 'active')
   await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
 
   t.equal((await apt('purge', 'sluice')).code, 0, 'is purged')

@@ -1,11 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { built, checkout } from '../support/checkout.js'
+import { until } from '../support/until.js'
 import { type RunOptions, Tree, type TreeOptions } from './tree.js'
 
 const LIB = '/usr/local/lib/sluice'
-const UNTIL_MS = 60_000
 const LOOK_MS = 100
 
 /** A tree that has Sluice as it was built, its units, and a transcript of what is done in it. */
@@ -48,15 +47,15 @@ export class Machine {
   /** As `do`, again and again until what it printed is right; only the last time is in the transcript. */
   async until(command: string, right: (said: string) => boolean): Promise<string> {
     let said = ''
-    for (const end = performance.now() + UNTIL_MS; performance.now() < end; await sleep(LOOK_MS)) {
+    const look = async () => {
       const { stdout, stderr } = await this.tree.run('sh', ['-c', command])
       said = `${stdout}${stderr}`
-      if (!right(said)) continue
-      this.#tell(`# ${command}`)
-      for (const line of said.trimEnd().split('\n')) if (line) this.#tell(line)
-      return said
+      return right(said)
     }
-    throw new Error(`${command}: not within ${UNTIL_MS} ms; at last:\n${said}`)
+    await until(command, look, { every: LOOK_MS, show: () => said })
+    this.#tell(`# ${command}`)
+    for (const line of said.trimEnd().split('\n')) if (line) this.#tell(line)
+    return said
   }
 
   /** A property of a unit, as systemd has it. */
@@ -87,10 +86,10 @@ export class Machine {
 
   /** As it was after the boot. */
   async reset(): Promise<void> {
-    const units = 'sluice.service sluice-api.service'
+    const units = "sluice.service sluice-api.service 'sluice@*.service'"
     await this.tree.sh(`systemctl stop 'sluice*.socket' ${units} 2>/dev/null || true
       systemctl reset-failed ${units} 2>/dev/null || true
-      rm -rf /etc/sluice /var/lib/private/sluice* /var/log/app /etc/systemd/system/sluice*.d /etc/systemd/system/sluice*.socket
+      rm -rf /etc/sluice /var/lib/private/sluice* /var/log/app /var/log/shop /etc/systemd/system/sluice*.d /etc/systemd/system/sluice*.socket /etc/systemd/system/*.wants/sluice*
       mkdir -p /etc/sluice; mkdir -m 0755 /var/log/app
       systemctl daemon-reload; journalctl --rotate --vacuum-time=1s >/dev/null 2>&1`)
   }

@@ -7,7 +7,7 @@ export const run = command({
   summary: 'Runs the daemon: reads the sources, ships their events, serves metrics.',
   text: [
     'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: the sources stop, events that were read are delivered, and the checkpoints are written. A second signal exits immediately.',
-    'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen.',
+    'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9598, and on the socket in data_dir.',
     'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration is then the local part: sources, data_dir, metrics, and in its section managed what the pipeline may do on this machine.',
   ],
   options: {
@@ -17,6 +17,10 @@ export const run = command({
       value: 'FILE',
       operand: true,
       text: 'The configuration: a YAML file, or a folder of YAML files.',
+    },
+    'metrics-on-socket': {
+      type: 'boolean',
+      text: 'Without metrics.listen in the configuration, metrics are served on the socket only, not at 127.0.0.1:9598, where another daemon may serve its own.',
     },
     pipeline: {
       type: 'string',
@@ -48,7 +52,9 @@ export const run = command({
     { title: 'a pipeline whose source is stdin', line: 'sluice run --config limit.yaml < events.ndjson' },
   ],
   ships: true,
-  async run({ options: { config, pipeline, 'key-file': keyFile, 'ca-file': caFile, delegate } }, io) {
+  async run({ options }, io) {
+    const { config, pipeline, 'key-file': keyFile, 'ca-file': caFile, delegate } = options
+    const metricsOnSocket = options['metrics-on-socket']
     if (pipeline === undefined) {
       for (const [name, value] of Object.entries({ 'key-file': keyFile, 'ca-file': caFile, delegate }))
         if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
@@ -56,10 +62,10 @@ export const run = command({
         throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
       preload(new URL('../../daemon/run.js', import.meta.url))
       const { run } = await import('../../daemon/run.js')
-      return run({ configPath: config }, io)
+      return run({ configPath: config, metricsOnSocket }, io)
     }
     if (keyFile === undefined) throw new UsageError('--key-file FILE is missing', 'run')
     const { runManaged } = await import('../../daemon/managed.js')
-    return runManaged({ url: pipeline, keyFile, caFile, configPath: config, delegate }, io)
+    return runManaged({ url: pipeline, keyFile, caFile, configPath: config, delegate, metricsOnSocket }, io)
   },
 })
