@@ -2,16 +2,17 @@ import { once } from 'node:events'
 import { request } from 'node:http'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { freePorts } from '../support/free-port.js'
+import { HOST, ownPort } from '../support/address.js'
 import { startReceiver } from '../support/receiver.js'
-import { type Case, KEY, stays, until } from './case.js'
+import { until } from '../support/until.js'
+import { type Case, KEY, stays } from './case.js'
 
 const PAUSE_MS = 20
 const JSON_LINES = { 'content-type': 'application/x-ndjson' }
 
 /** One connection, one line; rejects when nobody listens. */
 async function sendLine(port: number, line: string): Promise<void> {
-  const socket = connect(port, '127.0.0.1')
+  const socket = connect(port, HOST)
   await once(socket, 'connect')
   socket.end(`${line}\n`)
   socket.resume()
@@ -21,7 +22,7 @@ async function sendLine(port: number, line: string): Promise<void> {
 /** The status of the answer. */
 function post(port: number, body: string): Promise<number> {
   return new Promise((resolve, reject) => {
-    const call = request({ port, host: '127.0.0.1', method: 'POST', headers: JSON_LINES, agent: false }, response => {
+    const call = request({ port, host: HOST, method: 'POST', headers: JSON_LINES, agent: false }, response => {
       response.resume().on('end', () => resolve(response.statusCode ?? 0))
     })
     call.on('error', reject).end(body)
@@ -29,7 +30,7 @@ function post(port: number, body: string): Promise<number> {
 }
 
 const socketUnit = (name: string, port: number, service = 'sluice') => `[Socket]
-ListenStream=127.0.0.1:${port}
+ListenStream=${HOST}:${port}
 FileDescriptorName=${name}
 Service=${service}.service
 
@@ -44,7 +45,7 @@ export const around: readonly Case[] = [
     async run(t, machine) {
       const receiver = await startReceiver({ authorization: KEY })
       t.teardown(() => receiver.close())
-      const [lines = 0, web = 0, metrics = 0] = await freePorts(3)
+      const [lines, web, metrics] = [await ownPort(), await ownPort(), await ownPort()]
       machine.write({
         '/etc/sluice/sluice.yaml': `metrics: { listen: systemd:metrics }
 sources:
@@ -70,7 +71,7 @@ destinations:
       await sendLine(lines, '{"early":true}')
       await until('the first line', () => receiver.lines().includes('{"early":true}'))
       await machine.untilProperty('sluice', 'ActiveState', /^active$/)
-      t.match(await (await fetch(`http://127.0.0.1:${metrics}/metrics`)).text(), /sluice_build_info/)
+      t.match(await (await fetch(`http://${HOST}:${metrics}/metrics`)).text(), /sluice_build_info/)
 
       let isOver = false
       const wrong: string[] = []
@@ -120,17 +121,17 @@ destinations:
   {
     title: 'the service: ready, its first keys, a watchdog of its own, a wrong configuration',
     async run(t, machine) {
-      const [port = 0, metrics = 0] = await freePorts(2)
-      const config = `metrics: { listen: 127.0.0.1:${metrics} }\nservice:\n  listen: 127.0.0.1:${port}\n`
+      const [port, metrics] = [await ownPort(), await ownPort()]
+      const config = `metrics: { listen: ${HOST}:${metrics} }\nservice:\n  listen: ${HOST}:${port}\n`
       machine.write({ '/etc/sluice/service.yaml': config })
       await machine.edit('sluice-api', { WatchdogSec: '6s', RestartSec: '200ms' })
       await machine.do('systemctl start sluice-api; systemctl status sluice-api')
-      t.equal(await machine.property('sluice-api', 'StatusText'), `serves at http://127.0.0.1:${port}/v3`)
+      t.equal(await machine.property('sluice-api', 'StatusText'), `serves at http://${HOST}:${port}/v3`)
       const init = 'STATE_DIRECTORY=/var/lib/sluice-api sluice admin init --config /etc/sluice/service.yaml --json'
       const { manager } = JSON.parse(await machine.tree.sh(init)) as { manager: { key: string } }
       const whoami = async () => {
         const headers = { authorization: `Token ${manager.key}`, connection: 'close' }
-        return (await fetch(`http://127.0.0.1:${port}/v3/auth/token`, { headers })).status
+        return (await fetch(`http://${HOST}:${port}/v3/auth/token`, { headers })).status
       }
       t.equal(await whoami(), 200)
       const runs = async () => (await machine.property('sluice-api', 'NRestarts')) === '0'
@@ -139,13 +140,16 @@ destinations:
       await machine.untilProperty('sluice-api', 'NRestarts', /^1$/)
       await machine.untilProperty('sluice-api', 'ActiveState', /^active$/)
       t.equal(await whoami(), 200, 'what it knew it knows')
-      await machine.do('systemctl stop sluice-api; sed -i "s/listen: .*/listen: systemd:api/" /etc/sluice/service.yaml')
-      machine.write({ '/etc/systemd/system/sluice-api.socket': socketUnit('api', port, 'sluice-api') })
-      await machine.do('sed -i 1d /etc/sluice/service.yaml; systemctl daemon-reload; systemctl start sluice-api.socket')
+      await machine.do('systemctl stop sluice-api')
+      machine.write({
+        '/etc/sluice/service.yaml': config.replace(`${HOST}:${port}`, 'systemd:api'),
+        '/etc/systemd/system/sluice-api.socket': socketUnit('api', port, 'sluice-api'),
+      })
+      await machine.do('systemctl daemon-reload; systemctl start sluice-api.socket')
       t.equal(await whoami(), 200, 'started by the request')
       await Promise.all([machine.do('systemctl restart sluice-api'), sleep(100)])
       t.equal(await whoami(), 200, 'and after a restart')
-      await machine.do('sed -i s/listen:/listens:/ /etc/sluice/service.yaml; systemctl restart sluice-api')
+      await machine.do('sed -i s/^..listen:/..listens:/ /etc/sluice/service.yaml; systemctl restart sluice-api')
       t.equal(await machine.property('sluice-api', 'ExecMainStatus'), '78')
       t.ok(await stays(2000, async () => (await machine.property('sluice-api', 'ActiveState')) === 'failed'))
       await machine.do('systemctl status sluice-api')

@@ -1,5 +1,6 @@
 import type { Test } from 'tap'
 import { type Receiver, startReceiver } from '../support/receiver.js'
+import { until } from '../support/until.js'
 import type { Machine } from './machine.js'
 
 /** One thing that must hold under a real systemd. */
@@ -61,16 +62,10 @@ export async function setUp(t: Test, machine: Machine, parts: Parts & { key?: st
   }
 }
 
-/** Waits for a condition in this process. */
-export async function until(what: string, test: () => boolean, ms = 60_000): Promise<void> {
-  for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, 50))) {
-    if (performance.now() > end) throw new Error(`not within ${ms} ms: ${what}`)
-  }
-}
-
 /** Waits until the receiver has so many different lines. */
 export async function arrived({ receiver }: Setup, count: number): Promise<void> {
-  await until(`${count} lines`, () => new Set(receiver.lines()).size >= count)
+  const seen = () => new Set(receiver.lines()).size
+  await until(`${count} lines`, () => seen() >= count, { show: seen })
 }
 
 /** What is, and stays so for a while. */

@@ -1,11 +1,14 @@
-import { type Case, setUp, until } from './case.js'
+import { until } from '../support/until.js'
+import { type Case, setUp } from './case.js'
 
 const UNIT = '[Service]\nType=oneshot\nExecStart=/bin/sh /usr/local/bin/noisy\n'
 // The last one stays for a moment: of a process that is gone journald cannot tell the unit any more.
 const SCRIPT = `for n in $(seq $FROM $TO); do echo "line $n"; sleep 0.005; done
 systemd-cat -t backup -p err sh -c 'echo "disk is full"; sleep 1'
 `
-const CONFIG = (url: string) => `sources:
+// Other programs of this machine may have the usual port.
+const CONFIG = (url: string) => `metrics: { listen: 127.0.0.1:0 }
+sources:
   units: { type: journald, units: [noisy], read_from: end, include_fields: [_TRANSPORT] }
 destinations:
   out:

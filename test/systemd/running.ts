@@ -1,4 +1,5 @@
-import { arrived, type Case, linesFrom, setUp, stays, until } from './case.js'
+import { until } from '../support/until.js'
+import { arrived, type Case, linesFrom, setUp, stays } from './case.js'
 
 const LIB = '/usr/local/lib/sluice'
 /** Of the watchdog: long enough for a machine that has other things to do, too. */
