@@ -168,7 +168,7 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
 
   const refused = await apt('install', first)
   t.not(refused.code, 0, 'without Node.js it is not installed')
-  t.match(refused.said, /Depends: nodejs \(>= 20\.18\)/)
+  t.match(refused.said, /Depends: nodejs \(>= 20\.19\)/)
   t.equal((await apt('install', withNode)).code, 0, 'with a Node.js of its own it is')
   await until('systemctl is-active sluice', 'active')
   await says('readlink /proc/$(systemctl show -P MainPID sluice)/exe', '/usr/lib/sluice/bin/node')
