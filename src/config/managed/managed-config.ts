@@ -13,7 +13,7 @@ import { refusedBy } from './permitted.js'
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
-type Options = Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>
+type Options = Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine' | 'metricsOnSocket'>
 
 const NO_PLUGINS =
   'a published pipeline cannot load plugins; list them in the local configuration of this machine, and the pipeline can use what they define'
