@@ -1,4 +1,4 @@
-import { chmodSync, closeSync, constants, openSync, rmSync } from 'node:fs'
+import { chmodSync, closeSync, constants, openSync, rmSync, statSync } from 'node:fs'
 import type { Server } from 'node:net'
 import { basename, dirname, join, relative } from 'node:path'
 
@@ -35,6 +35,8 @@ export function shortPath(path: string): { short: string; release: () => void } 
  * hold the lock of the folder. Throws on failure. The socket is removed when the server is closed.
  */
 export async function listenAtSocket(server: Server, path: string): Promise<void> {
+  // Otherwise the server would report a missing folder as EACCES.
+  statSync(dirname(path))
   rmSync(path, { force: true })
   const { short, release } = shortPath(path)
   try {

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readlinkSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { askSocket, textOf } from '../../../src/admin/ask-socket.js'
@@ -42,6 +43,9 @@ t.test('a socket at a path of any length, for its owner alone', async t => {
     await t.rejects(askSocket(path, { path: '/' }), { code: 'ECONNREFUSED' })
   }
   await t.rejects(askSocket(join(far, 'none'.repeat(30), 'x'), { path: '/' }), { code: 'ENOENT' })
-  await t.rejects(listenAtSocket(createServer(), join(t.testdirName, 'none', 'x')), { code: 'ENOENT' })
+  for (const missing of ['none', 'none'.repeat(30)]) {
+    const path = join(tmpdir(), `sluice-${process.pid}-${missing}`, 'x')
+    await t.rejects(listenAtSocket(createServer(), path), { code: 'ENOENT' })
+  }
   t.same(open(t.testdirName), [], 'no descriptor is left')
 })
