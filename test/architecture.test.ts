@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import t from 'tap'
@@ -92,9 +93,10 @@ const TOP_LEVEL = [
   'src',
   'config',
   'test',
+  'bench',
+  'docs',
   'systemd',
 ]
-const ALSO_TOP_LEVEL = ['bench', 'docs', 'node_modules', 'dist']
 const NOT_OURS = new Set(['node_modules', 'dist', '.git', '.tap', '.build', '.sluice-quickstart'])
 
 /** Every file below `folder`, relative to `base`. */
@@ -105,6 +107,13 @@ function walk(folder: string, base = folder): string[] {
     const path = join(folder, entry.name)
     return entry.isDirectory() ? walk(path, base) : [relative(base, path)]
   })
+}
+
+/** The files that git knows; all of them where this is no checkout, as in a tarball. */
+function known(): string[] {
+  const { stdout } = spawnSync('git', ['ls-files', '-z'], { cwd: checkout, encoding: 'utf8' })
+  const paths = stdout?.split('\0').filter(path => path !== '' && existsSync(join(checkout, path))) ?? []
+  return paths.includes('package.json') ? paths : walk(checkout)
 }
 
 const read = (...path: string[]) => readFileSync(join(checkout, ...path), 'utf8')
@@ -174,6 +183,7 @@ t.test('only the list of components imports a source', async t => {
 t.test('every package has a home', async t => {
   const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
   t.same(Object.keys(HOMES).sort(), Object.keys(dependencies).sort())
+  const imported = new Set<string>()
   for (const [path, { imports }] of src) {
     for (const { specifier, typeOnly } of imports) {
       if (specifier.startsWith('.') || specifier.startsWith('node:')) continue
@@ -181,8 +191,15 @@ t.test('every package has a home', async t => {
       const { home, types } = HOMES[name] ?? {}
       if (!home) t.fail(`src/${path} imports ${specifier}, which is no dependency`)
       else if (!home.test(path) && !(typeOnly && types?.test(path))) t.fail(`src/${path} is no home of ${specifier}`)
+      if (!typeOnly) imported.add(name)
     }
   }
+  // The first one is loaded by createRequire; the second one is only held at a release.
+  const others = ['picomatch', 'light-my-request']
+  t.same([...imported, ...others].sort(), Object.keys(HOMES).sort(), 'and is imported there')
+  const tests = walk(join(checkout, 'test')).filter(path => path.endsWith('.test.ts'))
+  const without = tests.filter(path => !importsOf(read('test', path)).some(({ specifier }) => specifier === 'tap'))
+  t.same(without, [], 'each test is one of tap')
 })
 
 t.test('no file imports itself over others', async t => {
@@ -278,9 +295,10 @@ t.test('every component is described, shown by an example, and tested', async t 
 })
 
 t.test('the checkout has what belongs there, and speaks of no machine', async t => {
-  const entries = readdirSync(checkout).filter(name => !name.startsWith('.'))
+  const paths = known()
+  const entries = new Set(paths.map(groupOf).filter(name => !name.startsWith('.')))
   t.same(
-    entries.filter(name => ![...TOP_LEVEL, ...ALSO_TOP_LEVEL].includes(name)),
+    [...entries].filter(name => !TOP_LEVEL.includes(name)),
     [],
     'nothing else at the top',
   )
@@ -291,7 +309,7 @@ t.test('the checkout has what belongs there, and speaks of no machine', async t 
     new RegExp(`://[\\w.-]*${'registry'}[\\w.-]*`),
     ...[checkout, ...hosts].map(text => new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))),
   ]
-  for (const path of walk(checkout)) {
+  for (const path of paths) {
     const text = read(path)
     for (const pattern of forbidden) {
       const found = pattern.exec(text)
