@@ -8,17 +8,14 @@ import { PLAIN, type Scenario, type Setup, type Step } from './scenario.js'
 
 const PATIENCE_MS = 30_000
 
-let runs = 0
 const certificates = new Map<string, Certificates | undefined>()
 
 /** Performs a scenario in a test, asserts that nothing is wrong, and returns what happened. */
 export async function performIn(t: Test, scenario: Scenario): Promise<Outcome> {
   const root = testFolder(t)
   if (scenario.setup.tls) certificates.set(root, makeCertificates(root))
-  const n = ++runs
-  const host = `127.${200 + (process.pid % 50)}.${1 + (process.pid % 250)}.${n % 250}`
   const folder = join(root, 'run')
-  const around = { folder, host, certificates: certificates.get(root), patienceMs: PATIENCE_MS }
+  const around = { folder, certificates: certificates.get(root), patienceMs: PATIENCE_MS }
   const outcome = await run(scenario, around)
   const { failure } = outcome
   t.equal(failure && `${failure.kind}: ${failure.message}\n${outcome.journal}`, undefined, scenario.note)

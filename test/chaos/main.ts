@@ -65,16 +65,9 @@ const failed: Failed[] = []
 let runs = 0
 let base = ''
 
-/** An address of the loopback network that no other run has at this time. */
-function nextHost(): string {
-  const n = runs++
-  return `127.${64 + (process.pid % 128)}.${1 + (Math.floor(n / 250) % 250)}.${1 + (n % 250)}`
-}
-
 async function perform(scenario: Scenario, patienceMs = PATIENCE_MS): Promise<Outcome & { folder: string }> {
-  const host = nextHost()
-  const folder = join(base, `run-${runs}`)
-  return { ...(await run(scenario, { folder, host, certificates, patienceMs })), folder }
+  const folder = join(base, `run-${++runs}`)
+  return { ...(await run(scenario, { folder, certificates, patienceMs })), folder }
 }
 
 function say(text: string): void {

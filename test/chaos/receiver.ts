@@ -1,8 +1,9 @@
 import http from 'node:http'
 import https from 'node:https'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { TLSSocket, type Server as TlsServer } from 'node:tls'
 import { gunzipSync } from 'node:zlib'
+import { HOST, ownPort } from '../support/address.js'
 import type { Certificates } from './certificates.js'
 import type { Fault } from './scenario.js'
 import type { Arrival } from './written.js'
@@ -14,8 +15,6 @@ const CLEAR_SHARE = 1 / 3
 const SLOW_READS = 10
 
 export interface ReceiverOptions {
-  /** An address of the loopback network that nobody else uses, so that its port stays free while it is gone. */
-  readonly host: string
   readonly certificates: Certificates | undefined
   /** The daemon's limit of one attempt. */
   readonly timeoutMs: number
@@ -53,7 +52,7 @@ export class Receiver {
   }
 
   get url(): string {
-    return `${this.#options.certificates ? 'https' : 'http'}://${this.#options.host}:${this.#port}/ingest`
+    return `${this.#options.certificates ? 'https' : 'http'}://${HOST}:${this.#port}/ingest`
   }
 
   /** Whether a request made now, or some time later, is accepted. */
@@ -62,7 +61,7 @@ export class Receiver {
   }
 
   async listen(): Promise<void> {
-    const { certificates, host } = this.#options
+    const { certificates } = this.#options
     const answer = (request: http.IncomingMessage, response: http.ServerResponse) => {
       this.#answer(request, response).catch((error: unknown) => {
         request.socket.destroy()
@@ -75,11 +74,12 @@ export class Receiver {
     server.requestTimeout = 0
     server.on('connection', (socket: Socket) => socket.on('error', () => {}))
     server.on('tlsClientError', () => {})
+    // It stays free while the receiver is gone.
+    this.#port ||= await ownPort()
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
-      server.listen(this.#port, host, resolve)
+      server.listen(this.#port, HOST, resolve)
     })
-    this.#port = (server.address() as AddressInfo).port
     this.#server = server
   }
 

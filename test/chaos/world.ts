@@ -74,8 +74,6 @@ const PROCESSORS = {
 export interface Surroundings {
   /** A folder for this run alone. */
   readonly folder: string
-  /** A loopback address for this run alone. */
-  readonly host: string
   readonly certificates: Certificates | undefined
   /** How long nothing at all may happen while something is waited for. */
   readonly patienceMs: number
@@ -101,7 +99,7 @@ export class World {
   #broken: unknown
 
   constructor(setup: Setup, around: Surroundings) {
-    const { folder, host, certificates } = around
+    const { folder, certificates } = around
     this.#around = around
     this.setup = setup
     this.model = new Model(setup)
@@ -109,7 +107,6 @@ export class World {
     this.state = join(folder, 'state')
     this.#keyFile = join(folder, 'key')
     this.receiver = new Receiver({
-      host,
       certificates: setup.tls ? certificates : undefined,
       timeoutMs: setup.timeoutMs,
       onArrival: (arrival, body) => this.model.arrived(arrival, textsOf(body, setup)),
