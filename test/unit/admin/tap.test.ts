@@ -80,13 +80,13 @@ t.test('who reads slowly is told how many were missed, all of them', async t => 
   const { answer, show, events, missed, second } = watching()
   answer.slow = true
   let shown = 0
-  const began = performance.now()
+  const before = process.cpuUsage()
   for (let i = 0; i < 50; i++) {
     show(numbered(100, { text: 'x'.repeat(50_000) }))
     shown += 100
   }
   t.ok(answer.writableLength < 2 * 1024 * 1024, 'what is kept for it is bounded')
-  t.ok(performance.now() - began < 20_000)
+  t.ok(process.cpuUsage(before).user < 20_000_000)
   for (let i = 0; i < 3; i++) await second()
   t.equal(missed(), 0)
   answer.read()

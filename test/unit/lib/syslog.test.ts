@@ -396,7 +396,7 @@ t.test('every reader sees what the fields say, whatever the bytes', async t => {
 
 t.test('a parameter that comes a hundred thousand times is read in time', async t => {
   const text = `[a${' b="c"'.repeat(150_000)}]`
-  const began = performance.now()
+  const before = process.cpuUsage()
   t.equal(structuredData(text).a!.b!.length, 150_000)
-  t.ok(performance.now() - began < 5000)
+  t.ok(process.cpuUsage(before).user < 5_000_000)
 })
