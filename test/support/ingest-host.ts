@@ -20,6 +20,7 @@ import type { TimerClock } from '../../src/lib/time.js'
 import { messageLog } from '../../src/terminal/log.js'
 import { testFolder } from './folder.js'
 import { hurried } from './manual-time.js'
+import { until } from './until.js'
 
 /** What arrived, and what there is in the way of it. */
 interface Stage {
@@ -191,12 +192,12 @@ export async function startIngestHost(
     async unanswered(requests: number, leastBytes = 1) {
       const gauge = (text: string, name: string) =>
         Number(new RegExp(`^sluice_ingest_unanswered_${name} (\\d+)`, 'm').exec(text)?.[1])
-      for (let i = 0; i < 2000; i++) {
-        const text = String(await metrics.render())
-        if (gauge(text, 'requests') === requests && gauge(text, 'bytes') >= leastBytes) return
-        await new Promise(resolve => setTimeout(resolve, 5))
+      let text = ''
+      const look = async () => {
+        text = String(await metrics.render())
+        return gauge(text, 'requests') === requests && gauge(text, 'bytes') >= leastBytes
       }
-      throw new Error(`never ${requests} requests`)
+      await until(`${requests} requests without an answer`, look, { show: () => gauge(text, 'requests') })
     },
     publish(config: unknown, id = 'p', { tell = true, account = 'account', revision = nextOf(id) } = {}) {
       const one = { id, account_id: account, revision, config }

@@ -10,6 +10,11 @@ export const hurried = (times: number): TimerClock => ({
   after: (ms, fn) => systemClock.after(ms / times, fn),
 })
 
+/** Whether calls to the file system are under way, which take real time. */
+export function usesFiles(): boolean {
+  return process.getActiveResourcesInfo().some(name => name.startsWith('FSReq') || name === 'CloseReq')
+}
+
 /**
  * Lets time go by until `done`, from timer to timer. It stands still while a call to the file system is under way: a
  * slow disk would use up what a test gives the code under test.
@@ -19,8 +24,7 @@ export async function advanceUntil(time: ManualTime, what: string, done: () => b
     await settle()
     if (done()) return true
     const { next } = time
-    if (next !== undefined && !process.getActiveResourcesInfo().some(name => name.startsWith('FSReq')))
-      await time.advance(Math.max(0, next - time.now()))
+    if (next !== undefined && !usesFiles()) await time.advance(Math.max(0, next - time.now()))
     return done()
   }
   await until(what, look, { every: 1 })

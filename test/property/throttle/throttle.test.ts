@@ -10,7 +10,7 @@ import { ALL_PAIRS, ALL_RUNS, PAIRS, type Scenario, scenarioOf } from './scenari
 import { shrunken } from './shrink.js'
 
 /** A short run of `npm run property:throttle`. */
-t.setTimeout(120_000)
+t.setTimeout(240_000)
 
 /** Those with all pairs, and more where few show what is wrong: at the ends of sliding windows, and of rules in a row. */
 function seeds(): number[] {
