@@ -130,11 +130,12 @@ function failedFiles(files, output) {
   return failed.map(file => join(folder, file))
 }
 
-/** What failed, with all it said: the tests at the top that hold a failed one, and what is no TAP (a crash). */
+/** What failed: the tests that hold a failed one, without what passed in them, and what is not TAP (a crash). */
 function failures({ output }) {
   const loose = output.split('\n').filter(line => !/^( |$|ok |not ok |# |\d+\.\.\d+|TAP version)/.test(line))
   const blocks = output.split(/^(?=# Subtest: )/m).filter(block => /^ *not ok /m.test(block))
-  return [...loose.slice(-200), ...blocks].join('\n').split('\n').slice(0, 1000).join('\n')
+  const lines = blocks.flatMap(block => block.split('\n')).filter(line => !/^ *(ok \d+ - |1\.\.\d+$|$)/.test(line))
+  return [...loose.slice(-200), ...lines.slice(0, 1000)].join('\n')
 }
 
 function report(result) {

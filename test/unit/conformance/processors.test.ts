@@ -1,13 +1,7 @@
 import t from 'tap'
-import { parse } from 'yaml'
 import { components } from '../../../src/components.js'
 import type { AnyDefinition } from '../../../src/core/component.js'
-import type { EventBatch } from '../../../src/core/event/batch.js'
-import { checkProcessor, LINES } from '../../../src/testing/check-processor.js'
-import { batchOf } from '../../support/batches.js'
-import { heldBytes } from '../../support/heap.js'
-import { settle } from '../../support/manual-time.js'
-import { loadedStageOf } from '../../support/stage.js'
+import { checkProcessor } from '../../../src/testing/check-processor.js'
 
 /** What holds for every processor of the list, with the options of each of its examples. */
 
@@ -18,23 +12,5 @@ const processors = components.filter(
 for (const definition of processors) {
   t.test(`${definition.type}: it keeps to the contract, as plugins are held to it`, async t => {
     t.same(await checkProcessor(definition), [])
-  })
-
-  t.test(`${definition.type}: its memory stays flat`, async t => {
-    const [{ yaml }] = definition.examples
-    const { stage, wanted } = await loadedStageOf(definition, parse(yaml) ?? {})
-    stage.on('data', (batch: EventBatch) => batch.ack.settle('delivered'))
-    const short = LINES.filter(({ length }) => length < 1000)
-    const lines = Array.from({ length: 1000 }, (_, i) => short[i % short.length]!)
-    const send = async (batches: number) => {
-      for (let n = 0; n < batches; n++)
-        if (!stage.write(batchOf(lines, { wanted }))) await new Promise(resolve => stage.once('drain', resolve))
-      await settle()
-      return heldBytes()
-    }
-    const before = await send(20)
-    const grown = (await send(200)) - before
-    t.ok(grown < 2 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 200,000 events`)
-    stage.destroy()
   })
 }
