@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
@@ -123,33 +123,6 @@ t.test('the version that pages speak of is that of the package', async t => {
   for (const { page } of pages) {
     const named = readFileSync(join(checkout, page), 'utf8').matchAll(/\bsluice[-_](\d+\.\d+\.\d+)/g)
     for (const [text, found] of named) if (found !== version) t.fail(`${page}: ${text}, and the version is ${version}`)
-  }
-})
-
-/** The names that a link may have behind `#` for a page. */
-function anchorsOf(path: string): Set<string> {
-  const text = readFileSync(path, 'utf8')
-  const headings = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
-    heading
-      .toLowerCase()
-      .replace(/[^\w\- ]/g, '')
-      .replaceAll(' ', '-'),
-  )
-  return new Set([...headings, ...[...text.matchAll(/id="([^"]+)"/g)].map(([, id = '']) => id)])
-}
-
-t.test('links of pages lead to files and headings that exist', async t => {
-  for (const { page } of pages) {
-    const text = readFileSync(join(checkout, page), 'utf8').replace(/^```.*?^```$/gms, '')
-    for (const [, link = ''] of text.matchAll(/\]\(([^)]+)\)/g)) {
-      if (/^https?:/.test(link)) continue
-      const [file = '', anchor] = link.split('#')
-      const path = file === '' ? join(checkout, page) : join(checkout, page, '..', file)
-      if (!existsSync(path)) t.fail(`${page}: ${link}: there is no such file`)
-      else if (anchor !== undefined && !anchorsOf(path).has(anchor))
-        t.fail(`${page}: ${link}: there is no such heading`)
-    }
-    t.pass(page)
   }
 })
 
