@@ -1,0 +1,61 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { checkout } from '../../support/checkout.js'
+
+/** The commit that every later one is compared with. */
+const BASE = '63b5f196e443bae57528cef656a6ed0a747a593d'
+
+/** A built program. */
+export interface Product {
+  readonly name: string
+  /** For node. */
+  readonly main: string
+}
+
+/**
+ * The program of a commit (`base` is one), in a folder of its own. It is built once in each checkout, which takes half a
+ * minute and needs a registry of npm.
+ */
+export function builtProduct(commit: string): Product {
+  const name = commit === 'base' ? BASE : commit
+  const id = run('git', ['rev-parse', '--verify', '--quiet', `${name}^{commit}`], checkout, UNKNOWN).trim()
+  const folder = join(checkout, '.build/same', id)
+  const product = { name: `${commit} (${id.slice(0, 8)})`, main: join(folder, 'dist/src/cli/main.js') }
+  if (existsSync(folder)) return product
+  process.stderr.write(`building ${product.name} ...\n`)
+  mkdirSync(join(checkout, '.build/same'), { recursive: true })
+  const building = mkdtempSync(`${folder}.`)
+  try {
+    run('sh', ['-c', `git -C "$0" archive ${id} | tar -x`, checkout], building)
+    run('npm', ['ci', '--no-audit', '--no-fund'], building)
+    run('npm', ['run', 'build'], building)
+    // What runs is a seventh of it.
+    run('npm', ['prune', '--omit=dev', '--no-audit', '--no-fund'], building)
+    for (const unused of ['dist/test', 'dist/bench']) rmSync(join(building, unused), { recursive: true, force: true })
+    // Another process may have built it meanwhile.
+    if (!existsSync(folder)) renameSync(building, folder)
+  } finally {
+    rmSync(building, { recursive: true, force: true })
+  }
+  return product
+}
+
+/** The program of this checkout as it is built now, in `folder`: a later build of the checkout does not change it. */
+export function presentProduct(folder: string): Product {
+  for (const path of ['package.json', 'dist/src', 'config', 'docs'])
+    cpSync(join(checkout, path), join(folder, path), { recursive: true })
+  symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'))
+  return { name: 'this checkout', main: join(folder, 'dist/src/cli/main.js') }
+}
+
+const UNKNOWN = 'There is no such commit in this clone. If the clone is shallow, run `git fetch --unshallow`.'
+
+function run(program: string, args: readonly string[], cwd: string, advice = ''): string {
+  try {
+    return execFileSync(program, args, { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+  } catch (error) {
+    const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string }
+    throw new Error(`${[program, ...args].join(' ')} failed. ${advice}\n${stdout}${stderr}`)
+  }
+}
