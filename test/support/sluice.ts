@@ -16,9 +16,12 @@ export interface Running {
   until<T>(test: () => T | undefined | false, ms?: number): Promise<T>
 }
 
-/** Starts the real program. It is killed when the test process ends. */
-export function sluice(args: readonly string[], options: { cwd?: string; env?: NodeJS.ProcessEnv } = {}): Running {
-  const child = spawn(...bound(process.execPath, [sluiceMain, ...args]), {
+/** Starts the real program, or that of another build (`main`). It is killed when the test process ends. */
+export function sluice(
+  args: readonly string[],
+  options: { cwd?: string; env?: NodeJS.ProcessEnv; main?: string } = {},
+): Running {
+  const child = spawn(...bound(process.execPath, [options.main ?? sluiceMain, ...args]), {
     ...(options.cwd ? { cwd: options.cwd } : {}),
     env: { ...process.env, SLUICE_URL: undefined, SLUICE_ACCESS_KEY: undefined, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],

@@ -14,6 +14,7 @@ import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { HOST } from '../../support/address.js'
+import { bound } from '../../support/bound.js'
 import type { Product } from './product.js'
 
 /** What both products are run on. */
@@ -62,7 +63,7 @@ const ENV = {
 
 /** Starts the program of a product. */
 export function call(product: Product, args: readonly string[], cwd: string) {
-  const child = spawn(process.execPath, ['--import', CLOCK, product.main, ...args], {
+  const child = spawn(...bound(process.execPath, ['--import', CLOCK, product.main, ...args]), {
     cwd,
     env: ENV,
     timeout: LIMIT_MS,
