@@ -26,12 +26,14 @@ pages, and random ones. Compared are what arrives, the exit code, the last line 
   --configs N  at most so many configurations of examples and pages
   --jobs N     how many at the same time (default: ${JOBS})
 
-Differences that were decided are in test/ci/same/decided.json; any other one makes the exit code 1.
+Differences that were decided are in test/ci/same/decided.json; any other one makes the exit code 1. After Ctrl-C the
+differences that were found until then are shown.
 `
 
-/** A difference that is meant: the beginning of its cause, and why. */
+/** A difference that is meant: the beginning of its cause, where it is (everywhere if that is left out), and why. */
 interface Decided {
   readonly cause: string
+  readonly in?: readonly string[]
   readonly decision: string
 }
 
@@ -48,6 +50,7 @@ const { values: options, positionals } = parseArgs({
 /** For each configuration. */
 const MISTAKES = 20
 const MOST_NAMES = 5
+const PROGRESS = 50
 const MOST_CHARACTERS = 300
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
@@ -70,7 +73,7 @@ async function both<T>(products: readonly [Product, Product], run: (product: Pro
 async function inTurns<T>(all: Iterable<T>, run: (one: T, slot: string) => Promise<void>): Promise<void> {
   const rest = all[Symbol.iterator]()
   const worker = async (_: unknown, slot: number) => {
-    for (let next = rest.next(); !next.done; next = rest.next()) await run(next.value, `slot-${slot}`)
+    for (let next = rest.next(); !next.done && !isStopping; next = rest.next()) await run(next.value, `slot-${slot}`)
   }
   await Promise.all(Array.from({ length: Number(options.jobs) }, worker))
 }
@@ -120,6 +123,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
 
   const cases = some.flatMap(config => caseOf(config, corpus) ?? [])
   const worlds = Array.from({ length: Number(options.worlds) }, (_, i) => makeWorld(Number(options.from) + i, corpus))
+  let done = 0
   let arrivals = 0
   const repeated = [0, 0]
   await inTurns([...cases, ...worlds], async (one, slot) => {
@@ -128,8 +132,9 @@ async function compareAll(products: readonly [Product, Product], scratch: string
     if (outcomes[0].outputs.size > 0) arrivals++
     if (rules.isKilled) for (const [i, outcome] of outcomes.entries()) repeated[i]! += repeats(outcome)
     note(one.name, compare(...outcomes, rules))
+    if (++done % PROGRESS === 0) process.stderr.write(`${done} of ${cases.length + worlds.length} run (${seconds()})\n`)
   })
-  say(`${cases.length} configurations and ${worlds.length} worlds run, in ${arrivals} of them something arrived`)
+  say(`${done} of ${cases.length} configurations and ${worlds.length} worlds run, in ${arrivals} something arrived`)
   say(`lines that were repeated after kills: ${repeated[0]} and ${repeated[1]} (${seconds()})`)
 }
 
@@ -143,7 +148,11 @@ function shown(text: string, other: string): string {
 /** Returns how many differences nobody has decided. */
 function report(decided: readonly Decided[]): number {
   const titles = { output: 'What arrives', end: 'Exit code and last line of the log', text: 'Texts' }
-  const decisionOf = ({ cause }: Difference) => decided.find(one => cause.startsWith(one.cause))?.decision
+  const decisionOf = ({ cause }: Difference) => {
+    const own = decided.filter(one => cause.startsWith(one.cause))
+    const isCovered = (name: string) => own.some(one => one.in?.some(part => name.includes(part)) ?? true)
+    return found.get(cause)!.names.every(isCovered) ? own.map(({ decision }) => decision).join('; ') : undefined
+  }
   for (const [kind, title] of Object.entries(titles)) {
     const groups = [...found.values()].filter(({ difference }) => difference.kind === kind)
     say(`\n${title}: ${groups.length === 0 ? 'no difference' : `${groups.length} differences`}`)
@@ -183,6 +192,11 @@ async function main(): Promise<number> {
   return open > 0 ? 1 : 0
 }
 
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+let isStopping = false
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.on(signal, () => {
+    if (isStopping) process.exit(130)
+    isStopping = true
+  })
 process.setMaxListeners(0)
 process.exitCode = await main()
