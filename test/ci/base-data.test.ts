@@ -19,8 +19,8 @@ import { until } from '../support/until.js'
 import { builtProduct } from './same/product.js'
 
 /**
- * What the daemon of an earlier commit leaves in its `data_dir`, the present one goes on from: nothing is missing, and
- * nothing comes twice. It is made anew each time: files are known by their inode.
+ * The present daemon continues from the `data_dir` of an earlier commit: no event is missing and none comes twice. The
+ * test runs the earlier daemon, because saved positions name files by their inode.
  */
 t.setTimeout(1_200_000)
 
@@ -28,7 +28,7 @@ const base = builtProduct('base').main
 
 /** Several reads of a file, and more than three segments of a buffer. */
 const LINES = 30_000
-/** So many lines of a file are delivered by base. */
+/** Number of lines of a file that base delivers. */
 const HALF = 10_000
 const lineOf = (file: string, n: number) =>
   `${file} ${String(n).padStart(6, '0')} ${'something happened '.repeat(1 + (n % 4))}`
@@ -38,7 +38,7 @@ const textOf = (lines: readonly string[]) => lines.map(line => `${line}\n`).join
 const appLines = (counts: Readonly<Record<string, number>>) =>
   Object.entries(counts).flatMap(([app, count]) => Array.from({ length: count }, () => JSON.stringify({ app })))
 
-/** Files that are read by halves. The receiver does not answer the first request of the second half. */
+/** Base delivers half of these files: the receiver does not respond to the second half. */
 const HALVES = ['appended', 'rotated', 'packed']
 
 const configOf = (url: string, workers: number) => `
@@ -64,7 +64,7 @@ ${HALVES.map(id => `  to_${id}: { type: http, inputs: [${id}], url: '${url}/${id
   limited: { type: file, inputs: [limit], path: limited.log }
 `
 
-/** Starts a program that ends with the test, and waits until it says that it has started. */
+/** Starts a daemon that ends with the test, and waits until it has started. */
 async function started(t: Test, args: readonly string[], cwd: string, main?: string): Promise<Running> {
   const daemon = sluice(args, { cwd, ...(main === undefined ? {} : { main }) })
   t.teardown(async () => {
@@ -121,7 +121,7 @@ for (const workers of [0, 2]) {
     writeFileSync(config, configOf(receiver.url(''), workers))
     const before = await started(t, ['run', '--config', config], folder, base)
     const letters = join(folder, 'state/dead-letter/to_strict.ndjson')
-    // What is read at once is delivered as a whole, or read again as a whole.
+    // A read that is not delivered completely is read again from its beginning, so each half has reads of its own.
     await until('the first halves', () => HALVES.every(name => arrived.get(name)?.length === HALF), {
       show: () => [...arrived].map(([name, lines]) => [name, lines.length]),
     })

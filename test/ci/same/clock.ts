@@ -1,6 +1,6 @@
 /**
- * Loaded before a program that is compared: its wall clock begins at the same time in each run, so the windows of the
- * calendar are the same ones, and its random numbers are the same ones.
+ * Loaded before the program: the wall clock starts at the same time in every run, and so do the windows of the calendar.
+ * Random numbers are the same in every run.
  */
 const BEGIN = Date.parse('2031-03-04T05:10:00.500Z')
 const RealDate = Date

@@ -1,6 +1,6 @@
 import type { Outcome } from './play.js'
 
-/** What differs in a case, with the text that says how. Those with the same `cause` are shown once. */
+/** A difference between two outcomes of a case. Differences with the same `cause` are shown once. */
 export interface Difference {
   readonly kind: 'output' | 'end' | 'text'
   readonly cause: string
@@ -8,9 +8,9 @@ export interface Difference {
   readonly now: string
 }
 
-/** What cannot be the same in two runs. Paths and ports are the same ones, and the wall clock begins at the same time. */
+/** Values that differ between any two runs. Paths and ports do not, and the wall clock starts at the same time. */
 const NORMALISED: readonly (readonly [RegExp, string])[] = [
-  // Times of the run, in all forms: it begins at 2031-03-04T05:10:00.500Z.
+  // Times of the run, as text, in milliseconds and in seconds. It starts at 2031-03-04T05:10:00.500Z.
   [/2031-03-04[T ]05:1\d:\d\d(\.\d+)?(Z|\+00:00)?/g, 'NOW'],
   [/\b19303674\d\d(\d{3})?(\.\d+)?\b/g, 'NOW'],
   [/(interval_ms"?[:=])\d+/g, '$1N'],
@@ -19,13 +19,13 @@ const NORMALISED: readonly (readonly [RegExp, string])[] = [
 
 const normalised = (text: string) => NORMALISED.reduce((changed, [pattern, to]) => changed.replace(pattern, to), text)
 
-/** After a kill a file may be read under its next name. */
+/** After a kill, a file may be read under its previous or its next name. */
 const FILE_NAME = /\/in\/([ab])\.log(\.\d)?\b/g
 
-/** Bytes as text, so that a difference of any byte is one of the text. */
+/** Decodes as latin1, which keeps every byte. */
 const textOf = (bytes: Buffer | undefined) => normalised((bytes ?? Buffer.alloc(0)).toString('latin1'))
 const linesOf = (text: string) => text.split('\n')
-/** What has other numbers and names has the same cause. */
+/** Texts that differ in numbers and names have the same cause. */
 const general = (text: string) =>
   text
     .replace(/\b(sources|processors|destinations)\.\w+/g, '$1.ID')
@@ -62,18 +62,18 @@ export function compare(base: Outcome, now: Outcome, { isKilled, isUnordered }: 
       })
     }
   }
-  // When it is killed, and how much is left for the last life, depends on the moment.
+  // The exit codes of lives that may be killed depend on timing.
   const exits = [base, now].map(one => String(isKilled ? one.exits.at(-1) : one.exits)) as [string, string]
   if (exits[0] !== exits[1])
     differences.push({ kind: 'end', cause: `exit code ${exits[0]} → ${exits[1]}`, base: exits[0], now: exits[1] })
   const [before, after] = [base, now].map(({ log }) => lastLine(log, isKilled)) as [string, string]
   if (before !== after) differences.push({ kind: 'end', ...changeOf('last line of the log', before, after) })
-  // Which messages there are; what a killed life leaves to say depends on the moment.
+  // After a kill, the messages of the next start depend on timing.
   if (!isKilled) differences.push(...compareTexts('log', messages(base.log), messages(now.log)))
   return differences
 }
 
-/** Lists of texts in any order, of which each has its place at the most. */
+/** Compares two lists of texts and ignores their order. */
 export function compareTexts(what: string, base: readonly string[], now: readonly string[]): Difference[] {
   const missing = without(base, now)
   const more = without(now, base)
@@ -83,7 +83,7 @@ export function compareTexts(what: string, base: readonly string[], now: readonl
   })
 }
 
-/** Lines that are repeated, after kills: no difference, and a number to look at. */
+/** Counts repeated lines. After a kill they are allowed, but their number should not grow. */
 export function repeats({ outputs }: Outcome): number {
   let repeated = 0
   for (const bytes of outputs.values()) {
@@ -93,7 +93,7 @@ export function repeats({ outputs }: Outcome): number {
   return repeated
 }
 
-/** What `one` has more often than `other`. */
+/** Returns the lines that `one` has more often than `other`. */
 function without(one: Iterable<string>, other: Iterable<string>): string[] {
   const counts = new Map<string, number>()
   for (const line of other) counts.set(line, (counts.get(line) ?? 0) + 1)
@@ -113,7 +113,7 @@ function object(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** The cause of a difference between two lines: with objects, their members that differ. */
+/** Names the cause of a difference between two lines. For JSON objects, it is the members that differ. */
 function changeOf(what: string, before: string | undefined, after: string | undefined) {
   const shown = { base: before ?? '(no such line)', now: after ?? '(no such line)' }
   if (before === undefined) return { ...shown, cause: `${what}: more lines` }
@@ -138,7 +138,7 @@ function lastLine(log: string, isKilled: boolean): string {
   return JSON.stringify({ msg, undelivered })
 }
 
-/** Each message of a log with the names of its fields; what is not one, as it is. */
+/** Returns the messages of a log with the names of their fields. Lines that are not JSON are kept. */
 function messages(log: string): string[] {
   const found = logLines(log).map(line => {
     const entry = object(line)

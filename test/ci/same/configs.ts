@@ -10,7 +10,7 @@ import type { Case } from './play.js'
 export interface Found {
   readonly name: string
   readonly text: string
-  /** What else the page has a name for. */
+  /** Other named blocks of the page, by path. */
   readonly files: Readonly<Record<string, string>>
 }
 
@@ -57,7 +57,7 @@ const eventsOf = (tests: readonly Tests[] = [], into?: string) =>
     .flatMap(({ events }) => events)
     .map(event => (typeof event === 'string' ? event : JSON.stringify(event)))
 
-/** What no test has. */
+/** Lines that the tests do not have. */
 const STRANGE = [
   '',
   ' ',
@@ -73,7 +73,7 @@ const STRANGE = [
   `{"message":"${'long '.repeat(600)}"}`,
 ]
 
-/** Every event of the tests of all configurations, once, and strange ones. */
+/** Returns the events of the tests of all configurations, and strange lines. */
 export function corpusOf(configs: readonly Found[]): string[] {
   const all = configs.filter(hasTests).flatMap(({ text }) => eventsOf((parse(text) as Configuration).tests))
   return [...new Set([...all, ...STRANGE])]
@@ -81,7 +81,7 @@ export function corpusOf(configs: readonly Found[]): string[] {
 
 const bytes = (lines: readonly string[]) => Buffer.from(lines.map(line => `${line}\n`).join(''))
 
-/** A configuration that reads its own events and the corpus once, and sends to us; undefined where that cannot be. */
+/** A run that feeds a configuration the events of its tests and the corpus. Undefined if it cannot run alone. */
 export function caseOf({ name, text, files }: Found, corpus: readonly string[]): Case | undefined {
   const { sources = {}, processors = {}, destinations = {}, tests } = parse(text) as Configuration
   const all = Object.entries({ ...processors, ...destinations })
@@ -89,7 +89,7 @@ export function caseOf({ name, text, files }: Found, corpus: readonly string[]):
   const read = all.flatMap(([, { inputs = [] }]) => inputs)
   const known = new Set([...Object.keys(sources), ...Object.keys(processors), ...Object.keys(destinations)])
   const missing = read.filter(input => !known.has(input.split('.')[0]!))
-  // What another part of the configuration has.
+  // Side outputs of components in another part of the configuration.
   if (missing.some(input => input.includes('.'))) return undefined
   for (const id of missing) sources[id] = { type: 'file', decode: 'json' }
   const unread = Object.keys(processors).filter(id => !read.some(input => input.split('.')[0] === id))
@@ -97,11 +97,14 @@ export function caseOf({ name, text, files }: Found, corpus: readonly string[]):
     destinations.rest_of_it = { type: 'file', inputs: unread, path: 'rest.log' }
 
   const stdin = Object.entries(sources).find(([, { type }]) => type === 'stdin')?.[0]
-  const inputOf = (id: string) => bytes([...eventsOf(tests, id), ...corpus])
+  // What a throttle passes of several sources would depend on the first of them.
+  const first = Object.keys(sources)[0]
+  const inputOf = (id: string) => bytes([...eventsOf(tests, id), ...(id === first ? corpus : [])])
   const fed = Object.keys(sources).filter(id => id !== stdin)
   return {
     name,
     files: { ...files, ...Object.fromEntries(fed.map(id => [`in/${id}.log`, inputOf(id)])) },
+    isUnordered: Object.keys(sources).length > 1,
     lives: [stdin === undefined ? {} : { stdin: inputOf(stdin) }],
     config: receiver => {
       const config = {
@@ -118,7 +121,7 @@ export function caseOf({ name, text, files }: Found, corpus: readonly string[]):
   }
 }
 
-/** A file in the place of what others send. */
+/** Replaces a source by a file that is read once. */
 function feedable(id: string, source: Component): Component {
   if (source.type === 'stdin') return source
   const { decode = source.type === 'journald' || source.type === 'http' ? 'json' : 'text', multiline } = source
@@ -133,7 +136,7 @@ function ours(id: string, one: Component, receiver: string): Component {
   return { ...rest, url: `${receiver}/${id}`, max_in_flight: 1, ...(auth ? { auth: { key: 'key' } } : {}) }
 }
 
-/** The configuration with a mistake. */
+/** Returns the text with one random mistake. */
 export function broken({ text }: Found, random: Seeded): string {
   const lines = text.split('\n')
   const at = random.below(lines.length - 1)

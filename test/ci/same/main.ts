@@ -10,29 +10,31 @@ import { call, play, Receiver, write } from './play.js'
 import { builtProduct, type Product, presentProduct } from './product.js'
 import { makeWorld, type World } from './worlds.js'
 
-/** `npm run same BASE`: runs two products on the same inputs, and says what differs. */
+/** `npm run same BASE`: runs two builds of the program on the same inputs and shows their differences. */
 
-/** Some of them wait. */
+/** Some programs only wait. */
 const JOBS = availableParallelism() + 1
 
 const USAGE = `Usage: npm run same -- [options] BASE [COMMIT]
 
-Compares BASE with COMMIT; without COMMIT, with this checkout as it is. BASE is a commit, or "base": the commit that all
-later ones are compared with. Both run the same configurations on the same inputs: those of config/examples and of the
-pages, and random ones. Compared are what arrives, the exit code, the last line of the log, and texts.
+Compares BASE with COMMIT, or with this checkout as it is. BASE is a commit, or "base" for the commit that all later ones
+are compared with. Both run the configurations of config/examples and of the pages, and random ones, on the same inputs.
+The output, the exit code, the last line of the log and texts are compared.
 
-  --worlds N   how many random worlds (default: 300)
-  --from N     the first of them (default: 1)
-  --configs N  at most so many configurations of examples and pages
-  --jobs N     how many at the same time (default: ${JOBS})
+  --worlds N   number of random configurations (default: 300)
+  --from N     seed of the first one (default: 1)
+  --configs N  maximum number of configurations of examples and pages
+  --jobs N     number of programs at the same time (default: ${JOBS})
 
-Differences that were decided are in test/ci/same/decided.json; any other one makes the exit code 1. After Ctrl-C the
-differences that were found until then are shown.
+test/ci/same/decided.json lists intended differences. The exit code is 1 if there are others. Ctrl-C ends the comparison
+and shows the differences found so far.
 `
 
-/** A difference that is meant: the beginning of its cause, where it is (everywhere if that is left out), and why. */
+/** An intended difference. */
 interface Decided {
+  /** Beginning of its cause. */
   readonly cause: string
+  /** Parts of the names of cases; all cases if left out. */
   readonly in?: readonly string[]
   readonly decision: string
 }
@@ -47,8 +49,10 @@ const { values: options, positionals } = parseArgs({
     help: { type: 'boolean', short: 'h', default: false },
   },
 })
-/** For each configuration. */
+/** Per configuration. */
 const MISTAKES = 20
+/** Per call of `validate`. */
+const FILES = 100
 const MOST_NAMES = 5
 const PROGRESS = 50
 const MOST_CHARACTERS = 300
@@ -65,7 +69,7 @@ function note(name: string, differences: readonly Difference[]): void {
   }
 }
 
-/** Both, one after the other in the same place. */
+/** Runs both in turn, because they use the same paths. */
 async function both<T>(products: readonly [Product, Product], run: (product: Product) => Promise<T>): Promise<[T, T]> {
   return [await run(products[0]), await run(products[1])]
 }
@@ -78,7 +82,7 @@ async function inTurns<T>(all: Iterable<T>, run: (one: T, slot: string) => Promi
   await Promise.all(Array.from({ length: Number(options.jobs) }, worker))
 }
 
-/** What `validate` says of all of them, by the name of the file. */
+/** Returns the output of `validate` by the name of the file. */
 async function validated(product: Product, folder: string, files: readonly string[]): Promise<Map<string, string[]>> {
   const { stdout, stderr } = await call(product, ['validate', ...files], folder).ended
   const said = new Map<string, string[]>()
@@ -105,8 +109,14 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   mkdirSync(folder)
   write(folder, Object.fromEntries(texts))
   const names = [...texts.keys()]
-  const [before, after] = await both(products, product => validated(product, folder, names))
-  for (const name of [...names, '']) note(name, compareTexts('validate', before.get(name) ?? [], after.get(name) ?? []))
+  const parts = Array.from({ length: Math.ceil(names.length / FILES) }, (_, i) =>
+    names.slice(i * FILES, (i + 1) * FILES),
+  )
+  await inTurns(parts, async part => {
+    const [before, after] = await both(products, product => validated(product, folder, part))
+    for (const name of [...part, ''])
+      note(name, compareTexts('validate', before.get(name) ?? [], after.get(name) ?? []))
+  })
   say(`${names.length} configurations validated, ${names.length - some.length} of them with a mistake (${seconds()})`)
 
   const tested = some.filter(hasTests)
@@ -116,7 +126,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
     const said = await both(products, product => call(product, ['test', 'sluice.yaml'], folder).ended)
     rmSync(folder, { recursive: true })
     const [one, other] = said.map(({ exit, stdout, stderr }) => `${stdout}${stderr}exit code ${exit}`.split('\n'))
-    // One line leads to others.
+    // A failed test prints many lines, which have one cause.
     note(name, compareTexts('test', one!, other!).slice(0, 1))
   })
   say(`the tests of ${tested.length} configurations run (${seconds()})`)
@@ -127,27 +137,29 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   let arrivals = 0
   const repeated = [0, 0]
   await inTurns([...cases, ...worlds], async (one, slot) => {
-    const rules = { isKilled: false, isUnordered: false, ...(one as Partial<World>) }
+    const rules = { isKilled: false, ...(one as Partial<World>), isUnordered: one.isUnordered }
     const outcomes = await both(products, product => play(product, one, join(scratch, slot), receiver))
+    // A signal of the terminal reaches the programs, too.
+    if (isStopping) return
     if (outcomes[0].outputs.size > 0) arrivals++
     if (rules.isKilled) for (const [i, outcome] of outcomes.entries()) repeated[i]! += repeats(outcome)
     note(one.name, compare(...outcomes, rules))
     if (++done % PROGRESS === 0) process.stderr.write(`${done} of ${cases.length + worlds.length} run (${seconds()})\n`)
   })
-  say(`${done} of ${cases.length} configurations and ${worlds.length} worlds run, in ${arrivals} something arrived`)
-  say(`lines that were repeated after kills: ${repeated[0]} and ${repeated[1]} (${seconds()})`)
+  say(`${done} of ${cases.length} configurations and ${worlds.length} worlds run; ${arrivals} had output`)
+  say(`lines repeated after kills: ${repeated[0]} and ${repeated[1]} (${seconds()})`)
 }
 
-/** What is about the first character that is another one. */
+/** Returns the part of the text around the first difference. */
 function shown(text: string, other: string): string {
   const at = [...text].findIndex((character, i) => character !== other[i])
   const from = at < MOST_CHARACTERS / 2 ? 0 : at - MOST_CHARACTERS / 4
   return `${from > 0 ? '…' : ''}${text.slice(from, from + MOST_CHARACTERS)}`
 }
 
-/** Returns how many differences nobody has decided. */
+/** Prints all differences and returns the number of unintended ones. */
 function report(decided: readonly Decided[]): number {
-  const titles = { output: 'What arrives', end: 'Exit code and last line of the log', text: 'Texts' }
+  const titles = { output: 'Output', end: 'Exit code and last line of the log', text: 'Texts' }
   const decisionOf = ({ cause }: Difference) => {
     const own = decided.filter(one => cause.startsWith(one.cause))
     const isCovered = (name: string) => own.some(one => one.in?.some(part => name.includes(part)) ?? true)
@@ -161,7 +173,7 @@ function report(decided: readonly Decided[]): number {
       say(`\n  ${difference.cause}`)
       say(`    - ${shown(difference.base, difference.now)}\n    + ${shown(difference.now, difference.base)}`)
       say(`    ${names.length} times: ${[...new Set(names)].slice(0, MOST_NAMES).join(', ')}`)
-      if (decision !== undefined) say(`    decided: ${decision}`)
+      if (decision !== undefined) say(`    intended: ${decision}`)
     }
   }
   return [...found.values()].filter(({ difference }) => decisionOf(difference) === undefined).length
@@ -174,21 +186,15 @@ async function main(): Promise<number> {
     return options.help ? 0 : 2
   }
   const scratch = mkdtempSync(join(tmpdir(), 'sluice-same-'))
-  try {
-    const present = join(scratch, 'present')
-    mkdirSync(present)
-    const products = [
-      builtProduct(base),
-      commit === undefined ? presentProduct(present) : builtProduct(commit),
-    ] as const
-    say(`${products[0].name} and ${products[1].name}`)
-    await compareAll(products, scratch)
-  } finally {
-    rmSync(scratch, { recursive: true, force: true })
-  }
+  process.once('exit', () => rmSync(scratch, { recursive: true, force: true, maxRetries: 20, retryDelay: 20 }))
+  const present = join(scratch, 'present')
+  mkdirSync(present)
+  const products = [builtProduct(base), commit === undefined ? presentProduct(present) : builtProduct(commit)] as const
+  say(`${products[0].name} and ${products[1].name}`)
+  await compareAll(products, scratch)
   const decided = JSON.parse(readFileSync(join(checkout, 'test/ci/same/decided.json'), 'utf8')) as Decided[]
   const open = report(decided)
-  say(`\n${found.size} differences, ${open} of them not decided (${seconds()})`)
+  say(`\n${found.size} differences, ${open} of them not intended (${seconds()})`)
   return open > 0 ? 1 : 0
 }
 

@@ -17,11 +17,13 @@ import { HOST } from '../../support/address.js'
 import { bound } from '../../support/bound.js'
 import type { Product } from './product.js'
 
-/** What both products are run on. */
+/** The input of both products. */
 export interface Case {
   readonly name: string
   /** The text of the configuration, with the address of a receiver. */
   config(receiver: string): string
+  /** Whether lines may arrive in any order: from several sources, or in several requests at a time. */
+  readonly isUnordered: boolean
   /** Files beside the configuration, by path. */
   readonly files: Readonly<Record<string, string | Buffer>>
   /** Runs of the daemon, one after the other in the same folder. */
@@ -29,19 +31,19 @@ export interface Case {
 }
 
 export interface Life {
-  /** Done before it starts. A file gets another name, or more content. */
+  /** Files to rename and to append to before the start. */
   readonly renamed?: readonly (readonly [from: string, to: string])[]
   readonly appended?: Readonly<Record<string, Buffer>>
   readonly stdin?: Buffer
   /**
-   * It is killed when this request arrives, or after so many milliseconds. Without it, it runs to its end. Answers take
-   * up to `answerMs`, by turns, so that they do not come in the order of the requests.
+   * When to kill the daemon: when this request arrives, or after this time. Without it, the daemon ends by itself. Responses
+   * take up to `answerMs` in turns, so they arrive in another order than the requests.
    */
   readonly kill?: { readonly request: number; readonly answerMs: number } | { readonly ms: number }
 }
 
 export interface Outcome {
-  /** What lies in each file of `out`, came on standard output, and came in requests to each path. */
+  /** Files in `out`, standard output, and bodies of requests by destination. */
   readonly outputs: Map<string, Buffer>
   /** Of each life. */
   readonly exits: (number | string)[]
@@ -50,8 +52,8 @@ export interface Outcome {
 }
 
 const CLOCK = new URL('./clock.js', import.meta.url).href
-/** Only a run that hangs takes so long. */
-const LIMIT_MS = 60_000
+/** Only a run that hangs takes this long. */
+const LIMIT_MS = 180_000
 const ENV = {
   PATH: process.env.PATH,
   TZ: 'UTC',
@@ -63,6 +65,7 @@ const ENV = {
 
 /** Starts the program of a product. */
 export function call(product: Product, args: readonly string[], cwd: string) {
+  const began = performance.now()
   const child = spawn(...bound(process.execPath, ['--import', CLOCK, product.main, ...args]), {
     cwd,
     env: ENV,
@@ -83,17 +86,19 @@ export function call(product: Product, args: readonly string[], cwd: string) {
   const ended = new Promise<{ exit: number | string; stdout: Buffer; stderr: string }>(resolve =>
     child.on('close', (code, signal) => {
       process.removeListener('exit', kill)
+      if (child.signalCode === 'SIGKILL' && performance.now() - began > LIMIT_MS)
+        process.stderr.write(`killed after ${LIMIT_MS / 1000} s: ${args.slice(0, 3).join(' ')} in ${cwd}\n`)
       resolve({ exit: code ?? signal!, stdout: Buffer.concat(stdout), stderr: Buffer.concat(stderr).toString() })
     }),
   )
   return { child, kill, ended }
 }
 
-/** Accepts all requests, and keeps their bodies by the first two words of their path: the case and the destination. */
+/** Accepts all requests and keeps their bodies by case and destination, the first two parts of the path. */
 export class Receiver {
   readonly #server = http.createServer((request, response) => void this.#answer(request, response))
   #bodies = new Map<string, Map<string, Buffer[]>>()
-  /** How many requests came for a case since `watch`, and what is done then. */
+  /** By case: the number of requests since `watch`, and what to do at each. */
   readonly #watched = new Map<string, { count: number; seen: (count: number) => Promise<void> | void }>()
 
   async listen(): Promise<this> {
@@ -106,12 +111,12 @@ export class Receiver {
     return `http://${HOST}:${(this.#server.address() as AddressInfo).port}/${encodeURIComponent(folder)}`
   }
 
-  /** A request is answered when `seen` is done. */
+  /** Calls `seen` at each request of a case, and responds when it has resolved. */
   watch(folder: string, seen: (count: number) => Promise<void> | void): void {
     this.#watched.set(folder, { count: 0, seen })
   }
 
-  /** The lines that came for a case, by destination. The last line of a request may be without its end. */
+  /** Returns the received lines by destination. The last line of a request may lack its line end. */
   take(folder: string): [string, Buffer][] {
     const found = [...(this.#bodies.get(folder) ?? [])]
     this.#bodies.delete(folder)
@@ -139,7 +144,7 @@ export class Receiver {
   }
 }
 
-/** Runs a product on a case in `folder`, which is gone afterwards: paths are the same for both products. */
+/** Runs a product on a case in `folder`, and removes the folder: both products use the same paths. */
 export async function play(product: Product, one: Case, folder: string, receiver: Receiver): Promise<Outcome> {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(join(folder, 'out'), { recursive: true })

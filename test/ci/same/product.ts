@@ -3,7 +3,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlink
 import { join } from 'node:path'
 import { checkout } from '../../support/checkout.js'
 
-/** The commit that every later one is compared with. */
+/** The commit `base`. */
 const BASE = '63b5f196e443bae57528cef656a6ed0a747a593d'
 
 /** A built program. */
@@ -14,8 +14,8 @@ export interface Product {
 }
 
 /**
- * The program of a commit (`base` is one), in a folder of its own. It is built once in each checkout, which takes half a
- * minute and needs a registry of npm.
+ * Builds the program of a commit, or of `base`, in a folder of its own. The checkout keeps the result. A build takes half a
+ * minute and needs npm's registry.
  */
 export function builtProduct(commit: string): Product {
   const name = commit === 'base' ? BASE : commit
@@ -30,10 +30,10 @@ export function builtProduct(commit: string): Product {
     run('sh', ['-c', `git -C "$0" archive ${id} | tar -x`, checkout], building)
     run('npm', ['ci', '--no-audit', '--no-fund'], building)
     run('npm', ['run', 'build'], building)
-    // What runs is a seventh of it.
+    // Packages for tests are most of the size.
     run('npm', ['prune', '--omit=dev', '--no-audit', '--no-fund'], building)
     for (const unused of ['dist/test', 'dist/bench']) rmSync(join(building, unused), { recursive: true, force: true })
-    // Another process may have built it meanwhile.
+    // Another process may have built it in the meantime.
     if (!existsSync(folder)) renameSync(building, folder)
   } finally {
     rmSync(building, { recursive: true, force: true })
@@ -41,7 +41,7 @@ export function builtProduct(commit: string): Product {
   return product
 }
 
-/** The program of this checkout as it is built now, in `folder`: a later build of the checkout does not change it. */
+/** Copies the built program of this checkout to `folder`, because the checkout may be built again during a run. */
 export function presentProduct(folder: string): Product {
   for (const path of ['package.json', 'dist/src', 'config', 'docs'])
     cpSync(join(checkout, path), join(folder, path), { recursive: true })

@@ -12,16 +12,16 @@ import { Seeded } from '../../support/seeded.js'
 import type { Case, Life } from './play.js'
 
 /**
- * Random pipelines and inputs of a seed. Of chaos are the options of source and destination; what goes between them are
- * the examples of the reference. Here nothing depends on the moment: no file goes before it is read.
+ * Random pipelines and inputs from a seed. The options of sources and destinations come from chaos, the processors from the
+ * examples of the reference. The output does not depend on timing, as it does in chaos: no file is removed before it is read.
  */
 
-/** A killed process forgets what the others keep, so what they pass depends on the moment. */
+/** The output of the other processors depends on when the process was killed, because they keep state in memory. */
 const STATELESS = ['filter', 'parse', 'redact', 'edit', 'route', 'explode', 'flatten']
-/** With an output `discarded`. */
+/** Processors with the output `discarded`. */
 const DISCARDS = ['throttle', 'filter', 'sample', 'dedupe']
 const ENCODINGS = ['json', 'json', 'raw', 'logfmt']
-/** Not in requests, which may end anywhere, and not where a processor measures time. */
+/** Encodings without lines or names: their requests cannot be compared line by line, nor measured times normalised. */
 const OTHER_ENCODINGS = ['msgpack', 'gelf', 'csv', 'ndjson']
 
 interface Step {
@@ -32,13 +32,11 @@ interface Step {
 const STEPS: Step[] = components
   .filter(({ kind }) => kind === 'processor')
   .flatMap(({ type, examples }) => examples.map(({ yaml }) => ({ type, yaml })))
-  // They read files of their own.
+  // The others read files of their own.
   .filter(({ yaml }) => !/^(table|file|database|limits_file|environment):/m.test(yaml))
 
 export interface World extends Case {
   readonly isKilled: boolean
-  /** Whether requests may come in another order. */
-  readonly isUnordered: boolean
 }
 
 export function makeWorld(seed: number, corpus: readonly string[]): World {
@@ -131,7 +129,7 @@ export function makeWorld(seed: number, corpus: readonly string[]): World {
   }
 }
 
-/** Half of them after a checkpoint, which is written each second. */
+/** About half of the kills come after a checkpoint, which is written every second. */
 function killAt(random: Seeded, inFlight: number) {
   const request = 2 + random.below(20)
   return { request, answerMs: Math.min(500, (random.below(4000) * inFlight) / request) }
