@@ -82,14 +82,15 @@ const npmOptions = (folder: string) => [
   ...['--no-audit', '--no-fund', '--no-update-notifier'],
 ]
 
+const TSC = join(checkout, 'node_modules/typescript/bin/tsc')
+
 /** A copy of what is built, with the declarations that `npm run build:types` adds when it is packed. */
 const whole = mkdtempSync(join(tmpdir(), 'sluice-package-'))
 process.once('exit', () => rmSync(whole, { recursive: true }))
 t.before(async () => {
   cpSync(join(built, 'src'), join(whole, 'src'), { recursive: true })
   const options = ['--outDir', whole, '--incremental', 'false', '--tsBuildInfoFile', 'null']
-  const tsc = join(checkout, 'node_modules/typescript/bin/tsc')
-  await done(t, process.execPath, [tsc, '-p', join(checkout, '.scripts/types.json'), ...options])
+  await done(t, process.execPath, [TSC, '-p', join(checkout, '.scripts/types.json'), ...options])
 })
 
 t.test('every package that it needs runs on the oldest Node.js that is promised', async t => {
@@ -182,6 +183,15 @@ t.test('the packed package: what is in it, and what it is once installed', async
   const imported = await done(t, process.execPath, ['--input-type=module', '-e', code], { cwd: path('project') })
   t.equal(imported, 'true\n'.repeat(specifiers.length), specifiers.join())
   for (const { types } of Object.values(manifest.exports)) t.ok(existsSync(join(own, types)), types)
+
+  const kinds = ['processor', 'source', 'destination', 'codec']
+  for (const kind of kinds) await done(t, 'sluice', ['new', kind, kind, '--typescript'], { cwd: path('project'), env })
+  const all = path('project/processor')
+  mkdirSync(join(all, 'node_modules/@types'))
+  symlinkSync(join(checkout, 'node_modules/@types/node'), join(all, 'node_modules/@types/node'))
+  for (const kind of kinds.slice(1)) cpSync(path('project', kind, `${kind}.ts`), join(all, `${kind}.ts`))
+  const { code: wrong, stdout } = await run(process.execPath, [TSC], { cwd: all })
+  t.equal(wrong, 0, `what "sluice new" writes in TypeScript has the types of the contract: ${stdout}`)
 })
 
 t.test('the package of the library installs and loads what it uses, and nothing else', async t => {

@@ -1,12 +1,12 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { checkCodec, checkDestination, checkProcessor, loadPlugin } from '../../src/testing/testing.js'
-import { checkout, sluiceMain } from '../support/checkout.js'
+import { sluiceMain } from '../support/checkout.js'
 import { docBlocks, fileName } from '../support/doc-blocks.js'
 import { sluice } from '../support/sluice.js'
 
@@ -62,18 +62,6 @@ for (const [kind, typed] of [
     t.match(run(parent, [sluiceMain, 'new', kind, name]), { status: 2, stderr: /is there already/ })
   })
 }
-
-t.test('what sluice new writes in TypeScript has the types of the contract', async t => {
-  const folder = outside(t)
-  const names = ['processor', 'source', 'destination', 'codec']
-  for (const kind of names) run(folder, [sluiceMain, 'new', kind, kind, '--typescript'])
-  const all = join(folder, 'processor')
-  mkdirSync(join(all, 'node_modules/@types'))
-  symlinkSync(join(checkout, 'node_modules/@types/node'), join(all, 'node_modules/@types/node'))
-  for (const kind of names) writeFileSync(join(all, `${kind}.ts`), readFileSync(join(folder, kind, `${kind}.ts`)))
-  const { status, stdout } = run(all, [join(checkout, 'node_modules/typescript/bin/tsc')])
-  t.equal(status, 0, stdout)
-})
 
 t.test('the components of docs/plugins.md keep to the contract, and ship events', async t => {
   const folder = outside(t)
