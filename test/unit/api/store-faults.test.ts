@@ -7,6 +7,8 @@ import {
   readFileSync,
   renameSync,
   statSync,
+  symlinkSync,
+  unlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -279,4 +281,39 @@ t.test('a store that was removed or replaced while it is open acknowledges nothi
     logged.map(({ code, msg }) => code ?? msg),
     ['SLUICE_STORE_REPLACED', 'the store is back in its place; saving changes again'],
   )
+})
+
+t.test('a store that is removed during a write does not acknowledge it', async t => {
+  const path = join(testFolder(t), 'store')
+  const store = await openLevelStore(path)
+  const { batch } = ClassicLevel.prototype
+  t.teardown(async () => {
+    ClassicLevel.prototype.batch = batch
+    await store.close()
+  })
+  ClassicLevel.prototype.batch = function (this: ClassicLevel, ...args: never[]) {
+    renameSync(path, `${path}.away`)
+    return batch.apply(this, args)
+  } as typeof batch
+  await t.rejects(store.write([put('a')]), { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced/ })
+})
+
+t.test('a lock that cannot be looked at is no reason to save nothing', async t => {
+  const path = join(testFolder(t), 'store')
+  const store = await openLevelStore(path)
+  t.teardown(() => store.close())
+  unlinkSync(join(path, 'LOCK'))
+  symlinkSync('LOCK', join(path, 'LOCK'))
+  await store.write([put('a')])
+  t.equal(await store.get('a'), 'a')
+})
+
+t.test('damage behind the last valid record is a part of what was not acknowledged', t => {
+  const [first, second] = [Buffer.alloc(20, 1), Buffer.alloc(30, 2)]
+  const log = writeLog([first, second, Buffer.alloc(40_000, 3)])
+  const damaged = Buffer.from(log)
+  damaged[log.indexOf(second) + 5]! ^= 1
+  t.match(readLog(damaged), { records: { length: 2 }, damages: [{ offset: 27, bytes: 37, incomplete: false }] })
+  t.same(readLog(damaged.subarray(0, -1)), { records: [first], damages: [] }, 'the last one is not complete')
+  t.end()
 })

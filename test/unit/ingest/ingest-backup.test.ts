@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import fs from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
+import { dirname, join, relative } from 'node:path'
 import t from 'tap'
 import { openState, restoreState } from '../../../src/api/store/state.js'
 import { backUpIngest, INGEST_FOLDER } from '../../../src/ingest/ingest-backup.js'
@@ -63,6 +65,24 @@ t.test('a backup has what the pipelines keep, and a restore puts it back', async
   mkdirSync(none)
   await backUpIngest(none, join(folder, 'of-none'))
   t.notOk(existsSync(join(folder, 'of-none')), 'a service without pipelines')
+})
+
+t.test('keys are copied before events, and a ledger before its segments', async t => {
+  const folder = testFolder(t, { service: {}, backup: {} })
+  write(join(folder, 'service'), KEPT)
+  const copied: string[] = []
+  const { copyFile } = fs
+  const put = (copy: typeof copyFile) => {
+    fs.copyFile = copy
+    syncBuiltinESMExports()
+  }
+  t.teardown(() => put(copyFile))
+  put(async (from, ...rest) => {
+    copied.push(relative(join(folder, 'service', INGEST_FOLDER, ID), String(from)))
+    await copyFile(from, ...rest)
+  })
+  await backUpIngest(join(folder, 'service'), join(folder, 'backup'))
+  t.same(copied, Object.keys(KEPT))
 })
 
 t.test('a file that is renamed while its folder is copied is in the backup', async t => {

@@ -155,6 +155,18 @@ t.test('keys are bounded in number, and damaged files do no harm', async t => {
   await late.close()
 })
 
+t.test('a key that comes during the write of another one is in the file when it was taken', async t => {
+  const options = { folder: testFolder(t), clock: systemClock, log: pino({ level: 'silent' }) }
+  const taken = { body: 'd'.repeat(43), received: 1 }
+  const keys = await KnownKeys.open(options)
+  const first = keys.add('a', taken)
+  await keys.add('b', taken)
+  const again = await KnownKeys.open(options)
+  for (const key of ['a', 'b']) t.same(again.get(key), taken, key)
+  await first
+  await Promise.all([keys.close(), again.close()])
+})
+
 t.test('a key that is written behind a torn line is known again', async t => {
   const prlimit = needs(t, 'prlimit')
   if (!prlimit) return

@@ -135,7 +135,7 @@ t.test('a file that is cut or damaged anywhere counts up to there, and the one b
   for await (const { end } of blocksOf(file)) ends.push(end)
   await file.close()
   t.equal(ends.at(-1), before.length)
-  const left = async (older: Buffer | undefined, newer: Buffer | undefined) => {
+  const left = async (older: Buffer | undefined, newer: Buffer | undefined, laterMs = 0) => {
     const dir = folderOf(t)
     mkdirSync(dir, { recursive: true })
     if (older) writeFileSync(join(dir, '1.buckets'), older)
@@ -146,12 +146,14 @@ t.test('a file that is cut or damaged anywhere counts up to there, and the one b
       folder: folderOnDisk(dir),
       means,
       clock: first.time,
-      wall: first.time.wall(),
+      wall: first.time.wall() + laterMs,
       log: pino({ level: 'silent' }),
     })
     return limiter.takeDefaults(9, first.time.now())
   }
   t.equal(await left(before, after), 0)
+  t.equal(await left(before, after, 3_500_000), 0)
+  t.equal(await left(before, after, 3_600_000), 3, 'the time in which nothing ran is over as well')
   const damaged = (bytes: Buffer, at: number) => {
     const copy = Buffer.from(bytes)
     copy[at]! ^= 1 << (at % 8)

@@ -1,4 +1,5 @@
 import {
+  appendFileSync,
   closeSync,
   mkdirSync,
   openSync,
@@ -14,12 +15,15 @@ import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { EventBatch } from '../../../src/core/event/batch.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { Splitting } from '../../../src/core/options/multiline-options.js'
 import { LowWaterMark } from '../../../src/flow/low-water-mark.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { isInChunkMemory } from '../../../src/lib/lines/chunk-memory.js'
-import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
+import { type Frame, LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { systemClock } from '../../../src/lib/time.js'
+import { Descriptors } from '../../../src/sources/file/descriptors.js'
 import {
   compileExclude,
   compileGlobs,
@@ -27,13 +31,23 @@ import {
   globFault,
   matchPath,
 } from '../../../src/sources/file/discovery/glob.js'
+import type { Remote } from '../../../src/sources/file/discovery/remote.js'
 import { Watches } from '../../../src/sources/file/discovery/watches.js'
-import { BirthTimes, fingerprint, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
+import {
+  BirthTimes,
+  FINGERPRINT_BYTES,
+  fingerprint,
+  fingerprintAt,
+  judge,
+  keyOf,
+  NO_BYTES,
+} from '../../../src/sources/file/identity.js'
 import type { PathProblems } from '../../../src/sources/file/path-problems.js'
-import { emptyStart } from '../../../src/sources/file/positions.js'
+import { emptyStart, positionsIn } from '../../../src/sources/file/positions.js'
 import { Portion } from '../../../src/sources/file/reading/portion.js'
 import { Tailer } from '../../../src/sources/file/reading/tailer.js'
 import type { TailerContext } from '../../../src/sources/file/reading/tailing.js'
+import { type Candidate, Copy, Slots } from '../../../src/sources/file/rotation/copy.js'
 import { Missing, type MissingOptions } from '../../../src/sources/file/rotation/missing.js'
 import { PossibleCopies } from '../../../src/sources/file/rotation/possible-copies.js'
 import { Rotated } from '../../../src/sources/file/rotation/rotated.js'
@@ -43,6 +57,7 @@ import { beginningOf, resumeOf } from '../../../src/sources/file/start.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime } from '../../support/manual-time.js'
+import { Receiver } from '../../support/tailing.js'
 import { until } from '../../support/until.js'
 
 t.test('braces', async t => {
@@ -314,15 +329,24 @@ t.test('saved positions', async t => {
 function opened(t: Test, path: string): { tailer: Tailer; fd: number } {
   const fd = openSync(path, 'r')
   t.teardown(() => closeSync(fd))
+  return { tailer: tailerOf(path, fd), fd }
+}
+
+function tailerOf(path: string, fd: number): Tailer {
   const context: Partial<TailerContext> = {
     clock: new ManualTime(),
     splitting: new Splitting(file.options.parse({ include: [path] })),
     onCommit: () => {},
+    follows: true,
+    remote: { has: () => false } as Partial<Remote> as Remote,
+    pieces: { value: 0 },
+    before: Buffer.alloc(2 * FINGERPRINT_BYTES),
   }
   const stat = statSync(path, { bigint: true })
-  const tailer = new Tailer(path, stat, { path } as Origin, beginningOf(fd), context as TailerContext)
+  const origin = { path, wanted: new WantedNames() } as Partial<Origin> as Origin
+  const tailer = new Tailer(path, stat, origin, beginningOf(fd), context as TailerContext)
   tailer.open(fd)
-  return { tailer, fd }
+  return tailer
 }
 
 t.test('a file of which more than its size was seen is known by its first bytes', async t => {
@@ -339,6 +363,74 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   t.equal(tailer.holds(), false)
   tailer.detach()
   t.match(tailer.sought, { offset: 0, head, read: false })
+})
+
+t.test('a file that shrinks between two looks, or between the look and the read, is truncated', async t => {
+  const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
+  const { tailer } = opened(t, path)
+  const out = new Receiver()
+  const take = () => tailer.take(tailer.read(tailer.left()) as number, out)
+  t.type(take(), EventBatch)
+  appendFileSync(path, 'two\nthree\n')
+  const left = tailer.left()
+  t.equal(left, 10)
+  truncateSync(path, 8)
+  t.equal(tailer.take(tailer.read(left) as number, out), 'truncated', 'what was seen of it is missing')
+  t.equal(tailer.left(), -1)
+  writeFileSync(path, 'one\ntwo\nthree\n')
+  t.type(take(), EventBatch)
+  appendFileSync(path, 'four\n')
+  tailer.look(19, 1n)
+  truncateSync(path, 14)
+  t.equal(tailer.left(), -1, 'as long as what was read, but shorter than what was seen')
+  truncateSync(path, 4)
+  t.equal(tailer.left(), -1)
+})
+
+t.test('the middle of a frame is a position only if its lines lie in the file as in memory', async t => {
+  const frame = { length: 2, bytes: 8, isRun: true } as Frame
+  const from = { ...emptyStart(), offset: 100 }
+  const to = { ...emptyStart(), offset: 108 }
+  t.match(positionsIn(frame, from, to)?.(4), { offset: 104, continues: false, carry: 0, tail: NO_BYTES })
+  t.equal(positionsIn({ ...frame, isRun: false }, from, to), undefined)
+  t.equal(positionsIn(frame, { ...from, continues: true }, to), undefined)
+  t.equal(positionsIn({ ...frame, bytes: 9 }, from, to), undefined)
+})
+
+t.test('when the system refuses a descriptor, a tenth of the files is closed', async t => {
+  const dir = testFolder(t, Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`${n}.log`, ''])))
+  const descriptors = new Descriptors(100)
+  const tailers = Array.from({ length: 10 }, (_, n) => {
+    const path = join(dir, `${n}.log`)
+    const fd = openSync(path, 'r')
+    const tailer = tailerOf(path, fd)
+    descriptors.used(tailer)
+    return tailer
+  })
+  descriptors.refused()
+  t.same(
+    tailers.map(({ isOpen }) => isOpen),
+    [false, ...Array(9).fill(true)],
+    'the one that was not read for the longest time',
+  )
+  for (const tailer of tailers) descriptors.close(tailer)
+})
+
+t.test('a copy that was replaced by another file is searched for again', async t => {
+  const path = join(testFolder(t, { 'app.log.1.gz': gzipSync('first\n') }), 'app.log.1.gz')
+  const candidate = (key: string): Candidate => {
+    const known = { path, key, changedAt: 0n, size: 6, crc: 0, first: Buffer.from('first\n') }
+    return { ...known, not: new Set(), owner: undefined, spoken: 0, over: false }
+  }
+  const read = async (key: string) => {
+    const copy = new Copy([candidate(key)], 'gone', {} as PathProblems, new Slots())
+    const room = Buffer.alloc(100)
+    const length = await copy.read(Buffer.alloc(0), room, 0, NO_BYTES)
+    copy.close()
+    return { isLost: copy.isLost, text: room.toString('latin1', 0, Math.max(0, length)) }
+  }
+  t.same(await read(keyOf(statSync(path, { bigint: true }))), { isLost: false, text: 'first\n' })
+  t.same(await read('1:1'), { isLost: true, text: '' })
 })
 
 t.test('an original that is truncated while its copy is compared with it', async t => {
@@ -378,6 +470,22 @@ t.test('a copy as long as a file that is read from another copy was read by nobo
   }
   t.equal(await found({}), 0, 'all of it was seen')
   t.equal(await found({ copy: { isFound: true, key: '0:1' } }), 1)
+})
+
+t.test('a copy that nobody saw is waited for while it may still grow', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const found = async (now: number) => {
+    rotated.begin()
+    return (await rotated.unseen(path, 0, now, [], new Slices(systemClock)))?.length
+  }
+  const content = gzipSync('first\n'.repeat(1000))
+  writeFileSync(`${path}.1.gz`, content.subarray(0, -20))
+  t.equal(await found(Date.now()), undefined, 'its end is missing')
+  writeFileSync(`${path}.1.gz`, content)
+  t.equal(await found(Date.now()), undefined, 'it was written a moment ago')
+  t.equal(await found(Date.now() + 60_000), 1)
 })
 
 t.test('two copies of the same size that begin alike, of one of which all was read', async t => {

@@ -208,6 +208,30 @@ t.test('what the next start could not find is delivered at a stop', async t => {
   t.equal(next.out.lines.length, 1)
 })
 
+t.test('unfinished lines that wait for room at a stop come once, now or after the next start', async t => {
+  const names = ['a.log', 'b.log', 'deleted.log', 'deleted too.log']
+  const dir = testFolder(t, { ...Object.fromEntries(names.map(name => [name, 'half'])), 'marker.log': '' })
+  const paths = names.map(name => join(dir, name))
+  const clock = new Ahead()
+  const out = new Receiver()
+  const options = { include: [join(dir, '*.log')] }
+  const run = await tail({ ...options, partial_line_timeout: '1m' }, undefined, out, clock)
+  for (const path of paths) await unread(run, 4, path)
+  out.room = new Promise(() => {})
+  clock.ms += 60_000
+  appendFileSync(join(dir, 'marker.log'), 'marker\n')
+  await until('the first one', () => out.batches === 1)
+  for (const path of paths.slice(2)) unlinkSync(path)
+  out.room = Promise.resolve()
+  await run.stop()
+  for (const path of paths.slice(0, 2)) appendFileSync(path, ' and half\n')
+  const next = await tail(options, run.checkpoints)
+  await until('the rest', () => next.value('sluice_file_unread_bytes') === 0)
+  await next.stop()
+  const all = paths.map(path => Buffer.concat([out.bytes(path), next.out.bytes(path)]).toString())
+  t.same(all, ['half and half\n', 'half and half\n', 'half', 'half'])
+})
+
 t.test('a stop gives up on a deleted file when nothing is delivered any more', async t => {
   const dir = testFolder(t, { 'a.log': 'line\nhalf' })
   const path = join(dir, 'a.log')

@@ -10,7 +10,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import t from 'tap'
 import { LimitedReach } from '../../../src/config/managed/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../src/lib/lines/line-splitter.js'
@@ -386,6 +386,22 @@ t.test('read_from: end skips what was there at the first start, and nothing late
   await fresh.scanned()
   t.same(fresh.out.lines, [], 'nothing of what was there')
   await fresh.kill()
+})
+
+t.test('the position of a file that is missing has the date of that, so that it is forgotten some day', async t => {
+  const dir = testFolder(t, { 'a.log': 'one\n', 'b.log': 'two\n' })
+  const first = await tail({ include: [join(dir, '*.log')] })
+  await settled(first, 2)
+  await first.stop()
+  unlinkSync(join(dir, 'b.log'))
+  const second = await tail({ include: [join(dir, '*.log')] }, first.checkpoints)
+  await second.scanned()
+  await second.stop()
+  const { files } = second.checkpoints.document as { files: { path: string; away?: number }[] }
+  t.same(files.map(({ path, away }) => [basename(path), typeof away]).sort(), [
+    ['a.log', 'undefined'],
+    ['b.log', 'number'],
+  ])
 })
 
 t.test('lost positions mean reading from the beginning, and are told', async t => {

@@ -238,6 +238,20 @@ t.test('many buckets are divided into parts, which changes no decision and no bo
   t.equal(limiter.keys, 0, 'all are released')
 })
 
+t.test('a bucket of gcra that an event of a large cost has filled for long is not idle', t => {
+  const limit: Limit = { mode: 'gcra', limit: 1, windowMs: 1000, unit: 'events', burst: 0 }
+  const limiter = new KeyedLimiter({ limits: [limit], maxKeys: 10, seed: 7 })
+  const key = keyOf(Buffer.from('a'), limiter.seed)
+  const takeAt = (now: number, cost: number) => {
+    limiter.advance(now)
+    return limiter.takeCost(key, now, cost, 0)
+  }
+  t.equal(takeAt(0, 10), PASS)
+  for (const now of [5000, 9500, 9999]) t.equal(takeAt(now, 1), DISCARD)
+  t.equal(takeAt(10_000, 1), PASS)
+  t.end()
+})
+
 t.test('the default bucket is one more, and is never refused', async t => {
   for (const mode of MODES) {
     const limiter = new KeyedLimiter(options(mode, { maxKeys: 1 }))

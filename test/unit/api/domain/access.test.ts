@@ -376,6 +376,18 @@ t.test('a limit in any window, over many keys', async t => {
   t.equal(rateHeaders(state)['retry-after'], undefined)
 })
 
+t.test('uses that are counted together expire with the last of them', async t => {
+  const time = new ManualTime()
+  const limiter = new RateLimiter({ limit: 2, windowMs: 1000 }, time)
+  t.match(limiter.take('a'), { remaining: 1, resetMs: 1000, waitMs: 0 })
+  await time.advance(40)
+  t.match(limiter.take('a'), { remaining: 0, resetMs: 1000, waitMs: 1000 })
+  await time.advance(970)
+  t.match(limiter.take('a'), { allowed: false, waitMs: 30 })
+  await time.advance(30)
+  t.match(limiter.take('a'), { allowed: true, remaining: 1 })
+})
+
 t.test('a principal is of one moment', async t => {
   const { service, first, time } = await openService(t)
   const manager = await as(service, first.manager.key)
