@@ -291,9 +291,9 @@ t.test('a store that is removed during a write does not acknowledge it', async t
     ClassicLevel.prototype.batch = batch
     await store.close()
   })
-  ClassicLevel.prototype.batch = function (this: ClassicLevel, ...args: never[]) {
+  ClassicLevel.prototype.batch = function (this: ClassicLevel, ...args: unknown[]) {
     renameSync(path, `${path}.away`)
-    return batch.apply(this, args)
+    return Reflect.apply(batch, this, args)
   } as typeof batch
   await t.rejects(store.write([put('a')]), { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced/ })
 })

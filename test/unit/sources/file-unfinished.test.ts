@@ -212,7 +212,7 @@ t.test('unfinished lines that wait for room at a stop come once, now or after th
   const names = ['a.log', 'b.log', 'deleted.log', 'deleted too.log']
   const dir = testFolder(t, { ...Object.fromEntries(names.map(name => [name, 'half'])), 'marker.log': '' })
   const paths = names.map(name => join(dir, name))
-  const clock = new Ahead()
+  const clock = new TestTime()
   const out = new Receiver()
   const options = { include: [join(dir, '*.log')] }
   const run = await tail({ ...options, partial_line_timeout: '1m' }, undefined, out, clock)

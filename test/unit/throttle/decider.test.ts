@@ -3,12 +3,14 @@ import { compileBatchTest, compileCondition } from '../../../src/condition/condi
 import { parseCondition } from '../../../src/condition/parse.js'
 import { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
+import { GrowingBytes } from '../../../src/lib/formats/growing-bytes.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { BucketKey } from '../../../src/throttle/bucket-key.js'
 import { type BatchDecider, createDecider } from '../../../src/throttle/create-decider.js'
 import { Decider } from '../../../src/throttle/decider.js'
 import { EXCLUDED, FAIL_OPEN } from '../../../src/throttle/decisions.js'
+import { EventKey } from '../../../src/throttle/event-key.js'
 import type { WindowMode } from '../../../src/throttle/limit.js'
 import { DISCARD, FULL, PASS } from '../../../src/throttle/limiter.js'
 import { LiveDecider } from '../../../src/throttle/live-decider.js'
@@ -21,6 +23,22 @@ function deciderOf(config: Record<string, unknown>) {
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
   return { origin, options: deciderOptions(throttle.options.parse(config), { field }, 1) }
 }
+
+t.test('the name of a bucket is that of the last event, wherever its bytes lie', t => {
+  const { origin, options } = deciderOf({ limit: 1, window: '1s', key_field: '.k' })
+  const key = new EventKey(options.keyFields)
+  const to = new GrowingBytes()
+  for (const name of ['a', 'b']) {
+    // Each is too long for the memory that small buffers share.
+    const line = Buffer.alloc(10_000, ' ')
+    line.write(JSON.stringify({ k: name }))
+    key.load(batchesOf(line, origin)[0]!, 0)
+    to.clear()
+    key.writeName(to)
+    t.equal(to.bytes.toString('latin1', 0, to.length), `"${name}"`)
+  }
+  t.end()
+})
 
 /** A JSON string that means `text`, each character written in one of the ways there are. */
 function spell(text: string, random: () => number): string {
