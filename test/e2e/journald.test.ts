@@ -2,10 +2,10 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
 const env = { ...process.env, PATH: `${process.env.PATH}:/usr/lib/systemd:/lib/systemd` }
@@ -179,10 +179,10 @@ t.test('filters, and odd entries', async t => {
     .trim()
     .split('\n')
   const explained = async (entry: string) => {
-    const running = sluice(['explain', '-c', 'sluice.yaml', '--source', 'j3', '--json'], { cwd: folder })
-    running.child.stdin?.end(entry)
-    t.equal(await running.exit, 0, running.stderr)
-    const { read_as, fields } = JSON.parse(running.stdout).source
+    const args = ['explain', '-c', 'sluice.yaml', '--source', 'j3', '--json']
+    const { code, stdout, stderr } = await command(args, { cwd: folder, stdin: entry })
+    t.equal(code, 0, stderr)
+    const { read_as, fields } = JSON.parse(stdout).source
     return { read_as, fields }
   }
   for (const [i, event] of of(3).slice(0, 3).entries())

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { fleetText } from '../../src/remote/fleet.js'
 import { loadDaemonConfig } from '../../src/terminal/local-part.js'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
@@ -10,12 +11,6 @@ import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
 t.setTimeout(600_000)
-
-async function ran(args: readonly string[]) {
-  const program = sluice(args)
-  const code = await program.exit
-  return { code, stdout: program.stdout, stderr: program.stderr }
-}
 
 t.test('a revision that would leave buffered events behind waits, and the fleet sees why', async t => {
   const folder = testFolder(t, { service: {}, 'app.log': 'one\ntwo\n' })
@@ -67,7 +62,7 @@ managed: { poll_interval: 1s, report_interval: 1s }
   await client.pipelines.update(id, { config: pipeline('archive') })
   await client.pipelines.publish(id)
   t.match(await reported(({ error }) => /revision 2/.test(error ?? '')), { revision: 1, error: waits, behind: true })
-  const status = await ran(['status', '--config', path])
+  const status = await command(['status', '--config', path])
   t.match(status, { code: 1, stdout: /revision 2 of the pipeline cannot run here/ })
   t.match(status.stdout, /"renamed_from:\s+up"/)
 
@@ -144,11 +139,11 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
   t.match(metrics, /^sluice_managed_published_revision 1$/m)
   t.match(metrics, new RegExp(`^sluice_managed_info\\{pipeline="${id}"\\} 1$`, 'm'))
   t.match(metrics, /^sluice_ready 0$/m)
-  const waiting = await ran(['status', '--config', path])
+  const waiting = await command(['status', '--config', path])
   t.equal(waiting.code, 1, waiting.stderr)
   t.match(waiting.stdout, new RegExp(`^Pipeline ${id}, no revision runs \\(1 is published\\)`, 'm'))
   t.match(waiting.stdout, /revision 1\s+cannot\s+run:/)
-  const alone = await ran(['validate', path])
+  const alone = await command(['validate', path])
   t.match(alone, { code: 0, stdout: /ok \(the local part of a managed daemon: 1 source, .*0 destinations\)$/m })
 
   daemon.child.kill('SIGHUP')
@@ -169,9 +164,9 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
   t.match(tap.stdout, /hello/)
   const line = new RegExp(`^Pipeline ${id}, revision 1; last contact \\S+ ago`, 'm')
   const [status, top, whole] = await Promise.all([
-    ran(['status', '--config', path]),
-    ran(['top', '--config', path, '--interval', '100ms', '--count', '1']),
-    ran(['validate', path]),
+    command(['status', '--config', path]),
+    command(['top', '--config', path, '--interval', '100ms', '--count', '1']),
+    command(['validate', path]),
   ])
   t.match(status, { code: 0, stdout: line })
   t.match(top, { code: 0, stdout: line })
@@ -185,7 +180,7 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
   await client.pipelines.update(id, { config: pipeline('/etc/x') })
   await client.pipelines.publish(id)
   await reported(({ error }) => error !== null)
-  const behind = await ran(['status', '--config', path])
+  const behind = await command(['status', '--config', path])
   t.match(behind, { code: 1, stdout: /revision 2 of the pipeline cannot run here/ })
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)

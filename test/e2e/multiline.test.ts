@@ -1,10 +1,10 @@
 import { appendFileSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { seeded } from '../support/seeded.js'
-import { sluice } from '../support/sluice.js'
 import { whileStopped } from '../support/stopped.js'
 
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
@@ -251,8 +251,8 @@ t.test('what is wrong with the options is told where it stands', async t => {
 destinations: { out: { type: stdout, inputs: [a, b, c, d, e, f] } }
 `,
   })
-  const running = sluice(['validate', 'wrong.yaml'], { cwd: folder })
-  t.equal(await running.exit, 78)
+  const { code, stderr } = await command(['validate', 'wrong.yaml'], { cwd: folder })
+  t.equal(code, 78)
   for (const text of [
     /wrong\.yaml:2:\d+: sources\.a\.multiline: cannot be used with decode: json/,
     /wrong\.yaml:3:\d+: sources\.b\.multiline: cannot be used with decode: json/,
@@ -261,5 +261,5 @@ destinations: { out: { type: stdout, inputs: [a, b, c, d, e, f] } }
     /wrong\.yaml:6:\d+: sources\.e\.multiline\.start: not a regular expression/,
     /wrong\.yaml:7:\d+: sources\.f\.multiline\.preset: .*java/,
   ])
-    t.match(running.stderr, text)
+    t.match(stderr, text)
 })

@@ -5,6 +5,7 @@ import type { InitResult } from '../../src/api/domain/documents.js'
 import { Scrape } from '../../src/inspect/scrape.js'
 import { sleep } from '../../src/lib/time.js'
 import { HOST } from '../support/address.js'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { send } from '../support/service.js'
@@ -41,8 +42,8 @@ async function serve(t: Test, folder: string) {
 }
 
 async function twoAccounts(t: Test, url: string, config: string) {
-  const init = sluice(['admin', 'init', '--config', config, '--json'])
-  t.equal(await init.exit, 0, init.stderr)
+  const init = await command(['admin', 'init', '--config', config, '--json'])
+  t.equal(init.code, 0, init.stderr)
   const made: InitResult = JSON.parse(init.stdout)
   const second = await send(url, 'POST', '/v3/enterprise/account', {
     key: made.enterprise_service_account.key,

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { checkCodec, checkDestination, checkProcessor, loadPlugin } from '../../src/testing/testing.js'
 import { sluiceMain } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { docBlocks, fileName } from '../support/doc-blocks.js'
 import { sluice } from '../support/sluice.js'
 
@@ -45,12 +46,13 @@ for (const [kind, typed] of [
     const folder = join(parent, name)
     const tested = run(folder, ['--test'])
     t.equal(tested.status, 0, tested.stdout)
-    const valid = run(folder, [sluiceMain, 'validate', 'sluice.yaml'])
-    t.match(valid, { status: 0, stdout: /0 errors, 0 warnings/ }, valid.stderr)
+    const valid = await command(['validate', 'sluice.yaml'], { cwd: folder })
+    t.match(valid, { code: 0, stdout: /0 errors, 0 warnings/ }, valid.stderr)
     if (kind === 'processor') {
-      t.match(run(folder, [sluiceMain, 'graph', 'sluice.yaml']).stdout, `${name} (${name})`)
-      t.match(run(folder, [sluiceMain, 'test', 'sluice.yaml']).stdout, '1 passed, 0 failed')
-      t.match(run(folder, [sluiceMain, 'docs', 'config', '-c', 'sluice.yaml']).stdout, 'reference.md')
+      const called = async (...args: string[]) => (await command(args, { cwd: folder })).stdout
+      t.match(await called('graph', 'sluice.yaml'), `${name} (${name})`)
+      t.match(await called('test', 'sluice.yaml'), '1 passed, 0 failed')
+      t.match(await called('docs', 'config', '-c', 'sluice.yaml'), 'reference.md')
       t.match(readFileSync(join(folder, 'reference.md'), 'utf8'), `### Processor \`${name}\``)
       t.match(JSON.parse(readFileSync(join(folder, 'schema.json'), 'utf8')), { title: 'Sluice configuration' })
       t.match(readFileSync(join(folder, 'schema.json'), 'utf8'), 'Characters of the longest text that passes.')
@@ -59,7 +61,7 @@ for (const [kind, typed] of [
     t.equal(ran.status, 0, ran.stderr)
     const shown = kind === 'destination' ? readFileSync(join(folder, 'events.ndjson'), 'utf8') : ran.stdout
     t.match(shown, /"message":/, 'the event arrives')
-    t.match(run(parent, [sluiceMain, 'new', kind, name]), { status: 2, stderr: /is there already/ })
+    t.match(await command(['new', kind, name], { cwd: parent }), { code: 2, stderr: /is there already/ })
   })
 }
 

@@ -6,7 +6,8 @@ import t, { type Test } from 'tap'
 import { parseDocument } from 'yaml'
 import { HOST, ownPort } from '../support/address.js'
 import { type Certificates, makeCertificates } from '../support/certificates.js'
-import { checkout, sluiceMain } from '../support/checkout.js'
+import { checkout } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
@@ -187,8 +188,7 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates
 async function busyService(t: Test, own: string) {
   const config = join(own, 'service.yaml')
   writeFileSync(config, `metrics: { listen: 127.0.0.1:0 }\nservice: { listen: 127.0.0.1:0, data_dir: ${own}/state }\n`)
-  const init = [sluiceMain, 'admin', 'init', '--config', config, '--json']
-  const made = JSON.parse(execFileSync(process.execPath, init, { encoding: 'utf8', stdio: 'pipe' }))
+  const made = JSON.parse((await command(['admin', 'init', '--config', config, '--json'])).stdout)
   const running = sluice(['serve', '--config', config], { cwd: own })
   t.teardown(async () => {
     running.child.kill('SIGKILL')

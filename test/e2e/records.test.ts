@@ -5,6 +5,7 @@ import { encodeLines } from '../../src/codecs/encode.js'
 import { createCodec } from '../../src/codecs/list.js'
 import { batchOf } from '../support/batches.js'
 import { checkout } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
@@ -43,8 +44,8 @@ destinations:
     encoding: { codec: protobuf, descriptor_file: ./all.binpb, message: acme.logs.All }
 `,
   })
-  const missing = sluice(['validate', 'there.yaml'], { cwd })
-  t.equal(await missing.exit, 0, 'the file may be where it will run')
+  const missing = await command(['validate', 'there.yaml'], { cwd })
+  t.equal(missing.code, 0, 'the file may be where it will run')
   t.match(
     missing.stderr,
     /there\.yaml:4:\d+: sources\.in\.decode: warning: descriptor_file \.\/all\.binpb \(.*\) cannot be read/,
@@ -53,8 +54,8 @@ destinations:
   t.not(await early.exit, 0)
   t.match(early.stderr + early.stdout, /descriptor_file \.\/all\.binpb \(.*\) cannot be read/)
   writeFileSync(join(cwd, 'all.binpb'), 'no definition')
-  const wrong = sluice(['validate', 'there.yaml'], { cwd })
-  t.not(await wrong.exit, 0)
+  const wrong = await command(['validate', 'there.yaml'], { cwd })
+  t.not(wrong.code, 0)
   t.match(
     wrong.stderr,
     /there\.yaml:4:\d+: sources\.in\.decode: descriptor_file \.\/all\.binpb \(.*\) is not a set of descriptors/,

@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
 import { built } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -79,8 +80,8 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
   t.match(scrape, /^sluice_config_last_reload_successful 0$/m)
   t.match(scrape, /^sluice_component_received_events_total\{component_id="app".*\} 300$/m, 'counts go on')
 
-  const status = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
-  t.equal(await status.exit, 1)
+  const status = await command(['status', '--socket', socketPath(join(folder, 'state'))])
+  t.equal(status.code, 1)
   t.match(status.stdout, /^! the last reload failed: the previous configuration is still running$/m)
 
   // Another address for the metrics.
@@ -107,8 +108,7 @@ destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wai
   const failures = () => daemon.stderr.split('delivery failed; retrying').length - 1
   await daemon.until(() => failures() >= 2)
   t.notMatch(daemon.stderr, /source failed/)
-  const status = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
-  await status.exit
+  const status = await command(['status', '--socket', socketPath(join(folder, 'state'))])
   t.notMatch(status.stdout, /app fails/)
   t.match(status.stdout, /^! up is retrying/m, 'what is wrong is the destination')
 })

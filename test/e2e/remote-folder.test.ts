@@ -1,6 +1,7 @@
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { remoteFolder } from '../support/remote-folder.js'
@@ -33,8 +34,8 @@ destinations:
   appendFileSync(join(folder, 'server/a.log'), 'far 2\n')
   await daemon.until(() => lines().includes('near 2'))
   t.equal((await daemon.scrape()).sum('sluice_file_systems_silent', { component_id: 'far' }), 1)
-  const status = sluice(['status', '--config', daemon.configPath], { cwd: folder })
-  t.equal(await status.exit, 1)
+  const status = await command(['status', '--config', daemon.configPath])
+  t.equal(status.code, 1)
   t.match(status.stdout, /^! far: 1 file system does not answer$/m)
   t.match(
     daemon.logs().find(({ code }) => code === 'SLUICE_FILE_SYSTEM_SILENT'),

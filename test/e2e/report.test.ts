@@ -3,10 +3,10 @@ import { pathToFileURL } from 'node:url'
 import t, { type Test } from 'tap'
 import type { SimulationResult } from '../../src/check/simulate/result.js'
 import { Browser, type Page } from '../support/browser.js'
+import { command } from '../support/cli.js'
 import { contrast } from '../support/contrast.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
-import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
 const HOSTILE =
@@ -62,10 +62,10 @@ t.before(() => {
 async function simulated(args: readonly string[]): Promise<Report> {
   const name = `report-${reports.size}.html`
   const options = ['--config=sluice.yaml', '--component=limit_app', '--time=.t', '--json', `--report=${name}`]
-  const run = sluice(['simulate', ...options, ...args], { cwd: folder })
-  run.child.stdin!.end(EVENTS.map(event => `${JSON.stringify(event)}\n`).join(''))
-  if ((await run.exit) !== 0) throw new Error(run.stderr)
-  return { folder, url: pathToFileURL(join(folder, name)).href, result: JSON.parse(run.stdout) as SimulationResult }
+  const stdin = EVENTS.map(event => `${JSON.stringify(event)}\n`).join('')
+  const { code, stdout, stderr } = await command(['simulate', ...options, ...args], { cwd: folder, stdin })
+  if (code !== 0) throw new Error(stderr)
+  return { folder, url: pathToFileURL(join(folder, name)).href, result: JSON.parse(stdout) as SimulationResult }
 }
 
 /** Shows the report of a simulation in a new page of the browser. */

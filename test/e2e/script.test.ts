@@ -1,9 +1,9 @@
 import { appendFileSync, existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { sluice } from '../support/sluice.js'
 
 const config = (script: string, rest = '') => `sources: { in: { type: file, include: [in.log], decode: json } }
 processors:
@@ -78,11 +78,7 @@ t.test('validate and test load a script, from the folder of the configuration', 
       'missing.yaml': config('file: missing.js'),
     },
   })
-  const run = async (...args: string[]) => {
-    const running = sluice(args, { cwd: folder })
-    const code = await running.exit
-    return { code, stdout: running.stdout, stderr: running.stderr }
-  }
+  const run = (...args: string[]) => command(args, { cwd: folder })
   t.match(await run('test', 'etc/sluice.yaml'), { code: 0, stdout: /^ok +adds$/m })
   t.match(await run('test', 'etc/text.yaml'), { code: 0 }, 'in code, ${} is that of JavaScript')
   const files = ['sluice', 'broken', 'code', 'missing'].map(name => `etc/${name}.yaml`)

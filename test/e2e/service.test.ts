@@ -3,17 +3,14 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
-import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { openLevelStore } from '../../src/api/store/level.js'
-import { commands } from '../../src/cli/commands.js'
 import { Client } from '../../src/client/client.js'
-import type { Io } from '../../src/terminal/command-line.js'
-import { dispatch } from '../../src/terminal/dispatch.js'
 import { HOST, ownPort } from '../support/address.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { limitFileSize } from '../support/file-limit.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
@@ -36,21 +33,6 @@ function call(file: string, args: readonly string[], env: NodeJS.ProcessEnv = {}
 }
 const run = (args: readonly string[], env?: NodeJS.ProcessEnv, cwd?: string) =>
   call(process.execPath, [sluiceMain, ...args], env, cwd)
-
-/** The same in this process: starting one for each call takes its time. */
-async function within(argv: readonly string[], env: NodeJS.ProcessEnv) {
-  const got = { code: 0, stdout: '', stderr: '' }
-  const stream = (name: 'stdout' | 'stderr') =>
-    new Writable({
-      write(chunk, _encoding, done) {
-        got[name] += chunk
-        done()
-      },
-    })
-  const io = { stdin: process.stdin, stdout: stream('stdout'), stderr: stream('stderr'), env } as unknown as Io
-  got.code = await dispatch(argv, commands, io)
-  return got
-}
 
 interface Served {
   readonly running: Running
@@ -81,7 +63,7 @@ async function stop(t: Test, running: Running): Promise<void> {
 }
 
 const init = async (t: Test, config: string): Promise<InitResult> => {
-  const { code, stdout, stderr } = await run(['admin', 'init', '--config', config, '--json'])
+  const { code, stdout, stderr } = await command(['admin', 'init', '--config', config, '--json'])
   t.equal(code, 0, stderr)
   return JSON.parse(stdout)
 }
@@ -241,7 +223,7 @@ t.test('sluice api', async t => {
   const manager = { SLUICE_URL: url, SLUICE_ACCESS_KEY: made.manager.key }
   const sender = { SLUICE_URL: `${url}/v3/ingest/abc`, SLUICE_ACCESS_KEY: made.service_account.key }
   const api = async (args: string[], env: NodeJS.ProcessEnv = manager, code = 0) => {
-    const got = await within(['api', ...args], env)
+    const got = await command(['api', ...args], { env })
     t.equal(got.code, code, `${args.join(' ')}: ${got.stderr}`)
     return got
   }
@@ -551,7 +533,7 @@ t.test('a pipeline uses secrets of its account by name', async t => {
   const { key } = (await init(t, config)).manager
   const ask = (method: string, path: string, json?: object) => send(url, method, path, { key, json })
   const env = { SLUICE_URL: url, SLUICE_ACCESS_KEY: key }
-  const set = await within(['api', 'set-secret', 'upstream', '--file', join(folder, 'value')], env)
+  const set = await command(['api', 'set-secret', 'upstream', '--file', join(folder, 'value')], { env })
   t.match(set, { code: 0, stdout: /"name":"upstream"/ })
   const out = {
     type: 'http',

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
 import { HOST } from '../support/address.js'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
@@ -49,7 +50,7 @@ t.test('signals while the program is loaded', async t => {
   const start = (args: string[], signals: NodeJS.Signals[], module: string, preloaded?: string) =>
     sluice(args, { cwd, env: signalWhileLoading(signals, module, preloaded) })
   // What is loaded before any command is known, and what the commands import late.
-  const modules = { run: '/program.js', serve: '/terminal/log.js' }
+  const modules = { run: '/program.js', serve: '/serve.js' }
   const daemons = Object.entries(modules).map(async ([name, module]) => {
     const args = [name, '-c', name === 'run' ? 'daemon.yaml' : 'service.yaml']
     const ended = start(args, ['SIGTERM'], module, AGENT)
@@ -139,11 +140,8 @@ destinations: { up: { type: http, inputs: [log], encoding: raw, url: "${url}", b
 `,
   )
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
-  const status = async (...args: string[]) => {
-    const command = sluice(['status', '--socket', socketPath(join(folder, 'state')), ...args])
-    await command.exit
-    return command.stdout
-  }
+  const status = async (...args: string[]) =>
+    (await command(['status', '--socket', socketPath(join(folder, 'state')), ...args])).stdout
   t.match(await daemon.get('/readyz'), { status: 200, body: /^{"status":"ready"/ })
   t.match(await status(), /memory, ready$/m)
   daemon.child.kill('SIGTERM')

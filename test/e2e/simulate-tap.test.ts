@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import type { SimulationResult } from '../../src/check/simulate/result.js'
+import { command } from '../support/cli.js'
 import { callSimulate } from '../support/simulate.js'
 import { sluice } from '../support/sluice.js'
 
@@ -33,8 +34,8 @@ destinations: { out: { type: blackhole, inputs: [lim] } }
   }, 10)
   t.teardown(() => clearInterval(writing))
 
-  const tap = sluice(['simulate', '--tap=lim', '--for=3s', '-c', config, '--limit=2,5,100000', '--json'])
-  t.equal(await tap.exit, 0, tap.stderr)
+  const tap = await command(['simulate', '--tap=lim', '--for=3s', '-c', config, '--limit=2,5,100000', '--json'])
+  t.equal(tap.code, 0, tap.stderr)
   const result = JSON.parse(tap.stdout) as SimulationResult
   t.equal(result.complete, true)
   t.ok(result.events > 12, `${result.events} events`)

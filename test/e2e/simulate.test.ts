@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
 import type { Io } from '../../src/terminal/command-line.js'
 import { dispatch } from '../../src/terminal/dispatch.js'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 import { linesOf, vectorFiles, vectorsOf } from '../support/vectors.js'
@@ -313,9 +314,9 @@ t.test('the summary: totals and a table by key that fits a terminal', async t =>
     ...Array.from({ length: 30 }, (_, n) => ({ t: 140_000, k: `k${String(n).padStart(2, '0')}`, n: 9 })),
   ]
   const args = ['simulate', '-c', 'sluice.yaml', '--component=limit_app', '--time=.t', '--limit', '2']
-  const run = sluice(args, { cwd: dir })
-  run.child.stdin!.end(events.map(event => `${JSON.stringify({ n: 0, ...event })}\n`).join(''))
-  t.equal(await run.exit, 0)
+  const stdin = events.map(event => `${JSON.stringify({ n: 0, ...event })}\n`).join('')
+  const run = await command(args, { cwd: dir, stdin })
+  t.equal(run.code, 0)
   t.equal(run.stderr, '')
   const first15 = Array.from({ length: 15 }, (_, n) => `k${String(n).padStart(2, '0')}`)
   const [head, ...lines] = run.stdout.split('\n\n')

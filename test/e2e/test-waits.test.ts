@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
-import { sluice } from '../support/sluice.js'
 
 /** `sluice test` with throttles in which events wait. Nothing takes as long as it would in the daemon. */
 
@@ -18,8 +18,8 @@ ${tests}`
 
 async function passes(t: Test, config: string) {
   const folder = testFolder(t, { 'sluice.yaml': config })
-  const run = sluice(['test', 'sluice.yaml'], { cwd: folder })
-  t.equal(await run.exit, 0, run.stdout + run.stderr)
+  const { code, stdout, stderr } = await command(['test', 'sluice.yaml'], { cwd: folder })
+  t.equal(code, 0, stdout + stderr)
 }
 
 t.test('an event over the limit waits for room, or is discarded if there will be none in time', async t => {

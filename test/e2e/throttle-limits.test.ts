@@ -1,6 +1,7 @@
 import { renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
@@ -37,6 +38,7 @@ async function run(t: Test, args: string[], more: string, rules: string | undefi
   const dir = testFolder(t)
   writeFileSync(join(dir, 'sluice.yaml'), config(dir, more))
   if (rules !== undefined) writeFileSync(join(dir, 'limits.yaml'), rules)
+  if (args[0] !== 'run') return command(args, { cwd: dir, stdin: input })
   const ran = sluice(args, { cwd: dir })
   ran.child.stdin!.end(input)
   const code = await ran.exit

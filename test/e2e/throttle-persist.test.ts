@@ -1,9 +1,9 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { sluice } from '../support/sluice.js'
 
 /** Buckets that survive the daemon, with the real daemon. */
 t.setTimeout(600_000)
@@ -162,8 +162,8 @@ t.test('buckets of a throttle that is gone are reported, kept, and deleted on re
   const next = await startDaemon(t, folder, configOf({ two: MODES.fixed }))
   const orphan = next.logs().find(({ code }) => code === 'SLUICE_ORPHANED')
   t.match(orphan, { kind: 'buckets', component: 'one', path: buckets, advice: /persist: true/ })
-  const validated = sluice(['validate', '--config', next.configPath], { cwd: folder })
-  t.equal(await validated.exit, 0)
+  const validated = await command(['validate', '--config', next.configPath])
+  t.equal(validated.code, 0)
   t.match(validated.stdout + validated.stderr, /persist: true/)
   await next.stop(t)
   t.ok(existsSync(buckets))
@@ -210,8 +210,8 @@ t.test('persist is refused with a cluster, and a test of a configuration keeps n
     path,
     configOf({ one: 'limit: 1, window: 1 Hours, scope: cluster, redis: { url: "redis://127.0.0.1:1" }' }),
   )
-  const refused = sluice(['validate', '--config', path], { cwd: folder })
-  t.equal(await refused.exit, 78)
+  const refused = await command(['validate', '--config', path])
+  t.equal(refused.code, 78)
   t.match(refused.stderr + refused.stdout, /processors\.one\.persist: .*has no effect with scope: cluster/)
   writeFileSync(
     path,
@@ -222,7 +222,7 @@ t.test('persist is refused with a cluster, and a test of a configuration keeps n
     expect: { out_one: [{ app: a, n: 1 }] }
 `,
   )
-  const tested = sluice(['test', '--config', path], { cwd: folder })
-  t.equal(await tested.exit, 0, tested.stdout + tested.stderr)
+  const tested = await command(['test', '--config', path])
+  t.equal(tested.code, 0, tested.stdout + tested.stderr)
   t.notOk(existsSync(join(folder, 'state')))
 })

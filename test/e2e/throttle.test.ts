@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
@@ -67,10 +68,9 @@ t.test('wrong flags are named, and the exit code is 2', async t => {
     [['--limit', '1', '--window', '1s', '--window-mode', 'round'], '--window-mode: '],
     [['--window', '1s'], '--limit N is missing'],
   ] as const) {
-    const running = sluice(['throttle', ...flags])
-    running.child.stdin!.end()
-    t.equal(await running.exit, 2)
-    t.match(running.stderr, message)
+    const { code, stderr } = await command(['throttle', ...flags])
+    t.equal(code, 2)
+    t.match(stderr, message)
   }
   const folder = testFolder(t)
   const running = sluice(['throttle', '--limit', '1', '--window', '1s', '--discarded', 'no/such/folder'], {

@@ -8,6 +8,7 @@ import { Client } from '../../src/client.js'
 import { codecs } from '../../src/codecs/list.js'
 import { HOST, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
+import { command } from '../support/cli.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { fill, Mounts, mayMount } from '../support/mounts.js'
 import { needs } from '../support/needs.js'
@@ -430,8 +431,8 @@ async function managed(t: Test): Promise<Scene> {
   const path = (name: string) => join(machine.folder, name)
   const service = (listen: string) => `metrics: false\nservice: { listen: '${listen}', data_dir: ./service }\n`
   writeFileSync(path('service.yaml'), service('127.0.0.1:0'))
-  const init = sluice(['admin', 'init', '--config', 'service.yaml', '--json'], { cwd: machine.folder })
-  t.equal(await init.exit, 0, init.stderr)
+  const init = await command(['admin', 'init', '--config', 'service.yaml', '--json'], { cwd: machine.folder })
+  t.equal(init.code, 0, init.stderr)
   const { manager, service_account: account } = JSON.parse(init.stdout) as InitResult
   const start = (args: string[]) => {
     const running = sluice(args, { cwd: machine.folder })

@@ -12,10 +12,10 @@ import { join } from 'node:path'
 import t from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
+import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
-import { sluice } from '../support/sluice.js'
 
 t.test('state that cannot be read: nothing is read before it can be, and nothing comes twice', async t => {
   const receiver = await startReceiver()
@@ -29,8 +29,8 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
   await first.until(() => receiver.lines().length === 1)
   await first.stop(t)
   const status = async () => {
-    const asked = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
-    t.equal(await asked.exit, 1)
+    const asked = await command(['status', '--socket', socketPath(join(folder, 'state'))])
+    t.equal(asked.code, 1)
     return asked.stdout.replace(/\s+/g, ' ')
   }
 
@@ -81,8 +81,8 @@ t.test('positions that cannot be saved are reported at once, and at the end', as
     )
     await daemon.until(() => daemon.stderr.includes('SLUICE_CHECKPOINT_NOT_SAVED'))
     t.equal((await daemon.scrape()).sum('sluice_checkpoint_unsaved', { component_id: 'log' }), 1)
-    const asked = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
-    t.equal(await asked.exit, 1)
+    const asked = await command(['status', '--socket', socketPath(join(folder, 'state'))])
+    t.equal(asked.code, 1)
     t.match(asked.stdout, /! log: its positions cannot be saved/)
     t.notMatch(asked.stdout, /Nothing is wrong/)
     if (repaired) {
@@ -121,8 +121,8 @@ destinations: { up: { type: http, inputs: [log], url: "${url}" } }
   t.match(second.stderr, /"SLUICE_FILE_VANISHED","file":"[^"]*gone.log","unread_bytes":8,/)
   t.match(second.stderr, /"SLUICE_FILE_TRUNCATED","file":"[^"]*empty.log","unread_bytes":6,/)
   t.equal((await second.scrape()).sum('sluice_file_lost_bytes_total', { component_id: 'log' }), 14)
-  const asked = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
-  t.equal(await asked.exit, 1)
+  const asked = await command(['status', '--socket', socketPath(join(folder, 'state'))])
+  t.equal(asked.code, 1)
   t.match(asked.stdout, /! log has lost 14B of its files/)
   await second.until(() => readFileSync(saved, 'utf8').split('"away"').length === 3)
   second.child.kill('SIGKILL')

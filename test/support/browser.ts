@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { bound } from './bound.js'
-import { PATIENCE_MS } from './patience.js'
+import { PATIENCE_MS } from './until.js'
 
 /** Nothing but what a test asks for: no services of its own, no GPU, no sandbox (which needs a user that is not root). */
 const FLAGS = [
