@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { HOST } from './address.js'
 import { type Running, sluice } from './sluice.js'
-import { PATIENCE_MS } from './until.js'
+import { until } from './until.js'
 
 /** What one scrape of /metrics said: the value of each series, by its name and labels as printed. */
 export class Scrape {
@@ -98,7 +98,7 @@ export interface Daemon extends Running {
   get(path: string): Promise<{ status: number; body: string }>
   scrape(): Promise<Scrape>
   /** Scrapes until `test` is true. */
-  scrapedUntil(test: (scrape: Scrape) => boolean, ms?: number): Promise<Scrape>
+  scrapedUntil(test: (scrape: Scrape) => boolean): Promise<Scrape>
   /** Asserts that it ends with exit code 0, everything accounted for, and tells what it counted. */
   ended(t: Test): Promise<Totals>
   /** Asserts the balance of a scrape, then ends it by a signal and asserts as `ended` does. */
@@ -153,12 +153,13 @@ export async function startDaemon(
     logs,
     get,
     scrape,
-    async scrapedUntil(test: (scrape: Scrape) => boolean, ms = PATIENCE_MS) {
-      for (const end = performance.now() + ms; ; await new Promise(resolve => setTimeout(resolve, 30))) {
-        const found = await scrape()
-        if (test(found)) return found
-        if (performance.now() > end) throw new Error(`not within ${ms} ms:\n${found.text}\n${running.stderr}`)
+    async scrapedUntil(test: (scrape: Scrape) => boolean) {
+      let found: Scrape | undefined
+      const look = async () => {
+        found = await scrape()
+        return test(found) && found
       }
+      return until(String(test), look, { every: 30, show: () => `${found?.text}\n${running.stderr}` })
     },
     ended,
     async stop(t: Test, signal: NodeJS.Signals = 'SIGTERM') {

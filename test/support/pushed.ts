@@ -7,7 +7,7 @@ import { ComponentCounters } from '../../src/flow/counters.js'
 import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { Taker } from '../../src/testing/taker.js'
-import { until as wait } from './until.js'
+import { until } from './until.js'
 
 export { Taker } from '../../src/testing/taker.js'
 
@@ -68,7 +68,7 @@ export async function startPushed<S extends z.ZodObject>(
   run.catch(() => {
     failed = true
   })
-  await wait(() => failed || listening() !== undefined)
+  await until(() => failed || listening() !== undefined)
   if (failed) await run
   return {
     out,
@@ -85,5 +85,3 @@ export async function startPushed<S extends z.ZodObject>(
     },
   }
 }
-
-export const until = (test: () => boolean, ..._: (number | undefined)[]) => wait(test)

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { bound } from './bound.js'
 import { sluiceMain } from './checkout.js'
-import { PATIENCE_MS } from './until.js'
+import { until } from './until.js'
 
 export interface Running {
   readonly child: ChildProcess
@@ -12,8 +12,8 @@ export interface Running {
   stderr: string
   /** Resolves with its exit code, or the name of the signal it died of. */
   readonly exit: Promise<number | string>
-  /** Resolves when `test` of this is not undefined or false; rejects when the program ends before, or after `ms`. */
-  until<T>(test: () => T | undefined | false, ms?: number): Promise<T>
+  /** As `until` of until.ts; rejects when the program ends before. */
+  until<T>(test: () => T | undefined | false): Promise<T>
 }
 
 /** Starts the real program, or that of another build (`main`). It is killed when the test process ends. */
@@ -39,15 +39,14 @@ export function sluice(
       process.removeListener('exit', kill)
       return (code ?? signal) as number | string
     }),
-    async until(test, ms = PATIENCE_MS) {
-      for (const end = performance.now() + ms; performance.now() < end; ) {
+    async until(test) {
+      const look = () => {
         const gone = ended
         const result = test()
-        if (result !== undefined && result !== false) return result
-        if (gone) break
-        await new Promise(resolve => setTimeout(resolve, 20))
+        if (gone && (result === undefined || result === false)) throw new Error(`the program ended:\n${running.stderr}`)
+        return result
       }
-      throw new Error(`${ended ? 'the program ended' : `nothing within ${ms} ms`}; stderr:\n${running.stderr}`)
+      return (await until(String(test), look, { show: () => `\n${running.stderr}` })) as never
     },
   }
   child.stdout.setEncoding('utf8').on('data', text => (running.stdout += text))
