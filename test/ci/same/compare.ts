@@ -29,6 +29,7 @@ const linesOf = (text: string) => text.split('\n')
 const general = (text: string) =>
   text
     .replace(/\b(sources|processors|destinations)\.\w+/g, '$1.ID')
+    .replace(/[\w.]+(?=: unknown option; known are sources)/, 'ID')
     .replace(/"[^"]*"|'[^']*'/g, '"…"')
     .replace(/\d+/g, 'N')
 

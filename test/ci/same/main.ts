@@ -87,6 +87,8 @@ async function validated(product: Product, folder: string, files: readonly strin
   const { stdout, stderr } = await call(product, ['validate', ...files], folder).ended
   const said = new Map<string, string[]>()
   for (const line of `${stdout}\n${stderr}`.split('\n').filter(Boolean)) {
+    // The sum of all files, which are compared one by one.
+    if (/^\d+ errors?, \d+ warnings?$/.test(line)) continue
     const name = files.find(file => line.startsWith(`${file}:`)) ?? ''
     said.set(name, [...(said.get(name) ?? []), line.slice(name.length)])
   }
@@ -146,7 +148,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
     note(one.name, compare(...outcomes, rules))
     if (++done % PROGRESS === 0) process.stderr.write(`${done} of ${cases.length + worlds.length} run (${seconds()})\n`)
   })
-  say(`${done} of ${cases.length} configurations and ${worlds.length} worlds run; ${arrivals} had output`)
+  say(`${done} runs of ${cases.length} configurations and ${worlds.length} worlds; ${arrivals} had output`)
   say(`lines repeated after kills: ${repeated[0]} and ${repeated[1]} (${seconds()})`)
 }
 
