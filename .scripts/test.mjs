@@ -20,7 +20,7 @@ const MOST_SECONDS = 600
 const JOBS = availableParallelism() + 1
 const MOST_RETRIED = 3
 /** What they find may not come twice: a seed, or the moment of a kill. */
-const RANDOM = /^(property|chaos|sim|fuzz)\/|\b(kills|chaos|sim)\b/
+const RANDOM = /^(property|chaos|sim|fuzz)\/|^(unit\/sim|ci\/throttle-persist)\b/
 
 const args = process.argv.slice(2)
 const isCi = args.includes('--ci')
