@@ -16,6 +16,9 @@ export interface Running {
   until<T>(test: () => T | undefined | false): Promise<T>
 }
 
+/** What the shell or npm says to whoever runs the tests, and not to the programs that they start. */
+const NOT_OF_TESTS = { SLUICE_URL: undefined, SLUICE_ACCESS_KEY: undefined, npm_command: undefined }
+
 /** Starts the real program, or that of another build (`main`). It is killed when the test process ends. */
 export function sluice(
   args: readonly string[],
@@ -23,7 +26,7 @@ export function sluice(
 ): Running {
   const child = spawn(...bound(process.execPath, [options.main ?? sluiceMain, ...args]), {
     ...(options.cwd ? { cwd: options.cwd } : {}),
-    env: { ...process.env, SLUICE_URL: undefined, SLUICE_ACCESS_KEY: undefined, ...options.env },
+    env: { ...process.env, ...NOT_OF_TESTS, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
   })
   const kill = () => child.kill('SIGKILL')
