@@ -23,7 +23,7 @@ export function announce(about: Announced, { folder, program }: Reader): string 
   const rows: [string, string][] = [
     ['apps', `${apps.length} invented apps make ${rate} events per second; one at a time is noisy`],
     ['log', log ? `${here(log.path)}${log.readFrom === 'end' ? ', new lines only' : ''}` : noLog(about)],
-    ['limit', `${limit} events per second of each app; what is over it is discarded`],
+    ['limit', `${limit} events per second of each app; events over it are discarded`],
     ['service', received ? `${url}, started for this run` : url],
   ]
   if (keyFile) rows.push(['keys', `${here(keyFile)}*`])

@@ -45,7 +45,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
     return EXIT.failed
   }
   try {
-    // Each run begins anew, so that all of its numbers are its own.
+    // A run keeps nothing of an earlier one: all of its numbers are its own.
     for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
     // The daemon is loaded while the service starts.
     import('../../daemon/run.js').catch(() => {})
