@@ -16,6 +16,7 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { bound } from '../support/bound.js'
 
 /**
  * A Debian with a real systemd, booted in a container of its own; needs root.
@@ -256,10 +257,10 @@ export class Tree {
     this.#name = name
     this.#groups = controlGroups()
     const own = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child=KILL', '--mount-proc']
-    const args = ['--pdeathsig', 'KILL', 'unshare', ...own, 'sh', '-c', START, 'sh']
+    const args = [...own, 'sh', '-c', START, 'sh', base, folder, name, ...this.#groups]
     const env = { PATH, NODE: process.execPath, NETWORK: alone ? '--private-network' : '' }
     const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe']
-    this.#container = spawn('setpriv', [...args, base, folder, name, ...this.#groups], { env, stdio })
+    this.#container = spawn(...bound('unshare', args), { env, stdio })
     for (const stream of [this.#container.stdout, this.#container.stderr]) {
       stream?.on('data', (text: Buffer) => {
         this.#console = `${this.#console}${text}`.slice(-20_000)
