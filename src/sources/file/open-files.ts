@@ -75,6 +75,7 @@ export class OpenFiles {
       readOn: (tailer, place) => this.#readOn(tailer, place),
       open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),
+      isSettled: name => this.#missing.isSettled(name),
     })
   }
 

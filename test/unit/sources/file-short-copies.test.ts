@@ -3,6 +3,7 @@ import {
   copyFileSync,
   readFileSync,
   renameSync,
+  statSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
@@ -12,6 +13,7 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { testFolder } from '../../support/folder.js'
 import { laterFiles, settled, tail } from '../../support/tailing.js'
+import { until } from '../../support/until.js'
 
 /** Longer than what is compared of the beginning of a file. */
 const BANNER = `# ${'the header of every file '.repeat(50)}\n`
@@ -64,6 +66,33 @@ for (const isCompressed of [false, true])
       await next.scanned(3)
       t.same(next.out.texts(), ['more'], 'nor by the next run')
       await next.stop()
+    },
+  )
+
+for (const isCompressed of [false, true])
+  t.test(
+    `a file that was read at once has a ${isCompressed ? 'compressed' : 'plain'} copy that is shorter than it`,
+    async t => {
+      const dir = testFolder(t, { 'app.log': numbered(0, 1) })
+      const path = join(dir, 'app.log')
+      const run = await tail({ include: [path], scan_interval: '20ms', rotate_wait: '20ms' })
+      await settled(run, 1)
+      await laterFiles(dir)
+      appendFileSync(path, numbered(1, 4000))
+      copyFileSync(path, `${path}.1`)
+      appendFileSync(path, numbered(4000, 4003))
+      await settled(run, 4003)
+      if (isCompressed) compress(`${path}.1`)
+      truncateSync(path)
+      await run.scanned(3)
+      appendFileSync(path, 'after\n')
+      await settled(run, 4004)
+      // A compressed file that just changed is read when it is at rest.
+      if (isCompressed)
+        await until('the copy to be at rest', () => Date.now() - statSync(`${path}.1.gz`).ctimeMs > 2500)
+      await run.scanned(3)
+      t.equal(run.out.texts().length, 4004)
+      await run.stop()
     },
   )
 

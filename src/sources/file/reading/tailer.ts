@@ -29,6 +29,9 @@ import { Reads } from './reads.js'
 import { READ_BYTES, type TailerContext } from './tailing.js'
 import { Tracked } from './tracked.js'
 
+/** The first place up to which a fingerprint of what was read is kept; the next ones are twice as far. */
+const FIRST_MARK = 2 * FINGERPRINT_BYTES
+
 /**
  * One file: reads it, creates batches of its lines, and tracks what is delivered.
  * Invariants: every byte is in exactly one batch, in order, as long as the file only grows. Each read also covers the
@@ -341,6 +344,9 @@ export class Tailer extends Tracked {
     const hole = this.#hole.skip(this.#fd, room, length, bytes => this.#context.onHole(this.path, bytes))
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
+    // A copy of a part of the file is recognized regardless of the sizes of the reads.
+    for (let mark = FIRST_MARK; mark <= this.#at + length; mark *= 2)
+      if (mark > this.#at) this.growth.trail.add(mark, tailBefore(mark - this.#at))
     if (hole > 0) room.copyWithin(0, hole, length)
     const frame = this.#splitter.commit(length - hole)
     this.#at += length

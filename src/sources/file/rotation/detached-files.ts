@@ -31,6 +31,8 @@ export interface DetachedFilesOptions {
   /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
   readOn(tailer: Tailer, place: Sibling | Copy): boolean
   forget(tailer: Tailer): void
+  /** Whether all copies of the file of this name are matched. */
+  isSettled(name: string): boolean
 }
 
 /**
@@ -175,8 +177,10 @@ export class DetachedFiles {
 
   /** Releases a file. Its position is kept in case it reappears. */
   #retireIfOver(tailer: Tailer, now: number): void {
-    const { context, saved, rotated, rotateWaitMs, forget } = this.#options
+    const { context, saved, rotated, rotateWaitMs, forget, isSettled } = this.#options
     if (now - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    // Without what is known of it, a copy that is shorter than what was read would be read again.
+    if (tailer.truncatedSince !== undefined && !tailer.isOpen && !isSettled(tailer.origin.path!)) return
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
     const mayBeCopied = unlinked && rotated.areCompressedIn(dirname(tailer.path))
