@@ -28,38 +28,42 @@ async function tailQuiet(t: Test) {
     checks++
     return fstatSync(...args)
   }) as typeof fstatSync
-  /** The number of checks of files in ten scans, one of which reads all names again and checks no open file. */
-  const checksOfTen = async () => {
+  const scans = () => run.value('sluice_file_scans_total')!
+  /** The checks of files in ten scans or more; in one of ten all names are read again, and no open file is checked. */
+  const checksInScans = async () => {
+    const before = scans()
     checks = 0
     await run.scanned(10)
-    return checks
+    return { checks, tens: (scans() - before) / 10 }
   }
-  return { run, path: paths[0]!, other: others[0]!, checksOfTen, skip: (ms: number) => (skipped += ms) }
+  return { run, path: paths[0]!, other: others[0]!, checksInScans, skip: (ms: number) => (skipped += ms) }
 }
 
 t.test('each scan checks all files, and finds what no watch reports', async t => {
-  const { run, other, checksOfTen } = await tailQuiet(t)
-  t.ok((await checksOfTen()) >= 8 * FILES)
+  const { run, other, checksInScans } = await tailQuiet(t)
+  const { checks, tens } = await checksInScans()
+  t.ok(checks >= 8 * tens * FILES, `${checks} checks`)
   appendFileSync(other, 'second\n')
   await until('the append', () => run.out.lines.length === FILES + 1)
   await run.stop()
 })
 
 t.test('files without an append for a minute are checked every 8 seconds', async t => {
-  const { run, path, other, checksOfTen, skip } = await tailQuiet(t)
+  const { run, path, other, checksInScans, skip } = await tailQuiet(t)
   skip(60_000)
   await run.scanned(1)
-  t.ok((await checksOfTen()) <= FILES)
+  const quiet = await checksInScans()
+  t.ok(quiet.checks <= quiet.tens * FILES, `${quiet.checks} checks`)
   skip(8000)
-  const checks = await checksOfTen()
-  t.ok(checks >= FILES && checks <= 2 * FILES, `${checks} checks`)
+  const { checks, tens } = await checksInScans()
+  t.ok(checks >= FILES && checks <= FILES + tens * FILES, `${checks} checks`)
   appendFileSync(other, 'second\n')
   skip(8000)
   await until('the append', () => run.out.lines.length === FILES + 1)
 
   await t.test('and by each scan after an append', async t => {
-    const checks = await checksOfTen()
-    t.ok(checks >= 8 && checks <= FILES, `${checks} checks of one file`)
+    const { checks, tens } = await checksInScans()
+    t.ok(checks >= 8 * tens && checks <= 20 * tens, `${checks} checks of one file`)
   })
 
   await t.test('but are read at once if a watch reports an append', async t => {
