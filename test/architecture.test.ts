@@ -82,9 +82,6 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^lib\// },
 ]
 
-/** Of a file; tests are tables, and a table is not harder to read for being long. */
-const MOST_LINES = 400
-const MOST_LINES_OF_TEST = 800
 const TOP_LEVEL = [
   'package.json',
   'package-lock.json',
@@ -249,17 +246,6 @@ t.test('a folder of a test is removed after its teardowns', async t => {
   for (const path of walk(join(checkout, 'test'))) {
     if (!path.endsWith('.ts') || path === 'support/folder.ts' || path === 'architecture.test.ts') continue
     if (/\.testdir\(/.test(read('test', path))) t.fail(`test/${path} must take testFolder() instead of t.testdir()`)
-  }
-})
-
-t.test('files stay small', async t => {
-  for (const folder of ['src', 'test', 'bench', '.scripts', '.ci']) {
-    for (const path of walk(join(checkout, folder))) {
-      if (!/\.(ts|mjs|sh|run)$/.test(path) && folder !== '.ci') continue
-      const count = lines(read(folder, path))
-      const most = folder === 'test' ? MOST_LINES_OF_TEST : MOST_LINES
-      if (count > most) t.fail(`${folder}/${path} has ${count} lines, more than ${most}`)
-    }
   }
 })
 
