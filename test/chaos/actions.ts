@@ -220,13 +220,12 @@ function late(world: World, lines: number): boolean {
 
 /** Waits as long as somebody would who cares for his logs, as far as that makes sense now. */
 async function wait(world: World, inode: Inode, path: string, patience: Patience): Promise<void> {
-  const { daemon, setup, files } = world
+  const { daemon, setup, files, model } = world
   if (patience === 'none' || !daemon?.awake || !files.matches(path)) return
   if (patience === 'taken' && world.flowing) return await world.taken(inode)
   if (setup.openFiles < PLAIN.openFiles) return
-  // An empty one may be a copy that was just begun, and has nothing to be read.
-  const isEmpty = () => inode.content.size === 0
-  await world.until(`${path} to be opened`, () => isEmpty() || daemon.holds(inode.key) || !daemon.awake)
+  const isOpen = () => model.isBare(inode.content) || daemon.holds(inode.key)
+  await world.until(`${path} to be opened`, () => isOpen() || !daemon.awake)
 }
 
 /** The file at `path`, if there is one, loses this name by `act`. Settles whether it must still be read. */

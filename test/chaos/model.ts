@@ -114,6 +114,14 @@ export class Model {
     return line.text === this.#header
   }
 
+  /**
+   * Whether it need not be opened: an empty file has nothing to be read, and one with nothing but the first line, which
+   * all files have, may be taken for a copy of another.
+   */
+  isBare(content: Content): boolean {
+    return content.lines.every(({ line }) => this.isHeader(line))
+  }
+
   /** A file that holds the same, and is not in the pattern. */
   copy(content: Content): Content {
     const copy = this.newContent()

@@ -119,17 +119,12 @@ async function finish(world: World): Promise<void> {
   checkSaved(world)
 }
 
-/**
- * Every file was looked at: one whose lines came in an earlier life need not be yet. An empty one has nothing to be
- * read, and one with nothing but the first line, which all files have, may be taken for a copy of another.
- */
+/** Every file was looked at: one whose lines came in an earlier life need not be yet. */
 async function allOpened(world: World): Promise<void> {
   const { setup, files, daemon, model } = world
   if (setup.openFiles !== PLAIN.openFiles) return
   await world.until('all files to be opened', () =>
-    files
-      .matched()
-      .every(({ key, content }) => content.lines.every(({ line }) => model.isHeader(line)) || daemon!.holds(key)),
+    files.matched().every(({ key, content }) => model.isBare(content) || daemon!.holds(key)),
   )
 }
 
