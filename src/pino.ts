@@ -69,7 +69,7 @@ const PINO_OWN = ['$context', 'pinoWillSendConfig']
 export default async function transport(given: PinoTransportOptions, log: Logger = stderrLog()): Promise<Writable> {
   const options = read(given)
   const config = configOf(options)
-  const lock = options.data_dir === undefined ? undefined : lockDataDir(config.dataDir)
+  const lock = options.data_dir === undefined ? undefined : await lockDataDir(config.dataDir)
   try {
     const lines = new PassThrough({ highWaterMark: QUEUED_BYTES })
     const metrics = new Metrics(log)

@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestOptions } from 'node:http'
 import { request as sendRequest } from '../lib/network/node-http.js'
-import { shortPath } from './socket.js'
+import { shortPath } from '../lib/network/short-path.js'
 
 /** Sends a request to the server at `path`. The body of the response is not read yet. */
 export function askSocket(

@@ -1,6 +1,7 @@
-import { chmodSync, closeSync, constants, openSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, rmSync, statSync } from 'node:fs'
 import type { Server } from 'node:net'
-import { basename, dirname, join, relative } from 'node:path'
+import { dirname, join } from 'node:path'
+import { shortPath } from '../lib/network/short-path.js'
 
 /**
  * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
@@ -10,24 +11,6 @@ import { basename, dirname, join, relative } from 'node:path'
 /** The socket on which a daemon can be inspected. */
 export function socketPath(dataDir: string): string {
   return join(dataDir, 'sluice.sock')
-}
-
-/** Longest socket path that every platform accepts, in bytes without the terminating zero. */
-const LONGEST_PATH = 100
-
-/** Returns a path for `path` that is short enough for a socket. It stays valid until `release` is called. */
-export function shortPath(path: string): { short: string; release: () => void } {
-  const isShort = (text: string) => Buffer.byteLength(text) <= LONGEST_PATH
-  if (isShort(path)) return { short: path, release: () => {} }
-  const near = relative(process.cwd(), path)
-  if (isShort(near)) return { short: near, release: () => {} }
-  const folder = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY)
-  let held = true
-  const release = () => {
-    if (held) closeSync(folder)
-    held = false
-  }
-  return { short: `/proc/self/fd/${folder}/${basename(path)}`, release }
 }
 
 /**

@@ -69,7 +69,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   tellWarnings(log, local.local.warnings)
   const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })
-  const lock = lockDataDir(dataDir)
+  const lock = await lockDataDir(dataDir)
   try {
     const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
     const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }

@@ -90,7 +90,7 @@ export async function run(
   const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
-  const lock = lockDataDir(config.dataDir)
+  const lock = await lockDataDir(config.dataDir)
   try {
     const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
     const reloads = {

@@ -11,9 +11,12 @@ const POLL_MS = 1000
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''
-  return every(POLL_MS, () => {
+  let checking = false
+  const check = async () => {
+    if (checking) return
+    checking = true
     try {
-      if (!lock.renew()) return
+      if (!(await lock.renew())) return
       logged = ''
       const code = 'SLUICE_DATA_DIR_REPLACED'
       const text =
@@ -27,6 +30,9 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       const text =
         'data_dir was removed or replaced while the daemon was running and cannot be used; positions may not be saved'
       log.error({ code: error.code, data_dir: dataDir, error: error.message }, text)
+    } finally {
+      checking = false
     }
-  })
+  }
+  return every(POLL_MS, () => void check())
 }

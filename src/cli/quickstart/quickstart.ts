@@ -2,7 +2,7 @@ import { createReadStream, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { Running } from '../../daemon/run.js'
 import type { Totals } from '../../engine/measure/totals.js'
-import { DataDirError, lockDataDir } from '../../engine/state/data-dir.js'
+import { DataDirError, type DataDirLock, lockDataDir } from '../../engine/state/data-dir.js'
 import { printable } from '../../lib/printable.js'
 import { after, systemClock } from '../../lib/time.js'
 import type { Io } from '../../terminal/command-line.js'
@@ -36,9 +36,9 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
   // A log of this machine goes to a service of somebody else only if that is asked for.
   const log = chooseLog(options.log, isGiven ? [] : USUAL_LOGS, reader.folder)
   const given = isGiven ? await (await import('./given-service.js')).givenService(options.pipeline, io) : undefined
-  let lock: ReturnType<typeof lockDataDir>
+  let lock: DataDirLock
   try {
-    lock = lockDataDir(folder)
+    lock = await lockDataDir(folder)
   } catch (error) {
     if (!(error instanceof DataDirError) || error.pid === undefined) throw error
     io.stderr.write(runningText(error.pid, configPath, reader))

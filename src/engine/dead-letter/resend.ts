@@ -82,7 +82,7 @@ export async function surveyFile(path: string): Promise<Survey> {
 /** Sends all events; throws ResendError if it cannot start. */
 export async function resendFile(path: string, context: ResendContext): Promise<Resent> {
   const folder = folderOf(path)
-  const lock = lockFolder(folder, path)
+  const lock = await lockFolder(folder, path)
   const resent: Resent = { sent: 0, refused: new Map(), left: 0 }
   try {
     if (existsSync(recordsIn(folder))) await send(folder, context, resent)
@@ -98,15 +98,15 @@ export async function resendFile(path: string, context: ResendContext): Promise<
       if (id !== context.target.id) await giveBack(deadLetterPath(context.config.dataDir, id), folder, id, scratch)
     }
     await giveBack(path, folder, context.target.id)
-    if (existsSync(recordsIn(folder))) lock.release()
-    else await rm(folder, { recursive: true, force: true })
+    if (!existsSync(recordsIn(folder))) await rm(folder, { recursive: true, force: true })
+    lock.release()
   }
   return resent
 }
 
-function lockFolder(folder: string, path: string): { release(): void } {
+async function lockFolder(folder: string, path: string): Promise<{ release(): void }> {
   try {
-    return lockDataDir(folder)
+    return await lockDataDir(folder)
   } catch (error) {
     if (!(error instanceof DataDirError)) throw error
     if (error.code !== 'SLUICE_DATA_DIR_IN_USE') throw new ResendError(errorText(error.cause ?? error))

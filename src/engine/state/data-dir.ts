@@ -1,26 +1,42 @@
-import { linkSync, readdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import {
+  linkSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { errorCode, errorText } from '../../core/errors.js'
 import { StateUnreadable } from '../../core/unreadable.js'
 import { makeFolderSync } from '../../lib/files/make-folder.js'
+import { shortPath } from '../../lib/network/short-path.js'
 
 /**
  * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts,
  * and binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the
  * link fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes
  * lower numbers. Its own file remains after the release, so N never decreases.
+ *
+ * The process is found by its id, which is valid in its PID namespace only. A process in another one, such as that of
+ * another container, connects to the socket that the lock names: the holder listens there before it takes the lock, and
+ * the kernel refuses connections when the holder has ended.
  */
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again, and returns true, if it was removed or replaced. Throws DataDirError if that fails. */
-  renew(): boolean
+  /** Takes the folder again, and returns true, if it was removed or replaced. Rejects with DataDirError if that fails. */
+  renew(): Promise<boolean>
 }
 
 /** Another daemon holds the folder, or it cannot be used. */
 export class DataDirError extends Error {
   readonly code: 'SLUICE_DATA_DIR_IN_USE' | 'SLUICE_DATA_DIR_UNUSABLE'
-  /** The process that holds it. */
+  /** The process that holds it; undefined if it is in another PID namespace. */
   readonly pid: number | undefined
   constructor(code: DataDirError['code'], message: string, { cause, pid }: { cause?: unknown; pid?: number } = {}) {
     super(message, { cause })
@@ -46,66 +62,100 @@ interface Holder {
   /** Start time of the process in ticks since boot, because pids are reused. */
   readonly started: string
   readonly boot: string
+  /** The PID namespace that `pid` belongs to. */
+  readonly namespace: string
+  /** The name of its socket in the folder; undefined if its file system has no sockets. */
+  readonly socket: string | undefined
+}
+
+/** A lock that this process has taken. */
+interface Taken {
+  readonly path: string
+  readonly text: string
+  readonly socket: Server | undefined
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
+const SOCKET = /^lock-[\da-f-]{36}\.sock$/
 
-/** Creates the folder if missing, and locks it; throws DataDirError if another living process holds it. */
-export function lockDataDir(dir: string): DataDirLock {
-  const mine = JSON.stringify(identify(process.pid))
-  let path = take(dir, mine)
+/** Creates the folder if missing, and locks it; rejects with DataDirError if another living process holds it. */
+export async function lockDataDir(dir: string, namespace = ownNamespace()): Promise<DataDirLock> {
+  let taken = await take(dir, namespace)
   let held = true
   return {
     release: () => {
-      if (!held) return
+      if (held) release(taken)
       held = false
-      release(path)
     },
-    renew: () => {
-      if (!held || has(path, mine)) return false
-      path = take(dir, mine)
-      return true
+    renew: async () => {
+      if (!held || has(taken)) return false
+      const renewed = await take(dir, namespace)
+      taken.socket?.close()
+      taken = renewed
+      // It was released in the meantime.
+      if (!held) release(taken)
+      return held
     },
   }
 }
 
-/** Returns the path of the lock. */
-function take(dir: string, mine: string): string {
-  const beside = join(dir, `lock-${process.pid}.new`)
+async function take(dir: string, namespace: string): Promise<Taken> {
+  const name = `lock-${randomUUID()}`
+  const beside = join(dir, `${name}.new`)
+  let socket: Server | undefined
   try {
     makeFolderSync(dir, 0o700)
-    writeFileSync(beside, mine, { mode: 0o600 })
+    socket = listen(join(dir, `${name}.sock`))
+    const text = JSON.stringify({ ...identify(process.pid), namespace, socket: socket && `${name}.sock` })
+    writeFileSync(beside, text, { mode: 0o600 })
     try {
-      return acquire(dir, beside)
+      return { path: await acquire(dir, beside, namespace), text, socket }
     } finally {
       unlinkSync(beside)
     }
   } catch (error) {
+    socket?.close()
     if (error instanceof DataDirError) throw error
     const why = `data_dir ${dir} cannot be used: ${errorText(error)}; ${adviceFor(error)}`
     throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, { cause: error })
   }
 }
 
+/** Listens for those who ask whether this process lives. The kernel accepts their connections while it is busy. */
+function listen(path: string): Server | undefined {
+  const { short, release } = shortPath(path)
+  const server = createServer(connection => connection.destroy())
+  server
+    .once('close', release)
+    .once('error', release)
+    .on('error', () => {})
+  // Exclusive: in a worker of a cluster, its primary would listen instead. Sets `listening` before it returns.
+  server.listen({ path: short, exclusive: true }).unref()
+  return server.listening ? server : undefined
+}
+
 /** Whether the lock is still ours; also true if that cannot be determined. */
-function has(path: string, mine: string): boolean {
+function has({ path, text }: Taken): boolean {
   try {
-    return readFileSync(path, 'utf8') === mine
+    return readFileSync(path, 'utf8') === text
   } catch (error) {
     return !['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '')
   }
 }
 
-function acquire(dir: string, beside: string): string {
+/** Returns the path of the lock. */
+async function acquire(dir: string, beside: string, namespace: string): Promise<string> {
   for (;;) {
     const numbers = locksIn(dir)
     const highest = numbers.at(-1) ?? 0
     const holder = highest > 0 ? read(join(dir, `lock.${highest}`)) : undefined
-    if (holder && isAlive(holder)) {
+    if (holder && (await isAlive(holder, dir, namespace))) {
+      const isNear = holder.namespace === namespace
+      const where = isNear ? '' : ' of another PID namespace, such as a container'
       throw new DataDirError(
         'SLUICE_DATA_DIR_IN_USE',
-        `data_dir ${dir} is in use by another sluice, process ${holder.pid}; stop that process, or configure another data_dir`,
-        { pid: holder.pid },
+        `data_dir ${dir} is in use by another sluice, process ${holder.pid}${where}; stop that process, or configure another data_dir`,
+        isNear ? { pid: holder.pid } : {},
       )
     }
     const path = join(dir, `lock.${highest + 1}`)
@@ -121,6 +171,7 @@ function acquire(dir: string, beside: string): string {
       continue
     }
     for (const number of numbers) unlinkSync(join(dir, `lock.${number}`))
+    if (holder?.socket) rmSync(join(dir, holder.socket), { force: true })
     return path
   }
 }
@@ -144,9 +195,11 @@ function read(path: string): Holder | undefined {
     throw new StateUnreadable(path, error)
   }
   try {
-    const { pid, started, boot } = JSON.parse(text) as Partial<Holder>
-    if (typeof pid === 'number' && pid > 0 && typeof started === 'string' && typeof boot === 'string') {
-      return { pid, started, boot }
+    const { pid, started, boot, namespace, socket } = JSON.parse(text) as Partial<Holder>
+    const named = socket !== undefined && SOCKET.test(socket) ? socket : undefined
+    const isWhole = [started, boot, namespace].every(part => typeof part === 'string')
+    if (isWhole && typeof pid === 'number' && pid > 0) {
+      return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
     }
   } catch {
     // Damaged: a living process has written its own completely.
@@ -154,18 +207,24 @@ function read(path: string): Holder | undefined {
   return undefined
 }
 
-function release(path: string): void {
+function release(taken: Taken): void {
+  const { path, socket } = taken
   try {
+    if (!has(taken)) return
     writeFileSync(`${path}.new`, '{}', { mode: 0o600 })
     renameSync(`${path}.new`, path)
   } catch {
     // The lock ends with the process.
+  } finally {
+    socket?.close()
   }
 }
 
-function isAlive(holder: Holder): boolean {
+async function isAlive(holder: Holder, dir: string, namespace: string): Promise<boolean> {
   const now = identify(holder.pid)
-  if (now.started !== '') return now.started === holder.started && now.boot === holder.boot
+  if (holder.boot !== now.boot) return false
+  if (holder.namespace !== namespace) return holder.socket !== undefined && (await answers(join(dir, holder.socket)))
+  if (now.started !== '') return now.started === holder.started
   if (holder.started !== '') return false
   // Without /proc, only the existence of the process can be checked.
   try {
@@ -176,8 +235,27 @@ function isAlive(holder: Holder): boolean {
   }
 }
 
-function identify(pid: number): Holder {
+/** Whether a process listens there; also true if that cannot be determined. */
+function answers(path: string): Promise<boolean> {
+  const { short, release } = shortPath(path)
+  return new Promise<boolean>(resolve => {
+    const connection = connect(short, () => resolve(true))
+    connection.once('error', error => resolve(!['ECONNREFUSED', 'ENOENT'].includes(errorCode(error) ?? '')))
+    connection.once('connect', () => connection.destroy())
+  }).finally(release)
+}
+
+function identify(pid: number): Pick<Holder, 'pid' | 'started' | 'boot'> {
   return { pid, started: startOf(pid), boot: readText('/proc/sys/kernel/random/boot_id').trim() }
+}
+
+/** Empty on systems without PID namespaces. */
+function ownNamespace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
+  } catch {
+    return ''
+  }
 }
 
 /**

@@ -13,41 +13,41 @@ const noMount = mayMount() ? false : 'only root can make a small file system, an
 
 const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/engine/state/data-dir.js')
 const script = `import { lockDataDir } from ${JSON.stringify(module)}
-try { lockDataDir(process.argv[1]); console.log('held') } catch (error) { console.log(error.code) }
+try { await lockDataDir(process.argv[1]); console.log('held') } catch (error) { console.log(error.code) }
 setInterval(() => {}, 1000)`
 const another = (dir: string) => spawn(...bound(process.execPath, ['--input-type=module', '-e', script, dir]))
 
 t.test('one holder at a time', async t => {
   const dir = join(testFolder(t), 'deep', 'state')
-  const lock = lockDataDir(dir)
+  const lock = await lockDataDir(dir)
   t.equal(statSync(dir).mode & 0o777, 0o700)
-  t.throws(() => lockDataDir(dir), {
+  await t.rejects(lockDataDir(dir), {
     code: 'SLUICE_DATA_DIR_IN_USE',
     message: new RegExp(`${dir} is in use by another sluice, process ${process.pid}; stop that process`),
   })
   lock.release()
   lock.release()
-  const second = lockDataDir(dir)
+  const second = await lockDataDir(dir)
   lock.release()
-  t.throws(() => lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' }, 'an old release does not free a new lock')
+  await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' }, 'an old release does not free a new lock')
   second.release()
   t.equal(readdirSync(dir).length, 1)
 })
 
 t.test('a folder that was removed or replaced is taken again, unless another process has it', async t => {
   const dir = join(testFolder(t), 'state')
-  const lock = lockDataDir(dir)
-  t.equal(lock.renew(), false)
+  const lock = await lockDataDir(dir)
+  t.equal(await lock.renew(), false)
   rmSync(dir, { recursive: true })
-  t.equal(lock.renew(), true)
-  t.equal(lock.renew(), false)
+  t.equal(await lock.renew(), true)
+  t.equal(await lock.renew(), false)
   rmSync(dir, { recursive: true })
   const child = another(dir)
   t.equal(String((await once(child.stdout, 'data'))[0]).trim(), 'held')
-  t.throws(() => lock.renew(), { code: 'SLUICE_DATA_DIR_IN_USE' })
+  await t.rejects(lock.renew(), { code: 'SLUICE_DATA_DIR_IN_USE' })
   child.kill('SIGKILL')
   await once(child, 'exit')
-  t.equal(lock.renew(), true)
+  t.equal(await lock.renew(), true)
   lock.release()
 })
 
@@ -55,10 +55,33 @@ t.test('a killed holder does not block the next, a living one does', async t => 
   const dir = testFolder(t)
   const child = another(dir)
   t.equal(String((await once(child.stdout, 'data'))[0]).trim(), 'held')
-  t.throws(() => lockDataDir(dir), { message: new RegExp(`process ${child.pid};`) })
+  await t.rejects(lockDataDir(dir), { message: new RegExp(`process ${child.pid};`) })
   child.kill('SIGKILL')
   await once(child, 'exit')
-  lockDataDir(dir).release()
+  const free = await lockDataDir(dir)
+  free.release()
+})
+
+t.test('a process of another PID namespace asks the holder by its socket', async t => {
+  const dir = testFolder(t)
+  const child = another(dir)
+  t.equal(String((await once(child.stdout, 'data'))[0]).trim(), 'held')
+  const message = new RegExp(`process ${child.pid} of another PID namespace, such as a container; stop`)
+  await t.rejects(lockDataDir(dir, 'pid:[1]'), { code: 'SLUICE_DATA_DIR_IN_USE', message, pid: undefined })
+  child.kill('SIGSTOP')
+  await t.rejects(lockDataDir(dir, 'pid:[1]'), { message }, 'also while it does not run')
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  const lock = await lockDataDir(dir, 'pid:[1]')
+  t.same(readdirSync(dir).length, 2, 'what the killed one left is removed')
+  const [name = ''] = readdirSync(dir).filter(name => name.endsWith('.sock'))
+  await t.rejects(lockDataDir(dir), { message: /of another PID namespace/ })
+  unlinkSync(join(dir, name))
+  const second = await lockDataDir(dir)
+  lock.release()
+  await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' }, 'the release of a lost lock frees nothing')
+  second.release()
+  t.same(readdirSync(dir), ['lock.3'])
 })
 
 t.test('many at once: one gets an abandoned lock', async t => {
@@ -71,7 +94,7 @@ t.test('many at once: one gets an abandoned lock', async t => {
 })
 
 t.test('locks that bind nobody', async t => {
-  const lock = lockDataDir(testFolder(t))
+  const lock = await lockDataDir(testFolder(t))
   const mine = (dir: string) => JSON.parse(readFileSync(join(dir, 'lock.1'), 'utf8')) as Record<string, unknown>
   const held = mine(t.testdirName)
   lock.release()
@@ -85,26 +108,28 @@ t.test('locks that bind nobody', async t => {
     JSON.stringify({ ...held, boot: 'another' }),
   ]) {
     const dir = testFolder(t, { 'lock.3': content })
-    lockDataDir(dir).release()
+    const free = await lockDataDir(dir)
+    free.release()
     t.same(readdirSync(dir), ['lock.4'], content)
   }
-  t.throws(() => lockDataDir(testFolder(t, { 'lock.3': JSON.stringify(held) })), { code: 'SLUICE_DATA_DIR_IN_USE' })
+  await t.rejects(lockDataDir(testFolder(t, { 'lock.3': JSON.stringify(held) })), { code: 'SLUICE_DATA_DIR_IN_USE' })
 })
 
 t.test('a lock that cannot be read may be that of a living process', async t => {
   const dir = testFolder(t, { 'lock.3': t.fixture('symlink', 'lock.3') })
-  t.throws(() => lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /cannot read .*lock\.3: ELOOP/ })
+  await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /cannot read .*lock\.3: ELOOP/ })
   t.same(readdirSync(dir), ['lock.3'])
 })
 
 t.test('a folder that cannot be used', async t => {
   const dir = testFolder(t, { file: '' })
   for (const path of [join(dir, 'file'), join(dir, 'file', 'below')]) {
-    t.throws(() => lockDataDir(path), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /must be a folder/ })
+    await t.rejects(lockDataDir(path), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /must be a folder/ })
   }
   mkdirSync(join(dir, 'ok'))
   writeFileSync(join(dir, 'ok', 'lock.txt'), '')
-  lockDataDir(join(dir, 'ok')).release()
+  const free = await lockDataDir(join(dir, 'ok'))
+  free.release()
 })
 
 t.test('a file system that is full, or mounted for reading only, is named as the cause', { skip: noMount }, async t => {
@@ -114,12 +139,13 @@ t.test('a file system that is full, or mounted for reading only, is named as the
   try {
     fill(join(dir, 'fill'))
     const code = 'SLUICE_DATA_DIR_UNUSABLE'
-    t.throws(() => lockDataDir(dir), { code, message: /ENOSPC: .*; free some disk space/ })
+    await t.rejects(lockDataDir(dir), { code, message: /ENOSPC: .*; free some disk space/ })
     unlinkSync(join(dir, 'fill'))
     mounts.onlyToBeRead(dir)
-    t.throws(() => lockDataDir(dir), { code, message: /EROFS: .*; mount its file system for writing/ })
+    await t.rejects(lockDataDir(dir), { code, message: /EROFS: .*; mount its file system for writing/ })
     mounts.toBeWritten(dir)
-    lockDataDir(dir).release()
+    const free = await lockDataDir(dir)
+    free.release()
   } finally {
     mounts.end()
   }

@@ -514,7 +514,7 @@ destinations:
   await t.test('what cannot be sent is left as it is', async t => {
     const { path, folder, context } = await setUp(t, 3)
     const before = readFileSync(path, 'utf8')
-    const lock = lockDataDir(folder)
+    const lock = await lockDataDir(folder)
     await t.rejects(resendFile(path, context), {
       code: 'SLUICE_RESEND',
       message: /is being sent by another sluice resend$/,
