@@ -50,6 +50,8 @@ export class OpenFiles {
     this.#names = new Succession({
       isRead: tailer => this.#tailers.has(tailer.key),
       onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
+      lookedAt: () => this.lookedAt,
+      onGap: (path, since) => this.#displace(path, since),
     })
     this.#rotated = new Rotated(saved, births, problems, key => this.#tailers.has(key))
     const shared = { ...options, births, rotated: this.#rotated }
@@ -235,7 +237,6 @@ export class OpenFiles {
     this.held.takeBack(tailer)
     // The former file may have more to read.
     if (former.isOpen && !former.held) this.#options.onReady(former)
-    this.#displace(path)
   }
 
   /** Starts reading a file that has no tailer. */
@@ -296,14 +297,14 @@ export class OpenFiles {
   }
 
   /** The name refers to another file than before. Files that had it in between may be found. */
-  #displace(path: string): void {
+  #displace(path: string, since = this.lookedAt): void {
     // A first run does not look for earlier files.
-    if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, this.lookedAt)
+    if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, since)
   }
 
   /** A name used by rotation appeared: a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
-    const known = originalsOf(path).filter(original => this.#names.paths.has(original))
+    const known = originalsOf(path).filter(original => this.#names.knows(original))
     for (const original of known) this.#displace(original)
     return known.length > 0
   }

@@ -565,6 +565,7 @@ t.test('a file that nobody saw and that cannot be opened any more is looked for 
     saved,
     rotated: {
       begin: () => {},
+      hasUnread: async () => true,
       unseen: async (_path: string, from: number) => {
         since.push(from)
         return since.length > 1 ? [] : [{ place: { ...place, first: Buffer.from('first\n') }, changedAt: 0n }]
@@ -598,7 +599,7 @@ t.test('files that were rotated during a search wait for it, but not for ever', 
   const missing = new Missing({
     context: { clock },
     saved: new Saved(undefined),
-    rotated: { begin: () => {}, unseen: async () => found },
+    rotated: { begin: () => {}, hasUnread: async () => true, unseen: async () => found },
     adopt: () => undefined,
     at: () => current,
     open: () => false,

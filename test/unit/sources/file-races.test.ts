@@ -9,12 +9,13 @@ import fs, {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, tail } from '../../support/tailing.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../support/tailing.js'
 
 t.setTimeout(600_000)
 
@@ -297,5 +298,66 @@ for (const order of ['a.log, then b.log', 'b.log, then a.log']) {
     await settled(next, 2)
     t.same(next.out.texts(), ['older 2', 'newer 2'])
     await next.stop()
+  })
+}
+
+/** The system refuses all watches. */
+function refuseWatches(t: Test): void {
+  const { watch } = fs
+  const use = (instead: typeof watch) => {
+    fs.watch = instead
+    syncBuiltinESMExports()
+  }
+  use(() => {
+    throw Object.assign(new Error('no watch'), { code: 'ENOSPC' })
+  })
+  t.teardown(() => use(watch))
+}
+
+for (const [title, isWatched, isCompressed] of [
+  ['plain', true, false],
+  ['compressed', true, true],
+  ['not watched', false, false],
+] as const) {
+  t.test(`a file that came and went between two looks is read while its name is vacant: ${title}`, async t => {
+    if (!isWatched) refuseWatches(t)
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const path = join(dir, 'app.log')
+    const run = await tail({ include: [path] })
+    await settled(run, 1)
+    await run.scanned(4)
+    renameSync(path, `${path}.2`)
+    writeFileSync(path, '2\n')
+    renameSync(path, `${path}.1`)
+    if (isCompressed) compress(`${path}.1`)
+    await settled(run, 2)
+    t.same(run.out.texts(path), ['1', '2'])
+    await run.stop()
+  })
+}
+
+for (const [title, isWatched, next] of [
+  ['at once', true, undefined],
+  ['not watched, when another file has the name', false, '3'],
+  ['not watched, when the file that had the name is released', false, undefined],
+] as const) {
+  t.test(`a file that came and went after its name was vacant for long is read: ${title}`, async t => {
+    if (!isWatched) refuseWatches(t)
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const path = join(dir, 'app.log')
+    const time = new TestTime()
+    const run = await tail({ include: [path] }, undefined, undefined, time)
+    await settled(run, 1)
+    renameSync(path, `${path}.2`)
+    await run.scanned(5)
+    writeFileSync(path, '2\n')
+    renameSync(path, `${path}.1`)
+    if (!isWatched) await run.scanned(5)
+    if (next) writeFileSync(path, `${next}\n`)
+    else if (!isWatched) time.ms += 3_600_000
+    const all = ['1', '2', ...(next ? [next] : [])]
+    await settled(run, all.length)
+    t.same(run.out.texts(path), all)
+    await run.stop()
   })
 }

@@ -174,6 +174,13 @@ export class Missing {
     const again: [path: string, since: number][] = []
     if (this.#displaced.size > 0) rotated.begin()
     for (const [path, since] of this.#displaced) {
+      if (slices.due) await slices.pause()
+      // Many files may be deleted at once, and each of their names is displaced.
+      if (!(await rotated.hasUnread(dirname(path), since, slices))) {
+        this.#displaced.delete(path)
+        this.#waitingSince.delete(path)
+        continue
+      }
       const unseen = this.#isTold(path) ? await rotated.unseen(path, since, before, [...tailers()], slices) : undefined
       // Another file may have been truncated in the meantime, whose copy was found.
       if (!unseen || !this.#isTold(path)) {

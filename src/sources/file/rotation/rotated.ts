@@ -65,6 +65,11 @@ export class Rotated {
     await this.#copies.speak(folder, read, slices)
   }
 
+  /** Whether the folder contains a file that nobody read and that was written since, wall clock in milliseconds. */
+  async hasUnread(folder: string, since: number, slices: Slices): Promise<boolean> {
+    return (await this.#siblings.newest(folder, slices)) >= since
+  }
+
   /** Finds the copy of a file that is gone or was truncated. Search for files with longer heads first. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
     const isCompressed = this.#copies.isFound(folder, sought) || isCopyOnly(sought.key)

@@ -47,6 +47,8 @@ export class Siblings {
   /** Whether the position in this file is known, so it is not a copy. */
   readonly #isKnown: (stat: BigIntStats) => boolean
   readonly #folders = new Map<string, readonly string[]>()
+  /** When a file without a known position was last written, by folder. */
+  readonly #newest = new Map<string, number>()
   /** Copies matched in this round, each to one file. */
   readonly #taken = new Set<string>()
 
@@ -58,6 +60,7 @@ export class Siblings {
   /** Starts a round; names are read again. */
   begin(): void {
     this.#folders.clear()
+    this.#newest.clear()
     this.#taken.clear()
   }
 
@@ -91,6 +94,17 @@ export class Siblings {
   take(sibling: Sibling): Sibling {
     this.#taken.add(keyOf(sibling.stat))
     return sibling
+  }
+
+  /** When a file without a known position was last written in this folder, wall clock in milliseconds. */
+  async newest(folder: string, slices: Slices): Promise<number> {
+    let newest = this.#newest.get(folder)
+    if (newest === undefined) {
+      const last = (await this.#list(folder, () => true, slices)).at(-1)
+      newest = last ? Number(last.stat.mtimeNs) / 1e6 : Number.NEGATIVE_INFINITY
+      this.#newest.set(folder, newest)
+    }
+    return newest
   }
 
   /** Rotated files that were never seen, the oldest first. */

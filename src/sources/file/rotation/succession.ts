@@ -7,6 +7,16 @@ export interface SuccessionOptions {
   isRead(tailer: Tailer): boolean
   /** Called when a new file took the name of `former`. */
   onRotated(path: string, tailer: Tailer, former: Tailer): void
+  /** Time before which all rotations were observed, wall clock in milliseconds. */
+  lookedAt(): number
+  /** Called when files may have come and gone under this name since a time, wall clock in milliseconds. */
+  onGap(path: string, since: number): void
+}
+
+interface Former {
+  readonly tailer: Tailer
+  /** When the name last referred to it, wall clock in milliseconds. */
+  readonly since: number
 }
 
 /** Maps names to files, and determines which file comes before which. */
@@ -14,7 +24,7 @@ export class Succession {
   readonly #options: SuccessionOptions
   readonly #paths = new Map<string, Tailer>()
   /** The file that had a name before it was renamed or deleted; the next file with this name follows it. */
-  readonly #former = new Map<string, Tailer>()
+  readonly #former = new Map<string, Former>()
   /** Targets of symbolic links, where watches report appends. */
   readonly #targets = new Map<string, Tailer>()
 
@@ -30,6 +40,11 @@ export class Succession {
   /** The file last found under this name. */
   at(path: string): Tailer | undefined {
     return this.#paths.get(path) ?? this.#targets.get(path)
+  }
+
+  /** Whether a file has this name, or had it and is still read. */
+  knows(path: string): boolean {
+    return this.#paths.has(path) || this.#former.has(path)
   }
 
   /** The target folders of symbolic links. */
@@ -57,20 +72,22 @@ export class Succession {
     const tailer = this.#paths.get(path)
     if (!tailer) return
     this.#paths.delete(path)
-    this.#former.set(path, tailer)
+    this.setFormer(path, tailer)
+    this.#options.onGap(path, this.#former.get(path)!.since)
   }
 
   /** Records that this file had the name before. */
   setFormer(path: string, tailer: Tailer): void {
-    this.#former.set(path, tailer)
+    const { since = this.#options.lookedAt() } = this.#former.get(path) ?? {}
+    this.#former.set(path, { tailer, since })
   }
 
   /** Puts new files after those that had their names. */
   succeed(): void {
-    for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
+    for (const [path, former] of this.#former) this.#succeed(path, former)
   }
 
-  #succeed(path: string, former: Tailer): void {
+  #succeed(path: string, { tailer: former, since }: Former): void {
     const tailer = this.#paths.get(path)
     if (tailer && tailer !== former && tailer.isNew) {
       if (!former.waitsFor(tailer)) {
@@ -79,14 +96,17 @@ export class Succession {
         if (!former.former?.isOpen) former.former = undefined
       }
       this.#options.onRotated(path, tailer, former)
+      this.#options.onGap(path, since)
     }
-    if (tailer || !this.#options.isRead(former)) this.#former.delete(path)
+    if (!tailer && this.#options.isRead(former)) return
+    this.#former.delete(path)
+    if (!tailer) this.#options.onGap(path, since)
   }
 
   /** Puts the tailer before the current file of this name, and after the earlier ones. */
   precede(name: string, tailer: Tailer): void {
     const now = this.#paths.get(name)
-    const before = now?.isNew ? (now.after ?? this.#former.get(name)) : this.#former.get(name)
+    const before = now?.isNew ? (now.after ?? this.#former.get(name)?.tailer) : this.#former.get(name)?.tailer
     if (before?.isNewerThan(tailer)) {
       insert(tailer, before)
       return
@@ -94,16 +114,17 @@ export class Succession {
     if (before && before !== tailer && !before.waitsFor(tailer)) tailer.after ??= before
     if (now?.isNew) {
       if (!tailer.waitsFor(now)) now.after = tailer
-    } else this.#former.set(name, tailer)
+    } else this.setFormer(name, tailer)
   }
 
   /** Transfers the names of one tailer to another. */
   replace(former: Tailer, tailer: Tailer): void {
     tailer.found = former.found
     tailer.target = former.target
-    for (const names of [this.#paths, this.#targets, this.#former]) {
+    for (const names of [this.#paths, this.#targets]) {
       for (const [name, at] of names) if (at === former) names.set(name, tailer)
     }
+    for (const [name, { tailer: at }] of this.#former) if (at === former) this.setFormer(name, tailer)
   }
 
   forget(tailer: Tailer): void {
