@@ -88,7 +88,7 @@ export interface Tailing {
   readonly counters: ComponentCounters
   readonly checkpoints: MemoryCheckpoints
   /** What was logged, from level warn. */
-  readonly log: { level: number; msg: string; code?: string; file?: string; cause?: string }[]
+  readonly log: { level: number; msg: string; code?: string; file?: string; copy?: string; cause?: string }[]
   readonly source: Source
   run: Promise<void>
   /** The value of a series of the component's own. */

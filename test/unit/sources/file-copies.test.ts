@@ -5,6 +5,7 @@ import {
   readFileSync,
   readlinkSync,
   renameSync,
+  statSync,
   truncateSync,
   unlinkSync,
   utimesSync,
@@ -398,10 +399,36 @@ t.test('a copy made while lines were still written is not read again, one that o
   writeFileSync(`${path}.1.gz`, gzipSync(bytes))
   appendFileSync(`${path}.1`, asText(numbered(100, 110)))
   unlinkSync(`${path}.1`)
+  await laterFiles(dir)
   writeFileSync(`${path}.2.gz`, gzipSync(String(bytes).replaceAll('line', 'LINE')))
   await settled(run, 101 + 10 + 1 + 101)
   t.equal(run.out.texts().filter(text => text.startsWith('line')).length, 110, 'each once')
   t.equal(run.out.texts().filter(text => text.startsWith('LINE')).length, 100)
+  await run.stop()
+})
+
+t.test('of two copies of the same time, size and beginning none is taken for the other', async t => {
+  const banner = `# ${'the header of every file '.repeat(50)}`
+  const dir = testFolder(t, { 'app.log': asText([banner, ...numbered(0, 100)]) })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], scan_interval: '20ms' })
+  await settled(run, 101)
+  await laterFiles(dir)
+  // Nothing more is read of the open file until the copies have been judged.
+  let go = () => {}
+  run.out.room = new Promise(resolve => (go = resolve))
+  renameSync(path, `${path}.1`)
+  const text = readFileSync(`${path}.1`, 'utf8')
+  const copies = [`${path}.1.gz`, `${path}.2.gz`] as const
+  writeFileSync(copies[0], gzipSync(text))
+  writeFileSync(copies[1], gzipSync(text.replaceAll('line', 'LINE')))
+  for (const copy of copies) utimesSync(copy, new Date(), statSync(copies[1]).mtime)
+  appendFileSync(`${path}.1`, asText(numbered(100, 110)))
+  unlinkSync(`${path}.1`)
+  writeFileSync(path, asText(['of the new one']))
+  await until('the copy', () => run.log.some(({ copy }) => copy === copies[1]))
+  go()
+  await until('all lines', () => new Set(run.out.texts()).size === 1 + 100 + 10 + 1 + 100)
   await run.stop()
 })
 

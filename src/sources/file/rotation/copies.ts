@@ -207,12 +207,15 @@ export class Copies {
     return found.reverse()
   }
 
-  /** The number of other copies that may be those of the files `alike`, which begin like it and have its size. */
+  /**
+   * The number of other copies that may be those of the files `alike`, which begin like it and have its size. Of two with
+   * the same time neither is known to be the copy: both are read, so that no line is lost.
+   */
   async #others(one: Candidate, alike: readonly object[], sought: Unseen, slices: Slices): Promise<number> {
     const { all } = await this.#look(sought.folder, slices)
     const isAlike = ({ first, size }: Candidate) => sought.reads(first, size).some(read => alike.includes(read))
     const isOther = ({ size, crc, owner, over, changedAt }: Candidate) =>
-      size === one.size && crc !== one.crc && (owner ? over : changedAt < one.changedAt)
+      size === one.size && crc !== one.crc && (owner ? over : changedAt <= one.changedAt)
     return all.filter(other => isOther(other) && isAlike(other)).length
   }
 
