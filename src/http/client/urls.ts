@@ -5,6 +5,42 @@ export function withoutQuery(url: string): string {
   return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
 }
 
+/** A parameter in the query of a URL, and where its value is. */
+export interface Parameter {
+  readonly name: string
+  readonly from: number
+  readonly to: number
+}
+
+/** The parameters of a URL that have a value. */
+export function parametersOf(url: string): Parameter[] {
+  const query = /^[^?#]*\?([^#]*)/.exec(url)?.[1]
+  if (query === undefined) return []
+  const found: Parameter[] = []
+  let at = url.indexOf('?') + 1
+  for (const text of query.split(/[&;]/)) {
+    const value = text.indexOf('=') + 1
+    if (value > 0) found.push({ name: decoded(text.slice(0, value - 1)), from: at + value, to: at + text.length })
+    at += text.length + 1
+  }
+  return found
+}
+
+/** Names of parameters that hold keys: `token`, `dd-api-key`, `X-Amz-Signature`. `p` is the password of InfluxDB. */
+const SECRET_PARAMETER =
+  /(?:token|secret|passw(?:or)?d|pwd|pass|key|auth|authorization|credentials?|sig|signature|sas|jwt|session|sessionid)s?$|^(?:code|p)$/
+
+/** Whether the value of a parameter with this name is a key or a password. */
+export const isSecretParameter = (name: string): boolean =>
+  SECRET_PARAMETER.test(name.replace(/[^A-Za-z]/g, '').toLowerCase())
+
+/** The text that stands in a query as `text`. Parsers of URLs ignore line breaks and tabs. */
+export function decoded(text: string): string {
+  if (!/[%+\t\n\r]/.test(text)) return text
+  const [value = ''] = new URLSearchParams(`=${text.replace(/[\t\n\r]/g, '')}`).values()
+  return value
+}
+
 /** The remote host to which the key is sent without encryption; undefined if there is none. */
 export function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
   const { hostname, protocol } = new URL(url)

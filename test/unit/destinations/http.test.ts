@@ -414,9 +414,13 @@ t.test('no key in any text', async t => {
   const texts: string[] = []
   const others = { headers: { 'x-other-secret': 'hunter2hunter2' } }
   for (const auth of [{ key: KEY }, { key_file: path }]) {
-    const made = await started(t, { url: to.url(), validate: undefined, auth, ...others })
+    const url = `${to.url()}?token=hunter2%2Bhunter2`
+    const made = await started(t, { url, validate: undefined, auth, ...others })
     for (const status of [400, 401, 403, 500, 302]) {
-      to.script.push(({ headers }) => ({ status, headers: { location: `/${KEY}` }, body: JSON.stringify(headers) }))
+      to.script.push(({ headers, path }) => {
+        const body = JSON.stringify([path, decodeURIComponent(path), headers])
+        return { status, headers: { location: `/${KEY}` }, body }
+      })
       const error = await failure(made.destination.write(events(1), never))
       texts.push(String(error.stack), inspect(error, { depth: 9 }), JSON.stringify(error), String(error.cause))
     }

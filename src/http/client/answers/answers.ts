@@ -7,13 +7,13 @@ import { proxyWords } from '../connection/network-error.js'
 import type { ClientOptions } from '../options.js'
 import type { RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
-import { withoutQuery } from '../urls.js'
+import { decoded, parametersOf, withoutQuery } from '../urls.js'
 import { bodyText, cutText, drain } from './answer-text.js'
 import { type Divided, divided } from './divided.js'
 import { type ReadAnswer, readAnswer } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
-/** Values of headers at least this long are redacted from every text. */
+/** Values of headers and of a query at least this long are redacted from every text. */
 const SECRET_LENGTH = 8
 
 /** The request that a response belongs to. */
@@ -130,7 +130,12 @@ export class Answers {
 
   /** A receiver may echo what it was sent. */
   #withoutSecrets(text: string): string {
-    const secrets = Object.values(this.#of.options.headers).filter(value => value.length >= SECRET_LENGTH)
+    const { options, format } = this.#of
+    const inQuery = [format.url, options.validate ?? ''].flatMap(url => {
+      const values = parametersOf(url).map(({ from, to }) => url.slice(from, to))
+      return [...values, ...values.map(decoded)]
+    })
+    const secrets = [...Object.values(options.headers), ...inQuery].filter(value => value.length >= SECRET_LENGTH)
     if (this.#of.key?.last) secrets.push(this.#of.key.last)
     secrets.push(...this.#of.transport.secrets)
     return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
