@@ -7,8 +7,8 @@ import { at } from '../api/domain/records.js'
 import type { Service } from '../api/domain/service.js'
 import type { Ingest, IngestAnswer } from '../api/http/ingest.js'
 import type { Config } from '../config/load.js'
-import { literalSecrets } from '../config/managed/account-secrets.js'
 import type { Permitted } from '../config/managed/permitted.js'
+import { literalSecrets } from '../config/managed/secret-places.js'
 import type { AnyDefinition } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/measure/metrics.js'
@@ -38,6 +38,7 @@ export class ServedIngest implements Ingest {
   readonly #service: Service
   readonly #host: IngestHost
   readonly #log: Logger
+  readonly #components: readonly AnyDefinition[]
   #forget = () => {}
   #reading: Promise<unknown> = Promise.resolve()
   #stopped: Promise<void> | undefined
@@ -45,6 +46,7 @@ export class ServedIngest implements Ingest {
   constructor(service: Service, options: ServiceConfig, { log, metrics, components, ownPorts }: ServedIngestParts) {
     this.#service = service
     this.#log = log
+    this.#components = components
     const { ingest, dataDir, max_connections, plugins } = options
     const folder = join(dataDir, INGEST_FOLDER)
     const permitted = permittedBy(options, ownPorts)
@@ -117,7 +119,7 @@ export class ServedIngest implements Ingest {
   }
 
   #warnOfLiterals({ id, config }: PublishedDocument): void {
-    const places = literalSecrets(config).map(({ path }) => path)
+    const places = literalSecrets(config, this.#components).map(({ path }) => path)
     if (places.length === 0) return
     this.#log.warn(
       { code: 'SLUICE_LITERAL_KEY', pipeline: id, places },

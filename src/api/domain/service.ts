@@ -76,7 +76,7 @@ export class Service {
     this.serviceAccounts = new ServiceAccounts(context, this.#keys)
     this.userKeys = new UserKeys(context, this.#keys)
     const sealer = new Sealer(options.secret, context.random)
-    this.#literals = new Literals(sealer)
+    this.#literals = new Literals(sealer, options.components)
     this.secrets = new Secrets(context, sealer)
     this.pipelines = new Pipelines(context, options.components, this.secrets, this.#literals)
     this.fleet = new Fleet(context)

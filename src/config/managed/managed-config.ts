@@ -1,13 +1,15 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { withCodecs } from '../../codecs/options.js'
 import { ConfigError, errorText, type Problem } from '../../core/errors.js'
 import { trimKey } from '../../http/auth/auth-options.js'
 import { type Config, type ConfigText, type LoadOptions, loadTexts, readTexts } from '../load.js'
 import { SECTIONS } from '../schema.js'
-import { misplacedSecrets, secretNamesIn, secretVariable } from './account-secrets.js'
+import { secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permitted.js'
+import { misplacedSecrets } from './secret-places.js'
 
 /** The input in a published pipeline that stands for all local sources. */
 const INGEST = 'ingest'
@@ -89,7 +91,10 @@ export class ManagedConfig {
   /** The values, on this machine, of the secrets that the document refers to. */
   #secrets(document: unknown, name: string): Record<string, string> {
     const { secrets } = this.local.managed
-    const misplaced = isMapping(document) ? misplacedSecrets(document) : []
+    const plugins = [...(this.#options.plugins?.values() ?? [])]
+    const components = [...this.#options.components, ...plugins.flatMap(({ components }) => components)]
+    const codecs = plugins.flatMap(({ codecs }) => codecs)
+    const misplaced = isMapping(document) ? withCodecs(codecs, () => misplacedSecrets(document, components)) : []
     if (misplaced.length > 0) throw new ConfigError(misplaced.map(({ path, message }) => problem(name, path, message)))
     const values: Record<string, string> = {}
     for (const secret of secretNamesIn(document)) {

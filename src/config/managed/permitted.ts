@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import type { z } from 'zod'
 import { Codec } from '../../core/codec.js'
 import { type Reached, textOptions } from '../../core/options/reach.js'
+import { withoutQuery } from '../../http/client/urls.js'
 import type { AddressRules } from '../../lib/network/address-rules.js'
 import { type ListenAddress, listenText } from '../../lib/network/inherited-sockets.js'
 import { Pattern } from '../../lib/pattern.js'
@@ -51,7 +52,7 @@ export function refusedBy(
 interface Named {
   readonly path: readonly string[]
   /** Undefined if the option does not declare what it accesses. */
-  readonly reaches: Exclude<Reached, 'nothing'> | undefined
+  readonly reaches: keyof typeof RULES | undefined
   readonly value: string
 }
 
@@ -61,7 +62,7 @@ function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
   if (delivery) parts.push([deliverySchema(definition), delivery])
   return parts.flatMap(([schema, values]) =>
     textOptions(schema).flatMap(({ path, reaches }) =>
-      reaches === 'nothing'
+      reaches === 'nothing' || reaches === 'secret'
         ? []
         : valuesAt(values, path).map(value => ({ path: path.filter(step => step !== '*'), reaches, value })),
     ),
@@ -74,7 +75,10 @@ const NO_CODE =
   'a published pipeline must not run code; run this processor in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
 
 /** Why a value is denied; undefined if it is allowed. */
-const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Permitted) => string | undefined> = {
+const RULES: Record<
+  Exclude<Reached, 'nothing' | 'secret'>,
+  (value: string, permitted: Permitted) => string | undefined
+> = {
   files(path, { files, never }) {
     if (never.some(folder => isBelow(resolve(path), folder)))
       return `${path} is in the folder where this process keeps its state`
@@ -84,7 +88,7 @@ const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Perm
     if (urls !== 'all')
       return urls.some(prefix => beginsWith(url, prefix))
         ? undefined
-        : `${url} is not among the addresses that it may send to`
+        : `${withoutQuery(url)} is not among the addresses that it may send to`
     const { host, port } = literalAddress(url)
     const denied = host === undefined ? undefined : addresses?.denied(host, port)
     return denied && `it must not send to ${host}, which is ${denied}`

@@ -8,8 +8,11 @@ import { z } from 'zod'
  * (config/managed/permitted.ts).
  */
 
-/** `host`: facts about this machine and its environment variables. `code`: what is run as a part of the process. */
-export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'host' | 'nothing'
+/**
+ * `host`: facts about this machine and its environment variables. `code`: what is run as a part of the process.
+ * `secret`: nothing, and the text is a key or a password.
+ */
+export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'code' | 'host' | 'secret' | 'nothing'
 
 const declared = z.registry<{ reaches: Reached }>()
 
@@ -17,7 +20,7 @@ const declared = z.registry<{ reaches: Reached }>()
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
-  secret: 'nothing',
+  secret: 'secret',
   condition: 'nothing',
   template: 'nothing',
   'field path': 'nothing',

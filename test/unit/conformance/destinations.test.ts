@@ -61,6 +61,7 @@ function local({ options, writes }: AnyDefinition<'destination'>, yaml: string, 
     listen: undefined,
     code: undefined,
     host: undefined,
+    secret: 'key',
   }
   for (const { path, reaches } of textOptions(options)) {
     const name = path.at(-1)!

@@ -58,6 +58,11 @@ t.test('secrets of a published pipeline are found on the machine', async t => {
   t.same(found(`{ up: { file: ${join(folder, 'key')} } }`), ['from-a-file', 'Bearer from-a-file'])
   t.same(found('{ up: { credential: up } }'), ['from-systemd', 'Bearer from-systemd'])
   t.same(found('{ up: { env: SECRET } }'), ['def456', 'Bearer def456'])
+  const url = 'http://logs/?a=b&token=${secret:up}'
+  const { options } = local('{ up: { env: SECRET } }').with(out('${secret:up}', { url }), 'doc').destinations[0]!
+  t.match(options, { url: 'http://logs/?a=b&token=def456' })
+  const bounded = local('{ up: { env: SECRET } }, allow_urls: [http://other/]')
+  t.throws(() => bounded.with(out('${secret:up}', { url }), 'doc'), { message: /url: http:\/\/logs\/ is not among/ })
   const refused = (secrets: string, message: RegExp, document: object = out('${secret:up}')) =>
     t.throws(() => local(secrets).with(document, 'doc'), { code: 'SLUICE_CONFIG', message })
   refused('{}', /the secret up is not available here; .*managed\.secrets/)

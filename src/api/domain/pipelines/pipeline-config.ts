@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type ComponentConfig, type Config, parseDocument } from '../../../config/load.js'
-import { literalSecrets, misplacedSecrets } from '../../../config/managed/account-secrets.js'
+import { literalSecrets, misplacedSecrets } from '../../../config/managed/secret-places.js'
 import { SECTIONS } from '../../../config/sections.js'
 import { type AnyDefinition, defineSource } from '../../../core/component.js'
 import { ConfigError } from '../../../core/errors.js'
@@ -51,8 +51,8 @@ export function checkPipelineConfig(
   if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
   if (countComponents(config) > most.components)
     throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
-  const secrets = [...misplacedSecrets(config), ...(literals ? [] : literalSecrets(config))]
-  if (secrets.length > 0) throw invalid(secrets.map(({ path, message }) => fault(path, message)))
+  const secrets = [...misplacedSecrets(config, components), ...(literals ? [] : literalSecrets(config, components))]
+  if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
   try {
     return parseDocument(config, 'config', { env: {}, components, literal: true, given: [ingestSource(standIn)] })
   } catch (error) {

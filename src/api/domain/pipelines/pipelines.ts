@@ -1,4 +1,4 @@
-import { hideLiterals } from '../../../config/managed/account-secrets.js'
+import { hideLiterals } from '../../../config/managed/secret-places.js'
 import type { AnyDefinition } from '../../../core/component.js'
 import type { Change } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from '../accounts/access.js'
@@ -54,7 +54,7 @@ export class Pipelines {
   boundsOf: (pipeline: string, config: PipelineRecord['config']) => Promise<readonly Fault[]> = async () => []
   readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
-  readonly #hidden = new Derived((config: Readonly<Record<string, unknown>>) => hideLiterals(config))
+  readonly #hidden = new Derived((config: RevisionRecord['config']) => hideLiterals(config, this.#components))
   readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, record => this.#show(record, [])))
 
   constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets, literals: Literals) {

@@ -1,4 +1,5 @@
-import { HIDDEN, takeLiterals, withLiterals } from '../../../config/managed/account-secrets.js'
+import { takeLiterals, withLiterals } from '../../../config/managed/secret-places.js'
+import type { AnyDefinition } from '../../../core/component.js'
 import type { SealedLiteral } from '../records.js'
 import type { Sealer } from './sealer.js'
 
@@ -11,15 +12,16 @@ interface Holder {
 /** Literal keys in configurations from earlier versions. In the store they are encrypted like secrets of accounts. */
 export class Literals {
   readonly #sealer: Sealer
+  readonly #components: readonly AnyDefinition[]
 
-  constructor(sealer: Sealer) {
+  constructor(sealer: Sealer, components: readonly AnyDefinition[]) {
     this.#sealer = sealer
+    this.#components = components
   }
 
   /** Encrypts all literal keys in the record; returns the same object if there are none. `place` is its store key. */
   seal<R extends Holder>(record: R, place: string): R {
-    const { config, literals } = takeLiterals(record.config)
-    const found = literals.filter(({ value }) => value !== HIDDEN)
+    const { config, literals: found } = takeLiterals(record.config, this.#components)
     if (found.length === 0) return record
     const sealed = found.map(({ path, value }) => ({ path, sealed: this.#sealer.seal(value, placeOf(place, path)) }))
     return { ...record, config, literals: [...(record.literals ?? []), ...sealed] }

@@ -24,7 +24,7 @@ export const secretRoutes: readonly Route[] = [
     tag: 'secret',
     summary: 'Creates a secret or replaces its value.',
     description:
-      'Pipelines refer to it as `${secret:NAME}` in `auth.key`, `proxy.auth.password` and `headers`. Those that run in the service use another value at once.',
+      'Pipelines refer to it as `${secret:NAME}` in options for keys and passwords such as `auth.key`, in `headers` and in the query of URLs. Those that run in the service use another value at once.',
     scope: 'pipeline:write',
     body: secretInput,
     answers: { 200: { description: 'The secret, without its value.', one: ['secret', secretDocument] } },

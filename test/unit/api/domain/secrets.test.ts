@@ -1,9 +1,14 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { z } from 'zod'
 import { secretInput } from '../../../../src/api/domain/inputs.js'
 import { Sealer } from '../../../../src/api/domain/secrets/sealer.js'
-import { HIDDEN } from '../../../../src/config/managed/account-secrets.js'
+import { components } from '../../../../src/components.js'
+import { HIDDEN, hideLiterals, literalSecrets, misplacedSecrets } from '../../../../src/config/managed/secret-places.js'
+import { defineProcessor } from '../../../../src/core/component.js'
+import { secret } from '../../../../src/core/options/options.js'
+import { reaches } from '../../../../src/core/options/reach.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 
 const PAGE = { limit: 50 }
@@ -14,6 +19,16 @@ const proxied = (password: string) => {
   const proxy = { url: 'http://proxy.example.com:3128', auth: { user: 'me', password } }
   return { destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', proxy } } }
 }
+const processing = (one: object) => ({
+  processors: { one: { inputs: ['ingest'], ...one } },
+  destinations: { out: { type: 'blackhole', inputs: ['one'] } },
+})
+const cluster = (password: string) => {
+  const redis = { url: 'redis://redis.example.com:6379', password }
+  return processing({ type: 'throttle', limit: 1, window: '1s', scope: 'cluster', redis })
+}
+const hashed = (key: string) =>
+  processing({ type: 'redact', fields: ['.message'], presets: ['email'], action: { hash: { key } } })
 const token = (key: string) => http({ auth: { type: 'token', key } })
 
 t.test('secrets are written, replaced, removed, and never shown', async t => {
@@ -124,13 +139,29 @@ t.test('no key stands in a pipeline itself', async t => {
     ['two words', http({ headers: { a: 'hunter2 hunter3 ${secret:up}' } }), 'headers.a'],
     ['the password of a proxy', proxied('hunter2'), 'proxy.auth.password'],
     ['what is shown of one', proxied(HIDDEN), 'proxy.auth.password'],
+    ['a token in a URL', http({ url: 'http://x/?a=b&token=hunter2' }), 'url'],
+    ['another name', http({ url: 'http://x/?DD-API-Key=hunter2' }), 'url'],
+    ['a disguised name', http({ url: 'http://x/?a=b;access%5Ft\tok%65n=hunter2#' }), 'url'],
+    ['a part of a token', http({ validate: 'http://x/?sig=a${secret:up}' }), 'validate'],
+    ['a password in a URL', http({ url: 'http://me:hunter2@x/' }), 'url'],
   ]
   for (const [what, config, path] of refused)
     t.match(await faults(config), [{ path: `config.destinations.out.${path}`, message: how }], what)
+  t.match((await faults(http({ url: 'http://x/?b=c&api_key=x' })))[0], {
+    message: /^has in api_key .* write api_key=\$\{/,
+  })
   const source = { sources: { in: { type: 'http', listen: '127.0.0.1:1', auth: { key: 'hunter2' } } } }
   t.match(await faults({ ...source, ...http({}) }), [{ path: 'config.sources.in.auth.key', message: how }])
+  t.match(await faults(cluster('hunter2')), [{ path: 'config.processors.one.redis.password', message: how }])
+  t.match(await faults(hashed('hunter2')), [{ path: 'config.processors.one.action.hash.key', message: how }])
   const misplaced: [Record<string, unknown>, RegExp][] = [
-    [http({ url: 'http://x/${secret:up}' }), /only auth\.key, proxy\.auth\.password and headers/],
+    [
+      http({ url: 'http://x/${secret:up}' }),
+      /only options for a key or a password .*, headers, and the query of a URL/,
+    ],
+    [http({ url: 'http://${secret:up}/?token=${secret:up}' }), /must not refer/],
+    [http({ url: 'http://x/?${secret:up}=a' }), /must not refer/],
+    [http({ compression: '${secret:up}' }), /must not refer/],
     [http({ headers: { a: '${secret:9}' } }), /must have A-Z/],
     [token('${secret:a/b}'), /must have A-Z/],
   ]
@@ -139,9 +170,43 @@ t.test('no key stands in a pipeline itself', async t => {
     token('${secret:up}'),
     token('${KEY}'),
     proxied('${secret:up}'),
+    cluster('${secret:up}'),
+    hashed('${REDACT_KEY}'),
+    http({ url: 'http://x/?index=main&token=${secret:up}&x=${secret:b}', validate: 'http://x/?source=a-b-c' }),
     http({ headers: { Authorization: 'Bearer ${secret:up}', 'Content-Type': 'text/plain', a: '${secret:b}' } }),
   ]
   for (const config of taken) t.same(await faults(config), [])
+})
+
+t.test('the schemas of plugins say where their secrets are', async t => {
+  const options = z.strictObject({
+    access: z.union([z.literal('none'), z.strictObject({ tokens: z.array(secret()) })]).optional(),
+    by_host: z.record(z.string(), z.strictObject({ pin: secret().optional().describe('A number.') })).optional(),
+    note: reaches('nothing', z.string()).optional(),
+  })
+  const summary = 'It is only read.'
+  const create = () => {
+    throw new Error('it is not run')
+  }
+  const own = defineProcessor({ type: 'own', summary, options, examples: [{ title: 'x', yaml: '' }], create })
+  const config = processing({
+    type: 'own',
+    access: { tokens: ['a', '${secret:b}', 'c'] },
+    by_host: { d: { pin: 'e' } },
+    note: 'f',
+  })
+  const all = [...components, own]
+  t.same(
+    literalSecrets(config, all).map(({ path }) => path.replace('processors.one.', '')),
+    ['access.tokens.0', 'access.tokens.2', 'by_host.d.pin'],
+  )
+  const hidden = { access: { tokens: [HIDDEN, '${secret:b}', HIDDEN] }, by_host: { d: { pin: HIDDEN } }, note: 'f' }
+  t.match(hideLiterals(config, all), processing({ type: 'own', ...hidden }))
+  const refers = (one: object) => misplacedSecrets(processing({ type: 'own', ...one }), all).length
+  t.same([refers({ by_host: { d: { pin: '${secret:a}' } } }), refers({ note: '${secret:a}' })], [0, 1])
+  const gone = processing({ type: 'gone', auth: { key: 'a' }, redis: { password: 'b' }, url: 'http://x/?token=c' })
+  const shown = JSON.stringify(hideLiterals(gone, components))
+  t.notMatch(shown, /"a"|"b"|=c"/, 'a plugin that is not there any more has them where others have')
 })
 
 t.test('keys that were saved earlier are hidden, and still reach daemons', async t => {
@@ -150,13 +215,29 @@ t.test('keys that were saved earlier are hidden, and still reach daemons', async
   const me = await as(service, first.manager.key)
   const { id } = (await pipelines.create(me, { title: 'x', config: token('${secret:up}') })).document
   const { proxy } = proxied('hunter2').destinations.out
-  const old = http({ auth: { key: 'hunter2' }, proxy, headers: { 'x-key': 'hunter2', accept: 'text/plain' } })
+  const old = {
+    ...hashed('hunter2'),
+    ...http({
+      url: 'http://logs.example.com/?a=b&token=hunter2',
+      auth: { key: 'hunter2' },
+      proxy,
+      headers: { 'x-key': 'hunter2', accept: 'text/plain' },
+    }),
+  }
   for (const prefix of ['pipeline/', `revision/${id}/`])
     for (const { key, value } of await store.list(prefix))
       await store.write([{ key, value: { ...(value as object), config: old } }])
   const hidden = { ...proxy, auth: { user: 'me', password: HIDDEN } }
   const shown = {
-    destinations: { out: { auth: { key: HIDDEN }, proxy: hidden, headers: { 'x-key': HIDDEN, accept: 'text/plain' } } },
+    processors: { one: { action: { hash: { key: HIDDEN } } } },
+    destinations: {
+      out: {
+        url: `http://logs.example.com/?a=b&token=${HIDDEN}`,
+        auth: { key: HIDDEN },
+        proxy: hidden,
+        headers: { 'x-key': HIDDEN, accept: 'text/plain' },
+      },
+    },
   }
   t.match(
     (await pipelines.publish(me, id, {})).document,
@@ -192,7 +273,8 @@ t.test('keys that earlier versions stored as text are encrypted at the start', a
   const [id, second] = ids as [string, string]
   await service.pipelines.publish(me, id, {})
   await service.pipelines.update(me, id, { config: other })
-  const literal = http({ auth: { key: KEY }, headers: { 'x-key': `Bearer ${KEY}`, accept: 'text/plain' } })
+  const headers = { 'x-key': `Bearer ${KEY}`, accept: 'text/plain' }
+  const literal = http({ url: `http://x/?token=${KEY}`, auth: { key: KEY }, headers })
   // As an earlier version left it.
   const asBefore = ['revisions-prepared', ...(await store.list('revision-bytes/')).map(({ key }) => key)]
   await store.write(asBefore.map(key => ({ key, value: undefined })))
