@@ -31,6 +31,8 @@ export interface Reports {
   outages?(): (ProcessorOutage & { readonly id: string })[]
   /** Whether a signal ends the daemon, which still delivers what it has read. */
   isStopping?(): boolean
+  /** When the reload that is under way began, wall clock in milliseconds; undefined: none is. */
+  reloadingSince?(): number | undefined
   /** State of a managed daemon and of its connection to the service. */
   managed?(): object
   /** Shown on the socket only: the paths of the configuration and of the data. */
@@ -159,8 +161,10 @@ async function answer(
       const sources = failures.length > 0 ? { sources: failures } : {}
       const processors = outages.length > 0 ? { processors: outages } : {}
       const managed = reports.managed && { managed: reports.managed() }
+      const since = reports.reloadingSince?.()
+      const reloading = since !== undefined && { reloading_since: new Date(since).toISOString() }
       const status = stopping ? STOPPING : ready ? 'ready' : 'not ready'
-      const body = { status, destinations, ...sources, ...processors, ...managed }
+      const body = { status, ...reloading, destinations, ...sources, ...processors, ...managed }
       sendAnswer(response, { status: ready ? 200 : 503, body })
       return
     }

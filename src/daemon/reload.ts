@@ -6,6 +6,7 @@ import { NotNow, type Supervisor } from '../engine/supervisor.js'
 import { systemClock } from '../lib/time.js'
 import { onHeldSignal } from '../terminal/held-signals.js'
 import { tellWarnings } from '../terminal/log.js'
+import { ReloadQueue } from './reload-queue.js'
 import type { Servers } from './servers.js'
 import type { Systemd } from './systemd/systemd.js'
 import { ConfigWatch, type WatchedFiles } from './watch-config.js'
@@ -96,12 +97,8 @@ export function onReload(
       )
     }
   }
-  // One at a time: each reload starts from the addresses that the previous one left.
-  let queue = Promise.resolve()
-  const reloadNext = () => {
-    queue = queue.then(() => inTurn(reload))
-    return queue
-  }
+  const queue = new ReloadQueue(() => inTurn(reload))
+  const reloadNext = () => queue.request()
   const watch = files && new ConfigWatch(files, () => systemd.reload(reloadNext))
   watch?.set(pipeline.config.watched)
   const onSignal = () => void systemd.reload(reloadNext)
@@ -111,7 +108,7 @@ export function onReload(
       counts.failed++
       last = false
       subject.refused = errorText(error)
-      queue = queue.then(() => moveBack(back))
+      void queue.add(() => moveBack(back))
     },
     stop() {
       removeHandler()

@@ -153,6 +153,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       failures: () => pipeline.failures(),
       outages: () => pipeline.outages(),
       isStopping: () => pipeline.isStopping,
+      reloadingSince: () => pipeline.replacingSince,
       ...(managed && { managed: managed.report }),
       about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
     },

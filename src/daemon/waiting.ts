@@ -11,6 +11,7 @@ import { tellWarnings } from '../terminal/log.js'
 import { onSignals } from '../terminal/signals.js'
 import { NOTHING } from './held.js'
 import { type ManagedReport, managedMetrics } from './managed-report.js'
+import { ReloadQueue } from './reload-queue.js'
 import { Servers } from './servers.js'
 import { oneLine } from './systemd/service-state.js'
 import type { Systemd } from './systemd/systemd.js'
@@ -81,11 +82,8 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
-  let queue = Promise.resolve()
-  const inTurn = () => {
-    queue = queue.then(reload)
-    return queue
-  }
+  const queue = new ReloadQueue(reload)
+  const inTurn = () => queue.request()
   const watch = files && new ConfigWatch(files, () => systemd.reload(inTurn))
   // Signals are held until the servers are open.
   let removeHandler = () => {}
@@ -100,7 +98,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   } finally {
     removeHandler()
     watch?.set(false)
-    await queue
+    await queue.idle
     signals.remove()
     servers?.close()
   }

@@ -68,6 +68,7 @@ export class Supervisor {
   #stopChecking: (() => void) | undefined
   #failed = false
   #replaced = 0
+  #replacingSince: number | undefined
   #orphans: readonly Orphan[] = []
 
   /** Creates every component; throws if one cannot be created. Nothing is read or sent yet. */
@@ -156,12 +157,17 @@ export class Supervisor {
   /** Replaces the configuration. Resolves when the new one runs. Rejects if it is unusable; then the old one stays. */
   replace(config: Config, options: ReplaceOptions = {}): Promise<void> {
     const replaced = this.#queue.then(() => this.#replace(config, options))
-    this.#queue = replaced.catch(() => {})
+    this.#queue = replaced
+      .catch(() => {})
+      .then(() => {
+        this.#replacingSince = undefined
+      })
     return replaced
   }
 
   async #replace(config: Config, { keepsEvents = false }: ReplaceOptions): Promise<void> {
     if (this.#deadline || !this.#running) throw new NotNow('Sluice is starting or stopping')
+    this.#replacingSince = this.#runtime.clock.wall()
     if (config.dataDir !== this.#config.dataDir)
       throw new Error('data_dir can only be changed by a restart; the current one is still in use')
     refuseRepeats(config)
@@ -314,6 +320,11 @@ export class Supervisor {
   /** The running configuration. */
   get config(): Config {
     return this.#config
+  }
+
+  /** When the replacement that is under way began, wall clock in milliseconds; undefined: none is. */
+  get replacingSince(): number | undefined {
+    return this.#replacingSince
   }
 
   /** The number of replacements so far. */

@@ -33,6 +33,8 @@ export interface DaemonView {
   readonly ready: boolean
   /** A signal ends the daemon, which still delivers what it has read. */
   readonly stopping: boolean
+  /** When the reload that is under way began; undefined: none is. */
+  readonly reloadingSince?: string | undefined
   readonly destinations: readonly DestinationView[]
   /** Sources that wait for an operator, or that fail and are restarted. */
   readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
@@ -58,6 +60,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
       ok: response.statusCode === 200,
       body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
         status: string
+        reloading_since?: string
         sources?: DaemonView['failing']
         processors?: DaemonView['outages']
         managed?: ManagedReport
@@ -72,6 +75,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
   const { status, destinations, sources: failing = [], processors: outages = [], managed } = ready.body
+  const { reloading_since: reloadingSince } = ready.body
   const waiting = await waitsIn(socket, scrape)
   const wall = systemClock.wall()
   const stopping = status === STOPPING
@@ -81,6 +85,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     scrape,
     ready: ready.ok,
     stopping,
+    reloadingSince,
     destinations,
     failing,
     outages,

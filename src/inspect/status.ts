@@ -6,7 +6,7 @@ import { wrap } from '../terminal/wrap.js'
 import { bottleneckLines, bottleneckOf } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, short, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
+import { clockTime, type DaemonView, short, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
 import { type Problem, problemsOf } from './problems/daemon.js'
 import { pastOutages } from './problems/destination.js'
 import { managedLine } from './problems/managed.js'
@@ -22,11 +22,11 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   const problems = problemsOf(view)
   const notices = noticesOf(view)
   if (options.json) {
-    const { ready, stopping, destinations, components, waiting, managed } = view
+    const { ready, stopping, reloadingSince, destinations, components, waiting, managed } = view
     const bottleneck = bottleneckOf(view)
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
     io.stdout.write(
-      `${printableJson(JSON.stringify({ ready, ...(stopping && { stopping }), problems, notices, managed, bottleneck, destinations, waiting, components: listed }, null, 2))}\n`,
+      `${printableJson(JSON.stringify({ ready, ...(stopping && { stopping }), reloading_since: reloadingSince, problems, notices, managed, bottleneck, destinations, waiting, components: listed }, null, 2))}\n`,
     )
     return problems.length === 0 ? EXIT.done : EXIT.failed
   }
@@ -40,6 +40,8 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
   const notices = noticesOf(view)
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
   const lines = [paint(BOLD, headline(view))]
+  const { reloadingSince } = view
+  if (reloadingSince !== undefined) lines.push(`Reloading since ${clockTime(reloadingSince, view.wall)}.`)
   const managed = managedLine(view)
   if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))
   if (problems.length === 0) lines.push(paint(GREEN, 'Nothing is wrong.'))

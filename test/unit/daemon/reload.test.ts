@@ -80,6 +80,39 @@ t.test('a reload that is asked for during another one comes after it', async t =
   t.equal(await answer(files.port), 'here')
 })
 
+t.test('however many signals come during a reload, one reload follows it, with the last content', async t => {
+  const servers = serversHere()
+  const files = { port: await ownPort(), digest: 'a' }
+  const read = () => configOf(files.port, files.digest)
+  const replaced: string[] = []
+  let go = () => {}
+  const pipeline = {
+    config: read(),
+    async replace(config: Config) {
+      replaced.push(config.digest)
+      if (replaced.length === 1)
+        await new Promise<void>(resolve => {
+          go = resolve
+        })
+      pipeline.config = config
+    },
+  }
+  reloading(t, async () => read(), pipeline, servers)
+  process.emit('SIGHUP')
+  await until(() => replaced.length === 1)
+  for (let i = 1; i <= 20; i++) {
+    files.digest = `b${i}`
+    process.emit('SIGHUP')
+    await turns()
+  }
+  go()
+  await until(() => pipeline.config.digest === 'b20')
+  files.digest = 'c'
+  process.emit('SIGHUP')
+  await until(() => pipeline.config.digest === 'c')
+  t.same(replaced, ['a', 'b20', 'c'])
+})
+
 t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
   const servers = serversHere()
   const [before, after] = [await ownPort(), await ownPort()]

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type DaemonView, rateOf, short, stateOf, terminalOf } from '../../../src/inspect/daemon-view.js'
+import { clockTime, type DaemonView, rateOf, short, stateOf, terminalOf } from '../../../src/inspect/daemon-view.js'
 import { liveBetween } from '../../../src/inspect/graph-live.js'
 import { Scrape } from '../../../src/inspect/scrape.js'
 import { statusLines } from '../../../src/inspect/status.js'
@@ -80,13 +80,20 @@ t.test(
       (bytes, n) => `sluice_file_unread_bytes{component_id="in",file="/var/log/${n}.log"} ${bytes}`,
     )
     const series = [...files, 'sluice_files_watched{component_id="in"} 7'].join('\n')
-    const shown = { ...usual, destinations: failing, scrape: new Scrape(series) } as unknown as DaemonView
+    const reloadingSince = new Date(usual.wall - 60_000).toISOString()
+    const shown = {
+      ...usual,
+      destinations: failing,
+      scrape: new Scrape(series),
+      reloadingSince,
+    } as unknown as DaemonView
     const lines = statusLines(shown, { width: 80, height: 24, color: false })
     t.same(
       lines.filter(line => line.length > 80),
       [],
     )
     const text = lines.join('\n')
+    t.match(text, `\nReloading since ${clockTime(reloadingSince, usual.wall)}.\n`)
     t.equal(text.match(/^! /gm)!.length, 3)
     t.equal(text.match(/No events are lost/g)!.length, 1)
     t.equal(text.match(/3 failed attempts/g)!.length, 3)
