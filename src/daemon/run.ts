@@ -18,7 +18,7 @@ import { after, every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
-import { type LogOptions, openLog, tellWarnings } from '../terminal/log.js'
+import { type LogOptions, logMetrics, openLog, tellWarnings } from '../terminal/log.js'
 import { onSignals } from '../terminal/signals.js'
 import { onStdoutGone } from '../terminal/stdout-gone.js'
 import { whenReadable } from './held.js'
@@ -139,6 +139,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     'Whether all destinations are ready, no source is waiting for an operator, and the daemon is not stopping.',
     () => (!pipeline.isStopping && isReady(pipeline.states(), pipeline.failures(), pipeline.outages()) ? 1 : 0),
   )
+  logMetrics(metrics)
   orphanMetrics(metrics, () => pipeline.orphans)
   unsavedMetrics(
     metrics,

@@ -23,7 +23,7 @@ import { packageVersion } from '../lib/version.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { onHeldSignal } from '../terminal/held-signals.js'
-import { createLog, tellWarnings } from '../terminal/log.js'
+import { createLog, logMetrics, tellWarnings } from '../terminal/log.js'
 import { onSignals } from '../terminal/signals.js'
 import { serviceConnections } from './connections.js'
 import { serveControls } from './control.js'
@@ -88,6 +88,7 @@ async function serveOpened(
 ): Promise<number> {
   const metrics = new Metrics(log)
   void metrics.measureProcess()
+  logMetrics(metrics)
   const counts = new RequestCounts()
   const servers: Server[] = []
   const tls = options.tls && serviceTls(options.tls, metrics, log)

@@ -1,10 +1,11 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { LogFormat } from '../config/load.js'
 import { formatProblem, type Problem } from '../core/errors.js'
+import type { Metrics } from '../engine/measure/metrics.js'
 import { printableJson } from '../lib/printable.js'
 import { type Io, UsageError } from './command-line.js'
 import { logText } from './log-text.js'
-import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
+import { leadsToJournal, lineWriter, lostLines, priorityOf, STDERR } from './stderr.js'
 
 type LogIo = Pick<Io, 'stderr' | 'env'>
 
@@ -24,7 +25,7 @@ export interface ProgramLog {
 /** Opens the log on stderr: JSON lines or text, with priorities if stderr is the journal. */
 export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}): ProgramLog {
   let lineOf = lineFormat(io, format)
-  const write = writerOf(io)
+  const write = writerOf(io, lines => log.warn({ lines }, 'writing the log again after lines were lost'))
   const stream = {
     [Symbol.for('pino.metadata')]: true,
     lastLevel: 0,
@@ -68,12 +69,17 @@ function lineFormat({ stderr, env }: LogIo, format: LogFormat | undefined): (jso
   return json => logText(json, color)
 }
 
-function writerOf({ stderr, env }: LogIo): (line: string, level: number) => void {
+function writerOf({ stderr, env }: LogIo, again: (lines: number) => void): (line: string, level: number) => void {
   if (stderr !== process.stderr && (stderr as { fd?: number }).fd !== STDERR) return line => void stderr.write(line)
-  // Synchronous, since the last lines before an exit matter most.
-  const to = pino.destination({ dest: STDERR, sync: true })
-  if (!leadsToJournal(env)) return line => void to.write(line)
-  return (line, level) => void to.write(`<${priorityOf(level)}>${line}`)
+  const write = lineWriter(again)
+  if (!leadsToJournal(env)) return write
+  return (line, level) => write(`<${priorityOf(level)}>${line}`)
+}
+
+/** Exposes how many lines of the log are lost. */
+export function logMetrics(metrics: Metrics): void {
+  const help = 'Lines of the log that could not be written to standard error, such as on a full disk.'
+  metrics.series('counter', 'sluice_log_lines_lost_total', help, () => [{ labels: {}, value: lostLines() }])
 }
 
 /** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is no secret. */

@@ -1,14 +1,16 @@
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { Io } from '../../../src/terminal/command-line.js'
 import { type LogOptions, openLog } from '../../../src/terminal/log.js'
-import { sluiceMain } from '../../support/checkout.js'
+import { bound } from '../../support/bound.js'
+import { built, sluiceMain } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 import { sluice } from '../../support/sluice.js'
+import { until } from '../../support/until.js'
 
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(?:Z|[+-]\d\d:\d\d)$/
 
@@ -120,4 +122,58 @@ t.test('log.format: the service has it too', async t => {
   const [code] = (await once(service.child, 'exit')) as [number]
   t.equal(code, 0)
   t.notMatch(service.stderr, '{"level"')
+})
+
+t.test('a log that cannot be written does not end the daemon or the service', async t => {
+  if (!existsSync('/dev/full')) return t.pass('there is no /dev/full')
+  const yaml = `${CONFIG}service: { listen: 127.0.0.1:0, data_dir: service }\n`
+  const cwd = testFolder(t, { 'sluice.yaml': yaml })
+  const full = openSync('/dev/full', 'a')
+  t.teardown(() => closeSync(full))
+  const run = spawnSync(process.execPath, [sluiceMain, 'run', 'sluice.yaml'], {
+    cwd,
+    input: 'one\ntwo\n',
+    stdio: ['pipe', 'pipe', full],
+  })
+  t.equal(run.status, 0)
+  t.equal(readFileSync(join(cwd, 'out.log'), 'utf8').split('\n').length, 3)
+  const service = spawn(...bound(process.execPath, [sluiceMain, 'serve', 'sluice.yaml']), {
+    cwd,
+    stdio: ['ignore', 'ignore', full],
+  })
+  t.teardown(() => service.kill('SIGKILL'))
+  await until(() => existsSync(join(cwd, 'service')))
+  service.kill('SIGTERM')
+  const [code] = (await once(service, 'exit')) as [number]
+  t.equal(code, 0)
+})
+
+t.test('lines that found no room are counted, and said when there is room again', t => {
+  const folder = testFolder(t)
+  const path = join(folder, 'log')
+  // A limit on the size of files stands for a full disk.
+  const script = `
+    import { truncateSync } from 'node:fs'
+    import { openLog } from '${built}/src/terminal/log.js'
+    import { lostLines } from '${built}/src/terminal/stderr.js'
+    const { log } = openLog(process)
+    for (let i = 0; i < 100; i++) log.info({ i }, 'x'.repeat(50))
+    const lost = lostLines()
+    truncateSync('${path}', 10)
+    log.info({ lost }, 'room')
+    log.info('next')`
+  const { status } = spawnSync(
+    'sh',
+    ['-c', `ulimit -f 2; exec "$0" --input-type=module -e "$1" 2>> ${path}`, process.execPath, script],
+    { cwd: folder },
+  )
+  t.equal(status, 0)
+  const [torn, room, again, next] = readFileSync(path, 'utf8').split('\n')
+  t.equal(torn, '{"level":3', 'the line that was cut off ends')
+  const { lost, msg } = JSON.parse(room!)
+  t.equal(msg, 'room')
+  t.ok(lost > 50)
+  t.match(JSON.parse(again!), { level: 40, lines: lost, msg: /^writing the log again/ })
+  t.match(JSON.parse(next!), { msg: 'next' })
+  t.end()
 })
