@@ -60,9 +60,9 @@ export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Or
     if (!sources.has(id)) found.push({ kind: 'checkpoint', id, path, events: undefined, ...(await sizeOf(path)) })
   const persisting = new Set(config.processors.filter(({ options }) => isPersisting(options)).map(({ id }) => id))
   for (const name of await namesIn(folder(STATE), log)) {
-    const path = join(folder(STATE), name)
-    if (!persisting.has(idOf(name)))
-      found.push({ kind: 'buckets', id: idOf(name), path, events: undefined, ...(await folderSize(path)) })
+    const id = idOf(name)
+    const orphan = persisting.has(id) ? undefined : await bucketsIn(join(folder(STATE), name), id, log)
+    if (orphan) found.push(orphan)
   }
   for (const name of await namesIn(folder('buffer'), log)) {
     const id = idOf(name)
@@ -136,6 +136,18 @@ export function checkpointsIn(names: readonly string[], folder: string): Map<str
   return found
 }
 
+/** Undefined for a file or an empty folder: neither holds buckets. */
+async function bucketsIn(path: string, id: string, log: Logger): Promise<Orphan | undefined> {
+  try {
+    const size = await folderSize(path)
+    return size && { kind: 'buckets', id, path, events: undefined, ...size }
+  } catch (error) {
+    if (NOT_FOUND.includes(errorCode(error))) return undefined
+    log.warn({ folder: path, error: errorText(error) }, 'cannot read the saved buckets of a missing throttle')
+    return { kind: 'buckets', id, path, events: undefined, ...(await sizeOf(path)), bytes: 0 }
+  }
+}
+
 async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan | undefined> {
   try {
     if (!(await stat(path)).isDirectory()) return undefined
@@ -143,8 +155,8 @@ async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan |
     const { settled, end, ahead } = await recover(folderOnDisk(path), log, true)
     const { events, bytes } = unsettled(settled, end, ahead)
     if (events === 0) return undefined
-    const { changedAt } = await folderSize(path)
-    return { kind: 'buffer', id, path, events, bytes, changedAt }
+    const size = await folderSize(path)
+    return size && { kind: 'buffer', id, path, events, bytes, changedAt: size.changedAt }
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
     // A buffer that cannot be read may hold events.
@@ -153,9 +165,10 @@ async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan |
   }
 }
 
-/** Size of the files in a folder, and when the last of them was written. */
-async function folderSize(path: string): Promise<{ bytes: number; changedAt: number }> {
+/** Size of the files in a folder, and when the last of them was written; undefined if it is empty. */
+async function folderSize(path: string): Promise<{ bytes: number; changedAt: number } | undefined> {
   const parts = await Promise.all((await readdir(path)).map(name => sizeOf(join(path, name))))
+  if (parts.length === 0) return undefined
   const bytes = parts.reduce((sum, part) => sum + part.bytes, 0)
   return { bytes, changedAt: Math.max(...parts.map(part => part.changedAt)) }
 }

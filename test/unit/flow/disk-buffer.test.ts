@@ -628,6 +628,8 @@ t.test('buffers without a destination are found and kept', async t => {
   await end(AbortSignal.timeout(10))
   mkdirSync(join(dataDir, 'buffer', 'empty'))
   writeFileSync(join(dataDir, 'buffer', 'a file'), 'x')
+  mkdirSync(join(dataDir, 'throttle', 'an empty folder'), { recursive: true })
+  writeFileSync(join(dataDir, 'throttle', 'a file'), 'x')
   const before = readdirSync(join(dataDir, 'buffer', 'out')).map(name => statSync(join(dataDir, 'buffer', 'out', name)))
   const orphans = (dataDir: string, id: string) =>
     findOrphans(
