@@ -27,7 +27,7 @@ import { sleep, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
-import { openLog, tellWarnings } from '../terminal/log.js'
+import { logNodeWarnings, openLog, tellWarnings } from '../terminal/log.js'
 import { type Running, runLocked } from './run.js'
 import { Systemd } from './systemd/systemd.js'
 import { waitForRevision } from './waiting.js'
@@ -66,6 +66,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const files =
     configPath === undefined ? undefined : { path: configPath, digest: local.local.digest, others: () => pluginFiles }
   const { log, setFormat } = openLog(io, { format: local.local.logFormat })
+  logNodeWarnings(log)
   tellWarnings(log, local.local.warnings)
   const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })

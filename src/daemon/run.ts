@@ -18,7 +18,7 @@ import { after, every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
-import { type LogOptions, logMetrics, openLog, tellWarnings } from '../terminal/log.js'
+import { type LogOptions, logMetrics, logNodeWarnings, openLog, tellWarnings } from '../terminal/log.js'
 import { onSignals } from '../terminal/signals.js'
 import { onStdoutGone } from '../terminal/stdout-gone.js'
 import { whenReadable } from './held.js'
@@ -88,6 +88,7 @@ export async function run(
   }
   const config = await read()
   const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
+  logNodeWarnings(log)
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = await lockDataDir(config.dataDir)

@@ -23,7 +23,7 @@ import { packageVersion } from '../lib/version.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { onHeldSignal } from '../terminal/held-signals.js'
-import { createLog, logMetrics, tellWarnings } from '../terminal/log.js'
+import { createLog, logMetrics, logNodeWarnings, tellWarnings } from '../terminal/log.js'
 import { onSignals } from '../terminal/signals.js'
 import { serviceConnections } from './connections.js'
 import { serveControls } from './control.js'
@@ -61,6 +61,7 @@ export async function openConfigured(options: ServiceConfig, log: Logger): Promi
 export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
   const { config, options } = await loadServiceConfig(configPath, io.env)
   const log = createLog(io, { format: config.logFormat })
+  logNodeWarnings(log)
   tellWarnings(log, config.warnings)
   // Nothing is written there, and a service without a reader of its standard output continues.
   io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))

@@ -100,3 +100,13 @@ export const silentLog = (): Logger => pino({ enabled: false })
 export function tellWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }
+
+let logWarning: ((warning: Error) => void) | undefined
+
+/** From now on, warnings of Node.js and of plugins are lines of this log, where Node.js would write them as text. */
+export function logNodeWarnings(log: Logger): void {
+  for (const listener of process.listeners('warning'))
+    if (listener === logWarning || listener.name === 'onWarning') process.off('warning', listener)
+  logWarning = ({ name, message }) => log.warn({ name, error: message }, 'warning of Node.js')
+  process.on('warning', logWarning)
+}

@@ -62,6 +62,17 @@ t.test('signals while the program is loaded', async t => {
     running.child.kill('SIGTERM')
     t.equal(await running.exit, 0, `${name}: SIGHUP and SIGXFSZ do not end it`)
   })
+  const args = ['run', '-c', 'daemon.yaml']
+  const early = start(args, ['SIGHUP'], '/preload.js', "process.on('SIGTERM', () => process.emitWarning('late'));")
+  await early.until(() => /configuration reloaded/.test(early.stderr))
+  early.child.kill('SIGTERM')
+  t.equal(await early.exit, 0, 'SIGHUP does not end it, before anything else of the program is loaded')
+  t.match(early.stderr, /"name":"Warning","error":"late","msg":"warning of Node.js"/)
+  t.same(
+    early.stderr.split('\n').filter(line => !/^({.*}|)$/.test(line)),
+    [],
+    'a warning at the end is a line of the log',
+  )
   const other = start(['validate', 'daemon.yaml'], ['SIGTERM'], '/commands.js')
   t.equal(await other.exit, 'SIGTERM', 'what is no daemon ends as programs do')
   await Promise.all(daemons)
