@@ -183,9 +183,11 @@ export class AppendedFile {
       this.#isNameSafe = true
       this.#unsynced = this.#end
     } catch (error) {
-      const { size } = await this.#calls.fstat(this.#fd)
-      if (size === this.#end && this.#unsynced < size) await this.#calls.ftruncate(this.#fd, this.#unsynced)
+      const end = this.#end
+      // Whatever else fails: the descriptor may be unusable, and a later sync of it may succeed without its bytes.
       this.#end = -1
+      const isEnd = (await this.#calls.fstat(this.#fd).catch(() => undefined))?.size === end
+      if (isEnd && this.#unsynced < end) await this.#calls.ftruncate(this.#fd, this.#unsynced).catch(() => {})
       throw error
     }
   }

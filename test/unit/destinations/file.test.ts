@@ -336,6 +336,35 @@ t.test('a failed sync takes back what it was for, and only that', async t => {
   await destination.stop!(signal)
 })
 
+t.test('after a failed sync the file is opened again, whatever else fails', async t => {
+  for (const also of ['fstat', 'ftruncate'] as const) {
+    const path = join(testFolder(t), 'out.log')
+    const opened: unknown[] = []
+    let fails = false
+    const failing = (name: 'fdatasync' | 'fstat' | 'ftruncate') => ({
+      [name]: (...args: [number]) => (fails ? Promise.reject(systemError(`E${name}`)) : calls[name](...args)),
+    })
+    const os = {
+      ...calls,
+      ...failing('fdatasync'),
+      ...failing(also),
+      open: (...args: Parameters<FileCalls['open']>) => {
+        if (args[0] === path) opened.push(path)
+        return calls.open(...args)
+      },
+    } as FileCalls
+    const destination = create({ path, fsync: true }, undefined, os)
+    await destination.write(lines('safe\n'), signal)
+    fails = true
+    t.match(await failureOf(destination.write(lines('one\n'), signal)), { failure: 'retry', reason: 'efdatasync' })
+    fails = false
+    await destination.write(lines('one\n'), signal)
+    t.equal(opened.length, 2, also)
+    t.equal(readFileSync(path, 'utf8'), 'safe\none\none\n', 'what could not be removed is there twice')
+    await destination.stop!(signal)
+  }
+})
+
 t.test('the size of a file is asked at once, and in another thread on a remote file system', async t => {
   const folder = testFolder(t)
   const appended = async (readMounts: () => string) => {
