@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import {
+  existsSync,
   linkSync,
   readdirSync,
   readFileSync,
   readlinkSync,
   renameSync,
   rmSync,
+  truncateSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
@@ -20,7 +22,8 @@ import { shortPath } from '../../lib/network/short-path.js'
  * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts,
  * and binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the
  * link fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes
- * lower numbers. Its own file remains after the release, so N never decreases.
+ * lower numbers. Its own file remains after the release, so N never decreases. On a full disk the file that becomes the
+ * lock is written over `lock.spare`, which has its space already: the lock before the current one.
  *
  * The process is found by its id, which is valid in its PID namespace only. A process in another one, such as that of
  * another container, connects to the socket that the lock names: the holder listens there before it takes the lock, and
@@ -76,6 +79,8 @@ interface Taken {
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
+const SPARE = 'lock.spare'
+const FULL = ['ENOSPC', 'EDQUOT']
 const SOCKET = /^lock-[\da-f-]{36}\.sock$/
 
 /** Creates the folder if missing, and locks it; rejects with DataDirError if another living process holds it. */
@@ -107,17 +112,39 @@ async function take(dir: string, namespace: string): Promise<Taken> {
     makeFolderSync(dir, 0o700)
     socket = listen(join(dir, `${name}.sock`))
     const text = JSON.stringify({ ...identify(process.pid), namespace, socket: socket && `${name}.sock` })
-    writeFileSync(beside, text, { mode: 0o600 })
     try {
-      return { path: await acquire(dir, beside, namespace), text, socket }
+      writeNew(join(dir, SPARE), beside, text)
+      const path = await acquire(dir, beside, namespace)
+      keepSpare(dir, text)
+      return { path, text, socket }
     } finally {
-      unlinkSync(beside)
+      rmSync(beside, { force: true })
     }
   } catch (error) {
     socket?.close()
     if (error instanceof DataDirError) throw error
     const why = `data_dir ${dir} cannot be used: ${errorText(error)}; ${adviceFor(error)}`
     throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, { cause: error })
+  }
+}
+
+/** Writes a new file; on a full disk over the spare one, which only one process gets. */
+function writeNew(spare: string, path: string, text: string): void {
+  try {
+    writeFileSync(path, text, { mode: 0o600 })
+  } catch (error) {
+    if (!FULL.includes(errorCode(error) ?? '') || !existsSync(spare)) throw error
+    renameSync(spare, path)
+    writeFileSync(path, text, { flag: 'r+' })
+    truncateSync(path, Buffer.byteLength(text))
+  }
+}
+
+function keepSpare(dir: string, text: string): void {
+  try {
+    writeFileSync(join(dir, SPARE), text, { mode: 0o600, flag: 'wx' })
+  } catch {
+    // There is one, or no room for one.
   }
 }
 
@@ -170,7 +197,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       unlinkSync(path)
       continue
     }
-    for (const number of numbers) unlinkSync(join(dir, `lock.${number}`))
+    for (const number of numbers) renameSync(join(dir, `lock.${number}`), join(dir, SPARE))
     if (holder?.socket) rmSync(join(dir, holder.socket), { force: true })
     return path
   }
@@ -215,6 +242,7 @@ function release(taken: Taken): void {
     renameSync(`${path}.new`, path)
   } catch {
     // The lock ends with the process.
+    rmSync(`${path}.new`, { force: true })
   } finally {
     socket?.close()
   }
