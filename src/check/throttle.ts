@@ -91,7 +91,7 @@ class ThrottlePipe {
 
   constructor(options: ThrottleOptions) {
     const wanted = new WantedNames()
-    const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) }, 0)
+    const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) })
     this.#decider = createDecider(compiled, systemClock)
     this.#key = new BucketKey(compiled.keyFields)
     this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }

@@ -79,7 +79,7 @@ export const dedupe = defineProcessor({
     const { BucketKey } = await import('../throttle/bucket-key.js')
     const key = new BucketKey(
       fields.map(path => context.field(path)),
-      0,
+      undefined,
       true,
     )
     const names = fields.map(({ text }) => text).join(', ')

@@ -99,8 +99,8 @@ export const throttle = defineProcessor({
   findings: async (options, context) => {
     const { explainThrottle } = await import('./throttle/explain.js')
     const { limits_file: path } = options
-    if (path === undefined) return explainThrottle(options, deciderOptions(options, context, 0), context)
+    if (path === undefined) return explainThrottle(options, deciderOptions(options, context), context)
     const { rules } = await openLimits(path, options, context)
-    return explainThrottle(options, deciderOptions(options, context, 0, rules), context)
+    return explainThrottle(options, deciderOptions(options, context, rules), context)
   },
 })

@@ -4,7 +4,7 @@ import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { addEscaped } from '../lib/formats/json-string.js'
 import type { Places } from './bucket-part.js'
-import { hashBytes, type Key, viewOf } from './key-table.js'
+import { hashBytes, type Key, randomSeed, viewOf } from './key-table.js'
 
 /** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
 export const LONGEST_KEY = 256
@@ -42,10 +42,10 @@ export class BucketKey implements Key {
   #loaded: Uint8Array | undefined
 
   /**
-   * `seed`: of the hash; any integer, random if keys come from outside. `isExact`: integers have all of their digits,
-   * where events of different ids must not be taken for one another; if not, those that a double has.
+   * `seed`: of the hash; any integer. `isExact`: integers have all of their digits, where events of different ids must
+   * not be taken for one another; if not, those that a double has.
    */
-  constructor(fields: readonly FieldReader[], seed = 0, isExact = false) {
+  constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
     this.#seed = seed
     this.#isExact = isExact
     this.hasFields = fields.length > 0

@@ -4,7 +4,7 @@ import type { GrowingBytes } from '../lib/formats/growing-bytes.js'
 import { addEscaped } from '../lib/formats/json-string.js'
 import { BucketKey } from './bucket-key.js'
 import { bucketName } from './bucket-name.js'
-import { type Key, viewOf } from './key-table.js'
+import { type Key, randomSeed, viewOf } from './key-table.js'
 
 const QUOTE = 0x22
 const UNDERSCORE = 0x5f
@@ -23,8 +23,8 @@ export class EventKey implements Key {
   readonly #key: BucketKey
   #buffer = Buffer.alloc(0)
 
-  /** `seed`: of the hash; any integer, random if keys come from outside. */
-  constructor(fields: readonly FieldReader[], seed = 0) {
+  /** `seed`: of the hash; any integer. */
+  constructor(fields: readonly FieldReader[], seed = randomSeed()) {
     this.#key = new BucketKey(fields, seed)
   }
 

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import type { StateWriter } from './state-bytes.js'
 
 /** A key: [start, end) of `bytes`. */
@@ -236,9 +237,12 @@ export function viewOf(bytes: Uint8Array): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
 }
 
+/** A seed for hashes. Keys that collide with one seed, which a sender can find, do not with another. */
+export const randomSeed = (): number => randomInt(2 ** 31)
+
 /**
- * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. `seed` prevents forged collisions. That
- * would not hold with more bytes at a time, since a change of the highest bit passes a multiplication unchanged.
+ * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. A random `seed` prevents forged
+ * collisions. That would not hold with more bytes at a time, since a change of the highest bit passes a multiplication unchanged.
  */
 export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
   let hash = seed

@@ -113,6 +113,8 @@ performance.now = () => (world ? world.now : real.monotonic())
 Math.random = () => (world ? world.random.next() : real.chance())
 const randomBytes = crypto.randomBytes
 crypto.randomBytes = ((size: number) => (world ? ZEROS.subarray(0, size) : randomBytes(size))) as typeof randomBytes
+const randomInt = crypto.randomInt as (below: number) => number
+crypto.randomInt = ((below: number) => (world ? 0 : randomInt(below))) as typeof crypto.randomInt
 const hostname = os.hostname
 os.hostname = () => (world ? 'simulated' : hostname())
 syncBuiltinESMExports()

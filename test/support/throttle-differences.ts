@@ -80,8 +80,9 @@ export function throttleDifferences(seed: number, batches: number) {
     const [whole, single] = [0, 1].map(() => {
       const origin = originOf('json')
       const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
-      const compiled = deciderOptions(options, { field }, seed)
-      const further = hasRules ? deciderOptions(optionsWith(others), { field }, seed).rules : undefined
+      // The hash decides in which order buckets are saved.
+      const compiled = { ...deciderOptions(options, { field }), seed }
+      const further = hasRules ? deciderOptions(optionsWith(others), { field }).rules : undefined
       const rules: Side['rules'] = [compiled.rules ?? [], further ?? []]
       const decider = new Decider({ ...compiled, persists })
       const { limiter } = decider

@@ -44,7 +44,7 @@ const NAMES: Record<number, string> = {
 export function decisionsOn(vector: Vector): (string | undefined)[] {
   const origin = originOf('json')
   const field = (path: FieldPath) => new FieldReader(path, origin.wanted)
-  const options = deciderOptions(throttle.options.parse(vector.config), { field }, 1)
+  const options = deciderOptions(throttle.options.parse(vector.config), { field })
   const [batch] = batchesOf(linesOf(vector), origin)
   if (options.eventTime) {
     const decider = new EventDecider(options, options.eventTime, { now: () => 0, wall: () => 0 })
@@ -62,7 +62,7 @@ export function decisionsOn(vector: Vector): (string | undefined)[] {
 export function decisionsOnBatches(vector: Vector): (string | undefined)[] | undefined {
   const origin = originOf('json')
   const field = (path: FieldPath) => new FieldReader(path, origin.wanted)
-  const options = deciderOptions(throttle.options.parse(vector.config), { field }, 1)
+  const options = deciderOptions(throttle.options.parse(vector.config), { field })
   if (options.eventTime) return undefined
   const decider = new Decider(options)
   const decisions: (string | undefined)[] = []

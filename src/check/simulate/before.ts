@@ -132,7 +132,7 @@ function stageOf(processor: ComponentConfig<'processor'>, fields: FieldContext):
 export function throttleStage(id: string, given: unknown, fields: FieldContext): Stage {
   const options = withFileRules(given as ThrottleOptions)
   const decider = createTrialDecider(options, fields)
-  const { eventTime } = deciderOptions(options, fields, 0)
+  const { eventTime } = deciderOptions(options, fields)
   return {
     id,
     enter: batch => decider.enter(batch),

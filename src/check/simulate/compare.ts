@@ -45,7 +45,7 @@ class Passes implements Visitor {
 
   constructor(options: ThrottleOptions, context: FieldContext) {
     this.#decider = createTrialDecider(options, context)
-    this.ids = new KeyIds(new BucketKey(deciderOptions(options, context, 0).keyFields), MOST_KEYS)
+    this.ids = new KeyIds(new BucketKey(deciderOptions(options, context).keyFields), MOST_KEYS)
   }
 
   /** Called before the events of a frame. */

@@ -36,7 +36,7 @@ export abstract class TrialDecider {
 
 /** Creates the decider of a throttle with any options. */
 export function createTrialDecider(options: ThrottleOptions, context: FieldContext): TrialDecider {
-  const compiled = deciderOptions(options, context, 0)
+  const compiled = deciderOptions(options, context)
   const { live } = longestWaits(options)
   return live > 0 ? new WaitingTrial(compiled, live) : new UsualTrial(compiled, options)
 }

@@ -51,7 +51,7 @@ export class Trials implements Visitor {
       const name = JSON.stringify(options.key_field.map(({ text }) => text))
       let known = this.#keys.get(name)
       if (!known) {
-        const key = new BucketKey(deciderOptions(options, context, 0).keyFields)
+        const key = new BucketKey(deciderOptions(options, context).keyFields)
         known = { key, ids: new KeyIds(key, mostKeys), trials: [] }
         this.#keys.set(name, known)
       }

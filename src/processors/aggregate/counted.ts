@@ -1,8 +1,7 @@
-import { randomInt } from 'node:crypto'
 import type { Share } from '../../core/event/share.js'
 import type { BucketKey } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
-import { KeyTable } from '../../throttle/key-table.js'
+import { KeyTable, randomSeed } from '../../throttle/key-table.js'
 
 /** The row of events whose keys are not counted apart. */
 export const OTHERS = 0
@@ -17,7 +16,7 @@ const KEYED = 2
  */
 export class Counted {
   /** Of the hash of keys. */
-  readonly seed = randomInt(2 ** 31)
+  readonly seed = randomSeed()
   readonly #width: number
   readonly #most: number
   readonly #table = new KeyTable()

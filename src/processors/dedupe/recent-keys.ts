@@ -1,5 +1,4 @@
-import { randomInt } from 'node:crypto'
-import { type Key, KeyTable } from '../../throttle/key-table.js'
+import { type Key, KeyTable, randomSeed } from '../../throttle/key-table.js'
 
 const NONE = -1
 /** Keys that a table has room for beyond twice those that are remembered. */
@@ -44,7 +43,7 @@ class Columns {
  */
 export class RecentKeys {
   /** Of the hash of keys. */
-  readonly seed = randomInt(2 ** 31)
+  readonly seed = randomSeed()
   readonly #most: number
   #table = new KeyTable()
   #columns = new Columns(64)

@@ -39,7 +39,7 @@ export class Reduce implements Processor {
     this.#options = options
     this.#clock = clock
     const fields = key_field.map(path => context.field(path))
-    this.#key = new BucketKey(fields, 0, true)
+    this.#key = new BucketKey(fields, undefined, true)
     const test = (when: ReduceOptions['ends_when']) => when && compileCondition(when, path => context.field(path))
     this.#starts = test(starts_when)
     this.#ends = test(ends_when)

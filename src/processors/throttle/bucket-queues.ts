@@ -1,4 +1,5 @@
 import type { EventKey } from '../../throttle/event-key.js'
+import { randomSeed } from '../../throttle/key-table.js'
 
 /** Number of queues at most. Buckets with the same one wait when one of them has to, which loses nothing. */
 const MOST_QUEUES = 65_536
@@ -22,6 +23,8 @@ export const queueOf = ({ hash }: EventKey): number => (hash ^ (hash >>> 16)) & 
 
 /** The buckets that are behind, by the numbers of their queues. */
 export class BucketQueues {
+  /** Of the hashes of keys, so that nobody can choose keys which share a queue. */
+  readonly seed = randomSeed()
   /** Number of all events that wait as backlog, or because of it. */
   behind = 0
   readonly #queues = new Map<number, Queue>()

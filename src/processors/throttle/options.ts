@@ -6,6 +6,7 @@ import { duration, fieldPaths, refuseAt, timeField } from '../../core/options/op
 import { AutoTime } from '../../throttle/auto-time.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { NamedTime } from '../../throttle/event-time.js'
+import { randomSeed } from '../../throttle/key-table.js'
 import { backlogOptions, checkBacklog } from './backlog.js'
 import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
 import {
@@ -88,7 +89,6 @@ export const streamThrottleOptions = fields
 export function deciderOptions(
   options: Omit<ThrottleOptions, 'limits_file' | 'persist'>,
   context: { field(path: FieldPath): FieldReader },
-  seed: number,
   ofFile?: readonly RuleOptions[],
 ): DeciderOptions {
   const field = (path: FieldPath) => context.field(path)
@@ -106,7 +106,7 @@ export function deciderOptions(
       latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,
       onLate: options.on_late ?? LATENESS.on_late,
     },
-    seed,
+    seed: randomSeed(),
     rules: hasRules ? rulesOf(options, ofFile ?? [], field) : undefined,
   }
 }

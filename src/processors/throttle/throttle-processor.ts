@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto'
 import type {
   BucketState,
   HandoverState,
@@ -102,7 +101,7 @@ export class ThrottleProcessor implements Processor {
       return reader
     }
     const persists = options.persist && context.state !== undefined
-    const compiled = { ...deciderOptions(options, { field }, randomInt(2 ** 31), file?.rules), persists }
+    const compiled = { ...deciderOptions(options, { field }, file?.rules), persists }
     this.#cluster = share?.(compiled, inherited?.windows)
     const eventTime = share ? undefined : compiled.eventTime
     const timed = eventTime && inEventTime!.createEventDecider(compiled, eventTime, clock, inherited?.windows)

@@ -101,7 +101,7 @@ export class WaitingRule {
     this.#isShared = isShared
     this.#queues = before?.queues ?? new BucketQueues()
     this.#isInherited = before !== undefined
-    this.#key = new EventKey(keyFields)
+    this.#key = new EventKey(keyFields, this.#queues.seed)
     this.#alone = new LiveAlone(compiled, clock, backlog, before?.windows)
     this.#ownLimits = limits
     this.#hasGcra = rules !== undefined || limits.some(isGcra)

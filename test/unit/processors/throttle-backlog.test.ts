@@ -103,6 +103,14 @@ async function flowOf(options: object) {
 
 const many = (from: number, to: number, more = {}) => Array.from({ length: to - from }, (_, i) => event(from + i, more))
 
+t.test('keys chosen to have the same hash do not share a queue', async t => {
+  const run = await flowOf({ limit: 1, window: '1s', key_field: '.app', on_backlog: 'pace' })
+  await run.send('one', true, many(0, 5, { app: 'bzvd' }))
+  // With 0 as the seed of the hash, these two keys have the same one.
+  await run.send('other', false, many(0, 2, { app: 'oohi' }))
+  t.same(run.discards(), { throttled: 1 }, 'what is over the limit does not wait for room that another app has taken')
+})
+
 for (const window_mode of ['fixed', 'aligned', 'sliding']) {
   t.test(`an app within its limit loses nothing of a backlog that is paced (${window_mode})`, async t => {
     // 50 lines a second, ten seconds missed: they come at once, while the app goes on.

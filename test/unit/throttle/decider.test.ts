@@ -21,7 +21,7 @@ import { seeded } from '../../support/seeded.js'
 function deciderOf(config: Record<string, unknown>) {
   const origin = originOf('json')
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
-  return { origin, options: deciderOptions(throttle.options.parse(config), { field }, 1) }
+  return { origin, options: deciderOptions(throttle.options.parse(config), { field }) }
 }
 
 t.test('the name of a bucket is that of the last event, wherever its bytes lie', t => {
@@ -156,6 +156,17 @@ t.test('a list of one field is that field, and texts of lines are escaped as JSO
   const both = new BucketKey(fields)
   t.ok(both.load(text!, 0))
   t.equal(both.text(), JSON.stringify(['say "no"\t\\', '/var/log/x']))
+})
+
+t.test('nobody can know which keys have the same hash', async t => {
+  const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: '.k' })
+  t.not(deciderOf({ limit: 1, window: '1h' }).options.seed, options.seed)
+  const [batch] = batchesOf('{"k":"a"}\n', origin)
+  for (const Key of [BucketKey, EventKey]) {
+    const keys = [new Key(options.keyFields), new Key(options.keyFields)]
+    for (const key of keys) key.load(batch!, 0)
+    t.not(keys[0]!.hash, keys[1]!.hash, Key.name)
+  }
 })
 
 t.test('long keys cost no more than short ones', async t => {

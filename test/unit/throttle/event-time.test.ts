@@ -46,7 +46,7 @@ function throttleOf(config: Record<string, unknown>) {
   const origins = new Map<string, ReturnType<typeof originOf>>()
   const { wanted } = originOf('json')
   const field = (path: FieldPath) => new FieldReader(path, wanted)
-  const options = deciderOptions(throttle.options.parse({ window: '1s', time_field: '.t', ...config }), { field }, 1)
+  const options = deciderOptions(throttle.options.parse({ window: '1s', time_field: '.t', ...config }), { field })
   const decider = new EventDecider(options, options.eventTime!, { now: () => time.now, wall: () => NOW + time.now })
   const untimed = { unreadable: 0, ahead: 0 }
   const originFor = (file: string) => {

@@ -19,7 +19,7 @@ function decisionsOf(
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
   const time = { now: 0 }
   const all = inEventTime ? { ...config, time_field: '.t' } : config
-  const options = deciderOptions(throttle.options.parse(all), { field }, 1)
+  const options = deciderOptions(throttle.options.parse(all), { field })
   const decider = createDecider(options, { now: () => time.now, wall: () => time.now })
   const refusals: unknown[] = []
   const decisions = events.map(event => {
@@ -144,7 +144,7 @@ t.test('a quota is not given twice when the clock is set back, and beside other 
   const time = { monotonic: 0, epoch: Date.parse('2026-06-01T23:59:00Z') }
   const clock = { now: () => time.monotonic, wall: () => time.monotonic + time.epoch }
   const config = { limit: 1, window: '1s', window_mode: 'aligned', quota: { limit: 3, per: 'day' } }
-  const decider = createDecider(deciderOptions(throttle.options.parse(config), { field }, 1), clock)
+  const decider = createDecider(deciderOptions(throttle.options.parse(config), { field }), clock)
   const passes = (elapsed: number, set = 0) => {
     time.monotonic += elapsed
     time.epoch += set
@@ -168,7 +168,7 @@ t.test('a bucket whose gcra waits longer than dates reach can still be described
     const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
     const more = inEventTime ? { time_field: '.t' } : {}
     const config = { limit: 1, window: '1h', window_mode: 'gcra', cost: '.c', ...more }
-    const options = deciderOptions(throttle.options.parse(config), { field }, 1)
+    const options = deciderOptions(throttle.options.parse(config), { field })
     const decider = createDecider(options, { now: () => 0, wall: () => 0 })
     const [batch] = batchesOf('{"t":0,"c":1e400}\n{"t":0,"c":1}\n', origin)
     t.same([...decider.decide(batch!).decisions.subarray(0, 2)], [PASS, DISCARD])
@@ -184,7 +184,7 @@ t.test('an event that is late in one limit counts in the others if it passes', a
   const decide = (on_late: string) => {
     const origin = originOf('json')
     const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
-    const options = deciderOptions(throttle.options.parse({ ...config, on_late }), { field }, 1)
+    const options = deciderOptions(throttle.options.parse({ ...config, on_late }), { field })
     const [batch] = batchesOf(times.map(event => `${JSON.stringify(event)}\n`).join(''), origin)
     const { decisions } = createDecider(options, { now: () => 0, wall: () => 1e6 }).decide(batch!)
     return [...decisions.subarray(0, times.length)]

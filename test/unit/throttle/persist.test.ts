@@ -19,7 +19,7 @@ function throttleAt(config: Config, offset: number, time: { wall: number }) {
   const origin = originOf('json')
   const origins = new Map([['', origin]])
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
-  const options = { ...deciderOptions(throttle.options.parse(config), { field }, 7), persists: true }
+  const options = { ...deciderOptions(throttle.options.parse(config), { field }), persists: true }
   const clock = { now: () => time.wall - offset, wall: () => time.wall }
   const decider = createDecider(options, clock)
   const limiter = decider.limiter

@@ -21,11 +21,7 @@ function compiled(options: object) {
   const origin = originOf('json')
   return {
     origin,
-    options: deciderOptions(
-      throttle.options.parse(options),
-      { field: path => new FieldReader(path, origin.wanted) },
-      1,
-    ),
+    options: deciderOptions(throttle.options.parse(options), { field: path => new FieldReader(path, origin.wanted) }),
   }
 }
 
@@ -218,11 +214,9 @@ t.test('the windows of rules survive a reload, and those of rules that stay a ch
     t.same([decide(first, 'a'), decide(first, 'b'), decide(first, 'b')], [PASS, PASS, PASS])
     const second = createDecider(options, clock, first.limiter)
     t.same([decide(second, 'a'), decide(second, 'a'), decide(second, 'b')], [PASS, DISCARD, DISCARD])
-    const changed = deciderOptions(
-      throttle.options.parse(given([c, { ...b, limit: 3 }, a])),
-      { field: path => new FieldReader(path, origin.wanted) },
-      1,
-    )
+    const changed = deciderOptions(throttle.options.parse(given([c, { ...b, limit: 3 }, a])), {
+      field: path => new FieldReader(path, origin.wanted),
+    })
     second.setRules(changed.rules!)
     t.same([decide(second, 'a'), decide(second, 'b'), decide(second, 'c')], [DISCARD, PASS, PASS])
     second.setRules([])

@@ -34,7 +34,7 @@ function deciderOf(config: object = {}) {
   const origin = originOf('json')
   const options = throttle.options.parse({ limit: 2, window: '1 Hours', key_field: '.k', ...config })
   const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
-  const decider = new Decider(deciderOptions(options, { field }, 7))
+  const decider = new Decider(deciderOptions(options, { field }))
   const decide = (keys: readonly string[], now = 0) => {
     const batch = pooledLines(keys.map(key => `{"k":${key}}`).join('\n'), origin)
     batch.scan()
