@@ -31,7 +31,7 @@ const scratch = join(ROOT, '.tap', `run-${process.pid}`)
 /** A process of tests: a room, which is a folder of test/unit, or a file. */
 function processes() {
   const paths = wanted.length > 0 ? wanted.map(builtOf) : [TESTS]
-  const found = paths.flatMap(path => (statSync(path).isDirectory() ? [...below(path)] : [path]))
+  const found = paths.flatMap(path => (statSync(path).isDirectory() ? [...below(path)].sort() : [path]))
   const groups = new Map()
   for (const file of found) {
     const name = relative(TESTS, file).replace(/\.test\.js$/, '')
@@ -69,7 +69,7 @@ const running = new Set()
 
 /** Runs one process of tests; with all that it leaves behind it is ended after `MOST_SECONDS`. */
 async function run({ name, files }) {
-  const script = files.length > 1 ? [ROOM, dirname(files[0])] : files
+  const script = files.length > 1 ? [ROOM, name, ...files] : files
   const begin = performance.now()
   const env = { ...process.env, TAP_TIMEOUT: String(MOST_SECONDS), TAP_CWD: scratch }
   const child = spawn(process.execPath, script, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, env })
@@ -114,20 +114,18 @@ function killGroup(child) {
 /** Of a room, the files whose tests failed: what stands before `ran FILE`. After a crash, the file that ran. */
 function failedFiles(files, output) {
   if (files.length === 1) return files
-  const folder = dirname(files[0])
-  const sorted = files.map(file => relative(folder, file)).sort()
   const failed = []
   let isFailing = false
   let ran = 0
   for (const [, not, name] of output.matchAll(/^(not )?ok \d+ - (.*?)(?: # .*)?$/gm)) {
     isFailing ||= not !== undefined
     if (!name.startsWith('ran ')) continue
-    if (isFailing) failed.push(sorted[ran])
+    if (isFailing) failed.push(files[ran])
     isFailing = false
     ran++
   }
-  if (ran < sorted.length) failed.push(sorted[ran])
-  return failed.map(file => join(folder, file))
+  if (ran < files.length) failed.push(files[ran])
+  return failed
 }
 
 /** What failed: the tests that hold a failed one, without what passed in them, and what is not TAP (a crash). */
