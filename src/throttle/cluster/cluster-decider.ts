@@ -49,7 +49,10 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
     this.#backend = backend
   }
 
-  /** Decides on all events of a batch; a promise if the server has to be asked. */
+  /**
+   * Decides on all events of a batch; a promise if the server has to be asked. Rejects if the signal aborts while events
+   * wait for a server that does not reply.
+   */
   decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
     const now = this.#clock.now()
     const { limiter } = this
@@ -99,6 +102,8 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
       sentAt = this.#clock.now()
       grants = await this.#backend.ask(demands)
     }
+    // Nothing was decided: whoever waits for it gives the events back.
+    if (!grants && wait) signal.throwIfAborted()
     const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
     const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND
     const pass = grants || this.#onFailure !== 'pass' ? PASS : FAIL_OPEN

@@ -1,9 +1,11 @@
 import t from 'tap'
+import { ClusterDecider } from '../../../../src/throttle/cluster/cluster-decider.js'
 import { ASK, LeaseLimiter, type LeaseOptions } from '../../../../src/throttle/cluster/lease-limiter.js'
 import type { Grant } from '../../../../src/throttle/cluster/script-calls.js'
 import { keyOf } from '../../../../src/throttle/key-table.js'
 import type { Limit } from '../../../../src/throttle/limit.js'
 import { DISCARD, FULL, PASS } from '../../../../src/throttle/limiter.js'
+import { batchOf } from '../../../support/batches.js'
 
 const LIMIT: Limit = { mode: 'fixed', limit: 100, windowMs: 1000, unit: 'events' }
 const limiterOf = (options: Partial<LeaseOptions> = {}) =>
@@ -170,4 +172,17 @@ t.test('a new bucket beyond max_keys is FULL', t => {
   const limiter = limiterOf({ maxKeys: 1 })
   t.same([one(limiter, 0, 'a'), one(limiter, 1, 'b'), one(limiter, 2)], [ASK, FULL, ASK])
   t.end()
+})
+
+t.test('events that wait for the server are given back at a stop, not discarded', async t => {
+  const stopping = new AbortController()
+  const clock = { now: () => 0, wall: () => 0 }
+  const backend = { ask: async () => undefined, untilReachable: async () => stopping.abort() }
+  const options = { keyFields: [], maxKeys: 10, seed: 1, limits: [LIMIT], part: 0.1, members: 1 }
+  const decide = (onFailure: 'wait' | 'discard') => {
+    const decider = new ClusterDecider({ ...options, onMaxKeys: 'pass', onFailure }, clock, backend)
+    return decider.decide(batchOf([{ n: 1 }]), stopping.signal)
+  }
+  await t.rejects(Promise.resolve(decide('wait')), { name: 'AbortError' })
+  t.match(await decide('discard'), { alone: 1 }, 'one that does not wait decides all the same')
 })
