@@ -90,7 +90,7 @@ destinations:
   const first = await startDaemon(t, folder, config)
   await first.scrapedUntil(scrape => scrape.sum('sluice_delivery_holding') === 1 && scrape.events('copy').sent === 2)
   t.match(await first.stop(t), { undelivered: 2 })
-  t.match(first.stderr, /not waiting for paused destinations/)
+  t.match(first.stderr, /not waiting for paused or failing destinations/)
   writeFileSync(join(folder, 'key'), 'right\n')
   const second = await startDaemon(t, folder, config)
   await second.scrapedUntil(scrape => scrape.events('up').sent === 2)
@@ -120,6 +120,32 @@ destinations:
   writeFileSync(join(folder, 'key'), 'right\n')
   t.match(await waiting.ended(t), { undelivered: 0 })
   t.equal(receiver.lines().length, 4)
+})
+
+t.test('what a receiver accepted before it failed is not sent again after the end', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const lines = Array.from({ length: 8000 }, (_, n) => `${n} ${'x'.repeat(20)}`)
+  const folder = testFolder(t, { 'in.log': `${lines.join('\n')}\n` })
+  const config = `
+shutdown_timeout: 500ms
+sources: { log: { type: file, include: [in.log] } }
+destinations:
+  up: { type: http, inputs: [log], url: "${receiver.url()}", encoding: raw, max_in_flight: 1, batch: { max_events: 300 } }
+`
+  let accepted = 0
+  receiver.otherwise = () => (accepted++ < 8 ? 200 : 503)
+  const first = await startDaemon(t, folder, config)
+  await first.scrapedUntil(
+    scrape => scrape.events('up').sent === 2400 && scrape.sum('sluice_delivery_retries_total') > 0,
+  )
+  t.match(await first.stop(t), { undelivered: 5600 })
+  receiver.otherwise = 200
+  const second = await startDaemon(t, folder, config)
+  await second.scrapedUntil(scrape => scrape.events('up').sent >= 5600)
+  await second.stop(t)
+  t.equal(receiver.lines().length, lines.length)
+  t.ok(receiver.lines().join() === lines.join(), 'every line, once and in order')
 })
 
 t.test('what a receiver refused as too large is not sent again and again', async t => {

@@ -10,9 +10,9 @@ export class Places {
     this.#lines = lines
   }
 
-  /** How many bytes come before the first event. `starts`: where lines are now. */
-  before(starts: Int32Array): number {
-    return (this.#lines ?? starts)[0]! - this.#from
+  /** How many bytes come before event `i`. `starts`: where lines are now. */
+  before(starts: Int32Array, i = 0): number {
+    return (this.#lines ?? starts)[i]! - this.#from
   }
 
   /** The places of `length` lines whose bytes move elsewhere now. */

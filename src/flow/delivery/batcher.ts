@@ -136,10 +136,11 @@ export class Batcher {
     return amount
   }
 
-  /** Settles everything as `errored`, to be read again. */
+  /** Settles everything as `errored`, to be read again: of the first batch, what is in no request yet. */
   giveBack(): Amount {
     const amount = this.amount()
-    for (const batch of this.#batches) batch.ack.settle('errored')
+    for (const [i, { ack, places, starts }] of this.#batches.entries())
+      ack.settle('errored', places?.before(starts, i === 0 ? this.#from : 0))
     this.#batches.length = 0
     this.#arrivedAt.length = 0
     this.#from = this.#fromBytes = this.#events = this.#bytes = 0
