@@ -355,7 +355,7 @@ export class Engine {
 
   /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */
   isOnHold(leftMs: number): boolean {
-    return isOnHold(this.#deliveries.values(), this.#sources, leftMs)
+    return isOnHold(this.#deliveries, this.#buffers, this.#sources, leftMs)
   }
 
   /** The current state of each destination; the daemon is ready when all of them are. */

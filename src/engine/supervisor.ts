@@ -299,7 +299,7 @@ export class Supervisor {
       checks = this.#engine.isOnHold(end - clock.now()) ? checks + 1 : 0
       if (checks < HOLD_CHECKS) return
       this.#stopChecking?.()
-      const text = 'not waiting for paused destinations; their events are delivered after the next start'
+      const text = 'not waiting for paused or failing destinations; their events are delivered after the next start'
       this.#runtime.log.info({ events: this.undelivered() }, text)
       this.abort()
     })

@@ -122,17 +122,22 @@ export class Attempts {
 
   /**
    * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent because the receiver
-   * requested a pause. `state`: for the successor of this delivery.
+   * requested a pause. `isAttempting`: whether an attempt is under way. `state`: for the successor of this delivery.
    */
-  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & { readonly pausedMs: number } {
+  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & {
+    readonly pausedMs: number
+    readonly isAttempting: boolean
+  } {
     const { failures, nextAt, past } = this.#outage
     const state = { ...this.#outage.state, isLogged: this.#outage.isLogged || this.holding }
     const next = this.holding ? this.#hold.nextAt : nextAt
-    const pausedMs = this.#running.size > 0 ? 0 : Math.max(0, this.#pausedUntil - this.#context.clock.now())
+    const isAttempting = this.#running.size > 0
+    const pausedMs = isAttempting ? 0 : Math.max(0, this.#pausedUntil - this.#context.clock.now())
     return {
       failures,
       past,
       pausedMs,
+      isAttempting,
       state,
       nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil),
     }

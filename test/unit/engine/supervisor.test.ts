@@ -495,7 +495,8 @@ destinations: { h: { type: collect, inputs: [tailed], how: holds }, w: { type: c
   const it = await start(t, config, '5m', byHand)
   const stateOf = (id: string) => it.supervisor.states().find(state => state.id === id)!.state
   const isOver = () =>
-    it.logged('not waiting for paused destinations; their events are delivered after the next start').length > 0
+    it.logged('not waiting for paused or failing destinations; their events are delivered after the next start')
+      .length > 0
   const received = (id: string) => it.metrics.components.get(id)!.received.events
   await it.send()
   await until(() => stateOf('h') === 'holding' && received('g') === 1)
@@ -516,6 +517,18 @@ destinations: { h: { type: collect, inputs: [tailed], how: holds }, w: { type: c
   await it.run
   t.same(got, { w: ['tailed 0 begun and ended'] })
   t.equal(it.supervisor.undelivered(), 1, 'what waits for the destination on hold is read again')
+})
+
+t.test('a shutdown does not wait for a destination that fails and whose events are in a disk buffer', async t => {
+  const config = `destinations:
+  a: { type: collect, inputs: [tailed], how: fails, buffer: { type: disk } }
+  b: { type: collect, inputs: [tailed] }`
+  const it = await start(t, config)
+  await it.send(3)
+  await until(() => it.supervisor.states().find(({ id }) => id === 'a')!.failures !== undefined && got.b?.length === 3)
+  it.supervisor.stop(AbortSignal.timeout(600_000))
+  await it.run
+  t.equal(it.supervisor.undelivered(), 3, 'they are delivered after the next start')
 })
 
 t.test('options that are the same, and that only look so', async t => {
