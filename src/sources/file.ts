@@ -15,6 +15,10 @@ export const file = defineSource({
     'what takes its place is read from its beginning. One that was compressed with gzip before it was read to its end is read on from ' +
     'the copy, when that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` is about what is ' +
     'read as a file of its own. With copy-and-truncate, what was not read before the truncation is read from the copy, plain or `.gz`, in the same folder. ' +
+    'A copy that matches the patterns is known by its content, whatever its name is. A new file that another file begins with is ' +
+    'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. Compressed files (gzip, zstd, xz, bzip2) are known by ' +
+    'their first bytes, and never read as files of their own. Those that are not copies of files that were read are skipped: the first one is ' +
+    'logged, and `sluice_file_compressed_total` counts them. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
   catchesUp: ({ follow }) => follow,

@@ -13,6 +13,7 @@ import { OpenFiles } from './open-files.js'
 import type { FileOptions } from './options.js'
 import { PathProblems } from './path-problems.js'
 import { Reader } from './reading/reader.js'
+import type { Tailer } from './reading/tailer.js'
 import type { TailerContext } from './reading/tailing.js'
 import { Waker } from './reading/waker.js'
 import { Losses } from './rotation/losses.js'
@@ -119,7 +120,8 @@ export class FileSource implements Source {
         tailer.isReported = true
       },
       // A destination may have made the file just before it was found. It says so before it writes the first byte.
-      open: tailer => !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer),
+      open: tailer =>
+        !context.isOwnOutput?.(tailer.key, tailer.birth) && this.#openFiles.open(tailer) && !this.#setsAside(tailer),
       onTruncated: tailer => this.#openFiles.truncated(tailer),
       hold: tailer => this.#openFiles.held.add(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
@@ -234,6 +236,12 @@ export class FileSource implements Source {
     }
     // The writer logs failures and retries.
     checkpoints.flush().then(done, done)
+  }
+
+  #setsAside(tailer: Tailer): boolean {
+    const isSetAside = this.#openFiles.setAside(tailer)
+    if (isSetAside) this.#waker.wake()
+    return isSetAside
   }
 
   /** Whether another sweep may find more at once. */

@@ -53,7 +53,8 @@ export class OpenFiles {
       lookedAt: () => this.lookedAt,
       onGap: (path, since) => this.#displace(path, since),
     })
-    this.#rotated = new Rotated(saved, births, problems, key => this.#tailers.has(key))
+    const isRead = (key: string) => this.#tailers.has(key)
+    this.#rotated = new Rotated(saved, births, problems, isRead, path => this.#possibleCopies.has(path))
     const shared = { ...options, births, rotated: this.#rotated }
     this.#missing = new Missing({
       ...shared,
@@ -66,10 +67,15 @@ export class OpenFiles {
       onTruncated: tailer => this.truncated(tailer),
     })
     this.#possibleCopies = new PossibleCopies({
+      clock: context.clock,
+      problems,
       rotated: this.#rotated,
+      tailers: () => this.#tailers.values(),
+      entries: () => saved.entries(),
       isName: path => this.#names.paths.has(path) || saved.has(path),
       at: path => this.#names.paths.get(path),
       isSettled: path => this.#missing.isSettled(path),
+      open: path => openWithinSync(context.reach, path),
       examine: (path, kind) => this.examine(path, kind, true),
     })
     this.#detached = new DetachedFiles({
@@ -219,11 +225,16 @@ export class OpenFiles {
       for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
       tailer = undefined
     }
-    if (!tailer && !isOwn && !this.#options.saved.knows(stat, this.#births) && this.#possibleCopies.add(path, kind))
+    if (
+      !tailer &&
+      !isOwn &&
+      !this.#options.saved.knows(stat, this.#births) &&
+      this.#possibleCopies.add(path, kind, stat)
+    )
       return
     const changed = tailer?.look(Number(stat.size), stat.mtimeNs)
     // The name may refer to another file by now.
-    tailer ??= this.#adopt(path, kind)
+    tailer ??= this.#adopt(path, kind, undefined, isOwn)
     if (!tailer) return
     this.#names.set(path, tailer)
     this.#seen(tailer, path, changed ?? true)
@@ -240,7 +251,7 @@ export class OpenFiles {
   }
 
   /** Starts reading a file that has no tailer. */
-  #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
+  #adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
     const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
     descriptors.trim(1)
     const fd = openWithinSync(context.reach, path)
@@ -261,6 +272,7 @@ export class OpenFiles {
       // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined
+      if (!entry && !isOwn && this.#possibleCopies.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
       const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry || wasMissed(stat, path, saved, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
@@ -269,6 +281,7 @@ export class OpenFiles {
         if (!away) this.#names.setFormer(entry.path, tailer)
         this.#displace(entry.path)
       }
+      tailer.isUncompared = tailer.isNew && stat.size === 0n
       tailer.open(fd)
       tailer.look(Number(stat.size), stat.mtimeNs)
       taken = true
@@ -282,6 +295,25 @@ export class OpenFiles {
     } finally {
       if (!taken) closeSync(fd)
     }
+  }
+
+  /** Whether copies may be made: while files are followed, and not before the first look at them. */
+  get #compares(): boolean {
+    const { tailing, saved } = this.#options
+    return tailing.follows && !(this.#sweeps.isFirst && saved.savedAt === undefined)
+  }
+
+  /**
+   * Releases the open file if it was empty when it was found, and its first bytes show that it may be a copy. The next
+   * sweep decides what it is.
+   */
+  setAside(tailer: Tailer): boolean {
+    const { path, fd } = tailer
+    if (!tailer.isUncompared || fd === undefined || fstatSync(fd).size === 0) return false
+    tailer.isUncompared = false
+    if (!this.#possibleCopies.addByContent(path, 'unknown', fd, this.#compares)) return false
+    this.#forget(tailer)
+    return true
   }
 
   /** Starts reading the rest of a file that is gone from a copy. */
@@ -328,6 +360,7 @@ export class OpenFiles {
     const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
     tailer.after = former
+    tailer.isUncompared = true
     tailer.open(fd)
     this.#tailers.set(tailer.key, tailer)
     descriptors.used(tailer)

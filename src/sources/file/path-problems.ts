@@ -11,9 +11,14 @@ export class PathProblems {
   readonly #open = new Map<string, { code: string; sweep: number; unread: boolean }>()
   /** The number of the current sweep. */
   #sweep = 0
+  readonly #compressed: { value: number }
 
   constructor(context: ComponentContext) {
     this.#context = context
+    this.#compressed = context.metrics.counter(
+      'sluice_file_compressed_total',
+      'Compressed files that match `include`, are not copies of files that were read, and were skipped.',
+    )
   }
 
   /** Number of paths that cannot be read or listed now. */
@@ -50,6 +55,13 @@ export class PathProblems {
     const what = kindOf(stat)
     if (!this.#first(path, what, false)) return
     this.#context.log.warn({ file: path, what }, 'not a regular file; ignoring it')
+  }
+
+  /** Reports a compressed file. Only the first one is logged. */
+  compressed(path: string): void {
+    if (this.#compressed.value++ > 0) return
+    const text = `skipped a compressed file, and skipping others: only uncompressed files are read. Add them to exclude, such as exclude: ['*.gz']`
+    this.#context.log.warn({ code: 'SLUICE_FILE_COMPRESSED', file: path }, text)
   }
 
   /** Reports a file that events of this source are written to. */

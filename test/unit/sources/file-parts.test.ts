@@ -438,6 +438,11 @@ t.test('an original that is truncated while its copy is compared with it', async
   let isSettled = true
   const examined: string[] = []
   const possibleCopies = new PossibleCopies({
+    clock: systemClock,
+    problems: {} as PathProblems,
+    tailers: () => [],
+    entries: () => [],
+    open: name => openSync(name, 'r'),
     rotated: {
       isCopyOf: () => {
         isSettled = false
@@ -449,7 +454,7 @@ t.test('an original that is truncated while its copy is compared with it', async
     isSettled: original => isSettled || !original.endsWith('.log'),
     examine: name => examined.push(name),
   })
-  possibleCopies.add(path, 'same')
+  possibleCopies.add(path, 'same', statSync(path, { bigint: true }))
   await possibleCopies.takeUp(new Slices(systemClock))
   t.same(examined, [], 'its copy is no file of its own')
   t.equal(possibleCopies.wait, true)

@@ -127,6 +127,11 @@ export class Tailer extends Tracked {
     return Math.max(0, this.size - this.#delivered.offset)
   }
 
+  /** The first bytes of what it contains. */
+  get head(): Fingerprint {
+    return this.#content.head
+  }
+
   get unsettled(): boolean {
     return this.#positions.unsettled
   }

@@ -41,6 +41,8 @@ export class Tracked {
   copy: Copy | undefined
   /** Device and inode of the copy that was read, after it was renamed. */
   copyKey: string | undefined
+  /** Whether its first bytes are not compared with those of other files yet, because it was empty. */
+  isUncompared = false
   /** Whether reading must wait for the search for the former file with this name. */
   held = false
   /** When it contained this for the first time, as far as this run knows, wall clock in milliseconds. */

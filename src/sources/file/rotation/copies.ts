@@ -219,6 +219,11 @@ export class Copies {
     return all.filter(other => isOther(other) && isAlike(other)).length
   }
 
+  /** What is known of a gzip file; undefined if it cannot be read, or is incomplete. */
+  async examine(path: string, stat: BigIntStats, slices: Slices): Promise<Candidate | undefined> {
+    return stat.size < SMALLEST ? undefined : await this.#candidate(path, stat, stampOf(stat), slices, true)
+  }
+
   /** A reader for all of a candidate, which is matched to this key. */
   whole(candidate: Candidate, key: string): Copy {
     candidate.owner = key
@@ -361,6 +366,11 @@ function copyStat(folder: string, name: string): BigIntStats | undefined {
   return stat?.isFile() && stat.size >= SMALLEST ? stat : undefined
 }
 
+/** Identifies a file and its state. */
+function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
+  return `${dev}:${ino}:${size}:${mtimeNs}`
+}
+
 /** The gzip files of a folder, the newest first, without those whose original still exists, which may be incomplete. */
 function list(folder: string): Listed[] {
   const found: Listed[] = []
@@ -371,7 +381,7 @@ function list(folder: string): Listed[] {
       if (!stat) continue
       const original = name.slice(0, -'.gz'.length)
       if (names.has(original) && isMadeOf(stat, join(folder, original))) continue
-      found.push({ path: join(folder, name), stat, stamp: `${stat.dev}:${stat.ino}:${stat.size}:${stat.mtimeNs}` })
+      found.push({ path: join(folder, name), stat, stamp: stampOf(stat) })
     }
   } catch (error) {
     unlessSilent(error)

@@ -144,6 +144,7 @@ export class DetachedFiles {
       const { sought, truncatedSince } = tailer
       const place = await rotated.find(folder, { ...sought, truncatedSince }, slices)
       if (place ? !readOn(tailer, place) : rotated.namesIn(folder) !== names.get(folder)) continue
+      if (!place && truncatedSince !== undefined && !tailer.wasSought) await rotated.claimShort(folder, tailer, slices)
       tailer.wasSought = true
       tailer.wasLookedFor()
       if (place) {

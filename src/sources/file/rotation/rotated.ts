@@ -1,3 +1,4 @@
+import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { type BirthTimes, begins, type Fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
@@ -7,10 +8,9 @@ import type { Slices } from '../slices.js'
 import { isBeginningOf } from './beginnings.js'
 import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
+import { SETTLE_MS } from './possible-copies.js'
+import type { ShortCopy } from './short-copies.js'
 import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
-
-/** A compressed file that changed within this time may be incomplete. */
-const SETTLE_MS = 2000
 
 /** A rotated file that was never seen, and its last modification. */
 export interface Unseen {
@@ -31,11 +31,17 @@ export class Rotated {
   /** What folders had when they were listed in this round: `namesIn`. */
   readonly #listed = new Map<string, string>()
 
-  /** `isRead`: whether a tailer reads this file. */
-  constructor(saved: Saved, births: BirthTimes, problems: PathProblems, isRead: (key: string) => boolean) {
+  /** `isRead`: whether a tailer reads this file. `mayBeCopy`: whether the file at this path looks like a copy. */
+  constructor(
+    saved: Saved,
+    births: BirthTimes,
+    problems: PathProblems,
+    isRead: (key: string) => boolean,
+    mayBeCopy: (path: string) => boolean = () => false,
+  ) {
     this.#saved = saved
     this.#copies = new Copies(problems, births)
-    this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births))
+    this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births), mayBeCopy)
   }
 
   /** Starts a round; folders are listed again. */
@@ -116,18 +122,47 @@ export class Rotated {
       copied.some(one => (one.copy?.isFound ? one.copy.key : one.copyKey) === key && begins(first, one.sought.head))
     const others: Candidate[] = []
     for (const one of compressed) if (!isRead(one) && !(await isBeginningOf(one, open, slices))) others.push(one)
-    // It is seldom needed.
-    const { shortCopies } = await import('./short-copies.js')
-    const short = await shortCopies(path, tailers, [...plain, ...others])
+    const short = others.length === 0 ? new Map() : await this.#shortCopies(path, tailers, others)
     if (this.namesIn(folder) !== names) return undefined
-    for (const [place, { entry, of }] of short) {
-      this.#saved.put(entry)
-      of.copyKey = 'stat' in place ? keyOf(place.stat) : place.key
-    }
+    this.#claim(short)
     return [
       ...others.map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
     ].filter(({ place }) => !short.has(place))
+  }
+
+  /** Matches a truncated file with a plain copy that is shorter than what was read of it. */
+  async claimShort(folder: string, of: Tailer, slices: Slices): Promise<void> {
+    const places = await this.#siblings.shorter(folder, of.sought, slices)
+    if (places.length > 0) this.#claim(await this.#shortCopies(of.origin.path!, [of], places))
+  }
+
+  async #shortCopies(
+    ...args: Parameters<typeof import('./short-copies.js').shortCopies>
+  ): Promise<Map<Unseen['place'], ShortCopy>> {
+    // It is seldom needed.
+    const { shortCopies } = await import('./short-copies.js')
+    return await shortCopies(...args)
+  }
+
+  #claim(short: Map<Unseen['place'], ShortCopy>): void {
+    for (const [place, { entry, of }] of short) {
+      this.#saved.put(entry)
+      of.copyKey = 'stat' in place ? keyOf(place.stat) : place.key
+    }
+  }
+
+  /**
+   * The first bytes of a gzip file, and whether it was matched to a file that was read; undefined if there are none that
+   * can be read.
+   */
+  async contentOf(
+    path: string,
+    stat: BigIntStats,
+    slices: Slices,
+  ): Promise<{ first: Buffer; isMatched: boolean } | undefined> {
+    const one = await this.#copies.examine(path, stat, slices)
+    return one && { first: one.first, isMatched: one.owner !== undefined || one.spoken > 0 || one.over }
   }
 
   /** All of a compressed file. */

@@ -46,15 +46,18 @@ export class Siblings {
   readonly #births: BirthTimes
   /** Whether the position in this file is known, so it is not a copy. */
   readonly #isKnown: (stat: BigIntStats) => boolean
+  /** Whether the file at this path looks like a copy, whatever its name is. */
+  readonly #mayBeCopy: (path: string) => boolean
   readonly #folders = new Map<string, readonly string[]>()
   /** When a file without a known position was last written, by folder. */
   readonly #newest = new Map<string, number>()
   /** Copies matched in this round, each to one file. */
   readonly #taken = new Set<string>()
 
-  constructor(births: BirthTimes, isKnown: (stat: BigIntStats) => boolean) {
+  constructor(births: BirthTimes, isKnown: (stat: BigIntStats) => boolean, mayBeCopy: (path: string) => boolean) {
     this.#births = births
     this.#isKnown = isKnown
+    this.#mayBeCopy = mayBeCopy
   }
 
   /** Starts a round; names are read again. */
@@ -69,12 +72,11 @@ export class Siblings {
    * copies, returns the oldest that contains as much as was seen.
    */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | undefined> {
-    const { head, tail, offset, birth, since, name, now } = sought
+    const { head, tail, offset, birth, since } = sought
     if (head.bytes === 0) return undefined
     const strong = isStrong(sought)
     let short: Sibling | undefined
-    const wanted = (found: string) => mayNameCopy(found, name) || mayNameCopy(found, now)
-    for (const sibling of await this.#list(folder, wanted, slices)) {
+    for (const sibling of await this.#candidates(folder, sought, slices)) {
       const { stat } = sibling
       if (stat.size < offset || this.#isOlder(stat, birth)) continue
       // If little was read, other files may begin with the same bytes. Then only a file created since can be the copy.
@@ -88,6 +90,24 @@ export class Siblings {
       return sibling
     }
     return short
+  }
+
+  /** Files that may be copies of a part of what was read, the newest first. */
+  async shorter(folder: string, sought: Sought, slices: Slices): Promise<UnseenSibling[]> {
+    const found: UnseenSibling[] = []
+    for (const { path, stat } of await this.#candidates(folder, sought, slices)) {
+      if (stat.size === 0n || stat.size > sought.offset || this.#isOlder(stat, sought.birth)) continue
+      const first = withFile(path, firstBytes)
+      if (first) found.push({ path, stat, first })
+    }
+    return found.reverse()
+  }
+
+  /** Files with names like those of copies, or that look like copies, the oldest first. */
+  #candidates(folder: string, { name, now }: Sought, slices: Slices): Promise<Sibling[]> {
+    const wanted = (found: string) =>
+      mayNameCopy(found, name) || mayNameCopy(found, now) || this.#mayBeCopy(join(folder, found))
+    return this.#list(folder, wanted, slices)
   }
 
   /** Matches a copy to a file for this round. */
