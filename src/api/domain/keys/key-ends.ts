@@ -48,12 +48,17 @@ export class KeyEnds {
           warned.set(record.id, this.#warn(record, end))
         }
       }
-      if (changes.length > 0) await context.store.write(changes)
+      if (changes.length > 0) await context.store.write(changes).catch(error => this.#cannotForget(error))
       if (entries.length === 0 || (after !== undefined && after > at.keyEnds + horizon)) break
     }
     this.#warned = warned
     this.expiringSoon = soon
     this.expired = expired
+  }
+
+  /** They grant nothing. The service starts and warns without it, too. */
+  #cannotForget(error: unknown): void {
+    this.#context.log.error({ err: error }, 'cannot remove keys that expired long ago; trying again in an hour')
   }
 
   #isSoon({ created_at }: KeyRecord, end: string): boolean {

@@ -20,7 +20,7 @@ const PORTION = 500
 export class Fleet {
   readonly #context: Context
   /** Undefined: to be removed. */
-  #unwritten = new Map<string, DaemonRecord | undefined>()
+  readonly #unwritten = new Map<string, DaemonRecord | undefined>()
   /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimiter
@@ -37,17 +37,19 @@ export class Fleet {
   /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
-    await this.flush()
     const { enterpriseId, account } = principal
     const prefix = at.daemons(enterpriseId, account?.id)
     const { limit, after } = page
-    const from = after === undefined ? {} : { after: prefix + after }
-    const entries = await this.#context.store.list(prefix, { ...from, limit: limit + 1 })
-    const shown = entries.slice(0, limit)
-    const items = await Promise.all(
-      shown.map(({ key, value }) => this.#show(value as DaemonRecord, enterpriseId, key.split('/')[2]!)),
-    )
-    return { items, next: entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null, limit }
+    const first = after === undefined ? {} : { after: prefix + after }
+    const unwritten = [...this.#unwritten].filter(([key]) => key.startsWith(prefix) && !(key <= (first.after ?? '')))
+    const removed = unwritten.filter(([, record]) => record === undefined).length
+    const stored = await this.#context.store.list(prefix, { ...first, limit: limit + 1 + removed })
+    const entries = new Map(stored.map(({ key, value }) => [key, value as DaemonRecord | undefined]))
+    for (const [key, record] of unwritten) entries.set(key, record)
+    const found = [...entries].filter(([, record]) => record).sort(([a], [b]) => (a < b ? -1 : 1))
+    const shown = found.slice(0, limit)
+    const items = await Promise.all(shown.map(([key, record]) => this.#show(record!, enterpriseId, key.split('/')[2]!)))
+    return { items, next: found.length > limit ? shown.at(-1)![0].slice(prefix.length) : null, limit }
   }
 
   /** Requires `pipeline:read`; viewers are not allowed. Stored in memory first, and written every few seconds. */
@@ -110,14 +112,10 @@ export class Fleet {
   /** Writes the reports to the store. */
   async flush(): Promise<void> {
     if (this.#unwritten.size === 0) return
-    const reports = this.#unwritten
-    this.#unwritten = new Map()
-    try {
-      await this.#context.store.write([...reports].map(([key, value]) => ({ key, value })))
-    } catch (error) {
-      this.#unwritten = new Map([...reports, ...this.#unwritten])
-      throw error
-    }
+    const reports = [...this.#unwritten]
+    await this.#context.store.write(reports.map(([key, value]) => ({ key, value })))
+    // A list reads them here until then. What was reported meanwhile is written next time.
+    for (const [key, value] of reports) if (this.#unwritten.get(key) === value) this.#unwritten.delete(key)
   }
 
   /** Removes daemons that have not reported for a long time, and those whose pipeline is gone. */

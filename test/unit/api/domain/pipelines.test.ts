@@ -343,6 +343,40 @@ t.test('invented daemons do not keep real ones out', async t => {
   )
 })
 
+t.test('a full disk keeps nobody from reading the fleet, and the service from no start', async t => {
+  const { service, first, time, again, disk, logged } = await openService(t, { daemons: 3 })
+  const me = await as(service, first.service_account.key)
+  const manager = await as(service, first.manager.key)
+  await service.userKeys.create(manager, { expires_in: 1000 })
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  const base = { pipeline_id: id, host: 'h', version: '1', revision: null, health: 'ready' as const }
+  const report = (name: string) => service.fleet.report(me, { ...base, daemon_id: name })
+  for (const name of ['b', 'd', 'f']) await report(name)
+  await service.flush()
+  await time.advance(31 * 86_400_000)
+  disk.writesLeft = 0
+  await report('d')
+  await report('c')
+  t.equal(await service.flush().then(String, String), 'Error: no space left on device')
+  const page = await service.fleet.list(me, { limit: 2 })
+  const last = await service.fleet.list(me, { limit: 2, after: page.next! })
+  const found = [...page.items, ...last.items].map(({ id, silent }) => `${id} ${silent}`)
+  t.same(found, ['c false', 'd false', 'f true'], 'c has the place of b')
+  t.equal(last.next, null)
+  const next = await again()
+  t.match(logged.at(-1), { msg: /cannot remove keys that expired long ago/ })
+  t.equal((await next.fleet.list(me, PAGE)).items.length, 3)
+  disk.writesLeft = Number.POSITIVE_INFINITY
+  const writes = service.flush()
+  await report('d')
+  t.equal((await service.fleet.list(me, PAGE)).items.length, 3)
+  await writes
+  t.same(
+    (await (await again()).fleet.list(me, PAGE)).items.map(({ id }) => id),
+    ['c', 'd', 'f'],
+  )
+})
+
 t.test('the fleet', async t => {
   const { service, first, time, again, store } = await openService(t, { daemons: 3 })
   const me = await as(service, first.service_account.key)
