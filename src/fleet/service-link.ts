@@ -1,3 +1,4 @@
+import { fetchTrusting } from '../client/fetch-trusting.js'
 import { Transport } from '../client/transport.js'
 import type { AccessKey } from '../http/auth/access-key.js'
 
@@ -42,7 +43,7 @@ export function linkTo(
   { base, id }: { base: string; id: string },
   key: AccessKey,
   delegateAccountId: string | undefined,
-  fetch?: typeof globalThis.fetch,
+  fetch = base.startsWith('https:') ? fetchTrusting() : undefined,
 ): Link {
   // The caller retries.
   const options = {

@@ -46,10 +46,7 @@ export async function connect(connection: Connection, io: Io): Promise<Client> {
   const given = connection.url ?? io.env.SLUICE_URL
   if (!given)
     throw new UsageError('where is the service? Set SLUICE_URL, as in SLUICE_URL=http://127.0.0.1:8080', 'api')
-  // Also accepts the URL of the ingest endpoint, as daemons use it.
-  const url = given.replace(/\/v3(\/.*)?$/, '')
-  if (!/^https?:\/\/[^/]/.test(url))
-    throw new UsageError(`${given} is not an address such as http://127.0.0.1:8080`, 'api')
+  const url = baseAddress(given, connection.url === undefined ? 'SLUICE_URL=' : '--url ')
   const file = connection['key-file']
   const key = trimKey(file === undefined ? (io.env.SLUICE_ACCESS_KEY ?? '') : await readKey(file))
   const problem = keyProblem(key)
@@ -66,6 +63,21 @@ export async function connect(connection: Connection, io: Io): Promise<Client> {
   return new Client({ url, key, delegateAccountId: delegate, ...(trust && { fetch: trust }) })
 }
 
+/**
+ * The base address of the service. A path before /v3 is part of it; credentials and queries are not shown. `name`: the
+ * setting, as it stands before the address. Throws UsageError.
+ */
+export function baseAddress(given: string, name: string, advice = '', command = 'api'): string {
+  const setting = name.replace(/[= ]$/, '')
+  if (!/^https?:\/\/[^/]/.test(given) || !URL.canParse(given))
+    throw new UsageError(`${setting} must be the address of a service, as in ${name}http://127.0.0.1:8080`, command)
+  const { origin, pathname, username, password, search, hash } = new URL(given)
+  const base = origin + pathname.replace(/(\/v3(\/.*)?)?\/*$/, '')
+  if (username || password || search || hash || /\/v3(\/|$)/.test(pathname))
+    throw new UsageError(`${setting} must be only the address of the service: ${name}${base}${advice}`, command)
+  return base
+}
+
 async function readKey(file: string): Promise<string> {
   try {
     return await readFile(file, 'latin1')
@@ -74,9 +86,10 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** A fetch that trusts the authorities in a file; undefined selects the one of Node.js. */
+/** A fetch that trusts the authorities in a file, or those of Node.js. Without TLS, the one of Node.js. */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
-  if (!file || url.startsWith('http:')) return undefined
+  if (url.startsWith('http:')) return undefined
+  if (!file) return fetchTrusting()
   const { content, problems } = inspectTls({ ca_file: file }, systemClock.wall())
   const ca = content?.ca
   if (!ca) throw new Error(`--ca-file: ${problems.map(({ file, message }) => `${file} ${message}`).join('; ')}`)

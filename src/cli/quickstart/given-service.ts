@@ -1,7 +1,7 @@
 import type { Client } from '../../client/client.js'
 import { everything } from '../../client/client.js'
 import { ServiceError } from '../../client/transport.js'
-import { connect, pipelineId } from '../../remote/api.js'
+import { baseAddress as addressOf, connect, pipelineId } from '../../remote/api.js'
 import { type Io, UsageError } from '../../terminal/command-line.js'
 import type { Receiver } from './plan.js'
 
@@ -17,19 +17,8 @@ export async function givenService(name: string | undefined, io: Io): Promise<Re
   return { url, pipeline, caFile: url.startsWith('https:') ? io.env.SLUICE_CA_FILE || undefined : undefined }
 }
 
-/** Throws UsageError. A path in front of /v3 is part of the address; credentials and queries are not shown. */
-export function baseAddress(given: string): string {
-  const fail = (problem: string) => {
-    throw new UsageError(`SLUICE_URL ${problem}`, 'quickstart')
-  }
-  if (!/^https?:\/\/[^/]/.test(given) || !URL.canParse(given))
-    fail('must be the address of a service, as in SLUICE_URL=http://127.0.0.1:8080')
-  const { origin, pathname, username, password, search, hash } = new URL(given)
-  const base = origin + pathname.replace(/(\/v3(\/.*)?)?\/*$/, '')
-  if (username || password || search || hash || /\/v3(\/|$)/.test(pathname))
-    fail(`must be only the address of the service: SLUICE_URL=${base}. Name the pipeline with --pipeline`)
-  return base
-}
+export const baseAddress = (given: string): string =>
+  addressOf(given, 'SLUICE_URL=', '. Name the pipeline with --pipeline', 'quickstart')
 
 async function checked<T>(url: string, call: () => Promise<T>): Promise<T> {
   try {

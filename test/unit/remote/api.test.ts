@@ -122,6 +122,9 @@ t.test('authorities of the service', async t => {
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
   const env = { SLUICE_ACCESS_KEY: 'x'.repeat(40), SLUICE_URL: url }
   const ca = certificates.path('ca.pem')
+  t.intercept(process, 'emitWarning', { value: () => {} })
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+  t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
   const args = ['api', 'POST', '/v3/x', '--data', '{"a":1}']
   t.match(await called(args, env).catch(String), {
     code: 1,
