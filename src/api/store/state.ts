@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { cp, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { chmod, cp, lstat, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
@@ -97,6 +97,7 @@ async function backUp(
   try {
     await store.backup(join(path, 'store'))
     await more?.(path)
+    await secureTree(path)
     // Written last: a backup without it is incomplete and cannot be restored.
     await writeAtomic(join(path, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
@@ -130,10 +131,10 @@ export async function restoreState(
   try {
     for (const name of names) {
       await rm(beside(name), { recursive: true, force: true })
-      await cp(join(backup, name), beside(name), { recursive: true })
+      await cp(join(backup, name), beside(name), { recursive: true, filter: isContent })
     }
     await checkCopy(beside('store'), secret, backup)
-    for (const name of names) await syncTree(beside(name))
+    for (const name of names) await secureTree(beside(name))
     if (options.replace) await setAside(dataDir, names)
     // The store comes last: without it, an interrupted restore does not look complete.
     for (const name of names.reverse()) await rename(beside(name), join(dataDir, name))
@@ -180,18 +181,28 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-async function syncTree(folder: string): Promise<void> {
+/** Whoever can put a link into a backup must not choose what is read or written at its target. */
+async function isContent(path: string): Promise<boolean> {
+  const found = await lstat(path)
+  if (found.isFile() || found.isDirectory()) return true
+  throw unusable(`${path} is neither a file nor a folder, and so not part of a backup; remove it`)
+}
+
+/** Makes everything in it durable, and its owner the only one who can read it. */
+async function secureTree(folder: string): Promise<void> {
   for (const entry of await readdir(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name)
-    if (entry.isDirectory()) await syncTree(path)
-    else await syncFile(path)
+    if (entry.isDirectory()) await secureTree(path)
+    else await secureFile(path)
   }
+  await chmod(folder, 0o700)
   await syncFolder(folder)
 }
 
-async function syncFile(path: string): Promise<void> {
+async function secureFile(path: string): Promise<void> {
   const file = await open(path, 'r')
   try {
+    await file.chmod(0o600)
     await file.sync()
   } finally {
     await file.close()

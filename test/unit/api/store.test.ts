@@ -9,6 +9,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -312,7 +313,11 @@ t.test('backup and restore', async t => {
   await refused('backup', 'one', /exists; restore into an empty data_dir/)
   await refused('backup', 'one', /in use by another/, true)
   await state.close()
-  t.equal(statSync(join(dir, 'backup', 'secret')).mode & 0o777, 0o600)
+  const modes = (name: string) => {
+    const paths = readdirSync(join(dir, name), { recursive: true }).map(path => statSync(join(dir, name, String(path))))
+    return [...new Set(paths.map(found => `${found.isFile() ? 'file' : 'folder'} ${(found.mode & 0o777).toString(8)}`))]
+  }
+  t.same(modes('backup').sort(), ['file 600', 'folder 700'])
 
   const valueIn = async (name: string) => {
     const restored = await openState(join(dir, name), random(9))
@@ -323,6 +328,7 @@ t.test('backup and restore', async t => {
   }
   for (const name of ['two', 'three']) {
     await restoreState(join(dir, 'backup'), join(dir, name))
+    t.same(modes(name).sort(), ['file 600', 'folder 700'])
     t.equal(await valueIn(name), 1, 'a backup can be restored more than once')
   }
   t.equal(await valueIn('one'), 2)
@@ -330,6 +336,12 @@ t.test('backup and restore', async t => {
   t.equal(await valueIn('one'), 1)
   t.equal(await valueIn('one/replaced-1'), 2, 'what was there is kept')
 
+  for (const target of ['/etc/passwd', join(dir, 'elsewhere'), '/nowhere']) {
+    symlinkSync(target, join(dir, 'backup', 'store', 'link'))
+    await refused('backup', 'four', /store\/link is neither a file nor a folder/)
+    t.notOk(existsSync(join(dir, 'four', 'store')))
+    rmSync(join(dir, 'backup', 'store', 'link'))
+  }
   await refused('broken', 'four', /not a whole backup: it has no secret/)
   mkdirSync(join(dir, 'broken', 'store'))
   writeFileSync(join(dir, 'broken', 'secret'), '05'.repeat(32), { mode: 0o600 })
