@@ -5,6 +5,7 @@ import type { EditedField, EventEditor } from '../core/event/event-editor.js'
 import { EventJson } from '../core/event/event-json.js'
 import type { FieldPath } from '../core/event/field-path.js'
 import { ARRAY, type FieldReader } from '../core/event/field-reader.js'
+import { Growth } from '../core/event/growth.js'
 import { fieldPath } from '../core/options/options.js'
 import { type BatchScope, discard, FAILED } from '../core/processor.js'
 import { GrowingBytes } from '../lib/formats/growing-bytes.js'
@@ -17,11 +18,7 @@ const COMMA = 0x2c
 const EMPTY = discard(0)
 /** Stands for the item, while the rest of the event is written. */
 const PLACEHOLDER = Buffer.from('0')
-/** The bytes that the events of one may take together, since each repeats the other fields. */
-const MOST_BYTES = 16 * 1024 * 1024
-/** The bytes that may come of the events of a batch that grow to more than so many times their size. */
-const MOST_OF_BATCH = 32 * 1024 * 1024
-const MUCH_GROWTH = 16
+const ROOM_MIB = 32
 
 const options = z.strictObject({
   field: fieldPath().describe('The array. Each of its items becomes an event, in order.'),
@@ -58,8 +55,7 @@ class Explode implements Processor {
   /** Where the items of the current event are, in `#bytes`. */
   readonly #items: number[] = []
   #bytes: Buffer = PLACEHOLDER
-  /** What is left of MOST_OF_BATCH. */
-  #room = 0
+  readonly #growth = new Growth(ROOM_MIB)
 
   constructor(options: Options, context: ProcessorContext) {
     this.#options = options
@@ -75,7 +71,7 @@ class Explode implements Processor {
       to[i] = FAILED
       scope.because(i, why)
     }
-    this.#room = MOST_OF_BATCH
+    this.#growth.begin()
     for (let i = 0; i < batch.length; i++) {
       if (this.#reader.load(batch, i) !== ARRAY) {
         if (when_no_array === 'fail') fail(i, `${field.text} is no array`)
@@ -120,11 +116,8 @@ class Explode implements Processor {
     const size = json.end - json.start
     const arraySize = items.at(-1)! - items[0]!
     const grown = count * (size - arraySize) + arraySize
-    if (grown > MOST_BYTES) return 'its items would become events of more than 16 MiB together'
-    if (grown > size * MUCH_GROWTH) {
-      if (grown > this.#room) return 'it and others read with it would become events of more than 32 MiB together'
-      this.#room -= grown
-    }
+    const refused = this.#growth.refuseSeveral(size, grown)
+    if (refused !== undefined) return refused
     if (target) {
       const problem = this.#makeRoom(batch, i, target)
       if (problem !== undefined) return problem

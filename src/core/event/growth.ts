@@ -9,6 +9,9 @@ export function mostOf(size: number): number {
   return size + Math.max(MOST_GROWTH, size)
 }
 
+/** What the events that take the place of one may take together, since each may repeat fields of it. */
+const MOST_TOGETHER = 16 * 1024 * 1024
+
 /** Bounds what a processor makes of events, so that a few lines cannot fill the memory. */
 export class Growth {
   readonly #roomMiB: number
@@ -28,6 +31,21 @@ export class Growth {
   refuse(size: number, grown: number): string | undefined {
     if (grown <= size + LITTLE_GROWTH) return undefined
     if (grown > mostOf(size)) return 'it would be more than 1 MiB longer, and more than twice as long'
+    return this.#take(size, grown)
+  }
+
+  /** Why events of `grown` bytes together cannot take the place of one of `size` bytes; undefined: they can. */
+  refuseSeveral(size: number, grown: number): string | undefined {
+    if (grown > MOST_TOGETHER) return 'it would become events of more than 16 MiB together'
+    return grown <= size + LITTLE_GROWTH ? undefined : this.#take(size, grown)
+  }
+
+  /** What a batch of `events` of `bytes` may become at most. */
+  mostOfBatch(events: number, bytes: number): number {
+    return bytes * MUCH_GROWTH + events * LITTLE_GROWTH + this.#roomMiB * 1024 * 1024
+  }
+
+  #take(size: number, grown: number): string | undefined {
     if (grown <= size * MUCH_GROWTH) return undefined
     if (grown > this.#room) {
       return `it and others read with it would become events of more than ${this.#roomMiB} MiB together`
