@@ -65,7 +65,7 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   {
     what: 'a thread',
     pattern: /['"](node:)?worker_threads/,
-    allowed: /^(lib\/files\/remote\/fs-|processors\/script\/)/,
+    allowed: /^lib\/files\/remote\/fs-/,
   },
   {
     // It would wait for a remote file system for ever: lib/files/remote/guarded-fs.ts has the same calls. reads.ts asks whether the file is a local one.

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { isRunning } from './support/bound.js'
 import { built } from './support/checkout.js'
 import { testFolder } from './support/folder.js'
 import { needs } from './support/needs.js'
@@ -33,12 +33,3 @@ destinations: { out: { type: file, inputs: [in], path: out.log } }
   test.kill('SIGKILL')
   await until('the daemon to end', () => !isRunning(pid))
 })
-
-/** One that has ended stays in the list of processes where nobody waits for it. */
-function isRunning(pid: number): boolean {
-  try {
-    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
-  } catch {
-    return false
-  }
-}

@@ -9,7 +9,7 @@ export const script = defineProcessor({
   summary: 'Gives each event, or each batch, to a function of your own in JavaScript or TypeScript.',
   notes:
     'The function returns the event, changed or not, `null` to discard it, an array of events that take its place, or `context.to(NAME, event)`. ' +
-    'It may be async. It runs in a thread of its own. `docs/scripts.md` explains it.',
+    'It may be async. It runs in a process of its own. `docs/scripts.md` explains it.',
   options: scriptOptions,
   plan: ({ outputs, concurrency }) => ({
     outputs,

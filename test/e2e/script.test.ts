@@ -1,9 +1,12 @@
 import { appendFileSync, existsSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { isRunning } from '../support/bound.js'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { needs } from '../support/needs.js'
+import { until } from '../support/until.js'
 
 const config = (script: string, rest = '') => `sources: { in: { type: file, include: [in.log], decode: json } }
 processors:
@@ -28,7 +31,7 @@ export default event => {
     const text = existsSync(join(folder, 'out.log')) ? readFileSync(join(folder, 'out.log'), 'utf8') : ''
     return text.split('\n').slice(0, -1)
   }
-  const options = 'file: ./mine.js, on_error: dead_letter, timeout: 5s'
+  const options = 'file: ./mine.js, on_error: dead_letter, timeout: 3s'
   const daemon = await startDaemon(t, folder, config(options, 'reload: watch\n'))
   write({ n: 1 }, { n: 2, fail: 1 }, { n: 3, loop: 1 }, { n: 4 })
   await daemon.until(() => out().length === 2)
@@ -38,7 +41,7 @@ export default event => {
   const letters = join(folder, 'state/dead-letter')
   const kept = readdirSync(letters).map(name => readFileSync(join(letters, name), 'utf8'))
   t.match(kept.join(''), /mine\.js:4: TypeError: Cannot read properties of undefined/)
-  t.match(kept.join(''), /a call did not return within 5s/)
+  t.match(kept.join(''), /a call did not return within 3s/)
   t.ok(daemon.logs().some(({ code, component }) => code === 'SLUICE_SCRIPT_ENDED' && component === 'mine'))
 
   const reloads = (msg: string) => daemon.logs().filter(line => line.msg === msg)
@@ -60,9 +63,28 @@ export default event => {
   await daemon.until(() => out().length === 4)
   t.equal(out()[3], '{"n":6,"version":11}')
   const scrape = await daemon.scrape()
-  t.equal(scrape.sum('sluice_script_restarts_total'), 1)
+  t.equal(scrape.sum('sluice_script_restarts_total'), 2)
   scrape.conserves(t)
   await daemon.stop(t)
+})
+
+t.test('a call that never returns does not outlive the daemon', async t => {
+  if (!needs(t, 'setpriv')) return
+  const folder = testFolder(t, {
+    'in.log': '{"n":1}\n',
+    'mine.js': `import { writeFileSync } from 'node:fs'
+export default event => {
+  writeFileSync('pid', String(process.pid))
+  const cell = new Int32Array(new SharedArrayBuffer(4))
+  while (true) Atomics.wait(cell, 0, 0, 100)
+}
+`,
+  })
+  const daemon = await startDaemon(t, folder, config('file: ./mine.js, timeout: 1 Hours'))
+  const pid = Number(await until(() => existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8')))
+  t.ok(isRunning(pid))
+  daemon.child.kill('SIGKILL')
+  await until('the process of the script to end', () => !isRunning(pid))
 })
 
 t.test('validate and test load a script, from the folder of the configuration', async t => {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { programPath } from './needs.js'
 
 const setpriv = process.platform === 'linux' ? programPath('setpriv') : undefined
@@ -8,4 +9,13 @@ const setpriv = process.platform === 'linux' ? programPath('setpriv') : undefine
  */
 export function bound(program: string, args: readonly string[]): [string, string[]] {
   return setpriv ? [setpriv, ['--pdeathsig', 'KILL', program, ...args]] : [program, [...args]]
+}
+
+/** One that has ended stays in the list of processes where nobody waits for it. */
+export function isRunning(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))
+  } catch {
+    return false
+  }
 }

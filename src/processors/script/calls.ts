@@ -15,8 +15,7 @@ const LOOK_EVERY = 16
 
 /** A batch that a script works on. */
 interface Running {
-  readonly id: number
-  readonly skip: Job['skip']
+  readonly job: Job
   readonly lines: readonly string[]
   readonly results: Results
   readonly context: ScriptContext
@@ -37,6 +36,7 @@ export class Calls {
   readonly #call: ScriptFunction
   readonly #data: ScriptData
   readonly #late: string
+  readonly #begins: (batch: number, event: number) => void
   /** Calls that have not returned, of all batches that are not over. */
   #open = 0
   /** Continues with the batch that waits for a call to return. */
@@ -44,9 +44,11 @@ export class Calls {
   /** Resolves when all calls for the batches so far have begun. */
   #begun = Promise.resolve()
 
-  constructor(call: ScriptFunction, data: ScriptData) {
+  /** `begins` hears of each call for a batch that is noted. */
+  constructor(call: ScriptFunction, data: ScriptData, begins: (batch: number, event: number) => void) {
     this.#call = call
     this.#data = data
+    this.#begins = begins
     this.#late = `the batch took longer than ${formatDuration(data.timeoutMs)}`
   }
 
@@ -60,8 +62,7 @@ export class Calls {
     const abort = new AbortController()
     const { id, timeoutMs } = this.#data
     return {
-      id: job.id,
-      skip: job.skip,
+      job,
       lines,
       results: new Results(job.id, lines, job.lines.length),
       context: { id, signal: abort.signal, to: (output, event) => this.#route(output, event) },
@@ -78,6 +79,7 @@ export class Calls {
   async #batch(batch: Running): Promise<void> {
     const { per, concurrency } = this.#data
     const calls = per === 'batch' ? 1 : batch.lines.length
+    const skip = new Map(batch.job.skip)
     for (let n = 0; n < calls; n++) {
       while (this.#open >= concurrency && !batch.isOver) {
         await new Promise<void>(resolve => {
@@ -86,7 +88,8 @@ export class Calls {
       }
       if (n % LOOK_EVERY === 0 && systemClock.now() >= batch.end) this.#finish(batch)
       if (batch.isOver) return
-      if (n === batch.skip?.event) batch.results.fail(n, batch.skip.reason)
+      const skipped = skip.get(n)
+      if (skipped !== undefined) batch.results.fail(n, skipped)
       else this.#begin(batch, n)
     }
     batch.isBegun = true
@@ -94,9 +97,8 @@ export class Calls {
   }
 
   #begin(batch: Running, n: number): void {
-    const { current, per } = this.#data
-    current[0] = batch.id
-    current[1] = n
+    const { per } = this.#data
+    if (batch.job.isNoted) this.#begins(batch.job.id, n)
     try {
       const result = this.#call(
         per === 'batch' ? batch.lines.map(line => JSON.parse(line)) : JSON.parse(batch.lines[n]!),

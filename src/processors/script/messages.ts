@@ -1,6 +1,10 @@
-/** What the thread of a script and its processor say to each other. */
+/** What the process of a script and its processor say to each other, see frames.ts. */
 
-/** What a thread is started with. */
+/** The descriptors that the process reads and writes frames at. */
+export const TO_SCRIPT = 3
+export const FROM_SCRIPT = 4
+
+/** What a process is started with. */
 export interface ScriptData {
   /** The component. */
   readonly id: string
@@ -11,39 +15,48 @@ export interface ScriptData {
   readonly outputs: readonly string[]
   readonly timeoutMs: number
   readonly concurrency: number
-  /** The batch, and the event in it, of the last call: two numbers. */
-  readonly current: Int32Array
 }
 
-/** A batch for the script. */
-export interface Job {
+/** A batch for the script. The bytes behind it have one JSON object a line. */
+export interface JobHead {
   readonly id: number
   readonly length: number
-  /** One JSON object a line. */
-  readonly lines: Uint8Array
-  /** An event that is not given to the script, because its call ended the thread, and how. */
-  readonly skip: { readonly event: number; readonly reason: string } | undefined
+  /** Whether the process says which event it begins with: a process has ended with the batch before. */
+  readonly isNoted: boolean
+  /** Events that are not given to the script, because a process ended in their call, and how. */
+  readonly skip: readonly (readonly [event: number, reason: string])[]
 }
 
-/** What the script made of a batch. */
-export interface JobDone {
+export interface Job extends JobHead {
+  readonly lines: Uint8Array
+}
+
+/** What the script made of a batch. The columns are behind it. */
+export interface DoneHead {
   readonly type: 'done'
   readonly id: number
-  /** The column of the batch (core/processor.ts). */
-  readonly to: Uint8Array
-  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, with a line feed behind it. No end: it stays as it is. */
-  readonly starts: Int32Array
-  readonly ends: Int32Array
-  readonly bytes: Uint8Array
   /** Events in whose place others come: there, it has the lines of these. */
   readonly several: readonly number[]
   /** Why events failed, by index. */
   readonly errors: readonly (readonly [number, string])[]
 }
 
+export interface JobDone extends Omit<DoneHead, 'type'> {
+  /** The column of the batch (core/processor.ts). */
+  readonly to: Uint8Array
+  /** The new JSON of event `i` is at [starts[i], ends[i]) of `bytes`, with a line feed behind it. No end: it stays as it is. */
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly bytes: Uint8Array
+}
+
+/** Each is checked as input, see from-script.ts: a script may write whatever it wants to these descriptors. */
 export type FromScript =
   | { readonly type: 'ready' }
+  /** It cannot be loaded, or an error that nothing caught ends it. */
   | { readonly type: 'failed'; readonly error: string }
   /** What the script wrote to its standard output or error. */
   | { readonly type: 'wrote'; readonly line: string }
-  | JobDone
+  /** The function is called for this event. */
+  | { readonly type: 'at'; readonly id: number; readonly event: number }
+  | DoneHead

@@ -41,7 +41,7 @@ export const scriptOptions = z
     max_memory: byteSize(16 * 1024 * 1024)
       .prefault('256MiB')
       .describe(
-        'Memory for the objects of the script, which is the heap of its thread. One that needs more is started again.',
+        'Memory for the objects, texts and buffers of the script, beside what Node.js takes. One that needs more is started again.',
       ),
   })
   .superRefine(({ file, code }, context) => {

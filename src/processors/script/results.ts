@@ -1,5 +1,6 @@
 import { errorText } from '../../core/errors.js'
 import type { Fields } from '../../core/event/event.js'
+import { Growth } from '../../core/event/growth.js'
 import { discard, FAILED, MAIN, output } from '../../core/processor.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import type { JobDone } from './messages.js'
@@ -21,7 +22,16 @@ export class Routed implements Route {
 const DROPPED = discard(0)
 /** The value of the column for an event without a result. */
 const OPEN = 254
-const LONGEST_ERROR = 1000
+export const LONGEST_ERROR = 1000
+/** The errors of a batch have so many characters; those of further events are short. */
+const MOST_ERRORS = 1024 * 1024
+const SHORT_ERROR = 40
+const ROOM_MIB = 32
+
+/** The most bytes that a script may make of a batch. */
+export function mostTexts(events: number, bytes: number): number {
+  return new Growth(ROOM_MIB).mostOfBatch(events, bytes)
+}
 
 /** Collects what a script returns for the events of a batch. */
 export class Results {
@@ -33,6 +43,9 @@ export class Results {
   readonly #texts: Texts
   readonly #several: number[] = []
   readonly #errors: [number, string][] = []
+  readonly #growth = new Growth(ROOM_MIB)
+  /** Characters of errors. */
+  #errorsLength = 0
 
   /** `bytes`: the size of the lines. */
   constructor(id: number, lines: readonly string[], bytes: number) {
@@ -42,6 +55,7 @@ export class Results {
     this.#ends = new Int32Array(lines.length)
     this.#texts = new Texts(bytes + (bytes >> 1))
     this.#to = new Uint8Array(lines.length).fill(OPEN)
+    this.#growth.begin()
   }
 
   /** Sets the result for event `i`. Throws if it is none. */
@@ -54,7 +68,9 @@ export class Results {
 
   fail(i: number, error: string): void {
     this.#to[i] = FAILED
-    this.#errors.push([i, error.slice(0, LONGEST_ERROR)])
+    const text = error.slice(0, this.#errorsLength < MOST_ERRORS ? LONGEST_ERROR : SHORT_ERROR)
+    this.#errorsLength += text.length
+    this.#errors.push([i, text])
   }
 
   /** Fails all events without a result. */
@@ -64,7 +80,9 @@ export class Results {
 
   #write(i: number, event: unknown, to: number): void {
     const text = textOf(event)
-    if (!isSameObject(this.#lines[i]!, text)) {
+    const line = this.#lines[i]!
+    if (!isSameObject(line, text)) {
+      refuse(this.#growth.refuse(line.length, sizeOf([text])))
       this.#starts[i] = this.#texts.used
       this.#ends[i] = this.#texts.add(text)
     }
@@ -75,6 +93,7 @@ export class Results {
     // All of them, before anything is written.
     const texts = events.map(textOf)
     if (texts.length > 0) {
+      refuse(this.#growth.refuseSeveral(this.#lines[i]!.length, sizeOf(texts)))
       this.#starts[i] = this.#texts.used
       for (const text of texts) this.#texts.add(text)
       this.#ends[i] = this.#texts.used
@@ -86,8 +105,17 @@ export class Results {
   done(): JobDone {
     const [id, to, several, errors] = [this.#id, this.#to, this.#several, this.#errors]
     const [starts, ends, { bytes }] = [this.#starts, this.#ends, this.#texts]
-    return { type: 'done', id, to, starts, ends, bytes, several, errors }
+    return { id, to, starts, ends, bytes, several, errors }
   }
+}
+
+/** The size of texts with their line feeds. */
+function sizeOf(texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0)
+}
+
+function refuse(why: string | undefined): void {
+  if (why !== undefined) throw new RangeError(`returned more than an event may become: ${why}`)
 }
 
 function textOf(event: unknown): string {

@@ -2,15 +2,15 @@ import { encodeLines } from '../../codecs/encode.js'
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { BatchScope } from '../../core/processor.js'
-import type { Job, JobDone } from './messages.js'
+import type { Job, JobDone, JobHead } from './messages.js'
 
 /** A batch in the form in which it is given to a script. */
-export function jobOf({ id, batch, skip }: { id: number; batch: EventBatch; skip: Job['skip'] }): Job {
+export function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
   const { parts, bytes } = encodeLines(JSON_OBJECTS, [batch])
   const lines = Buffer.allocUnsafeSlow(bytes)
   let at = 0
   for (const part of parts) at += part.copy(lines, at)
-  return { id, length: batch.length, lines, skip }
+  return { ...head, length: batch.length, lines }
 }
 
 /** Carries out what a script made of a batch. */

@@ -5,7 +5,7 @@ import type { ScriptOptions } from './options.js'
 import { apply } from './script-job.js'
 import { ScriptRunner } from './script-runner.js'
 
-/** Gives events to a script in a thread of its own, and carries out what it returns. */
+/** Gives events to a script in a process of its own, and carries out what it returns. */
 export class ScriptProcessor implements Processor {
   readonly #runner: ScriptRunner
 

@@ -5,30 +5,40 @@ import { FAILED } from '../../core/processor.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import { after, nextTurn } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
-import type { Job, JobDone, ScriptData } from './messages.js'
+import type { JobDone, JobHead, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
 import { jobOf } from './script-job.js'
-import { ScriptThread, scriptData } from './script-thread.js'
+import { type ProcessEvents, ScriptProcess, scriptData } from './script-process.js'
+import { WrittenLines } from './written-lines.js'
 
 /**
- * A thread that works answers within the timeout. One that did not after this time, twice, is in a call that does not
- * end. Twice, because both threads may have stood still.
+ * A process that works answers within the timeout. One that did not after this time, twice, is in a call that does not
+ * end. Twice, because both processes may have stood still.
  */
 const GRACE_MS = 500
+/** Calls of a batch that end the process, each of which is a start. Then all of its events fail. */
+const MOST_DEATHS = 10
 
-/** A batch that the thread has not answered. */
+/** A batch that the process has not answered. */
 interface Unanswered {
   readonly id: number
+  readonly length: number
+  /** Of its lines, as far as they were posted. */
+  bytes: number
   readonly batch: EventBatch
   readonly answer: (result: JobDone) => void
-  /** The event in whose call the thread ended before, and why it ended. */
-  skip: Job['skip']
+  /** Whether a process ended with it. */
+  isNoted: boolean
+  /** The event whose call began last, in this process. */
+  at: number | undefined
+  /** The events in whose calls a process ended, and how. */
+  readonly skip: JobHead['skip'][number][]
 }
 
 /**
- * Runs a script in a thread, and starts the thread again when a call does not return from it, uses too much memory, or
- * ends it. The event of that call fails, and the others of the batch are given to the script again; when it happens a
- * second time in a batch, all its events fail.
+ * Runs a script in a process, and starts the process again when a call does not return from it, uses too much memory, or
+ * ends it. The batch is then given to the script again, and each call is noted. When the process ends with it again, the
+ * event of the last call fails, and the others are given to the script once more. With `per: batch` all its events fail.
  */
 export class ScriptRunner {
   readonly #options: ScriptOptions
@@ -39,7 +49,7 @@ export class ScriptRunner {
   /** In the order of their arrival. */
   readonly #unanswered = new Map<number, Unanswered>()
   #lastId = 0
-  #thread: ScriptThread | undefined
+  #process: ScriptProcess | undefined
   #isStarting = false
   #isOver = false
   /** The batch whose answer is waited for. */
@@ -49,7 +59,7 @@ export class ScriptRunner {
   /** Throws if the script cannot be loaded. */
   static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptRunner> {
     const runner = new ScriptRunner(options, context)
-    runner.#thread = await runner.#open()
+    runner.#process = await runner.#open()
     return runner
   }
 
@@ -58,16 +68,23 @@ export class ScriptRunner {
     this.#context = context
     this.#limit = new LogLimit(context.clock)
     this.#data = scriptData(context.id, options)
-    const help = 'How often the thread of the script was started again because it ended or did not answer.'
+    const help = 'How often the process of the script was started again because it ended or did not answer.'
     this.#restarts = context.metrics.counter('sluice_script_restarts_total', help)
   }
 
-  #open(): Promise<ScriptThread> {
-    return ScriptThread.open(this.#data, this.#options.max_memory, {
+  #open(): Promise<ScriptProcess> {
+    // It limits what it writes by itself, unless it evades that.
+    const written = new WrittenLines(output => this.#context.log.info({ output }, 'the script wrote'))
+    const events: ProcessEvents = {
+      expected: id => this.#unanswered.get(id as number),
       done: result => this.#answered(result),
-      wrote: output => this.#context.log.info({ output }, 'the script wrote'),
+      at: (id, event) => {
+        this.#unanswered.get(id)!.at = event
+      },
+      wrote: line => written.add(line),
       died: reason => this.#died(reason),
-    })
+    }
+    return ScriptProcess.open(this.#data, this.#options.max_memory, events)
   }
 
   /** What the script makes of a batch. Never throws. */
@@ -75,19 +92,28 @@ export class ScriptRunner {
     return new Promise(answer => {
       this.#lastId = (this.#lastId + 1) & 0x3fffffff
       const id = this.#lastId
-      const job: Unanswered = { id, batch, answer, skip: undefined }
+      const { length } = batch
+      const job: Unanswered = { id, length, bytes: 0, batch, answer, isNoted: false, at: undefined, skip: [] }
       this.#unanswered.set(id, job)
-      if (this.#thread) this.#thread.post(jobOf(job))
+      if (this.#process) this.#post(this.#process, job)
       else void this.#restart()
       this.#watch()
     })
   }
 
-  /** Ends the thread. What it has not answered by then is read again, since it was not acknowledged. */
+  #post(process: ScriptProcess, job: Unanswered): void {
+    const { id, isNoted, skip } = job
+    const posted = jobOf(job.batch, { id, isNoted, skip })
+    job.bytes = posted.lines.length
+    job.at = undefined
+    process.post(posted)
+  }
+
+  /** Ends the process. What it has not answered by then is read again, since it was not acknowledged. */
   end(): void {
     this.#isOver = true
     this.#cancel?.()
-    this.#thread?.end()
+    this.#process?.end()
   }
 
   #answered(result: JobDone): void {
@@ -107,18 +133,20 @@ export class ScriptRunner {
   }
 
   #doubt(job: Unanswered): void {
+    const before = this.#process?.received
     this.#cancel = after(GRACE_MS, async () => {
-      // An answer may have arrived while this thread was busy.
+      // An answer may have arrived while this process was busy.
       await nextTurn()
-      if (this.#watched !== job || !this.#thread) return
-      this.#thread.end()
+      if (this.#watched !== job || !this.#process) return
+      if (this.#process.received !== before) return this.#doubt(job)
+      this.#process.end()
       this.#died(`a call did not return within ${formatDuration(this.#data.timeoutMs)}`)
     })
   }
 
-  /** The thread has ended. */
+  /** The process has ended. */
   #died(reason: string): void {
-    this.#thread = undefined
+    this.#process = undefined
     this.#cancel?.()
     this.#watched = undefined
     if (this.#isOver) return
@@ -128,8 +156,9 @@ export class ScriptRunner {
     if (limited) this.#context.log.error(fields, 'the script is started again; what it kept between events is lost')
     const [oldest] = this.#unanswered.values()
     if (!oldest) return
-    const [id, event] = this.#data.current as unknown as [number, number]
-    if (id === oldest.id && !oldest.skip && this.#data.per === 'event') oldest.skip = { event, reason }
+    if (!oldest.isNoted) oldest.isNoted = true
+    else if (oldest.at !== undefined && oldest.skip.length < MOST_DEATHS && this.#data.per === 'event')
+      oldest.skip.push([oldest.at, reason])
     else this.#fail(oldest, reason)
     if (this.#unanswered.size > 0) void this.#restart()
   }
@@ -138,11 +167,11 @@ export class ScriptRunner {
     if (this.#isStarting || this.#isOver) return
     this.#isStarting = true
     try {
-      const thread = await this.#open()
-      if (this.#isOver) return thread.end()
-      this.#thread = thread
-      for (const job of this.#unanswered.values()) thread.post(jobOf(job))
-      // Its time begins now: whoever watched it so far gave up when there was no thread.
+      const process = await this.#open()
+      if (this.#isOver) return process.end()
+      this.#process = process
+      for (const job of this.#unanswered.values()) this.#post(process, job)
+      // Its time begins now: whoever watched it so far gave up when there was no process.
       this.#watched = undefined
       this.#watch()
     } catch (error) {
@@ -164,6 +193,6 @@ export class ScriptRunner {
     const to = new Uint8Array(length).fill(FAILED)
     const none = new Int32Array(length)
     const nothing = { starts: none, ends: none, bytes: new Uint8Array(), several: [] }
-    this.#answered({ type: 'done', id, to, errors, ...nothing })
+    this.#answered({ id, to, errors, ...nothing })
   }
 }

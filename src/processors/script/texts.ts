@@ -1,6 +1,6 @@
 const LF = 0x0a
 
-/** Texts in UTF-8, with a line feed behind each, in memory that can be passed to another thread. */
+/** Texts in UTF-8, with a line feed behind each, in memory that is given to the daemon as it is. */
 export class Texts {
   #bytes = Buffer.alloc(0)
   #used = 0

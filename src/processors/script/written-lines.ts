@@ -2,7 +2,7 @@ import { systemClock } from '../../lib/time.js'
 
 const MOST_LINES = 100
 const IN_MS = 60_000
-const LONGEST_LINE = 4096
+export const LONGEST_LINE = 4096
 
 /** Passes on the lines that a script writes, as with `console.log`: so many a minute, and the number of the others. */
 export class WrittenLines {

@@ -4,6 +4,8 @@ import { pipeline } from 'node:stream/promises'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { OnError } from '../../../src/core/processor.js'
+import { FrameReader, frameHead } from '../../../src/processors/script/frames.js'
+import { checkedDone, checkedHead } from '../../../src/processors/script/from-script.js'
 import { isSameObject } from '../../../src/processors/script/notation.js'
 import { syntaxProblem } from '../../../src/processors/script/syntax.js'
 import { script } from '../../../src/processors/script.js'
@@ -111,7 +113,10 @@ t.test('a function that waits: in order, so many at a time, and not longer than 
     [1, 4],
   )
   t.same(late.counters.discards.get('processing_failed')?.events, 2)
-  t.match(late.logged, [{ error: 'the batch took longer than 300ms' }], 'before what it writes')
+  t.match(
+    late.logged.filter(({ code }) => code !== undefined),
+    [{ error: 'the batch took longer than 300ms' }],
+  )
 })
 
 t.test('a slow function that does not wait is ended between two calls', async t => {
@@ -135,7 +140,7 @@ t.test('a function of batches returns a result for each event', async t => {
   t.same([left.main![0], left.main![1], left.main![4], left.a], ['{"n":1}', '{"n":4}', '{"n":9}', ['{"n":2,"to":1}']])
 })
 
-t.test('what ends the thread costs its event; the script is started again', async t => {
+t.test('what ends the process costs its event; the script is started again', async t => {
   const code = `let n = 0
   event => {
     if (event.exit) process.exit(3)
@@ -146,14 +151,139 @@ t.test('what ends the thread costs its event; the script is started again', asyn
   const { left, logged } = await through(t, options, [[{}, { exit: 1 }, {}], [{ exit: 1 }, { fill: 1 }], [{}]])
   t.same(reasonsIn(left.main), [
     undefined,
-    'it ended itself',
+    'it ended itself (exit code 3)',
     undefined,
-    'it needed more than max_memory',
+    'it ended itself (exit code 3)',
     'it needed more than max_memory',
     undefined,
   ])
   t.same([left.main![0], left.main![2], left.main![5]], ['{"n":1}', '{"n":2}', '{"n":1}'], 'what it kept is lost')
-  t.match(logged[0], { code: 'SLUICE_SCRIPT_ENDED', component: undefined, error: 'it ended itself' })
+  t.match(logged[0], { code: 'SLUICE_SCRIPT_ENDED', component: undefined, error: 'it ended itself (exit code 3)' })
+})
+
+t.test('what needs much memory at once ends the process of the script alone, and costs its event', async t => {
+  const code = `const made = {
+    text: () => 'x'.repeat(2e8).split(''), array: () => new Array(2 ** 27).fill(1), json: () => JSON.parse('[' + '1,'.repeat(5e7) + '1]'),
+    buffers: () => { for (const all = []; ; ) all.push(Buffer.alloc(1e7, 1)) }, well: () => 1,
+  };
+  event => ({ n: made[event.what]().length })`
+  const cases = ['text', 'array', 'json', 'buffers', 'well']
+  const { left } = await through(t, { code, max_memory: '64MiB', timeout: '20 Seconds' }, [
+    cases.map(what => ({ what })),
+  ])
+  const reasons = reasonsIn(left.main)
+  t.same([reasons.at(-1), left.main!.at(-1)], [undefined, '{}'])
+  for (const [i, reason] of reasons.slice(0, -1).entries())
+    t.match(reason, /^it needed more than max_memory$|Array buffer allocation failed$/, String(cases[i]))
+})
+
+t.test('a batch whose process ends again and again fails as a whole', async t => {
+  const ending = await through(t, { code: 'event => process.exit()' }, [Array.from({ length: 14 }, () => ({}))])
+  t.same(reasonsIn(ending.left.main), Array(14).fill('it ended itself'))
+  t.equal(ending.counters.passed.events, 14)
+  // In no call.
+  const late = await through(
+    t,
+    { code: 'setTimeout(() => { throw new Error("late") }); e => new Promise(() => {})', timeout: '9s', per: 'batch' },
+    [[{}]],
+  )
+  t.same(reasonsIn(late.left.main), ['it failed: code, line 1: late'])
+})
+
+t.test('events that grow without bounds fail', async t => {
+  const code = `event => event.many ? Array.from({ length: event.many }, () => ({ text: 'x'.repeat(event.size) })) : { text: 'x'.repeat(event.size) }`
+  const events = [{ size: 1e6 }, { size: 1.1e6 }, { many: 1000, size: 1e4 }, { many: 1000, size: 2e4 }]
+  const { left } = await through(t, { code, timeout: '30 Seconds' }, [
+    events,
+    Array.from({ length: 40 }, () => ({ size: 9e5 })),
+  ])
+  const failed = reasonsIn(left.main).filter(reason => reason !== undefined)
+  t.match(failed[0], /^the script returned more than an event may become: it would be more than 1 MiB longer/)
+  t.match(failed[1], /events of more than 16 MiB together$/)
+  t.match(failed[2], /^the script returned more .*: it and others read with it would become events of more than 32 MiB/)
+  t.equal(failed.length, 2 + 40 - Math.floor((32 * 1024 * 1024) / (9e5 + '{"text":""}\n'.length)))
+})
+
+t.test('what the process of a script says is checked as input', async t => {
+  const expected = { length: 2, bytes: 20, isNoted: true, at: 0 }
+  const of = (id: unknown) => (id === 7 ? expected : undefined)
+  const head = (more: object) => checkedHead({ type: 'done', id: 7, several: [], errors: [], ...more }, of)
+  const wrong: Record<string, () => unknown> = {
+    null: () => checkedHead(null, of),
+    'no type': () => checkedHead({}, of),
+    'an unknown type': () => head({ type: 'other' }),
+    'an error that is no text': () => checkedHead({ type: 'failed', error: 1 }, of),
+    'a batch that is not waited for': () => head({ id: 8 }),
+    'an event that came before': () => head({ type: 'at', event: 0 }),
+    'an event that does not exist': () => head({ type: 'at', event: 2 }),
+    'no list': () => head({ several: {} }),
+    'an event twice': () => head({ several: [1, 1] }),
+    'errors of other events': () => head({ errors: [[2, 'x']] }),
+    'an error that is too long': () => head({ errors: [[1, 'x'.repeat(1001)]] }),
+  }
+  for (const [what, check] of Object.entries(wrong)) t.throws(check, /^its process sent /, what)
+  t.same(head({ errors: [[1, 'x']] }), { type: 'done', id: 7, several: [], errors: [[1, 'x']] })
+  t.equal(checkedHead({ type: 'wrote', line: 'x'.repeat(9999) }, of).type, 'wrote')
+
+  const done = (to: number[], places: number[], text: string, more: object = {}) => {
+    const columns = Buffer.alloc(18)
+    for (const [i, n] of places.entries()) columns.writeInt32LE(n, i * 4)
+    columns.set(to, 16)
+    const message = { type: 'done' as const, id: 7, several: [], errors: [], ...more }
+    return checkedDone(message, 2, 1, Buffer.concat([columns, Buffer.from(text)]))
+  }
+  const A = '{"a":1}\n'
+  t.same(done([0, 1], [0, 0, 7, 0], A).bytes.toString(), A)
+  t.equal(done([0, 255], [0, 0, 16, 0], A + A, { several: [0], errors: [[1, 'x']] }).bytes.length, 16)
+  const broken: Record<string, () => unknown> = {
+    'an output that is none': () => done([0, 2], [0, 0, 0, 0], ''),
+    'a discarded event with text': () => done([0, 128], [0, 0, 0, 7], A),
+    'a place behind the end': () => done([0, 0], [0, 0, 8, 0], A),
+    'a place before the beginning': () => done([0, 0], [-1, 0, 7, 0], A),
+    'one place twice': () => done([0, 0], [0, 0, 7, 7], A),
+    'a line feed in an event': () => done([0, 0], [0, 0, 15, 0], A + A),
+    'no object': () => done([0, 0], [0, 0, 3, 0], '[1]\n'),
+    'text of no event': () => done([0, 0], [0, 0, 0, 0], A),
+    'an error of an event that passes': () => done([0, 0], [0, 0, 0, 0], '', { errors: [[1, 'x']] }),
+    'no columns': () => checkedDone({ type: 'done', id: 7, several: [], errors: [] }, 2, 1, Buffer.alloc(17)),
+  }
+  for (const [what, check] of Object.entries(broken)) t.throws(check, /^its process sent /, what)
+
+  const taken: unknown[] = []
+  const reader = new FrameReader(head => ({ most: 4, take: bytes => void taken.push([head, String(bytes)]) }))
+  const frames = Buffer.concat([
+    frameHead({ n: 1 }, 3),
+    Buffer.from('abc'),
+    frameHead({ n: 2 }, 0),
+    frameHead({ n: 3 }, 5),
+  ])
+  t.throws(() => {
+    for (const byte of frames) reader.push(Buffer.of(byte))
+  }, /5 bytes where at most 4/)
+  t.same(taken, [
+    [{ n: 1 }, 'abc'],
+    [{ n: 2 }, ''],
+  ])
+  t.throws(
+    () => new FrameReader(() => ({ most: 0, take: () => {} })).push(Buffer.alloc(8, 0xff)),
+    /bytes where at most/,
+  )
+})
+
+t.test('a process that says something else is ended', async t => {
+  const folder = testFolder(t, {
+    'mine.js': `import { writeSync } from 'node:fs'
+export default event => {
+  if (event.lie) writeSync(4, Buffer.from([4, 0, 0, 0, 0, 0, 0, 0, 0x6e, 0x75, 0x6c, 0x6c]))
+  while (event.lie);
+  return event
+}
+`,
+  })
+  const { left } = await through(t, { file: join(folder, 'mine.js'), timeout: '20s' }, [
+    [{ n: 1 }, { lie: 1 }, { n: 2 }],
+  ])
+  t.same(reasonsIn(left.main), [undefined, 'its process sent a head that is not an object', undefined])
 })
 
 t.test('a call that does not return is noticed after a start that took longer than a call may', async t => {
@@ -176,7 +306,8 @@ export default event => {
     [{ hang: 1 }, { n: 1 }],
   ])
   const late = 'a call did not return within 100ms'
-  t.same(reasonsIn(left.main), ['it ended itself', 'it ended itself', late, undefined])
+  const ended = 'it ended itself (exit code 3)'
+  t.same(reasonsIn(left.main), [ended, ended, late, undefined])
 })
 
 t.test('a file, in JavaScript or TypeScript, with what it imports; an error names the line', async t => {
