@@ -52,6 +52,8 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly renamedFrom?: string
   /** Its place in the configuration. */
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
+  /** The files that it reads besides events, such as keys and tables, as far as options name them. */
+  readonly reads?: readonly string[]
   /** The limits at runtime, if the component comes from a published pipeline. */
   readonly reach?: Reach | undefined
 }

@@ -213,7 +213,7 @@ function assemble(
   const reader = new ComponentReader(components, problems, explainer)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
   for (const source of given) addGiven(source, drafts, root, problems)
-  checkPaths(root, drafts, problems, warnings)
+  const reads = checkPaths(root, drafts, problems, warnings)
   checkOutputs(drafts, onThisMachine, problems, warnings)
   // If a file is missing or its structure is uncertain, missing components may be in it.
   const isPart = partial || isLocalPart
@@ -235,7 +235,7 @@ function assemble(
   const { state, dataDir } = foldersOf(parsed, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
-  const configs = [...drafts.values()].map(({ config }) => config!)
+  const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
   const metrics = root.entries.get('metrics')?.value
   const metricsGiven = metrics?.kind === 'map' ? metrics.entries.has('listen') : metrics !== undefined
   const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]

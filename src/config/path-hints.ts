@@ -18,21 +18,27 @@ interface Named {
   readonly key: Entry['key'] | undefined
 }
 
-/** Checks every option that names a file or folder. */
+/** Checks every option that names a file or folder. Returns the files that components read besides events, by id. */
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,
   problems: Problems,
   warnings: Problems,
-): void {
+): ReadonlyMap<string, readonly string[]> {
+  const files = new Map<string, string[]>()
   for (const { path, node, key } of pathsIn(settings, root, [])) check(node, key, path, undefined, problems, warnings)
   for (const { kind, id, definition, entry } of drafts.values()) {
     if (!definition) continue
+    const read: string[] = []
+    files.set(id, read)
     for (const { path, node, key } of pathsIn(definition.options, entry.value, [SECTIONS[kind], id])) {
       const use = path.at(-1) === definition.writes ? 'writes' : path.includes('include') ? 'reads' : undefined
       check(node, key, path, use, problems, warnings)
+      const isEvents = kind === 'source' && !String(path.at(-1)).endsWith('_file')
+      if (use === undefined && !isEvents) read.push(String(node.value))
     }
   }
+  return files
 }
 
 function check(

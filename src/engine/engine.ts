@@ -262,12 +262,12 @@ export class Engine {
     else this.abort()
   }
 
-  /** Stops reading. Delivers what was read until `deadline` aborts. */
-  stop(deadline: AbortSignal): void {
+  /** Stops reading. Delivers what was read until `deadline` aborts, which is in `timeoutMs`. */
+  stop(deadline: AbortSignal, timeoutMs = this.#config.shutdownTimeoutMs): void {
     this.#endSources()
     this.#stages.giveBack()
     // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
-    for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
+    for (const buffer of this.#buffers.values()) buffer.restAfter(timeoutMs / 2)
     this.#abortAt(deadline)
   }
 

@@ -14,6 +14,7 @@ import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } f
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 import { findRepeats, refuseRepeats } from './state/repeats.js'
 import type { Stuck } from './stuck.js'
+import { isUnchanged, type Loaded, withFiles } from './unchanged.js'
 
 /** How long a reload waits for destinations that fail or are paused and for processors that hang: it may fix them. */
 const STUCK_MS = 2000
@@ -52,8 +53,10 @@ export class Supervisor {
   readonly #runtime: Runtime
   readonly #wentBack: WentBack | undefined
   #config: Config
+  /** The running configuration, with its files as they were when it was loaded. */
+  #loaded: Loaded
   /** The previous configuration, until the current one has started. */
-  #fallback: Config | undefined
+  #fallback: Loaded | undefined
   /** A configuration that could not start, until it has been replaced. */
   #broken: Config | undefined
   #engine: Engine
@@ -86,13 +89,15 @@ export class Supervisor {
         'a source starts from the beginning',
       )
     await carryOver(config.dataDir, renamesOf(config), runtime.log)
-    supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
+    const loaded = withFiles(config)
+    supervised.by = new Supervisor(loaded, all, await Engine.build(config, all), wentBack)
     await supervised.by.#findOrphans(config)
     return supervised.by
   }
 
-  private constructor(config: Config, runtime: Runtime, engine: Engine, wentBack: WentBack | undefined) {
-    this.#config = config
+  private constructor(loaded: Loaded, runtime: Runtime, engine: Engine, wentBack: WentBack | undefined) {
+    this.#config = loaded.config
+    this.#loaded = loaded
     this.#runtime = runtime
     this.#engine = engine
     this.#wentBack = wentBack
@@ -132,7 +137,7 @@ export class Supervisor {
     const back = this.#queue.then(nextTurn).then(async () => {
       // A pending replacement has already replaced it.
       if (this.#config !== failed) return
-      this.#wentBack?.(error, failed, fallback)
+      this.#wentBack?.(error, failed, fallback.config)
       await this.#swap(fallback, undefined)
     })
     this.#queue = back.catch(() => this.abort())
@@ -170,13 +175,21 @@ export class Supervisor {
     this.#replacingSince = this.#runtime.clock.wall()
     if (config.dataDir !== this.#config.dataDir)
       throw new Error('data_dir can only be changed by a restart; the current one is still in use')
+    const loaded = withFiles(config)
+    if (this.#config !== this.#broken && isUnchanged(this.#loaded, loaded)) {
+      this.#config = config
+      this.#loaded = loaded
+      await this.#findOrphans(config)
+      this.#discardOrphans()
+      return
+    }
     refuseRepeats(config)
     // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are excluded.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
     await dryRun(config, this.#runtime)
-    await this.#swap(config, this.#config === this.#broken ? this.#fallback : this.#config, keepsEvents)
+    await this.#swap(loaded, this.#config === this.#broken ? this.#fallback : this.#loaded, keepsEvents)
   }
 
   /** Throws EventsLeftBehind if `config` has no destination for buffered events. */
@@ -186,7 +199,8 @@ export class Supervisor {
   }
 
   /** Replaces the engine. `fallback` runs again if `config` cannot start. */
-  async #swap(config: Config, fallback: Config | undefined, keepsEvents = false): Promise<void> {
+  async #swap(loaded: Loaded, fallback: Loaded | undefined, keepsEvents = false): Promise<void> {
+    const { config } = loaded
     if (this.#deadline) throw new NotNow('Sluice is stopping')
     const before = this.#engine
     await this.#drain(before, config)
@@ -200,6 +214,7 @@ export class Supervisor {
       this.#engine = await Engine.build(config, this.#runtime, handover)
       await this.#findOrphans(config)
       this.#config = config
+      this.#loaded = loaded
       this.#fallback = fallback
       this.#broken = undefined
       this.#replaced++
@@ -212,7 +227,7 @@ export class Supervisor {
     await handover.handoverStates.settle()
     if (!this.#failed) this.#running = this.#engine.run()
     if (this.#aborted) this.#engine.abort()
-    else if (this.#deadline) this.#engine.stop(this.#deadline)
+    else if (this.#deadline) this.#engine.stop(this.#deadline, this.#config.shutdownTimeoutMs)
     if (failure) throw failure
   }
 
@@ -285,7 +300,7 @@ export class Supervisor {
   /** Stops reading. Delivers what was read until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
-    this.#engine.stop(deadline)
+    this.#engine.stop(deadline, this.#config.shutdownTimeoutMs)
     // A check that outlives the run would keep the process from ending.
     if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }

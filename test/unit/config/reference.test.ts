@@ -10,6 +10,7 @@ import { parseConfig } from '../../../src/config/load.js'
 import { inputSchema, type JsonSchema, jsonSchema } from '../../../src/config/reference/json-schema.js'
 import { referenceText } from '../../../src/config/reference/reference.js'
 import { deliveryOptions } from '../../../src/core/options/delivery-options.js'
+import { isUnchanged, withFiles } from '../../../src/engine/unchanged.js'
 import { checkout } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { components as fakes } from './fake-components.js'
@@ -126,7 +127,9 @@ t.test('every component is told in full', async t => {
       const source = kind === 'source' ? '' : 'sources: { in: { type: stdin } }\n'
       const destination = kind === 'destination' ? '' : 'destinations: { out: { type: blackhole, inputs: [in] } }\n'
       const text = source + destination + component
-      t.doesNotThrow(() => parseConfig(text, `${type}: ${title}`, { env: {}, components }), `${type}: ${title}`)
+      const parsed = () => withFiles(parseConfig(text, `${type}: ${title}`, { env: {}, components }))
+      t.doesNotThrow(parsed, `${type}: ${title}`)
+      t.ok(isUnchanged(parsed(), parsed()), `${type}: ${title}: a reload without a change leaves it alone`)
     }
   }
 })

@@ -11,6 +11,7 @@ import { type AnyDefinition, defineDestination, defineProcessor } from '../../..
 import { DeliveryError } from '../../../src/core/errors.js'
 import { LOCAL } from '../../../src/core/options/delivery-options.js'
 import { Secret } from '../../../src/core/options/options.js'
+import { filePath } from '../../../src/core/options/reach.js'
 import { Metrics } from '../../../src/engine/measure/metrics.js'
 import { totalsOf } from '../../../src/engine/measure/totals.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
@@ -38,6 +39,7 @@ const collect = defineDestination({
     how: z
       .enum(['takes', 'waits', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_be_made_again', 'cannot_start'])
       .default('takes'),
+    key_file: filePath().optional(),
   }),
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
@@ -333,6 +335,32 @@ for (const buffer of ['memory', 'disk']) {
     })
   })
 }
+
+t.test('a reload without a change replaces nothing, and waits for nobody', async t => {
+  const folder = testFolder(t, { key: 'one' })
+  const config = `destinations:
+  a: { type: collect, ${INPUTS}, key_file: ${join(folder, 'key')} }
+  b: { type: collect, inputs: [tailed], how: hangs }`
+  const it = await start(t, config, '2h')
+  await it.send(5)
+  await until(() => it.metrics.components.get('b')!.received.events === 5 && got.a?.length === 15)
+  const before = made
+  await it.replace(config)
+  await it.replace(`discard_orphans: [x]\n${config}`)
+  t.equal(made, before)
+  t.equal(it.supervisor.config.discardOrphans[0], 'x', 'although it is the configuration that runs')
+  writeFileSync(join(folder, 'key'), 'two')
+  await it.replace(config.replace(', how: hangs', ''))
+  const changed = made
+  t.ok(changed > before)
+  await it.replace(config.replace(', how: hangs', ''))
+  t.equal(made, changed)
+  writeFileSync(join(folder, 'key'), 'three')
+  await it.replace(config.replace(', how: hangs', ''))
+  t.ok(made > changed, 'a file has other bytes')
+  await until(() => got.b?.length === 5)
+  await it.end(t)
+})
 
 t.test('what cannot be built changes nothing', async t => {
   const it = await start(t, SHAPES[0]!)
