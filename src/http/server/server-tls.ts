@@ -6,7 +6,8 @@ import { TlsFiles, type TlsFilesContext } from '../tls/tls-files.js'
 import type { TlsFileOptions } from './listen-options.js'
 import { TlsRefusals } from './tls-refusals.js'
 
-const HANDSHAKE_MS = 10_000
+/** The longest timer of Node.js. `Connections` ends handshakes that take longer than `handshake_timeout`. */
+const NEVER_MS = 2 ** 31 - 1
 const RENEW_MS = 60_000
 
 /** The certificate of a server, read again when it is replaced, and a report of failed handshakes. */
@@ -51,5 +52,5 @@ export class ServerTls {
 
 function serverOptions({ ca, cert, key }: TlsContent): TlsOptions {
   const client = ca && { ca, requestCert: true, rejectUnauthorized: true }
-  return { cert, key, ...client, minVersion: 'TLSv1.2', handshakeTimeout: HANDSHAKE_MS }
+  return { cert, key, ...client, minVersion: 'TLSv1.2', handshakeTimeout: NEVER_MS }
 }
