@@ -24,10 +24,10 @@ export class TimeZone {
 
   /**
    * Milliseconds since the epoch of a local time, given as if it were UTC. Of an hour that clocks repeat it is the first
-   * one; a time that clocks skip is as much later as they are.
+   * one; a time that clocks skip is as much later as they are. NaN for NaN.
    */
   utc(local: number): number {
-    if (!this.#format) return local
+    if (!this.#format || Number.isNaN(local)) return local
     const quarter = Math.floor(local / QUARTER_MS)
     if (quarter !== this.#lastQuarter) {
       let offset = this.#known.get(quarter)

@@ -170,6 +170,11 @@ t.test('timestamp: formats, zones and changes of clocks', async t => {
   t.equal(await berlin('2026-10-25 02:30'), '2026-10-25T00:30:00.000Z', 'the first of two')
   t.equal(await berlin('2026-10-25 03:00'), '2026-10-25T02:00:00.000Z')
   t.equal(await read('iso8601', '2026-06-01 12:00', 'Asia/Kathmandu'), '2026-06-01T06:15:00.000Z')
+  for (const zone of ['UTC', 'Europe/Berlin']) {
+    t.equal(await read('%F %T', '2026-02-30 12:00:00', zone), '.message is not a time in the format', zone)
+    t.equal(await read('%b %d %T', 'Feb 30 12:00:00', zone), '.message is not a time in the format', zone)
+    t.match(await read(['%d/%m/%Y %T', '%m/%d/%Y %T'], '02/13/2026 12:00:00', zone), /^2026-02-13/, zone)
+  }
   t.same(await found({ codec: 'logfmt', types: { at: 'timestamp' } }, 'at=1769860800'), {
     at: '2026-01-31T12:00:00.000Z',
   })
