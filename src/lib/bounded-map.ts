@@ -1,5 +1,25 @@
+/**
+ * A Map from which the oldest entry can be taken. It keeps one iterator, since each new one would step over all entries
+ * that were deleted since the Map last grew.
+ */
+export class QueueMap<K, V> extends Map<K, V> {
+  #entries = this.entries()
+
+  /** Removes the oldest entry; undefined if there is none. */
+  shift(): [K, V] | undefined {
+    let next = this.#entries.next()
+    if (next.done) {
+      this.#entries = this.entries()
+      next = this.#entries.next()
+    }
+    if (next.done) return undefined
+    this.delete(next.value[0])
+    return next.value
+  }
+}
+
 /** A Map with a maximum number of entries. A new entry replaces the oldest one. */
-export class BoundedMap<K, V> extends Map<K, V> {
+export class BoundedMap<K, V> extends QueueMap<K, V> {
   readonly #most: number
 
   constructor(most: number) {
@@ -8,7 +28,7 @@ export class BoundedMap<K, V> extends Map<K, V> {
   }
 
   override set(key: K, value: V): this {
-    if (this.size >= this.#most && !this.has(key)) this.delete(this.keys().next().value!)
+    if (this.size >= this.#most && !this.has(key)) this.shift()
     return super.set(key, value)
   }
 }

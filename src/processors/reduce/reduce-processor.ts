@@ -3,6 +3,7 @@ import type { HandoverState, Processor, ProcessorContext } from '../../core/comp
 import type { EventBatch } from '../../core/event/batch.js'
 import { parseFieldPath } from '../../core/event/field-path.js'
 import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../core/processor.js'
+import { QueueMap } from '../../lib/bounded-map.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
 import type { ReduceOptions } from '../reduce.js'
@@ -14,7 +15,7 @@ type End = 'starts_when' | 'ends_when' | 'timeout' | 'max_duration' | 'max_event
 /** What passes to a successor with the same options. */
 class Groups {
   /** By key, the one that began first before the others. */
-  readonly open = new Map<string, Group>()
+  readonly open = new QueueMap<string, Group>()
   /** Those that have ended and were not emitted yet. */
   ended: Group[] = []
   /** Of those that are open. */
@@ -108,12 +109,18 @@ export class Reduce implements Processor {
     const group = groups.open.get(key)
     if (!group) return
     groups.open.delete(key)
-    groups.bytes -= group.bytes
-    groups.ended.push(group)
-    this.#counts(reason).value++
+    this.#ended(group, reason)
   }
 
   #endOldest(reason: End): void {
-    this.#end(this.#groups.open.keys().next().value!, reason)
+    const [, group] = this.#groups.open.shift()!
+    this.#ended(group, reason)
+  }
+
+  #ended(group: Group, reason: End): void {
+    const groups = this.#groups
+    groups.bytes -= group.bytes
+    groups.ended.push(group)
+    this.#counts(reason).value++
   }
 }
