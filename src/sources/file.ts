@@ -23,7 +23,7 @@ export const file = defineSource({
   options,
   catchesUp: ({ follow }) => follow,
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),
-  warnings: ({ include }) => includeWarnings(include),
+  warnings: ({ include, exclude }) => includeWarnings(include, exclude),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },

@@ -1,5 +1,6 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { validate } from '../../../src/check/validate.js'
 import { codecOf } from '../../../src/codecs/list.js'
@@ -155,6 +156,13 @@ t.test('what validate warns of, and what it says to do', async t => {
       none,
     )
   t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
+  writeFileSync(join(dir, 'logs/b'), gzipSync('line\n'))
+  t.match(
+    await run(reading('logs/*')),
+    /include\[0\]: warning: logs\/\* matches b, which is compressed; .* exclude: \['/,
+  )
+  t.equal(await run(reading('logs/*').replace('] } }', "], exclude: ['b'] } }")), '', 'as it says')
+  rmSync(join(dir, 'logs/b'))
   const hidden = await run(reading('logs').replace(`'${dir}/logs'`, '"${LOGS}"'), { LOGS: join(dir, 'logs') })
   t.match(hidden, /warning: \$\{LOGS\} is a folder/, 'not what the environment says')
 
