@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { PassThrough } from 'node:stream'
 import type { AnyDefinition } from '../core/component.js'
 import { BODY_FD, BodyPipe } from '../ingest/process/body-pipe.js'
@@ -16,8 +15,6 @@ import { componentsWith } from './service-plugins.js'
 /** What has not ended by itself when the service is gone. */
 const END_MS = 3000
 
-// Where the machine has no memory left, the kernel ends this process rather than the service.
-writeFile('/proc/self/oom_score_adj', '500').catch(() => {})
 // The service ends it in order; a signal for the whole group is meant for the service.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
 

@@ -64,9 +64,13 @@ export const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' 
 
 /**
  * What the process of an account would do, in this process: each message is copied and comes later, as between processes.
- * `held` ones receive nothing, like a process that is stuck.
+ * `held` ones receive nothing, like a process that is stuck. `memory`: by account.
  */
-function linksWithin(options: Omit<WorkerOptions, 'account' | 'log' | 'tell'>, held: Set<string>): StartLink {
+function linksWithin(
+  options: Omit<WorkerOptions, 'account' | 'log' | 'tell'>,
+  held: Set<string>,
+  memory: Map<string, number>,
+): StartLink {
   return (account, events) => {
     let isGone = false
     const later = (copy: () => void) => void setImmediate(() => isGone || copy())
@@ -84,6 +88,7 @@ function linksWithin(options: Omit<WorkerOptions, 'account' | 'log' | 'tell'>, h
     }
     return {
       pid: undefined,
+      memory: () => memory.get(account),
       send: (call, body) => {
         const copy = structuredClone(call)
         const bytes = body && Promise.resolve({ bytes: Buffer.concat([body.bytes, Buffer.alloc(1)]) })
@@ -135,13 +140,14 @@ export async function startIngestHost(
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
   const runtime = { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } }
   const held = new Set<string>()
+  const memory = new Map<string, number>()
   const host = new IngestHost({
     folder,
     log,
     metrics,
     clock,
     components,
-    startProcess: linksWithin({ folder, maxDisk: maxDiskPerAccount, components, permitted, runtime }, held),
+    startProcess: linksWithin({ folder, maxDisk: maxDiskPerAccount, components, permitted, runtime }, held, memory),
     ownPorts: () => [],
     maxProcesses,
     deadlineMs,
@@ -186,6 +192,7 @@ export async function startIngestHost(
     metrics,
     folder,
     held,
+    memory,
     stop,
     logs: () => logs,
     /** Resolves when the bodies of so many requests are there, and not answered. */

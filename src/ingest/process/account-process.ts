@@ -9,6 +9,8 @@ import { refusalOf } from './refusal-data.js'
 
 /** The process is looked at so often. */
 const LOOK_MS = 2000
+/** Its memory is measured so often: it is not asked, since it may be busy. Until then, the kernel refuses it much more. */
+const MEASURE_MS = 200
 /** Checks in a deadline, each of which counts for its part: a service that stood still itself does not blame a process. */
 const CHECKS = 10
 /** Until its first word a process takes what it takes to start. */
@@ -43,7 +45,7 @@ export class AccountProcess {
   readonly #options: ProcessOptions
   readonly #link: Link
   readonly #waiting = new Map<number, Waiting>()
-  readonly #stopWatching: () => void
+  readonly #stopWatching: readonly (() => void)[]
   readonly #gone: Promise<void>
   /** Who hears of the state of a pipeline. */
   readonly #states = new Map<string, (state: PipelineState) => void>()
@@ -72,7 +74,7 @@ export class AccountProcess {
       },
     })
     const checkMs = Math.min(LOOK_MS, options.deadlineMs / CHECKS)
-    this.#stopWatching = every(checkMs, () => this.#check(checkMs))
+    this.#stopWatching = [every(checkMs, () => this.#check(checkMs)), every(MEASURE_MS, () => this.#measure())]
   }
 
   get isGone(): boolean {
@@ -88,7 +90,7 @@ export class AccountProcess {
     return this.#link.pid
   }
 
-  /** Of the process, when it was looked at last. */
+  /** When it was measured last. */
   get memory(): number {
     return this.#memory
   }
@@ -114,7 +116,7 @@ export class AccountProcess {
   look(fresh = false): Promise<Look> {
     this.#looking ??= this.call('look', { fresh })
       .then(look => {
-        this.took(look)
+        this.#options.looked(look)
         return look
       })
       .finally(() => {
@@ -125,9 +127,7 @@ export class AccountProcess {
 
   /** What it looked like after a call. */
   took(look: Look): void {
-    this.#memory = look.memory
     this.#options.looked(look)
-    if (look.memory > this.#options.maxMemory) this.#kill('memory')
   }
 
   /** Ends in order what has no pipeline any more. Resolves when it is gone. */
@@ -145,6 +145,11 @@ export class AccountProcess {
   kill(): void {
     this.#isEnding = true
     if (!this.#isGone) this.#link.kill()
+  }
+
+  #measure(): void {
+    this.#memory = this.#link.memory() ?? this.#memory
+    if (this.#memory > this.#options.maxMemory) this.#kill('memory')
   }
 
   #check(checkMs: number): void {
@@ -199,7 +204,7 @@ export class AccountProcess {
 
   #ended(found: Death, text: string): void {
     this.#isGone = true
-    this.#stopWatching()
+    for (const stop of this.#stopWatching) stop()
     this.#options.ended(this.#isEnding ? undefined : (this.#death ?? found), text)
     for (const { reject } of this.#waiting.values()) reject(this.#options.refusal())
     this.#waiting.clear()

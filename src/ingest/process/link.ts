@@ -13,6 +13,8 @@ export interface LinkEvents {
 /** A process that was started for an account. */
 export interface Link {
   readonly pid: number | undefined
+  /** Bytes of its resident memory, whatever it does; undefined: they are not known. */
+  memory(): number | undefined
   /** `body`: of a call `take`; it is released when it was sent. */
   send(call: Call, body?: BodyBytes): void
   /** It ends when it has nothing more to do. */

@@ -49,8 +49,6 @@ export interface Look {
   readonly undelivered: ReadonlyMap<string, number>
   /** Of what runs. */
   readonly disk: readonly Taken[]
-  /** Resident memory of the process. */
-  readonly memory: number
   readonly share: ShareFigures
   readonly counters: readonly CounterSnapshot[]
 }

@@ -159,7 +159,6 @@ export class PipelineWorker {
     return {
       undelivered: new Map([...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered])),
       disk: this.#disk.own(),
-      memory: process.memoryUsage.rss(),
       share: this.#share.figures(),
       counters: [...this.#counters.components.values()].map(snapshotOf),
     }

@@ -30,6 +30,17 @@ t.test('a process that does not answer is ended, and what it had in disk buffers
   t.match(logs(), /"SLUICE_PIPELINE_PROCESS_ENDED","account":"bad","reason":"looped",.*"attended":\["beside"\]/)
 })
 
+t.test('a process that takes too much memory is ended while it answers nothing', async t => {
+  const { publish, post, held, memory, metrics } = await startIngestHost(t, { maxMemory: 1000, deadlineMs: 3_600_000 })
+  await publish(PIPELINE, 'busy', { account: 'bad' })
+  t.match(await post('{"n":1}', {}, 'busy'), { status: 202 })
+  held.add('bad')
+  const waiting = post('{"n":2}', {}, 'busy')
+  memory.set('bad', 1001)
+  t.match(await waiting, { status: 503, code: 'pipeline_process_ended' })
+  t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} 1$/m)
+})
+
 t.test('an account that nobody waits for leaves its process to another one', async t => {
   const { publish, post, metrics, unanswered } = await startIngestHost(t, { maxProcesses: 1, turnMs: 60 })
   await publish(BUFFERED, 'a', { account: 'x' })
