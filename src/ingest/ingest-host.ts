@@ -160,11 +160,6 @@ export class IngestHost {
     return this.#disks.of(account).hasRoomForRevisions(bytes)
   }
 
-  /** The service listens somewhere else. */
-  tellPorts(): Promise<void> {
-    return this.#processes.lookAll()
-  }
-
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline

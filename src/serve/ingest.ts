@@ -39,8 +39,11 @@ export class ServedIngest implements Ingest {
   readonly #host: IngestHost
   readonly #log: Logger
   readonly #components: readonly AnyDefinition[]
-  #forget = () => {}
+  readonly #forget: () => void
+  /** Pipelines that were published or removed since this was created. */
+  readonly #changed = new Set<string>()
   #reading: Promise<unknown> = Promise.resolve()
+  #starting: Promise<void> = Promise.resolve()
   #stopped: Promise<void> | undefined
 
   constructor(service: Service, options: ServiceConfig, { log, metrics, components, ownPorts }: ServedIngestParts) {
@@ -84,13 +87,15 @@ export class ServedIngest implements Ingest {
     })
     service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
     service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
+    this.#forget = this.#follow()
   }
 
-  /** Runs pipelines that have events to deliver, and from now on what is published. */
-  async start(): Promise<void> {
+  /** Runs what is published from now on. */
+  #follow(): () => void {
     const { pipelines, secrets } = this.#service
     const ends = [
       pipelines.onPublish((id, published) => {
+        this.#changed.add(id)
         const done = published ? this.#publish(published) : this.#remove(id)
         done.catch(error =>
           this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply what was published'),
@@ -102,20 +107,32 @@ export class ServedIngest implements Ingest {
         )
       }),
     ]
-    this.#forget = () => {
+    return () => {
       for (const end of ends) end()
     }
+  }
+
+  /** Runs pipelines that have events to deliver. The service may listen already: what is published meanwhile is newer. */
+  start(): Promise<void> {
+    this.#starting = this.#start()
+    return this.#starting
+  }
+
+  async #start(): Promise<void> {
+    const { pipelines } = this.#service
     const known = new Set<string>()
     for await (const id of pipelines.removed()) {
+      if (this.#stopped) return
       known.add(id)
       await this.#remove(id)
     }
     for await (const published of pipelines.allPublished()) {
+      if (this.#stopped) return
       known.add(published.id)
       this.#warnOfLiterals(published)
-      await this.#publish(published)
+      if (!this.#changed.has(published.id)) await this.#publish(published)
     }
-    await this.#host.tellOrphans(known)
+    await this.#host.tellOrphans(new Set([...known, ...this.#changed]))
   }
 
   #warnOfLiterals({ id, config }: PublishedDocument): void {
@@ -159,15 +176,10 @@ export class ServedIngest implements Ingest {
     return await this.#host.take({ ...published, secrets }, request)
   }
 
-  /** The service has begun to listen. Pipelines must not reach it there. */
-  tellPorts(): Promise<void> {
-    return this.#host.tellPorts()
-  }
-
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   stop(deadline: AbortSignal): Promise<void> {
     this.#forget()
-    this.#stopped ??= this.#host.stop(deadline)
+    this.#stopped ??= this.#host.stop(deadline).then(() => this.#starting.catch(() => {}))
     return this.#stopped
   }
 }

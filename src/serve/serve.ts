@@ -151,7 +151,6 @@ async function serveOpened(
         backup: async ({ path }) => await state.backup(String(path), to => backUpIngest(options.dataDir, to)),
       }),
     )
-    if (!ending) await ingest.start()
     const address = options.listen
     const open = async () => {
       if (!('systemd' in address)) return await app.listen(address)
@@ -169,12 +168,17 @@ async function serveOpened(
       log.info('ended')
       return EXIT.done
     }
-    await ingest.tellPorts()
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
     if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
-    const forced = await Promise.race([left.then(() => false), signals.second.then(() => true)])
+    // Afterwards: each account costs up to a second, and a key must be revocable at once.
+    const started = ingest.start().then(() => left)
+    const forced = await Promise.race([
+      started.then(() => false),
+      left.then(() => false),
+      signals.second.then(() => true),
+    ])
     log.info(forced ? 'ended at once by a second signal' : 'ended')
     return forced ? EXIT.failed : EXIT.done
   } finally {

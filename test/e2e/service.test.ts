@@ -645,3 +645,22 @@ t.test('an end in order: what is under way is answered', async t => {
   t.ok(count >= acknowledged + 1, `${count} are there, ${acknowledged} were acknowledged`)
   t.notMatch(readFileSync(join(state, 'secret'), 'utf8'), key)
 })
+
+t.test('it answers before it starts the processes of accounts', async t => {
+  const folder = testFolder(t)
+  const more = `  ingest: { allow_addresses: ['${HOST}'] }\n`
+  const { url, config, running } = await serve(t, folder, more)
+  const { key } = (await init(t, config)).manager
+  const out = {
+    ...{ type: 'http', inputs: ['ingest'], url: `http://${HOST}:${await ownPort()}/`, buffer: { type: 'disk' } },
+  }
+  const json = { title: 'x', config: { destinations: { out } } }
+  const { id } = (await send(url, 'POST', '/v3/pipeline', { key, json })).body.data
+  t.equal((await send(url, 'POST', `/v3/pipeline/${id}/publish`, { key, json: {} })).status, 200)
+  t.equal((await send(url, 'POST', `/v3/ingest/${id}`, { key, json: [{ n: 1 }] })).status, 202)
+  await stop(t, running)
+  const again = await serve(t, folder, more)
+  await again.running.until(() => again.running.stderr.includes('a published pipeline runs'))
+  t.match(again.running.stderr, /"the service is ready"[\s\S]*"started a process for the pipelines of an account"/)
+  await stop(t, again.running)
+})
