@@ -1,11 +1,14 @@
+import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   copyFileSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
   renameSync,
   statSync,
+  symlinkSync,
   truncateSync,
   unlinkSync,
   utimesSync,
@@ -259,6 +262,50 @@ t.test('a file that was empty, or of which nothing was delivered yet', async t =
   t.same(next.out.texts(path), [...REST, ...NEW])
   t.same(next.out.texts(held), numbered(0, 6))
   t.equal(next.out.lines.length, 10)
+  await next.stop()
+})
+
+t.test('names among the copies that lead nowhere, to themselves or to what is no file', async t => {
+  const { dir, path, options, checkpoints } = await stopped(t)
+  compress(path, `${path}.1.gz`)
+  renew(path)
+  const rotated = join(dir, 'other.log.1')
+  symlinkSync('aaa.gz', join(dir, 'aaa.gz'))
+  symlinkSync('nowhere', join(dir, 'aab.gz'))
+  mkdirSync(join(dir, 'aac.gz'))
+  execFileSync('mkfifo', [join(dir, 'aad.gz'), join(dir, 'app.log.7')])
+  symlinkSync('aae', join(dir, 'aae'))
+  writeFileSync(join(dir, 'aae.gz'), gzipSync('its name without .gz leads to itself'))
+  symlinkSync('app.log.8', join(dir, 'app.log.8'))
+  const run = await tail(options, checkpoints)
+  await settled(run, REST.length + NEW.length)
+  t.same(run.out.texts(path), [...REST, ...NEW])
+
+  writeFileSync(join(dir, 'other.log'), 'a file that is compressed and gone\n')
+  await settled(run, REST.length + NEW.length + 1)
+  renameSync(join(dir, 'other.log'), rotated)
+  compress(rotated)
+  await until('released', () => run.value('sluice_files_watched') === 1)
+  await run.stop()
+  writeFileSync(join(dir, 'other.log'), '')
+  const again = await tail({ ...options, follow: false }, run.checkpoints)
+  await again.run
+  t.same(again.out.texts(), [], 'nothing comes twice')
+  await again.stop()
+})
+
+t.test('a folder that leads to itself now keeps no file of another one from being read', async t => {
+  const dir = testFolder(t, { a: { 'app.log': 'a 0\n' }, b: { 'app.log': 'b 0\n' } })
+  const options = { include: [join(dir, '*/app.log')] }
+  const run = await tail(options)
+  await settled(run, 2)
+  await run.stop()
+  renameSync(join(dir, 'a'), join(dir, '.old'))
+  symlinkSync('a', join(dir, 'a'))
+  appendFileSync(join(dir, 'b/app.log'), 'b 1\n')
+  const next = await tail(options, run.checkpoints)
+  await settled(next, 1)
+  t.same(next.out.texts(), ['b 1'])
   await next.stop()
 })
 

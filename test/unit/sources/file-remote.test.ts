@@ -46,7 +46,7 @@ import { batchesOf, originOf } from '../../support/batches.js'
 import { built } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
-import { arrived, pauseAtEachStat, Receiver, settled, tail } from '../../support/tailing.js'
+import { arrived, type MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail } from '../../support/tailing.js'
 import { turns, until } from '../../support/until.js'
 
 const never = new AbortController().signal
@@ -521,6 +521,32 @@ t.test('a file waits for the one whose name it took, when that cannot be read', 
   t.ok(isForgotten)
   t.same(source.out.texts(), ['1', '2', '3'])
   await source.stop()
+})
+
+t.test('a mount point or a link among the copies that does not answer keeps no other file waiting', async t => {
+  const { far, near } = foldersOf(t)
+  const [path, mount] = [join(near, 'b.log'), join(near, 'aaa.gz')]
+  const it = remoteAt(t, far, mount)
+  const start = (checkpoints?: MemoryCheckpoints) =>
+    tail({ include: [path] }, checkpoints, undefined, undefined, undefined, it.systems)
+  const run = await start()
+  await settled(run, 1)
+  await run.stop()
+  appendFileSync(path, 'near 2\n')
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(path)))
+  rmSync(path)
+  mkdirSync(mount)
+  symlinkSync(join(far, 'a.log'), join(near, 'aab.gz'))
+  symlinkSync(far, join(near, 'archive-2026'))
+  it.isHung = true
+  for (const folder of [far, mount]) t.equal(await it.systems.answers(folder), false)
+  const next = await start(run.checkpoints)
+  await settled(next, 1)
+  t.same(next.out.texts(path), ['near 2'])
+  writeFileSync(path, 'near 3\n')
+  await settled(next, 2)
+  it.answer()
+  await next.stop()
 })
 
 t.test('a link to a folder that does not answer; what is open elsewhere is read on; an end is an end', async t => {

@@ -109,9 +109,13 @@ class Guard {
   }
 }
 
-/** Rethrows SilentFileSystem, for callers that interpret other errors as facts about the file. */
-export function unlessSilent(error: unknown): void {
-  if (error instanceof SilentFileSystem) throw error
+/**
+ * Rethrows SilentFileSystem, for callers that interpret other errors as facts about the file. With `folder`, only if that
+ * folder is on the silent file system: a mount point or a link in it is none of its own files.
+ */
+export function unlessSilent(error: unknown, folder?: string): void {
+  if (!(error instanceof SilentFileSystem)) return
+  if (folder === undefined || guard.mountOf(folder) === error.mount) throw error
 }
 
 const endOf = ({ ended }: Thread) => ended

@@ -1,20 +1,14 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import {
-  fstatSync,
-  openSync,
-  readdirSync,
-  readSync,
-  statSync,
-  unlessSilent,
-} from '../../../lib/files/remote/guarded-fs.js'
+import { fstatSync, openSync, readdirSync, readSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
+import { statIn, statOf } from './search.js'
 
 /** Maximum number of copies examined per folder, the newest first. */
 const MAX_COPIES = 2000
@@ -231,7 +225,7 @@ export class Copies {
   }
 
   #kept(folder: string): boolean {
-    const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
+    const stat = statOf(folder)
     if (!stat) return false
     this.#births.learn(stat)
     return this.#births.kept(stat)
@@ -362,7 +356,7 @@ function indexOf(all: readonly Candidate[], bytes: number): Map<number, Candidat
 /** The stat of a potential gzip file; undefined if it is not one. */
 function copyStat(folder: string, name: string): BigIntStats | undefined {
   if (!name.endsWith('.gz')) return undefined
-  const stat = statSync(join(folder, name), { bigint: true, throwIfNoEntry: false })
+  const stat = statIn(folder, name)
   return stat?.isFile() && stat.size >= SMALLEST ? stat : undefined
 }
 
@@ -380,21 +374,20 @@ function list(folder: string): Listed[] {
       const stat = copyStat(folder, name)
       if (!stat) continue
       const original = name.slice(0, -'.gz'.length)
-      if (names.has(original) && isMadeOf(stat, join(folder, original))) continue
+      if (names.has(original) && isMadeOf(stat, statIn(folder, original))) continue
       found.push({ path: join(folder, name), stat, stamp: stampOf(stat) })
     }
   } catch (error) {
     unlessSilent(error)
-    // The folder is gone or cannot be read, or there is a loop of links; the files found so far count.
+    // The folder is gone or cannot be read.
   }
   found.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1))
   return found.slice(0, MAX_COPIES)
 }
 
-/** Whether the file at `path` is older than the gzip file, and thus not a successor of the original. */
-function isMadeOf(gz: BigIntStats, path: string): boolean {
-  const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-  return stat?.isFile() === true && stat.birthtimeNs < gz.birthtimeNs
+/** Whether the original is older than the gzip file, and thus not a successor. */
+function isMadeOf(gz: BigIntStats, original: BigIntStats | undefined): boolean {
+  return original?.isFile() === true && original.birthtimeNs < gz.birthtimeNs
 }
 
 /** The size and checksum at the end, and the modification time: that of the original, if it is recorded. */

@@ -2,7 +2,7 @@ import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
-import { existsSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { existsSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, leadsTo, NO_BYTES } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
@@ -13,7 +13,7 @@ import { Copy } from './copy.js'
 import type { Losses } from './losses.js'
 import { compareAge } from './names.js'
 import type { Rotated, Unseen } from './rotated.js'
-import { search } from './search.js'
+import { search, statOf } from './search.js'
 import type { Sibling } from './siblings.js'
 
 /** Clocks of file systems may be behind by up to this. */
@@ -89,7 +89,7 @@ export class Missing {
     const there = new Set<Entry>()
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
-      const above = statSync(folder, { bigint: true, throwIfNoEntry: false })
+      const above = statOf(folder)
       if (above) births.learn(above)
       for await (const [path, stat] of search(folder, wanted, slices)) {
         const entry = wanted.get(keyOf(stat))!

@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { closeSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
 import { isCompressed } from '../compressed.js'
 import type { NameKind } from '../discovery/discovery.js'
@@ -11,6 +11,7 @@ import type { Entry } from '../saved.js'
 import type { Slices } from '../slices.js'
 import { originalNames } from './names.js'
 import type { Rotated } from './rotated.js'
+import { statOf } from './search.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000
@@ -108,7 +109,7 @@ export class PossibleCopies {
     for (const [path, kind] of [...this.#waiting]) {
       if (slices.due) await slices.pause()
       this.#waiting.delete(path)
-      const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+      const stat = statOf(path)
       if (!stat?.isFile()) continue
       const state = await this.#stateOf(path, stat, slices)
       if (state === 'later') this.#waiting.set(path, kind)

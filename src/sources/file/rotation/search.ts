@@ -19,14 +19,22 @@ export async function* search(
   }
   for (const name of names) {
     if (slices.due) await slices.pause()
-    const path = join(folder, name)
-    let stat: BigIntStats | undefined
-    try {
-      stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-    } catch (error) {
-      unlessSilent(error)
-      // For example, a loop of links.
-    }
-    if (stat?.isFile() && wanted.has(keyOf(stat))) yield [path, stat]
+    const stat = statIn(folder, name)
+    if (stat?.isFile() && wanted.has(keyOf(stat))) yield [join(folder, name), stat]
+  }
+}
+
+/** What has this name in the folder; undefined if there is nothing, or it cannot be accessed. */
+export function statIn(folder: string, name: string): BigIntStats | undefined {
+  return statOf(join(folder, name), folder)
+}
+
+/** Undefined if nothing is there, or it cannot be accessed, as a link that leads to itself. `folder`: see `unlessSilent`. */
+export function statOf(path: string, folder?: string): BigIntStats | undefined {
+  try {
+    return statSync(path, { bigint: true, throwIfNoEntry: false })
+  } catch (error) {
+    unlessSilent(error, folder)
+    return undefined
   }
 }

@@ -1,14 +1,7 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { join } from 'node:path'
 import type { Reach } from '../../../core/options/reach.js'
-import {
-  closeSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  statSync,
-  unlessSilent,
-} from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync, openSync, readdirSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import {
   type BirthTimes,
   FINGERPRINT_BYTES,
@@ -23,6 +16,7 @@ import { openWithinSync } from '../open-within.js'
 import type { Slices } from '../slices.js'
 import type { Sought, Unseen } from './copies.js'
 import { isRotatedName, mayNameCopy } from './names.js'
+import { statIn } from './search.js'
 
 /** A regular file without a known position. */
 export interface Sibling {
@@ -159,7 +153,7 @@ export class Siblings {
   namesIn(folder: string): string {
     const found: string[] = []
     for (const name of readNames(folder)) {
-      const stat = MAYBE_ROTATED.test(name) ? statOf(join(folder, name)) : undefined
+      const stat = MAYBE_ROTATED.test(name) ? statIn(folder, name) : undefined
       if (stat?.isFile()) found.push(`${name}/${keyOf(stat)}`)
     }
     return found.sort().join('/')
@@ -179,11 +173,10 @@ export class Siblings {
     for (const name of this.#names(folder)) {
       if (slices.due) await slices.pause()
       if (!wanted(name)) continue
-      const path = join(folder, name)
-      const stat = statOf(path)
+      const stat = statIn(folder, name)
       if (!stat?.isFile()) continue
       this.#births.learn(stat)
-      if (!this.#isKnown(stat) && !this.#taken.has(keyOf(stat))) found.push({ path, stat })
+      if (!this.#isKnown(stat) && !this.#taken.has(keyOf(stat))) found.push({ path: join(folder, name), stat })
     }
     return found.sort((a, b) => (a.stat.mtimeNs < b.stat.mtimeNs ? -1 : 1))
   }
@@ -220,16 +213,6 @@ function readNames(folder: string): readonly string[] {
     unlessSilent(error)
     // A folder that is gone or cannot be read contains none.
     return []
-  }
-}
-
-/** Undefined if the file is gone or must not be accessed. */
-function statOf(path: string): BigIntStats | undefined {
-  try {
-    return statSync(path, { bigint: true, throwIfNoEntry: false })
-  } catch (error) {
-    unlessSilent(error)
-    return undefined
   }
 }
 
