@@ -5,8 +5,19 @@ import { fieldPath, refuse, refuseAt, regex, secret } from '../core/options/opti
 import { filePath, reaches } from '../core/options/reach.js'
 import { keyFileWarnings } from '../http/auth/auth-options.js'
 import { Pattern } from '../lib/pattern.js'
-import { PRESETS } from './redact/presets/presets.js'
+import { KEY_MARKS, PRESETS, SECRET_NAMES } from './redact/presets/presets.js'
 import type { RedactProcessor } from './redact/redact-processor.js'
+
+function inCode(texts: readonly string[]): string {
+  return texts.map(text => `\`${text}\``).join(', ')
+}
+
+/** The services, each with how its keys begin. */
+function listKeys(): string {
+  const services = [...new Set(KEY_MARKS.map(({ service }) => service))]
+  const marksOf = (of: string) => KEY_MARKS.filter(({ service }) => service === of).flatMap(m => m.marks.split(' '))
+  return services.map(service => `${service} (${inCode(marksOf(service))})`).join('; ')
+}
 
 /** Reasons why an event could not be processed may quote values of any field, such as those that a script throws. */
 const REASON = parseFieldPath('.processing_error')
@@ -73,7 +84,9 @@ const options = z
               .describe('`***` and the last characters take its place.'),
           }),
           z.strictObject({ replace: reaches('nothing', z.string().max(256)).describe('This text takes its place.') }),
-          z.strictObject({ hash: hash.describe('Its HMAC-SHA256 in hexadecimal takes its place.') }),
+          z.strictObject({
+            hash: hash.describe('The HMAC-SHA256 of it without its escapes takes its place, in hexadecimal.'),
+          }),
         ],
         { error: 'must be mask, or one of {mask: {keep_last: 4}}, {replace: TEXT} and {hash: {key_file: FILE}}' },
       )
@@ -97,10 +110,18 @@ export const redact = defineProcessor({
     'A number in which something is found becomes a string; one with an exponent is also looked at without it. A line that is text is replaced by the redacted text, also under `encoding: raw`; a line of any other codec by the JSON of the redacted event. ' +
     'Of all members with one name each is redacted. `.raw`, the bytes of a line that is not UTF-8, follows what is found in them. Nothing of what was removed is in disk buffers, dead letters or later outputs. ' +
     'Of a line that was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
-    'Presets: `card`: card numbers of 12 to 19 digits with their check digit (Luhn), also in groups. `email`: addresses, also with `%40`. `ipv4`, `ipv6`, `mac`: network addresses. `jwt`: JSON Web Tokens. ' +
-    '`bearer`: what is behind `Bearer` or `Basic`. `private_key`: PEM blocks; without its last line to the end of the value. An event for each line of such a block is not found: join them with `multiline`. ' +
-    '`api_key`: keys that are known by how they begin (AWS, GitHub, GitLab, Google, Slack, Stripe, npm and others), and the value of `aws_secret_access_key`. `iban`: account numbers with their check digits. ' +
-    '`phone`: numbers with a plus sign, and those of North America with dividers.\n\n' +
+    'A value is also searched without its escapes, also where these are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; and colors of a terminal. In the text that stays they are kept. What is in base64 or compressed is not searched.\n\n' +
+    'Presets:\n\n' +
+    '- `card`: card numbers with their check digit (Luhn) and the first digits of a brand: American Express (34, 37), Diners Club (30, 36, 38, 39), Discover, Maestro and UnionPay (50, 56 to 69), JCB (3528 to 3589), Mastercard (51 to 55, 2221 to 2720), Mir (2200 to 2205), RuPay (81, 82), Troy (9792) and Visa (4). Groups may have a space, dash, dot, slash or plus sign between them. Digits in a hash or UUID are none.\n' +
+    '- `email`: addresses.\n' +
+    '- `ipv4`, `ipv6`: network addresses.\n' +
+    '- `mac`: hardware addresses, as `00:1a:2b:3c:4d:5e`, `00-1a-2b-3c-4d-5e`, `001a.2b3c.4d5e` or `001a-2b3c-4d5e`.\n' +
+    '- `jwt`: JSON Web Tokens.\n' +
+    '- `bearer`: what is behind `Bearer` or `Basic`.\n' +
+    '- `private_key`: PEM blocks; without its last line to the end of the value. An event for each line of such a block is not found: join them with `multiline`.\n' +
+    `- \`api_key\`: keys that begin as one of these services documents: ${listKeys()}. And the values of ${inCode(SECRET_NAMES)}.\n` +
+    '- `iban`: account numbers with their check digits, also in groups as those of `card`.\n' +
+    '- `phone`: numbers with a plus sign, and those of North America with dividers.\n\n' +
     'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
     'The key of hashes is read when the component starts.',
   options,

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import type { Reach } from '../../core/options/reach.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
+import { plainBytes } from './escapes.js'
 import { type HashKeyOption, readHashKey } from './hash-key.js'
 
 /** What takes the place of what was found, as in the options. */
@@ -26,7 +27,12 @@ export async function makeAction(option: ActionOption, reach: Reach | undefined)
 
 function hashing(key: string): Action {
   return (to, b, start, end) => {
-    to.addText(createHmac('sha256', key).update(b.subarray(start, end)).digest('hex'))
+    // The same secret has the same hash, however it is written.
+    to.addText(
+      createHmac('sha256', key)
+        .update(plainBytes(b, start, end))
+        .digest('hex'),
+    )
   }
 }
 

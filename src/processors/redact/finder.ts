@@ -1,8 +1,13 @@
 import type { PatternMatch } from '../../lib/pattern.js'
 import { type Pattern, PatternError } from '../../lib/pattern.js'
+import { MOST_LEVELS, type Unescaped, unescaped } from './escapes.js'
 import { Matches } from './matches.js'
 import type { Preset } from './presets/presets.js'
 import { PresetScanner } from './presets/scanner.js'
+import { isBehindSecretName } from './presets/tokens.js'
+
+/** Presets that find letters and digits which nothing marks. Of a text with escapes, they see what that stands for. */
+const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
 
 /** A pattern of the user. */
 export interface NamedPattern {
@@ -23,6 +28,13 @@ export class Finder {
   /** Whether what was `seen` within a value is what is found in the value alone. */
   readonly seesValues: boolean
   readonly #presets: number
+  /** For each rule, whether what it finds beside escapes counts: not if the letters and digits of these are in its way. */
+  readonly #readsEscapes: Uint8Array
+  /** The rule of values whose name says what they are; -1: none. */
+  readonly #named: number
+  /** Where the first and the last escape were seen. */
+  #firstEscape = 0
+  #lastEscape = -1
   readonly #scanner: PresetScanner
   readonly #patterns: readonly Pattern[]
 
@@ -32,6 +44,8 @@ export class Finder {
     // A word before a token can be the name of a field.
     this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
     this.#presets = presets.length
+    this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
+    this.#named = presets.indexOf('api_key')
     this.#scanner = new PresetScanner(presets)
     this.#patterns = patterns.map(({ pattern }) => pattern)
   }
@@ -45,19 +59,58 @@ export class Finder {
     this.seen.clear()
     this.#scanner.scan(b, start, end, this.seen)
     this.seen.order()
-    return this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent
+    this.#firstEscape = this.#scanner.firstEscape
+    this.#lastEscape = this.#scanner.lastEscape
+    if (this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent) return true
+    if (this.#lastEscape < 0) return false
+    this.matches.clear()
+    this.#findUnescaped(b, start, end)
+    return this.matches.count > 0
   }
 
-  /** Whether the value that was searched last has a backslash. */
-  get hasBackslash(): boolean {
-    return this.#scanner.hasBackslash
+  /** Whether escapes were `seen` in [start, end), or before and behind it. */
+  sawEscapes(start: number, end: number): boolean {
+    return this.#firstEscape < end && this.#lastEscape >= start
   }
 
-  /** Puts what is in [start, end) into `matches`. What was there before is dropped. */
+  /** Puts what is in [start, end), and in it without its escapes, into `matches`. What was there before is dropped. */
   find(b: Buffer, start: number, end: number): void {
     this.matches.clear()
+    if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
+  }
+
+  /** Adds what is in [start, end), which has escapes, without them. */
+  #findUnescaped(b: Buffer, start: number, end: number): void {
+    const { matches } = this
+    let hasEscapes = true
+    const levels: Unescaped[] = []
+    while (hasEscapes && levels.length < MOST_LEVELS) {
+      const last = levels[0]
+      const level = last
+        ? unescaped(last.text, 0, last.length, this.hasPatterns)
+        : unescaped(b, start, end, this.hasPatterns)
+      if (!level) return
+      levels.unshift(level)
+      matches.filter(this.#readsEscapes)
+      const first = matches.count
+      hasEscapes = this.#find(level.text, 0, level.length)
+      for (let i = first; i < matches.count; i++) {
+        matches.starts[i] = levels.reduce((p, one) => one.placeOf(p), matches.starts[i]!)
+        matches.ends[i] = levels.reduce((p, one) => one.placeOf(p), matches.ends[i]!)
+      }
+    }
+  }
+
+  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, says that it is a secret. */
+  findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
+    if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
+  }
+
+  /** Adds what is in [start, end). Returns whether it has escapes. */
+  #find(b: Buffer, start: number, end: number): boolean {
     this.#scanner.scan(b, start, end, this.matches)
-    if (!this.hasPatterns || start === end) return
+    const hasEscapes = this.#scanner.lastEscape >= 0
+    if (!this.hasPatterns || start === end) return hasEscapes
     const text = b.toString('utf8', start, end)
     const isAscii = text.length === end - start
     for (let n = 0; n < this.#patterns.length; n++) {
@@ -69,6 +122,7 @@ export class Finder {
         this.matches.add(start, end, this.#presets + n)
       }
     }
+    return hasEscapes
   }
 
   #findPattern(text: string, start: number, isAscii: boolean, n: number): void {

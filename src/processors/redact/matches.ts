@@ -15,6 +15,13 @@ export class Matches {
     this.rules[this.count++] = rule
   }
 
+  /** Removes what rules have found for which `isKept` is 0. */
+  filter(isKept: Uint8Array): void {
+    let last = -1
+    for (let i = 0; i < this.count; i++) if (isKept[this.rules[i]!] !== 0) this.#copy(i, ++last)
+    this.count = last + 1
+  }
+
   /** Orders the ranges, and joins those that overlap. */
   merge(): void {
     this.order()

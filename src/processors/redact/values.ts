@@ -30,6 +30,8 @@ export class Values implements ValueVisitor {
   readonly #count: Count
   /** The rule of what is at a cut. */
   readonly #cutRule: number
+  /** Where what each rule has found last ends. */
+  readonly #counted: Float64Array
   #isChanged = false
   #copied = 0
   #cuts: Cuts | undefined
@@ -43,6 +45,7 @@ export class Values implements ValueVisitor {
     this.#action = action
     this.#count = count
     this.#cutRule = finder.rules.length
+    this.#counted = new Float64Array(this.#cutRule + 1)
   }
 
   /** Redacts the text [start, end), which need not be UTF-8. Returns whether it is in `out`. */
@@ -52,11 +55,9 @@ export class Values implements ValueVisitor {
       start = 0
       end = b.length
     }
-    const text = this.#search(b, start, end, cuts)
-    if (!text) return false
+    if (!this.#search(b, start, end, cuts)) return false
     this.out.clear()
-    if (text === b) this.#write(b, start, end, false)
-    else this.#write(text, 0, text.length, false)
+    this.#write(b, start, end, false)
     return true
   }
 
@@ -97,20 +98,19 @@ export class Values implements ValueVisitor {
     const decoded = hasEscapes ? Buffer.from(JSON.parse(b.toString('utf8', start - 1, end + 1)) as string) : b
     const from = hasEscapes ? 0 : start
     const to = hasEscapes ? decoded.length : end
-    const text =
-      !hasEscapes && this.#takeSeen(start, end)
-        ? decoded
-        : this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined)
-    if (!text) return
+    const isFound =
+      (!hasEscapes && this.#takeSeen(start, end)) ||
+      this.#search(decoded, from, to, to - from > LEAST_CUT ? this.#cuts : undefined, b, start - 1)
+    if (!isFound) return
     this.#begin(b, start)
-    if (text === decoded) this.#write(decoded, from, to, true)
-    else this.#write(text, 0, text.length, true)
+    this.#write(decoded, from, to, true)
     this.#copied = end
   }
 
   /** Whether something may be in a value that is written as it is. */
   #mayHold(start: number, end: number): boolean {
     if (this.#isForced || this.#cuts || this.#finder.hasPatterns) return true
+    if (this.#finder.sawEscapes(start, end)) return true
     const { starts, ends, count } = this.#finder.seen
     while (this.#next < count && ends[this.#next]! <= start) this.#next++
     return this.#next < count && starts[this.#next]! < end
@@ -119,7 +119,7 @@ export class Values implements ValueVisitor {
   /** Takes what was seen in a value, if that is all that a search would find. */
   #takeSeen(start: number, end: number): boolean {
     const { seen, matches, seesValues } = this.#finder
-    if (!seesValues || this.#isForced || this.#cuts) return false
+    if (!seesValues || this.#isForced || this.#cuts || this.#finder.sawEscapes(start, end)) return false
     matches.clear()
     for (let n = this.#next; n < seen.count && seen.starts[n]! < end; n++) {
       if (seen.starts[n]! < start || seen.ends[n]! > end) return false
@@ -131,7 +131,7 @@ export class Values implements ValueVisitor {
 
   /** A number of which something is secret becomes a string. */
   number(b: Buffer, start: number, end: number): void {
-    const isFound = this.#mayHold(start, end) && this.#search(b, start, end) !== undefined
+    const isFound = this.#mayHold(start, end) && this.#search(b, start, end)
     if (!isFound && !this.#searchWritten(b, start, end)) return
     this.#begin(b, start)
     this.out.addByte(QUOTE)
@@ -154,40 +154,32 @@ export class Values implements ValueVisitor {
     return true
   }
 
-  /**
-   * Searches a text for what the rules find. Returns the text that the matches are in, which is another one for JSON
-   * within the text: one without its escapes.
-   */
-  #search(b: Buffer, start: number, end: number, cuts?: Cuts): Buffer | undefined {
+  /** Searches a text for what the rules find. It may be the value of a member whose name ends before `nameEnd` of `json`. */
+  #search(b: Buffer, start: number, end: number, cuts?: Cuts, json?: Buffer, nameEnd = 0): boolean {
     const { matches } = this.#finder
     if (this.#isForced) {
       matches.clear()
       matches.add(start, end, this.#cutRule)
-      return b
+      return true
     }
-    this.#find(b, start, end, cuts)
-    const plain = this.#finder.hasBackslash ? withoutEscapes(b, start, end) : undefined
-    let found = b
-    if (plain) {
-      this.#find(plain, 0, plain.length, cuts)
-      if (matches.count > 0) found = plain
-      else this.#find(b, start, end, cuts)
-    }
-    if (matches.count === 0) return undefined
-    this.#accept()
-    return found
+    this.#finder.find(b, start, end)
+    if (json) this.#finder.findNamed(json, nameEnd, start, end)
+    if (cuts && end > start) addCuts(b, start, end, cuts, matches, this.#cutRule)
+    if (matches.count > 0) this.#accept()
+    return matches.count > 0
   }
 
-  /** Counts the matches, and joins those that overlap. */
+  /** Counts the matches, and joins those that overlap. The same secret may be found with its escapes and without them. */
   #accept(): void {
     const { matches } = this.#finder
-    for (let i = 0; i < matches.count; i++) this.#count(matches.rules[i]!)
+    matches.order()
+    this.#counted.fill(-1)
+    for (let i = 0; i < matches.count; i++) {
+      const rule = matches.rules[i]!
+      if (matches.starts[i]! >= this.#counted[rule]!) this.#count(rule)
+      this.#counted[rule] = Math.max(this.#counted[rule]!, matches.ends[i]!)
+    }
     matches.merge()
-  }
-
-  #find(b: Buffer, start: number, end: number, cuts: Cuts | undefined): void {
-    this.#finder.find(b, start, end)
-    if (cuts && end > start) addCuts(b, start, end, cuts, this.#finder.matches, this.#cutRule)
   }
 
   #begin(b: Buffer, start: number): void {
@@ -211,16 +203,6 @@ export class Values implements ValueVisitor {
     if (isJson) addEscaped(this.out, b, start, end)
     else this.out.add(b, start, end)
   }
-}
-
-/** The look-behind lets a long run of backslashes be tried only once, from its beginning. */
-const ESCAPE = /(?<!\\)\\+u00([2-7][0-9a-f])/gi
-
-/** The text without the escapes of printable ASCII characters; undefined: it has none. */
-function withoutEscapes(b: Buffer, start: number, end: number): Buffer | undefined {
-  const text = b.toString('utf8', start, end)
-  const plain = text.replace(ESCAPE, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
-  return plain === text ? undefined : Buffer.from(plain)
 }
 
 /** A secret may be in two pieces of a line, so the text on both sides of a cut counts as one. */

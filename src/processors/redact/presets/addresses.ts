@@ -6,6 +6,7 @@ const APOSTROPHE = 0x27
 const PERCENT = 0x25
 const DASH = 0x2d
 const DOT = 0x2e
+const ZERO = 0x30
 const COLON = 0x3a
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
@@ -13,8 +14,9 @@ const CLOSE_BRACKET = 0x5d
 /** Of what is before an @ so many bytes are looked at. */
 const LONGEST_LOCAL = 256
 
-/** An address whose @ is [p, after). Returns where to go on. */
-export function findEmail(b: Buffer, p: number, after: number, start: number, end: number, out: Matches, rule: number) {
+/** An address whose @ is at `p`. Returns where to go on. */
+export function findEmail(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
+  const after = p + 1
   let from = startOf(b, p, Math.max(start, p - LONGEST_LOCAL), LOCAL)
   while (from < p && (b[from] === APOSTROPHE || b[from] === DOT)) from++
   if (from === p) return after
@@ -47,22 +49,43 @@ function domainEnd(b: Buffer, p: number, end: number): number {
 
 const isHex = (byte: number | undefined) => is(byte, HEX)
 
-/** Six or eight bytes in hexadecimal, whose first divider is at `p`. */
-export function macStart(b: Buffer, p: number, start: number, end: number): number {
-  if (p - 2 < start || !isHex(b[p - 1]) || !isHex(b[p - 2])) return -1
-  if (p - 3 >= start && (is(b[p - 3], WORD) || b[p - 3] === b[p])) return -1
-  return macEnd(b, p, end) > 0 ? p - 2 : -1
+/**
+ * A MAC address whose first divider is at `p`: six or eight bytes in pairs of digits, as in 00:1a:2b:3c:4d:5e, or six of
+ * them in fours, as in 001a.2b3c.4d5e. Returns where to go on; -1: there is none.
+ */
+export function findMac(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
+  const length = startsWithGroup(b, p, start, 4) ? 4 : 2
+  const from = p - length
+  if (length === 2 && !startsWithGroup(b, p, start, 2)) return -1
+  if (from > start && (is(b[from - 1], WORD) || b[from - 1] === b[p])) return -1
+  const to = groupsEnd(b, p, end, length)
+  const digits = ((to - from + 1) / (length + 1)) * length
+  if (to < 0 || (digits !== 12 && (digits !== 16 || length === 4))) return -1
+  if (length === 4 && (b[p] === COLON || isNumber(b, from, to))) return -1
+  out.add(from, to, rule)
+  return to
 }
 
-export function macEnd(b: Buffer, p: number, end: number): number {
-  const divider = b[p]!
-  let count = 1
-  while (p + 3 <= end && b[p] === divider && isHex(b[p + 1]) && isHex(b[p + 2])) {
-    p += 3
-    count++
+function startsWithGroup(b: Buffer, p: number, start: number, length: number): boolean {
+  if (p - length < start) return false
+  for (let i = 1; i <= length; i++) if (!isHex(b[p - i])) return false
+  return true
+}
+
+/** The end of groups of digits with the divider at `p` between them. */
+function groupsEnd(b: Buffer, p: number, end: number, length: number): number {
+  const divider = b[p]
+  while (p < end && b[p] === divider && endOf(b, p + 1, Math.min(end, p + 1 + length), HEX) === p + 1 + length) {
+    p += 1 + length
   }
-  if (count !== 6 && count !== 8) return -1
-  return p < end && (is(b[p], WORD) || (b[p] === divider && isHex(b[p + 1]))) ? -1 : p
+  return p < end && (is(b[p], WORD) || (b[p] === divider && p + 1 < end && is(b[p + 1], WORD))) ? -1 : p
+}
+
+/** Whether groups of digits are rather those of a version or date: they have no letter, and no zero comes first. */
+function isNumber(b: Buffer, from: number, to: number): boolean {
+  if (b[from] === ZERO) return false
+  for (let p = from; p < to; p++) if (is(b[p], WORD) && !is(b[p], DIGIT)) return false
+  return true
 }
 
 /** An IPv6 address whose first colon is at `p`, with its zone. Returns where to go on. */

@@ -11,6 +11,8 @@ export const TOKEN = 16
 export const LOCAL = 32
 /** Names of hosts, also with other letters than those of ASCII. */
 export const HOST = 64
+/** Digits, and letters of upper case. */
+export const UPPER = 128
 
 const CLASSES = new Uint8Array(256)
 const mark = (text: string, bits: number) => {
@@ -26,6 +28,7 @@ mark('-_', BASE64URL | TOKEN)
 mark('.~+/=', TOKEN)
 mark("._%+-~'", LOCAL)
 mark('-', HOST)
+mark('0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ', UPPER)
 for (let byte = 0x80; byte < 256; byte++) CLASSES[byte]! |= LOCAL | HOST
 
 export function is(byte: number | undefined, bits: number): boolean {
@@ -44,12 +47,12 @@ export function startOf(b: Buffer, p: number, start: number, bits: number): numb
   return p
 }
 
-/** Whether `text`, in lower case, is at `p` in any case. */
+/** Whether `text`, in lower case, is at `p` in any case. A + also counts as a space, which it is in forms. */
 export function isTextAt(b: Buffer, p: number, end: number, text: string): boolean {
   if (p + text.length > end) return false
   for (let i = 0; i < text.length; i++) {
     const byte = b[p + i]!
-    const lower = byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte
+    const lower = byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte === 0x2b ? 0x20 : byte
     if (lower !== text.charCodeAt(i)) return false
   }
   return true

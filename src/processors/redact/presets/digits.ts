@@ -1,28 +1,58 @@
-import { DIGIT, is, WORD } from './bytes.js'
+import { DIGIT, endOf, HEX, is, startOf, WORD } from './bytes.js'
 
 /** Finds what begins with a digit. All return the end of what begins at `p`, or -1. */
 
 const SPACE = 0x20
+const PLUS = 0x2b
 const DASH = 0x2d
 const DOT = 0x2e
 const SLASH = 0x2f
 const OPEN = 0x28
 const CLOSE = 0x29
 const ZERO = 0x30
+const COLON = 0x3a
+const NO_BREAK_SPACE = 0xa0
 
 const LONGEST_CARD = 19
 const digits = new Uint8Array(LONGEST_CARD)
 
 const isDigit = (byte: number | undefined) => is(byte, DIGIT)
 
+/** Further spaces, and the minus sign, in UTF-8. */
+const OTHER_DIVIDERS = [0xe280af, 0xe2819f, 0xe28892, 0xe38080]
+/** First bytes of dividers. */
+const DIVIDERS = new Uint8Array(256)
+for (const byte of [SPACE, PLUS, DASH, DOT, SLASH, NO_BREAK_SPACE, 0xc2, 0xe2, 0xe3]) DIVIDERS[byte] = 1
+
+export function mayDivide(byte: number): boolean {
+  return DIVIDERS[byte] === 1
+}
+
 /**
- * A card number: 12 to 19 digits of a known brand with the check digit of Luhn, also in groups of at least two that are
- * divided by spaces, dashes or dots, all of one kind.
+ * The end of the character at `p` that may divide groups of digits; `p` if it does not: a space, dash or dot, the + that is
+ * a space in forms, a slash, and the spaces and dashes of Unicode, also the no-break space of Latin-1.
+ */
+export function dividerEnd(b: Buffer, p: number, end: number): number {
+  if (p >= end || DIVIDERS[b[p]!] === 0) return p
+  const byte = b[p]!
+  if (byte < 0x80 || byte === NO_BREAK_SPACE) return p + 1
+  if (byte === 0xc2) return p + 1 < end && b[p + 1] === NO_BREAK_SPACE ? p + 2 : p
+  if (p + 3 > end) return p
+  const code = (byte << 16) | (b[p + 1]! << 8) | b[p + 2]!
+  const isSpaceOrDash = (code >= 0xe28080 && code <= 0xe28095) || OTHER_DIVIDERS.includes(code)
+  return isSpaceOrDash ? p + 3 : p
+}
+
+/**
+ * A card number: 12 to 19 digits of a known brand with the check digit of Luhn, also in groups of at least two that have
+ * the same divider between them. Behind a first group with a slash or plus sign, as paths and sums have them, four digits
+ * are needed.
  */
 export function cardEnd(b: Buffer, p: number, start: number, end: number): number {
   // The digits of a fraction are no number of their own.
   if (p - 2 >= start && b[p - 1] === DOT && isDigit(b[p - 2])) return -1
-  if (b[p]! < 0x32 || b[p]! > 0x36) return -1
+  if (b[p]! < 0x32 || b[p] === 0x37) return -1
+  const from = p
   let count = 0
   let group = 0
   let separator = 0
@@ -30,40 +60,79 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
   for (;;) {
     const byte = p < end ? b[p] : undefined
     if (isDigit(byte)) {
-      if (count === LONGEST_CARD) return group === count ? -1 : found
+      if (count === LONGEST_CARD) return group === count ? -1 : numberEnd(b, from, found, start, end)
       digits[count++] = byte! - ZERO
       group++
       p++
       continue
     }
     if (isCard(count)) found = p
-    if (byte !== SPACE && byte !== DASH && byte !== DOT) return found
-    if (group < 2 || (separator !== 0 && byte !== separator) || p + 1 >= end || !isDigit(b[p + 1])) return found
-    separator = byte
+    const next = dividerEnd(b, p, end)
+    const kind = next > p ? byte! * 256 + b[next - 1]! : 0
+    const isGroup = group >= 4 || (group >= 2 && byte !== SLASH && byte !== PLUS) || separator !== 0
+    if (kind === 0 || !isGroup || group < 2 || (separator !== 0 && kind !== separator) || next >= end) break
+    if (!isDigit(b[next])) break
+    separator = kind
     group = 0
-    p++
+    p = next
   }
+  return numberEnd(b, from, found, start, end)
+}
+
+/** A UUID has 36 characters. */
+const UUID = 36
+const LONGEST_HASH = 128
+
+/** `to`, or -1 if the digits [from, to) are some of those of a hash or UUID. */
+function numberEnd(b: Buffer, from: number, to: number, start: number, end: number): number {
+  if (to < 0) return -1
+  for (let p = Math.max(start, from - UUID + 1); p <= from; p++) if (isUuid(b, p, end) && p + UUID >= to) return -1
+  const first = startOf(b, from, Math.max(start, from - LONGEST_HASH), HEX)
+  const last = endOf(b, to, Math.min(end, to + LONGEST_HASH), HEX)
+  if ((first > start && is(b[first - 1], WORD)) || (last < end && is(b[last], WORD))) return to
+  const isHash = (first < from && last > to) || hasDigit(b, first, from) || hasDigit(b, to, last)
+  return isHash ? -1 : to
+}
+
+function hasDigit(b: Buffer, from: number, to: number): boolean {
+  for (let p = from; p < to; p++) if (isDigit(b[p])) return true
+  return false
+}
+
+function isUuid(b: Buffer, p: number, end: number): boolean {
+  if (p + UUID > end) return false
+  for (let i = 0; i < UUID; i++) {
+    const isDash = i === 8 || i === 13 || i === 18 || i === 23
+    if (isDash ? b[p + i] !== DASH : !is(b[p + i], HEX)) return false
+  }
+  return true
 }
 
 /** Whether the first `count` digits are a card number. */
 function isCard(count: number): boolean {
-  if (count < 12) return false
+  return count >= 12 && isOfBrand(count) && hasCheckDigit(count)
+}
+
+/** Whether a brand has numbers with these first digits and this length. The reference lists them. */
+function isOfBrand(count: number): boolean {
   const two = digits[0]! * 10 + digits[1]!
-  const isKnown =
-    digits[0] === 4
-      ? count === 13 || count === 16 || count === 19
-      : digits[0] === 6 || two === 50 || (two >= 56 && two <= 59)
-        ? true
-        : two >= 51 && two <= 55
-          ? count === 16
-          : digits[0] === 2
-            ? count === 16 && two >= 22 && two <= 27
-            : two === 34 || two === 37
-              ? count === 15
-              : two === 35
-                ? count >= 16
-                : (two === 30 || two === 36 || two === 38 || two === 39) && count >= 14
-  return isKnown && hasCheckDigit(count)
+  const four = two * 100 + digits[2]! * 10 + digits[3]!
+  switch (digits[0]) {
+    case 2:
+      return (count === 16 && four >= 2221 && four <= 2720) || (count >= 16 && four >= 2200 && four <= 2205)
+    case 3:
+      if (two === 34 || two === 37) return count === 15
+      if (two === 35) return count >= 16 && four >= 3528 && four <= 3589
+      return count >= 14 && (two === 30 || two === 36 || two === 38 || two === 39)
+    case 4:
+      return count === 13 || count === 16 || count === 19
+    case 5:
+      return two === 50 || two >= 56 || (two >= 51 && count === 16)
+    case 6:
+      return true
+    default:
+      return count === 16 && (two === 81 || two === 82 || four === 9792)
+  }
 }
 
 function hasCheckDigit(count: number): boolean {
@@ -87,19 +156,34 @@ export function ipv4End(b: Buffer, p: number, end: number): number {
   }
 }
 
-/** 7 to 15 digits after a plus sign, with at most two of ` -./()` between them. `p` is behind the sign. */
-export function internationalEnd(b: Buffer, p: number, end: number): number {
+/**
+ * 7 to 15 digits after a plus sign, with at most two dividers or parentheses between them. `p` is behind the sign, and
+ * `isZone` says that a time is before it.
+ */
+export function internationalEnd(b: Buffer, p: number, end: number, isZone: boolean): number {
   if (p >= end || !isDigit(b[p]) || b[p] === ZERO) return -1
+  const from = p
   let count = 0
   let last = p
-  for (let between = 0; p < end; p++) {
+  for (let between = 0; p < end; ) {
     if (isDigit(b[p])) {
       if (++count > 15) return -1
-      last = p + 1
+      last = ++p
       between = 0
-    } else if (++between > 2 || !isBetween(b[p]!)) break
+      continue
+    }
+    if (isZone && p - from === 4) return -1
+    const next = betweenEnd(b, p, end)
+    if (++between > 2 || next === p) break
+    p = next
   }
   return count >= 7 && !is(last < end ? b[last] : undefined, WORD) ? last : -1
+}
+
+/** Whether a time, as 10:24:29, and a space, or the + of a form, are before `p`. */
+export function isBehindTime(b: Buffer, p: number, start: number): boolean {
+  if (p - 4 < start || (b[p - 1] !== SPACE && b[p - 1] !== PLUS)) return false
+  return isDigit(b[p - 2]) && isDigit(b[p - 3]) && b[p - 4] === COLON
 }
 
 /** A number of North America with its dividers: 555-123-4567, (555) 123-4567. `p` is at its first digit. */
@@ -107,12 +191,11 @@ export function americanEnd(b: Buffer, p: number, end: number): number {
   if (!isGroup(b, p, end, 3) || b[p]! < 0x32) return -1
   p += 3
   if (p < end && b[p] === CLOSE) p++
-  if (p < end && isBetween(b[p]!)) p++
-  else if (b[p - 1] !== CLOSE) return -1
-  if (!isGroup(b, p, end, 3) || b[p]! < 0x32) return -1
-  p += 3
-  if (p >= end || !isBetween(b[p]!)) return -1
-  return isGroup(b, p + 1, end, 4) ? p + 5 : -1
+  const second = betweenEnd(b, p, end)
+  if (second === p && b[p - 1] !== CLOSE) return -1
+  if (!isGroup(b, second, end, 3) || b[second]! < 0x32) return -1
+  const third = betweenEnd(b, second + 3, end)
+  return third > second + 3 && isGroup(b, third, end, 4) ? third + 4 : -1
 }
 
 function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
@@ -121,8 +204,9 @@ function isGroup(b: Buffer, p: number, end: number, length: number): boolean {
   return p + length === end || !is(b[p + length], WORD)
 }
 
-function isBetween(byte: number): boolean {
-  return byte === SPACE || byte === DASH || byte === DOT || byte === SLASH || byte === OPEN || byte === CLOSE
+/** The end of the divider or parenthesis at `p`; `p` if there is none. */
+function betweenEnd(b: Buffer, p: number, end: number): number {
+  return p < end && (b[p] === OPEN || b[p] === CLOSE) ? p + 1 : dividerEnd(b, p, end)
 }
 
 /** Lengths of account numbers by country. */
@@ -137,24 +221,40 @@ const LENGTHS = new Map(
     .map(text => [text.charCodeAt(0) * 256 + text.charCodeAt(1), Number(text.slice(2))]),
 )
 
-/** An account number (IBAN) whose two letters are before `p`, with its check digits, also in groups divided by spaces. */
+/** Countries whose account numbers have digits only. */
+const NUMERIC = new Set(
+  'AE AT BA BE CR CZ DE DK EE EG ES FI FO GL HR HU IL IS LT LY ME MN MR NO PL PT RS SD SE SI SK SO ST TL TN VA XK'
+    .split(' ')
+    .map(text => text.charCodeAt(0) * 256 + text.charCodeAt(1)),
+)
+
+/** An account number (IBAN) whose two letters are before `p`, with its check digits, also in groups with dividers. */
 export function ibanEnd(b: Buffer, p: number, end: number): number {
   const country = (b[p - 2]! & 0xdf) * 256 + (b[p - 1]! & 0xdf)
   const length = LENGTHS.get(country)
   if (length === undefined) return -1
+  const isNumeric = NUMERIC.has(country)
   // The first four characters count as the last ones.
   let rest = 0
   const first = p - 2
   let count = 2
   let from = -1
+  let isDivided = false
   while (count < length) {
     if (p >= end) return -1
     const byte = b[p]!
     if (is(byte, WORD)) {
+      if (isNumeric && !isDigit(byte)) return -1
       if (++count === 4) from = p + 1
       else if (count > 4) rest = add(rest, byte)
-    } else if ((byte !== SPACE && byte !== DASH) || !is(b[p - 1], WORD)) return -1
-    p++
+      isDivided = false
+      p++
+      continue
+    }
+    const next = dividerEnd(b, p, end)
+    if (isDivided || next === p) return -1
+    isDivided = true
+    p = next
   }
   for (let i = first, taken = 0; taken < 4 && i < from; i++) {
     if (!is(b[i], WORD)) continue

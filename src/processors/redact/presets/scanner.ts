@@ -1,23 +1,22 @@
+import { ESCAPE_BYTES, endOfBackslashes, escapeEnd } from '../escapes.js'
 import type { Matches } from '../matches.js'
-import { findEmail, findIpv6, macEnd, macStart } from './addresses.js'
-import { DIGIT, endOf, is, isExactAt, WORD } from './bytes.js'
-import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End } from './digits.js'
+import { findEmail, findIpv6, findMac } from './addresses.js'
+import { DIGIT, endOf, is, WORD } from './bytes.js'
+import { americanEnd, cardEnd, ibanEnd, internationalEnd, ipv4End, isBehindTime, mayDivide } from './digits.js'
 import { PRESETS, type Preset } from './presets.js'
 import { findBearer, findJwt, findKey, findPrivateKey, KEY_ANCHORS } from './tokens.js'
 
 /** What a byte can be a part of. */
 const NUMBER = 1
 const AT = 2
-const ENCODED_AT = 3
-const ADDRESS = 4
-const DASHES = 5
-const JWT = 6
-const BEARER = 7
-const KEY = 8
-const PLUS = 9
-const BACKSLASH = 10
+const ADDRESS = 3
+const DIVIDER = 4
+const JWT = 5
+const BEARER = 6
+const KEY = 7
+const PLUS = 8
+const ESCAPE = 9
 
-const SPACE = 0x20
 const DASH = 0x2d
 const ZERO = 0x30
 const NINE = 0x39
@@ -28,6 +27,8 @@ const CLOSE_ARRAY = 0x5d
 const CLOSE_OBJECT = 0x7d
 const E = 0x45
 const OPEN = 0x28
+const CLOSE = 0x29
+const BACKSLASH = 0x5c
 const DOT = 0x2e
 
 /**
@@ -37,6 +38,9 @@ const DOT = 0x2e
 export class PresetScanner {
   /** Whether the bytes that were scanned last have a backslash. */
   hasBackslash = false
+  /** Where they have the first and the last escape; `lastEscape` is -1 if there is none. */
+  firstEscape = 0
+  lastEscape = -1
   /** Whether they may have a number with an exponent. */
   hasExponent = false
   readonly #kinds = new Uint8Array(256)
@@ -52,21 +56,20 @@ export class PresetScanner {
     }
     if (rules.api_key >= 0) set(KEY, KEY_ANCHORS)
     if (rules.card >= 0 || rules.ipv4 >= 0 || rules.phone >= 0 || rules.iban >= 0) set(NUMBER, '0123456789')
-    if (rules.email >= 0) {
-      set(AT, '@')
-      set(ENCODED_AT, '%')
-    }
+    if (rules.email >= 0) set(AT, '@')
     if (rules.ipv6 >= 0 || rules.mac >= 0) set(ADDRESS, ':')
-    if (rules.private_key >= 0 || rules.mac >= 0 || rules.api_key >= 0) set(DASHES, '-')
+    if (rules.private_key >= 0 || rules.mac >= 0 || rules.api_key >= 0) set(DIVIDER, '-')
+    if (rules.mac >= 0 || rules.api_key >= 0) set(DIVIDER, '.')
     if (rules.jwt >= 0) set(JWT, 'J')
     if (rules.bearer >= 0) set(BEARER, 'Bb')
     if (rules.phone >= 0) set(PLUS, '+')
-    set(BACKSLASH, '\\')
+    set(ESCAPE, ESCAPE_BYTES)
   }
 
   /** Finds all in the bytes [start, end). What is found may overlap. */
   scan(b: Buffer, start: number, end: number, out: Matches): void {
     this.hasBackslash = false
+    this.lastEscape = -1
     this.hasExponent = false
     const kinds = this.#kinds
     for (let p = start; p < end; ) {
@@ -82,13 +85,11 @@ export class PresetScanner {
     const rules = this.#rules
     switch (kind) {
       case AT:
-        return findEmail(b, p, p + 1, start, end, out, rules.email)
-      case ENCODED_AT:
-        return isExactAt(b, p, end, '%40') ? findEmail(b, p, p + 3, start, end, out, rules.email) : p + 1
+        return findEmail(b, p, start, end, out, rules.email)
       case ADDRESS:
         return this.#address(b, p, start, end, out)
-      case DASHES:
-        return this.#dashes(b, p, start, end, out)
+      case DIVIDER:
+        return this.#divider(b, p, start, end, out)
       case JWT:
         return findJwt(b, p, start, end, out, rules.jwt)
       case BEARER:
@@ -97,13 +98,12 @@ export class PresetScanner {
         return findKey(b, p, start, end, out, rules.api_key)
       case PLUS: {
         if (p > start && is(b[p - 1], WORD)) return p + 1
-        const to = internationalEnd(b, p + 1, end)
+        const to = internationalEnd(b, p + 1, end, isBehindTime(b, p, start))
         if (to > 0) out.add(p, to, rules.phone)
         return p + 1
       }
       default:
-        this.hasBackslash = true
-        return p + 1
+        return this.#escape(b, p, end)
     }
   }
 
@@ -123,7 +123,7 @@ export class PresetScanner {
       }
     }
     // Most numbers in logs are neither long nor in groups.
-    if (card >= 0 && (length >= LEAST_CARD || next === DASH || next === SPACE || next === DOT)) {
+    if (card >= 0 && (length >= LEAST_CARD || mayDivide(next))) {
       const found = cardEnd(b, p, start, end)
       if (found > 0) out.add(p, found, card)
     }
@@ -133,33 +133,40 @@ export class PresetScanner {
     }
     if (phone >= 0 && length === 3 && !(p > start && is(b[p - 1], WORD))) {
       const found = americanEnd(b, p, end)
-      if (found > 0) out.add(p > start && b[p - 1] === OPEN ? p - 1 : p, found, phone)
+      if (found > 0) out.add(p > start && b[p - 1] === OPEN && b[to] === CLOSE ? p - 1 : p, found, phone)
     }
     return to
   }
 
   #address(b: Buffer, p: number, start: number, end: number, out: Matches): number {
     const { mac, ipv6 } = this.#rules
-    const found = mac >= 0 ? macStart(b, p, start, end) : -1
-    if (found >= 0) {
-      out.add(found, macEnd(b, p, end), mac)
-      return macEnd(b, p, end)
-    }
+    const to = mac >= 0 ? findMac(b, p, start, end, out, mac) : -1
+    if (to >= 0) return to
     return ipv6 >= 0 ? findIpv6(b, p, start, end, out, ipv6) : p + 1
   }
 
-  #dashes(b: Buffer, p: number, start: number, end: number, out: Matches): number {
+  /** `p` is at a dash or dot. */
+  #divider(b: Buffer, p: number, start: number, end: number, out: Matches): number {
     const { mac, private_key, api_key } = this.#rules
-    const found = mac >= 0 ? macStart(b, p, start, end) : -1
-    if (found >= 0) {
-      out.add(found, macEnd(b, p, end), mac)
-      return macEnd(b, p, end)
+    if (mac >= 0) {
+      const to = findMac(b, p, start, end, out, mac)
+      if (to >= 0) return to
     }
     if (api_key >= 0) {
       const to = findKey(b, p, start, end, out, api_key)
       if (to > p + 1) return to
     }
-    return private_key >= 0 ? findPrivateKey(b, p, start, end, out, private_key) : p + 1
+    return private_key >= 0 && b[p] === DASH ? findPrivateKey(b, p, start, end, out, private_key) : p + 1
+  }
+
+  #escape(b: Buffer, p: number, end: number): number {
+    if (b[p] === BACKSLASH) this.hasBackslash = true
+    const to = escapeEnd(b, p, end)
+    if (to < 0) return Math.max(p + 1, endOfBackslashes(b, p, end))
+    if (this.lastEscape < 0) this.firstEscape = p
+    this.lastEscape = p
+    // What is behind a backslash may begin a secret, if the backslash is not that of an escape.
+    return Math.max(p + 1, endOfBackslashes(b, p, end))
   }
 }
 

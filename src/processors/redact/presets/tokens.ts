@@ -1,15 +1,20 @@
 import type { Matches } from '../matches.js'
-import { BASE64URL, DIGIT, endOf, is, isExactAt, isTextAt, TOKEN, WORD } from './bytes.js'
+import { BASE64URL, DIGIT, endOf, is, isExactAt, isTextAt, TOKEN, UPPER, WORD } from './bytes.js'
+import { KEY_MARKS, SECRET_NAMES } from './presets.js'
 
 const SPACE = 0x20
 const TAB = 0x09
 const LF = 0x0a
 const QUOTE = 0x22
 const APOSTROPHE = 0x27
+const PLUS = 0x2b
 const DASH = 0x2d
 const DOT = 0x2e
 const COLON = 0x3a
 const EQUALS = 0x3d
+const GREATER = 0x3e
+const UPPER_K = 0x4b
+const UNDERSCORE = 0x5f
 
 /** A token of at least three parts, whose first begins with the `eyJ` that ends at `p`. Returns where to go on. */
 export function findJwt(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
@@ -40,9 +45,17 @@ export function findBearer(b: Buffer, p: number, start: number, end: number, out
   const from = valueStart(b, p + length, end)
   const to = endOf(b, from, end, TOKEN)
   if (from === p + length || to - from < 6) return p + length
-  if (to - from < LEAST_TOKEN && endOf(b, from, to, WORD) === to && !hasDigit(b, from, to)) return p + length
+  if (to - from < LEAST_TOKEN && areWords(b, from, to)) return p + length
   out.add(from, to, rule)
   return to
+}
+
+/** Whether there are letters only, or words of a form, which have a + between them as before the first. */
+function areWords(b: Buffer, from: number, to: number): boolean {
+  const isForm = b[from - 1] === PLUS
+  let p = from
+  while (p < to && is(b[p], WORD) !== (isForm && b[p] === PLUS)) p++
+  return p === to && !hasDigit(b, from, to)
 }
 
 function hasDigit(b: Buffer, p: number, end: number): boolean {
@@ -58,75 +71,102 @@ function valueStart(b: Buffer, p: number, end: number): number {
 }
 
 function isDivider(byte: number): boolean {
-  return byte === SPACE || byte === TAB || byte === QUOTE || byte === APOSTROPHE || byte === COLON || byte === EQUALS
+  return isSpace(byte) || byte === QUOTE || byte === APOSTROPHE || byte === COLON || byte === EQUALS || byte === GREATER
 }
 
-interface Prefix {
+/** A space or tab, or the + that is a space in forms. */
+function isSpace(byte: number): boolean {
+  return byte === SPACE || byte === TAB || byte === PLUS
+}
+
+interface Key {
   readonly text: string
-  /** The byte of the prefix that is rarest in texts, by which it is found. */
   readonly anchor: number
-  /** How many characters follow at least, and of which classes. */
   readonly least: number
+  /** The classes of the characters that follow. */
   readonly bits: number
+  /** Whether there can be dots between them. */
+  readonly hasParts: boolean
+  readonly needsDigit: boolean
 }
 
-const prefix = (text: string, anchor: number, least: number, bits = BASE64URL): Prefix => ({
-  text,
-  anchor,
-  least,
-  bits,
-})
+const CLASSES = { capitals: UPPER, word: WORD, base64url: BASE64URL, parts: BASE64URL, token: TOKEN }
 
-/** Keys that services mark by how they begin. */
-const PREFIXES: readonly Prefix[] = [
-  ...['AKIA', 'ASIA', 'ABIA', 'ACCA', 'AROA', 'AIDA'].map(text => prefix(text, 3, 16, WORD)),
-  prefix('AIza', 1, 30),
-  ...['ghp_', 'gho_', 'ghu_', 'ghs_', 'ghr_'].map(text => prefix(text, 3, 30, WORD)),
-  prefix('github_pat_', 6, 22),
-  prefix('glpat-', 5, 16),
-  ...['xoxa-', 'xoxb-', 'xoxe-', 'xoxo-', 'xoxp-', 'xoxr-', 'xoxs-', 'xapp-'].map(text => prefix(text, 4, 10)),
-  ...['sk_live_', 'sk_test_', 'rk_live_', 'rk_test_'].map(text => prefix(text, 2, 10)),
-  prefix('whsec_', 5, 16, TOKEN),
-  prefix('sk-', 2, 20),
-  prefix('npm_', 3, 30, WORD),
-  prefix('pypi-', 4, 16),
-  prefix('hf_', 2, 30, WORD),
-  prefix('SG.', 1, 40, TOKEN),
-  prefix('shpat_', 5, 32, WORD),
-  prefix('dop_v1_', 3, 60, WORD),
-]
+const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url', anchor, needsDigit = false }) =>
+  marks.split(' ').map(text => ({
+    text,
+    anchor: anchor ?? text.search(/[-_.]/),
+    least,
+    bits: CLASSES[of],
+    hasParts: of === 'parts',
+    needsDigit,
+  })),
+)
 
-const byAnchor = new Map<number, Prefix[]>()
-for (const one of PREFIXES) {
-  const byte = one.text.charCodeAt(one.anchor)
-  byAnchor.set(byte, [...(byAnchor.get(byte) ?? []), one])
+/** Where no digit is in so many characters, there are only words. */
+const MOST_WORDS = 64
+
+/** Names in lower case, each with the index of the _ or K by which it is found. */
+const NAMES = SECRET_NAMES.map(name => [name.toLowerCase(), name.search(/[_K]/)] as const)
+
+/** For each byte that is an anchor, the keys by the byte before. */
+const byAnchor: (Key[] | undefined)[][] = Array.from({ length: 256 }, () => [])
+for (const key of KEYS) {
+  const keysOfByte = byAnchor[key.text.charCodeAt(key.anchor)]!
+  const before = key.text.charCodeAt(key.anchor - 1)
+  keysOfByte[before] = [...(keysOfByte[before] ?? []), key]
 }
 
 /** The bytes by which keys are found. */
-export const KEY_ANCHORS: readonly number[] = [...byAnchor.keys()]
-
-const SECRET_NAME = 'aws_secret_access_key'
-const SECRET_ANCHOR = SECRET_NAME.lastIndexOf('_')
+export const KEY_ANCHORS: readonly number[] = [
+  ...new Set([...KEYS.map(({ text, anchor }) => text.charCodeAt(anchor)), UNDERSCORE, UPPER_K]),
+]
 
 /** A key with an anchor at `p`. Returns where to go on. */
 export function findKey(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
-  const prefixes = byAnchor.get(b[p]!)!
-  for (let i = 0; i < prefixes.length; i++) {
-    const { text, anchor, least, bits } = prefixes[i]!
-    const from = p - anchor
-    if (from < start || !isExactAt(b, from, end, text) || (from > start && is(b[from - 1], WORD))) continue
-    const to = endOf(b, from + text.length, end, bits)
-    if (to - from - text.length < least) continue
+  const found = p > start ? byAnchor[b[p]!]![b[p - 1]!] : undefined
+  for (let i = 0; found && i < found.length; i++) {
+    const key = found[i]!
+    const from = p - key.anchor
+    if (from < start || !isExactAt(b, from, end, key.text) || (from > start && is(b[from - 1], WORD))) continue
+    const body = from + key.text.length
+    if (key.needsDigit && !hasDigit(b, body, endOf(b, body, Math.min(end, body + MOST_WORDS), key.bits))) continue
+    const to = keyEnd(b, body, end, key)
+    if (to - body < key.least) continue
     out.add(from, to, rule)
     return to
   }
-  const name = p - SECRET_ANCHOR
-  if (name < start || !isTextAt(b, name, end, SECRET_NAME)) return p + 1
-  const from = valueStart(b, name + SECRET_NAME.length, end)
-  const to = endOf(b, from, end, TOKEN)
-  if (to - from < LEAST_TOKEN) return p + 1
-  out.add(from, to, rule)
-  return to
+  return b[p] === UNDERSCORE || b[p] === UPPER_K ? findNamed(b, p, start, end, out, rule) : p + 1
+}
+
+/** The end of what is behind the mark of a key; `p` if that goes on with other letters. */
+function keyEnd(b: Buffer, p: number, end: number, { bits, hasParts }: Key): number {
+  let to = endOf(b, p, end, bits)
+  while (hasParts && to + 1 < end && b[to] === DOT && is(b[to + 1], bits)) to = endOf(b, to + 1, end, bits)
+  return bits === UPPER && to < end && is(b[to], WORD) ? p : to
+}
+
+/** A value behind a name that has its anchor at `p`. Returns where to go on. */
+function findNamed(b: Buffer, p: number, start: number, end: number, out: Matches, rule: number): number {
+  for (const [text, anchor] of NAMES) {
+    if (p - anchor < start || !isTextAt(b, p - anchor, end, text)) continue
+    const from = valueStart(b, p - anchor + text.length, end)
+    const to = endOf(b, from, end, TOKEN)
+    if (to - from < LEAST_TOKEN) continue
+    out.add(from, to, rule)
+    return to
+  }
+  return p + 1
+}
+
+/** Whether the text of JSON that ends before `end` is the name of a secret, and a colon. */
+export function isBehindSecretName(b: Buffer, end: number): boolean {
+  let p = end - 1
+  while (p > 0 && b[p]! <= SPACE) p--
+  if (b[p] !== COLON) return false
+  p--
+  while (p > 0 && b[p]! <= SPACE) p--
+  return b[p] === QUOTE && NAMES.some(([text]) => p >= text.length && isTextAt(b, p - text.length, p, text))
 }
 
 const BEGIN = '-----begin '

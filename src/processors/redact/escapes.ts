@@ -1,0 +1,209 @@
+import { isUtf8 } from 'node:buffer'
+import { HEX, is } from './presets/bytes.js'
+
+const ESCAPE = 0x1b
+const SPACE = 0x20
+const HASH = 0x23
+const PERCENT = 0x25
+const AMPERSAND = 0x26
+const ZERO = 0x30
+const NINE = 0x39
+const SEMICOLON = 0x3b
+const OPEN_BRACKET = 0x5b
+const BACKSLASH = 0x5c
+const LOWER_U = 0x75
+const LOWER_X = 0x78
+
+/** The bytes that escapes begin with. */
+export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERSAND, ESCAPE]
+const BEGINS_ESCAPE = new Uint8Array(256)
+for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
+
+/** An escape may be escaped again in another way, as a \n of JSON in a URL. */
+export const MOST_LEVELS = 3
+const LONGEST_COLOR = 24
+const LONGEST_REFERENCE = 8
+
+/** What a letter or quote behind a backslash stands for; 0: nothing. */
+const BEHIND_BACKSLASH = new Uint8Array(256)
+for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""', "''", '//']) {
+  BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
+}
+
+/** What the escape that was read last stands for: a byte, or a code point if that is not ASCII and `isCodePoint`. */
+let meaning = 0
+let isCodePoint = false
+
+/**
+ * The end of the escape at `p`, whose meaning is then in `meaning`; -1: there is none. These are escapes: `%3D`, `%253D`
+ * and so on; `\n`, `\"`, `\u003d`, `\x3d`, `\012` behind any number of backslashes; the `#012` of rsyslog; `&#61;`; colors
+ * of a terminal, which stand for a space.
+ */
+export function escapeEnd(b: Buffer, p: number, end: number): number {
+  isCodePoint = false
+  // No byte behind the end is read.
+  if (p + 3 > end) return b[p] === BACKSLASH ? backslashEnd(b, p, end) : -1
+  switch (b[p]) {
+    case PERCENT:
+      return percentEnd(b, p + 1, end)
+    case BACKSLASH:
+      return backslashEnd(b, p, end)
+    case HASH:
+      return octalEnd(b, p + 1, end)
+    case AMPERSAND:
+      return referenceEnd(b, p, end)
+    default:
+      return colorEnd(b, p, end)
+  }
+}
+
+/** The index behind a run of backslashes. */
+export function endOfBackslashes(b: Buffer, p: number, end: number): number {
+  while (p < end && b[p] === BACKSLASH) p++
+  return p
+}
+
+function percentEnd(b: Buffer, p: number, end: number): number {
+  while (b[p] === 0x32 && b[p + 1] === 0x35 && isHex(b, p + 2, 2, end)) p += 2
+  return hexEnd(b, p, 2, end)
+}
+
+function backslashEnd(b: Buffer, p: number, end: number): number {
+  p = endOfBackslashes(b, p, end)
+  if (p >= end) return -1
+  if (b[p] === LOWER_X) return hexEnd(b, p + 1, 2, end)
+  if (b[p] === LOWER_U) {
+    isCodePoint = true
+    return hexEnd(b, p + 1, 4, end)
+  }
+  if (BEHIND_BACKSLASH[b[p]!] === 0) return octalEnd(b, p, end)
+  meaning = BEHIND_BACKSLASH[b[p]!]!
+  return p + 1
+}
+
+function hexEnd(b: Buffer, p: number, length: number, end: number): number {
+  if (!isHex(b, p, length, end)) return -1
+  meaning = 0
+  for (let i = 0; i < length; i++) meaning = meaning * 16 + hexValue(b[p + i]!)
+  return isCodePoint && isSurrogate(meaning) ? -1 : p + length
+}
+
+function hexValue(digit: number): number {
+  return digit <= NINE ? digit - ZERO : (digit & 0xdf) - 0x37
+}
+
+function isHex(b: Buffer, p: number, length: number, end: number): boolean {
+  if (p + length > end) return false
+  for (let i = 0; i < length; i++) if (!is(b[p + i], HEX)) return false
+  return true
+}
+
+/** Three octal digits that are a control character. Behind the backslashes of a path there can be an address. */
+function octalEnd(b: Buffer, p: number, end: number): number {
+  if (p + 3 > end || b[p] !== ZERO) return -1
+  const high = b[p + 1]! - ZERO
+  const low = b[p + 2]! - ZERO
+  if (high < 0 || high > 3 || low < 0 || low > 7) return -1
+  meaning = high * 8 + low
+  return p + 3
+}
+
+/** A numeric character reference of HTML or XML. */
+function referenceEnd(b: Buffer, p: number, end: number): number {
+  if (b[p + 1] !== HASH) return -1
+  const isInHex = b[p + 2] === LOWER_X
+  const from = isInHex ? p + 3 : p + 2
+  const last = Math.min(end, from + LONGEST_REFERENCE)
+  let to = from
+  while (to < last && (isInHex ? is(b[to], HEX) : b[to]! >= ZERO && b[to]! <= NINE)) to++
+  if (to === from || to >= end || b[to] !== SEMICOLON) return -1
+  meaning = Number.parseInt(b.toString('latin1', from, to), isInHex ? 16 : 10)
+  isCodePoint = true
+  return meaning > 0x10ffff || isSurrogate(meaning) ? -1 : to + 1
+}
+
+function colorEnd(b: Buffer, p: number, end: number): number {
+  if (b[p] !== ESCAPE || b[p + 1] !== OPEN_BRACKET) return -1
+  const last = Math.min(end, p + LONGEST_COLOR)
+  let to = p + 2
+  while (to < last && b[to]! >= SPACE && b[to]! < 0x40) to++
+  meaning = SPACE
+  return to < last ? to + 1 : -1
+}
+
+function isSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdfff
+}
+
+/** A text without its escapes. */
+export class Unescaped {
+  readonly text: Buffer
+  length = 0
+  /** Where each escape ends in what the text was written as, and what it stands for in the text. */
+  readonly #ends: number[] = []
+  readonly #places: number[] = []
+  readonly #start: number
+
+  /** Escapes of code points above `most` stay. */
+  constructor(b: Buffer, start: number, end: number, most: number) {
+    const text = Buffer.allocUnsafe(end - start)
+    let length = 0
+    let copied = start
+    for (let p = start; p < end; ) {
+      if (BEGINS_ESCAPE[b[p]!] === 0) {
+        p++
+        continue
+      }
+      const to = escapeEnd(b, p, end)
+      if (to < 0 || meaning > most) {
+        // A run of backslashes is looked at once.
+        p = Math.max(p + 1, endOfBackslashes(b, p, end))
+        continue
+      }
+      length += b.copy(text, length, copied, p)
+      if (isCodePoint && meaning > 0x7f) length += text.write(String.fromCodePoint(meaning), length)
+      else text[length++] = meaning
+      this.#ends.push(to)
+      this.#places.push(length)
+      copied = p = to
+    }
+    length += b.copy(text, length, copied, end)
+    this.#start = start
+    this.text = text
+    this.length = length
+  }
+
+  get hasChanged(): boolean {
+    return this.#places.length > 0
+  }
+
+  /** Where what begins or ends at `p` of the text does so in what it was written as. */
+  placeOf(p: number): number {
+    // The number of escapes before.
+    let low = 0
+    for (let high = this.#places.length; low < high; ) {
+      const middle = (low + high) >> 1
+      if (this.#places[middle]! <= p) low = middle + 1
+      else high = middle
+    }
+    return low === 0 ? this.#start + p : this.#ends[low - 1]! + p - this.#places[low - 1]!
+  }
+}
+
+/** The text [start, end) without one level of escapes; undefined: it has none. `isText`: it stays valid UTF-8. */
+export function unescaped(b: Buffer, start: number, end: number, isText: boolean): Unescaped | undefined {
+  let result = new Unescaped(b, start, end, 0x10ffff)
+  if (isText && !isUtf8(result.text.subarray(0, result.length))) result = new Unescaped(b, start, end, 0x7f)
+  return result.hasChanged ? result : undefined
+}
+
+/** The bytes [start, end) without any escapes. */
+export function plainBytes(b: Buffer, start: number, end: number): Buffer {
+  let plain = b.subarray(start, end)
+  for (let n = 0; n < MOST_LEVELS; n++) {
+    const level = unescaped(plain, 0, plain.length, false)
+    if (!level) break
+    plain = level.text.subarray(0, level.length)
+  }
+  return plain
+}
