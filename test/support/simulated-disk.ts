@@ -11,8 +11,13 @@ export interface Operation {
 }
 type FileOperation = 'write' | 'read' | 'sync' | 'truncate' | 'size' | 'close'
 
-/** What becomes of an operation: an error, after `done` bytes of a write; or the process ends in the middle of it. */
-export type Fault = { readonly error: string; readonly done?: number } | { readonly stop: true; readonly done?: number }
+/**
+ * What becomes of an operation: an error, after `done` bytes of a write; or the process ends in the middle of it. After a
+ * failed sync the pages that were not written are still in memory, or with `loses` dropped: they read as on the disk.
+ */
+export type Fault =
+  | { readonly error: string; readonly done?: number; readonly loses?: boolean }
+  | { readonly stop: true; readonly done?: number }
 
 /** A write that is not safe yet, or a change of the size. */
 type Change = { readonly at: number; readonly bytes: Buffer } | { readonly size: number }
@@ -22,7 +27,7 @@ type Ask = <T>(
   name: string,
   size: number,
   work: () => T,
-  partly?: (done: number) => unknown,
+  partly?: (done: number, fault: Fault) => unknown,
 ) => Promise<T>
 
 class Inode {
@@ -228,7 +233,8 @@ export class SimulatedDisk {
           inode.changes = []
         }
         // After a failure the system takes what it could not write for written.
-        const failed = () => {
+        const failed = (_: number, fault: Fault) => {
+          if ('loses' in fault) inode.content = Buffer.concat([inode.safe], inode.content.length)
           inode.changes = []
         }
         return ask('sync', name, 0, sync, failed)
@@ -248,13 +254,13 @@ export class SimulatedDisk {
     name: string,
     size: number,
     work: () => T,
-    partly: (done: number) => unknown = () => {},
+    partly: (done: number, fault: Fault) => unknown = () => {},
   ): Promise<T> {
     const operation = { index: this.#operations++, kind, name, size }
     this.log.push(operation)
     const fault = this.fault(operation)
     if (!fault) return work()
-    partly(Math.min(fault.done ?? 0, size))
+    partly(Math.min(fault.done ?? 0, size), fault)
     if ('error' in fault) throw systemError(fault.error, name)
     this.stopped = true
     return await new Promise(() => {})

@@ -70,7 +70,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Removes a damaged ledger, so that its content cannot reappear beside a new one. */
+/** Removes the ledger, so that its content cannot reappear beside a new one. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)
@@ -134,6 +134,18 @@ export class Ledger {
       this.#file = await this.#folder.create(NAME)
       await this.#file.write(Array(SLOTS).fill(slot), 0)
       await this.#folder.sync()
+    }
+  }
+
+  /** Removes the file. Returns whether it is gone for good. */
+  async remove(): Promise<boolean> {
+    await this.close()
+    try {
+      await removeLedger(this.#folder)
+      await this.#folder.sync()
+      return true
+    } catch {
+      return false
     }
   }
 

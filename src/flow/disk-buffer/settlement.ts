@@ -33,7 +33,7 @@ export interface SettlementContext {
 
 /**
  * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
- * is removed when the mark has passed all of it and, if possible, after the ledger has recorded this.
+ * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself.
  */
 export class Settlement {
   readonly #context: SettlementContext
@@ -114,8 +114,9 @@ export class Settlement {
     } catch (error) {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
+      // Settled records must not keep a full disk full, but beside an outdated ledger they would be missing.
+      if (passed.length === 0 || !(await this.#ledger.remove())) return
     }
-    // Remove them even if the ledger could not be written: settled records must not keep a full disk full.
     for (const old of passed) await this.#remove(old)
     if (passed.length > 0) this.#context.freed()
   }
