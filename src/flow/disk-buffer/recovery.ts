@@ -50,7 +50,16 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
     } else if (await measure(folder, segment, log, readOnly)) kept.push(segment)
   }
   const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
-  const { end, tornBytes } = await findEnd(folder, segments, log, readOnly)
+  const { end, tornBytes, cuts } = await findEnd(folder, segments, log, readOnly)
+  // The ledger may be older than the last acknowledged record, so only one of the two is certain.
+  const isShort = state !== undefined && state.end.event > Math.max(end.event, state.settled.event)
+  for (const cut of cuts)
+    if (isShort)
+      log.error(
+        { code: 'SLUICE_BUFFER_CUT_SHORT', ...cut },
+        'the buffer was cut short; removed an incomplete record of events that were acknowledged',
+      )
+    else log.warn(cut, 'removed an unfinished record at the end of the buffer, such as a crash leaves behind')
   const leaveOut = async (segment: Segment, error: unknown) => {
     if (!readOnly) await setAside(folder, segment, error, log)
   }
@@ -115,22 +124,24 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
 async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, readOnly: boolean): Promise<Found> {
   let tornBytes = 0
   let unknownBytes = 0
+  const cuts: Cut[] = []
   for (let segment = segments.last; segment; segment = segments.last) {
     const { last, error } = await lastRecord(folder, segment)
     const to = last?.cursor.offset ?? 0
     const rest = segment.end - to
     if (error === undefined) {
       tornBytes += rest
-      if ((rest > 0 || !last) && !readOnly) await cut(folder, segment, to, log)
+      if (rest > 0 && !readOnly) cuts.push({ file: `${folder.path}/${segment.name}`, at: to, bytes: rest })
+      if ((rest > 0 || !last) && !readOnly) await cut(folder, segment, to)
     } else if (last || readOnly || !(await setAside(folder, segment, error, log))) unknownBytes += rest
     if (last) {
       segment.end = to
       const { event, byte } = placeBehind(last)
-      return { end: { event: event + unknownBytes, byte: byte + unknownBytes }, tornBytes }
+      return { end: { event: event + unknownBytes, byte: byte + unknownBytes }, tornBytes, cuts }
     }
     segments.remove(segment)
   }
-  return { end: { event: unknownBytes, byte: unknownBytes }, tornBytes }
+  return { end: { event: unknownBytes, byte: unknownBytes }, tornBytes, cuts }
 }
 
 interface Found {
@@ -140,12 +151,17 @@ interface Found {
    */
   readonly end: Place
   readonly tornBytes: number
+  /** What was cut off, for the log. */
+  readonly cuts: readonly Cut[]
 }
 
-async function cut(folder: BufferFolder, { name, end }: Segment, to: number, log: Logger): Promise<void> {
-  const fields = { file: `${folder.path}/${name}`, at: to, bytes: end - to }
-  if (end > to)
-    log.warn(fields, 'removed an unfinished record at the end of the buffer; its events were not acknowledged')
+interface Cut {
+  readonly file: string
+  readonly at: number
+  readonly bytes: number
+}
+
+async function cut(folder: BufferFolder, { name }: Segment, to: number): Promise<void> {
   try {
     if (to === 0) return await folder.remove(name)
     const file = await folder.open(name)

@@ -246,6 +246,21 @@ t.test('a record that was cut off and came back after a power failure does not h
   t.ok(last.balanced)
 })
 
+t.test('an unfinished record behind events that are all delivered is not one of theirs', async t => {
+  const { content } = await left([[0, 1]])
+  const disk = new SimulatedDisk()
+  const run = await BufferRun.open({ folder: disk.folder() })
+  void run.put([0])
+  await run.drain()
+  t.same(disk.names(), ['ledger'])
+  disk.put('0000000000000002.segment', content.subarray(0, -1))
+  const last = await aftermath(disk)
+  t.match(
+    last.logs.map(({ msg }) => msg),
+    [/^removed an unfinished record/],
+  )
+})
+
 t.test('what was not written when the time was over is given back', async t => {
   const disk = new SimulatedDisk()
   const run = await BufferRun.open({ folder: disk.folder(), maxBytes: 500 })
@@ -307,6 +322,11 @@ t.test('a last segment that ends after any of its bytes', async t => {
         (whole.length > 0 ? endOf(content, BATCHES.flatMap((b, i) => (whole.includes(b[0]!) ? [i] : [])).at(-1)!) : 0)
       if (run.counter('sluice_buffer_torn_bytes_total') !== torn)
         t.equal(run.counter('sluice_buffer_torn_bytes_total'), torn, where)
+      const said = torn === 0 ? '' : known ? 'SLUICE_BUFFER_CUT_SHORT' : 'unfinished'
+      const logged = run.logs.flatMap(({ code = '', msg }) =>
+        /cut short/.exec(msg) ? [code] : (/unfinished/.exec(msg) ?? []),
+      )
+      if (logged.join() !== said) t.equal(logged.join(), said, `${where}: said of what is cut off`)
       // What a crash left unfinished is no damage.
       if (run.counter('sluice_buffer_corrupt_bytes_total') !== 0) t.fail(`${where}: counted as damaged`)
       if (!run.balanced) t.fail(`${where}: not accounted for`)
