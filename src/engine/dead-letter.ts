@@ -43,6 +43,7 @@ export class DeadLetterFile implements DeadLetters {
   readonly #disk: DiskAllowance | undefined
   /** Inode of the file whose directory entry has been synced. */
   #named: number | undefined
+  #isUnwritable = false
 
   constructor(options: DeadLetterFileOptions) {
     this.path = deadLetterPath(options.dataDir, options.destination)
@@ -53,9 +54,20 @@ export class DeadLetterFile implements DeadLetters {
     this.#disk = options.disk
   }
 
-  write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
-    // After a reload, the write of a destination that was stopped may still be running on a slow disk.
-    return inTurn(this.path, () => this.#append(request, error))
+  /** Whether the last attempt to write failed. */
+  get isUnwritable(): boolean {
+    return this.#isUnwritable
+  }
+
+  async write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
+    try {
+      // After a reload, the write of a destination that was stopped may still be running on a slow disk.
+      await inTurn(this.path, () => this.#append(request, error))
+      this.#isUnwritable = false
+    } catch (cause) {
+      this.#isUnwritable = true
+      throw cause
+    }
   }
 
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {

@@ -59,10 +59,6 @@ export class Stages {
     metrics.holds = () => stage.holds()
     metrics.waiting = () => stage.waiting.events
     showUtilization(metrics, stage.busy)
-    if (deadLetters) {
-      const help = '1 if dead letters cannot be written. No event passes the processor until they can.'
-      metrics.gauge('sluice_dead_letters_unwritable', help, () => (stage.isUnwritable ? 1 : 0))
-    }
     this.#stages.set(id, { stage, metrics, type, renamedFrom })
     return stage
   }

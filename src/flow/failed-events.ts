@@ -22,7 +22,6 @@ export class FailedEvents {
   readonly #limit: LogLimit
   readonly #ended: AbortSignal
   #held: EventBatch | undefined
-  #isUnwritable = false
 
   /** `ended` aborts when the stage is destroyed. */
   constructor(context: FailedEventsContext, limit: LogLimit, ended: AbortSignal) {
@@ -34,11 +33,6 @@ export class FailedEvents {
   /** The events being written. */
   get held(): EventBatch | undefined {
     return this.#held
-  }
-
-  /** Whether the last attempt to write failed. */
-  get isUnwritable(): boolean {
-    return this.#isUnwritable
   }
 
   /**
@@ -53,7 +47,6 @@ export class FailedEvents {
       try {
         await deadLetters?.write([letters], error)
       } catch (error) {
-        this.#isUnwritable = true
         metrics.failed('dead_letter')
         const limited = this.#limit.next('dead_letter')
         const text = 'cannot write dead letters; retrying, and no event passes the processor until then'
@@ -64,7 +57,6 @@ export class FailedEvents {
       // Events given back during the write arrive again, and are counted then.
       if (this.#ended.aborted) break
       this.#held = undefined
-      this.#isUnwritable = false
       countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
       metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
       letters.ack.settle('rejected')

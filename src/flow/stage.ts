@@ -138,11 +138,6 @@ export class Stage extends Transform {
     return this.#plan.main === undefined
   }
 
-  /** Whether it waits because dead letters cannot be written. */
-  get isUnwritable(): boolean {
-    return this.#failed.isUnwritable
-  }
-
   /** Events and bytes that were taken and have not left. */
   holds(): Amount {
     // What waits is counted there, also while the processor is asked about it.

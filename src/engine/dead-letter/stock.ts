@@ -126,9 +126,12 @@ export interface DeadLetterEnvironment {
 
 /** Opens the dead-letter queue of a component, and registers its gauges. */
 export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
-  showDeadLetters(environment.metrics, dataDir, id, environment.clock)
-  const { log, clock, disk } = environment
-  return new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
+  const { log, clock, metrics, disk } = environment
+  showDeadLetters(metrics, dataDir, id, clock)
+  const file = new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
+  const help = '1 if the last attempt to write dead letters failed. Their events wait until it succeeds.'
+  metrics.gauge('sluice_dead_letters_unwritable', help, () => (file.isUnwritable ? 1 : 0))
+  return file
 }
 
 function showDeadLetters(counters: ComponentCounters, dataDir: string, destination: string, clock: Clock): void {

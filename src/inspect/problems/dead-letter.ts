@@ -9,7 +9,7 @@ export function deadLetterProblems({ scrape, about }: Pick<DaemonView, 'scrape' 
   const unwritable = scrape.all('sluice_dead_letters_unwritable').filter(({ value }) => value > 0)
   const blocked = unwritable.map(({ labels }) => ({
     what: `${labels.component_id}: its dead letters cannot be written`,
-    todo: 'Nothing is lost: no event passes it until that works, and it is tried again every second. Is the disk of data_dir full, or not writable? The log says why (SLUICE_DEAD_LETTER).',
+    todo: 'Nothing is lost: their events wait, and it is tried again until it works. Is the disk of data_dir full, or not writable? The log says why (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).',
   }))
   const kept = scrape.all('sluice_dead_letters').flatMap(({ labels, value }) => {
     if (value === 0) return []

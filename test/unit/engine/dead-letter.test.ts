@@ -34,11 +34,12 @@ import { discard, FAILED } from '../../../src/core/processor.js'
 import { LettersProgress, lettersSource, surveyLetters } from '../../../src/engine/dead-letter/letters.js'
 import { decodeLetter, encodeLetters } from '../../../src/engine/dead-letter/record.js'
 import { isToSend, resendFile, surveyFile } from '../../../src/engine/dead-letter/resend.js'
-import { DeadLetterStock } from '../../../src/engine/dead-letter/stock.js'
+import { DeadLetterStock, openDeadLetters } from '../../../src/engine/dead-letter/stock.js'
 import { DeadLetterFile, deadLetterPath } from '../../../src/engine/dead-letter.js'
 import { Engine, type Runtime } from '../../../src/engine/engine.js'
 import { Metrics } from '../../../src/engine/measure/metrics.js'
 import { lockDataDir } from '../../../src/engine/state/data-dir.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { systemClock } from '../../../src/lib/time.js'
@@ -571,4 +572,23 @@ t.test('the dead letters that lie there now, whoever changes them', async t => {
   rmSync(folder, { recursive: true })
   rmSync(path)
   t.same(await counted(), [0, undefined])
+})
+
+t.test('the gauge says of any component that its letters cannot be written', async t => {
+  const dataDir = testFolder(t, { 'dead-letter': 'in the way' })
+  for (const kind of ['processor', 'destination'] as const) {
+    const metrics = new ComponentCounters(kind, kind, 'fake')
+    const log = pino({ level: 'silent' })
+    const letters = openDeadLetters(kind, dataDir, { log, clock: systemClock, metrics, disk: undefined })
+    const gauge = () => [...metrics.series.get('sluice_dead_letters_unwritable')![0]!.read()].map(({ value }) => value)
+    t.same(gauge(), [0])
+    const error = new DeliveryError('no', { failure: 'reject', reason: 'status_400' })
+    await t.rejects(letters.write([batchOf(['one\n'])], error), { code: /EEXIST|ENOTDIR/ })
+    t.same(gauge(), [1])
+    rmSync(join(dataDir, 'dead-letter'))
+    await letters.write([batchOf(['one\n'])], error)
+    t.same(gauge(), [0])
+    rmSync(join(dataDir, 'dead-letter'), { recursive: true })
+    writeFileSync(join(dataDir, 'dead-letter'), 'in the way')
+  }
 })
