@@ -32,6 +32,7 @@ const LOST_FOR: Readonly<Record<string, string>> = {
   [PROCESSING_FAILED]: 'They are lost: they could not be processed, and on_error is discard. The log says why.',
 }
 
+const DELETED = 'sluice_file_deleted_undelivered_bytes'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
 const BY_KIND: Readonly<Record<string, string>> = {
@@ -44,6 +45,13 @@ export function problemsOf(view: DaemonView): Problem[] {
   const { scrape, failing } = view
   const problems: Problem[] = []
   problems.push(...destinationProblems(view))
+  for (const { labels, value } of scrape.all(DELETED)) {
+    if (value > 0)
+      problems.push({
+        what: `${labels.component_id}: ${short(value)}B of deleted files are not delivered, and only exist while the daemon has them open`,
+        todo: 'A restart loses them, unless a compressed copy is left in their folder. Correct what holds up the delivery before you restart.',
+      })
+  }
   for (const { id, state, reason } of failing) {
     const holds = state === 'holding'
     problems.push({

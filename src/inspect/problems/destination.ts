@@ -4,6 +4,7 @@ import type { Problem } from './daemon.js'
 
 /** Destinations that do not deliver, with the course of their outage. */
 export function destinationProblems({ scrape, destinations, wall }: DaemonView): Problem[] {
+  const isSafe = scrape.sum('sluice_file_deleted_undelivered_bytes') === 0
   return destinations
     .filter(({ state }) => state !== 'ready' && state !== 'stopped')
     .map(destination => {
@@ -14,10 +15,12 @@ export function destinationProblems({ scrape, destinations, wall }: DaemonView):
       return {
         what: reason === undefined ? `${id} is ${state}` : `${id} is ${state}: ${reason}`,
         ...(detail !== '' && { detail }),
-        todo: adviceFor(state, drops),
+        todo: adviceFor(state, drops).replace(SAFE, isSafe ? SAFE : 'No events are lost while the daemon runs.'),
       }
     })
 }
+
+const SAFE = 'No events are lost.'
 
 function adviceFor(state: string, drops: boolean): string {
   if (drops) return 'Its buffer is full or was full, and events that found no room were dropped. Correct the cause.'

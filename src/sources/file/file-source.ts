@@ -114,10 +114,11 @@ export class FileSource implements Source {
       isStopped: () => this.#stopped,
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
       unfindable: () => this.#openFiles.unfindable(),
+      onUnfindable: tailers => losses.warn(tailers),
+      // The next start counts exactly what is lost: what was read may be delivered until the end.
       onLost: tailer => {
-        const msg = 'stopped before the rest of a file was delivered that was deleted or moved to another folder'
-        losses.report({ file: tailer.path, bytes: tailer.unread, kind: 'vanished', msg })
-        tailer.isReported = true
+        losses.stopped(tailer)
+        checkpoints.changed()
       },
       // A destination may have made the file just before it was found. It says so before it writes the first byte.
       open: tailer =>

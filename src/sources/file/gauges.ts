@@ -4,6 +4,7 @@ import type { Remote } from './discovery/remote.js'
 import type { OpenFiles } from './open-files.js'
 import type { PathProblems } from './path-problems.js'
 import type { Tailer } from './reading/tailer.js'
+import { undeliveredOfDeleted } from './rotation/losses.js'
 
 /** Number of files with their own series: those with the largest backlog. */
 const MAX_SERIES = 50
@@ -25,6 +26,9 @@ export function registerGauges(
     `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
     () => unread(openFiles.tailers),
   )
+  const deleted =
+    'Undelivered bytes of deleted files, which exist only while the daemon has them open. A restart loses them.'
+  metrics.gauge('sluice_file_deleted_undelivered_bytes', deleted, () => undeliveredOfDeleted(openFiles.tailers))
   const created = clock.wall()
   metrics.gauge('sluice_checkpoint_age_seconds', 'Age of the saved positions; 0 while they are up to date.', () => {
     return Math.max(0, clock.wall() - (checkpoints.savedAt || created)) / 1000

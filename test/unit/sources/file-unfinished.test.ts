@@ -1,4 +1,4 @@
-import { appendFileSync, linkSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, linkSync, mkdirSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
@@ -239,7 +239,8 @@ t.test('a stop gives up on a deleted file when nothing is delivered any more', a
   const path = join(dir, 'a.log')
   const out = new Receiver()
   out.hold = true
-  const run = await tail({ include: [path] }, new MemoryCheckpoints(), out)
+  const checkpoints = new MemoryCheckpoints()
+  const run = await tail({ include: [path] }, checkpoints, out)
   await lines(run, 1)
   let go = () => {}
   out.room = new Promise(resolve => {
@@ -247,14 +248,24 @@ t.test('a stop gives up on a deleted file when nothing is delivered any more', a
   })
   appendFileSync(path, ' a line\n'.repeat(200_000))
   await lines(run, 2)
+  t.equal(run.value('sluice_file_deleted_undelivered_bytes'), 0)
+  const { size } = statSync(path)
   unlinkSync(path)
+  await until(() => run.value('sluice_file_deleted_undelivered_bytes') === size)
   const { batches } = out
   const stopped = run.stop()
   await until('the rest of the deleted file is read', () => out.batches > batches)
+  const told = run.log.find(({ code }) => code === 'SLUICE_FILE_DELETED')
+  t.match(told, { file: path, undelivered_bytes: size }, 'before it is lost')
+  t.equal(statSync((told as { open_as?: string }).open_as!).size, size, 'and it can be copied')
   out.settle('errored')
   go()
   await stopped
-  t.match(run.log.at(-1), { code: 'SLUICE_FILE_VANISHED', file: path })
+  t.match(run.log.at(-1), { code: 'SLUICE_FILE_VANISHED', file: path, undelivered_bytes: size })
+  t.equal(run.value('sluice_file_lost_bytes_total'), 0)
+  const next = await tail({ include: [join(dir, '*.log')] }, checkpoints)
+  await until(() => next.value('sluice_file_lost_bytes_total') === size, { show: () => next.log })
+  await next.stop()
 })
 
 t.test('unfinished lines take no descriptors from other files, and are whole all the same', async t => {

@@ -34,6 +34,8 @@ export interface ReaderOptions {
   finishesLines(): boolean
   /** The open files that the next start could not find. */
   unfindable(): Promise<Tailer[]>
+  /** Called at the stop with the files that must be delivered before it ends. */
+  onUnfindable(tailers: readonly Tailer[]): void
   /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
   /** Opens the file if it is closed; false if it cannot be read now. */
@@ -172,7 +174,9 @@ export class Reader {
   /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
-    for (const tailer of await this.#options.unfindable()) {
+    const unfindable = await this.#options.unfindable()
+    this.#options.onUnfindable(unfindable)
+    for (const tailer of unfindable) {
       for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
         this.#outbox.splice(this.#outbox.indexOf(batch), 1)
         await out.send(batch)

@@ -294,6 +294,11 @@ export class Tailer extends Tracked {
     return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
   }
 
+  /** Undelivered bytes of the open file, which a restart can read again only if it finds the file. */
+  get undelivered(): number {
+    return this.#fd === undefined ? 0 : Math.max(0, fstatSync(this.#fd).size - this.committed.offset)
+  }
+
   /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const portion = this.#portion
@@ -406,6 +411,6 @@ export class Tailer extends Tracked {
 
   /** The checkpoint entry of the file. */
   entry(): Entry {
-    return entryOf(this, this.isReported ? 0 : this.size, this.#gone)
+    return entryOf(this, this.size, this.#gone)
   }
 }

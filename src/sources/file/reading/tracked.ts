@@ -51,8 +51,6 @@ export class Tracked {
   truncatedSince: number | undefined
   /** After a truncation: whether copies were searched for. */
   wasSought = false
-  /** Whether the loss of the rest was reported. */
-  isReported = false
   /** What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more. */
   failed: 'open' | 'read' | 'silent' | 'moved' | undefined
   /** When it was found under another name. */

@@ -1,4 +1,5 @@
 import type { SourceContext } from '../../../core/component.js'
+import type { Tailer } from '../reading/tailer.js'
 
 /** Bytes that were seen in a file and can no longer be read. */
 export interface Loss {
@@ -22,11 +23,56 @@ export class Losses {
     )
   }
 
+  /** Logs the files that nothing can read after a stop. Their descriptors allow to copy them before. */
+  warn(tailers: readonly Tailer[]): void {
+    const text =
+      'stopping, and a file was deleted or moved to another folder before all of it was delivered; what is not delivered before the stop ends is lost, unless open_as is copied until then'
+    for (const tailer of tailers) {
+      const undelivered = undeliveredOf(tailer)
+      if (undelivered === 0) continue
+      const open = `/proc/${process.pid}/fd/${tailer.fd}`
+      const fields = { file: tailer.path, undelivered_bytes: undelivered, open_as: open }
+      this.#context.log.warn({ code: 'SLUICE_FILE_DELETED', ...fields }, text)
+    }
+  }
+
+  /** Logs a file whose rest could not be read before the stop. */
+  stopped(tailer: Tailer): void {
+    const { log } = this.#context
+    const fields = { file: tailer.path, undelivered_bytes: undeliveredOf(tailer) }
+    const text = 'stopped before all of a file was delivered that was deleted or moved to another folder'
+    log.error({ code: 'SLUICE_FILE_VANISHED', ...fields }, text)
+  }
+
   report({ file, bytes, kind, msg }: Loss): void {
     const { metrics, log } = this.#context
     this.#bytes.value += bytes
     metrics.failed(kind)
     const code = kind === 'vanished' ? 'SLUICE_FILE_VANISHED' : 'SLUICE_FILE_TRUNCATED'
     log.error({ code, file, unread_bytes: bytes }, msg)
+  }
+}
+
+/** Undelivered bytes of a file; 0 while its file system does not respond. */
+export function undeliveredOf(tailer: Tailer): number {
+  try {
+    return tailer.undelivered
+  } catch {
+    return 0
+  }
+}
+
+/** Undelivered bytes of deleted files. */
+export function undeliveredOfDeleted(tailers: Iterable<Tailer>): number {
+  let bytes = 0
+  for (const tailer of tailers) if (tailer.awaySince !== undefined && isUnlinked(tailer)) bytes += undeliveredOf(tailer)
+  return bytes
+}
+
+function isUnlinked(tailer: Tailer): boolean {
+  try {
+    return tailer.unlinked
+  } catch {
+    return false
   }
 }
