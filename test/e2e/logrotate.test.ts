@@ -170,7 +170,7 @@ t.test('truncated by hand: the number of bytes that nobody read is logged and co
   const folder = testFolder(t, { 'app.log': 'first\n' })
   const path = join(folder, 'app.log')
   const daemon = await start(t, folder, 'app.log')
-  await daemon.until(() => existsSync(join(folder, 'out.log')))
+  await daemon.until(() => existsSync(join(folder, 'out.log')) && readFileSync(join(folder, 'out.log')).length > 0)
   await whileStopped(daemon.pid, () => {
     appendFileSync(path, 'second\n')
     truncateSync(path)
