@@ -91,6 +91,7 @@ export class LiveDecider {
       if (offsetMs < wall.offsetMs) this.limiter.restartAligned()
       wall.offsetMs = offsetMs
     }
+    wall.latestMs = Math.max(wall.latestMs, now + wall.offsetMs)
     return now
   }
 }

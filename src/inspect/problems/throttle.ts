@@ -32,6 +32,14 @@ export function throttleProblems({ scrape, wall }: DaemonView): Problem[] {
       todo: 'After a restart it begins with those that were saved last, so more than its limits may pass. Is the disk of data_dir full, or not writable? The log says why (SLUICE_BUCKETS_NOT_SAVED).',
     })
   }
+  for (const { labels, value } of scrape.all('sluice_throttle_quota_ahead_timestamp_seconds')) {
+    if (value === 0) continue
+    const until = clockTime(new Date(value * 1000).toISOString(), wall)
+    problems.push({
+      what: `${labels.component_id}: its quota counts in a later period until ${until}, since the clock was set back`,
+      todo: 'A bucket whose quota that period has used up passes nothing until then. If the clock is right now, restart the daemon: systemctl restart sluice. With persist, what was used then counts for the present period.',
+    })
+  }
   for (const { labels, value } of scrape.all('sluice_component_waiting_full_sources')) {
     if (value === 0) continue
     problems.push({

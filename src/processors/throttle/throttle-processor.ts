@@ -18,7 +18,7 @@ import type { BatchDecider } from '../../throttle/create-decider.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decisions.js'
 import { DISCARD, FULL, PASS } from '../../throttle/limiter.js'
-import { createLiveDecider } from '../../throttle/live-decider.js'
+import { createLiveDecider, LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
@@ -27,6 +27,7 @@ import type { LimitsFile } from './limits-file/limits-file.js'
 import { deciderOptions, type ThrottleOptions } from './options.js'
 import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
+import { reportQuotasAhead } from './quota-ahead.js'
 import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { type RuleOptions, rulesOf } from './rule-options.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
@@ -69,6 +70,8 @@ export class ThrottleProcessor implements Processor {
   readonly #failOpen: { value: number }
   readonly #countDropped: () => void
   readonly #countInEventTime: (() => void) | undefined
+  /** Undefined: decisions are not made by this clock. */
+  readonly #reportQuotas: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   #rules: readonly Rule[] | undefined
@@ -130,6 +133,10 @@ export class ThrottleProcessor implements Processor {
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
     if ('roomAt' in decider) this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
+    if (decider instanceof LiveDecider) {
+      const all = () => [...compiled.limits, ...(this.#rules ?? []).flatMap(({ limits }) => limits)]
+      this.#reportQuotas = reportQuotasAhead(decider.limiter.wall, all, clock, metrics, context.log)
+    }
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
     if (file) showLimitsFile(metrics, file)
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)
@@ -223,6 +230,7 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen.value += counts[FAIL_OPEN]!
     this.#countDropped()
     this.#countInEventTime?.()
+    this.#reportQuotas?.()
     const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
   }

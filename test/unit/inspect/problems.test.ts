@@ -133,6 +133,16 @@ t.test('buckets that cannot be saved are a problem', async t => {
   t.equal(found.length, 1)
 })
 
+t.test('a quota that counts in a later period is a problem', async t => {
+  const ahead = (id: string, value: number) =>
+    `sluice_throttle_quota_ahead_timestamp_seconds{component_id="${id}"} ${value}`
+  const found = problemsOf(view([], [ahead('good', 0), ahead('lim', 86_400 * 400)]))
+  const what =
+    /^lim: its quota counts in a later period until 1971-02-0\d \d\d:\d\d:\d\d, since the clock was set back$/
+  t.match(found, [{ what, todo: /systemctl restart sluice/ }])
+  t.equal(found.length, 1)
+})
+
 t.test('a source that is held back because too many of its events wait is a problem', async t => {
   const full = (id: string, value: number) => `sluice_component_waiting_full_sources{component_id="${id}"} ${value}`
   const found = problemsOf(view([], [full('good', 0), full('lim', 1)]))

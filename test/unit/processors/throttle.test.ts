@@ -6,6 +6,7 @@ import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
+import { type Logged, recordingLog } from '../../../src/testing/recording-log.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { settle } from '../../support/manual-time.js'
 import { loadedStageOf } from '../../support/stage.js'
@@ -15,10 +16,11 @@ async function throttleOf(options: object) {
   const time = { now: 0, epoch: 1_700_000_000_000 }
   const settled: AckStatus[] = []
   const clock = { now: () => time.now, wall: () => time.now + time.epoch, after }
+  const logs: Logged[] = []
   const { stage, processor, counters, wanted } = await loadedStageOf(
     throttle,
     { limit: 1, window: '1s', ...options },
-    { clock },
+    { clock, log: recordingLog(logs) },
   )
   /** One batch through it; the lines that are left. */
   const through = async (...lines: (string | object)[]) => {
@@ -36,7 +38,7 @@ async function throttleOf(options: object) {
         [...read()].map(({ labels, value }) => [labels.decision ?? '', value]),
       ),
     )
-  return { stage, processor, time, wanted, counters, settled, through, series }
+  return { stage, processor, time, wanted, counters, settled, logs, through, series }
 }
 
 const app = (app: string, n = 0) => ({ app, n })
@@ -224,4 +226,26 @@ t.test('keys are counted while somebody looks, by each who does', async t => {
     { key: 'b', passed: 1, discarded: 0 },
     { key: 'c', passed: 1, discarded: 0 },
   ])
+})
+
+t.test('a quota that counts in a later period, since the clock was set back, is reported', async t => {
+  const quota = { limit: 1, per: 'day', time_zone: 'UTC' }
+  const { through, time, logs, series } = await throttleOf({ limit: undefined, window: undefined, quota })
+  const right = time.epoch
+  const day = 86_400_000
+  const ahead = () => series('sluice_throttle_quota_ahead_timestamp_seconds')['']
+  t.equal((await through(app('a'))).length, 1)
+  time.epoch = right + 10 * day
+  t.equal((await through(app('a'))).length, 1)
+  t.equal(ahead(), 0)
+  time.epoch = right
+  for (const _ of [1, 2]) t.equal((await through(app('a'))).length, 0, 'nothing is given twice')
+  const end = (Math.floor(right / day) + 11) * day
+  t.equal(ahead(), end / 1000)
+  const warned = logs.filter(({ fields }) => fields.code === 'SLUICE_QUOTA_AHEAD')
+  t.match(warned, [{ fields: { until: new Date(end).toISOString() }, text: /systemctl restart sluice$/ }])
+  t.equal(warned.length, 1)
+  time.epoch = end + 1
+  t.equal((await through(app('a'))).length, 1)
+  t.equal(ahead(), 0)
 })
