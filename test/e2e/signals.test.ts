@@ -62,6 +62,8 @@ t.test('signals while the program is loaded', async t => {
     running.child.kill('SIGTERM')
     t.equal(await running.exit, 0, `${name}: SIGHUP and SIGXFSZ do not end it`)
   })
+  // They have the same data_dir.
+  await Promise.all(daemons)
   const args = ['run', '-c', 'daemon.yaml']
   const early = start(args, ['SIGHUP'], '/preload.js', "process.on('SIGTERM', () => process.emitWarning('late'));")
   await early.until(() => /configuration reloaded/.test(early.stderr))
@@ -75,7 +77,6 @@ t.test('signals while the program is loaded', async t => {
   )
   const other = start(['validate', 'daemon.yaml'], ['SIGTERM'], '/commands.js')
   t.equal(await other.exit, 'SIGTERM', 'what is no daemon ends as programs do')
-  await Promise.all(daemons)
 })
 
 t.test('SIGUSR1 opens no debugger', async t => {
