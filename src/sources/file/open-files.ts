@@ -1,4 +1,5 @@
 import type { BigIntStats } from 'node:fs'
+import { errorCode } from '../../core/errors.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import { closeSync, fstatSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import type { NameKind } from './discovery/discovery.js'
@@ -137,6 +138,7 @@ export class OpenFiles {
     const now = context.clock.now()
     const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
+    else await this.#missing.findUnopened(slices)
     this.#names.succeed()
     const held = this.held.now
     await this.#detached.visit(this.#unseen(), slices)
@@ -200,13 +202,16 @@ export class OpenFiles {
   }
 
   examine(path: string, kind: NameKind = 'unknown', isOwn = false): void {
+    let stat: BigIntStats | undefined
     try {
-      const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+      stat = statSync(path, { bigint: true, throwIfNoEntry: false })
       if (!stat) this.#names.vacate(path)
       else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
     } catch (error) {
       this.#opening.failed(path, error)
+      const isUnread = stat?.isFile() && errorCode(error) !== 'ENOENT' && !this.#tailers.has(keyOf(stat))
+      if (isUnread) this.#missing.noteUnopened(path, stat!)
     }
   }
 

@@ -1,4 +1,4 @@
-import {
+import fs, {
   appendFileSync,
   closeSync,
   openSync,
@@ -11,7 +11,7 @@ import {
   writeSync,
 } from 'node:fs'
 import { basename, join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { LimitedReach } from '../../../src/config/managed/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../src/lib/lines/line-splitter.js'
 import { nextTurn, systemClock } from '../../../src/lib/time.js'
@@ -431,6 +431,54 @@ t.test('what cannot be read is told once, counted, and tried again', async t => 
   t.equal(told().length, 1)
   await run.stop()
 })
+
+/** Makes the file at `path` one that this user may not open, under any name, until `unlock`. */
+function lock(t: Test, path: string): { unlock: () => void } {
+  const { ino } = fs.statSync(path)
+  const { openSync } = fs
+  let isLocked = true
+  fs.openSync = ((path, ...more) => {
+    if (isLocked && fs.statSync(path, { throwIfNoEntry: false })?.ino === ino)
+      throw Object.assign(new Error(`EACCES: permission denied, open '${path}'`), { code: 'EACCES' })
+    return openSync(path, ...more)
+  }) as typeof openSync
+  t.teardown(() => {
+    fs.openSync = openSync
+  })
+  return {
+    unlock: () => {
+      isLocked = false
+    },
+  }
+}
+
+for (const [title, isStopped] of [
+  ['by the same run', false],
+  ['by the next run', true],
+] as const) {
+  t.test(`a file that cannot be opened and is rotated is told until it can be, and read then: ${title}`, async t => {
+    const dir = testFolder(t, { 'app.log': '1\n2\n' })
+    const path = join(dir, 'app.log')
+    const { unlock } = lock(t, path)
+    const run = await tail({ include: [path] })
+    await until('several attempts', () => (run.counters.failures.get('open') ?? 0) >= 3)
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, '3\n')
+    await settled(run, 1)
+    // More scans than a problem is remembered for.
+    await run.scanned(15)
+    t.equal(run.value('sluice_files_unreadable'), 1)
+    const told = run.log.filter(({ code }) => code === 'SLUICE_FILE_UNREADABLE').map(({ file }) => file)
+    t.same(told, [path, `${path}.1`])
+    if (isStopped) await run.stop()
+    unlock()
+    const next = isStopped ? await tail({ include: [path] }, run.checkpoints, run.out) : run
+    await settled(next, 3)
+    t.same(next.out.texts(path), ['3', '1', '2'])
+    t.equal(next.value('sluice_files_unreadable'), 0)
+    await next.stop()
+  })
+}
 
 t.test('a name that is a FIFO is never opened', async t => {
   const { execFileSync } = await import('node:child_process')

@@ -1,3 +1,4 @@
+import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
@@ -59,6 +60,8 @@ export class Missing {
   readonly #displaced = new Map<string, number>()
   /** Since when the files of a name wait for the search. */
   readonly #waitingSince = new Map<string, number>()
+  /** Keys of files with a position that could not be opened. */
+  #unopened = new Set<string>()
   /** Whether the files that existed at the start are still being reported. */
   #isStarting = true
 
@@ -83,12 +86,30 @@ export class Missing {
     }
   }
 
-  /** Finds files that still exist, and resumes those that grew. */
-  async #findThere(slices: Slices): Promise<ReadonlySet<Entry>> {
+  /** Remembers a file that cannot be opened now. It is read when it can be, also under another name. */
+  noteUnopened(path: string, stat: BigIntStats): void {
+    const { saved, births, context } = this.#options
+    const at = identityOf({ path, stat })
+    this.#unopened.add(keyOf(stat))
+    if (saved.knows(stat, births)) return
+    saved.put({ path, ...at, offset: 0, continues: false, head: NO_BYTES, tail: NO_BYTES, size: Number(stat.size) })
+    context.checkpoints.changed()
+  }
+
+  /** Tries again to open the files that could not be opened. */
+  async findUnopened(slices: Slices): Promise<void> {
+    if (this.#unopened.size > 0) await this.#findThere(slices, this.#unopened)
+  }
+
+  /** Finds files that still exist, or only those with these keys, and resumes those that grew. */
+  async #findThere(slices: Slices, keys?: ReadonlySet<string>): Promise<ReadonlySet<Entry>> {
     const { saved, births } = this.#options
     const there = new Set<Entry>()
+    const isWanted = (entry: Entry) => !entry.gone && (!keys || keys.has(entryKey(entry)))
+    this.#unopened = new Set()
     for (const [folder, entries] of saved.byFolder()) {
-      const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
+      const wanted = new Map(entries.filter(isWanted).map(entry => [entryKey(entry), entry]))
+      if (keys && wanted.size === 0) continue
       const above = statOf(folder)
       if (above) births.learn(above)
       for await (const [path, stat] of search(folder, wanted, slices)) {
@@ -104,6 +125,7 @@ export class Missing {
           this.#goOn(tailer, path)
         } catch (error) {
           this.#failed(path, error)
+          this.#unopened.add(entryKey(entry))
         }
       }
     }
@@ -133,7 +155,10 @@ export class Missing {
         this.#miss(entry)
         const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
-        else if (entry.away === undefined && (entry.size ?? 0) > entry.offset && existsSync(folder)) nowhere.push(entry)
+        // Any compressed file may be that of one that was never opened.
+        const isLost = entry.head.bytes > 0 || !rotated.areCompressedIn(folder)
+        if (!place && isLost && entry.away === undefined && (entry.size ?? 0) > entry.offset && existsSync(folder))
+          nowhere.push(entry)
       }
       if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
     }
