@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { errorText } from '../core/errors.js'
 import { Refusal, stopping } from '../http/server/refusal.js'
-import { after, every } from '../lib/time.js'
+import { after, every, within } from '../lib/time.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
@@ -19,14 +19,15 @@ import type { Published } from './published.js'
 import { Readings } from './readings.js'
 import { Refusals } from './refusals.js'
 import { NO_ROOM, Room } from './room.js'
-import { RunningPipeline } from './running-pipeline.js'
+import { RunningPipeline, stillStarting } from './running-pipeline.js'
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
 /** How long a pipeline with events in a disk buffer may run before another one that waits gets its turn. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
+/** A request waits no longer for its pipeline to start, which goes on for the next try. */
+const WAIT_MS = 10_000
 const MOST_REMOVED = 10_000
-
 /** The end of a service does not wait longer for a process that does not end. */
 const KILL_MS = 1000
 
@@ -49,7 +50,7 @@ export class IngestHost {
   readonly #stopResuming: () => void
   #resuming: Promise<void> | undefined
   /** Starts that wait for room. */
-  #asking = 0
+  readonly #asking = new Set<Published>()
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Lately removed: a request that was let in before may still want to start them. */
@@ -81,11 +82,11 @@ export class IngestHost {
     })
     const { folder, revision } = options
     this.#readings = new Readings(options)
-    const read = ({ id, config }: Published) => this.#readings.config(id, config)
-    this.#last = new LastRevisions({ folder, log, revision, read })
+    this.#last = new LastRevisions({ folder, log, revision, read: one => this.#readings.config(one.id, one.config) })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
       parked: () => this.#parked.size,
+      waiting: () => this.#room.lackingProcess([...this.#asking, ...this.#parked.values()]),
       quotas: this.#quotas,
     })
     this.#stopResuming = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => this.#resume())
@@ -96,7 +97,11 @@ export class IngestHost {
     try {
       const known = this.#refusals.of(published)
       if (known) throw known
-      const hosted = await this.#hosted(published)
+      const running = this.#running.get(published.id)
+      const started = this.#hosted(published)
+      const hosted =
+        running && !running.hasEnded ? await started : await within(this.#options.waitMs ?? WAIT_MS, started)
+      if (!hosted) throw this.#asking.has(published) ? this.#room.refusal(published.account_id) : stillStarting()
       this.#latest.set(published.id, published)
       if (!hosted.runs(published)) await this.#update(hosted, published)
       return await hosted.take(request)
@@ -248,10 +253,14 @@ export class IngestHost {
   }
 
   /** Throws a Refusal when nothing can make room for another pipeline of the account. */
-  async #takeRoom({ id, account_id: account }: Published): Promise<void> {
-    this.#asking++
+  async #takeRoom(published: Published): Promise<void> {
+    const { id, account_id: account } = published
+    const giveUp = this.#options.clock.now() + (this.#options.waitMs ?? WAIT_MS)
+    this.#asking.add(published)
     try {
       while (!this.#room.hasRoomFor(account)) {
+        // What makes room may have been taken by others each time.
+        if (this.#options.clock.now() > giveUp) throw this.#room.refusal(account)
         await this.#processes.lookAll()
         if (this.#room.hasRoomFor(account)) break
         const ends = this.#room.toEnd(account, this.#running.values())
@@ -260,7 +269,7 @@ export class IngestHost {
       }
       this.#room.take(id, account)
     } finally {
-      this.#asking--
+      this.#asking.delete(published)
     }
   }
 
@@ -302,7 +311,7 @@ export class IngestHost {
   async #resumeAll(): Promise<void> {
     for (const published of [...this.#parked.values()]) {
       // What a request asks for goes first: else the room that was made for it would be taken here.
-      if (this.#stopping || this.#asking > 0) return
+      if (this.#stopping || this.#asking.size > 0) return
       if (!this.#parked.has(published.id)) continue
       const { account_id: account } = published
       if (this.#processes.isHeldBack(account)) continue

@@ -11,6 +11,8 @@ const ENDED = [
 interface Read {
   readonly pipelines: () => number
   readonly parked: () => number
+  /** Accounts that wait for a process. */
+  readonly waiting: () => number
   readonly quotas: AccountQuotas
 }
 
@@ -19,13 +21,18 @@ export class IngestMetrics {
   readonly #metrics: Metrics
   readonly #counters = new Map<string, { value: number }>()
 
-  constructor(metrics: Metrics, { pipelines, parked, quotas }: Read) {
+  constructor(metrics: Metrics, { pipelines, parked, waiting, quotas }: Read) {
     this.#metrics = metrics
     metrics.daemonGauge('sluice_ingest_pipelines', 'Published pipelines that run in the service.', pipelines)
     metrics.daemonGauge(
       'sluice_ingest_parked_pipelines',
       'Published pipelines with events in disk buffers that wait for room to run.',
       parked,
+    )
+    metrics.daemonGauge(
+      'sluice_ingest_waiting_accounts',
+      'Accounts whose requests or buffered events wait for a process. If it stays above 0, max_processes is too small.',
+      waiting,
     )
     metrics.daemonGauge(
       'sluice_ingest_unanswered_requests',

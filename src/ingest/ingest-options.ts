@@ -26,4 +26,5 @@ export interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOpt
   readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
   /** Usually left out. */
   readonly turnMs?: number
+  readonly waitMs?: number
 }

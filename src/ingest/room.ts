@@ -103,6 +103,12 @@ export class Room {
     return this.#accounts.size >= this.#bounds.maxPipelines
   }
 
+  /** How many accounts of these pipelines cannot have a process, since others have all of them. */
+  lackingProcess(pipelines: readonly { readonly account_id: string }[]): number {
+    const accounts = new Set(pipelines.map(({ account_id }) => account_id))
+    return [...accounts].filter(account => this.#lacksProcess(account)).length
+  }
+
   #lacksProcess(account: string): boolean {
     const accounts = new Set(this.#accounts.values())
     return !accounts.has(account) && accounts.size >= this.#bounds.maxProcesses

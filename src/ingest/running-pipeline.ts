@@ -200,6 +200,11 @@ export class RunningPipeline {
   }
 }
 
+export function stillStarting(): Refusal {
+  const message = 'the pipeline is still starting; send this again later'
+  return new Refusal(503, 'pipeline_starting', message, { 'retry-after': '5' })
+}
+
 function keyOf({ headers }: IncomingMessage): string | undefined {
   const key = headers['idempotency-key']
   if (key === undefined) return undefined

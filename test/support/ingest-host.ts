@@ -111,6 +111,7 @@ interface Options {
   readonly maxDiskPerAccount?: number
   readonly revisionBytes?: number
   readonly turnMs?: number
+  readonly waitMs?: number
   readonly clock?: TimerClock
   /** Everything that was published, by id and revision. */
   readonly history?: Map<string, Published>
@@ -130,6 +131,7 @@ export async function startIngestHost(
     maxDiskPerAccount = 1e9,
     revisionBytes = 0,
     turnMs,
+    waitMs,
     clock = hurried(20),
     history = new Map<string, Published>(),
   }: Options = {},
@@ -162,6 +164,7 @@ export async function startIngestHost(
     maxRequests: 10_000,
     revision: async ({ id }, revision) => history.get(`${id} ${revision}`),
     ...(turnMs === undefined ? {} : { turnMs }),
+    ...(waitMs === undefined ? {} : { waitMs }),
   })
   const published = new Map<string, Published>()
   const nextOf = (id: string) => (published.get(id)?.revision ?? 0) + 1

@@ -63,6 +63,29 @@ t.test('an account that nobody waits for leaves its process to another one', asy
   t.match(String(await metrics.render()), /^sluice_ingest_processes 1$/m)
 })
 
+t.test(
+  'a request is answered in time where other accounts start, and a metric says that processes are missing',
+  async t => {
+    const { publish, post, held, metrics } = await startIngestHost(t, { maxProcesses: 1, waitMs: 300 })
+    await publish(PIPELINE, 'a', { account: 'slow' })
+    await publish(PIPELINE, 'b', { account: 'other' })
+    held.add('slow')
+    const starting = post('{"n":1}', {}, 'a')
+    const before = process.hrtime.bigint()
+    const refused = await post('{"n":2}', {}, 'b')
+    t.match(refused, { status: 503, code: 'too_many_pipelines', retryAfter: '10' })
+    const waiting = post('{"n":2}', {}, 'b')
+    await until(async () => /^sluice_ingest_waiting_accounts 1$/m.test(String(await metrics.render())))
+    t.match(await starting, { status: 503, code: 'pipeline_starting', retryAfter: '5' })
+    await waiting
+    t.ok(process.hrtime.bigint() - before < 20_000_000_000n)
+    held.clear()
+    await until(async () => (await post('{"n":1}', {}, 'a')).status === 202)
+    await until(async () => (await post('{"n":2}', {}, 'b')).status === 202)
+    await until(async () => /^sluice_ingest_waiting_accounts 0$/m.test(String(await metrics.render())))
+  },
+)
+
 t.test('an account with a pipeline that a client waits for keeps its process', async t => {
   const room = new Room({ maxPipelines: 10, maxProcesses: 2 })
   const one = (id: string, accountId: string, attendance: 'idle' | 'buffered' | 'unattended' | 'attended') => {
