@@ -27,6 +27,10 @@ const DENIED: readonly [RegExp, string][] = [
     'the password setting differs from that of the server: give it a password exactly if the server has one',
   ],
   [
+    /unknown command \W?AUTH\b/i,
+    'the server does not know the command AUTH; remove the password, or enable the command',
+  ],
+  [
     /NOPERM|no permissions? to (run|access)|can't run this command/i,
     'the user lacks a permission; it needs "~sluice:* +ping +eval +evalsha +time +get +set" (ACL SETUSER)',
   ],
@@ -38,6 +42,9 @@ const REFUSED: readonly [RegExp, string][] = [
   [/^READONLY/, 'the server is a replica; name its primary in "url", or use "sentinel"'],
   [/^OOM/, 'the server has no memory left; raise its maxmemory'],
 ]
+
+/** The arguments of a command that a server does not know, among which can be a password. */
+const ARGUMENTS = /,? with args beginning with:.*/s
 
 /** What went wrong, without secrets. */
 export function redisProblem(error: unknown): RedisProblem {
@@ -54,5 +61,5 @@ function textOf(error: unknown): string {
   // A failure of several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''
   const text = isSeveral ? error.errors.map(errorText).join('; ') : errorText(error)
-  return printable(text.slice(0, LONGEST_TEXT))
+  return printable(text.replace(ARGUMENTS, '').slice(0, LONGEST_TEXT))
 }
