@@ -1,5 +1,4 @@
 import { isUtf8 } from 'node:buffer'
-import { HEX, is } from './presets/bytes.js'
 
 const ESCAPE = 0x1b
 const SPACE = 0x20
@@ -88,13 +87,19 @@ function hexEnd(b: Buffer, p: number, length: number, end: number): number {
   return isCodePoint && isSurrogate(meaning) ? -1 : p + length
 }
 
+const isDigit = (byte: number) => byte >= ZERO && byte <= NINE
+
+function isHexDigit(byte: number): boolean {
+  return isDigit(byte) || ((byte & 0xdf) >= 0x41 && (byte & 0xdf) <= 0x46)
+}
+
 function hexValue(digit: number): number {
   return digit <= NINE ? digit - ZERO : (digit & 0xdf) - 0x37
 }
 
 function isHex(b: Buffer, p: number, length: number, end: number): boolean {
   if (p + length > end) return false
-  for (let i = 0; i < length; i++) if (!is(b[p + i], HEX)) return false
+  for (let i = 0; i < length; i++) if (!isHexDigit(b[p + i]!)) return false
   return true
 }
 
@@ -115,7 +120,7 @@ function referenceEnd(b: Buffer, p: number, end: number): number {
   const from = isInHex ? p + 3 : p + 2
   const last = Math.min(end, from + LONGEST_REFERENCE)
   let to = from
-  while (to < last && (isInHex ? is(b[to], HEX) : b[to]! >= ZERO && b[to]! <= NINE)) to++
+  while (to < last && (isInHex ? isHexDigit(b[to]!) : isDigit(b[to]!))) to++
   if (to === from || to >= end || b[to] !== SEMICOLON) return -1
   meaning = Number.parseInt(b.toString('latin1', from, to), isInHex ? 16 : 10)
   isCodePoint = true
@@ -206,4 +211,32 @@ export function plainBytes(b: Buffer, start: number, end: number): Buffer {
     plain = level.text.subarray(0, level.length)
   }
   return plain
+}
+
+/** The text with `[hidden]` in the place of each secret, also where it is written with escapes. */
+export function hideSecrets(text: string, secrets: readonly string[]): string {
+  const b = Buffer.from(text)
+  const wanted = secrets.filter(secret => secret !== '').map(secret => Buffer.from(secret))
+  const found = placesOf(b, wanted, MOST_LEVELS).sort(([a], [b]) => a - b)
+  let hidden = ''
+  let at = 0
+  for (const [start, end] of found) {
+    if (start >= at) hidden += `${b.toString('utf8', at, start)}[hidden]`
+    at = Math.max(at, end)
+  }
+  return hidden + b.toString('utf8', at)
+}
+
+/** Where the secrets are in the text, and in it without as many levels of escapes. */
+function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start: number, end: number][] {
+  const found: [number, number][] = []
+  for (const secret of secrets) {
+    for (let at = b.indexOf(secret); at >= 0; at = b.indexOf(secret, at + secret.length)) {
+      found.push([at, at + secret.length])
+    }
+  }
+  const plain = levels > 0 ? unescaped(b, 0, b.length, false) : undefined
+  if (!plain) return found
+  const behind = placesOf(plain.text.subarray(0, plain.length), secrets, levels - 1)
+  return [...found, ...behind.map(([start, end]): [number, number] => [plain.placeOf(start), plain.placeOf(end)])]
 }

@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto'
 import type { Reach } from '../../core/options/reach.js'
+import { plainBytes } from '../../lib/formats/escapes.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
-import { plainBytes } from './escapes.js'
 import { type HashKeyOption, readHashKey } from './hash-key.js'
 
 /** What takes the place of what was found, as in the options. */

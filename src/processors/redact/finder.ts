@@ -1,6 +1,6 @@
+import { MOST_LEVELS, type Unescaped, unescaped } from '../../lib/formats/escapes.js'
 import type { PatternMatch } from '../../lib/pattern.js'
 import { type Pattern, PatternError } from '../../lib/pattern.js'
-import { MOST_LEVELS, type Unescaped, unescaped } from './escapes.js'
 import { Matches } from './matches.js'
 import type { Preset } from './presets/presets.js'
 import { PresetScanner } from './presets/scanner.js'

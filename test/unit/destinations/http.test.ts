@@ -444,6 +444,26 @@ t.test('no key in any text', async t => {
   for (const text of texts) t.notOk(text.includes(KEY) || text.includes('hunter2'), text.slice(0, 100))
 })
 
+t.test('no key in any text, however a receiver writes it', async t => {
+  const to = await receiver(t)
+  const html = (text: string) => text.replace(/[^\w]/g, char => `&#${char.charCodeAt(0)};`)
+  const octets = (text: string) => text.replace(/[^\w]/g, char => `\\x${char.charCodeAt(0).toString(16)}`)
+  const made = await started(t, {
+    url: to.url(),
+    validate: undefined,
+    auth: { key: 'abc/+def==' },
+    headers: { 'x-secret': 'Bearer hunter/+2hunter' },
+  })
+  const secrets = ['abc/+def==', 'hunter/+2hunter']
+  const ways = [encodeURIComponent, (text: string) => encodeURIComponent(encodeURIComponent(text)), html, octets]
+  const others = [(text: string) => JSON.stringify(JSON.stringify(text)), (text: string) => text.replace('/', '\\/')]
+  for (const write of [...ways, ...others]) {
+    to.script.push(() => ({ status: 401, body: `unknown: ${secrets.map(write).join(', ')} (sorry)` }))
+    const { message } = await failure(made.destination.write(events(1), never))
+    t.match(message, /: unknown: "*\W*\[hidden\]\W*, \W*\[hidden\]\W* \(sorry\)/, message)
+  }
+})
+
 t.test("TLS: verified, with an authority of one's own", async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return

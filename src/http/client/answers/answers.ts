@@ -1,5 +1,6 @@
 import { DeliveryError, type Failure } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { hideSecrets } from '../../../lib/formats/escapes.js'
 import type { Clock } from '../../../lib/time.js'
 import type { AccessKey } from '../../auth/access-key.js'
 import type { Answer } from '../connection/connections.js'
@@ -15,6 +16,8 @@ import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses
 
 /** Values of headers and of a query at least this long are redacted from every text. */
 const SECRET_LENGTH = 8
+/** As in `Bearer KEY`. */
+const SCHEME = /^\w+ +(?=\S+$)/
 
 /** The request that a response belongs to. */
 export interface Asked {
@@ -135,10 +138,11 @@ export class Answers {
       const values = parametersOf(url).map(({ from, to }) => url.slice(from, to))
       return [...values, ...values.map(decoded)]
     })
-    const secrets = [...Object.values(options.headers), ...inQuery].filter(value => value.length >= SECRET_LENGTH)
+    const inHeaders = Object.values(options.headers).flatMap(value => [value, value.replace(SCHEME, '')])
+    const secrets = [...inHeaders, ...inQuery].filter(value => value.length >= SECRET_LENGTH)
     if (this.#of.key?.last) secrets.push(this.#of.key.last)
     secrets.push(...this.#of.transport.secrets)
-    return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
+    return hideSecrets(text, secrets)
   }
 }
 

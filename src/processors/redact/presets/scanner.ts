@@ -1,4 +1,4 @@
-import { ESCAPE_BYTES, endOfBackslashes, escapeEnd } from '../escapes.js'
+import { ESCAPE_BYTES, endOfBackslashes, escapeEnd } from '../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
 import { findEmail, findIpv6, findMac } from './addresses.js'
 import { DIGIT, endOf, is, WORD } from './bytes.js'
