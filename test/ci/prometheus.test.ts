@@ -40,6 +40,7 @@ const NOT_HERE = [
   'SluiceConnectionsRefused',
   'SluiceConservationBroken',
   'SluiceDeadLettersUnwritable',
+  'SluiceDeletedFilesUndelivered',
   'SluiceDown',
   'SluiceFileBytesLost',
   'SluiceFileSystemSilent',
@@ -120,7 +121,7 @@ destinations:
   up: { type: http, inputs: [limit.discarded], url: "${receiver.url('/up')}", batch: { max_wait: 50ms }, buffer: { type: disk } }
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
   failing: { type: http, inputs: [timed], url: "http://${nobody}/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
-  refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
+  refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 }, hold_after_refusals: 0 }
   nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal, shared, full, caught, paced] }
 shutdown_timeout: 1s
 `
