@@ -48,6 +48,42 @@ t.test('a disk that is full again and again costs no line', { skip: noMount }, a
   }
 })
 
+t.test('a daemon starts on a full disk: only what needs the disk waits', { skip: noMount }, async t => {
+  const folder = testFolder(t, { state: {}, 'in.log': '1\n' })
+  const [state, kept, plain] = ['state', 'kept', 'plain'].map(name => join(folder, name)) as [string, string, string]
+  const mounts = new Mounts()
+  mounts.make(state, '256k')
+  const start = () =>
+    startDaemon(
+      t,
+      folder,
+      `
+sources: { log: { type: file, include: [in.log] } }
+destinations:
+  plain: { type: file, path: plain, inputs: [log] }
+  kept: { type: file, path: kept, inputs: [log], buffer: { type: disk, max_bytes: 1MB } }
+`,
+    )
+  const has = (path: string, lines: string) => existsSync(path) && readFileSync(path, 'latin1') === lines
+  try {
+    const first = await start()
+    await first.until(() => has(plain, '1\n') && has(kept, '1\n'))
+    await first.stop(t)
+    appendFileSync(join(folder, 'in.log'), '2\n')
+    fill(join(state, 'filler'))
+    const second = await start()
+    await second.until(() => has(plain, '1\n2\n'))
+    for (const code of ['SLUICE_BUFFER_NOT_WRITTEN', 'SLUICE_CHECKPOINT_NOT_SAVED'])
+      await second.until(() => second.stderr.includes(code))
+    t.ok(has(kept, '1\n'))
+    unlinkSync(join(state, 'filler'))
+    await second.until(() => has(kept, '1\n2\n') && second.stderr.includes('positions can be saved again'))
+    await second.stop(t)
+  } finally {
+    mounts.end()
+  }
+})
+
 async function fillAndFree(t: Test, folder: string, small: string): Promise<void> {
   const ballast = Array.from({ length: 5 }, (_, n) => join(small, `ballast${n}`))
   for (const path of ballast) writeFileSync(path, Buffer.alloc(1_100_000))
