@@ -140,6 +140,15 @@ function writeNew(spare: string, path: string, text: string): void {
   }
 }
 
+function replaceSpare(dir: string, old: string): void {
+  try {
+    renameSync(old, join(dir, SPARE))
+  } catch {
+    // Something else has the name.
+    unlinkSync(old)
+  }
+}
+
 function keepSpare(dir: string, text: string): void {
   try {
     writeFileSync(join(dir, SPARE), text, { mode: 0o600, flag: 'wx' })
@@ -197,7 +206,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
       unlinkSync(path)
       continue
     }
-    for (const number of numbers) renameSync(join(dir, `lock.${number}`), join(dir, SPARE))
+    for (const number of numbers) replaceSpare(dir, join(dir, `lock.${number}`))
     if (holder?.socket) rmSync(join(dir, holder.socket), { force: true })
     return path
   }
