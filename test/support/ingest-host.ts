@@ -91,7 +91,7 @@ function linksWithin(
       memory: () => memory.get(account),
       send: (call, body) => {
         const copy = structuredClone(call)
-        const bytes = body && Promise.resolve({ bytes: Buffer.concat([body.bytes, Buffer.alloc(1)]) })
+        const bytes = body && { bytes: Buffer.concat([body.bytes, Buffer.alloc(1)]) }
         if (!held.has(account)) later(() => worker.receive(copy, bytes))
       },
       end,

@@ -3,8 +3,9 @@ import type { BodyBytes } from '../../http/events/send-body.js'
 import type { Refusal } from '../../http/server/refusal.js'
 import { after, every } from '../../lib/time.js'
 import { NotHosted } from '../hosted-config.js'
+import { checkedLine, checkedMessage, checkReply } from './from-process.js'
 import type { Death, Link, StartLink } from './link.js'
-import type { Call, CallName, Calls, Facts, Failure, FromProcess, Look, PipelineState } from './messages.js'
+import type { Call, CallName, Calls, Facts, Failure, Look, PipelineState } from './messages.js'
 import { refusalOf } from './refusal-data.js'
 
 /** The process is looked at so often. */
@@ -36,6 +37,7 @@ export interface ProcessOptions extends ProcessBounds {
 }
 
 interface Waiting {
+  readonly name: CallName
   readonly resolve: (value: never) => void
   readonly reject: (error: unknown) => void
 }
@@ -100,7 +102,7 @@ export class AccountProcess {
     if (this.#isGone) return Promise.reject(this.#options.refusal())
     const id = ++this.#calls
     return new Promise<Calls[N]['gets']>((resolve, reject) => {
-      this.#waiting.set(id, { resolve: resolve as (value: never) => void, reject })
+      this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
       // Not with each request: there may be many paths.
       const facts = name === 'take' ? undefined : this.#options.facts()
       this.#link.send({ id, name, of, facts } satisfies Call<N>, body)
@@ -170,14 +172,19 @@ export class AccountProcess {
     this.#link.kill()
   }
 
-  #receive(message: FromProcess): void {
+  /** Throws at what no process says. */
+  #receive(received: unknown): void {
+    const message = checkedMessage(received)
     // Whatever it says: it is not stuck.
     this.#dueMs = 0
     this.#hasSpoken = true
     switch (message.type) {
-      case 'reply':
+      case 'reply': {
+        const waiting = this.#waiting.get(message.id)
+        if (waiting) checkReply(waiting.name, message.value)
         this.#settle(message.id)?.resolve(message.value as never)
         break
+      }
       case 'failed':
         this.#settle(message.id)?.reject(errorOf(message.failure))
         break
@@ -198,7 +205,7 @@ export class AccountProcess {
   /** As the process would have logged it. */
   #log(line: string): void {
     const { log } = this.#options
-    const { level, msg, ...fields } = JSON.parse(line) as { level: number; msg?: string }
+    const { level, msg, ...fields } = checkedLine(line)
     log[(log.levels.labels[level] as Level | undefined) ?? 'info'](fields, msg)
   }
 

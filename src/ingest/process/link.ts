@@ -1,11 +1,12 @@
 import type { BodyBytes } from '../../http/events/send-body.js'
-import type { Call, FromProcess } from './messages.js'
+import type { Call } from './messages.js'
 
 /** Why a process has ended that was not asked to. */
 export type Death = 'looped' | 'memory' | 'crashed'
 
 export interface LinkEvents {
-  message(message: FromProcess): void
+  /** Throws if a process does not say that; it has to be killed. */
+  message(message: unknown): void
   /** The process has ended, and all of its locks are free. `outOfMemory`: it reported that it ran out of memory. */
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }

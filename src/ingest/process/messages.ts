@@ -3,8 +3,13 @@ import type { Body } from '../../http/events/send-body.js'
 
 /**
  * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
- * itself what became of a pipeline and what is to be logged. All of it is plain data: it is copied between processes.
+ * itself what became of a pipeline and what is to be logged. All of it is plain data: it is copied between processes, as
+ * the head of a frame (lib/frames.ts). The bytes of a request are behind its call.
  */
+
+/** The descriptors that the process of an account reads and writes frames at. */
+export const TO_PROCESS = 3
+export const FROM_PROCESS = 4
 
 /** What is published of a pipeline, with the values of its secrets. */
 export interface PublishedData {

@@ -36,17 +36,12 @@ export class PipelineWorker {
   readonly #disk: AccountDisk
   readonly #counters = new ComponentSet()
   readonly #pipelines = new Map<string, HostedPipeline>()
-  /** Bodies on their way. */
-  readonly #coming = new Set<Promise<BodyBytes>>()
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
   #revisions = 0
   #ownPorts: readonly number[] = []
   readonly #calls: {
-    readonly [N in CallName]: (
-      of: Calls[N]['of'],
-      body?: Promise<BodyBytes>,
-    ) => Promise<Calls[N]['gets']> | Calls[N]['gets']
+    readonly [N in CallName]: (of: Calls[N]['of'], body?: BodyBytes) => Promise<Calls[N]['gets']> | Calls[N]['gets']
   } = {
     start: published => this.#start(published),
     update: published => this.#update(published),
@@ -70,14 +65,14 @@ export class PipelineWorker {
   }
 
   /** `body`: of a call `take`, with room for a byte more. */
-  receive({ id, name, of, facts }: Call, body?: Promise<BodyBytes>): void {
+  receive({ id, name, of, facts }: Call, body?: BodyBytes): void {
     const { tell } = this.#options
     if (facts) {
       this.#revisions = facts.revisions
       this.#ownPorts = facts.ownPorts
       this.#disk.setResting(facts.resting)
     }
-    const call = this.#calls[name] as (of: unknown, body?: Promise<BodyBytes>) => unknown
+    const call = this.#calls[name] as (of: unknown, body?: BodyBytes) => unknown
     Promise.resolve()
       .then(() => call(of, body))
       .then(
@@ -117,17 +112,13 @@ export class PipelineWorker {
     return this.#look()
   }
 
-  async #take({ pipeline, key, body }: Calls['take']['of'], coming: Promise<BodyBytes>): Promise<Answer> {
-    this.#coming.add(coming)
-    const bytes = await coming.finally(() => this.#coming.delete(coming))
+  async #take({ pipeline, key, body }: Calls['take']['of'], bytes: BodyBytes): Promise<Answer> {
     const hosted = this.#pipelines.get(pipeline)
     if (!hosted) throw stopping()
     return await hosted.take({ ...body, ...bytes }, key)
   }
 
   async #stop({ pipeline, now, why }: Calls['stop']['of']): Promise<Look> {
-    // What was read whole by the service is passed on.
-    if (!now) await Promise.allSettled(this.#coming)
     const hosted = this.#pipelines.get(pipeline)
     const hurry = new AbortController()
     if (now) hurry.abort()

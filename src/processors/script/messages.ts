@@ -1,4 +1,4 @@
-/** What the process of a script and its processor say to each other, see frames.ts. */
+/** What the process of a script and its processor say to each other, see lib/frames.ts. */
 
 /** The descriptors that the process reads and writes frames at. */
 export const TO_SCRIPT = 3

@@ -1,11 +1,12 @@
 import { Socket } from 'node:net'
 import { errorText } from '../../core/errors.js'
+import { FrameReader } from '../../lib/frames.js'
 import { loadErrorText } from '../../lib/load-module.js'
 import { Calls } from './calls.js'
-import { FrameReader, writeFrame } from './frames.js'
 import { loadScript } from './load-script.js'
 import { FROM_SCRIPT, type FromScript, type JobDone, type JobHead, type ScriptData, TO_SCRIPT } from './messages.js'
 import { scriptError } from './script-error.js'
+import { writeFrame } from './write-frame.js'
 import { WrittenLines } from './written-lines.js'
 
 /** The program of the process that a script runs in. */
@@ -57,7 +58,10 @@ async function begin(data: ScriptData): Promise<Calls> {
 }
 
 let loaded: Promise<Calls> | undefined
-const reader = new FrameReader(head => ({ most: Number.POSITIVE_INFINITY, take: lines => take(head, lines) }))
+const reader = new FrameReader(Number.POSITIVE_INFINITY, head => ({
+  most: Number.POSITIVE_INFINITY,
+  take: lines => take(JSON.parse(head.toString()), lines),
+}))
 
 function take(head: unknown, lines: Uint8Array): void {
   if (loaded) void loaded.then(calls => calls.run({ ...(head as JobHead), lines }, answer))

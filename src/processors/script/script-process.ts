@@ -1,16 +1,18 @@
 import type { ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { errorText } from '../../core/errors.js'
 import { ranOutOfMemory, spawnBounded } from '../../lib/bounded-process.js'
+import { FrameReader } from '../../lib/frames.js'
 import { after } from '../../lib/time.js'
-import { FrameReader, frameHead } from './frames.js'
 import { checkedDone, checkedHead, type Expected, mostBytes } from './from-script.js'
 import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
+import { jsonHead } from './write-frame.js'
 
 /** How long loading a script may take. */
 const LOAD_MS = 10_000
+/** Errors of a batch are the largest part of a head, see results.ts. */
+const MOST_HEAD = 16 * 1024 * 1024
 /** The end of what a process writes to standard error says how it crashed. */
 const LONGEST_TEXT = 1000
 
@@ -72,8 +74,8 @@ export class ScriptProcess {
   private constructor(data: ScriptData, maxMemory: number, events: ProcessEvents) {
     this.#data = data
     this.#events = events
-    this.#reader = new FrameReader(head => {
-      const message = checkedHead(head, events.expected)
+    this.#reader = new FrameReader(MOST_HEAD, head => {
+      const message = checkedHead(JSON.parse(head.toString()), events.expected)
       const most = message.type === 'done' ? mostBytes(events.expected(message.id)!) : 0
       return { most, take: bytes => this.#receive(message, bytes) }
     })
@@ -101,7 +103,7 @@ export class ScriptProcess {
       }
     })
     // What it has answered is read before it is said to have ended. A program that it started may keep standard error.
-    const closed = once(answers!, 'close')
+    const closed = new Promise(resolve => answers!.once('close', resolve))
     this.#child.once('exit', (code, signal) => void closed.then(() => this.#ended(endOf(code, signal, this.#text))))
     // The end of the process says the rest.
     for (const stream of [stderr, jobs, answers]) stream!.on('error', () => {})
@@ -123,7 +125,7 @@ export class ScriptProcess {
   }
 
   #send(head: object, bytes?: Uint8Array): void {
-    this.#jobs?.write(frameHead(head, bytes?.length ?? 0))
+    this.#jobs?.write(jsonHead(head, bytes?.length ?? 0))
     if (bytes) this.#jobs?.write(bytes)
   }
 

@@ -1,6 +1,15 @@
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { serialize } from 'node:v8'
+import { pino } from 'pino'
 import t from 'tap'
+import { Refusal } from '../../../src/http/server/refusal.js'
+import { AccountProcess } from '../../../src/ingest/process/account-process.js'
+import { checkedLine, checkReply, readMessage } from '../../../src/ingest/process/from-process.js'
 import { Restarts } from '../../../src/ingest/process/restarts.js'
 import { Room } from '../../../src/ingest/room.js'
+import { forkProcesses } from '../../../src/serve/pipeline-processes.js'
+import { testFolder } from '../../support/folder.js'
 import { BUFFERED, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { until } from '../../support/until.js'
 
@@ -39,6 +48,87 @@ t.test('a process that takes too much memory is ended while it answers nothing',
   memory.set('bad', 1001)
   t.match(await waiting, { status: 503, code: 'pipeline_process_ended' })
   t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} 1$/m)
+})
+
+t.test('whatever a process says or takes, it ends that process alone', async t => {
+  const frame =
+    'const frame = (head, size = head.length) => writeSync(4, Buffer.concat([Buffer.from(Uint32Array.of(size, 0).buffer), head]))'
+  const head = `import { writeSync } from 'node:fs'\nimport { serialize } from 'node:v8'\n${frame}\nsetInterval(() => {}, 1000)\n`
+  const folder = testFolder(t, {
+    'null.mjs': `${head}frame(serialize(null))`,
+    'line.mjs': `${head}frame(serialize({ type: 'log', line: 'no JSON' }))`,
+    'reply.mjs': `${head}frame(serialize({ type: 'reply', id: 1, value: { counters: [] } }))`,
+    'garbage.mjs': `${head}frame(Buffer.from('garbage'))`,
+    'size.mjs': `${head}frame(Buffer.alloc(0), 2 ** 31)`,
+    'busy.mjs': 'for (const all = []; ; ) all.push(Buffer.alloc(1e7, 1))',
+  })
+  const setup = { folder, maxDisk: 1, logLevel: 'info', files: [], never: [], urls: [], addresses: [], plugins: [] }
+  const maxMemory = 100 * 1024 * 1024
+  const endOf = (name: string) =>
+    new Promise(resolve => {
+      const entry = pathToFileURL(join(folder, `${name}.mjs`))
+      const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
+        ...{ account: 'a', log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
+        facts: () => ({ revisions: 0, resting: [], ownPorts: [] }),
+        looked: () => {},
+        ended: (death, text) => resolve([death, text]),
+        refusal: () => new Refusal(503, 'ended', 'ended'),
+      })
+      process.call('look', { fresh: false }).catch(() => {})
+    })
+  t.match(await endOf('null'), ['crashed', /^it sent a message that is none of reply, failed, state, log$/])
+  t.match(await endOf('line'), ['crashed', /JSON/])
+  t.match(await endOf('reply'), ['crashed', /^it sent no answer to look$/])
+  t.match(await endOf('garbage'), ['crashed', /deserialize/])
+  t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
+  t.match(await endOf('busy'), ['memory'])
+})
+
+t.test('what a process says is checked as input', async t => {
+  const amount = { events: 1, bytes: 2 }
+  const one = {
+    ...{ id: 'p/out', kind: 'destination', type: 'http', receivedAgain: 0, returned: 0, repeated: false },
+    ...{ received: amount, passed: amount, consumed: amount, emitted: amount, inFlight: amount, toRead: amount },
+    ...{ aside: new Map(), discards: new Map([['late', amount]]), failures: new Map([['x', 1]]) },
+    series: new Map([['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]]),
+    histograms: new Map([['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [undefined] }]]),
+  }
+  const share = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+  const look = (counters: object) => ({
+    undelivered: new Map(),
+    disk: [['/x', 1]],
+    share,
+    counters: [{ ...one, ...counters }],
+  })
+  t.doesNotThrow(() => checkReply('look', look({})))
+  const rows = (more: object) => ({
+    series: new Map([['a_total', { type: 'counter', help: '', rows: [{ labels: {}, value: 1, ...more }] }]]),
+  })
+  const sparse: unknown[] = []
+  sparse.length = 4e9
+  for (const wrong of [
+    { id: 1 },
+    { kind: 'other' },
+    { received: { events: '1', bytes: 2 } },
+    { aside: {} },
+    { series: new Map([['a b', { type: 'counter', help: '', rows: [] }]]) },
+    { series: new Map([['a', { type: 'counter', help: '', rows: sparse }]]) },
+    rows({ labels: { 'a\n': 'x' } }),
+    rows({ value: '1' }),
+    rows({ exemplar: {} }),
+  ])
+    t.throws(() => checkReply('look', look(wrong)), /^it sent no answer to look$/, JSON.stringify(Object.keys(wrong)))
+  t.doesNotThrow(() => checkReply('take', { status: 202, body: {} }))
+  t.throws(() => checkReply('take', { status: 99, body: {} }))
+  t.throws(() => checkReply('take', { status: 202, headers: { 'x-a': 'a\r\nb: c' }, body: {} }))
+  const read = (message: unknown) => readMessage(serialize(message))
+  const refusal = { status: 503, code: 'x', message: 'x', headers: {}, close: false }
+  t.same(read({ type: 'failed', id: 1, failure: { refusal } }), { type: 'failed', id: 1, failure: { refusal } })
+  for (const wrong of [undefined, 1, [], {}, { type: 'toString' }, { type: 'failed', id: 1, failure: { refusal: {} } }])
+    t.throws(() => read(wrong), /^it sent a message that is none of/)
+  t.throws(() => read({ type: 'state', pipeline: 'p', state: { secrets: [1] } }))
+  t.same(checkedLine('{"level":30,"msg":"x","a":1}'), { level: 30, msg: 'x', a: 1 })
+  for (const wrong of ['', 'null', '[]', '{"level":"info"}']) t.throws(() => checkedLine(wrong))
 })
 
 t.test('an account that nobody waits for leaves its process to another one', async t => {

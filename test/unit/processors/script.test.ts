@@ -4,10 +4,11 @@ import { pipeline } from 'node:stream/promises'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { OnError } from '../../../src/core/processor.js'
-import { FrameReader, frameHead } from '../../../src/processors/script/frames.js'
+import { FrameReader } from '../../../src/lib/frames.js'
 import { checkedDone, checkedHead } from '../../../src/processors/script/from-script.js'
 import { isSameObject } from '../../../src/processors/script/notation.js'
 import { syntaxProblem } from '../../../src/processors/script/syntax.js'
+import { jsonHead } from '../../../src/processors/script/write-frame.js'
 import { script } from '../../../src/processors/script.js'
 import { batchOf, collectLines } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
@@ -250,12 +251,15 @@ t.test('what the process of a script says is checked as input', async t => {
   for (const [what, check] of Object.entries(broken)) t.throws(check, /^its process sent /, what)
 
   const taken: unknown[] = []
-  const reader = new FrameReader(head => ({ most: 4, take: bytes => void taken.push([head, String(bytes)]) }))
+  const reader = new FrameReader(20, head => ({
+    most: 4,
+    take: bytes => void taken.push([JSON.parse(String(head)), String(bytes)]),
+  }))
   const frames = Buffer.concat([
-    frameHead({ n: 1 }, 3),
+    jsonHead({ n: 1 }, 3),
     Buffer.from('abc'),
-    frameHead({ n: 2 }, 0),
-    frameHead({ n: 3 }, 5),
+    jsonHead({ n: 2 }, 0),
+    jsonHead({ n: 3 }, 5),
   ])
   t.throws(() => {
     for (const byte of frames) reader.push(Buffer.of(byte))
@@ -265,7 +269,7 @@ t.test('what the process of a script says is checked as input', async t => {
     [{ n: 2 }, ''],
   ])
   t.throws(
-    () => new FrameReader(() => ({ most: 0, take: () => {} })).push(Buffer.alloc(8, 0xff)),
+    () => new FrameReader(20, () => ({ most: 0, take: () => {} })).push(Buffer.alloc(8, 0xff)),
     /bytes where at most/,
   )
 })

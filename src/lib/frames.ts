@@ -1,0 +1,77 @@
+/**
+ * What goes through a pipe between two processes: frames of a head with bytes behind it, and the sizes of both before
+ * them. The reader bounds both, and what it throws is the writer's fault.
+ */
+const SIZES = 8
+
+/** The sizes and the head of a frame; its bytes follow. */
+export function frameHead(head: Buffer, bytes: number): Buffer {
+  const sizes = Buffer.allocUnsafe(SIZES)
+  sizes.writeUInt32LE(head.length, 0)
+  sizes.writeUInt32LE(bytes, 4)
+  return Buffer.concat([sizes, head])
+}
+
+/** A head that was understood. */
+export interface Begun {
+  /** How many bytes may be behind it. */
+  readonly most: number
+  /** Takes them, at the beginning of what `room` gave. */
+  readonly take: (bytes: Buffer) => void
+  /** Room for them, and perhaps for more. */
+  readonly room?: (size: number) => Buffer
+}
+
+/** Reads frames from the portions in which they arrive. */
+export class FrameReader {
+  readonly #mostHead: number
+  readonly #begin: (head: Buffer) => Begun
+  readonly #sizes = Buffer.alloc(SIZES)
+  #begun: Begun | undefined
+  #step: 'sizes' | 'head' | 'bytes' = 'sizes'
+  #into: Buffer = this.#sizes
+  #size = SIZES
+  #got = 0
+
+  /** `begin` throws if a head is not one that is expected. */
+  constructor(mostHead: number, begin: (head: Buffer) => Begun) {
+    this.#mostHead = mostHead
+    this.#begin = begin
+  }
+
+  /** Throws at the first frame that is too large, or wrong. */
+  push(portion: Buffer): void {
+    for (let at = 0; at < portion.length; ) {
+      const end = Math.min(portion.length, at + this.#size - this.#got)
+      portion.copy(this.#into, this.#got, at, end)
+      this.#got += end - at
+      at = end
+      // A part of no bytes is complete at once.
+      while (this.#got === this.#size) this.#next()
+    }
+  }
+
+  #next(): void {
+    const [sizes, into] = [this.#sizes, this.#into]
+    if (this.#step === 'sizes') this.#read('head', sizes.readUInt32LE(0), this.#mostHead, allocate)
+    else if (this.#step === 'head') {
+      const begun = this.#begin(into)
+      this.#begun = begun
+      this.#read('bytes', sizes.readUInt32LE(4), begun.most, begun.room ?? allocate)
+    } else {
+      this.#read('sizes', SIZES, SIZES, () => sizes)
+      this.#begun!.take(into)
+    }
+  }
+
+  #read(step: 'sizes' | 'head' | 'bytes', size: number, most: number, room: (size: number) => Buffer): void {
+    if (size > most) throw new RangeError(`its process sent ${size} bytes where at most ${most} may be`)
+    this.#step = step
+    this.#into = room(size)
+    this.#size = size
+    this.#got = 0
+  }
+}
+
+/** Not from the pool of Node.js: it may be kept. */
+const allocate = (size: number) => Buffer.allocUnsafeSlow(size)
