@@ -106,9 +106,7 @@ export interface Tailing {
   again(): Promise<void>
 }
 
-/** A run that a failed test has left would keep its process. */
 const running = new Set<Tailing>()
-t.teardown(() => Promise.all([...running].map(run => run.kill())))
 
 /** Starts a file source on `options`, with what a run before left in `checkpoints`. */
 export async function tail(
@@ -187,6 +185,8 @@ export async function tail(
     },
   }
   running.add(tailing)
+  // A run that a failed test has left would keep its process, and be heard in the tests after it.
+  t.teardown(() => running.has(tailing) && end())
   return tailing
 }
 
