@@ -40,8 +40,11 @@ export function promisesOrder({ sources, processors, destinations }: Topology, t
     const processor = processors.find(one => one.id === owner)
     // Such a processor adds batches to its summary in the order in which it is done with them.
     if (processor?.deed === 'summarize' && processor.concurrency > 1) return 2
-    // Events of one bucket wait, and others overtake them.
-    if (processor?.deed === 'throttle' && processor.throttle.keyed && waits(processor.throttle)) return 2
+    // Events of one bucket wait, and others overtake them. Backlog that waits in vain is discarded after what was
+    // discarded at once.
+    if (processor?.deed === 'throttle' && waits(processor.throttle)) {
+      if (processor.throttle.keyed || (side === 'discarded' && processor.throttle.onBacklog === 'pace')) return 2
+    }
     return processor ? processor.inputs.reduce((sum, input) => sum + ways(input), 0) : 0
   }
   return destination.inputs.reduce((sum, input) => sum + ways(input), 0) === 1
