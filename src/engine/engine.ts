@@ -18,9 +18,10 @@ import type { Origin } from '../core/event/origin.js'
 import { REJECTED } from '../core/options/delivery-options.js'
 import { type ComponentCounters, sum } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
-import type { Delivery } from '../flow/delivery/delivery.js'
+import type { Delivery, DeliveryState } from '../flow/delivery/delivery.js'
 import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
+import { leftDecoder, type WaitingBatches } from '../flow/left-batch.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { SteadyClock } from '../flow/steady-clock.js'
 import { WantedNames } from '../lib/formats/json-scan.js'
@@ -46,6 +47,9 @@ import type { Taps } from './taps.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
+/** States in which a delivery is likely to finish soon. */
+const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
+
 /** A component's context with the counters of the engine. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
 
@@ -62,6 +66,8 @@ export class Engine {
   readonly #outputs: OwnOutputs
   readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
+  /** Once it is being replaced: whether a destination may leave its events to its successor. */
+  #hasSuccessor: (id: string) => boolean = () => false
   /** Once it is being replaced: ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> | undefined
   readonly #links: Links
@@ -224,7 +230,7 @@ export class Engine {
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
-    if (this.#handover) this.#stages.inherit(this.#handover.handoverStates.takeWaiting(), this.#wanted)
+    if (this.#handover) this.#inherit(this.#handover.handoverStates.takeWaiting())
     const started = [...this.#deliveries].map(([id, delivery]) =>
       delivery.start(this.#delivering.signal).catch(error => this.#cannotStart('destination', id, error)),
     )
@@ -236,10 +242,14 @@ export class Engine {
     void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
     const finished = [...this.#stages.streams(), ...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
+    const left = [...this.#deliveries].map(([id, delivery]) => [id, delivery.takeLeft()] as const)
+    // What comes from a buffer stays there.
+    for (const [id, batches] of left) if (this.#buffers.has(id)) for (const { ack } of batches) ack.settle('errored')
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    this.#handovers.waiting = this.#stages.takeLeft(this.#left, over.aborted)
+    const undelivered = left.filter(([id]) => !this.#buffers.has(id))
+    this.#handovers.waiting = this.#stages.takeLeft(this.#left, over.aborted, undelivered)
     // Events that were given back will be decided again, so they must not have been counted.
     const isExact = (id: string) => !over.aborted && !this.repeats(id)
     for (const [id, component] of this.#lasting)
@@ -250,6 +260,15 @@ export class Engine {
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
     if (!this.#successors) this.checkpoints.close()
+  }
+
+  /** Passes on what the predecessors of components have left. */
+  #inherit(waiting: WaitingBatches): void {
+    const decode = leftDecoder(this.#wanted)
+    for (const { id, renamedFrom = id } of this.#config.destinations)
+      for (const record of waiting.get(id) ?? waiting.get(renamedFrom) ?? [])
+        this.#links.inherit(id, decode(record).batch)
+    this.#stages.inherit(waiting, this.#wanted)
   }
 
   /** Handles a component that cannot start. Waiting would not help: the configuration cannot be carried out. */
@@ -286,7 +305,23 @@ export class Engine {
     this.#endSources(REPLACED)
     this.#stages.leave(same, next?.processors ?? [], this.#left)
     for (const [id, buffer] of this.#buffers) if (!emptied(id)) buffer.restAfter(0)
+    this.#hasSuccessor = id =>
+      this.#buffers.has(id)
+        ? !emptied(id)
+        : next?.destinations.some(to => [to.id, to.renamedFrom].includes(id)) === true
+    this.leaveFailing()
     this.#abortAt(deadline)
+  }
+
+  /** While it is being replaced: destinations that do not deliver leave what they have to their successors. */
+  leaveFailing(): void {
+    for (const [id, delivery] of this.#deliveries)
+      if (!DELIVERING.includes(delivery.state) && this.#hasSuccessor(id)) delivery.leave()
+  }
+
+  /** Ends the attempts of destinations that leave. Returns whether there are any. */
+  cutAttempts(): boolean {
+    return [...this.#deliveries.values()].filter(delivery => delivery.cut()).length > 0
   }
 
   #abortAt(deadline: AbortSignal): void {

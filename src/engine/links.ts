@@ -1,4 +1,5 @@
 import type { Lifecycle } from '../core/component.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import { FanOut, Input, pump, pumpSide } from '../flow/fan-out.js'
 import type { Stage } from '../flow/stage.js'
@@ -31,6 +32,11 @@ export class Links {
 
   addInput(id: string, input: Input): void {
     this.#inputs.set(id, input)
+  }
+
+  /** Passes on what a predecessor has left to a component, before anything else arrives. */
+  inherit(id: string, batch: EventBatch): void {
+    void this.#inputs.get(id)!.write(batch)
   }
 
   isRead(output: string): boolean {

@@ -2,6 +2,7 @@ import type { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { ComponentConfig } from '../config/load.js'
 import type { Processor } from '../core/component.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { Origin } from '../core/event/origin.js'
 import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
@@ -110,18 +111,24 @@ export class Stages {
   }
 
   /**
-   * After the end: takes what the stages have left to their successors. The events of a source that was given others
-   * back, or all of them if the run was aborted, are given back instead.
+   * After the end: takes what the stages, and `deliveries`, have left to their successors. The events of a source that
+   * ends or was given others back, or all of them if the run was aborted, are given back instead.
    */
-  takeLeft(sources: ReadonlyMap<string, SourceRun>, isAborted: boolean): WaitingBatches {
+  takeLeft(
+    sources: ReadonlyMap<string, SourceRun>,
+    isAborted: boolean,
+    deliveries: readonly (readonly [string, readonly EventBatch[]])[],
+  ): WaitingBatches {
     const encode = (id: string, { stage }: Staged) =>
       [id, stage.leftWaiting.map(left => encodeLeft(left, this.#same.has(id)))] as const
-    const left = [...this.#stages].map(([id, staged]) => encode(id, staged))
+    const undelivered = ([id, batches]: (typeof deliveries)[number]) =>
+      [id, batches.map(batch => encodeLeft({ batch, keptMs: undefined, dueAt: 0 }, false))] as const
+    const left = [...[...this.#stages].map(([id, staged]) => encode(id, staged)), ...deliveries.map(undelivered)]
     const all = left.flatMap(([, records]) => records)
     const passedOn = new Set<string>()
     for (const of of new Set(all.map(({ source }) => source))) {
       const acks = all.flatMap(({ source, ack }) => (source === of ? [ack] : []))
-      if (!isAborted && sources.get(of)!.output.passOn(new Set(acks))) passedOn.add(of)
+      if (!isAborted && sources.get(of)?.output.passOn(new Set(acks))) passedOn.add(of)
       else for (const ack of acks) ack.settle('errored')
     }
     return new Map(left.map(([id, records]) => [id, records.filter(({ source }) => passedOn.has(source))]))

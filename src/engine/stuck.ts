@@ -10,14 +10,17 @@ export interface Stuck {
 
 /**
  * During a reload: whether every destination with remaining events is failing or paused, or its full buffer is not
- * emptied, or nothing is left to do but for processors that do not finish. Undefined: something may still move.
+ * emptied, or nothing is left to do but for processors that do not finish. One that leaves what it has to its successor
+ * waits for its attempts only. Undefined: something may still move.
  */
 export function stuckOf(
   all: Iterable<Delivery>,
   buffers: Iterable<DiskBuffer>,
   stages: Pick<Stages, 'hanging'>,
 ): Stuck | undefined {
-  const open = [...all].filter(({ state }) => state !== 'stopped')
+  const open = [...all].filter(
+    ({ state, isLeaving, outage }) => state !== 'stopped' && !(isLeaving && !outage.isAttempting),
+  )
   const isBlocked =
     open.length === 0 ? [...buffers].some(({ isFull }) => isFull) : open.every(({ state }) => state !== 'ready')
   if (isBlocked) return { processors: [] }

@@ -16,7 +16,7 @@ import { findRepeats, refuseRepeats } from './state/repeats.js'
 import type { Stuck } from './stuck.js'
 import { isUnchanged, type Loaded, withFiles } from './unchanged.js'
 
-/** How long a reload waits for destinations that fail or are paused and for processors that hang: it may fix them. */
+/** How long a reload waits for attempts at failing destinations, for removed ones, and for processors that hang. */
 const STUCK_MS = 2000
 const CHECK_MS = 100
 /** The largest disk buffer, in bytes, whose events are delivered during a reload. */
@@ -46,8 +46,9 @@ export interface ReplaceOptions {
  * - Processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
  *   its connections. They do not if events that they have seen were given back, which would be counted twice. Events
  *   that wait for a decision stay with their batch, and go to the successor too.
- * - Events that the old engine cannot deliver in time are sent again through the new one: by their source or, if it
- *   cannot read them again, on its behalf.
+ * - What a failing or paused destination has not delivered goes to its successor, if it has one. Other events that the
+ *   old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read them
+ *   again, on its behalf.
  */
 export class Supervisor {
   readonly #runtime: Runtime
@@ -276,10 +277,17 @@ export class Supervisor {
     limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
     let cancel: (() => void) | undefined
     const stopChecking = everyOf(clock, CHECK_MS, () => {
+      engine.leaveFailing()
       const stuck = engine.stuck()
       if (!stuck) cancel?.()
       else if (!cancel && stuck.processors.length > 0) this.#reportHanging(stuck)
-      cancel = stuck && (cancel ?? after(STUCK_MS, () => giveUp.abort()))
+      cancel =
+        stuck &&
+        (cancel ??
+          after(STUCK_MS, () => {
+            cancel = undefined
+            if (!engine.cutAttempts()) giveUp.abort()
+          }))
     })
     try {
       engine.leave(same, emptied, giveUp.signal, next)

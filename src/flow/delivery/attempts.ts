@@ -42,6 +42,9 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
+/** The result of a task that a delivery leaves to its successor. */
+export const LEFT = 'left'
+
 /** Work that is attempted until it succeeds or fails permanently. */
 export interface Task {
   /** Makes one attempt. Rejects soon after the signal aborts. */
@@ -67,6 +70,7 @@ export class Attempts {
   readonly #running: Deadlines
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
+  #isLeaving = false
   /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
@@ -150,8 +154,11 @@ export class Attempts {
     return this.retrying ? this.#outage.inheritedError : undefined
   }
 
-  /** Makes attempts until one succeeds (undefined, as after `close`) or the task fails permanently (its error). */
-  async persist(task: Task): Promise<DeliveryError | undefined> {
+  /**
+   * Makes attempts until one succeeds (undefined, as after `close`) or the task fails permanently (its error). After
+   * `leave`, a task without a success is LEFT.
+   */
+  async persist(task: Task): Promise<DeliveryError | typeof LEFT | undefined> {
     const { failed, retried, retry, random, clock } = this.#context
     const { max_attempts: maxAttempts = Infinity, max_elapsed: maxElapsed = Infinity } = task.limited ? retry : {}
     const backoff = new Backoff(retry.initial, retry.max, random)
@@ -159,11 +166,12 @@ export class Attempts {
     let since = 0
     for (;;) {
       await this.#turn(task)
-      if (this.#ended.signal.aborted) return undefined
+      if (this.#ended.signal.aborted) return this.#isLeaving ? LEFT : undefined
       const { ended } = this.#hold
       const thrown = await this.#attempt(task)
-      if (this.#ended.signal.aborted) return undefined
+      if (this.#ended.signal.aborted && !this.#isLeaving) return undefined
       const error = thrown && task.classify(thrown.error)
+      if (error && this.#isLeaving) return LEFT
       if (error) failed(error.reason)
       if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, !task.isStart)
       if (error?.failure === 'hold') {
@@ -190,6 +198,20 @@ export class Attempts {
         return error
       }
     }
+  }
+
+  /** Ends all waits. No further attempts begin, and those under way come to their end. */
+  leave(): void {
+    this.#isLeaving = true
+    this.#hold.close()
+    this.#ended.abort()
+  }
+
+  /** Aborts the attempts that are under way. Returns whether there are any. */
+  cut(): boolean {
+    const { size } = this.#running
+    this.#running.abort(new Error('the reload does not wait for this attempt'))
+    return size > 0
   }
 
   /** Ends all waits and aborts all attempts. No further attempts are made. */

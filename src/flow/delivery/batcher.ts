@@ -136,6 +136,15 @@ export class Batcher {
     return amount
   }
 
+  /** Takes all that waits: of the first batch, what is in no request yet. */
+  takeAll(): EventBatch[] {
+    const all = this.#batches.map(batch => this.#rest(batch))
+    this.#batches.length = 0
+    this.#arrivedAt.length = 0
+    this.#events = this.#bytes = 0
+    return all
+  }
+
   /** Settles everything as `errored`, to be read again: of the first batch, what is in no request yet. */
   giveBack(): Amount {
     const amount = this.amount()

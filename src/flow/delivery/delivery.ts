@@ -8,7 +8,7 @@ import { after } from '../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add } from '../counters.js'
 import { countDeadLetters } from '../dead-letters.js'
-import { Attempts, logFields } from './attempts.js'
+import { Attempts, LEFT, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
 import type { DeliveryContext, DeliveryState } from './delivery-context.js'
@@ -44,6 +44,9 @@ export class Delivery extends BatchQueue {
   readonly #sentSize: SentSize
   #started = false
   #cancelTimer: (() => void) | undefined
+  #isLeaving = false
+  /** Whether it has ended by `leave`, so that what it has goes to its successor. */
+  #hasLeft = false
   #stopping: Promise<Amount> | undefined
 
   constructor(destination: Destination, options: DeliveryOptions, context: DeliveryContext) {
@@ -134,13 +137,42 @@ export class Delivery extends BatchQueue {
     signal?.addEventListener('abort', giveUp, { once: true })
     try {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
-      await this.#attempts.persist({ attempt, classify: classifyStart, limited: false, isStart: true })
-      if (this.isOver) return
+      const result = await this.#attempts.persist({ attempt, classify: classifyStart, limited: false, isStart: true })
+      if (this.isOver || result === LEFT) return
       this.#started = true
       this.advance()
     } finally {
       signal?.removeEventListener('abort', giveUp)
     }
+  }
+
+  /**
+   * From now on takes all that arrives, and makes no more attempts: when the stream has ended, what is not delivered is
+   * left to a successor, by `takeLeft`.
+   */
+  leave(): void {
+    if (this.#isLeaving || this.isOver) return
+    this.#isLeaving = true
+    this.#attempts.leave()
+    this.advance()
+  }
+
+  get isLeaving(): boolean {
+    return this.#isLeaving
+  }
+
+  /** Ends the attempts that are under way in one that leaves. Returns whether there are any. */
+  cut(): boolean {
+    return this.#isLeaving && this.#attempts.cut()
+  }
+
+  /** After the end of one that leaves: the batches that it has, in order. They stay in flight until they arrive again. */
+  takeLeft(): EventBatch[] {
+    if (!this.#hasLeft) return []
+    const left = [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.takeAll()]
+    this.#unsettled.clear()
+    for (const { length, bytes } of left) add(this.givenBack, length, bytes)
+    return left
   }
 
   /**
@@ -179,6 +211,13 @@ export class Delivery extends BatchQueue {
   /** Does all that is possible now: starts requests, accepts batches, ends. */
   protected override advance(): void {
     if (this.isOver) {
+      this.finish()
+      return
+    }
+    if (this.#isLeaving) {
+      this.letIn()
+      if (!this.isEnding || !this.#slots.idle) return
+      this.#hasLeft = true
       this.finish()
       return
     }
@@ -249,9 +288,9 @@ export class Delivery extends BatchQueue {
         return error
       }
       const error = await this.#attempts.persist({ attempt, classify, limited: true })
+      if (error === LEFT) return
       for (const [events, why] of refused) {
-        if (this.isOver) return
-        await this.#refuse(events, why)
+        if (this.isOver || !(await this.#refuse(events, why))) return
       }
       if (this.isOver) return
       if (!error) {
@@ -266,7 +305,7 @@ export class Delivery extends BatchQueue {
         left.unshift(...this.#cut(request, error))
       } else {
         outcome.oneRefused ||= error.failure === 'too_large'
-        await this.#refuse(request, error)
+        if (!(await this.#refuse(request, error))) return
       }
       if (this.isOver) return
     }
@@ -320,20 +359,21 @@ export class Delivery extends BatchQueue {
     return halve(request.parts).map(parts => this.#request(parts))
   }
 
-  /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. */
-  async #refuse(request: Request, error: DeliveryError): Promise<void> {
+  /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. False: it ended. */
+  async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
     const { log, deadLetter, metrics } = this.#context
     const { on_reject: where } = this.#options
     if (where === 'dead_letter') {
       const attempt = () => deadLetter.write(request.parts, error)
-      await this.#attempts.persist({ attempt, classify: classifyDeadLetter, limited: false })
-      if (this.isOver) return
+      const result = await this.#attempts.persist({ attempt, classify: classifyDeadLetter, limited: false })
+      if (this.isOver || result === LEFT) return false
       countDeadLetters(metrics, error.reason, request.events)
     }
     const more = this.#attempts.mayLog(`reject ${error.reason}`)
     const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }
     if (more) log.warn(fields, 'the destination rejected events')
     this.#settle(request, error.reason)
+    return true
   }
 
   #accepted(request: Request): void {
@@ -354,6 +394,7 @@ export class Delivery extends BatchQueue {
   protected override abandon(): void {
     this.#cancelTimer?.()
     this.#attempts.close()
+    if (this.#hasLeft) return
     for (const { parts } of this.#unsettled) for (const part of parts) this.giveBack(part)
     this.#unsettled.clear()
     const { events, bytes } = this.#batcher.giveBack()

@@ -229,6 +229,46 @@ for (const [how, timeout] of [
   })
 }
 
+for (const [how, buffer] of [
+  ['fails', ''],
+  ['holds', ''],
+  ['fails', ', buffer: { type: disk }'],
+] as const) {
+  t.test(`a destination that ${how}${buffer} leaves its events to its successor: none comes twice`, async t => {
+    const config = (
+      more: string,
+    ) => `processors: { f: { type: filter, inputs: [tailed], condition: "if (.message exists)" } }
+destinations:
+  a: { type: collect, ${INPUTS} }
+  b: { type: collect, inputs: [piped, sent, f], batch: { max_events: 7 }${buffer}${more} }`
+    const it = await start(t, config(`, how: ${how}`), '2h')
+    await it.send(30)
+    const counters = it.metrics.components.get('b')!
+    await until(() => counters.failures.size > 0 && got.a !== undefined)
+    for (let i = 0; i < 3; i++) {
+      await it.replace(config(`, how: ${how}, key_file: k${i}`))
+      await it.send(1)
+    }
+    await it.replace(config(''))
+    await it.send(2)
+    for (const id of ['a', 'b']) {
+      await until(() => got[id]?.length === 105)
+      t.equal(new Set(got[id]).size, 105, `${id}: each line once`)
+      for (const name of ['piped', 'sent', 'tailed'])
+        t.same(
+          got[id]!.filter(line => line.startsWith(name)).map(numberOf),
+          Array.from({ length: 35 }, (_, i) => i),
+          `${id}: in order`,
+        )
+    }
+    const returned = ['piped', 'sent', 'tailed'].map(id => it.metrics.components.get(id)!.returned)
+    t.same(returned, [0, 0, 0], 'nothing was given back to the sources')
+    t.ok(it.metrics.checkConservation())
+    t.equal(counters.received.events, 105)
+    await it.end(t)
+  })
+}
+
 t.test('a throttle does not count twice what a buffer that cannot be written gives back at a reload', async t => {
   const config = `processors: { t: { type: throttle, ${INPUTS}, limit: 9, window: 1 Hours } }
 destinations: { a: { type: collect, inputs: [t], buffer: { type: disk } } }`
