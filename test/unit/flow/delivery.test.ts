@@ -1,4 +1,8 @@
 import t from 'tap'
+import { Ack } from '../../../src/core/event/ack.js'
+import { EventBatch } from '../../../src/core/event/batch.js'
+import { Places } from '../../../src/core/event/places.js'
+import { batchesOf } from '../../support/batches.js'
 import {
   balanced,
   deadline,
@@ -430,4 +434,28 @@ t.test('whatever happens: each event ends once, in order where asked', async t =
     if (counted !== total) t.fail(`seed ${seed}: ${counted}`)
     t.equal(it.time.timers, 1, 'the deadline of the test itself')
   }
+})
+
+t.test('what is given back at the end begins with the first event that was not delivered', async t => {
+  const it = setUp({
+    options: { batch: { max_events: 3 }, max_in_flight: 1 },
+    write: (_, attempt) => attempt > 2 && fail('retry'),
+  })
+  await it.delivery.start()
+  const settled: unknown[] = []
+  const batch = (lines: number) => {
+    const ack = new Ack((...how) => settled.push(how))
+    const made = new EventBatch(batchesOf('1234\n'.repeat(lines), origin)[0]!, origin, 0, ack)
+    made.places = new Places(made.starts[0]!)
+    return made
+  }
+  void it.input.write(batch(10))
+  void it.input.write(batch(1))
+  await it.time.advance(1000)
+  it.delivery.destroy()
+  await settle()
+  t.same(settled, [
+    ['errored', 6 * 5],
+    ['errored', 0],
+  ])
 })
