@@ -33,7 +33,10 @@ function filesOf({ reads = [], definition, options }: ComponentConfig): string {
 
 function fileState(path: string): string {
   try {
-    const { size, mtimeNs, ino } = statSync(path, { bigint: true })
+    const stats = statSync(path, { bigint: true })
+    // Reading a FIFO may never end.
+    if (!stats.isFile()) return 'not a file'
+    const { size, mtimeNs, ino } = stats
     if (size > LARGEST_READ) return `${size} ${mtimeNs} ${ino}`
     return createHash('sha256').update(readFileSync(path)).digest('hex')
   } catch (error) {

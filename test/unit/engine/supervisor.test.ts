@@ -281,7 +281,7 @@ destinations: { a: { type: collect, inputs: [t], buffer: { type: disk } } }`
   await until(() => counters.received.events === 9 && (counters.failures.get('buffer_write') ?? 0) > 1)
   // It is not tried again for a while.
   rmSync(inTheWay)
-  await it.replace(config)
+  await it.replace(config.replace('[t], buffer', '[t], batch: { max_events: 5 }, buffer'))
   await it.arrived(t)
   await it.end(t)
 })
