@@ -119,8 +119,8 @@ export function templatePaths({ parts }: Template): FieldPath[] {
 
 /** Writes the text of a template for events. */
 export interface CompiledTemplate {
-  /** Appends the UTF-8 text for event `i` of a batch. */
-  append(batch: EventBatch, i: number, sink: GrowingBytes): void
+  /** Appends the UTF-8 text for event `i` of a batch. It ends behind the first part that makes it longer than `most`. */
+  append(batch: EventBatch, i: number, sink: GrowingBytes, most?: number): void
 }
 
 /** Compiles a template. `field` creates the readers, one per path. */
@@ -134,8 +134,9 @@ export function compileTemplate({ parts }: Template, field: (path: FieldPath) =>
     return { bytes: Buffer.from(part.fallback), reader, hasFallback: part.hasFallback }
   })
   return {
-    append(batch, i, sink) {
-      for (let k = 0; k < pieces.length; k++) {
+    append(batch, i, sink, most = Number.POSITIVE_INFINITY) {
+      const end = sink.length + most
+      for (let k = 0; k < pieces.length && sink.length <= end; k++) {
         const { bytes, reader, hasFallback } = pieces[k]!
         if (reader === undefined) sink.add(bytes, 0, bytes.length)
         else {

@@ -115,7 +115,8 @@ class Explode implements Processor {
     json.read(batch, i)
     const size = json.end - json.start
     const arraySize = items.at(-1)! - items[0]!
-    const grown = count * (size - arraySize) + arraySize
+    const nameSize = target ? Buffer.byteLength(target.text) : 0
+    const grown = count * (size - arraySize + nameSize) + arraySize
     const refused = this.#growth.refuseSeveral(size, grown)
     if (refused !== undefined) return refused
     if (target) {

@@ -142,7 +142,7 @@ export class AccountProcesses {
     const why = {
       looped: `it did not answer for ${formatDuration(deadlineMs)}: look for a processor that takes too long, or events that are too large, or raise process_timeout`,
       memory: `it took more than ${formatSize(maxMemory)} of memory: reduce keys, batches and buffers of the pipelines, or raise max_memory_per_account`,
-      crashed: 'it ended by itself, or another program ended it',
+      crashed: 'it ended by itself, sent what is no message, or another program ended it',
     }[death]
     const retry = this.#restarts.waitOf(account)
     log.error(

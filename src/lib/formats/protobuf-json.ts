@@ -17,6 +17,10 @@ const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 const NULL = Buffer.from('null')
 
+/** A record becomes JSON of so many times its size, and little more: names and enums are long where values are a byte. */
+const MOST_GROWTH = 64
+const LITTLE_GROWTH = 1024
+
 /** Shorter texts are escaped at once, with room for the most that they may take. */
 const SHORT = 2048
 /** Messages with more places have their marks in an array. */
@@ -46,6 +50,8 @@ export class ProtobufJson {
   readonly #names = new Map<Field, Buffer>()
   readonly reader = new WireReader()
   to!: GrowingBytes
+  /** Where the JSON of the record ends at the latest. */
+  #most = 0
   /** Whether a field of the record came again. Messages are then collected at once: writing twice doubles with a level. */
   #repeats = false
 
@@ -65,6 +71,7 @@ export class ProtobufJson {
     const before = to.length
     const { reader } = this
     this.to = to
+    this.#most = before + (end - start) * MOST_GROWTH + LITTLE_GROWTH
     this.#repeats = false
     reader.b = b
     reader.p = start
@@ -299,6 +306,7 @@ export class ProtobufJson {
   /** Writes the value at `reader.p`, and moves behind it. */
   value(field: Field, level: number): void {
     const { reader, to } = this
+    if (to.length > this.#most) broken()
     switch (field.type) {
       case TYPE.string:
         this.#text()

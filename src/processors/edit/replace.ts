@@ -42,8 +42,8 @@ function replaced(text: string, pattern: Pattern, parts: readonly Part[], isAll:
       for (const part of parts) {
         const group = typeof part === 'string' ? undefined : match.groups[part]
         made += typeof part === 'string' ? part : group ? text.slice(group[0], group[1]) : ''
+        if (made.length > LONGEST) return new Refusal('the text would become longer than 16 MiB')
       }
-      if (made.length > LONGEST) return new Refusal('the text would become longer than 16 MiB')
       from = match.end
       at = match.end > match.start ? match.end : match.end + (text.codePointAt(match.end)! > 0xffff ? 2 : 1)
       if (!isAll) break

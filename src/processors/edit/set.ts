@@ -1,9 +1,13 @@
 import { z } from 'zod'
 import type { FieldPath } from '../../core/event/field-path.js'
+import { mostOf } from '../../core/event/growth.js'
 import { reaches } from '../../core/options/reach.js'
 import { compileTemplate, type Template, template, templatePaths } from '../../core/template.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { type Apply, byField, cannotBeSet, defineStep, type Operation, type Tools } from './step.js'
+
+/** Longer texts leave no memory behind: there may be a thousand templates. */
+const MOST_KEPT = 64 * 1024
 
 /** A template with fields, or the JSON of a value. */
 type Value = { readonly template: Template } | { readonly json: Buffer }
@@ -50,9 +54,12 @@ function textSetter(template: Template, field: ReturnType<Tools['editor']['field
   const compiled = compileTemplate(template, path => read(path))
   const made = new GrowingBytes()
   return (batch: Parameters<Apply>[0], i: number): boolean => {
-    made.clear()
-    compiled.append(batch, i, made)
-    return editor.setText(field, made.bytes, 0, made.length)
+    // What is longer is refused with the event that it makes: a part more is enough.
+    compiled.append(batch, i, made, mostOf(batch.size(i)))
+    const isSet = editor.setText(field, made.bytes, 0, made.length)
+    if (made.length > MOST_KEPT) made.release()
+    else made.clear()
+    return isSet
   }
 }
 

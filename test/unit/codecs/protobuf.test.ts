@@ -168,6 +168,23 @@ t.test('a record is also too long if its JSON is many times as long', t => {
   t.end()
 })
 
+t.test('a record cannot become JSON of more than 64 times its size', t => {
+  const part = (tag: number, content: Buffer | string) =>
+    Buffer.concat([Buffer.from([tag]), record(Buffer.from(content))])
+  const field = (name: string, rest: string) =>
+    part(0x12, Buffer.concat([part(0x0a, name), bytesOf(rest), part(0x32, '.M')]))
+  // repeated M m = 1; int32 xxx… = 2;
+  const inner = part(0x12, Buffer.concat([part(0x0a, 'x'.repeat(600)), bytesOf('18 02 20 01 28 05')]))
+  const type = part(0x22, Buffer.concat([part(0x0a, 'M'), field('m', '18 01 20 03 28 0b'), inner]))
+  const file = part(0x0a, Buffer.concat([part(0x0a, 'm.proto'), type, part(0x62, 'proto3')]))
+  const codec = createCodec('protobuf', { descriptor: file.toString('base64'), message: 'M' })
+  const one = bytesOf('0a 02 10 01')
+  t.match(linesOf(record(one), codec)[0], /^\{"m":\[\{"x{600}":1\}\]\}$/)
+  const many = Buffer.concat(Array.from({ length: 100 }, () => one))
+  t.equal(linesOf(record(many), codec)[0], many.toString('base64'))
+  t.end()
+})
+
 t.test('behind a length that no message has nothing is read, and the error has its place', t => {
   const delimited = createCodec('protobuf', { descriptor, message: 'acme.logs.All', framing: 'length_delimited' })
   for (const [codec, hex, error] of [

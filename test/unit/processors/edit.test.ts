@@ -206,6 +206,13 @@ t.test('steps that double an event end at a bound, and the event follows on_erro
   const copies = Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`.b${n}`, '${.a}${.a}']))
   const [copied] = await edited([{ set: copies }], [`{"a":"${'x'.repeat(100_000)}"}`])
   t.match(copied, 'it would be more than 1 MiB longer', 'within a step')
+  const long = `{"a":"${'x'.repeat(1_000_000)}"}`
+  const before = process.memoryUsage().arrayBuffers
+  const [whole] = await edited([{ set: { '.b': '${.a}'.repeat(64) } }], [long])
+  t.match(whole, 'it would be more than 1 MiB longer', 'within a text')
+  t.ok(process.memoryUsage().arrayBuffers - before < 32_000_000, 'which is not made')
+  const [grown] = await edited([{ replace: { field: '.a', pattern: '(.*)', with: '$1'.repeat(5000) } }], [long])
+  t.match(grown, 'the text would become longer than 16 MiB', 'within a match')
   const large = `{"a":"${'x'.repeat(3 * 1024 * 1024)}"}`
   t.equal((await edited([{ copy: { '.a': '.b' } }], [large]))[0]!.length, 2 * large.length - 1, 'twice as long')
 })

@@ -64,6 +64,7 @@ t.test('what cannot be exploded follows on_error, as it came', async t => {
     [{ field: '.a', when_no_array: 'fail' }, '{"b":1}', /\.a is no array/],
     [{ field: '.a', target: '.b.c' }, '{"a":[1,2],"b":3}', /\.b\.c cannot be set/],
     [{ field: '.a' }, `{"a":[${Array(2000).fill(1)}],"b":"${'x'.repeat(9000)}"}`, /more than 16 MiB together/],
+    [{ field: '.a', target: `.${'b'.repeat(9000)}` }, `{"a":[${Array(2000).fill(1)}]}`, /more than 16 MiB together/],
   ]
   for (const [options, line, why] of rows) {
     const [kept, ...others] = await exploded(options, [line])
