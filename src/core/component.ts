@@ -230,6 +230,9 @@ export interface ComponentMetrics {
     read: () => Iterable<{ labels: Record<string, string>; value: number }>,
   ): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
+  /** Takes room for series by key, where it is bounded. False: there is none. All of it is free when the component ends. */
+  takeSeries?(count: number): boolean
+  freeSeries?(count: number): void
 }
 
 /** Records observations of a histogram. */

@@ -29,9 +29,19 @@ export interface CounterSet {
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
+/** The room for series by key that components share. */
+export interface SeriesRoom {
+  left: number
+}
+
 /** Counters of components by id. */
 export class ComponentSet implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
+  readonly #room: SeriesRoom
+
+  constructor(mostSeries = Number.POSITIVE_INFINITY) {
+    this.#room = { left: mostSeries }
+  }
 
   /** The counters of a component. The same id returns the same counters, so counts survive a rebuilt pipeline. */
   component(id: string, kind: Kind, type: string): ComponentCounters {
@@ -40,7 +50,7 @@ export class ComponentSet implements CounterSet {
     // Keep the counts of another component that had this id.
     if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
     const aside = `${id} ${kind} ${type}`
-    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type)
+    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type, this.#room)
     this.components.delete(aside)
     this.components.set(id, counters)
     return counters
@@ -57,7 +67,13 @@ export class ComponentSet implements CounterSet {
 
   /** Forgets all whose id begins with `prefix`. */
   forget(prefix: string): void {
+    this.end(prefix)
     for (const id of this.components.keys()) if (id.startsWith(prefix)) this.components.delete(id)
+  }
+
+  /** Those whose id begins with `prefix` have ended. */
+  end(prefix: string): void {
+    for (const counters of this.components.values()) if (counters.id.startsWith(prefix)) counters.end()
   }
 }
 
@@ -142,8 +158,12 @@ export class ComponentCounters implements ComponentMetrics {
   /** How many of these events wait for their decision. */
   waiting: () => number = () => 0
   readonly #counters = new Map<string, Counter>()
+  readonly #room: SeriesRoom
+  /** Series that it has taken room for. */
+  #taken = 0
 
-  constructor(id: string, kind: Kind, type: string) {
+  constructor(id: string, kind: Kind, type: string, room: SeriesRoom = { left: Number.POSITIVE_INFINITY }) {
+    this.#room = room
     this.id = id
     this.kind = kind
     this.type = type
@@ -252,6 +272,30 @@ export class ComponentCounters implements ComponentMetrics {
     return histogram
   }
 
+  takeSeries(count: number): boolean {
+    if (count > this.#room.left) return false
+    this.#room.left -= count
+    this.#taken += count
+    return true
+  }
+
+  freeSeries(count: number): void {
+    this.#room.left += count
+    this.#taken -= count
+  }
+
+  /** The component has ended, and nothing takes up what it counted by key: that goes to the rest. */
+  end(): void {
+    for (const [name, all] of this.series)
+      for (const { help, rest, read } of all) {
+        if (!rest) continue
+        const value = [...read()].reduce((sum, one) => sum + one.value, 0)
+        this.counter(name, help, rest).value += value
+        this.counters(name, help, rest, () => [])
+      }
+    this.#removeGauges()
+  }
+
   /** The component is gone and may be replaced. Its counters stay; its gauges are removed. */
   retire(): void {
     Object.assign(this.#givenBack, this.inFlight())
@@ -259,6 +303,11 @@ export class ComponentCounters implements ComponentMetrics {
     this.holds = () => ({ events: 0, bytes: 0 })
     this.waiting = () => 0
     this.beforeScrape = undefined
+    this.#removeGauges()
+  }
+
+  #removeGauges(): void {
+    this.freeSeries(this.#taken)
     for (const [name, all] of this.series) {
       const counted = all.filter(({ type }) => type === 'counter')
       if (counted.length > 0) this.series.set(name, counted)

@@ -71,13 +71,14 @@ function tell(message: FromProcess): void {
 }
 
 function open(
-  { account, folder, maxDisk, logLevel, files, never, urls, addresses }: ProcessSetup,
+  { account, folder, maxDisk, maxSeries, logLevel, files, never, urls, addresses }: ProcessSetup,
   components: readonly AnyDefinition[],
 ): PipelineWorker {
   const worker: PipelineWorker = new PipelineWorker({
     account,
     folder,
     maxDisk,
+    maxSeries,
     components,
     tell,
     log: messageLog(logLevel, line => tell({ type: 'log', line })),

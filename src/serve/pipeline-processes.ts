@@ -25,6 +25,7 @@ export interface ProcessSetup {
   readonly account: string
   readonly folder: string
   readonly maxDisk: number
+  readonly maxSeries: number
   readonly logLevel: string
   readonly files: readonly string[]
   readonly never: readonly string[]

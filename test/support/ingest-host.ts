@@ -112,6 +112,7 @@ interface Options {
   readonly revisionBytes?: number
   readonly turnMs?: number
   readonly waitMs?: number
+  readonly maxSeries?: number
   readonly clock?: TimerClock
   /** Everything that was published, by id and revision. */
   readonly history?: Map<string, Published>
@@ -132,6 +133,7 @@ export async function startIngestHost(
     revisionBytes = 0,
     turnMs,
     waitMs,
+    maxSeries = 5000,
     clock = hurried(20),
     history = new Map<string, Published>(),
   }: Options = {},
@@ -149,7 +151,11 @@ export async function startIngestHost(
     metrics,
     clock,
     components,
-    startProcess: linksWithin({ folder, maxDisk: maxDiskPerAccount, components, permitted, runtime }, held, memory),
+    startProcess: linksWithin(
+      { folder, maxDisk: maxDiskPerAccount, maxSeries, components, permitted, runtime },
+      held,
+      memory,
+    ),
     ownPorts: () => [],
     maxProcesses,
     deadlineMs,

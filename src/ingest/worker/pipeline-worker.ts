@@ -25,6 +25,8 @@ export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'componen
   readonly folder: string
   /** Bytes on the disk of all pipelines. */
   readonly maxDisk: number
+  /** Series by key that all pipelines show together. */
+  readonly maxSeries: number
   readonly log: Logger
   readonly tell: (message: FromProcess) => void
 }
@@ -34,7 +36,7 @@ export class PipelineWorker {
   readonly #options: WorkerOptions
   readonly #share: AccountShare
   readonly #disk: AccountDisk
-  readonly #counters = new ComponentSet()
+  readonly #counters: ComponentSet
   readonly #pipelines = new Map<string, HostedPipeline>()
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
@@ -54,7 +56,8 @@ export class PipelineWorker {
 
   constructor(options: WorkerOptions) {
     this.#options = options
-    const { account, log, maxDisk, runtime } = options
+    const { account, log, maxDisk, maxSeries, runtime } = options
+    this.#counters = new ComponentSet(maxSeries)
     this.#share = new AccountShare({ account, log, clock: runtime.clock })
     this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, revisions: () => this.#revisions })
   }
@@ -127,6 +130,7 @@ export class PipelineWorker {
     await hosted?.stop(hurry.signal, why && refusalOf(why))
     this.#stopping.delete(pipeline)
     this.#pipelines.delete(pipeline)
+    this.#counters.end(`${pipeline}/`)
     // From now on the service counts it.
     this.#disk.forget(join(this.#options.folder, pipeline))
     const look = this.#look()

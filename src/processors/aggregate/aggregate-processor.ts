@@ -26,6 +26,11 @@ export class Aggregate implements Processor {
     this.#counted = inherited instanceof Counted ? inherited : new Counted(width, options.max_keys, clock.now())
     const fields = options.key_field.map(path => context.field(path))
     this.#key = new BucketKey(fields, this.#counted.seed, true)
+    const series = this.#measures.reduce((sum, measure) => sum + measure.series, 0)
+    this.#counted.showIn({
+      take: () => metrics.takeSeries?.(series) ?? true,
+      free: () => metrics.freeSeries?.(series),
+    })
     for (const measure of this.#measures) this.#show(measure, metrics)
   }
 
@@ -89,7 +94,7 @@ export class Aggregate implements Processor {
 
   /** The series of all keys. */
   *#series(of: Part): Iterable<Series> {
-    const values = this.#counted.totals()
+    const values = this.#counted.shownTotals()
     for (const [key, row] of this.#counted.keys(values))
       for (const { labels, value } of of(values, row))
         yield { labels: { key: key === undefined ? OTHER : (key ?? ''), ...labels }, value }

@@ -12,6 +12,8 @@ export interface Measure {
   readonly at: number
   /** How many columns it has. */
   readonly width: number
+  /** How many series it has. */
+  readonly series: number
   /** Adds event `i`. `row`: the first column of its key. */
   add(batch: EventBatch, i: number, values: Float64Array, row: number): void
   /** The value in an event. */
@@ -28,6 +30,7 @@ interface Sum {
 export class Counter implements Measure {
   readonly name: string
   readonly at: number
+  readonly series = 1
   /** A sum has a second column for its series, which a negative number must not make smaller. */
   readonly width: number
   readonly #when: EventTest | undefined
@@ -69,6 +72,7 @@ export class Histogram implements Measure {
   readonly name: string
   readonly at: number
   readonly width: number
+  readonly series: number
   readonly bounds: readonly string[]
   readonly #upper: readonly number[]
   readonly #when: EventTest | undefined
@@ -79,6 +83,7 @@ export class Histogram implements Measure {
     this.at = at
     this.width = upper.length + 2
     this.bounds = [...upper.map(String), '+Inf']
+    this.series = this.bounds.length + 2
     this.#upper = upper
     this.#when = when
     this.#field = field

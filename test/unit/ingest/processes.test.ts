@@ -62,7 +62,17 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
     'size.mjs': `${head}frame(Buffer.alloc(0), 2 ** 31)`,
     'busy.mjs': 'for (const all = []; ; ) all.push(Buffer.alloc(1e7, 1))',
   })
-  const setup = { folder, maxDisk: 1, logLevel: 'info', files: [], never: [], urls: [], addresses: [], plugins: [] }
+  const setup = {
+    folder,
+    maxDisk: 1,
+    maxSeries: 100,
+    logLevel: 'info',
+    files: [],
+    never: [],
+    urls: [],
+    addresses: [],
+    plugins: [],
+  }
   const maxMemory = 100 * 1024 * 1024
   const endOf = (name: string) =>
     new Promise(resolve => {

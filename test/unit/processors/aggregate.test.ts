@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/event/ack.js'
+import { ComponentSet } from '../../../src/flow/counters.js'
 import { aggregate } from '../../../src/processors/aggregate.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
@@ -74,6 +75,38 @@ t.test('texts that no label can have share a series, and long ones have one each
     { key: names[1], n: 1 },
     { key: names[2], n: 1 },
   ])
+})
+
+t.test('keys without room for their series are part of the others, exactly', async t => {
+  // Each key has two.
+  const all = new ComponentSet(5)
+  const counters = all.component('p', 'processor', 'aggregate')
+  const { send, next, series } = await running({ ...OPTIONS, max_keys: 10 }, { counters })
+  const shown = () => [series('sluice_aggregate_n_total'), series('sluice_aggregate_sum_total')]
+  await send({ app: 'a', v: 1 }, { app: 'b', v: 2 }, { app: 'c', v: 3 }, { app: 'd', v: 4 })
+  t.same(shown(), [
+    { a: 1, b: 1, __other__: 2 },
+    { a: 1, b: 2, __other__: 7 },
+  ])
+  t.same(
+    (await next()).map(({ key }) => key),
+    ['a', 'b', 'c', 'd'],
+    'events have all keys',
+  )
+  await send({ app: 'b' }, { app: 'c' })
+  t.same(
+    (await next()).map(({ key }) => key),
+    ['b', 'c'],
+  )
+  t.same(shown()[0], { b: 2, __other__: 4 }, 'one that was idle makes room, and one without series stays without')
+  await send({ app: 'e' }, { app: 'c' })
+  t.same(shown()[0], { b: 2, e: 1, __other__: 5 })
+  all.end('p')
+  t.same(
+    counters.series.get('sluice_aggregate_n_total')!.flatMap(({ read }) => [...read()]),
+    [{ labels: { key: '__other__' }, value: 8 }],
+  )
+  t.ok(all.component('q', 'processor', 'aggregate').takeSeries(5), 'its room is free')
 })
 
 t.test('negative numbers are in the sums of events, and do not make a series fall', async t => {
