@@ -47,7 +47,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   pino: { home: /^terminal\/log/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/measure\/metrics/ },
   split2: { home: /^(inspect|sources\/journald)\// },
-  yaml: { home: /^(config\/yaml|processors\/throttle\/limits-file)\// },
+  yaml: { home: /^(config\/yaml\/|processors\/throttle\/limits-file\/|lib\/formats\/yaml-depth\.ts)/ },
   zod: { home: /^(?!(lib|terminal|daemon|serve|inspect|check|remote|cli)\/)/ },
 }
 

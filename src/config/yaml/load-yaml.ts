@@ -12,6 +12,7 @@ import {
   type YAMLMap,
   type YAMLSeq,
 } from 'yaml'
+import { tooDeepAt } from '../../lib/formats/yaml-depth.js'
 import { SECTIONS } from '../sections.js'
 import { isCode, plainValue, replaceVariables } from './environment.js'
 import {
@@ -48,6 +49,11 @@ export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, pro
   const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
   const shielded = shieldReferences(source.text)
   const whole = shielded ?? source.text
+  const deep = tooDeepAt(whole)
+  if (deep !== undefined) {
+    problems.add({ source, offset: deep }, [], TOO_DEEP)
+    return { root: undefined, sound: false, named: false }
+  }
   const document = parseYaml(whole)
   if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2') {
     problems.add({ source, offset: 0 }, [], 'must be YAML 1.2; remove the %YAML line')
@@ -338,12 +344,12 @@ const SENTENCES: Readonly<Record<string, string>> = {
   MULTIPLE_DOCS: 'a second document begins here; one file holds one document',
   MULTIPLE_TAGS: 'a value can have one tag only',
   NON_STRING_KEY: 'a key must be text',
-  RESOURCE_EXHAUSTION: 'must not be nested this deeply',
   TAB_AS_INDENT: 'a tab is used as indentation; use spaces',
   TAG_RESOLVE_FAILED: 'this tag has no meaning here; remove it',
   UNEXPECTED_TOKEN: 'this is not expected here; check the quotes and brackets before it, and the indentation',
 }
 
+const TOO_DEEP = 'must not be nested this deeply'
 const OPEN_QUOTE = 'the quote that opens here is not closed'
 const OPEN_BRACKET = 'the bracket that opens here is not closed'
 

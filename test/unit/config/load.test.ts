@@ -529,7 +529,8 @@ t.test('YAML that is none', async t => {
   t.match(told(`data_dir: @x\nmetrics: 5${rest}`), { length: 2 }, 'the rest is checked when the structure is right')
   t.match(told('a: 1\n b: 2\n'), { length: 1 }, 'one problem in a line')
   t.same(told('\uFEFFa: "b" c'), told('a: "b" c'), 'a byte order mark takes no column')
-  t.match(told(`a: ${'['.repeat(5000)}`)[0], /^c.yaml:1:\d+: must not be nested this deeply$/)
+  for (const deep of ['[', '- ', '? ', '[\n ', '{ a: '].map(open => open.repeat(50_000)))
+    t.match(told(`a:\n  ${deep}`), [/^c.yaml:\d+:\d+: must not be nested this deeply$/], deep.slice(0, 9))
   const quoting = told(
     'a: "secret-word" secret-word\nb: &secret-word *secret-word\nc: [secret-word: ]]\nd: !secret-word x',
   )

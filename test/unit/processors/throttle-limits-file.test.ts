@@ -57,6 +57,7 @@ t.test('what is wrong is told with its line', async t => {
   t.match(problems('l.yaml', `- key: a\n  limit: 0\n- key: 'b['\n`), [/^2 0\.limit: must be/, /^3 1\.key: has a \[/])
   t.match(problems('l.yaml', `- key: a\n  also:\n    - limit: 5\n`), [/^3 0\.also\.0\.window: /])
   t.match(problems('l.yaml', `- key: a\n  limit: 5\n - key: b`), [/^\d : /], 'syntax')
+  t.match(problems('l.yaml', `\n${'- '.repeat(50_000)}`), [/^2 : must not be nested this deeply$/])
   t.match(problems('l.yaml', ''), [/^1 : must be a list of rules/], 'an empty file, as one that is being written')
   t.match(problems('l.yaml', 'limits: []'), [/must be a list/])
   t.match(problems('l.yaml', '- 5'), [/^1 0: must be a rule/])

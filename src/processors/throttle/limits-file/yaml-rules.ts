@@ -1,4 +1,5 @@
 import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
+import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import type { Written, WrittenRules } from './written-rules.js'
 
 const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10 }'
@@ -8,6 +9,11 @@ const MOST_ALIASES = 100_000
 /** Reads a list of rules in YAML 1.2. */
 export function readYamlRules(text: string): WrittenRules {
   const lines = new LineCounter()
+  const deep = tooDeepAt(text)
+  if (deep !== undefined) {
+    const line = text.slice(0, deep).split('\n').length
+    return { problems: [{ line, path: [], message: 'must not be nested this deeply' }] }
+  }
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, stringKeys: true, logLevel: 'error' })
   const lineAt = (offset: number | undefined) => (offset === undefined ? 1 : lines.linePos(offset).line)
   if (document.errors.length > 0) {
