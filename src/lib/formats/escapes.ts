@@ -140,19 +140,31 @@ function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff
 }
 
-/** A text without its escapes. */
+/** A text without its escapes. It can be read again from another one, in the same memory. */
 export class Unescaped {
-  readonly text: Buffer
+  text = Buffer.alloc(0)
   length = 0
   /** Where each escape ends in what the text was written as, and what it stands for in the text. */
   readonly #ends: number[] = []
   readonly #places: number[] = []
-  readonly #start: number
+  #count = 0
+  #start = 0
+
+  /**
+   * Becomes the text [start, end) without one level of escapes. `isText`: it stays valid UTF-8. Returns whether it has any.
+   */
+  read(b: Buffer, start: number, end: number, isText: boolean): boolean {
+    this.#read(b, start, end, 0x10ffff)
+    if (isText && !isUtf8(this.text.subarray(0, this.length))) this.#read(b, start, end, 0x7f)
+    return this.#count > 0
+  }
 
   /** Escapes of code points above `most` stay. */
-  constructor(b: Buffer, start: number, end: number, most: number) {
-    const text = Buffer.allocUnsafe(end - start)
+  #read(b: Buffer, start: number, end: number, most: number): void {
+    if (this.text.length < end - start) this.text = Buffer.allocUnsafeSlow(2 * (end - start))
+    const { text } = this
     let length = 0
+    this.#count = 0
     let copied = start
     for (let p = start; p < end; ) {
       if (BEGINS_ESCAPE[b[p]!] === 0) {
@@ -168,25 +180,20 @@ export class Unescaped {
       length += b.copy(text, length, copied, p)
       if (isCodePoint && meaning > 0x7f) length += text.write(String.fromCodePoint(meaning), length)
       else text[length++] = meaning
-      this.#ends.push(to)
-      this.#places.push(length)
+      this.#ends[this.#count] = to
+      this.#places[this.#count++] = length
       copied = p = to
     }
     length += b.copy(text, length, copied, end)
     this.#start = start
-    this.text = text
     this.length = length
-  }
-
-  get hasChanged(): boolean {
-    return this.#places.length > 0
   }
 
   /** Where what begins or ends at `p` of the text does so in what it was written as. */
   placeOf(p: number): number {
     // The number of escapes before.
     let low = 0
-    for (let high = this.#places.length; low < high; ) {
+    for (let high = this.#count; low < high; ) {
       const middle = (low + high) >> 1
       if (this.#places[middle]! <= p) low = middle + 1
       else high = middle
@@ -195,19 +202,12 @@ export class Unescaped {
   }
 }
 
-/** The text [start, end) without one level of escapes; undefined: it has none. `isText`: it stays valid UTF-8. */
-export function unescaped(b: Buffer, start: number, end: number, isText: boolean): Unescaped | undefined {
-  let result = new Unescaped(b, start, end, 0x10ffff)
-  if (isText && !isUtf8(result.text.subarray(0, result.length))) result = new Unescaped(b, start, end, 0x7f)
-  return result.hasChanged ? result : undefined
-}
-
 /** The bytes [start, end) without any escapes. */
 export function plainBytes(b: Buffer, start: number, end: number): Buffer {
   let plain = b.subarray(start, end)
   for (let n = 0; n < MOST_LEVELS; n++) {
-    const level = unescaped(plain, 0, plain.length, false)
-    if (!level) break
+    const level = new Unescaped()
+    if (!level.read(plain, 0, plain.length, false)) break
     plain = level.text.subarray(0, level.length)
   }
   return plain
@@ -235,8 +235,8 @@ function placesOf(b: Buffer, secrets: readonly Buffer[], levels: number): [start
       found.push([at, at + secret.length])
     }
   }
-  const plain = levels > 0 ? unescaped(b, 0, b.length, false) : undefined
-  if (!plain) return found
+  const plain = new Unescaped()
+  if (levels === 0 || !plain.read(b, 0, b.length, false)) return found
   const behind = placesOf(plain.text.subarray(0, plain.length), secrets, levels - 1)
   return [...found, ...behind.map(([start, end]): [number, number] => [plain.placeOf(start), plain.placeOf(end)])]
 }

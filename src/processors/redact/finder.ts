@@ -1,10 +1,14 @@
-import { MOST_LEVELS, type Unescaped, unescaped } from '../../lib/formats/escapes.js'
+import { MOST_LEVELS, Unescaped } from '../../lib/formats/escapes.js'
 import type { PatternMatch } from '../../lib/pattern.js'
 import { type Pattern, PatternError } from '../../lib/pattern.js'
 import { Matches } from './matches.js'
 import type { Preset } from './presets/presets.js'
 import { PresetScanner } from './presets/scanner.js'
 import { isBehindSecretName } from './presets/tokens.js'
+
+const QUOTE = 0x22
+/** A name and the begin of its value, of which one is beyond a quote, have fewer characters there. */
+const BESIDE_QUOTE = 64
 
 /** Presets that find letters and digits which nothing marks. Of a text with escapes, they see what that stands for. */
 const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
@@ -30,6 +34,7 @@ export class Finder {
   readonly #presets: number
   /** For each rule, whether what it finds beside escapes counts: not if the letters and digits of these are in its way. */
   readonly #readsEscapes: Uint8Array
+  readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
   /** The rule of values whose name says what they are; -1: none. */
   readonly #named: number
   /** Where the first and the last escape were seen. */
@@ -64,7 +69,12 @@ export class Finder {
     if (this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent) return true
     if (this.#lastEscape < 0) return false
     this.matches.clear()
-    this.#findUnescaped(b, start, end)
+    // What is in another value than the escapes was seen.
+    let from = this.#firstEscape
+    while (from > start && b[from] !== QUOTE) from--
+    let to = this.#lastEscape
+    while (to < end && b[to] !== QUOTE) to++
+    this.#findUnescaped(b, Math.max(start, from - BESIDE_QUOTE), Math.min(end, to + BESIDE_QUOTE))
     return this.matches.count > 0
   }
 
@@ -82,23 +92,28 @@ export class Finder {
   /** Adds what is in [start, end), which has escapes, without them. */
   #findUnescaped(b: Buffer, start: number, end: number): void {
     const { matches } = this
-    let hasEscapes = true
-    const levels: Unescaped[] = []
-    while (hasEscapes && levels.length < MOST_LEVELS) {
-      const last = levels[0]
-      const level = last
-        ? unescaped(last.text, 0, last.length, this.hasPatterns)
-        : unescaped(b, start, end, this.hasPatterns)
-      if (!level) return
-      levels.unshift(level)
+    for (let n = 0; n < MOST_LEVELS; n++) {
+      const level = this.#levels[n]!
+      const last = n > 0 ? this.#levels[n - 1]! : undefined
+      const hasChanged = last
+        ? level.read(last.text, 0, last.length, this.hasPatterns)
+        : level.read(b, start, end, this.hasPatterns)
+      if (!hasChanged) return
       matches.filter(this.#readsEscapes)
       const first = matches.count
-      hasEscapes = this.#find(level.text, 0, level.length)
+      const hasEscapes = this.#find(level.text, 0, level.length)
       for (let i = first; i < matches.count; i++) {
-        matches.starts[i] = levels.reduce((p, one) => one.placeOf(p), matches.starts[i]!)
-        matches.ends[i] = levels.reduce((p, one) => one.placeOf(p), matches.ends[i]!)
+        matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
+        matches.ends[i] = this.#placeOf(matches.ends[i]!, n)
       }
+      if (!hasEscapes) return
     }
+  }
+
+  /** Where what is at `p` without `n` + 1 levels of escapes is with them. */
+  #placeOf(p: number, n: number): number {
+    for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
+    return p
   }
 
   /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, says that it is a secret. */

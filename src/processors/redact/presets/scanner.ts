@@ -72,11 +72,11 @@ export class PresetScanner {
     this.lastEscape = -1
     this.hasExponent = false
     const kinds = this.#kinds
-    for (let p = start; p < end; ) {
+    for (let p = start; ; ) {
+      while (p < end && kinds[b[p]!] === 0) p++
+      if (p >= end) return
       const kind = kinds[b[p]!]!
-      if (kind === 0) p++
-      else if (kind === NUMBER) p = this.#number(b, p, start, end, out)
-      else p = this.#find(kind, b, p, start, end, out)
+      p = kind === NUMBER ? this.#number(b, p, start, end, out) : this.#find(kind, b, p, start, end, out)
     }
   }
 
