@@ -313,10 +313,13 @@ export class Engine {
     this.#abortAt(deadline)
   }
 
-  /** While it is being replaced: destinations that do not deliver leave what they have to their successors. */
-  leaveFailing(): void {
+  /**
+   * While it is being replaced: destinations that do not deliver leave what they have to their successors. `all`: those
+   * that deliver, too.
+   */
+  leaveFailing(all = false): void {
     for (const [id, delivery] of this.#deliveries)
-      if (!DELIVERING.includes(delivery.state) && this.#hasSuccessor(id)) delivery.leave()
+      if ((all || !DELIVERING.includes(delivery.state)) && this.#hasSuccessor(id)) delivery.leave()
   }
 
   /** Ends the attempts of destinations that leave. Returns whether there are any. */

@@ -204,7 +204,7 @@ export class Supervisor {
     const { config } = loaded
     if (this.#deadline) throw new NotNow('Sluice is stopping')
     const before = this.#engine
-    await this.#drain(before, config)
+    await this.#drain(before, loaded)
     const handover = before.handover()
     let failure: unknown
     let carried = false
@@ -262,9 +262,11 @@ export class Supervisor {
   }
 
   /** Stops an engine, except for the sources that `next` also has. */
-  async #drain(engine: Engine, next: Config): Promise<void> {
+  async #drain(engine: Engine, { config: next, files }: Loaded): Promise<void> {
     const { sameComponents } = await import('./same-options.js')
     const same = sameComponents(this.#config, next)
+    // Other components are created anew, and read their files then.
+    for (const { id } of next.sources) if (files.get(id) !== this.#loaded.files.get(id)) same.delete(id)
     const emptied = (id: string) =>
       !next.destinations.some(
         other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
@@ -274,7 +276,13 @@ export class Supervisor {
     this.#isDraining = true
     const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline, after)
     const giveUp = new AbortController()
-    limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
+    let cancelLast: (() => void) | undefined
+    const last = () => {
+      engine.leaveFailing(true)
+      if (this.#deadline?.aborted || !engine.cutAttempts()) giveUp.abort()
+      else cancelLast = after(STUCK_MS, () => giveUp.abort())
+    }
+    limit.signal.addEventListener('abort', last, { once: true })
     let cancel: (() => void) | undefined
     const stopChecking = everyOf(clock, CHECK_MS, () => {
       engine.leaveFailing()
@@ -296,6 +304,7 @@ export class Supervisor {
       this.#isDraining = false
       stopChecking()
       cancel?.()
+      cancelLast?.()
       limit.clear()
     }
   }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
@@ -7,7 +8,7 @@ import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { parseCondition } from '../../../src/condition/parse.js'
 import { parseConfig } from '../../../src/config/load.js'
-import { type AnyDefinition, defineDestination, defineProcessor } from '../../../src/core/component.js'
+import { type AnyDefinition, defineDestination, defineProcessor, defineSource } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { LOCAL } from '../../../src/core/options/delivery-options.js'
 import { Secret } from '../../../src/core/options/options.js'
@@ -76,7 +77,19 @@ const gated = defineProcessor({
   examples: [{ title: '', yaml: '' }],
   create: () => ({ process: () => gates.processor }),
 })
-const components: readonly AnyDefinition[] = [file, stdin, tcp, filter, throttle, gated, collect]
+/** How often a source with a file was made. */
+let keyedMade = 0
+const keyed = defineSource({
+  type: 'keyed',
+  summary: 'Has a file, and no events.',
+  options: z.strictObject({ key_file: filePath() }),
+  examples: [{ title: '', yaml: '' }],
+  create() {
+    keyedMade++
+    return { run: async (_out, signal) => void (await once(signal, 'abort')) }
+  },
+})
+const components: readonly AnyDefinition[] = [file, stdin, tcp, keyed, filter, throttle, gated, collect]
 
 const SOURCES = (folder: string, more = '') => `
 sources:
@@ -233,6 +246,7 @@ for (const [how, buffer] of [
   ['fails', ''],
   ['holds', ''],
   ['fails', ', buffer: { type: disk }'],
+  ['hangs', ''],
 ] as const) {
   t.test(`a destination that ${how}${buffer} leaves its events to its successor: none comes twice`, async t => {
     const config = (
@@ -241,10 +255,10 @@ for (const [how, buffer] of [
 destinations:
   a: { type: collect, ${INPUTS} }
   b: { type: collect, inputs: [piped, sent, f], batch: { max_events: 7 }${buffer}${more} }`
-    const it = await start(t, config(`, how: ${how}`), '2h')
+    const it = await start(t, config(`, how: ${how}`), how === 'hangs' ? '3s' : '2h')
     await it.send(30)
     const counters = it.metrics.components.get('b')!
-    await until(() => counters.failures.size > 0 && got.a !== undefined)
+    await until(() => (how === 'hangs' || counters.failures.size > 0) && got.a !== undefined)
     for (let i = 0; i < 3; i++) {
       await it.replace(config(`, how: ${how}, key_file: k${i}`))
       await it.send(1)
@@ -399,6 +413,21 @@ t.test('a reload without a change replaces nothing, and waits for nobody', async
   await it.replace(config.replace(', how: hangs', ''))
   t.ok(made > changed, 'a file has other bytes')
   await until(() => got.b?.length === 5)
+  await it.end(t)
+})
+
+t.test('a source goes on at a reload, unless its file has other bytes', async t => {
+  const folder = testFolder(t, { key: 'one' })
+  const more = ` }\n  keyed: { type: keyed, key_file: ${join(folder, 'key')}`
+  const config = (n: number) => `destinations: { a: { type: collect, ${INPUTS}, batch: { max_events: ${n} } } }`
+  const it = await start(t, config(1))
+  await it.replace(config(2), more)
+  const before = keyedMade
+  await it.replace(config(3), more)
+  t.equal(keyedMade, before + 1, 'in the dry run')
+  writeFileSync(join(folder, 'key'), 'two')
+  await it.replace(config(3), more)
+  t.equal(keyedMade, before + 3)
   await it.end(t)
 })
 
