@@ -60,7 +60,13 @@ interface IngestOptions {
   readonly contentEncoding?: string
 }
 
-const data = <T>({ body }: Answered): T => (body as { data: T }).data
+/** An answer without data comes from another program, whatever its status. */
+function data<T>(answer: Answered): T {
+  const { data } = (answer.body ?? {}) as { data?: T }
+  if (data === undefined) throw new ServiceError(answer)
+  return data
+}
+
 const withEtag = <T>(answer: Answered): WithEtag<T> => ({
   ...data<T>(answer),
   etag: answer.headers.get('etag') ?? '',
@@ -76,9 +82,10 @@ class Calls {
   }
 
   async list<T>(path: string, page: PageOptions): Promise<ListPage<T>> {
-    const { body } = await this.transport.request('GET', path, { query: { ...page } })
-    const { meta, data } = body as { meta: { page: { next: string | null } }; data: T[] }
-    return { items: data, next: meta.page.next }
+    const answer = await this.transport.request('GET', path, { query: { ...page } })
+    const items = data<T[]>(answer)
+    const { meta } = answer.body as { meta: { page: { next: string | null } } }
+    return { items, next: meta.page.next }
   }
 
   async get<T>(path: string): Promise<T> {

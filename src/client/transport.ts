@@ -40,7 +40,7 @@ export interface Answered {
   readonly requestId: string | undefined
 }
 
-/** The service rejected the request or failed. */
+/** The service rejected the request or failed, or another program answered. */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   readonly status: number
@@ -55,7 +55,7 @@ export class ServiceError extends Error {
 
   constructor(answer: Answered) {
     const { code, message, errors } = (answer.body ?? {}) as Partial<Record<'code' | 'message' | 'errors', unknown>>
-    super(typeof message === 'string' ? message : `the service answered ${answer.status}`)
+    super(typeof message === 'string' ? message : textOf(answer))
     this.answer = answer
     this.status = answer.status
     this.code = typeof code === 'string' ? code : `status_${answer.status}`
@@ -93,7 +93,7 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /** Resolves with a response whose status is below 400. Throws ServiceError, or UnreachableError if there is none. */
+  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError if there is none. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')
@@ -102,7 +102,7 @@ export class Transport {
       let wait = FIRST_WAIT_MS * 2 ** tried
       try {
         const answer = await this.#once(method, path, options)
-        if (answer.status < 400) return answer
+        if (answer.status < 300 || answer.status === 304) return answer
         const error = new ServiceError(answer)
         const notTaken = answer.status === 429 || (answer.status === 503 && repeatable)
         wait = error.retryAfterMs ?? wait
@@ -145,6 +145,13 @@ export class Transport {
       limit.clear()
     }
   }
+}
+
+function textOf({ status, headers }: Answered): string {
+  if (status >= 400) return `the service answered ${status}`
+  const location = headers.get('location')
+  if (location !== null) return `it redirects to ${location}, which is not followed`
+  return 'this is not a response of a Sluice service'
 }
 
 function readBody(text: string): unknown {

@@ -142,6 +142,19 @@ t.test('tries again only what may be sent again', async t => {
     odd.whoami(),
     new ServiceError({ status: 502, headers: new Headers(), body: '<html>', requestId: undefined }),
   )
+  /** A client of a server that is not the service. */
+  const astray = (body: string, status: number, headers: Record<string, string> = {}) =>
+    new Client({ url: 'http://x', key: 'k', fetch: async () => new Response(body, { status, headers }) })
+  const moved = astray('', 301, { location: 'https://x/' })
+  const redirected = {
+    status: 301,
+    message: 'it redirects to https://x/, which is not followed',
+  }
+  await t.rejects(moved.ingest('p', [{ n: 1 }]), redirected, 'events that nobody stored are not reported as sent')
+  await t.rejects(moved.validate(), redirected)
+  const stranger = { status: 200, message: 'this is not a response of a Sluice service' }
+  await t.rejects(astray('<html>', 200).whoami(), stranger)
+  await t.rejects(astray('{}', 200).pipelines.all(), stranger)
   await page.client.pipelines.one('a/../b')
   t.same(page.calls, ['GET http://service/base/v3/pipeline/a%2F..%2Fb'])
 })
