@@ -81,6 +81,7 @@ export class OpenFiles {
     })
     this.#detached = new DetachedFiles({
       ...shared,
+      tailers: () => this.#tailers.values(),
       readOn: (tailer, place) => this.#readOn(tailer, place),
       open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),

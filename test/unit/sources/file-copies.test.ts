@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   copyFileSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -410,6 +411,48 @@ t.test('files with the same content each have their own copy', async t => {
   await next.run
   await next.stop()
   for (const [i, name] of names.entries()) t.same(next.out.texts(join(dir, name)), numbered(10, 10 + i), name)
+})
+
+for (const isRead of [false, true])
+  t.test(
+    `a file that began like another does not take its copy, which was ${isRead ? '' : 'not '}read before`,
+    async t => {
+      const dir = testFolder(t, { 'a.log': HEADER, 'b.log': HEADER })
+      const path = join(dir, 'b.log')
+      const options = { include: [join(dir, '*.log')], scan_interval: '20ms' }
+      const run = await tail(options)
+      await settled(run, 2)
+      if (isRead) appendFileSync(path, asText(REST))
+      if (isRead) await settled(run, 4)
+      await run.stop()
+      if (!isRead) appendFileSync(path, asText(REST))
+      // The file is found under another name, beside its copy.
+      linkSync(path, join(dir, 'b.link'))
+      unlinkSync(join(dir, 'a.log'))
+      compress(path, `${path}.1.gz`)
+      writeFileSync(path, asText(NEW))
+      const next = await tail(options, run.checkpoints)
+      await settled(next, isRead ? 2 : 4)
+      await next.scanned(3)
+      t.same(next.out.texts(), isRead ? NEW : [...REST, ...NEW])
+      await next.stop()
+    },
+  )
+
+t.test('a truncated file of which only a first line was read does not take the copy of another', async t => {
+  const dir = testFolder(t, { 'a.log': HEADER, 'b.log': HEADER })
+  const path = join(dir, 'b.log')
+  const run = await tail({ include: [join(dir, '*.log')], scan_interval: '20ms' })
+  await settled(run, 2)
+  appendFileSync(path, asText(REST))
+  compress(path, `${path}.1.gz`)
+  truncateSync(join(dir, 'a.log'))
+  await settled(run, 4)
+  appendFileSync(join(dir, 'a.log'), 'after\n')
+  await settled(run, 5)
+  await run.scanned(3)
+  t.same(run.out.texts().slice(2), [...REST, 'after'])
+  await run.stop()
 })
 
 t.test('a file that was closed to save descriptors, and compressed before it was looked at again', async t => {

@@ -170,11 +170,11 @@ export class Copies {
   }
 
   /** Claims the copy of an open file, so that it is not matched to a file with a shorter head. */
-  async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
+  async speak(folder: string, read: Pick<Sought, 'head' | 'offset' | 'size'>, slices: Slices): Promise<void> {
     const looked = await this.#look(folder, slices)
-    const { head } = read
+    const { head, size } = read
     for (const one of looked.all.length > 0 && head.bytes > 0 ? withHead(looked, head) : [])
-      if (isWhole(one, read)) one.spoken = Math.max(one.spoken, head.bytes)
+      if (isWhole(one, read) || isWhole(one, { offset: size })) one.spoken = Math.max(one.spoken, head.bytes)
   }
 
   /**

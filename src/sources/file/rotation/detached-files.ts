@@ -2,7 +2,7 @@ import { dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import { unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
-import { type BirthTimes, keyOf, leadsTo } from '../identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Saved } from '../saved.js'
@@ -22,6 +22,8 @@ export interface DetachedFilesOptions {
   readonly births: BirthTimes
   readonly rotated: Rotated
   readonly losses: Losses
+  /** All tailers, including those of missing files. */
+  tailers(): Iterable<Tailer>
   /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
   /** Called when no more bytes will come: the rest of the last line is delivered. */
@@ -121,7 +123,7 @@ export class DetachedFiles {
 
   /** Finds files that were closed to save descriptors under their new names. */
   async #visitClosed(closed: Map<string, Tailer>, now: number, slices: Slices): Promise<void> {
-    const { births, open, forget, readOn, onReady, onEnd, rotated } = this.#options
+    const { births, open, forget, readOn, onReady, onEnd, rotated, tailers } = this.#options
     const folders = new Set([...closed.values()].flatMap(({ path, target }) => [dirname(path), dirname(target)]))
     for (const folder of folders) {
       for await (const [path, stat] of search(folder, closed, slices)) {
@@ -138,6 +140,8 @@ export class DetachedFiles {
     rotated.begin()
     const names = new Map([...folders].map(folder => [folder, rotated.namesIn(folder)]))
     const known = [...closed.values()].sort((a, b) => b.sought.head.bytes - a.sought.head.bytes)
+    const isUnsure = known.some(({ head }) => head.bytes < FINGERPRINT_BYTES)
+    for (const folder of isUnsure ? folders : []) await rotated.claimCopies(folder, [...tailers()], slices)
     for (const tailer of known) {
       if (slices.due) await slices.pause()
       const folder = dirname(tailer.path)

@@ -145,10 +145,9 @@ export class Missing {
       const names = rotated.namesIn(folder)
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
       if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
-        for (const tailer of tailers) {
-          if (slices.due) await slices.pause()
-          if (dirname(tailer.path) === folder && !tailer.copy) await rotated.speak(folder, tailer.sought, slices)
-        }
+        await rotated.claimCopies(folder, tailers, slices)
+        for (const entry of entries)
+          if (there.has(entry)) await rotated.claimCopy(folder, { ...entry, size: entry.offset }, slices)
       }
       for (const entry of missing) {
         if (slices.due) await slices.pause()

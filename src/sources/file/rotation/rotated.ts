@@ -1,6 +1,14 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { type BirthTimes, begins, type Fingerprint, isCopyOnly, keyOf } from '../identity.js'
+import {
+  type BirthTimes,
+  begins,
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprintAt,
+  isCopyOnly,
+  keyOf,
+} from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Saved } from '../saved.js'
@@ -66,8 +74,22 @@ export class Rotated {
     return this.#copies.areIn(folder)
   }
 
-  /** Claims the compressed copy of an open file, so that it is not matched to a file with a shorter known head. */
-  async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
+  /**
+   * Claims the compressed copies of files that are read, so that they are not matched to files with a shorter known head.
+   * An open file may have more than was read of it.
+   */
+  async claimCopies(folder: string, tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
+    for (const { path, copy, fd, sought } of tailers) {
+      if (slices.due) await slices.pause()
+      if (copy || dirname(path) !== folder) continue
+      const { head, offset, size } = sought
+      const whole = fd === undefined ? head : fingerprintAt(fd, 0, FINGERPRINT_BYTES)
+      await this.claimCopy(folder, { head: whole, offset, size }, slices)
+    }
+  }
+
+  /** Claims the compressed copy of a file of which so much was read. */
+  async claimCopy(folder: string, read: Pick<Sought, 'head' | 'offset' | 'size'>, slices: Slices): Promise<void> {
     await this.#copies.speak(folder, read, slices)
   }
 
