@@ -55,6 +55,7 @@ export interface Look {
   /** Of what runs. */
   readonly disk: readonly Taken[]
   readonly share: ShareFigures
+  /** Of components that have counted something since the last look with any. */
   readonly counters: readonly CounterSnapshot[]
 }
 

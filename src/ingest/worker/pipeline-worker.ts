@@ -1,8 +1,9 @@
 import { join } from 'node:path'
+import { serialize } from 'node:v8'
 import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
-import { snapshotOf } from '../../engine/measure/counter-snapshot.js'
-import { ComponentSet } from '../../flow/counters.js'
+import { type CounterSnapshot, snapshotOf } from '../../engine/measure/counter-snapshot.js'
+import { type ComponentCounters, ComponentSet } from '../../flow/counters.js'
 import type { BodyBytes } from '../../http/events/send-body.js'
 import { Refusal, stopping } from '../../http/server/refusal.js'
 import { sleep } from '../../lib/time.js'
@@ -18,6 +19,8 @@ const LOCKED_MS = 5000
 const BETWEEN_MS = 50
 /** What has to be looked up on the disk for a scrape is waited for so long. */
 const REFRESH_MS = 500
+/** How long no counters are told for each series that was, except for a scrape. */
+const REST_MS_PER_SERIES = 1
 
 export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
   readonly account: string
@@ -37,6 +40,9 @@ export class PipelineWorker {
   readonly #share: AccountShare
   readonly #disk: AccountDisk
   readonly #counters: ComponentSet
+  /** The last snapshot of each component that the service has. */
+  readonly #told = new WeakMap<ComponentCounters, Buffer>()
+  #nextTelling = 0
   readonly #pipelines = new Map<string, HostedPipeline>()
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
@@ -147,16 +153,32 @@ export class PipelineWorker {
 
   async #freshLook(fresh: boolean): Promise<Look> {
     if (fresh) await this.#counters.refresh(REFRESH_MS)
-    return this.#look()
+    return this.#look(fresh || this.#options.runtime.clock.now() >= this.#nextTelling)
   }
 
-  #look(): Look {
+  #look(isDue = true): Look {
     return {
       undelivered: new Map([...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered])),
       disk: this.#disk.own(),
       share: this.#share.figures(),
-      counters: [...this.#counters.components.values()].map(snapshotOf),
+      counters: isDue ? this.#changedCounters() : [],
     }
+  }
+
+  /** What has counted something since it was told last. The more series that is, the longer nothing is told. */
+  #changedCounters(): CounterSnapshot[] {
+    let series = 0
+    const changed: CounterSnapshot[] = []
+    for (const counters of this.#counters.components.values()) {
+      const snapshot = snapshotOf(counters)
+      const bytes = serialize(snapshot)
+      if (this.#told.get(counters)?.equals(bytes)) continue
+      this.#told.set(counters, bytes)
+      changed.push(snapshot)
+      for (const { rows } of snapshot.series.values()) series += rows.length
+    }
+    this.#nextTelling = this.#options.runtime.clock.now() + series * REST_MS_PER_SERIES
+    return changed
   }
 }
 

@@ -1,16 +1,21 @@
 import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
 import { pathToFileURL } from 'node:url'
 import { serialize } from 'node:v8'
 import { pino } from 'pino'
 import t from 'tap'
+import { components } from '../../../src/components.js'
 import { Refusal } from '../../../src/http/server/refusal.js'
 import { AccountProcess } from '../../../src/ingest/process/account-process.js'
 import { checkedLine, checkReply, readMessage } from '../../../src/ingest/process/from-process.js'
+import type { Call } from '../../../src/ingest/process/messages.js'
 import { Restarts } from '../../../src/ingest/process/restarts.js'
 import { Room } from '../../../src/ingest/room.js'
+import { PipelineWorker } from '../../../src/ingest/worker/pipeline-worker.js'
 import { forkProcesses } from '../../../src/serve/pipeline-processes.js'
 import { testFolder } from '../../support/folder.js'
-import { BUFFERED, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
+import { ALL, BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
+import { ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/until.js'
 
 t.beforeEach(resetStage)
@@ -216,4 +221,71 @@ t.test('a process that dies again and again is held back for longer and longer',
   now += 300_000
   restarts.died('a')
   t.equal(restarts.waitOf('a'), 0, 'what is long ago is forgotten')
+})
+
+t.test('a process tells only what has changed, and less often where that is much', async t => {
+  const clock = new ManualTime()
+  const replies = new Map<number, { counters: { id: string }[] }>()
+  let calls = 0
+  const worker = new PipelineWorker({
+    ...{ account: 'a', folder: testFolder(t), maxDisk: 1e9, maxSeries: 5000, components, permitted: ALL },
+    log: pino({ level: 'silent' }),
+    tell: message => void (message.type === 'reply' && replies.set(message.id, message.value as never)),
+    runtime: { clock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough(), env: {} },
+  })
+  t.teardown(() => worker.close())
+  const ids = async (call: Pick<Call, 'name' | 'of'>) => {
+    const id = ++calls
+    worker.receive({ id, facts: undefined, ...call }, undefined)
+    const { counters } = await until(() => replies.get(id))
+    return counters.map(({ id }) => id).sort()
+  }
+  const look = (fresh = false) => ids({ name: 'look', of: { fresh } })
+  const take = (body: string) => {
+    const of = { pipeline: 'p', key: undefined, body: { size: body.length, content: 'lines', peer: 'x' } as never }
+    worker.receive({ id: 0, facts: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
+  }
+  const counting = { type: 'aggregate', inputs: ['ingest'], key_field: '.app', counters: { n: {} } }
+  const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['ingest', 'counting'] } } }
+  const started = await ids({ name: 'start', of: { id: 'p', account_id: 'a', revision: 1, config } })
+  t.same(started, ['p/counting', 'p/ingest', 'p/out'])
+  t.same(await look(), [])
+  const events = Array.from({ length: 500 }, (_, n) => `{"app":${n}}`)
+  take(events.join('\n'))
+  await until(async () => (await look(true)).includes('p/counting'))
+  take(events.join('\n'))
+  const waited = clock.now()
+  await until(async () => {
+    await clock.advance(10)
+    return (await look()).includes('p/counting')
+  })
+  t.ok(clock.now() - waited >= 500, 'a millisecond for each series')
+  t.same(await look(), [])
+})
+
+t.test('the series by key of all pipelines of an account are bounded together', async t => {
+  const { publish, post, metrics } = await startIngestHost(t, { maxSeries: 3 })
+  const every = '100 Milliseconds'
+  const counting = { type: 'aggregate', inputs: ['ingest'], every, key_field: '.app', counters: { n: {} } }
+  const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['counting'] } } }
+  const events = ['x', 'y', 'x', 'z'].map(app => JSON.stringify({ app })).join('\n')
+  for (const [id, account] of [
+    ['a', 'one'],
+    ['b', 'one'],
+    ['c', 'other'],
+  ] as const) {
+    await publish(config, id, { account })
+    t.match(await post(events, {}, id), { status: 202 })
+  }
+  const text = String(await metrics.render())
+  const found = [...text.matchAll(/^sluice_aggregate_n_total\{component_id="(\w)\/counting",key="(\w+)"\} (\d+)$/gm)]
+  t.same(found.map(([, id, key, value]) => `${id} ${key} ${value}`).sort(), [
+    'a x 2',
+    'a y 1',
+    'a z 1',
+    'b __other__ 4',
+    'c x 2',
+    'c y 1',
+    'c z 1',
+  ])
 })
