@@ -74,6 +74,8 @@ export class ComponentReader {
   readonly #definitions: ReadonlyMap<string, AnyDefinition>
   readonly #problems: Problems
   readonly #explainer: Explainer
+  /** The names of the options of each definition, once one was not known. */
+  readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
   constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
@@ -214,11 +216,9 @@ export class ComponentReader {
   #unknownOption(key: string, own: readonly string[], definition: AnyDefinition): string {
     const { kind, type } = definition
     if (kind === 'source' && key === 'inputs') return 'a source has no inputs'
-    const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}
-    const shape = { ...definition.options.shape, ...delivery }
-    const common = Object.keys(commonSchema(kind).shape)
-    const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery), ...common]
-    const inner = Object.keys(shape).flatMap(name => innerNames(shape[name]).map(option => `${name}.${option}`))
+    const names = this.#names.get(definition) ?? namesOf(definition, own)
+    this.#names.set(definition, names)
+    const { known, inner } = names
     const foreign = knownElsewhere(key, [...known, ...inner])
     const home = foreign ?? inner.find(name => name.endsWith(`.${key}`)) ?? inner.find(name => name === key)
     const [outer, option] = home?.split('.') ?? []
@@ -232,6 +232,17 @@ function askAll(definition: AnyDefinition, options: Record<string, unknown>): vo
   const { usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime } = definition
   for (const ask of [usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime]) ask?.(options)
   definition.reads?.(options, false)
+}
+
+/** The names of all options that a component may have, and `OUTER.INNER` of those inside of them. */
+function namesOf(definition: AnyDefinition, own: readonly string[]) {
+  const { kind } = definition
+  const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}
+  const shape = { ...definition.options.shape, ...delivery }
+  const common = Object.keys(commonSchema(kind).shape)
+  const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery), ...common]
+  const inner = Object.keys(shape).flatMap(name => innerNames(shape[name]).map(option => `${name}.${option}`))
+  return { known, inner }
 }
 
 /** The options inside an option, including those of all its variants. */
