@@ -2,20 +2,46 @@ import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
 import { leadsTo } from './identity.js'
 import type { Tailer } from './reading/tailer.js'
 
-/** Maximum share of the process's descriptors per source. */
+/** Share of the process's descriptors for the files of all sources. Connections, state and modules need the others. */
 const SHARE = 0.5
+
+/** A file has to wait until others are closed. */
+export class TooManyOpen extends Error {
+  readonly code = 'SLUICE_TOO_MANY_OPEN_FILES'
+}
+
+/** The descriptors of all sources that opened files, or have to wait. */
+const sources = new Set<Descriptors>()
 
 /** Open files, the least recently read first. */
 export class Descriptors {
-  readonly #max: number
+  /** Whether a file had to wait since the sweep began. */
+  areRefused = false
+  readonly #wanted: number
+  /** For all sources together. */
+  readonly #budget: number
   readonly #open = new Set<Tailer>()
 
-  constructor(max: number) {
-    this.#max = Math.max(1, Math.min(max, Math.floor(descriptorLimit() * SHARE)))
+  constructor(max: number, limit = descriptorLimit()) {
+    this.#wanted = max
+    this.#budget = Math.max(1, Math.floor(limit * SHARE))
   }
 
   get size(): number {
     return this.#open.size
+  }
+
+  /** The limit of this source: an equal part of the budget at most. */
+  get #max(): number {
+    const others = sources.size - (sources.has(this) ? 1 : 0)
+    return Math.max(1, Math.min(this.#wanted, Math.floor(this.#budget / (others + 1))))
+  }
+
+  /** Whether no source may open another file. */
+  get areUsedUp(): boolean {
+    let open = 0
+    for (const { size } of sources) open += size
+    return open >= this.#budget
   }
 
   /** Registers that a file was opened or read. */
@@ -29,6 +55,26 @@ export class Descriptors {
     this.#open.delete(tailer)
   }
 
+  /** Leaves all descriptors to other sources. */
+  end(): void {
+    sources.delete(this)
+  }
+
+  /** Starts a sweep. The limit is lower when other sources have opened files meanwhile. */
+  beginSweep(): void {
+    this.areRefused = false
+    this.trim(0)
+  }
+
+  /** Makes room for another file. Throws if the process has no descriptor for it now. */
+  makeRoom(): void {
+    sources.add(this)
+    this.trim(1)
+    if (!this.areUsedUp) return
+    this.areRefused = true
+    throw new TooManyOpen(`${this.#budget} files are open, half of the limit of this process; raise LimitNOFILE`)
+  }
+
   /**
    * Closes the least recently read files, so that `spare` more can be opened. Files that could not be found again stay
    * open. Files with an unfinished line come last, because it is read again whenever they grow.
@@ -39,7 +85,9 @@ export class Descriptors {
     for (const unfinished of [false, true]) {
       for (const tailer of this.#open) {
         if (excess <= 0) return
-        if (tailer.pending > 0 !== unfinished || tailer.reading || tailer.awaySince !== undefined) continue
+        if (tailer.pending > 0 !== unfinished || tailer.reading) continue
+        // The last line of a file that gets no more data must stay in memory.
+        if (tailer.awaySince !== undefined && tailer.unread > 0) continue
         if (!this.#canBeFound(tailer)) continue
         this.close(tailer)
         excess--

@@ -205,6 +205,7 @@ export class FileSource implements Source {
       // An unfinished line of a file that is no longer open is still in memory.
       tailer.park()
     }
+    this.#descriptors.end()
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {

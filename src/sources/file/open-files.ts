@@ -130,7 +130,8 @@ export class OpenFiles {
   }
 
   async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
-    const { problems, saved, context } = this.#options
+    const { problems, saved, context, descriptors } = this.#options
+    descriptors.beginSweep()
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
       if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
@@ -142,7 +143,9 @@ export class OpenFiles {
     else await this.#missing.findUnopened(slices)
     this.#names.succeed()
     const held = this.held.now
-    await this.#detached.visit(this.#unseen(), slices)
+    const unseen = this.#unseen()
+    if (descriptors.areUsedUp) await this.#detached.locate(unseen, slices)
+    await this.#detached.visit(unseen, slices)
     await this.#missing.findUnseen(this.#sweeps.beganAt, slices)
     await this.#possibleCopies.takeUp(slices)
     await findOverwritten(this.#tailers.values(), this.#sweeps.number, tailer => this.truncated(tailer), slices)
@@ -160,9 +163,9 @@ export class OpenFiles {
     return this.held.size > 0 || this.#possibleCopies.wait
   }
 
-  /** Whether the search for files that were rotated unseen is incomplete. */
+  /** Whether the search for files that were rotated unseen is incomplete, or files wait to be opened. */
   get isSearching(): boolean {
-    return this.#missing.isWaiting
+    return this.#missing.isWaiting || this.#options.descriptors.areRefused
   }
 
   /** Open files that this sweep did not find. */
@@ -259,7 +262,7 @@ export class OpenFiles {
   /** Starts reading a file that has no tailer. */
   #adopt(path: string, kind: NameKind, away?: Entry, isOwn = away !== undefined): Tailer | undefined {
     const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
-    descriptors.trim(1)
+    descriptors.makeRoom()
     const fd = openWithinSync(context.reach, path)
     let taken = false
     try {
@@ -384,7 +387,7 @@ export class OpenFiles {
       return true
     }
     try {
-      this.#options.descriptors.trim(1)
+      this.#options.descriptors.makeRoom()
       const fd = openSibling(place, this.#births, this.#options.context.reach)
       if (fd === undefined) return false
       this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))

@@ -1,6 +1,6 @@
 import { errorCode } from '../../core/errors.js'
 import { unlessSilent } from '../../lib/files/remote/guarded-fs.js'
-import type { Descriptors } from './descriptors.js'
+import { type Descriptors, TooManyOpen } from './descriptors.js'
 import { type BirthTimes, openKnown } from './identity.js'
 import type { PathProblems } from './path-problems.js'
 import type { Tailer } from './reading/tailer.js'
@@ -25,7 +25,7 @@ export class Opening {
     }
     try {
       if (!tailer.isOpen) {
-        this.#descriptors.trim(1)
+        this.#descriptors.makeRoom()
         const fd = openKnown(tailer.path, tailer.key, tailer.birth, this.#births)
         if (fd === undefined) {
           tailer.failed = 'moved'
@@ -35,11 +35,11 @@ export class Opening {
       }
     } catch (error) {
       this.failed(tailer.path, error)
-      tailer.failed = errorCode(error) === 'ENOENT' ? 'moved' : 'open'
+      tailer.failed = errorCode(error) === 'ENOENT' ? 'moved' : error instanceof TooManyOpen ? 'waits' : 'open'
       return false
     }
     this.#descriptors.used(tailer)
-    if (tailer.failed === 'open') {
+    if (tailer.failed === 'open' || tailer.failed === 'waits') {
       tailer.failed = undefined
       this.#problems.over(tailer.path)
     }

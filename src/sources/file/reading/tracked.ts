@@ -51,8 +51,11 @@ export class Tracked {
   truncatedSince: number | undefined
   /** After a truncation: whether copies were searched for. */
   wasSought = false
-  /** What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more. */
-  failed: 'open' | 'read' | 'silent' | 'moved' | undefined
+  /**
+   * What failed last. `silent`: the file system did not respond. `moved`: the file was not under its path any more.
+   * `waits`: too many files were open.
+   */
+  failed: 'open' | 'read' | 'silent' | 'moved' | 'waits' | undefined
   /** When it was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
 
@@ -79,7 +82,7 @@ export class Tracked {
 
   /** Whether it cannot be read before a sweep has looked for it. Files that come after it must wait, too. */
   get isPostponed(): boolean {
-    return this.held || this.failed === 'silent' || this.failed === 'moved'
+    return this.held || this.failed === 'silent' || this.failed === 'moved' || this.failed === 'waits'
   }
 
   /** Called after it was looked for, or is no longer read. */

@@ -68,6 +68,20 @@ export class DetachedFiles {
     return [...sought.values()]
   }
 
+  /** Finds the new names of open files that were renamed, so that they can be closed. */
+  async locate(tailers: readonly Tailer[], slices: Slices): Promise<void> {
+    const sought = new Map<string, Tailer>()
+    for (const tailer of tailers)
+      if (tailer.isOpen && !tailer.copy && !this.#mayBeThere(tailer)) sought.set(tailer.key, tailer)
+    for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
+      for await (const [path, stat] of search(folder, sought, slices)) {
+        const tailer = sought.get(keyOf(stat))!
+        tailer.path = path
+        tailer.found = path
+      }
+    }
+  }
+
   #mayBeThere({ path, key }: Tailer): boolean {
     try {
       return leadsTo(path, key)
@@ -131,8 +145,12 @@ export class DetachedFiles {
         if (births.differ(stat, tailer.birth)) continue
         tailer.path = path
         tailer.found = path
-        if (!tailer.look(Number(stat.size), stat.mtimeNs) || !open(tailer)) continue
+        if (!tailer.look(Number(stat.size), stat.mtimeNs)) continue
         closed.delete(tailer.key)
+        if (!open(tailer)) {
+          tailer.awaySince = now
+          continue
+        }
         if (births.kept(stat) || tailer.verify()) this.#goOn(tailer, path)
         else forget(tailer)
       }

@@ -61,7 +61,7 @@ export class Missing {
   /** Since when the files of a name wait for the search. */
   readonly #waitingSince = new Map<string, number>()
   /** Keys of files with a position that could not be opened. */
-  #unopened = new Set<string>()
+  readonly #unopened = new Set<string>()
   /** Whether the files that existed at the start are still being reported. */
   #isStarting = true
 
@@ -78,6 +78,7 @@ export class Missing {
   /** Searches for all files with a position and without a tailer. */
   async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
     this.isIncomplete = false
+    this.#unopened.clear()
     try {
       await this.#findCopies(await this.#findThere(slices), [...tailers], slices)
     } catch (error) {
@@ -98,7 +99,10 @@ export class Missing {
 
   /** Tries again to open the files that could not be opened. */
   async findUnopened(slices: Slices): Promise<void> {
-    if (this.#unopened.size > 0) await this.#findThere(slices, this.#unopened)
+    if (this.#unopened.size === 0) return
+    const known = new Set([...this.#options.saved.entries()].map(entryKey))
+    for (const key of this.#unopened) if (!known.has(key)) this.#unopened.delete(key)
+    await this.#findThere(slices, new Set(this.#unopened))
   }
 
   /** Finds files that still exist, or only those with these keys, and resumes those that grew. */
@@ -106,7 +110,6 @@ export class Missing {
     const { saved, births } = this.#options
     const there = new Set<Entry>()
     const isWanted = (entry: Entry) => !entry.gone && (!keys || keys.has(entryKey(entry)))
-    this.#unopened = new Set()
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(isWanted).map(entry => [entryKey(entry), entry]))
       if (keys && wanted.size === 0) continue
