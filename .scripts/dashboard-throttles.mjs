@@ -97,6 +97,12 @@ export const THROTTLE_ROWS = {
       [`max ${BY} (1 - sluice_throttle_limits_file_valid{${C}})`, `${EACH} cannot be used`],
     ]),
     lines(
+      'Quota ahead of the clock',
+      'The clock was set back: how long a quota still counts in a later period. A restart of the daemon ends it.',
+      's',
+      [[`clamp_min(sluice_throttle_quota_ahead_timestamp_seconds{${C}} - time(), 0)`, EACH]],
+    ),
+    lines(
       'Waiting for room',
       'Events that wait for room in their limit (on_backlog: pace, over_limit: wait), and sources that are not read meanwhile.',
       'short',

@@ -33,7 +33,7 @@ function told(document: unknown, options?: Options): string[] {
 
 t.test('a document with a source that is there by itself', async t => {
   const config = parse(GOOD)
-  t.same(config.sources, [ingest])
+  t.same(config.sources, [{ ...ingest, reads: [] }])
   t.equal(config.sources[0]?.options, ingest.options)
   t.same(
     config.processors.map(({ id, inputs }) => [id, inputs]),
