@@ -3,6 +3,7 @@ import { ConfigError, type FileProblem, formatProblem, type Problem } from '../.
 import type { EventBatch } from '../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../core/event/event-editor.js'
 import { type FieldReader, MISSING, NULL } from '../../core/event/field-reader.js'
+import { Growth } from '../../core/event/growth.js'
 import { type FindingsOf, shownValue } from '../../core/explain.js'
 import { type BatchScope, FAILED } from '../../core/processor.js'
 import { WatchedFile } from '../../core/watched-file.js'
@@ -12,6 +13,9 @@ import { hostFacts } from './host-facts.js'
 import { type ReadTable, readTable } from './read-table.js'
 import { type Table, TableError } from './table.js'
 
+/** What rows may make of the events of a batch that become much longer. */
+const ROOM_MIB = 128
+
 const EVENTS = 'sluice_enrich_events_total'
 const EVENTS_HELP = 'Events by what was found for them: a row, or none.'
 
@@ -19,6 +23,7 @@ const EVENTS_HELP = 'Events by what was found for them: a row, or none.'
 abstract class Enricher implements Processor {
   readonly #editor: EventEditor
   readonly #target: EditedField
+  readonly #growth = new Growth(ROOM_MIB)
 
   constructor({ target }: EnrichOptions, context: ProcessorContext) {
     this.#editor = context.editor()
@@ -30,6 +35,7 @@ abstract class Enricher implements Processor {
 
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
     const editor = this.#editor
+    this.#growth.begin()
     for (let i = 0; i < batch.length; i++) {
       const row = this.rowOf(batch, i)
       if (row instanceof TableError) {
@@ -38,6 +44,13 @@ abstract class Enricher implements Processor {
         continue
       }
       if (!row) continue
+      const size = batch.size(i)
+      const refused = this.#growth.refuse(size, size + row.length)
+      if (refused !== undefined) {
+        to[i] = FAILED
+        scope.because(i, refused)
+        continue
+      }
       editor.open(batch, i)
       if (editor.setJson(this.#target, row)) {
         editor.close()

@@ -193,6 +193,16 @@ t.test('the row replaces what was at the target', async t => {
   t.same(await enriched({ ...options, default: { team: 'nobody' } }, ['{}']), ['{"meta":{"owner":{"team":"nobody"}}}'])
 })
 
+t.test('rows that make events much longer may fill 128 MiB in a batch', async t => {
+  const row = { row: 'x'.repeat(1_000_000) }
+  const folder = testFolder(t, { 'o.json': JSON.stringify({ a: row }) })
+  const options = { table: join(folder, 'o.json'), key_field: '.k', target: '.r' }
+  const lines = await enriched(options, Array(140).fill('{"k":"a"}'))
+  const refused = lines.filter(line => line.includes('events of more than 128 MiB together'))
+  t.equal(refused.length, 140 - Math.floor((128 * 1024 * 1024) / 1_000_020))
+  t.equal(lines[0]!.length, 1_000_000 + '{"k":"a","r":{"row":""}}'.length)
+})
+
 t.test('facts about the machine, and its environment', async t => {
   process.env.SLUICE_ENRICH_TEST = 'eu-1'
   t.teardown(() => delete process.env.SLUICE_ENRICH_TEST)
