@@ -16,6 +16,8 @@ import { WrittenLines } from './written-lines.js'
  * end. Twice, because both processes may have stood still.
  */
 const GRACE_MS = 500
+/** How often more time is given to one that writes, perhaps an answer. Such a call may write without an end, too. */
+const MOST_GRACES = 5
 /** Calls of a batch that end the process, each of which is a start. Then all of its events fail. */
 const MOST_DEATHS = 10
 
@@ -132,13 +134,13 @@ export class ScriptRunner {
     this.#cancel = oldest && after(this.#data.timeoutMs + GRACE_MS, () => this.#doubt(oldest))
   }
 
-  #doubt(job: Unanswered): void {
+  #doubt(job: Unanswered, times = 0): void {
     const before = this.#process?.received
     this.#cancel = after(GRACE_MS, async () => {
       // An answer may have arrived while this process was busy.
       await nextTurn()
       if (this.#watched !== job || !this.#process) return
-      if (this.#process.received !== before) return this.#doubt(job)
+      if (this.#process.received !== before && times < MOST_GRACES) return this.#doubt(job, times + 1)
       this.#process.end()
       this.#died(`a call did not return within ${formatDuration(this.#data.timeoutMs)}`)
     })

@@ -290,6 +290,29 @@ export default event => {
   t.same(reasonsIn(left.main), [undefined, 'its process sent a head that is not an object', undefined])
 })
 
+t.test('a call that does not return is ended, also if it writes all the time', async t => {
+  const folder = testFolder(t, {
+    'busy.js': `import { existsSync, writeFileSync, writeSync } from 'node:fs'
+const started = new URL('started', import.meta.url)
+const isFirst = !existsSync(started)
+writeFileSync(started, '')
+const head = Buffer.from('{"type":"wrote","line":"busy"}')
+const cell = new Int32Array(new SharedArrayBuffer(4))
+export default event => {
+  while (isFirst) {
+    writeSync(4, Buffer.concat([Buffer.from([head.length, 0, 0, 0, 0, 0, 0, 0]), head]))
+    Atomics.wait(cell, 0, 0, 50)
+  }
+  return event
+}
+`,
+  })
+  const { left, logged } = await through(t, { file: join(folder, 'busy.js'), timeout: '100ms' }, [[{ n: 1 }]])
+  t.same(left.main, ['{"n":1}'])
+  const ended = logged.find(({ code }) => code === 'SLUICE_SCRIPT_ENDED')
+  t.match(ended, { error: 'a call did not return within 100ms' })
+})
+
 t.test('a call that does not return is noticed after a start that took longer than a call may', async t => {
   const folder = testFolder(t, {
     'slow.js': `import { existsSync, writeFileSync } from 'node:fs'
