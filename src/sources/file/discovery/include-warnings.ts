@@ -5,8 +5,7 @@ import { errorCode } from '../../../core/errors.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { closeSync, type Entry, openSync, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { shownPath } from '../../../lib/files/shown-path.js'
-import { isCompressed } from '../compressed.js'
-import { firstBytes } from '../identity.js'
+import { firstBytes, isCompressed } from '../identity.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, matchName, type Segment } from './glob.js'
 
 /** Maximum number of folders read per pattern. A pattern that needs more gets no warning. */
