@@ -6,6 +6,7 @@ import { deadline, everyOf, nextTurn } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { dryRun } from './dry-run.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
+import { type Loaded, withFiles } from './loaded-files.js'
 import type { Watched } from './measure/progress.js'
 import type { SourceFailure } from './source-run.js'
 import type { UnsavedPositions } from './state/checkpoints.js'
@@ -14,7 +15,6 @@ import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } f
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 import { findRepeats, refuseRepeats } from './state/repeats.js'
 import type { Stuck } from './stuck.js'
-import { isUnchanged, type Loaded, withFiles } from './unchanged.js'
 
 /** How long a reload waits for attempts at failing destinations, for removed ones, and for processors that hang. */
 const STUCK_MS = 2000
@@ -177,6 +177,7 @@ export class Supervisor {
     if (config.dataDir !== this.#config.dataDir)
       throw new Error('data_dir can only be changed by a restart; the current one is still in use')
     const loaded = withFiles(config)
+    const { isUnchanged } = await import('./unchanged.js')
     if (this.#config !== this.#broken && isUnchanged(this.#loaded, loaded)) {
       this.#config = config
       this.#loaded = loaded

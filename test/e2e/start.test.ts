@@ -34,7 +34,7 @@ async function loadedBy(t: Test, config: string) {
 }
 
 /** It was 267 when this was written, of more than 800. */
-const MOST_OWN = 280
+const MOST_OWN = 285
 const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client']
 const FOLDERS = /^(api|check|client|fleet|ingest|inspect|remote|serve)\//
 const OF_OTHERS =
