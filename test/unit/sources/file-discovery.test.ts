@@ -100,3 +100,13 @@ t.test('watched folders that were quiet for a minute are checked every 8 seconds
   discovery.checks.report()
   t.same(names(await walk(true)), ['b/late.log', 'b/three.log'])
 })
+
+t.test('a walk visits each folder once for each part of a pattern', async t => {
+  let visits = 0
+  const { walk, names } = walksOf(t, [`${'**/'.repeat(9)}*.log`], () => {
+    visits++
+    return false
+  })
+  t.same(names(await walk()), ['a/deep/two.log', 'a/one.log', 'b/three.log'])
+  t.ok(visits <= 4 * 10, `${visits} visits of 4 folders`)
+})

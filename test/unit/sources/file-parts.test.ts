@@ -133,6 +133,15 @@ t.test('patterns that make a backtracking matcher take minutes', async t => {
   t.match(globFault(['(a)\\1']), /^the file pattern \(a\)\\1 cannot be used: .*back-reference/)
 })
 
+t.test('a pattern with many ** is matched in bounded time', async t => {
+  const [segments] = compileGlobs([`/${'**/a/'.repeat(9)}b`])
+  const path = '/a'.repeat(40)
+  const { user } = process.cpuUsage()
+  t.equal(matchPath(path, segments!), 'prefix')
+  t.equal(matchPath(`${path}/b`, segments!), 'whole')
+  t.ok(process.cpuUsage().user - user < 2_000_000, 'an exponential search takes half a minute')
+})
+
 t.test('patterns mean what they mean to picomatch', async t => {
   const options = { posix: true, nonegate: true, dot: true }
   const patterns = [

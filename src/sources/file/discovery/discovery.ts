@@ -136,6 +136,8 @@ export class Discovery {
     const known = isFull ? new Map<string, Listing>() : this.#listings
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
+    // Several `**` lead to the same step on many ways.
+    const taken = new Map<readonly Segment[], Set<string>>(this.#globs.map(segments => [segments, new Set<string>()]))
     for (let step = steps.pop(); step; step = steps.pop()) {
       if (slices.due) await slices.pause()
       if (found.folders.size >= MAX_FOLDERS || found.files.size >= MAX_FILES) {
@@ -145,6 +147,9 @@ export class Discovery {
         break
       }
       const place = belowNames(step)
+      const key = `${place.at}${place.folder}`
+      if (taken.get(place.segments)!.has(key)) continue
+      taken.get(place.segments)!.add(key)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
       else if (!this.#step(place, steps, found, known)) {

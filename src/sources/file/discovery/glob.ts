@@ -117,22 +117,32 @@ function range(text: string): string[] | undefined {
   })
 }
 
-/** How the absolute `path` relates to `segments`. */
+/** How the absolute `path` relates to `segments`. It keeps all segments that may come next, so its time is bounded. */
 export function matchPath(path: string, segments: readonly Segment[]): GlobMatch {
-  return matchParts(path.split('/').slice(1), 0, segments, 0)
+  let next = afterDepth(0, segments)
+  let isWhole = false
+  for (const part of path.split('/').slice(1)) {
+    const here = next
+    next = new Set()
+    isWhole = false
+    for (const s of here) {
+      const segment = segments[s]!
+      if (segment === ANY_DEPTH ? part.startsWith('.') : !matchName(segment, part)) continue
+      isWhole ||= s === segments.length - 1
+      for (const to of afterDepth(segment === ANY_DEPTH ? s : s + 1, segments)) next.add(to)
+    }
+  }
+  return isWhole ? 'whole' : next.size > 0 ? 'prefix' : 'no'
 }
 
-function matchParts(parts: readonly string[], p: number, segments: readonly Segment[], s: number): GlobMatch {
-  if (p === parts.length) return s === segments.length ? 'whole' : 'prefix'
-  const segment = segments[s]
-  if (segment === undefined) return 'no'
-  const part = parts[p]!
-  if (segment !== ANY_DEPTH) return matchName(segment, part) ? matchParts(parts, p + 1, segments, s + 1) : 'no'
-  if (s === segments.length - 1 && p === parts.length - 1) return part.startsWith('.') ? 'no' : 'whole'
-  const without = matchParts(parts, p, segments, s + 1)
-  if (without === 'whole' || part.startsWith('.')) return without
-  const deeper = matchParts(parts, p + 1, segments, s)
-  return deeper === 'no' ? without : deeper
+/** The segments that the next name may match, if `s` comes next: `**` also stands for no folder. */
+function afterDepth(s: number, segments: readonly Segment[]): Set<number> {
+  const all = new Set<number>()
+  for (; s < segments.length; s++) {
+    all.add(s)
+    if (segments[s] !== ANY_DEPTH || s === segments.length - 1) break
+  }
+  return all
 }
 
 /** A test for the paths of selected files. With `links`, it accepts resolved paths of base folders, too. */
