@@ -114,8 +114,11 @@ export class FileSource implements Source {
       isStopped: () => this.#stopped,
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
       unfindable: () => this.#openFiles.unfindable(),
-      onUnfindable: tailers => losses.warn(tailers),
       // The next start counts exactly what is lost: what was read may be delivered until the end.
+      onUnfindable: tailers => {
+        losses.warn(tailers)
+        if (tailers.length > 0) checkpoints.changed()
+      },
       onLost: tailer => {
         losses.stopped(tailer)
         checkpoints.changed()

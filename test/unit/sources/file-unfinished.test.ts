@@ -268,6 +268,27 @@ t.test('a stop gives up on a deleted file when nothing is delivered any more', a
   await next.stop()
 })
 
+t.test('the next start counts what was read of a deleted file and was not delivered', async t => {
+  const dir = testFolder(t, { 'a.log': 'line\n' })
+  const path = join(dir, 'a.log')
+  const checkpoints = new MemoryCheckpoints()
+  const out = new Receiver()
+  const run = await tail({ include: [path] }, checkpoints, out)
+  await lines(run, 1)
+  out.hold = true
+  appendFileSync(path, 'line\n'.repeat(100))
+  await lines(run, 101)
+  unlinkSync(path)
+  await until(() => run.value('sluice_file_deleted_undelivered_bytes') === 500)
+  const { changes } = checkpoints
+  await run.stop()
+  t.ok(checkpoints.changes > changes, 'the size is saved')
+  out.settle('errored')
+  const next = await tail({ include: [join(dir, '*.log')] }, checkpoints)
+  await until(() => next.value('sluice_file_lost_bytes_total') === 500, { show: () => next.log })
+  await next.stop()
+})
+
 t.test('unfinished lines take no descriptors from other files, and are whole all the same', async t => {
   const dir = testFolder(t, { logs: {} })
   const paths = Array.from({ length: 5 }, (_, i) => join(dir, `logs/${i}.log`))
