@@ -1,4 +1,5 @@
 import { discard, FAILED, MAIN, output } from '../../core/processor.js'
+import { objectEnd } from '../../lib/formats/json-scan.js'
 import type { DoneHead, FromScript, JobDone } from './messages.js'
 import { LONGEST_ERROR, mostTexts } from './results.js'
 import { LONGEST_LINE } from './written-lines.js'
@@ -16,7 +17,6 @@ export interface Expected {
 }
 
 const LF = 0x0a
-const [OPEN_BRACE, CLOSE_BRACE] = [0x7b, 0x7d]
 /** A start, an end and a value of the column. */
 const COLUMN_BYTES = 9
 
@@ -65,6 +65,16 @@ export function mostBytes({ length, bytes }: Expected): number {
   return length * COLUMN_BYTES + mostTexts(length, bytes)
 }
 
+/** Whether each line of [start, last) is a JSON object: who reads the event relies on it. A line feed is at `last`. */
+function areObjects(bytes: Buffer, start: number, last: number): boolean {
+  for (let at = start; at <= last; ) {
+    const end = bytes.indexOf(LF, at)
+    if (objectEnd(bytes, at, end) !== end) return false
+    at = end + 1
+  }
+  return true
+}
+
 /** The answer with its columns. `outputs`: how many there are besides the main one. */
 export function checkedDone(head: DoneHead, length: number, outputs: number, frame: Buffer): JobDone {
   demand(frame.length >= length * COLUMN_BYTES, 'columns that are too short')
@@ -83,8 +93,8 @@ export function checkedDone(head: DoneHead, length: number, outputs: number, fra
     if (end === 0 && !several.has(i)) continue
     demand(passes && start >= 0 && start < end && end <= bytes.length, 'a place of an event that does not exist')
     const last = several.has(i) ? end - 1 : end
-    const isText = bytes[start] === OPEN_BRACE && bytes[last - 1] === CLOSE_BRACE && bytes[last] === LF
-    demand(isText && (several.has(i) || bytes.indexOf(LF, start) === end), 'an event that is not a line')
+    demand(bytes[last] === LF && (several.has(i) || bytes.indexOf(LF, start) === end), 'an event that is not a line')
+    demand(areObjects(bytes, start, last), 'an event that is not a JSON object')
     sum += last + 1 - start
   }
   demand(sum === bytes.length, 'bytes that are of no event')
