@@ -7,6 +7,7 @@ import {
   readlinkSync,
   renameSync,
   rmSync,
+  statSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
@@ -79,6 +80,8 @@ interface Taken {
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
+/** Its successor has a name that is not read as one. */
+const HIGHEST = 10 ** 15 - 1
 const SPARE = 'lock.spare'
 const FULL = ['ENOSPC', 'EDQUOT']
 const SOCKET = /^lock-[\da-f-]{36}\.sock$/
@@ -194,6 +197,7 @@ async function acquire(dir: string, beside: string, namespace: string): Promise<
         isNear ? { pid: holder.pid } : {},
       )
     }
+    if (highest === HIGHEST) throw new Error(`lock.${highest} has the highest number; remove it`)
     const path = join(dir, `lock.${highest + 1}`)
     try {
       linkSync(beside, path)
@@ -223,6 +227,8 @@ function locksIn(dir: string): number[] {
 function read(path: string): Holder | undefined {
   let text: string
   try {
+    // Nobody may ever write to a FIFO.
+    if (!statSync(path).isFile()) throw new Error('it is not a file')
     text = readFileSync(path, 'utf8')
   } catch (error) {
     // Removed by a new holder with a higher number.

@@ -122,6 +122,19 @@ t.test('a lock that cannot be read may be that of a living process', async t => 
   const dir = testFolder(t, { 'lock.3': t.fixture('symlink', 'lock.3') })
   await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /cannot read .*lock\.3: ELOOP/ })
   t.same(readdirSync(dir), ['lock.3'])
+  unlinkSync(join(dir, 'lock.3'))
+  spawnSync('mkfifo', [join(dir, 'lock.3')])
+  await t.rejects(lockDataDir(dir), {
+    code: 'SLUICE_DATA_DIR_UNUSABLE',
+    message: /cannot read .*lock\.3: .*not a file/,
+  })
+  t.same(readdirSync(dir), ['lock.3'])
+})
+
+t.test('a number that has no successor', async t => {
+  const dir = testFolder(t, { 'lock.999999999999999': '' })
+  await t.rejects(lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /remove it/ })
+  t.same(readdirSync(dir), ['lock.999999999999999'])
 })
 
 t.test('a folder that cannot be used', async t => {
