@@ -3,7 +3,7 @@ import { errorCode } from '../../core/errors.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import { closeSync, fstatSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import type { NameKind } from './discovery/discovery.js'
-import { BirthTimes, keyOf, type Verdict } from './identity.js'
+import { BirthTimes, fingerprintAt, keyOf, same, type Verdict } from './identity.js'
 import type { OpenFilesOptions } from './open-files-options.js'
 import { openWithinSync } from './open-within.js'
 import { Opening } from './opening.js'
@@ -253,6 +253,17 @@ export class OpenFiles {
   #onRotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
+    const { head } = former.sought
+    if (
+      former.unlinked &&
+      head.bytes > 0 &&
+      tailer.fd !== undefined &&
+      same(fingerprintAt(tailer.fd, 0, head.bytes), head)
+    )
+      this.#options.context.log.warn(
+        { file: path, read_bytes: former.at },
+        'file was replaced by a new one that begins with the same bytes, as editors do; reading it from its beginning',
+      )
     // Other files may have had the name in between. The next sweep finds them, and the new name of a closed file.
     this.held.takeBack(tailer)
     // The former file may have more to read.

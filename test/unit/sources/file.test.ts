@@ -510,6 +510,20 @@ for (const [title, isStopped] of [
   })
 }
 
+t.test('a file that an editor replaced is read again, and the log says so', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n2\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path] })
+  await settled(run, 2)
+  writeFileSync(join(dir, 'new'), '1\n2\n3\n')
+  renameSync(join(dir, 'new'), path)
+  await settled(run, 5)
+  t.same(run.out.texts(), ['1', '2', '1', '2', '3'])
+  const told = run.log.filter(({ msg }) => /replaced by a new one that begins with the same/.test(msg))
+  t.match(told, [{ file: path, level: 40, read_bytes: 4 }])
+  await run.stop()
+})
+
 t.test('a name that is a FIFO is never opened', async t => {
   const { execFileSync } = await import('node:child_process')
   const dir = testFolder(t, { 'a.log': 'a\n' })
