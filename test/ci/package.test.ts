@@ -47,7 +47,7 @@ async function done(t: Test, program: string, args: readonly string[], options: 
 /** Everything that the packages have of the program's own: an import that leads out of them fails. */
 const IMPORT_ALL = `
 import { readdirSync } from 'node:fs'
-const entries = ['cli/main.js', 'lib/files/remote/fs-worker.js', 'processors/script/script-worker.js']
+const entries = ['cli/main.js', 'lib/files/remote/fs-worker.js', 'processors/script/script-main.js', 'serve/pipeline-process.js']
 const files = readdirSync('dist/src', { recursive: true }).filter(name => name.endsWith('.js') && !entries.includes(name))
 for (const file of files) await import(process.cwd() + '/dist/src/' + file)
 console.log(files.length > 100)
@@ -74,7 +74,7 @@ const WANTED = [
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
-const MOST_BYTES = 1_800_000
+const MOST_BYTES = 1_900_000
 
 /** For an npm that leaves nothing outside of `folder`. */
 const npmOptions = (folder: string) => [
