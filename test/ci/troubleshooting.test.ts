@@ -1,5 +1,14 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -179,6 +188,10 @@ destinations:
   keepPausing(machine, path('slow.log'))
   keepWriting(machine, path('text/text.log'), json)
   await daemon.scrapedUntil(scrape => scrape.events('s_mixed').sent === 3)
+  const edit = async () => {
+    writeFileSync(path('.edited'), `${readFileSync(path('long.log'), 'utf8')}more\n`)
+    renameSync(path('.edited'), path('long.log'))
+  }
   return {
     machine,
     cases: {
@@ -194,6 +207,7 @@ destinations:
       'The field of the key is not there': as({ limit_app: 'by_ap', app: 's_mixed' }),
       'Too few descriptors': as({ app: 's_many' }),
       'Two sources read the same file': as({ app: 's_many', again: 's_again' }),
+      'An editor replaced the file': { first: edit },
     },
   }
 }
