@@ -93,11 +93,16 @@ export class DetachedFiles {
 
   /** Handles the files that the sweep did not find. */
   async visit(tailers: readonly Tailer[], slices: Slices): Promise<void> {
-    const now = this.#options.context.clock.now()
+    const { clock, checkpoints } = this.#options.context
+    const now = clock.now()
     const closed = new Map<string, Tailer>()
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
-      tailer.awaySince ??= now
+      if (tailer.awaySince === undefined) {
+        tailer.awaySince = now
+        // With its size, the start after a kill counts what is lost.
+        checkpoints.changed()
+      }
       if (tailer.copy?.isLost) {
         // An unconfirmed candidate may be the copy of another file, or of an unseen one.
         if (tailer.copy.isFound) tailer.copyKey = tailer.copy.key
