@@ -67,8 +67,10 @@ async function openSecret(dataDir: string, store: Store, random: (bytes: number)
 
 async function readSecret(path: string): Promise<Buffer | undefined> {
   try {
-    const { mode } = await stat(path)
-    if (mode & 0o077) throw unusable(`others can read ${path}; chmod 600 it`)
+    const found = await stat(path)
+    // Nobody may ever write to a FIFO.
+    if (!found.isFile()) throw unusable(`${path} is not a file; restore it from a backup of this data_dir`)
+    if (found.mode & 0o077) throw unusable(`others can read ${path}; chmod 600 it`)
     const text = (await readFile(path, 'latin1')).trim()
     if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, 'hex')
     throw unusable(`${path} does not hold a secret; restore it from a backup of this data_dir`)

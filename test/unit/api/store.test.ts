@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
   appendFileSync,
@@ -296,7 +296,11 @@ t.test('the data_dir: a store and its secret, which belong together', async t =>
   writeFileSync(join(dir, 'secret'), secret)
   chmodSync(join(dir, 'secret'), 0o640)
   await unusable(/others can read .*secret; chmod 600 it/)
-  chmodSync(join(dir, 'secret'), 0o600)
+  rmSync(join(dir, 'secret'))
+  spawnSync('mkfifo', ['-m', '600', join(dir, 'secret')])
+  await unusable(/secret is not a file/)
+  rmSync(join(dir, 'secret'))
+  writeFileSync(join(dir, 'secret'), secret, { mode: 0o600 })
   await (await openState(dir, random(3))).close()
 })
 
