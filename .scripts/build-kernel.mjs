@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 process.chdir(dirname(dirname(fileURLToPath(import.meta.url))))
-const OUT = 'src/kernel/kernel.wasm'
+const OUT = 'src/lib/kernel/kernel.wasm'
 const folder = mkdtempSync(join(tmpdir(), 'sluice-kernel-'))
 try {
   const compiled = join(folder, 'kernel.wasm')
@@ -16,13 +16,13 @@ try {
   const options = ['-O3', '--runtime', 'stub', '--enable', 'simd', '--use', 'abort=', ...pages, '-o', compiled]
   execFileSync(
     process.execPath,
-    ['node_modules/assemblyscript/bin/asc.js', 'src/kernel/assembly/index.ts', ...options],
+    ['node_modules/assemblyscript/bin/asc.js', 'src/lib/kernel/assembly/index.ts', ...options],
     { stdio: 'inherit' },
   )
   const bytes = readFileSync(compiled)
   if (!process.argv.includes('--check')) writeFileSync(OUT, bytes)
   else if (!bytes.equals(readFileSync(OUT))) {
-    process.stderr.write(`${OUT} is not what src/kernel/assembly compiles to. Run "npm run build:kernel".\n`)
+    process.stderr.write(`${OUT} is not what src/lib/kernel/assembly compiles to. Run "npm run build:kernel".\n`)
     process.exitCode = 1
   }
 } finally {

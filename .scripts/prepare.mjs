@@ -22,7 +22,7 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
 const LOCK = '.build/prepare.lock'
 /** The sources of the kernel: `npm run build:kernel` compiles them to the file that is built here by copying it. */
-const KERNEL_SOURCES = join('src', 'kernel', 'assembly')
+const KERNEL_SOURCES = join('src', 'lib', 'kernel', 'assembly')
 const forTests = process.argv.includes('--test')
 const FOLDERS = forTests ? ['src', 'test', 'bench'] : ['src']
 

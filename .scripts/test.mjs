@@ -1,4 +1,4 @@
-// Runs the tests. Those of a folder of test/unit share a process; every other file has one of its own.
+// Runs the tests. Those of a folder below a house of test/unit share a process; every other file has one of its own.
 //
 //   node .scripts/test.mjs [--ci] [PATH…]
 //
@@ -28,14 +28,14 @@ const wanted = args.filter(arg => arg !== '--ci')
 /** Folders of tests are made below it: another run in this checkout has another one. */
 const scratch = join(ROOT, '.tap', `run-${process.pid}`)
 
-/** A process of tests: a room, which is a folder of test/unit, or a file. */
+/** A process of tests: a room, as test/unit/engine/flow is one, or a file. */
 function processes() {
   const paths = wanted.length > 0 ? wanted.map(builtOf) : [TESTS]
   const found = paths.flatMap(path => (statSync(path).isDirectory() ? [...below(path)].sort() : [path]))
   const groups = new Map()
   for (const file of found) {
     const name = relative(TESTS, file).replace(/\.test\.js$/, '')
-    const room = found.length > 1 && /^unit\/[^/]+(?=\/)/.exec(name)?.[0]
+    const room = found.length > 1 && /^unit\/[^/]+(\/[^/]+)?(?=\/)/.exec(name)?.[0]
     if (wanted.length === 0 && name.startsWith('ci/')) continue
     const group = groups.get(room || name) ?? { name: room || name, files: [], bytes: 0 }
     if (!groups.has(group.name)) groups.set(group.name, group)

@@ -3,12 +3,12 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fastify } from 'fastify'
 import { type Logger, pino } from 'pino'
-import { Service } from '../src/api/domain/service.js'
-import { buildApp } from '../src/api/http/app.js'
-import { openState } from '../src/api/store/state.js'
-import { components } from '../src/components.js'
-import { Connections } from '../src/http/server/connections.js'
+import { components } from '../src/components/list.js'
 import { systemClock } from '../src/lib/time.js'
+import { Connections } from '../src/net/http/server/connections.js'
+import { Service } from '../src/service/api/domain/service.js'
+import { buildApp } from '../src/service/api/http/app.js'
+import { openState } from '../src/service/api/store/state.js'
 
 /** The two servers of the bench of the API, each a process of its own: `constant`, `fill FOLDER` and then `service FOLDER`. */
 

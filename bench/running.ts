@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
-import { Scrape } from '../src/inspect/scrape.js'
+import { Scrape } from '../src/cli/inspect/scrape.js'
 import { cpuSeconds, RUN } from './measure.js'
 
 const POLL_MS = 200

@@ -1,9 +1,9 @@
 /** The client of the service, for other programs: `import { Client } from 'sluice/client'`. */
-export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './client/client.js'
+export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './service/client/client.js'
 export {
   type Answered,
   type ClientOptions,
   type RequestOptions,
   ServiceError,
   UnreachableError,
-} from './client/transport.js'
+} from './service/client/transport.js'

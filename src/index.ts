@@ -6,8 +6,11 @@ import {
   type Writable,
 } from 'node:stream'
 import type { z } from 'zod'
-import { JSON_OBJECTS } from './codecs/json.js'
-import { OptionsError, parseOptions } from './config/parse-options.js'
+import { inEventTime } from './components/processors/throttle/in-event-time.js'
+import { streamThrottleOptions, throttleOptions } from './components/processors/throttle/options.js'
+import { throttlePlan } from './components/processors/throttle/plan.js'
+import { ThrottleProcessor } from './components/processors/throttle/throttle-processor.js'
+import { JSON_OBJECTS } from './core/codecs/json.js'
 import type { ComponentMetrics, Processor, ProcessorContext } from './core/component.js'
 import { Ack } from './core/event/ack.js'
 import { EventBatch } from './core/event/batch.js'
@@ -16,18 +19,15 @@ import { FieldReader } from './core/event/field-reader.js'
 import type { Origin } from './core/event/origin.js'
 import { DISCARDED, type Plan } from './core/processor.js'
 import { silentLog } from './core/silent-log.js'
-import { Stage } from './flow/stage.js'
+import { OptionsError, parseOptions } from './engine/config/parse-options.js'
+import { Stage } from './engine/flow/stage.js'
 import { WantedNames } from './lib/formats/json-scan.js'
 import { after, type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
-import { inEventTime } from './processors/throttle/in-event-time.js'
-import { streamThrottleOptions, throttleOptions } from './processors/throttle/options.js'
-import { throttlePlan } from './processors/throttle/plan.js'
-import { ThrottleProcessor } from './processors/throttle/throttle-processor.js'
 
 /** Sluice as a library: its throttle in streams of your own. */
 
-export { type Fault, OptionsError } from './config/parse-options.js'
+export { type Fault, OptionsError } from './engine/config/parse-options.js'
 export type { Clock } from './lib/time.js'
 
 /** The version of the package, as in `0.1.0`. */

@@ -4,7 +4,7 @@ import { type FileHandle, open, rename } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { Readable, Transform, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { theKernel } from '../../src/kernel/kernel.js'
+import { theKernel } from '../../src/lib/kernel/kernel.js'
 import { CHUNK_BYTES, chunkMemory, OWN_BYTES } from '../../src/lib/lines/chunk-memory.js'
 import { PAGE_BYTES } from '../../src/lib/lines/chunk-pool.js'
 

@@ -1,10 +1,10 @@
-import { type Command, command, UsageError } from '../terminal/command-line.js'
-import { DAEMON_OPTIONS } from '../terminal/daemon-options.js'
+import { type Command, command, UsageError } from '../daemon/process/command-line.js'
 import { apiCommands } from './commands/api.js'
 import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
 import { run } from './commands/run.js'
 import { serviceCommands } from './commands/service.js'
+import { DAEMON_OPTIONS } from './screen/daemon-options.js'
 
 /** Every command. Help, completion and the manual page are generated from this table. */
 export const commands: readonly Command[] = [
@@ -22,7 +22,7 @@ export const commands: readonly Command[] = [
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
     async run({ options, operands }, io) {
-      const { validate } = await import('../check/validate.js')
+      const { validate } = await import('./check/validate.js')
       return validate([options.config, ...operands], io.env, io)
     },
   }),
@@ -170,7 +170,7 @@ export const commands: readonly Command[] = [
       },
     ],
     async run({ options, operands }, io) {
-      const { simulate } = await import('../check/simulate/simulate.js')
+      const { simulate } = await import('./check/simulate/simulate.js')
       return simulate(options, operands, io)
     },
   }),
@@ -215,7 +215,7 @@ export const commands: readonly Command[] = [
       },
     ],
     async run({ options }, io) {
-      const { throttle } = await import('../check/throttle.js')
+      const { throttle } = await import('./check/throttle.js')
       return throttle(options, io)
     },
   }),
@@ -255,7 +255,7 @@ export const commands: readonly Command[] = [
     ],
     ships: true,
     async run({ options, operands }, io) {
-      const { resend } = await import('../inspect/resend.js')
+      const { resend } = await import('./inspect/resend.js')
       const { config, destination, 'dry-run': dryRun } = options
       return resend({ config, destination, dryRun, files: operands }, io)
     },

@@ -1,13 +1,13 @@
-import { type DaemonOptions, findSocket } from '../inspect/daemon-socket.js'
-import { viewDaemon } from '../inspect/daemon-view.js'
+import { type Command, type Io, UsageError } from '../daemon/process/command-line.js'
+import { EXIT } from '../daemon/process/dispatch.js'
 import { systemClock } from '../lib/time.js'
-import { type Command, type Io, UsageError } from '../terminal/command-line.js'
-import { EXIT } from '../terminal/dispatch.js'
-import { loadDaemonConfig } from '../terminal/local-part.js'
 import { bashCompletion } from './completion/bash.js'
 import { fishCompletion } from './completion/fish.js'
 import { type CommandLineModel, commandLineModel } from './completion/model.js'
 import { zshCompletion } from './completion/zsh.js'
+import { type DaemonOptions, findSocket } from './inspect/daemon-socket.js'
+import { viewDaemon } from './inspect/daemon-view.js'
+import { loadDaemonConfig } from './screen/local-part.js'
 
 const SHELLS: Readonly<Record<string, (model: CommandLineModel) => string>> = {
   bash: bashCompletion,

@@ -1,5 +1,5 @@
-import type { Command } from '../terminal/command-line.js'
-import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } from '../terminal/help.js'
+import type { Command } from '../daemon/process/command-line.js'
+import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } from '../daemon/process/help.js'
 
 /** Generates the manual page from the same tables as `--help`. */
 

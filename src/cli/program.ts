@@ -1,10 +1,10 @@
 import { clearTimeout, setTimeout } from 'node:timers'
+import { type Command, findCommand, type Io } from '../daemon/process/command-line.js'
+import { describe, dispatch, EXIT } from '../daemon/process/dispatch.js'
+import { endProcess } from '../daemon/process/end.js'
+import { isTolerated } from '../daemon/process/faults.js'
+import { textStderr } from '../daemon/process/stderr.js'
 import { nodeProblem } from '../lib/version.js'
-import { type Command, findCommand, type Io } from '../terminal/command-line.js'
-import { describe, dispatch, EXIT } from '../terminal/dispatch.js'
-import { endProcess } from '../terminal/end.js'
-import { isTolerated } from '../terminal/faults.js'
-import { textStderr } from '../terminal/stderr.js'
 import { run } from './commands/run.js'
 
 /** Sets up the process: its streams, the handling of unexpected errors, and its end. */

@@ -63,7 +63,7 @@ export interface Source extends Lifecycle {
   run(out: Output, signal: AbortSignal): Promise<void>
 }
 
-/** Decides about events; flow/stage.ts carries out the decisions. */
+/** Decides about events; engine/flow/stage.ts carries out the decisions. */
 export interface Processor extends Decides, Lifecycle {
   /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
@@ -199,7 +199,7 @@ export interface Receipt {
   readonly requestId: string | undefined
 }
 
-/** The counters of one component, as plain numbers. engine/measure/metrics.ts turns them into Prometheus series. */
+/** The counters of one component, as plain numbers. engine/run/measure/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
   /** Counts a batch taken from the component's queue. Called by the stages; the balance check uses it. */
   took(events: number, bytes: number): void

@@ -3,7 +3,7 @@ import type { Fields } from './event/event.js'
 import type { Share } from './event/share.js'
 
 /**
- * The contract between the engine and a processor. A processor only decides. Its stage (flow/stage.ts) counts, moves
+ * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts, moves
  * events, keeps their order, waits, settles acknowledgements and handles failures.
  */
 

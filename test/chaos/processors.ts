@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { components } from '../../src/components.js'
+import { components } from '../../src/components/list.js'
 import { type AnyDefinition, defineProcessor } from '../../src/core/component.js'
 import { sleep } from '../../src/lib/time.js'
 

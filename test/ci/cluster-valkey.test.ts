@@ -9,5 +9,5 @@ const valkey = needs(t, 'valkey-server')
 if (valkey) {
   process.env[SERVER] = valkey
   await import('../e2e/cluster.test.js')
-  await import('../unit/throttle/cluster/script.test.js')
+  await import('../unit/components/throttle/cluster/script.test.js')
 }

@@ -47,7 +47,7 @@ async function done(t: Test, program: string, args: readonly string[], options: 
 /** Everything that the packages have of the program's own: an import that leads out of them fails. */
 const IMPORT_ALL = `
 import { readdirSync } from 'node:fs'
-const entries = ['cli/main.js', 'lib/files/remote/fs-worker.js', 'processors/script/script-main.js', 'serve/pipeline-process.js']
+const entries = ['cli/main.js', 'lib/files/remote/fs-worker.js', 'components/processors/script/script-main.js', 'daemon/serve/pipeline-process.js']
 const files = readdirSync('dist/src', { recursive: true }).filter(name => name.endsWith('.js') && !entries.includes(name))
 for (const file of files) await import(process.cwd() + '/dist/src/' + file)
 console.log(files.length > 100)
@@ -67,7 +67,7 @@ const WANTED = [
   /^src\/README\.md$/,
   /^dist\/sluice\.1$/,
   /^dist\/src\/[a-z0-9_/-]+(\.d\.c?ts|\.c?js)$/,
-  /^dist\/src\/kernel\/kernel\.wasm$/,
+  /^dist\/src\/lib\/kernel\/kernel\.wasm$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/[a-z0-9-]+\.(md|svg)$/,
@@ -214,7 +214,9 @@ t.test('the package of the library installs and loads what it uses, and nothing 
   const own = readdirSync(join(modules, 'sluice-library'), { recursive: true, encoding: 'utf8' })
   t.ok(own.includes('README.md'))
   t.same(
-    own.filter(name => /(^|\/)(api\/http|api\/store|engine|cli|destinations|ingest)\//.test(name)),
+    own.filter(name =>
+      /(^|\/)(service\/api\/(http|store)|engine\/run|cli|components\/\w+\/destination|service\/ingest)\b/.test(name),
+    ),
     [],
     'nothing of the daemon and the service',
   )

@@ -3,9 +3,9 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
-import { components } from '../../src/components.js'
-import { parseConfig } from '../../src/config/load.js'
-import { findCommand, readCall } from '../../src/terminal/command-line.js'
+import { components } from '../../src/components/list.js'
+import { findCommand, readCall } from '../../src/daemon/process/command-line.js'
+import { parseConfig } from '../../src/engine/config/load.js'
 import { checkout } from '../support/checkout.js'
 import {
   commandLines,

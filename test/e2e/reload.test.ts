@@ -4,7 +4,7 @@ import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } f
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { socketPath } from '../../src/admin/socket.js'
+import { socketPath } from '../../src/daemon/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
 import { built } from '../support/checkout.js'
 import { command } from '../support/cli.js'

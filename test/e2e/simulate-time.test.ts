@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import type { SimulationResult } from '../../src/check/simulate/result.js'
+import type { SimulationResult } from '../../src/cli/check/simulate/result.js'
 import { testFolder } from '../support/folder.js'
 import { callSimulate } from '../support/simulate.js'
 

@@ -36,9 +36,9 @@ async function loadedBy(t: Test, config: string) {
 /** It was 267 when this was written, of more than 800. */
 const MOST_OWN = 285
 const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client']
-const FOLDERS = /^(api|check|client|fleet|ingest|inspect|remote|serve)\//
+const FOLDERS = /^(service|daemon\/(managed|serve)|cli\/(check|inspect|service))\//
 const OF_OTHERS =
-  /^(sources\/(http|journald|tcp)\/\w+-source|processors\/throttle\/throttle-processor|codecs\/(csv|grok|syslog)|http\/client\/http-destination|flow\/disk-buffer\/disk-buffer)\.js$/
+  /^(components\/(http|journald|tcp)\/\w+-source|components\/processors\/throttle\/throttle-processor|core\/codecs\/(csv|grok|syslog)|net\/http\/client\/http-destination|engine\/flow\/disk-buffer\/disk-buffer)\.js$/
 
 t.test('a run from file to file loads nothing of other components, of the service, or of other commands', async t => {
   const { own, packages } = await loadedBy(
@@ -47,7 +47,7 @@ t.test('a run from file to file loads nothing of other components, of the servic
 destinations: { out: { type: file, inputs: [in], path: out.log } }
 `,
   )
-  t.ok(own.includes('sources/file/file-source.js'), 'the list of modules is complete')
+  t.ok(own.includes('components/file/file-source.js'), 'the list of modules is complete')
   t.same(
     own.filter(path => FOLDERS.test(path) || OF_OTHERS.test(path)),
     [],
@@ -67,24 +67,24 @@ processors: { few: { type: throttle, inputs: [in], limit: 1, window: 1s } }
 destinations: { out: { type: blackhole, inputs: [few], buffer: { type: disk } } }
 `,
   )
-  t.notOk(own.includes('sources/file/file-source.js'))
-  t.ok(own.includes('processors/throttle/throttle-processor.js'))
-  t.ok(own.includes('flow/disk-buffer/disk-buffer.js'))
+  t.notOk(own.includes('components/file/file-source.js'))
+  t.ok(own.includes('components/processors/throttle/throttle-processor.js'))
+  t.ok(own.includes('engine/flow/disk-buffer/disk-buffer.js'))
 })
 
 t.test('a run loads the codecs that it names, and all of them where records on the disk may name any', async t => {
   const sources = 'sources: { in: { type: stdin, decode: { codec: regex, pattern: "(?<a>.*)" } } }\n'
   const named = await loadedBy(t, `${sources}destinations: { out: { type: blackhole, inputs: [in] } }\n`)
   t.same(
-    named.own.filter(path => /^codecs\/(csv|grok|regex|syslog)\.js$/.test(path)),
-    ['codecs/regex.js'],
+    named.own.filter(path => /^core\/codecs\/(csv|grok|regex|syslog)\.js$/.test(path)),
+    ['core/codecs/regex.js'],
   )
   const disk = await loadedBy(
     t,
     `${sources}destinations: { out: { type: blackhole, inputs: [in], buffer: { type: disk } } }\n`,
   )
   t.same(
-    disk.own.filter(path => /^codecs\/(csv|grok|regex|syslog)\.js$/.test(path)),
-    ['codecs/csv.js', 'codecs/grok.js', 'codecs/regex.js', 'codecs/syslog.js'],
+    disk.own.filter(path => /^core\/codecs\/(csv|grok|regex|syslog)\.js$/.test(path)),
+    ['core/codecs/csv.js', 'core/codecs/grok.js', 'core/codecs/regex.js', 'core/codecs/syslog.js'],
   )
 })

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { socketPath } from '../../src/admin/socket.js'
+import { socketPath } from '../../src/daemon/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'

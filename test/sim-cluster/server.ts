@@ -1,4 +1,4 @@
-import type { RedisConnection } from '../../src/redis/connection.js'
+import type { RedisConnection } from '../../src/net/redis/connection.js'
 import { ScriptModel } from '../support/script-model.js'
 import type { Seeded } from '../support/seeded.js'
 import type { World } from './world.js'

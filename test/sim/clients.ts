@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { JSON_OBJECTS } from '../../src/codecs/json.js'
+import { JSON_OBJECTS } from '../../src/core/codecs/json.js'
 import { defineSource, type Output } from '../../src/core/component.js'
 import type { AckStatus } from '../../src/core/event/ack.js'
 import { EventBatch } from '../../src/core/event/batch.js'

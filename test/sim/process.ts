@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Kind } from '../../src/core/component.js'
-import type { Runtime } from '../../src/engine/runtime.js'
-import { ComponentCounters, type CounterSet } from '../../src/flow/counters.js'
+import { ComponentCounters, type CounterSet } from '../../src/engine/flow/counters.js'
+import type { Runtime } from '../../src/engine/run/runtime.js'
 import { systemClock } from '../../src/lib/time.js'
 import type { World } from './world.js'
 

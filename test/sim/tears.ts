@@ -1,4 +1,4 @@
-import type { ComponentCounters } from '../../src/flow/counters.js'
+import type { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { outputOf } from './configuration.js'
 import { isWhole } from './expected.js'
 import type { Machine } from './machine.js'

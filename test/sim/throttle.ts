@@ -1,9 +1,9 @@
+import { inEventTime } from '../../src/components/processors/throttle/in-event-time.js'
+import { ThrottleProcessor } from '../../src/components/processors/throttle/throttle-processor.js'
+import { throttle } from '../../src/components/processors/throttle.js'
 import { defineProcessor, type HandoverState, type Processor, type ProcessorContext } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { type BatchScope, LATER, MAIN } from '../../src/core/processor.js'
-import { inEventTime } from '../../src/processors/throttle/in-event-time.js'
-import { ThrottleProcessor } from '../../src/processors/throttle/throttle-processor.js'
-import { throttle } from '../../src/processors/throttle.js'
 import { currentMachine } from './machine.js'
 import { marksOf } from './marks.js'
 

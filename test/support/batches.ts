@@ -1,1 +1,1 @@
-export * from '../../src/testing/batches.js'
+export * from '../../src/engine/testing/batches.js'

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { commands } from '../../src/cli/commands.js'
-import { dispatch } from '../../src/terminal/dispatch.js'
+import { dispatch } from '../../src/daemon/process/dispatch.js'
 import { commandIo } from './command-io.js'
 
 export interface CommandOptions {

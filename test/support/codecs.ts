@@ -1,6 +1,6 @@
 import { seeded } from './seeded.js'
 
-export { agreesWithFields, readFields } from '../../src/testing/codec-agreement.js'
+export { agreesWithFields, readFields } from '../../src/engine/testing/codec-agreement.js'
 
 /** Lines made of up to 8 of `parts`, the same ones for the same seed. */
 export function fuzz(seed: number, count: number, parts: readonly string[]): string[] {

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
-import { encodeLines } from '../../src/codecs/encode.js'
-import { JSON_OBJECTS } from '../../src/codecs/json.js'
+import { encodeLines } from '../../src/core/codecs/encode.js'
+import { JSON_OBJECTS } from '../../src/core/codecs/json.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 
 /** Notes the lines that events are sent as, down to the byte. */

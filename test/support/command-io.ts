@@ -1,5 +1,5 @@
 import { Writable } from 'node:stream'
-import type { Io } from '../../src/terminal/command-line.js'
+import type { Io } from '../../src/daemon/process/command-line.js'
 
 /** Streams for a command that is called in this process, and what it has written to them so far. */
 export function commandIo(env: NodeJS.ProcessEnv, stdin: NodeJS.ReadableStream) {

@@ -16,7 +16,7 @@ import { checkout } from './checkout.js'
  *   sh steps                  commands that are run by test/e2e/roll-out.test.ts
  *   sh tree                   commands that are run in a booted tree (test/systemd)
  *   sh norun REASON           commands that are not run; those of sluice have to be understood by it
- *   condition                 a condition, and events for which it `holds` or `fails`: test/unit/condition/page.test.ts
+ *   condition                 a condition, and events for which it `holds` or `fails`: test/unit/core/condition/page.test.ts
  *   text output               what the commands before have printed, with … for anything
  *   text, json, js, ts, ini   to look at; js file=NAME in docs/plugins.md is run by test/e2e/plugins.test.ts
  */

@@ -1,6 +1,6 @@
-import { ApiError } from '../../src/api/domain/errors.js'
-import type { Service } from '../../src/api/domain/service.js'
-import type { Ingest } from '../../src/api/http/ingest.js'
+import { ApiError } from '../../src/service/api/domain/errors.js'
+import type { Service } from '../../src/service/api/domain/service.js'
+import type { Ingest } from '../../src/service/api/http/ingest.js'
 
 /** Takes lines for as long as it is not told to refuse; what came is kept. */
 export class FakeIngest implements Ingest {

@@ -1,4 +1,4 @@
-import { findLines } from '../../src/kernel/find-lines.js'
+import { findLines } from '../../src/lib/kernel/find-lines.js'
 import { type FindLines, type Frame, LineSplitter } from '../../src/lib/lines/line-splitter.js'
 import { Seeded } from './seeded.js'
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { components } from '../../src/components.js'
+import { components } from '../../src/components/list.js'
 import { type AnyDefinition, defineProcessor } from '../../src/core/component.js'
 import type { Share } from '../../src/core/event/share.js'
 import { CONSUMED, discard, type Emitted, FAILED, output } from '../../src/core/processor.js'

@@ -1,8 +1,8 @@
+import { type ManualTime, settle } from '../../src/engine/testing/manual-time.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
-import { type ManualTime, settle } from '../../src/testing/manual-time.js'
 import { until } from './until.js'
 
-export { ManualTime, settle } from '../../src/testing/manual-time.js'
+export { ManualTime, settle } from '../../src/engine/testing/manual-time.js'
 
 /** Real time, whose timers ring so many times as soon. For deadlines and intervals of the code under test. */
 export const hurried = (times: number): TimerClock => ({

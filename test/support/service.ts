@@ -1,14 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { type Logger, pino } from 'pino'
-import type { ServiceLimits } from '../../src/api/domain/context.js'
-import type { InitResult } from '../../src/api/domain/documents.js'
-import { Service } from '../../src/api/domain/service.js'
-import { type AppOptions, buildApp } from '../../src/api/http/app.js'
-import { openState } from '../../src/api/store/state.js'
 import { Client } from '../../src/client.js'
-import { components } from '../../src/components.js'
-import { Connections } from '../../src/http/server/connections.js'
+import { components } from '../../src/components/list.js'
 import { type Clock, systemClock } from '../../src/lib/time.js'
+import { Connections } from '../../src/net/http/server/connections.js'
+import type { ServiceLimits } from '../../src/service/api/domain/context.js'
+import type { InitResult } from '../../src/service/api/domain/documents.js'
+import { Service } from '../../src/service/api/domain/service.js'
+import { type AppOptions, buildApp } from '../../src/service/api/http/app.js'
+import { openState } from '../../src/service/api/store/state.js'
 
 export interface Sending {
   readonly key?: string | undefined

@@ -1,7 +1,7 @@
 import { Readable, Writable } from 'node:stream'
 import { commands } from '../../src/cli/commands.js'
-import type { Io } from '../../src/terminal/command-line.js'
-import { dispatch } from '../../src/terminal/dispatch.js'
+import type { Io } from '../../src/daemon/process/command-line.js'
+import { dispatch } from '../../src/daemon/process/dispatch.js'
 
 /** Calls `sluice simulate` in this process. */
 export async function callSimulate(args: readonly string[], input: string | Buffer = '') {

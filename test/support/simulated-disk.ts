@@ -1,4 +1,4 @@
-import type { BufferFile, BufferFolder } from '../../src/flow/disk-buffer/files.js'
+import type { BufferFile, BufferFolder } from '../../src/engine/flow/disk-buffer/files.js'
 
 /** What a process asks of the disk. */
 export interface Operation {

@@ -1,4 +1,4 @@
-import type { KeyResult, SimulationResult, TrialResult } from '../../src/check/simulate/result.js'
+import type { KeyResult, SimulationResult, TrialResult } from '../../src/cli/check/simulate/result.js'
 import { seeded } from './seeded.js'
 
 export interface MadeTrial {

@@ -1,1 +1,1 @@
-export * from '../../src/testing/stage.js'
+export * from '../../src/engine/testing/stage.js'

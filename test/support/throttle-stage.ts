@@ -1,6 +1,6 @@
+import { throttle } from '../../src/components/processors/throttle.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
-import { ComponentCounters } from '../../src/flow/counters.js'
-import { throttle } from '../../src/processors/throttle.js'
+import { ComponentCounters } from '../../src/engine/flow/counters.js'
 import { type BatchOptions, batchOf, linesOf } from './batches.js'
 import { ManualTime, settle } from './manual-time.js'
 import { loadedStageOf, type StageOptions } from './stage.js'

@@ -7,7 +7,7 @@ const WATCHDOG_S = 6
 const FILTER = "type: filter, condition: 'if (.n greater 0)'"
 /** Makes processors stand still for as long as a file is there. */
 const BREAK = `import { existsSync } from 'node:fs'
-import { Stage } from '${LIB}/dist/src/flow/stage.js'
+import { Stage } from '${LIB}/dist/src/engine/flow/stage.js'
 
 const transform = Stage.prototype._transform
 Stage.prototype._transform = function (...args) {

@@ -1,5 +1,5 @@
-import type { Client, ListPage, PageOptions } from '../../client/client.js'
-import { type Command, command } from '../../terminal/command-line.js'
+import { type Command, command } from '../../daemon/process/command-line.js'
+import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
   'SLUICE_URL has the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override them.'
@@ -23,7 +23,7 @@ const CONNECTION = {
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
-const load = () => import('../../remote/api.js')
+const load = () => import('../service/api.js')
 const words = (text: string | undefined) => text?.split(',').map(word => word.trim())
 
 const LISTS: readonly {
@@ -55,7 +55,7 @@ export const apiCommands: readonly Command[] = [
     options: CONNECTION,
     examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
     async run({ options }, io) {
-      const { fleet } = await import('../../remote/fleet.js')
+      const { fleet } = await import('../service/fleet.js')
       return fleet(options, io)
     },
   }),
@@ -173,7 +173,7 @@ export const apiCommands: readonly Command[] = [
     async run({ options, operands }, io) {
       const { pipelineId, withClient } = await load()
       const { config, revision } = options
-      const { loadDocument } = await import('../../config/yaml/load-document.js')
+      const { loadDocument } = await import('../../engine/config/yaml/load-document.js')
       const document = config === undefined ? undefined : loadDocument(config)
       return withClient(options, io, async client => {
         const pipeline = await pipelineId(client, operands[0])

@@ -1,4 +1,4 @@
-import { type Command, command } from '../../terminal/command-line.js'
+import { type Command, command } from '../../daemon/process/command-line.js'
 
 /** Commands for those who write plugins, and for the documentation. */
 export const developCommands: readonly Command[] = [

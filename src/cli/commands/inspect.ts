@@ -1,5 +1,5 @@
-import { type Command, command } from '../../terminal/command-line.js'
-import { DAEMON_OPTIONS } from '../../terminal/daemon-options.js'
+import { type Command, command } from '../../daemon/process/command-line.js'
+import { DAEMON_OPTIONS } from '../screen/daemon-options.js'
 
 const FOUND =
   'The daemon is found by its configuration, or at its default paths. Only its user and root may inspect it.'
@@ -25,7 +25,7 @@ export const inspectCommands: readonly Command[] = [
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
     async run({ options }, io) {
-      const { test } = await import('../../check/test.js')
+      const { test } = await import('../check/test.js')
       return test(options.config, io)
     },
   }),
@@ -70,9 +70,9 @@ export const inspectCommands: readonly Command[] = [
       },
     ],
     async run({ options, operands }, io) {
-      const { explain } = await import('../../check/explain/explain.js')
+      const { explain } = await import('../check/explain/explain.js')
       const { live, ...rest } = options
-      const ask = live ? (await import('../../inspect/live-bucket.js')).liveBucket : undefined
+      const ask = live ? (await import('../inspect/live-bucket.js')).liveBucket : undefined
       return explain({ ...rest, ask, event: operands[0] ?? '-' }, io)
     },
   }),
@@ -105,7 +105,7 @@ export const inspectCommands: readonly Command[] = [
       { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
     ],
     async run({ options }, io) {
-      const { graph } = await import('../../inspect/graph.js')
+      const { graph } = await import('../inspect/graph.js')
       return graph(options, io)
     },
   }),
@@ -119,7 +119,7 @@ export const inspectCommands: readonly Command[] = [
     options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
     async run({ options }, io) {
-      const { status } = await import('../../inspect/status.js')
+      const { status } = await import('../inspect/status.js')
       return status(options, io)
     },
   }),
@@ -141,7 +141,7 @@ export const inspectCommands: readonly Command[] = [
       { title: 'one screen, of ten seconds', line: 'sluice top --interval 10s --count 1' },
     ],
     async run({ options }, io) {
-      const { top } = await import('../../inspect/top.js')
+      const { top } = await import('../inspect/top.js')
       return top(options, io)
     },
   }),
@@ -174,7 +174,7 @@ export const inspectCommands: readonly Command[] = [
       { title: 'what is a throttle holding back?', line: 'sluice tap limit_app --discarded --limit 5' },
     ],
     async run({ options, operands }, io) {
-      const { tap } = await import('../../inspect/tap.js')
+      const { tap } = await import('../inspect/tap.js')
       return tap({ ...options, component: operands[0] }, io)
     },
   }),

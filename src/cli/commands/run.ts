@@ -1,5 +1,5 @@
+import { command, UsageError } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
-import { command, UsageError } from '../../terminal/command-line.js'
 
 /** The daemon: the only command that is loaded without all the others. */
 export const run = command({
@@ -60,12 +60,12 @@ export const run = command({
         if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
       if (config === undefined)
         throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
-      preload(new URL('../../daemon/run.js', import.meta.url))
-      const { run } = await import('../../daemon/run.js')
+      preload(new URL('../../daemon/run/run.js', import.meta.url))
+      const { run } = await import('../../daemon/run/run.js')
       return run({ configPath: config, metricsOnSocket }, io)
     }
     if (keyFile === undefined) throw new UsageError('--key-file FILE is missing', 'run')
-    const { runManaged } = await import('../../daemon/managed.js')
+    const { runManaged } = await import('../../daemon/managed/managed.js')
     return runManaged({ url: pipeline, keyFile, caFile, configPath: config, delegate, metricsOnSocket }, io)
   },
 })

@@ -1,5 +1,5 @@
+import { type Command, command } from '../../daemon/process/command-line.js'
 import { preload } from '../../lib/preload.js'
-import { type Command, command } from '../../terminal/command-line.js'
 
 const CONFIG = {
   type: 'string',
@@ -22,8 +22,8 @@ export const serviceCommands: readonly Command[] = [
     options: { config: CONFIG },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
     async run({ options }, io) {
-      preload(new URL('../../serve/serve.js', import.meta.url))
-      const { serve } = await import('../../serve/serve.js')
+      preload(new URL('../../daemon/serve/serve.js', import.meta.url))
+      const { serve } = await import('../../daemon/serve/serve.js')
       return serve({ configPath: options.config }, io)
     },
   }),
@@ -45,7 +45,7 @@ export const serviceCommands: readonly Command[] = [
       },
     ],
     async run({ options }, io) {
-      const { init } = await import('../../serve/admin.js')
+      const { init } = await import('../../daemon/serve/admin.js')
       return init(options, io)
     },
   }),
@@ -64,7 +64,7 @@ export const serviceCommands: readonly Command[] = [
       { title: 'every night', line: 'sluice admin backup --config service.yaml --to /backup/sluice-$(date +%F)' },
     ],
     async run({ options }, io) {
-      const { backup } = await import('../../serve/admin.js')
+      const { backup } = await import('../../daemon/serve/admin.js')
       return backup(options, io)
     },
   }),
@@ -87,7 +87,7 @@ export const serviceCommands: readonly Command[] = [
       },
     ],
     async run({ options }, io) {
-      const { restore } = await import('../../serve/admin.js')
+      const { restore } = await import('../../daemon/serve/admin.js')
       return restore(options, io)
     },
   }),

@@ -1,4 +1,4 @@
-import type { Takes } from '../../terminal/command-line.js'
+import type { Takes } from '../../daemon/process/command-line.js'
 import type { CommandLineModel, CommandModel, OptionModel } from './model.js'
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`

@@ -1,4 +1,4 @@
-import type { Command, OptionSpec, Takes } from '../../terminal/command-line.js'
+import type { Command, OptionSpec, Takes } from '../../daemon/process/command-line.js'
 
 /** A model of the command line for shell completion, made from the table of commands. */
 

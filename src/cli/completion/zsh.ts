@@ -1,4 +1,4 @@
-import type { Takes } from '../../terminal/command-line.js'
+import type { Takes } from '../../daemon/process/command-line.js'
 import { brief, type CommandLineModel, type CommandModel, type OptionModel, type WordModel } from './model.js'
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`

@@ -1,11 +1,11 @@
 import { existsSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
-import { ID } from '../../config/schema.js'
 import { errorText } from '../../core/errors.js'
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import { ID } from '../../engine/config/schema.js'
 import { makeFolderSync } from '../../lib/files/make-folder.js'
 import { packageFolder } from '../../lib/version.js'
-import { type Io, UsageError } from '../../terminal/command-line.js'
-import { EXIT } from '../../terminal/dispatch.js'
 import { TEMPLATES, WHAT, type What } from './templates.js'
 
 export interface NewOptions {

@@ -1,8 +1,8 @@
-import type { Client } from '../../client/client.js'
-import { everything } from '../../client/client.js'
-import { ServiceError } from '../../client/transport.js'
-import { baseAddress as addressOf, connect, pipelineId } from '../../remote/api.js'
-import { type Io, UsageError } from '../../terminal/command-line.js'
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import type { Client } from '../../service/client/client.js'
+import { everything } from '../../service/client/client.js'
+import { ServiceError } from '../../service/client/transport.js'
+import { baseAddress as addressOf, connect, pipelineId } from '../service/api.js'
 import type { Receiver } from './plan.js'
 
 /** The service at SLUICE_URL: checked before anything is started. `name`: the pipeline, by title or id. */

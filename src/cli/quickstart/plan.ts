@@ -1,8 +1,8 @@
 import { accessSync, constants, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { editYaml, literalText } from '../../config/yaml/edit-yaml.js'
+import { UsageError } from '../../daemon/process/command-line.js'
+import { editYaml, literalText } from '../../engine/config/yaml/edit-yaml.js'
 import { packageFolder } from '../../lib/version.js'
-import { UsageError } from '../../terminal/command-line.js'
 
 /** The configuration of the quickstart: the example, with a log of this machine and a receiver put in. */
 

@@ -1,12 +1,12 @@
 import { createReadStream, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import type { Running } from '../../daemon/run.js'
-import type { Totals } from '../../engine/measure/totals.js'
-import { DataDirError, type DataDirLock, lockDataDir } from '../../engine/state/data-dir.js'
+import type { Io } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import type { Running } from '../../daemon/run/run.js'
+import type { Totals } from '../../engine/run/measure/totals.js'
+import { DataDirError, type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
 import { printable } from '../../lib/printable.js'
 import { after, systemClock } from '../../lib/time.js'
-import type { Io } from '../../terminal/command-line.js'
-import { EXIT } from '../../terminal/dispatch.js'
 import { announce, continueText, runningText } from './announce.js'
 import { chooseLog, EXAMPLE, type Log, planYaml, type Receiver, USUAL_LOGS } from './plan.js'
 import { type Reader, readerOf, shown } from './reader.js'
@@ -48,7 +48,7 @@ export async function quickstart(options: QuickstartOptions, io: Io): Promise<nu
     // A run keeps nothing of an earlier one: all of its numbers are its own.
     for (const name of readdirSync(folder)) if (LEFT.test(name)) rmSync(join(folder, name), { recursive: true })
     // The daemon is loaded while the service starts.
-    import('../../daemon/run.js').catch(() => {})
+    import('../../daemon/run/run.js').catch(() => {})
     const own = given ? undefined : await startOwnService(folder, io.env)
     return await new Run({ configPath, log, receiver: given ?? own!, own, reader }, io).run(join(folder, 'state'))
   } finally {
@@ -81,7 +81,7 @@ class Run {
     let code: number
     try {
       writeFileSync(configPath, planYaml(dataDir, log, receiver))
-      const { run } = await import('../../daemon/run.js')
+      const { run } = await import('../../daemon/run/run.js')
       const follow = (running: Running) => this.#follow(running)
       code = await run({ configPath, follow, log: { format: 'text', level: 'warn' } }, this.#io)
     } finally {

@@ -3,10 +3,10 @@ import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { InitResult } from '../../api/domain/documents.js'
-import { Client } from '../../client/client.js'
+import { callControl } from '../../daemon/serve/control.js'
 import { after } from '../../lib/time.js'
-import { callControl } from '../../serve/control.js'
+import type { InitResult } from '../../service/api/domain/documents.js'
+import { Client } from '../../service/client/client.js'
 import type { Receiver } from './plan.js'
 
 /** The service of the quickstart: a process beside the daemon, with an account, a key and a pipeline. */

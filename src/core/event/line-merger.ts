@@ -1,6 +1,6 @@
-import type { EventFrame, FieldLines, LineFormat } from '../../kernel/field-lines.js'
-import { theKernel } from '../../kernel/kernel.js'
 import { SLOT, sawEscape, slotOf, stringEnd, type WantedNames } from '../../lib/formats/json-scan.js'
+import type { EventFrame, FieldLines, LineFormat } from '../../lib/kernel/field-lines.js'
+import { theKernel } from '../../lib/kernel/kernel.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import type { EventBatch } from './batch.js'
 import { INVALID, MODIFIED } from './flags.js'

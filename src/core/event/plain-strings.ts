@@ -1,6 +1,6 @@
-import { theKernel } from '../../kernel/kernel.js'
-import type { WantedText } from '../../kernel/strings.js'
 import { SLOT } from '../../lib/formats/json-scan.js'
+import { theKernel } from '../../lib/kernel/kernel.js'
+import type { WantedText } from '../../lib/kernel/strings.js'
 import type { EventBatch } from './batch.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 

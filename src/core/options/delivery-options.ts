@@ -47,7 +47,7 @@ function wait(fallback: string) {
     .prefault(fallback)
 }
 
-/** The options that every destination has besides its own, applied by flow/delivery/delivery.ts. */
+/** The options that every destination has besides its own, applied by engine/flow/delivery/delivery.ts. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
     batch: z

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { findLines } from '../../kernel/find-lines.js'
+import { findLines } from '../../lib/kernel/find-lines.js'
 import { FramedSplitter, type Framing } from '../../lib/lines/framed-splitter.js'
 import { continuesWith, endsWith, startsWith } from '../../lib/lines/line-patterns.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'

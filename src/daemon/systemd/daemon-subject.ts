@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import { ProgressWatch } from '../../engine/measure/progress.js'
-import type { Supervisor } from '../../engine/supervisor.js'
+import { ProgressWatch } from '../../engine/run/measure/progress.js'
+import type { Supervisor } from '../../engine/run/supervisor.js'
 import { daemonState, type ServiceState } from './service-state.js'
 import { CHECKS, type Subject } from './systemd.js'
 

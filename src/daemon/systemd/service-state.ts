@@ -1,4 +1,4 @@
-import type { DestinationState } from '../../engine/engine.js'
+import type { DestinationState } from '../../engine/run/engine.js'
 import { printable } from '../../lib/printable.js'
 
 /** The state of a service as reported to systemd. */

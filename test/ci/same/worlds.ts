@@ -1,6 +1,6 @@
 import { parse, stringify } from 'yaml'
-import { codecs } from '../../../src/codecs/list.js'
-import { components } from '../../../src/components.js'
+import { components } from '../../../src/components/list.js'
+import { codecs } from '../../../src/core/codecs/list.js'
 import { makeScenario } from '../../chaos/generate.js'
 import { lineText } from '../../chaos/lines.js'
 import { AccessLines } from '../../support/access-lines.js'

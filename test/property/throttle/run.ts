@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { throttle } from '../../../src/processors/throttle.js'
+import { throttle } from '../../../src/components/processors/throttle.js'
 import { Judge, type Sent } from './judge.js'
 import type { Kind, Options } from './model.js'
 import { Product, type Seen } from './product.js'

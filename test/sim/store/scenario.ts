@@ -1,6 +1,6 @@
 import './level.js'
-import { openLevelStore } from '../../../src/api/store/level.js'
-import type { Store } from '../../../src/api/store/store.js'
+import { openLevelStore } from '../../../src/service/api/store/level.js'
+import type { Store } from '../../../src/service/api/store/store.js'
 import { changes, heal } from '../calamities.js'
 import { timers } from '../globals.js'
 import type { Machine } from '../machine.js'

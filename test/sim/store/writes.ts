@@ -1,4 +1,4 @@
-import type { Entry, Store } from '../../../src/api/store/store.js'
+import type { Entry, Store } from '../../../src/service/api/store/store.js'
 import type { World } from '../world.js'
 
 /** What the store may hold of a key: what was acknowledged last, and what may have been saved since. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
-import { findLines } from '../../../src/kernel/find-lines.js'
+import { findLines } from '../../../src/lib/kernel/find-lines.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { freeChunk, holdChunk, numbersFor, takeChunk } from '../../../src/lib/lines/chunk-pool.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
-import { JSON_OBJECTS } from '../../../codecs/json.js'
 import { type Codec, type CodecDefinition, defineCodec as codec } from '../../../core/codec.js'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import {
   type Definition,
   defineDestination as destination,
@@ -13,9 +13,9 @@ import type { Ack } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fields } from '../../../core/event/event.js'
 import type { Origin } from '../../../core/event/origin.js'
-import { lineBatch, madeLine } from '../../../flow/made-batch.js'
-import { defineHttpDestination as httpDestination } from '../../../http/client/destination.js'
-import type { ClientOptions } from '../../../http/client/options.js'
+import { lineBatch, madeLine } from '../../../engine/flow/made-batch.js'
+import { defineHttpDestination as httpDestination } from '../../../net/http/client/destination.js'
+import type { ClientOptions } from '../../../net/http/client/options.js'
 
 /**
  * What plugins are made of: the contract of the components that come with the program, which are made of the same.
@@ -59,11 +59,24 @@ export function batchOfEvents(events: readonly Fields[], origin: Origin, receive
 }
 
 export { z } from 'zod'
-export { type Encoded, type Encoding, encodeAlone, encodeLines, eventText, RawEncoder } from '../../../codecs/encode.js'
-export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../codecs/options.js'
-export { RecordCodec } from '../../../codecs/record-codec.js'
-export { compileCondition, condition, type EventTest, pathsOf } from '../../../condition/condition.js'
+export type {
+  BatchScript,
+  Route,
+  Script,
+  ScriptContext,
+  ScriptResult,
+} from '../../../components/processors/script/types.js'
 export { behindMark, Codec, type CodecExample, type Form, NO_OPTIONS, putSlot } from '../../../core/codec.js'
+export {
+  type Encoded,
+  type Encoding,
+  encodeAlone,
+  encodeLines,
+  eventText,
+  RawEncoder,
+} from '../../../core/codecs/encode.js'
+export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../core/codecs/options.js'
+export { RecordCodec } from '../../../core/codecs/record-codec.js'
 export type {
   Checkpoints,
   ComponentContext,
@@ -80,6 +93,7 @@ export type {
   StateFolder,
 } from '../../../core/component.js'
 export { REPLACED } from '../../../core/component.js'
+export { compileCondition, condition, type EventTest, pathsOf } from '../../../core/condition/condition.js'
 export { CONTRACT } from '../../../core/contract.js'
 export { DeliveryError, errorText, type Failure } from '../../../core/errors.js'
 export type { Ack, AckStatus } from '../../../core/event/ack.js'
@@ -120,13 +134,12 @@ export {
   output,
   type Plan,
 } from '../../../core/processor.js'
-export { LowWaterMark } from '../../../flow/low-water-mark.js'
-export { clientOptions } from '../../../http/client/options.js'
-export type { RequestFormat } from '../../../http/client/request-format.js'
+export { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
 export type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 export type { WantedNames } from '../../../lib/formats/json-scan.js'
 export { type Framing, FramingError, type RecordScanner } from '../../../lib/lines/framed-splitter.js'
 export { type Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 export { Pattern } from '../../../lib/pattern.js'
-export type { BatchScript, Route, Script, ScriptContext, ScriptResult } from '../../../processors/script/types.js'
+export { clientOptions } from '../../../net/http/client/options.js'
+export type { RequestFormat } from '../../../net/http/client/request-format.js'
 export { JSON_OBJECTS }

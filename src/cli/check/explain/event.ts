@@ -1,0 +1,139 @@
+import { hostname } from 'node:os'
+import type { Codec } from '../../../core/codec.js'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import { Ack } from '../../../core/event/ack.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import { type EventFields, fieldsOfLines } from '../../../core/event/event-fields.js'
+import { DECODED } from '../../../core/event/flags.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { type SplitOptions, Splitting } from '../../../core/options/multiline-options.js'
+import { UsageError } from '../../../daemon/process/command-line.js'
+import type { ComponentConfig } from '../../../engine/config/load.js'
+import { frameOf, originOf } from '../../../engine/run/dead-letter/letters.js'
+import { decodeLetter, type Letter } from '../../../engine/run/dead-letter/record.js'
+import { WantedNames } from '../../../lib/formats/json-scan.js'
+import type { Frame } from '../../../lib/lines/line-splitter.js'
+import { systemClock } from '../../../lib/time.js'
+
+/** One event as the source would read it. */
+export interface ReadEvent {
+  readonly batch: EventBatch
+  /** How it was read, in words. */
+  readonly as: string
+  /** A field that the source would set, but whose value is unknown here: `.file`. */
+  readonly unset?: string | undefined
+  /** Number of events after it. */
+  readonly more: number
+}
+
+const MOST_LINE_BYTES = 64 * 1024 * 1024
+/** By type of source: the field it sets on events from lines. */
+const SET_BY_SOURCE = new Map([
+  ['file', '.file'],
+  ['tcp', '.peer'],
+  ['http', '.peer'],
+])
+/** Fields that name the origin of a line. */
+const OF_ORIGIN = ['file', 'peer']
+
+/** Reads JSON objects; for sources that have no option for reading lines. */
+export const AS_OBJECTS: SplitOptions = {
+  decode: JSON_OBJECTS,
+  max_line_bytes: MOST_LINE_BYTES,
+  partial_line_timeout: 0,
+}
+
+/** Reads the first event of `bytes`. */
+export async function readEvent(
+  source: ComponentConfig<'source'>,
+  bytes: Buffer,
+  wanted: WantedNames,
+): Promise<ReadEvent> {
+  const host = hostname()
+  const made = await source.definition.linesOf?.(source.options, bytes, host)
+  const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
+  if (options.decode.form !== 'object') {
+    const tapped = readTapped(source.id, options.decode, framesOf(AS_OBJECTS, bytes), wanted)
+    if (tapped) return tapped
+  }
+  const frames = framesOf(options, made?.lines ?? bytes)
+  const batch = firstOf(frames, { source: source.id, host, codec: options.decode, wanted })
+  const unset = batch.isObject(0) ? undefined : SET_BY_SOURCE.get(source.definition.type)
+  return { batch, as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
+}
+
+/** Whether the first line is an event in the format of `sluice tap`, from a source that does not read JSON. */
+export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
+  const end = lines.indexOf('\n')
+  const line = end < 0 ? lines : lines.subarray(0, end)
+  return line.length > 0 && readTapped(source, codec, framesOf(AS_OBJECTS, line), new WantedNames()) !== undefined
+}
+
+/** Reads an event in the format of `sluice tap`, whose original line was not JSON. */
+function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
+  const { chunk, starts, ends } = frames[0]!
+  const given = tappedFields(chunk.subarray(starts[0], ends[0]))
+  if (!given) return undefined
+  const more = eventsAfterFirst(frames)
+  if (codec.form === 'fields') {
+    const hasMessage = typeof given.message === 'string' || !codec.eventFields?.names.includes('message')
+    if (!hasMessage || !canHave(fieldsOfLines(codec, OF_ORIGIN), Object.keys(given))) return undefined
+    const batch = firstOf(frames, { source, host: '', codec: JSON_OBJECTS, wanted })
+    return { batch, as: 'an event as sluice tap shows it, whose line is not known', more }
+  }
+  const letter = lineOf(given)
+  if (letter?.codec.form !== 'message') return undefined
+  const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
+  // The line must produce the same event again. If it produces more fields, the input is a JSON line itself.
+  const fields = batch.fields(0)
+  const same = Object.entries(given).every(([name, value]) => fields[name] === value)
+  return same ? { batch, as: 'the text of an event as sluice tap shows it', more } : undefined
+}
+
+/** Whether events with these fields can have all of `names`. */
+function canHave(fields: EventFields | undefined, names: readonly string[]): boolean {
+  return fields === undefined || names.every(name => fields.names.includes(name) || fields.others?.test(name))
+}
+
+/** Undefined if it does not name the origin of a line, as events from lines do. */
+function tappedFields(json: Buffer): Record<string, unknown> | undefined {
+  if (json[0] !== 0x7b) return undefined
+  try {
+    const fields = JSON.parse(json.toString()) as Record<string, unknown>
+    const hasOrigin = 'file' in fields || 'peer' in fields || ('host' in fields && 'timestamp' in fields)
+    return hasOrigin ? fields : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The original line of an event, as in a rejected event. */
+function lineOf(given: Record<string, unknown>): Letter | undefined {
+  const event = { host: hostname(), timestamp: new Date(systemClock.wall()).toISOString(), ...given }
+  const record = Buffer.from(JSON.stringify({ reason: '', line: 'raw' in given ? 'raw' : 'message', event }))
+  return decodeLetter(record, 0, record.length)
+}
+
+function framesOf(options: SplitOptions, bytes: Buffer): Frame[] {
+  const splitter = new Splitting(options).lineSplitter()
+  const frames = [splitter.push(bytes), splitter.flush()].filter(frame => frame !== undefined)
+  if (frames.length === 0) throw new UsageError('there is no event: it is empty', 'explain')
+  return frames
+}
+
+/** Number of events after the first. */
+function eventsAfterFirst(frames: readonly Frame[]): number {
+  return frames.reduce((sum, { length }) => sum + length, -1)
+}
+
+function firstOf([frame]: readonly Frame[], origin: Origin, receivedAt = systemClock.wall()): EventBatch {
+  const batch = new EventBatch({ ...frame!, length: 1 }, origin, receivedAt, new Ack(() => {}))
+  batch.bytes = batch.size(0)
+  batch.scan()
+  return batch
+}
+
+function readAs(batch: EventBatch): string {
+  const { form, expects } = batch.origin.codec.definition
+  return form === 'message' || batch.look(0) & DECODED ? expects : `text, since it is not ${expects}`
+}

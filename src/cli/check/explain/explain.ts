@@ -1,0 +1,256 @@
+import { readFileSync, statSync } from 'node:fs'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Fields } from '../../../core/event/event.js'
+import { EventEditor } from '../../../core/event/event-editor.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { FieldReader } from '../../../core/event/field-reader.js'
+import type { Explain, Explanation, Finding } from '../../../core/explain.js'
+import { silentLog } from '../../../core/silent-log.js'
+import { type Io, UsageError } from '../../../daemon/process/command-line.js'
+import { EXIT } from '../../../daemon/process/dispatch.js'
+import { wrapIndented } from '../../../daemon/process/wrap.js'
+import type { ComponentConfig, Config } from '../../../engine/config/load.js'
+import { splitInput } from '../../../engine/config/yaml/input.js'
+import { ComponentCounters } from '../../../engine/flow/counters.js'
+import { WantedNames } from '../../../lib/formats/json-scan.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
+import { printableJson, printableText } from '../../../lib/printable.js'
+import { systemClock } from '../../../lib/time.js'
+import { formatDuration } from '../../../lib/units.js'
+import { loadDaemonConfig } from '../../screen/local-part.js'
+import { type ReadEvent, readEvent } from './event.js'
+import { type AskBucket, withLiveBuckets } from './live.js'
+import { type ExplainProcessor, explainerOf } from './processor.js'
+
+export interface ExplainOptions {
+  readonly config: string
+  /** JSON, a line, a file name, or - for standard input. */
+  readonly event: string
+  readonly source: string | undefined
+  readonly json: boolean
+  /** Asks the daemon that runs this configuration for the state of buckets; undefined: no daemon is asked. */
+  readonly ask?: AskBucket | undefined
+}
+
+/** What one component does with the event. Without an explanation, the event does not reach it. */
+interface Step extends Partial<Explanation> {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+  /** The output it comes from: `limit_app`, `limit_app.discarded`. */
+  readonly input: string
+  readonly depth: number
+  /** The event after this step; processors only. */
+  readonly event?: Fields
+  readonly isChanged?: boolean
+  /** How it is delivered; destinations only. */
+  readonly delivery?: string
+}
+
+/** Limit of steps: components may be connected in many ways, and an event may reach one repeatedly. */
+const MOST_STEPS = 1000
+const LONGEST_SHOWN = 500
+
+/** Explains how one event would pass through the pipeline. Resolves with 1 if it reaches no destination. */
+export async function explain(options: ExplainOptions, io: Io): Promise<number> {
+  return explainIn(await loadDaemonConfig(options.config, io.env), options, io)
+}
+
+/** Like `explain`, with a configuration that was already read. */
+export async function explainIn(config: Config, options: Omit<ExplainOptions, 'config'>, io: Io): Promise<number> {
+  const source = sourceOf(config, options.source)
+  const wanted = new WantedNames()
+  const explainers = await explainersOf(config, wanted)
+  const event = await readEvent(source, await textOf(options.event, io), wanted)
+  const offline = await stepsFrom(source, config, explainers, event)
+  const { ask } = options
+  const steps = ask ? await withLiveBuckets(offline, (id, key, rule) => ask(config.dataDir, id, key, rule)) : offline
+  const delivered = steps.some(({ outcome }) => outcome === 'delivered')
+  if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
+  else {
+    const text = printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))
+    const { isTTY, columns = 80 } = io.stdout
+    const shown = isTTY
+      ? text
+          .split('\n')
+          .flatMap(line => wrapIndented(line, columns))
+          .join('\n')
+      : text
+    io.stdout.write(`${shown}\n`)
+  }
+  if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
+  return delivered ? EXIT.done : EXIT.failed
+}
+
+function sourceOf({ sources }: Config, id: string | undefined): ComponentConfig<'source'> {
+  const source = id === undefined ? sources[0] : sources.find(source => source.id === id)
+  if (source) return source
+  throw new UsageError(`there is no source ${id}; there are ${sources.map(({ id }) => id).join(', ')}`, 'explain')
+}
+
+async function textOf(event: string, io: Io): Promise<Buffer> {
+  if (event === '-') {
+    const parts: Buffer[] = []
+    for await (const part of io.stdin) parts.push(Buffer.from(part as Buffer))
+    return Buffer.concat(parts)
+  }
+  return isFile(event) ? readFileSync(event) : Buffer.from(event)
+}
+
+function isFile(name: string): boolean {
+  try {
+    return !name.includes('\n') && statSync(name).isFile()
+  } catch {
+    // The event is not a file name; it may be too long for one.
+    return false
+  }
+}
+
+/** The explanations by component id. */
+interface Explainers {
+  readonly processors: ReadonlyMap<string, ExplainProcessor>
+  readonly destinations: ReadonlyMap<string, Explain>
+}
+
+/** All the names that they read are known before the event is read. */
+async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
+  const contextOf = (id: string) => ({
+    id,
+    log: silentLog,
+    clock: systemClock,
+    field: (path: FieldPath) => new FieldReader(path, wanted),
+    editor: () => new EventEditor(wanted),
+  })
+  const processors = new Map<string, ExplainProcessor>()
+  const all = [...config.processors, ...config.destinations]
+  const isRead = (output: string) => all.some(({ inputs }) => inputs.includes(output))
+  for (const processor of config.processors)
+    processors.set(processor.id, await explainerOf(processor, contextOf(processor.id), isRead))
+  const destinations = new Map<string, Explain>()
+  for (const { id, definition, options } of config.destinations) {
+    const metrics = new ComponentCounters(id, 'destination', definition.type)
+    const explain = definition.explain?.(options, { ...contextOf(id), metrics })
+    if (explain) destinations.set(id, explain)
+  }
+  return { processors, destinations }
+}
+
+/** Every component that the event reaches, in order, and those that it does not reach. */
+async function stepsFrom(
+  { id }: { id: string },
+  config: Config,
+  { processors, destinations }: Explainers,
+  event: ReadEvent,
+): Promise<Step[]> {
+  const steps: Step[] = []
+  const all = [...config.processors, ...config.destinations]
+  /** `leaves`: the events that leave a component, by output. */
+  const follow = async (from: string, depth: number, leaves: ReadonlyMap<string, EventBatch>) => {
+    for (const { id, kind, type, inputs, delivery } of all) {
+      for (const input of inputs) {
+        if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
+        const step = { id, kind, type, input, depth }
+        const before = leaves.get(input)
+        if (!before) steps.push(step)
+        else if (kind === 'destination') {
+          const explanation = destinations.get(id)?.(before.snapshot())
+          const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
+          const text = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
+          steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text })
+        } else {
+          const { left, ...explanation } = await processors.get(id)!(before)
+          const findings = explanation.findings.map(finding => withUnset(finding, event.unset))
+          const [first] = left.values()
+          steps.push({ ...step, ...explanation, findings, ...(first ? eventAfter(before, first) : {}) })
+          const outputs = [...left].map(([output, batch]) => [output === '' ? id : `${id}.${output}`, batch] as const)
+          await follow(id, depth + 1, new Map(outputs))
+        }
+      }
+    }
+  }
+  await follow(id, 0, new Map([[id, event.batch]]))
+  return steps
+}
+
+function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
+  const event = after.fields(0)
+  return { event, isChanged: jsonText(event) !== jsonText(before.fields(0)) }
+}
+
+/** If the field is missing only because its value is unknown here, adds how to provide it. */
+function withUnset(finding: Finding, unset: string | undefined): Finding {
+  const { value, parts } = finding
+  const how = `the source sets it: give an event as sluice tap shows it, or {"message":"…","${unset?.slice(1)}":"…"}`
+  return {
+    ...finding,
+    ...(value === `${unset} is missing` && { value: `${value}, ${how}` }),
+    ...(parts && { parts: parts.map(part => withUnset(part, unset)) }),
+  }
+}
+
+function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']>): string {
+  const kept = buffer.type === 'disk' ? 'kept on disk until it is delivered, ' : ''
+  return `${kept}in a request of at most ${batch.max_events} events, for which it waits ${formatDuration(batch.max_wait)} at most`
+}
+
+function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent): string[] {
+  const line = batch.chunk.toString('utf8', batch.starts[0], batch.ends[0])
+  const first = `${id} (${type}): ${batch.bytes} bytes, read as ${as}`
+  const fields = printableJson(jsonText(batch.fields(0)))
+  return [
+    first,
+    ...line.split('\n').map(part => `    ${cut(part)}`),
+    ...(fields === line ? [] : [`  is ${cut(fields)}`]),
+  ]
+}
+
+function lines(step: Step): string[] {
+  const {
+    id,
+    type,
+    input,
+    outcome,
+    reason,
+    output,
+    outputs,
+    findings = [],
+    event,
+    isChanged,
+    bytes,
+    delivery,
+    depth,
+  } = step
+  const lead = '  '.repeat(depth)
+  if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
+  const by = input.includes('.') ? `, by ${input}` : ''
+  const names = (outputs ?? (output === undefined ? [] : [output])).map(name => (name === '' ? id : `${id}.${name}`))
+  const to = names.length === 0 ? '' : `, to ${names.join(' and ')}`
+  const what = outcome === 'discarded' ? `discarded (${reason})` : `${outcome}${to}`
+  const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
+  if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)
+  if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
+  if (delivery !== undefined) rows.push(`${lead}    ${delivery}`)
+  return [`${lead}→ ${id} (${type}): ${what}${by}`, ...rows]
+}
+
+function findingLines({ text, holds, value, parts = [] }: Finding, lead: string): string[] {
+  const answer = holds === undefined ? '' : `${holds ? 'yes' : 'no '}  `
+  const line = `${lead}${answer}${text}${value === undefined ? '' : `  (${value})`}`
+  return [line, ...parts.flatMap(part => findingLines(part, `${lead}  `))]
+}
+
+function cut(text: string): string {
+  return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}… (${text.length} characters)`
+}
+
+function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {
+  return {
+    source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
+    steps: steps.map(({ depth: _, isChanged: __, bytes, ...step }) => ({
+      ...step,
+      reached: step.outcome !== undefined,
+      ...(bytes ? { bytes: bytes.length, written: bytes.toString() } : {}),
+    })),
+    delivered: steps.flatMap(({ id, outcome }) => (outcome === 'delivered' ? [id] : [])),
+  }
+}

@@ -1,0 +1,14 @@
+import type { ThrottleOptions } from '../../components/processors/throttle/options.js'
+import { throttle } from '../../components/processors/throttle.js'
+import type { ComponentConfig } from '../../engine/config/load.js'
+
+/** Whether it is a throttle that shares its limits with other daemons. */
+export function sharesLimits({ definition, options }: ComponentConfig<'processor'>): boolean {
+  return definition === throttle && (options as ThrottleOptions).scope === 'cluster'
+}
+
+/** A throttle that shares its limits has them for itself where a configuration is tried: no server is asked. */
+export function withOwnBuckets(processor: ComponentConfig<'processor'>): ComponentConfig<'processor'> {
+  if (!sharesLimits(processor)) return processor
+  return { ...processor, options: { ...(processor.options as ThrottleOptions), scope: 'local' } }
+}

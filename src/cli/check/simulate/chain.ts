@@ -1,0 +1,156 @@
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import type { Processor } from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { EventEditor } from '../../../core/event/event-editor.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { FieldReader } from '../../../core/event/field-reader.js'
+import { silentLog } from '../../../core/silent-log.js'
+import type { ComponentConfig } from '../../../engine/config/load.js'
+import { ComponentCounters } from '../../../engine/flow/counters.js'
+import type { SideOutput } from '../../../engine/flow/side-output.js'
+import { Stage, type StageContext } from '../../../engine/flow/stage.js'
+import type { WantedNames } from '../../../lib/formats/json-scan.js'
+import { nextTurn, type TimerClock } from '../../../lib/time.js'
+import { isThrottle, throttleStage, type Way } from './before.js'
+
+/** A stage whose outputs are collected. */
+class CollectingStage extends Stage {
+  /** What has left, and by which output: `id`, `id.name`. */
+  left: [output: string, batch: EventBatch][] = []
+  readonly #names = new Map<SideOutput | undefined, string>()
+
+  constructor({ id, plan = {} }: ComponentConfig<'processor'>, processor: Processor, context: StageContext) {
+    super(processor, plan, context)
+    this.#names.set(undefined, id)
+    for (const [name, output] of this.outputs) {
+      output.connected = true
+      this.#names.set(output, `${id}.${name}`)
+    }
+  }
+
+  protected override hand(batch: EventBatch, output?: SideOutput): void {
+    this.left.push([this.#names.get(output)!, batch])
+  }
+}
+
+/** One processor of a chain. */
+interface Link {
+  /** What becomes of the events, which it settles. */
+  run(events: EventBatch): Promise<CollectingStage['left']> | CollectingStage['left']
+  stop(): Promise<void>
+}
+
+/** How many events could not be processed. */
+const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
+
+/**
+ * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock has the time
+ * of the event that they work on, or of the last one that had a time.
+ */
+export class Chain {
+  readonly #way: Way
+  readonly #wanted: WantedNames
+  readonly #timeOf: (events: EventBatch, i: number) => number
+  readonly #links = new Map<string, Link>()
+  readonly #counters: ComponentCounters[] = []
+  #current: EventBatch | undefined
+  #now = 0
+  /** The processor that the last event reached. */
+  last = ''
+
+  /** `timeOf`: the time of an event, NaN if it has none. */
+  constructor(way: Way, wanted: WantedNames, timeOf: (events: EventBatch, i: number) => number) {
+    this.#way = way
+    this.#wanted = wanted
+    this.#timeOf = timeOf
+  }
+
+  /** By processor: events that it could not process. */
+  get failed(): [id: string, events: number][] {
+    return this.#counters
+      .map(counters => [counters.id, failuresOf(counters)] as [string, number])
+      .filter(([, n]) => n > 0)
+  }
+
+  /** Creates the processors. No event may be read before this resolves: then the names that they read are known. */
+  async start(signal: AbortSignal): Promise<void> {
+    for (const config of this.#way.processors)
+      this.#links.set(config.id, isThrottle(config) ? this.#throttle(config) : await this.#stage(config, signal))
+  }
+
+  async stop(): Promise<void> {
+    for (const link of this.#links.values()) await link.stop()
+  }
+
+  /** Calls `arrive` with what becomes of an event, or of several, of an output on each way to the throttle. */
+  async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
+    for (const id of this.#way.readers.get(output) ?? []) {
+      const link = this.#links.get(id)
+      if (!link) {
+        arrive(events)
+        continue
+      }
+      this.last = id
+      this.#current = events
+      const left = link.run(events.fork())
+      for (const [to, batch] of left instanceof Promise ? await left : left) {
+        await this.follow(to, batch, arrive)
+        batch.ack.settle('delivered')
+      }
+    }
+  }
+
+  #time(): number {
+    const time = this.#current ? this.#timeOf(this.#current, 0) : Number.NaN
+    if (time > this.#now) this.#now = time
+    return this.#now
+  }
+
+  readonly #field = (path: FieldPath) => new FieldReader(path, this.#wanted)
+
+  #throttle({ id, options }: ComponentConfig<'processor'>): Link {
+    const { enter, passes } = throttleStage(id, options, { field: this.#field })
+    const run = (events: EventBatch) => {
+      enter?.(events)
+      const isPassed = Array.from({ length: events.length }, (_, i) => passes(events, i, this.#time()))
+      const left: CollectingStage['left'] = []
+      for (const [output, wanted] of [
+        [id, true],
+        [`${id}.discarded`, false],
+      ] as const) {
+        const batch = events.pick(i => isPassed[i] === wanted)
+        if (batch) left.push([output, batch])
+      }
+      events.ack.settle('delivered')
+      return left
+    }
+    return { run, stop: async () => {} }
+  }
+
+  async #stage(config: ComponentConfig<'processor'>, signal: AbortSignal): Promise<Link> {
+    const { id, type, definition, options, onError = 'pass' } = config
+    const metrics = new ComponentCounters(id, 'processor', type)
+    this.#counters.push(metrics)
+    // What is due in the time of a wall clock, such as reading a table again, is not.
+    const clock: TimerClock = { now: () => this.#time(), wall: () => this.#time(), after: () => () => {} }
+    const context = { id, log: silentLog, clock, metrics, field: this.#field }
+    const editor = () => new EventEditor(this.#wanted)
+    const stage = new CollectingStage(config, await definition.create(options, { ...context, editor }), {
+      ...context,
+      origin: { source: id, host: '', codec: JSON_OBJECTS, wanted: this.#wanted },
+      onError,
+      deadLetters: { write: async () => {} },
+    })
+    await stage.start(signal)
+    const take = () => stage.left.splice(0)
+    const whenDecided = async () => {
+      while (stage.holds().events > 0) await nextTurn()
+      return take()
+    }
+    const run = (events: EventBatch) => {
+      stage.write(events)
+      return stage.holds().events > 0 ? whenDecided() : take()
+    }
+    return { run, stop: () => stage.stop(AbortSignal.abort()) }
+  }
+}

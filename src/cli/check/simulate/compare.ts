@@ -1,0 +1,162 @@
+import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { BucketKey } from '../../../components/throttle/bucket-key.js'
+import { DISCARD } from '../../../components/throttle/limiter.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { UsageError } from '../../../daemon/process/command-line.js'
+import type { Frame } from '../../../lib/lines/line-splitter.js'
+import type { Way } from './before.js'
+import { KeyIds, OTHERS } from './key-ids.js'
+import { type Frames, Replay, type Visitor } from './replay.js'
+import { createTrialDecider, type TrialDecider } from './trial-decider.js'
+import type { FieldContext } from './trials.js'
+
+/** Events and bytes that pass one of two throttles alone. */
+export interface Difference {
+  readonly only_this: number
+  readonly only_this_bytes: number
+  readonly only_other: number
+  readonly only_other_bytes: number
+}
+
+/** A throttle and the components before it. */
+export interface Side {
+  readonly options: ThrottleOptions
+  readonly way: Way
+}
+
+const MOST_KEYS = 250_000
+/** Numbers for each key: those of `Difference`. */
+const WIDTH = 4
+const THIS = 0
+const OTHER = 2
+
+/** Counts, for each event of a batch, how often it passes a throttle. */
+class Passes implements Visitor {
+  counts = new Uint8Array(1024)
+  /** By the place of an event in its frame: the batch that it reached the throttle in, if it did, and its index there. */
+  batches: (EventBatch | undefined)[] = []
+  indices = new Int32Array(1024)
+  /** How many events were read before the frame. */
+  #first = 0
+  readonly ids: KeyIds
+  readonly #decider: TrialDecider
+
+  constructor(options: ThrottleOptions, context: FieldContext) {
+    this.#decider = createTrialDecider(options, context)
+    this.ids = new KeyIds(new BucketKey(deciderOptions(options, context).keyFields), MOST_KEYS)
+  }
+
+  /** Called before the events of a frame. */
+  begin(length: number, first: number): void {
+    this.#first = first
+    this.batches = new Array(length)
+    if (this.counts.length < length) {
+      this.counts = new Uint8Array(length * 2)
+      this.indices = new Int32Array(length * 2)
+    }
+    this.counts.fill(0)
+  }
+
+  enter(batch: EventBatch): void {
+    this.#decider.enter(batch)
+  }
+
+  visit(batch: EventBatch, i: number, now: number, _slot: number, n: number): void {
+    this.batches[n - this.#first] = batch
+    this.indices[n - this.#first] = i
+    if (this.#decider.decide(batch, i, now) !== DISCARD) this.counts[n - this.#first]!++
+  }
+}
+
+/** Replays the same events through two throttles, and counts by the key of the first where they differ. */
+export class Comparison implements Frames {
+  readonly one: Replay<Passes>
+  readonly other: Replay<Passes>
+  readonly #otherWay: Way
+  #columns = new Float64Array(WIDTH * 64)
+  /** Events that pass each of them. */
+  passed = 0
+  otherPassed = 0
+
+  constructor(time: FieldPath | 'auto', one: Side, other: Side) {
+    this.one = new Replay(time, one.way, context => new Passes(one.options, context))
+    this.other = new Replay(time, other.way, context => new Passes(other.options, context))
+    this.#otherWay = other.way
+  }
+
+  /** The other configuration reads the events by the source with the same id, or its only one. */
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
+    const { sources, throttle } = this.#otherWay
+    const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
+    if (!source) {
+      const ids = sources.map(({ id }) => id).join(', ')
+      throw new UsageError(`--compare: ${throttle} there has no source ${origin.source}, but ${ids}`, 'simulate')
+    }
+    this.one.enter(origin, receivedAt)
+    this.other.enter({ ...origin, source: source.id }, receivedAt)
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    for (const side of [this.one, this.other]) await side.start(signal)
+  }
+
+  async stop(): Promise<void> {
+    for (const side of [this.one, this.other]) await side.stop()
+  }
+
+  async replay(frame: Frame): Promise<void> {
+    const { one, other } = this
+    for (const { visitor, read } of [one, other]) visitor.begin(frame.length, read)
+    // Each batch notes in the flags what it has scanned for its own fields.
+    await other.replay({ ...frame, flags: frame.flags.slice() })
+    await one.replay(frame)
+    for (let i = 0; i < frame.length; i++) {
+      const [passes, otherPasses] = [one.visitor.counts[i]!, other.visitor.counts[i]!]
+      this.passed += passes
+      this.otherPassed += otherPasses
+      if (passes === otherPasses) continue
+      const { batches, indices, ids } = one.visitor
+      const id = batches[i] ? ids.id(batches[i]!, indices[i]!) : ids.id(one.batch!, i)
+      const at = id * WIDTH + (passes > otherPasses ? THIS : OTHER)
+      if (at >= this.#columns.length) this.#grow()
+      const times = Math.abs(passes - otherPasses)
+      this.#columns[at]! += times
+      this.#columns[at + 1]! += times * one.batch!.size(i)
+    }
+  }
+
+  #grow(): void {
+    const larger = new Float64Array(this.#columns.length * 2)
+    larger.set(this.#columns)
+    this.#columns = larger
+  }
+
+  /** The keys with the largest differences, and the exact sum of all others; null if there are none. */
+  byKey(most: number): {
+    readonly total: Difference
+    readonly by_key: readonly (Difference & { readonly key: string | null })[]
+    readonly others: Difference | null
+  } {
+    const ids = Array.from({ length: this.#columns.length / WIDTH }, (_, id) => id)
+    const size = (id: number) => this.#columns[id * WIDTH + THIS]! + this.#columns[id * WIDTH + OTHER]!
+    const differing = ids.filter(id => id !== OTHERS && size(id) > 0).sort((a, b) => size(b) - size(a) || a - b)
+    const rest = [...differing.slice(most), ...(size(OTHERS) > 0 ? [OTHERS] : [])]
+    return {
+      total: this.#sum(ids),
+      by_key: differing.slice(0, most).map(id => ({ key: this.one.visitor.ids.text(id), ...this.#sum([id]) })),
+      others: rest.length > 0 ? this.#sum(rest) : null,
+    }
+  }
+
+  #sum(ids: readonly number[]): Difference {
+    const column = (n: number) => ids.reduce((sum, id) => sum + this.#columns[id * WIDTH + n]!, 0)
+    return {
+      only_this: column(THIS),
+      only_this_bytes: column(THIS + 1),
+      only_other: column(OTHER),
+      only_other_bytes: column(OTHER + 1),
+    }
+  }
+}

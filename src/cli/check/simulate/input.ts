@@ -1,0 +1,136 @@
+import { hostname } from 'node:os'
+import { resolve } from 'node:path'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import { type SplitOptions, Splitting } from '../../../core/options/multiline-options.js'
+import { UsageError } from '../../../daemon/process/command-line.js'
+import type { ComponentConfig } from '../../../engine/config/load.js'
+import { WantedNames } from '../../../lib/formats/json-scan.js'
+import type { Frame } from '../../../lib/lines/line-splitter.js'
+import { systemClock } from '../../../lib/time.js'
+import { AS_OBJECTS, isTapped } from '../explain/event.js'
+import type { Way } from './before.js'
+import { bytesOf, type Reading } from './input-bytes.js'
+import type { Frames } from './replay.js'
+
+/** An input of a simulation, and the source that its events belong to. */
+export interface Input {
+  /** `-` means standard input. */
+  readonly path: string
+  /** A file with the same bytes, to read instead. */
+  readonly copy?: string
+  readonly source: ComponentConfig<'source'>
+}
+
+/** Bytes that are read to determine the format of the first line. */
+const FIRST_LINE_BYTES = 64 * 1024
+
+/** The inputs, each given as PATH or SOURCE=PATH. */
+export function inputsOf(given: readonly string[], way: Way): Input[] {
+  return (given.length > 0 ? given : ['-']).map(text => {
+    const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+    const named = way.sources.find(source => source.id === id)
+    return named && path ? { path, source: named } : { path: text, source: onlySource(way) }
+  })
+}
+
+/** The source, if it makes no difference which one it is: all decode alike and feed the same components. */
+function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'source'> {
+  const [first] = sources
+  const kinds = new Set(
+    sources.map(({ id, type, definition, options }) => {
+      const { decode, max_line_bytes, multiline } = options as Partial<SplitOptions>
+      const form = [decode, max_line_bytes, multiline, definition.linesOf && type]
+      return JSON.stringify([...form, readers.get(id)], (_, value) => (value instanceof RegExp ? String(value) : value))
+    }),
+  )
+  if (kinds.size === 1) return first!
+  const ids = sources.map(({ id }) => id)
+  throw new UsageError(
+    `${ids.join(' and ')} reach ${throttle} in different ways; write whose events an input has before it, as in ${ids[0]}=FILE`,
+    'simulate',
+  )
+}
+
+/** Replays one input as its source would read it. Yields after each piece. */
+export async function* replayed(frames: Frames, input: Input, reading: Reading): AsyncGenerator<void> {
+  const chunks = bytesOf(input.copy ?? input.path, reading)
+  try {
+    yield* replayedFrom(chunks, frames, input, reading.signal)
+  } finally {
+    // Not all of it may be wanted.
+    await chunks.return(undefined)
+  }
+}
+
+async function* replayedFrom(
+  chunks: AsyncGenerator<Buffer, undefined>,
+  frames: Frames,
+  { path, source }: Input,
+  signal: AbortSignal,
+): AsyncGenerator<void> {
+  const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
+  const first = await firstLines(chunks)
+  const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
+  const read = isRecorded ? AS_OBJECTS : options
+  const file = path !== '-' && source.type === 'file' ? { path: resolve(path) } : {}
+  frames.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
+  const splitting = new Splitting(read)
+  const splitter = read.decode.framing && isText(first) ? splitting.lineSplitter() : splitting.splitter()
+  for await (const bytes of madeLines(source, first, chunks)) {
+    await take(splitter.push(bytes), frames)
+    if (splitter.problem) throw new UsageError(`${path}: ${splitter.problem.message}`, 'simulate')
+    yield
+  }
+  // A line that was cut because the signal ended the input is none.
+  if (signal.aborted) return
+  await take(splitter.flush(), frames)
+  yield
+}
+
+/** Whether the input of a codec with framing has the lines of JSON that its records become. */
+function isText(first: Buffer): boolean {
+  // A scan needs a byte to stop at.
+  const line = Buffer.concat([first, Buffer.from('\n')])
+  return JSON_OBJECTS.scan(line, 0, line.indexOf('\n'), new WantedNames(), new Int32Array(0), 0)
+}
+
+async function take(frame: Frame | undefined, frames: Frames): Promise<void> {
+  if (!frame) return
+  await frames.replay(frame)
+  frame.release?.()
+}
+
+/** The first chunks, with at least one complete line of usual length. */
+async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
+  let first: Buffer = Buffer.alloc(0)
+  while (!first.includes('\n') && first.length < FIRST_LINE_BYTES) {
+    const { value } = await chunks.next()
+    if (!value) break
+    first = Buffer.concat([first, value])
+  }
+  return first
+}
+
+/** The lines that a source generates from its input, if these differ from what it reads. */
+async function* madeLines(
+  { definition, options }: ComponentConfig<'source'>,
+  first: Buffer,
+  chunks: AsyncGenerator<Buffer, undefined>,
+): AsyncGenerator<Buffer> {
+  if (!definition.linesOf) {
+    yield first
+    yield* chunks
+    return
+  }
+  const host = hostname()
+  const made = async (bytes: Buffer) => (await definition.linesOf?.(options, bytes, host))?.lines ?? bytes
+  let rest = first
+  for (;;) {
+    const { value } = await chunks.next()
+    if (!value) break
+    const end = rest.lastIndexOf('\n') + 1
+    if (end > 0) yield await made(rest.subarray(0, end))
+    rest = Buffer.concat([rest.subarray(end), value])
+  }
+  if (rest.length > 0) yield await made(rest)
+}

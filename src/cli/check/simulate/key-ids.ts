@@ -1,0 +1,61 @@
+import type { BucketKey } from '../../../components/throttle/bucket-key.js'
+import { KeyTable } from '../../../components/throttle/key-table.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+
+/** The events without a key, and all keys beyond the bound. The keys follow. */
+export const DEFAULT_BUCKET = 0
+export const OTHERS = 1
+const FIRST_KEY = 2
+
+/** Longer keys, and keys that are not valid UTF-8, are shown up to this length. */
+const SHOWN_LENGTH = 100
+
+/** Numbers the keys of events, up to `most` of them. */
+export class KeyIds {
+  readonly #key: BucketKey
+  readonly #most: number
+  readonly #keys = new KeyTable()
+  /** Texts of keys whose bytes differ from their text. */
+  readonly #texts = new Map<number, string>()
+  /** Whether there were more keys than fit. */
+  overflowed = false
+
+  constructor(key: BucketKey, most: number) {
+    this.#key = key
+    this.#most = most
+  }
+
+  /** The id of the key of event `i`. */
+  id(batch: EventBatch, i: number): number {
+    const key = this.#key
+    if (!key.load(batch, i)) return DEFAULT_BUCKET
+    const known = this.#keys.find(key)
+    if (known >= 0) return known + FIRST_KEY
+    if (this.#keys.size >= this.#most) {
+      this.overflowed = true
+      return OTHERS
+    }
+    const id = this.#keys.add(key) + FIRST_KEY
+    if (key.bytes.getUint8(key.start) >= 0xfe) this.#texts.set(id, shortened(key.text()))
+    return id
+  }
+
+  /** Number of keys, not counting the default bucket. */
+  get size(): number {
+    return this.#keys.size
+  }
+
+  /** Whether there is a key field, and no event has it. */
+  get hasNone(): boolean {
+    return this.#key.hasFields && this.#keys.size === 0
+  }
+
+  /** The key of an id, shortened if it is very long; null: the default bucket. */
+  text(id: number): string | null {
+    return id === DEFAULT_BUCKET ? null : (this.#texts.get(id) ?? this.#keys.key(id - FIRST_KEY))
+  }
+}
+
+function shortened(text: string): string {
+  return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
+}

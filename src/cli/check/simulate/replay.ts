@@ -1,0 +1,198 @@
+import { AutoTime } from '../../../components/throttle/auto-time.js'
+import { NamedTime, type TimeReader } from '../../../components/throttle/event-time.js'
+import { Ack } from '../../../core/event/ack.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import { type FieldPath, fieldPathText } from '../../../core/event/field-path.js'
+import { FieldReader } from '../../../core/event/field-reader.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { WantedNames } from '../../../lib/formats/json-scan.js'
+import type { Frame } from '../../../lib/lines/line-splitter.js'
+import { Before, checkWay, onlyDecide, type Way } from './before.js'
+import { Chain } from './chain.js'
+import { TimeSlots } from './slots.js'
+import type { FieldContext } from './trials.js'
+
+/** If a field is missing: how many events are searched for field names, and how many names are shown. */
+const SAMPLED_EVENTS = 1000
+const MOST_FIELDS = 30
+const NO_SLOT = -1
+
+/** Gets the events that reach the throttle. */
+export interface Visitor {
+  /** Called before the events of a batch. */
+  enter(batch: EventBatch): void
+  /** `now`: the time of event `i`; `slot`: -1 if no event had a time yet; `n`: number of events read before. */
+  visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void
+}
+
+/** Takes the lines of inputs. */
+export interface Frames {
+  /** Called before all else. */
+  start(signal: AbortSignal): Promise<void>
+  stop(): Promise<void>
+  /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void
+  /** The bytes of a frame are only valid until it has resolved. */
+  replay(frame: Frame): Promise<void> | void
+}
+
+/** Replays events through the components before a throttle, each event at its own time. */
+export class Replay<V extends Visitor> implements Frames {
+  /** Number of events read. */
+  read = 0
+  /** Events that reached the throttle. One that reaches it on several paths counts several times. */
+  events = 0
+  bytes = 0
+  /** Lines that the decoding of their source could not read. */
+  undecoded = 0
+  /** Events that reached the throttle without a time of their own. */
+  timeless = 0
+  /** Events that are earlier than the previous one, and the largest difference. */
+  backwards = 0
+  furthestBackMs = 0
+  readonly slots = new TimeSlots()
+  /** Field names of the first events. */
+  readonly fields = new Set<string>()
+  /** Events that did not reach the throttle on any path, and by processor those that it was the last to discard. */
+  held = 0
+  readonly heldBy = new Map<string, number>()
+  /** The events of the last frame, as they were read. */
+  batch: EventBatch | undefined
+  readonly visitor: V
+  readonly #before: Before
+  /** The processors before the throttle, unless `#before` can apply them. */
+  readonly #chain: Chain | undefined
+  readonly #wanted = new WantedNames()
+  readonly #timePath: FieldPath | 'auto' | undefined
+  readonly #time: TimeReader | undefined
+  /** Slot of the timestamp, which events get from their origin if the line has none. */
+  readonly #timestamp: number
+  readonly #ack = new Ack(() => {})
+  #origin: Origin | undefined
+  #receivedAt = 0
+  /** The time of the previous event, and whether it was read from an event. */
+  #now = 0
+  #hasTime = false
+
+  /** `time`: the field with the time; undefined: events count when they were received. */
+  constructor(
+    time: FieldPath | 'auto' | undefined,
+    way: Way,
+    createVisitor: (context: FieldContext, slots: TimeSlots) => V,
+  ) {
+    const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
+    this.#timePath = time
+    if (time) this.#time = time === 'auto' ? new AutoTime(context) : new NamedTime(context.field(time))
+    this.#timestamp = this.#wanted.slot('timestamp')
+    this.visitor = createVisitor(context, this.slots)
+    checkWay(way)
+    const isChain = !onlyDecide(way)
+    this.#before = new Before(isChain ? { ...way, processors: [] } : way, context)
+    if (isChain) this.#chain = new Chain(way, this.#wanted, (batch, i) => this.#timeOf(batch, i))
+  }
+
+  /** Whether at least one event had a time. */
+  get hasTime(): boolean {
+    return this.#hasTime
+  }
+
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
+    this.#origin = { ...origin, wanted: this.#wanted }
+    this.#receivedAt = receivedAt
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    await this.#chain?.start(signal)
+  }
+
+  async stop(): Promise<void> {
+    await this.#chain?.stop()
+  }
+
+  /** By processor before the throttle: events that it could not process. */
+  get failed(): [id: string, events: number][] {
+    return this.#chain?.failed ?? []
+  }
+
+  /** Visits the events of a frame. */
+  replay(frame: Frame): Promise<void> | void {
+    const origin = this.#origin!
+    const batch = new EventBatch(frame, origin, this.#receivedAt, this.#ack)
+    this.batch = batch
+    this.undecoded += batch.scan()
+    if (this.#chain) return this.#throughChain(batch, this.#chain)
+    this.visitor.enter(batch)
+    this.#before.enter(batch)
+    const always = this.#before.always(origin.source)
+    for (let i = 0; i < batch.length; i++) {
+      const time = this.#timeOf(batch, i)
+      const back = this.#backBy(time)
+      if (!Number.isNaN(time)) this.#now = time
+      const arrivals = always || this.#before.arrivals(origin.source, batch, i, this.#now)
+      if (arrivals > 0) this.#arrive(batch, i, arrivals, time, back)
+      else this.#hold(this.#before.last)
+      this.read++
+    }
+  }
+
+  /** The bytes stay valid until this resolves, whoever settles them: the frame has its own release. */
+  async #throughChain(batch: EventBatch, chain: Chain): Promise<void> {
+    for (let i = 0; i < batch.length; i++) {
+      let arrived = 0
+      const event = batch.fork(i, i + 1)
+      await chain.follow(batch.origin.source, event, made => {
+        this.visitor.enter(made)
+        for (let n = 0; n < made.length; n++) {
+          const time = this.#timeOf(made, n)
+          const back = this.#backBy(time)
+          if (!Number.isNaN(time)) this.#now = time
+          this.#arrive(made, n, 1, time, back)
+        }
+        arrived += made.length
+      })
+      event.ack.settle('delivered')
+      if (arrived === 0) this.#hold(chain.last)
+      this.read++
+    }
+  }
+
+  /** How much earlier than the event before a time is. */
+  #backBy(time: number): number {
+    return this.#hasTime && time < this.#now ? this.#now - time : 0
+  }
+
+  /** Event `i` reaches the throttle, on as many paths. `#now` is its time, or that of the event before. */
+  #arrive(batch: EventBatch, i: number, arrivals: number, time: number, back: number): void {
+    if (!Number.isNaN(time)) this.#hasTime = true
+    else this.timeless++
+    if (back > 0) {
+      this.backwards++
+      this.furthestBackMs = Math.max(this.furthestBackMs, back)
+    }
+    if (this.events < SAMPLED_EVENTS) this.#sample(batch, i)
+    const slot = this.#hasTime ? this.slots.slot(this.#now) : NO_SLOT
+    for (let n = 0; n < arrivals; n++) this.visitor.visit(batch, i, this.#now, slot, this.read)
+    this.events += arrivals
+    this.bytes += arrivals * batch.size(i)
+  }
+
+  #hold(by: string): void {
+    this.held++
+    this.heldBy.set(by, (this.heldBy.get(by) ?? 0) + 1)
+  }
+
+  /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */
+  #timeOf(batch: EventBatch, i: number): number {
+    if (!this.#time) return batch.receivedAt
+    const time = this.#time.of(batch, i)
+    if (time !== batch.receivedAt || batch.hasOwn(i, this.#timestamp)) return time
+    return typeof this.#timePath === 'object' && this.#timePath.text === '.timestamp' ? Number.NaN : time
+  }
+
+  #sample(batch: EventBatch, i: number): void {
+    if (this.fields.size >= MOST_FIELDS) return
+    for (const name of Object.keys(batch.fields(i))) {
+      if (name !== 'timestamp' || batch.hasOwn(i, this.#timestamp)) this.fields.add(fieldPathText(name))
+    }
+  }
+}

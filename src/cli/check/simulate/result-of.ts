@@ -1,0 +1,106 @@
+import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
+import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { Input } from './input.js'
+import { notesOn, type Replayed, wayText } from './notes.js'
+import type { Fact, SearchResult, SimulationResult, TrialResult, Unanswered } from './result.js'
+import { describeThrottles, keyText } from './settings.js'
+import type { Subject } from './subject.js'
+import { inputName } from './table.js'
+import type { Trial } from './trials.js'
+import type { Variant } from './variants.js'
+import { throttleYaml } from './yaml.js'
+
+/** A simulation that has ended. */
+export interface Simulation extends Replayed {
+  readonly subject: Subject
+  /** The options of the command line that change the throttle, as one would type them. */
+  readonly typed: readonly string[]
+  readonly variants: readonly Variant[]
+  readonly inputs: readonly Input[]
+  readonly complete: boolean
+  /** More notes. */
+  readonly notes?: readonly Fact[]
+  /** How the limit of each trial was found, if it was searched for. */
+  readonly searches: readonly SearchResult[]
+  /** The throttles for which none was found. */
+  readonly unanswered?: readonly Unanswered[]
+}
+
+const MOST_KEYS = 1000
+
+export function resultOf(simulation: Simulation): SimulationResult {
+  const { subject, typed, variants, inputs, complete, searches, unanswered = [], replay, time } = simulation
+  const { all } = replay.visitor
+  const { excluded } = all[0]!.tally
+  const { span, used } = replay.slots
+  return {
+    ...(searches.length > 0 ? { ...limitOf(all[0]!.options), unanswered } : {}),
+    component: subject.config === undefined ? null : subject.component,
+    config: subject.config ?? null,
+    changed: typed,
+    settings: settingsOf(simulation),
+    inputs: inputs.map(({ path }) => path),
+    time: time ?? null,
+    complete,
+    events: replay.events,
+    bytes: replay.bytes,
+    excluded: excluded.events,
+    excluded_bytes: excluded.bytes,
+    from: span?.from ?? null,
+    to: span?.to ?? null,
+    slots: used ?? null,
+    notes: [
+      ...notesOn(simulation),
+      ...(simulation.notes ?? []),
+      ...unanswered.map(({ reason }) => ({ name: 'no answer', text: reason })),
+    ],
+    results: all.map((trial, n) => trialResult(trial, searches[n])),
+    yaml: `${choiceText(all.length)}${throttleYaml(subject.component, subject.inputs, variants[0]!.given)}`,
+  }
+}
+
+/** A comment for the YAML if there is a choice, since that is the first of several throttles. */
+function choiceText(throttles: number): string {
+  return throttles > 1 ? `# The first of the ${throttles} throttles above: change it to the one that you choose.\n` : ''
+}
+
+/** The limit that was found. */
+function limitOf({ limit, limit_bytes }: ThrottleOptions): Pick<SimulationResult, 'limit' | 'limit_bytes'> {
+  return limit === undefined ? { limit_bytes: limit_bytes! } : { limit }
+}
+
+function trialResult({ options, ids, tally }: Trial, search: SearchResult | undefined): TrialResult {
+  const { limit, unit, windowMs, mode } = limitsOf(options)[0]!
+  const { passed, discarded, passed_bytes, discarded_bytes } = tally.totals
+  return {
+    key_field: keyText(options.key_field) ?? null,
+    limit,
+    unit,
+    window_ms: windowMs,
+    window_mode: mode,
+    ...(search ? { search } : {}),
+    passed,
+    discarded,
+    passed_bytes,
+    discarded_bytes,
+    keys: ids.size,
+    more_keys: ids.overflowed,
+    ...tally.byKey(MOST_KEYS),
+    over_time: tally.overTime,
+  }
+}
+
+/** The throttle and its input, in words. */
+function settingsOf({ subject, typed, variants, inputs, way }: Simulation): Fact[] {
+  const { component, config } = subject
+  const changes = typed.length > 0 ? `with ${typed.join(' ')}` : ''
+  const source =
+    config === undefined ? `a throttle ${changes}` : [`${component} of ${config}`, changes].filter(Boolean).join(', ')
+  const before = wayText(way)
+  return [
+    { name: 'simulated', text: source },
+    ...describeThrottles(variants.map(({ options }) => options)),
+    { name: 'input', text: inputs.map(({ path }) => inputName(path)).join(', ') },
+    ...(before ? [{ name: 'applied', text: before }] : []),
+  ]
+}

@@ -1,0 +1,96 @@
+import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
+import { longestWaits } from '../../../components/processors/throttle/longest-waits.js'
+import { LATENESS, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { Limit } from '../../../components/throttle/limit.js'
+import { conditionText } from '../../../core/condition/condition-text.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { formatDuration, formatSize } from '../../../lib/units.js'
+import type { Fact } from './result.js'
+import { count, number } from './table.js'
+
+/** Describes throttles in words. */
+
+/** The paths of the key as in a configuration; undefined if there is none. */
+export function keyText(paths: readonly FieldPath[]): string | undefined {
+  const texts = paths.map(({ text }) => text)
+  return texts.length > 1 ? `[${texts.join(', ')}]` : texts[0]
+}
+
+/** Throttles that differ in their limit, window or key at most. */
+export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
+  const [first] = all as [ThrottleOptions]
+  const { exclude, max_keys, on_max_keys } = first
+  const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = first
+  const keys = alternatives(all.map(({ key_field }) => keyText(key_field) ?? ''))
+  const by = keys === '' ? ', one bucket for all' : ` by ${keys}`
+  return [
+    { name: 'throttle', text: limitsText(all.map(limitsOf), by) },
+    ...(exclude ? [{ name: 'exclude', text: `if (${conditionText(exclude)})` }] : []),
+    ...(keys === '' ? [] : [{ name: 'max_keys', text: `${number(max_keys)}, beyond it ${on_max_keys}` }]),
+    ...(time_field ? [{ name: 'lateness', text: `${windowText(allowed_lateness)}, beyond it ${on_late}` }] : []),
+    ...beyondDeciding(first),
+  ]
+}
+
+/** Options with which the daemon does more than to pass and discard, or something else than is simulated. */
+function beyondDeciding(options: ThrottleOptions): Fact[] {
+  const { mode, over_limit, on_backlog, limits, scope } = options
+  const facts: Fact[] = []
+  const add = (name: string, text: string) => facts.push({ name, text })
+  if (limits) add('limits', `${count(limits.length, 'rule')}, the first that matches decides`)
+  if (mode === 'shadow') add('mode', 'shadow: the daemon passes the events that are shown as discarded')
+  if (over_limit === 'mark') add('over_limit', 'mark: the daemon passes the events that are shown as discarded, marked')
+  if (typeof over_limit === 'object' && 'pass_one_in' in over_limit)
+    add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: those that pass are shown as passed`)
+  const { live } = longestWaits(options)
+  if (live > 0) {
+    const room = `what finds room within ${formatDuration(live)} is shown as passed`
+    add('over_limit', `wait: ${room}, as if the source could go on meanwhile`)
+  }
+  if (on_backlog !== undefined && on_backlog !== 'as_live')
+    add('on_backlog', `${on_backlog}: nothing is backlog here, all events count as live`)
+  if (scope === 'cluster') add('scope', 'cluster: as if one daemon had the whole limit and got these events')
+  return facts
+}
+
+/** `limit 5 or 10 in 1 second by .app, fixed windows`; modes that differ follow their limit. */
+function limitsText(all: readonly (readonly Limit[])[], by: string): string {
+  const [own, ...others] = all[0] as [Limit, ...Limit[]]
+  const same = others.every(({ mode }) => mode === own.mode || mode === 'quota')
+  const text = (amount: string, window: string, { mode }: Limit) =>
+    `limit ${amount} ${window}${same || mode === 'quota' ? '' : ` (${mode})`}`
+  const amounts = alternatives(all.map(([first]) => amountText(first!)))
+  const windows = `in ${alternatives(all.map(([first]) => windowText(first!.windowMs)))}`
+  const further = others.map(limit => text(amountText(limit), periodText(limit), limit))
+  const texts = [text(amounts, own.mode === 'quota' ? periodText(own) : windows, own), ...further]
+  return `${texts.join(' and ')}${by}${same && own.mode !== 'quota' ? `, ${own.mode} windows` : ''}`
+}
+
+/** `in 1 second`, `per day in Europe/Berlin`. */
+function periodText(limit: Limit): string {
+  return limit.mode === 'quota' ? `per ${limit.per} in ${limit.timeZone}` : `in ${windowText(limit.windowMs)}`
+}
+
+/** `1,000`, `5.0 MB` or `cost 1,000`. */
+export function amountText({ limit, unit }: Pick<Limit, 'limit' | 'unit'>): string {
+  return unit === 'events' ? number(limit) : unit === 'bytes' ? formatSize(limit) : `cost ${number(limit)}`
+}
+
+/** `10, 50 or 100`. */
+function alternatives(texts: readonly string[]): string {
+  const distinct = [...new Set(texts)]
+  const last = distinct.pop()!
+  return distinct.length === 0 ? last : `${distinct.join(', ')} or ${last}`
+}
+
+const UNITS = [
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+] as const
+
+/** The exact length of a window: `90 seconds`. */
+export function windowText(ms: number): string {
+  const [unit, size] = UNITS.find(([, size]) => ms % size === 0) ?? (['millisecond', 1] as const)
+  return `${ms / size} ${unit}${ms === size ? '' : 's'}`
+}

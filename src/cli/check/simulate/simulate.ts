@@ -1,0 +1,218 @@
+import { accessSync, constants, statSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { type Io, UsageError } from '../../../daemon/process/command-line.js'
+import { EXIT } from '../../../daemon/process/dispatch.js'
+import { systemClock } from '../../../lib/time.js'
+import { parsePathFlag } from '../throttle-flags.js'
+import { Comparison } from './compare.js'
+import { comparisonResult, comparisonText } from './compare-summary.js'
+import { findLimits, type GoalOptions, goalOf, type Search } from './find-limits.js'
+import type { Goal } from './goal.js'
+import { type Input, inputsOf } from './input.js'
+import { InputReader } from './input-reader.js'
+import { noTime, problems } from './notes.js'
+import { Replay } from './replay.js'
+import { reportPage } from './report/page.js'
+import { resultOf, type Simulation } from './result-of.js'
+import type { SearchPass } from './search.js'
+import { simulateTap, type TapOptions } from './simulate-tap.js'
+import { type Subject, subjectOf } from './subject.js'
+import { summaryText } from './summary.js'
+import { type FieldContext, Trials } from './trials.js'
+import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
+import { write } from './write.js'
+
+export interface SimulateOptions extends TapOptions, GoalOptions {
+  readonly component: string | undefined
+  readonly decisions: boolean
+  readonly json: boolean
+  readonly report: string | undefined
+  /** Path of another configuration. */
+  readonly compare: string | undefined
+}
+
+/** What is compared with another configuration. */
+interface Compared {
+  readonly throttle: ThrottleOptions
+  readonly subject: Subject
+  readonly path: FieldPath | 'auto'
+  readonly inputs: readonly Input[]
+  readonly signal: AbortSignal
+}
+
+/** Decisions are written in pieces of about this many characters. */
+const WRITE_LENGTH = 64 * 1024
+/** Characters of decisions held back until an event has the time and the key. If none has, nothing is written. */
+const HELD_LENGTH = 64 * 1024 * 1024
+/** As a shell reports a program that SIGINT has ended. */
+const INTERRUPTED = 130
+
+/** Replays recorded events through throttles. Resolves with the exit code. */
+export async function simulate(given: SimulateOptions, operands: readonly string[], io: Io): Promise<number> {
+  const [options, files] = withConfig(given, operands)
+  const goal = goalOf(options)
+  if (options.report !== undefined) checkWritable(options.report)
+  if (options.tap !== undefined) return simulateLive(options, files, io)
+  for (const name of ['for', 'socket'] as const)
+    if (options[name] !== undefined) throw new UsageError(`--${name} has no effect without --tap`, 'simulate')
+  const subject = await subjectOf(options.config, options.component, io)
+  const time = timeOf(options, subject.given)
+  const path = time === 'auto' ? ('auto' as const) : parsePathFlag(time, 'time', 'simulate')
+  const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options, io)
+  if (options.decisions && (goal || asked.length > 1))
+    throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
+  if (options.compare !== undefined && (goal || options.decisions || options.report !== undefined || asked.length > 1))
+    throw new UsageError(
+      '--compare is for one throttle, without --suggest, --budget, --decisions and --report',
+      'simulate',
+    )
+  const inputs = inputsOf(files, subject.way)
+  // Report unusable files before the work begins.
+  for (const { path } of inputs) if (path !== '-') checkReadable(path)
+
+  return untilInterrupted(async signal => {
+    if (options.compare !== undefined) {
+      const [{ options: throttle }] = asked as [Variant]
+      await compare({ throttle, subject, path, inputs, signal }, options, io)
+      return signal.aborted ? INTERRUPTED : EXIT.done
+    }
+    const reader = new InputReader(inputs, io, signal)
+    try {
+      const goals =
+        goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
+      const variants = goals?.found.map(({ variant }) => variant) ?? asked
+      const throttles = variants.map(variant => variant.options)
+      const replay = new Replay(path, subject.way, (context, slots) => {
+        return new Trials(throttles, context, slots, options.decisions)
+      })
+      await reader.read(replay, async () => {
+        const least = replay.hasTime && replay.visitor.foundKeys ? WRITE_LENGTH : HELD_LENGTH
+        if (replay.visitor.decisions.length > least) await write(io.stdout, replay.visitor.takeDecisions())
+      })
+      const simulation = {
+        ...{ subject, time, way: subject.way, replay, variants, inputs },
+        typed: typedOptions(options),
+        searches: goals?.found.map(({ search }) => search) ?? [],
+        unanswered: goals?.unanswered ?? [],
+        complete: !signal.aborted,
+      }
+      await show(simulation, options, io)
+    } finally {
+      reader.close()
+    }
+    return signal.aborted ? INTERRUPTED : EXIT.done
+  })
+}
+
+/** Tries throttles on live traffic. */
+async function simulateLive(options: SimulateOptions, files: readonly string[], io: Io): Promise<number> {
+  const { suggest, budget, compare, decisions, component } = options
+  if (files.length > 0) throw new UsageError('--tap reads from a daemon: give no INPUT', 'simulate')
+  if (decisions || [suggest, budget, compare, component].some(option => option !== undefined)) {
+    const others = '--component, --suggest, --budget, --compare and --decisions'
+    throw new UsageError(`--tap sees each event once: it goes without ${others}`, 'simulate')
+  }
+  return untilInterrupted(async signal => {
+    await show(await simulateTap(options, signal, io), options, io)
+    return EXIT.done
+  })
+}
+
+/** Replays the input through a throttle and that of another configuration. */
+async function compare(
+  { throttle, subject, path, inputs, signal }: Compared,
+  { compare: other, component, json }: SimulateOptions,
+  io: Io,
+): Promise<void> {
+  const there = await subjectOf(other, component ?? subject.component, io)
+  const otherOptions = variantOf(there.given, {}).options
+  const comparison = new Comparison(
+    path,
+    { options: throttle, way: subject.way },
+    { options: otherOptions, way: there.way },
+  )
+  await new InputReader(inputs, io, signal).read(comparison)
+  const { timeless, events } = comparison.one
+  if (events > 0 && timeless === events) throw new Error(noTime(path === 'auto' ? path : path.text, subject.way))
+  const about = { component: subject.component, config: subject.config ?? 'the options', other: other! }
+  const result = comparisonResult(comparison, { ...about, complete: !signal.aborted })
+  const style = { columns: io.stdout.columns, colour: Boolean(io.stdout.isTTY) && !io.env.NO_COLOR }
+  await write(io.stdout, json ? `${JSON.stringify(result)}\n` : comparisonText(result, style))
+}
+
+/** Finds the limits of the variants, which takes several passes over the input. */
+async function search(
+  variants: readonly Variant[],
+  goal: Goal,
+  reader: InputReader,
+  createReplay: (createVisitor: (context: FieldContext) => SearchPass) => Replay<SearchPass>,
+  signal: AbortSignal,
+): Promise<Search> {
+  await reader.copyStdin()
+  return findLimits(variants, goal, async createVisitor => {
+    const replay = createReplay(createVisitor)
+    await reader.read(replay)
+    if (signal.aborted) throw new Error('interrupted before the limit was found')
+    return replay
+  })
+}
+
+/** Writes the last decisions and the result. Throws if the result means nothing. */
+async function show(simulation: Simulation, options: SimulateOptions, io: Io): Promise<void> {
+  const wrong = problems(simulation)
+  if (wrong.length > 0) throw new Error(wrong.join('\n'))
+  if (options.decisions) await write(io.stdout, simulation.replay.visitor.takeDecisions())
+  const result = resultOf(simulation)
+  const out = options.decisions ? io.stderr : io.stdout
+  if (options.json) await write(out, `${JSON.stringify(result)}\n`)
+  else await write(out, summaryText(result, { columns: out.columns, colour: Boolean(out.isTTY) && !io.env.NO_COLOR }))
+  if (options.report !== undefined) await writeFile(options.report, reportPage(result, systemClock.wall()))
+}
+
+/** Takes the configuration from the operands if it is the first of them. Events are not in a YAML file or a folder. */
+function withConfig<O extends SimulateOptions>(options: O, operands: readonly string[]): [O, readonly string[]] {
+  const [first, ...files] = operands
+  if (options.config !== undefined || first === undefined) return [options, operands]
+  const isConfig = /\.ya?ml$/.test(first) || statSync(first, { throwIfNoEntry: false })?.isDirectory()
+  if (!isConfig) return [options, operands]
+  return [{ ...options, config: first }, files]
+}
+
+/** The options with a limit in the place of the one that is to be found, if they have none. */
+function anyLimit(given: Readonly<Record<string, unknown>>, options: ChangedOptions) {
+  const hasBytes = given.limit_bytes !== undefined || options['limit-bytes'].length > 0
+  return hasBytes ? given : { limit: 1, ...given }
+}
+
+/** The path of the field with the time; auto: the first usual field that has one. */
+function timeOf({ time }: SimulateOptions, { time_field }: Readonly<Record<string, unknown>>): string {
+  return time ?? (typeof time_field === 'string' ? time_field : 'auto')
+}
+
+/** Calls `work` with a signal that SIGINT and SIGTERM abort. */
+async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController()
+  const stop = () => controller.abort()
+  const signals = ['SIGINT', 'SIGTERM'] as const
+  for (const name of signals) process.once(name, stop)
+  try {
+    return await work(controller.signal)
+  } finally {
+    for (const name of signals) process.off(name, stop)
+  }
+}
+
+function checkReadable(path: string): void {
+  accessSync(path, constants.R_OK)
+  if (statSync(path).isDirectory()) throw new Error(`cannot read ${path}: it is a folder`)
+}
+
+/** Throws if a file cannot be written there. */
+function checkWritable(path: string): void {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')
+  accessSync(stat ? path : dirname(path), constants.W_OK)
+}

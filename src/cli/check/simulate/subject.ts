@@ -1,0 +1,78 @@
+import { components } from '../../../components/list.js'
+import { throttle } from '../../../components/processors/throttle.js'
+import type { AnyDefinition } from '../../../core/component.js'
+import { type Io, UsageError } from '../../../daemon/process/command-line.js'
+import type { Config } from '../../../engine/config/load.js'
+import { NearestName } from '../../../lib/nearest.js'
+import { loadDaemonConfig } from '../../screen/local-part.js'
+import { AS_OBJECTS } from '../explain/event.js'
+import { type Way, wayTo } from './before.js'
+
+/** What is simulated: a throttle of a configuration, or one that the command line describes. */
+export interface Subject {
+  /** The id of the throttle. */
+  readonly component: string
+  /** Path of the configuration; undefined: there is none. */
+  readonly config: string | undefined
+  /** The inputs of the throttle; undefined without a configuration. */
+  readonly inputs: readonly string[] | undefined
+  /** The options of the throttle as plain data. */
+  readonly given: Readonly<Record<string, unknown>>
+  readonly way: Way
+}
+
+/** The id of a throttle without a configuration. */
+const NEW_ID = 'limit'
+
+/** Reads the throttle of a configuration. Throws UsageError, which names the flag, if there is no such throttle. */
+export async function subjectOf(
+  path: string | undefined,
+  component: string | undefined,
+  io: Io,
+  flag: 'component' | 'tap' = 'component',
+): Promise<Subject> {
+  if (path === undefined) return newThrottle(component)
+  const config = await loadDaemonConfig(path, io.env)
+  const found = throttleOf(config, component, path, flag)
+  return {
+    component: found.id,
+    config: path,
+    inputs: found.inputs,
+    given: found.given as Record<string, unknown>,
+    way: wayTo(config, found.id),
+  }
+}
+
+/** A throttle whose input is lines with JSON objects. */
+function newThrottle(component = NEW_ID): Subject {
+  const way = wayFrom('input', component)
+  return { component, config: undefined, inputs: undefined, given: {}, way }
+}
+
+/** The way from a source of JSON objects straight to a throttle. */
+export function wayFrom(id: string, component: string): Way {
+  const definition = components.find(
+    ({ kind, type }) => kind === 'source' && type === 'stdin',
+  ) as AnyDefinition<'source'>
+  const source = { id, kind: 'source', type: 'stdin', inputs: [], options: AS_OBJECTS, definition } as const
+  return { throttle: component, sources: [source], processors: [], readers: new Map([[id, [component]]]) }
+}
+
+function throttleOf(config: Config, id: string | undefined, path: string, flag: string) {
+  const throttles = config.processors.filter(({ type }) => type === throttle.type)
+  const ids = throttles.map(processor => processor.id)
+  const known = ids.length === 0 ? `${path} has no throttle` : `the throttles of ${path} are ${ids.join(', ')}`
+  if (id === undefined) {
+    if (throttles.length === 1) return throttles[0]!
+    throw new UsageError(ids.length === 0 ? known : `--component ID is missing: ${known}`, 'simulate')
+  }
+  const found = throttles.find(processor => processor.id === id)
+  if (found) return found
+  const all = [...config.sources, ...config.processors, ...config.destinations]
+  const other = all.find(component => component.id === id)
+  const wrong = other
+    ? `${id} is a ${other.kind} of type ${other.type}, not a throttle`
+    : `there is no component ${id} in ${path}`
+  const near = other ? undefined : new NearestName().find(id, ids)
+  throw new UsageError(`--${flag}: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
+}

@@ -1,0 +1,147 @@
+import { EXCLUDED } from '../../../components/throttle/decisions.js'
+import { DISCARD } from '../../../components/throttle/limiter.js'
+import { HeavyKeys } from './heavy-keys.js'
+import { type KeyIds, OTHERS } from './key-ids.js'
+import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'
+import type { SlotTable, TimeSlots } from './slots.js'
+import type { Outcome } from './trial-decider.js'
+
+/** Columns for each key: events by outcome, each followed by their bytes; the present window and the busiest one. */
+const PASSED = 0
+const DISCARDED = 2
+const LEFT_OUT = 4
+const OPENED = 6
+const DEMAND = 7
+const BUSIEST = 8
+const BUSIEST_AT = 9
+export const TALLY_WIDTH = 10
+
+/** Number of keys whose discards over time are given. */
+const KEYS_OVER_TIME = 12
+/** Keys whose discards over time are counted: of all trials together, and of one at least and at most. */
+const ALL_ROWS = 1536
+const FEWEST_ROWS = 16
+const MOST_ROWS = 128
+
+export interface TallyOptions {
+  readonly ids: KeyIds
+  readonly slots: TimeSlots
+  readonly windowMs: number
+  readonly aligned: boolean
+  /** Trials that share the memory for keys over time. */
+  readonly trials: number
+}
+
+/** Counts the outcomes of a trial by key and over time. */
+export class TrialTally {
+  readonly #ids: KeyIds
+  readonly #slots: TimeSlots
+  readonly #windowMs: number
+  readonly #aligned: boolean
+  #columns = new Float64Array(TALLY_WIDTH * 64)
+  /** For each slot: events that passed, were discarded, were excluded. */
+  readonly #times: SlotTable
+  readonly #heavy: HeavyKeys
+
+  constructor({ ids, slots, windowMs, aligned, trials }: TallyOptions) {
+    this.#ids = ids
+    this.#slots = slots
+    this.#windowMs = windowMs
+    this.#aligned = aligned
+    this.#times = slots.table(3)
+    this.#heavy = new HeavyKeys(slots, Math.min(Math.max(Math.floor(ALL_ROWS / trials), FEWEST_ROWS), MOST_ROWS))
+  }
+
+  /** Counts an event. `slot`: -1 if no event had a time yet. */
+  add(id: number, outcome: Outcome, bytes: number, time: number, slot: number): void {
+    const at = id * TALLY_WIDTH
+    if (at >= this.#columns.length) this.#grow(at)
+    const columns = this.#columns
+    const column = outcome === EXCLUDED ? LEFT_OUT : outcome === DISCARD ? DISCARDED : PASSED
+    columns[at + column]!++
+    columns[at + column + 1]! += bytes
+    if (slot >= 0) {
+      this.#times.cells[slot * 3 + column / 2]!++
+      if (outcome === DISCARD) this.#heavy.add(id, slot)
+    }
+    if (outcome === EXCLUDED) return
+    if (columns[at + DEMAND] === 0 || time - columns[at + OPENED]! >= this.#windowMs) {
+      columns[at + OPENED] = this.#aligned ? Math.floor(time / this.#windowMs) * this.#windowMs : time
+      columns[at + DEMAND] = 0
+    }
+    const demand = ++columns[at + DEMAND]!
+    if (demand <= columns[at + BUSIEST]!) return
+    columns[at + BUSIEST] = demand
+    columns[at + BUSIEST_AT] = columns[at + OPENED]!
+  }
+
+  #grow(at: number): void {
+    const larger = new Float64Array(Math.max(this.#columns.length * 2, at + TALLY_WIDTH))
+    larger.set(this.#columns)
+    this.#columns = larger
+  }
+
+  /** The sum of a column over all keys. */
+  #sum(column: number): number {
+    let sum = 0
+    for (let at = column; at < this.#columns.length; at += TALLY_WIDTH) sum += this.#columns[at]!
+    return sum
+  }
+
+  /** The counts of all keys. */
+  get totals(): OtherKeys {
+    return { ...countsIn(column => this.#sum(column)), keys: this.#ids.size }
+  }
+
+  get excluded(): { readonly events: number; readonly bytes: number } {
+    return { events: this.#sum(LEFT_OUT), bytes: this.#sum(LEFT_OUT + 1) }
+  }
+
+  /** The `most` keys with the most discarded events (then with the most events), and the exact sum of all others. */
+  byKey(most: number): Pick<TrialResult, 'losing_keys' | 'by_key' | 'others'> {
+    const columns = this.#columns
+    const discarded = (id: number) => columns[id * TALLY_WIDTH + DISCARDED]!
+    const events = (id: number) => {
+      const at = id * TALLY_WIDTH
+      return columns[at + PASSED]! + columns[at + DISCARDED]! + columns[at + LEFT_OUT]!
+    }
+    const ids = Array.from({ length: Math.floor(columns.length / TALLY_WIDTH) }, (_, id) => id)
+      .filter(id => id !== OTHERS && events(id) > 0)
+      .sort((a, b) => discarded(b) - discarded(a) || events(b) - events(a) || a - b)
+    const others = { ...this.totals, keys: Math.max(ids.length - most, 0) }
+    const by_key = ids.slice(0, most).map((id): KeyResult => {
+      const row = columns.subarray(id * TALLY_WIDTH, (id + 1) * TALLY_WIDTH)
+      const counts = countsIn(column => row[column]!)
+      for (const name of Object.keys(counts) as (keyof typeof counts)[]) others[name] -= counts[name]
+      const busiest = row[BUSIEST]!
+      return { key: this.#ids.text(id), ...counts, busiest, busiest_at: busiest > 0 ? row[BUSIEST_AT]! : null }
+    })
+    const losing_keys = ids.filter(id => discarded(id) > 0).length
+    return {
+      losing_keys,
+      by_key,
+      others: others.keys > 0 || events(OTHERS) > 0 ? others : null,
+    }
+  }
+
+  get overTime(): TimeResult {
+    const sums = (column: number) => this.#slots.sums(this.#times, column, column + 1)
+    const [passed, discarded, excluded] = [sums(0), sums(1), sums(2)]
+    const by_key = this.#heavy
+      .most(KEYS_OVER_TIME)
+      .filter(({ id }) => id !== OTHERS)
+      .map(({ id, discarded }) => ({ key: this.#ids.text(id), discarded }))
+    const others = discarded.map((sum, slot) => by_key.reduce((rest, row) => rest - row.discarded[slot]!, sum))
+    return { passed, discarded, excluded, by_key, others }
+  }
+}
+
+function countsIn(value: (column: number) => number): Omit<OtherKeys, 'keys'> {
+  return {
+    passed: value(PASSED),
+    discarded: value(DISCARDED),
+    excluded: value(LEFT_OUT),
+    passed_bytes: value(PASSED + 1),
+    discarded_bytes: value(DISCARDED + 1),
+  }
+}

@@ -1,0 +1,101 @@
+import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
+import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { BucketKey } from '../../../components/throttle/bucket-key.js'
+import { EXCLUDED } from '../../../components/throttle/decisions.js'
+import { DISCARD } from '../../../components/throttle/limiter.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { type FieldReader, NUMBER } from '../../../core/event/field-reader.js'
+import { printableJson } from '../../../lib/printable.js'
+import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
+import type { Visitor } from './replay.js'
+import type { TimeSlots } from './slots.js'
+import { createTrialDecider, type TrialDecider } from './trial-decider.js'
+import { TALLY_WIDTH, TrialTally } from './trial-tally.js'
+
+export interface FieldContext {
+  field(path: FieldPath): FieldReader
+}
+
+/** Numbers that the tallies may have together (80 MB). */
+const MOST_NUMBERS = 10_000_000
+const MOST_KEYS = 250_000
+
+/** One throttle that is tried. */
+export interface Trial {
+  readonly options: ThrottleOptions
+  readonly ids: KeyIds
+  readonly decider: TrialDecider
+  readonly tally: TrialTally
+}
+
+/** Tries several throttles on the same events, in one pass. */
+export class Trials implements Visitor {
+  /** In the order in which they were given. */
+  readonly all: readonly Trial[]
+  /** The decisions of the first trial as JSON lines, if they are wanted. */
+  decisions = ''
+  /** Events whose cost is no number, or a negative one. */
+  costless = 0
+  readonly #cost: FieldReader | undefined
+  /** The keys by which events are counted. Each is read once for all trials with it. */
+  readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: BucketKey; readonly trials: Trial[] }>()
+  readonly #wantsDecisions: boolean
+
+  constructor(all: readonly ThrottleOptions[], context: FieldContext, slots: TimeSlots, wantsDecisions = false) {
+    this.#wantsDecisions = wantsDecisions
+    const [{ cost }] = all as [ThrottleOptions]
+    this.#cost = cost && context.field(cost)
+    const mostKeys = Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / TALLY_WIDTH / all.length))
+    this.all = all.map(options => {
+      const name = JSON.stringify(options.key_field.map(({ text }) => text))
+      let known = this.#keys.get(name)
+      if (!known) {
+        const key = new BucketKey(deciderOptions(options, context).keyFields)
+        known = { key, ids: new KeyIds(key, mostKeys), trials: [] }
+        this.#keys.set(name, known)
+      }
+      const { ids, trials } = known
+      const { windowMs, mode } = limitsOf(options)[0]!
+      const tally = new TrialTally({ ids, slots, windowMs, aligned: mode === 'aligned', trials: all.length })
+      const trial = { options, ids, tally, decider: createTrialDecider(options, context) }
+      trials.push(trial)
+      return trial
+    })
+  }
+
+  /** Whether each trial with a key has found it in an event. */
+  get foundKeys(): boolean {
+    return this.all.every(({ ids }) => !ids.hasNone)
+  }
+
+  takeDecisions(): string {
+    const { decisions } = this
+    this.decisions = ''
+    return decisions
+  }
+
+  enter(batch: EventBatch): void {
+    for (const { decider } of this.all) decider.enter(batch)
+  }
+
+  visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void {
+    const bytes = batch.size(i)
+    const cost = this.#cost
+    if (cost !== undefined && !(cost.load(batch, i) === NUMBER && cost.number() >= 0)) this.costless++
+    for (const { ids, key, trials } of this.#keys.values()) {
+      const id = ids.id(batch, i)
+      for (const { decider, tally } of trials) {
+        const outcome = decider.decide(batch, i, now)
+        const bucket = decider.byDefault ? DEFAULT_BUCKET : id
+        tally.add(bucket, outcome, bytes, now, slot)
+        if (this.#wantsDecisions) this.#write(n, outcome, bucket === DEFAULT_BUCKET ? null : key.text())
+      }
+    }
+  }
+
+  #write(n: number, outcome: number, bucket: string | null): void {
+    const decision = outcome === EXCLUDED ? 'excluded' : outcome === DISCARD ? 'discard' : 'pass'
+    this.decisions += `{"n":${n},"decision":"${decision}","bucket":${printableJson(JSON.stringify(bucket))}}\n`
+  }
+}

@@ -1,0 +1,72 @@
+import { type ThrottleOptions, throttleOptions } from '../../components/processors/throttle/options.js'
+import { type FieldPath, PathError, parseFieldPath } from '../../core/event/field-path.js'
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { type Fault, parseOptions } from '../../engine/config/parse-options.js'
+import { conditionOf } from '../screen/condition-flag.js'
+
+/** Command line flags that set options of a throttle. */
+const FLAGS = {
+  limit: 'limit',
+  'limit-bytes': 'limit_bytes',
+  window: 'window',
+  key: 'key_field',
+  exclude: 'exclude',
+  'window-mode': 'window_mode',
+  time: 'time_field',
+} as const
+export type Flag = keyof typeof FLAGS
+export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
+
+/** A throttle defined by flags only. Throws UsageError, which names the flag and `command`. */
+export function throttleOfFlags(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): ThrottleOptions {
+  const parsed = parseOptions(throttleOptions, inputOf(given, command, io))
+  if ('value' in parsed) return parsed.value
+  throw usageError(parsed.faults[0]!, command)
+}
+
+const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
+
+/** The flags as options of a configuration file. */
+export function inputOf(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): Record<string, unknown> {
+  const value = (flag: Flag, text: string) => {
+    if (flag === 'limit' || flag === 'limit-bytes') return numberOf(text)
+    if (flag === 'key') return pathsOf(text)
+    return flag === 'exclude' ? conditionOf(text, flag, command, io) : text
+  }
+  return Object.fromEntries(usedOf(given).map(flag => [FLAGS[flag], value(flag, given[flag]!)]))
+}
+
+function usageError({ path, message }: Fault, command: string): UsageError {
+  return new UsageError(`--${flagOf(path) ?? path}: ${message}`, command)
+}
+
+/** The flag that sets an option, or a part of it. */
+export function flagOf(path: string): Flag | undefined {
+  const option = /^\w*/.exec(path)![0]
+  return (Object.keys(FLAGS) as Flag[]).find(name => FLAGS[name] === option)
+}
+
+/** A path, or the paths of `[.app, .host]`. */
+function pathsOf(text: string): string | string[] {
+  const list = /^\s*\[(.*)\]\s*$/s.exec(text)
+  return list ? list[1]!.split(',').map(path => path.trim()) : text
+}
+
+/** The path in a flag; throws UsageError. */
+export function parsePathFlag(text: string, flag: string, command: string): FieldPath {
+  try {
+    return parseFieldPath(text)
+  } catch (error) {
+    if (!(error instanceof PathError)) throw error
+    throw new UsageError(`--${flag}: ${error.message} (column ${error.column})`, command)
+  }
+}
+
+/** Quoted for a shell. */
+export function quoted(text: string): string {
+  return /^[\w.:/-]+$/.test(text) ? text : `"${text.replace(/["\\$`]/g, '\\$&')}"`
+}
+
+function numberOf(text: string): number | string {
+  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text
+}

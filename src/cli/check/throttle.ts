@@ -1,0 +1,144 @@
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import { hostname } from 'node:os'
+import { finished } from 'node:stream/promises'
+import { deciderOptions, type ThrottleOptions } from '../../components/processors/throttle/options.js'
+import { BucketKey } from '../../components/throttle/bucket-key.js'
+import { createDecider } from '../../components/throttle/create-decider.js'
+import { EXCLUDED, TOO_LATE } from '../../components/throttle/decisions.js'
+import { DISCARD, FULL, PASS } from '../../components/throttle/limiter.js'
+import { RawEncoder } from '../../core/codecs/encode.js'
+import { JSON_OBJECTS } from '../../core/codecs/json.js'
+import { Ack } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
+import { FieldReader } from '../../core/event/field-reader.js'
+import type { Origin } from '../../core/event/origin.js'
+import type { Io } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import { WantedNames } from '../../lib/formats/json-scan.js'
+import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
+import { systemClock } from '../../lib/time.js'
+import { KeyIds } from './simulate/key-ids.js'
+import { TimeSlots } from './simulate/slots.js'
+import { count, keyTable, percent } from './simulate/table.js'
+import { TrialTally } from './simulate/trial-tally.js'
+import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
+
+export interface ThrottleCallOptions extends ThrottleFlags {
+  /** File for discarded events. */
+  readonly discarded: string | undefined
+  readonly quiet: boolean
+}
+
+/** A longer line counts as several events, since a line is held in memory. */
+const MAX_LINE_BYTES = 64 * 1024 * 1024
+/** Keys that are counted, and those that the summary shows. */
+const MOST_KEYS = 250_000
+const SHOWN_KEYS = 20
+/** Nothing is counted over time. */
+const NO_SLOT = -1
+
+/** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
+export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
+  const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle', io))
+  const rest = given.discarded === undefined ? undefined : createWriteStream(given.discarded, { mode: 0o600 })
+  const splitter = new LineSplitter(MAX_LINE_BYTES)
+  const take = async (frame: Frame | undefined) => {
+    if (!frame) return
+    const { passed, discarded } = pipe.decide(frame, rest !== undefined)
+    await write(io.stdout, passed)
+    if (rest) await write(rest, discarded)
+  }
+  // On Ctrl-C, lines that were read are still written, and the summary is printed.
+  const stop = () => io.stdin.destroy()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop)
+  const failed = new Promise<never>((_resolve, reject) => rest?.once('error', reject))
+  if (rest) await Promise.race([failed, once(rest, 'open')])
+  const taken = readAll(io.stdin, chunk => take(splitter.push(chunk))).then(() => take(splitter.flush()))
+  await Promise.race([failed, taken])
+  // The callback of end() is also called if a write failed.
+  if (rest) await finished(rest.end())
+  const { columns, isTTY } = io.stderr
+  if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
+  return EXIT.done
+}
+
+/** Resolves at the end of `stream`, or when it is destroyed. Each chunk is processed before the next is read. */
+async function readAll(stream: NodeJS.ReadStream, take: (chunk: Buffer) => Promise<void>): Promise<void> {
+  try {
+    for await (const chunk of stream) await take(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error
+  }
+}
+
+/** Resolves when there is room for more. */
+async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): Promise<void> {
+  let room = true
+  for (const part of parts) room = stream.write(part)
+  if (!room) await new Promise(resolve => stream.once('drain', resolve))
+}
+
+/** Decides lines as they arrive, and counts the outcomes by key. */
+class ThrottlePipe {
+  readonly #decider
+  readonly #origin: Origin
+  readonly #key: BucketKey
+  readonly #ids: KeyIds
+  readonly #keys: TrialTally
+  readonly #passed = new RawEncoder()
+  readonly #discarded = new RawEncoder()
+
+  constructor(options: ThrottleOptions) {
+    const wanted = new WantedNames()
+    const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) })
+    this.#decider = createDecider(compiled, systemClock)
+    this.#key = new BucketKey(compiled.keyFields)
+    this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }
+    this.#ids = new KeyIds(this.#key, MOST_KEYS)
+    const { windowMs, mode } = compiled.limits[0]!
+    const aligned = mode === 'aligned'
+    const slots = new TimeSlots()
+    this.#keys = new TrialTally({ ids: this.#ids, slots, windowMs, aligned, trials: 1 })
+  }
+
+  /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */
+  decide(frame: Frame, wantsDiscarded: boolean): { readonly passed: Buffer[]; readonly discarded: Buffer[] } {
+    const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
+    const { decisions } = this.#decider.decide(batch)
+    const now = systemClock.now()
+    for (let i = 0; i < batch.length; i++) {
+      const id = this.#ids.id(batch, i)
+      const decision = decisions[i]!
+      const outcome = decision === EXCLUDED ? EXCLUDED : isDiscarded(decision) ? DISCARD : PASS
+      this.#keys.add(id, outcome, batch.size(i), now, NO_SLOT)
+    }
+    const rest = wantsDiscarded ? batch.pick(i => isDiscarded(decisions[i]!)) : undefined
+    batch.retain(i => !isDiscarded(decisions[i]!))
+    return {
+      passed: this.#passed.encode([batch]).parts,
+      discarded: rest ? this.#discarded.encode([rest]).parts : [],
+    }
+  }
+
+  summary(style: { readonly columns: number | undefined; readonly colour: boolean }): string {
+    const { passed, discarded, excluded } = this.#keys.totals
+    const events = passed + discarded + excluded
+    const width = events.toLocaleString('en-US').length
+    const row = (name: string, part: number) =>
+      `  ${name.padEnd(9)}  ${part.toLocaleString('en-US').padStart(width)}  ${percent(part, events).padStart(7)}`
+    const keys = { ...this.#keys.byKey(SHOWN_KEYS), more_keys: this.#ids.overflowed }
+    const lines = [
+      `sluice throttle: ${count(events, 'event')}`,
+      row('passed', passed),
+      row('discarded', discarded),
+      ...(excluded > 0 ? [row('excluded', excluded)] : []),
+      ...(events > 0 && this.#key.hasFields ? ['', ...keyTable(keys, style)] : []),
+    ]
+    return lines.map(line => `${line}\n`).join('')
+  }
+}
+
+function isDiscarded(decision: number): boolean {
+  return decision === DISCARD || decision === FULL || decision === TOO_LATE
+}

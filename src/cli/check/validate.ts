@@ -1,0 +1,132 @@
+import { components } from '../../components/list.js'
+import type { AnyDefinition } from '../../core/component.js'
+import { ConfigError, errorText, formatProblem, type Problem } from '../../core/errors.js'
+import type { Io } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import { silentLog } from '../../daemon/process/log.js'
+import { checkFiles } from '../../engine/config/checks/file-checks.js'
+import { type FileCheck, tlsCheckAt } from '../../engine/config/checks/tls-check.js'
+import type { Draft } from '../../engine/config/component-config.js'
+import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
+import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { Problems } from '../../engine/config/yaml/problems.js'
+import { adviceFor, findOrphans } from '../../engine/run/state/orphans.js'
+import { renamesOf } from '../../engine/run/state/renames.js'
+import { refuseRepeats } from '../../engine/run/state/repeats.js'
+import { printableText } from '../../lib/printable.js'
+import { systemClock } from '../../lib/time.js'
+import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
+import { completed } from '../screen/local-part.js'
+
+/**
+ * Checks configurations without side effects: no network access, and no other files are opened than the certificates,
+ * keys, limits files, tables and modules that they name. Files that destinations write to are only examined, and data_dir is
+ * searched for data that would belong to no component. Every error and warning is a line on stderr, every valid
+ * configuration a line on stdout. The last line has the numbers of errors and warnings.
+ */
+export async function validate(
+  paths: readonly string[],
+  env: NodeJS.ProcessEnv,
+  out: Pick<Io, 'stdout' | 'stderr'>,
+  known: readonly AnyDefinition[] = components,
+): Promise<number> {
+  let errors = 0
+  let warnings = 0
+  const warn = (line: string) => {
+    out.stderr.write(`${printableText(line)}\n`)
+    warnings++
+  }
+  const warnOf = (found: readonly Problem[]) => {
+    for (const warning of found) warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }))
+  }
+  for (const path of paths) {
+    try {
+      let checked: readonly Draft[] = []
+      const checkTls = tlsCheckAt(systemClock.wall())
+      const fileCheck: FileCheck = (root, drafts, service, found) => {
+        checkTls(root, drafts, service, found)
+        checked = drafts
+      }
+      const here = { env, components: known, plugins: await pluginsOf(path, env), onThisMachine: true }
+      const config = tried(() => loadConfig(path, { ...here, serviceAlone: true, localPart: true, fileCheck }))
+      const found = { problems: new Problems(), warnings: new Problems() }
+      await checkFiles(checked, found)
+      const problems = [...(config instanceof ConfigError ? config.problems : []), ...found.problems.list()]
+      const allWarnings = [...config.warnings, ...found.warnings.list()]
+      if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
+      warnOf(allWarnings)
+      const parts = config.isLocalPart ? await checkLocalPart(path, config, here, warn) : amounts(config)
+      if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
+      out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      out.stderr.write(`${printableText(error.message)}\n`)
+      errors += error.problems.length
+      warnOf(error.warnings)
+    }
+  }
+  out.stdout.write(`${plural(errors, 'error')}, ${plural(warnings, 'warning')}\n`)
+  return errors > 0 ? EXIT.config : EXIT.done
+}
+
+/** The configuration, or what is wrong with it. */
+function tried(load: () => Config): Config | ConfigError {
+  try {
+    return load()
+  } catch (error) {
+    if (error instanceof ConfigError) return error
+    throw error
+  }
+}
+
+const LOCAL_PART =
+  'checked as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed": whether its components fit together was not checked. Remove "managed" if the daemon runs with this file alone'
+
+/** Checks the local part of a managed daemon with the revision that the daemon ran last. Throws ConfigError. */
+async function checkLocalPart(
+  path: string,
+  config: Config,
+  options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
+  warn: (line: string) => void,
+): Promise<string> {
+  const part = `the local part of a managed daemon: ${amounts(config)}`
+  let cached: CachedRevision | undefined
+  try {
+    cached = await cachedRevision(config.dataDir)
+  } catch (error) {
+    warn(`${path}: warning: checked without the published revision: ${errorText(error)}`)
+  }
+  if (!cached) {
+    if (config.destinations.length > 0) warn(`${path}: warning: ${LOCAL_PART}`)
+    return part
+  }
+  const whole = completed(path, cached, options)
+  await reportOrphans(whole, path, warn)
+  const { pipeline, revision, savedAt } = cached
+  const saved = `revision ${revision} of pipeline ${pipeline}, saved ${new Date(savedAt).toISOString()}`
+  return `${part}; with ${saved}: ${amounts(whole)}`
+}
+
+/** Reports data in data_dir that would belong to no component, if it is accessible. Throws ConfigError for repeats. */
+async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
+  refuseRepeats(config)
+  const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))
+  for (const orphan of await findOrphans(config, silentLog())) {
+    const { kind, id, events, path: place } = orphan
+    if (taken.has(`${kind === 'checkpoint' ? 'source' : 'destination'} ${id}`) || config.discardOrphans.includes(id))
+      continue
+    const unknown = kind === 'checkpoint' ? 'saved positions' : 'a buffer that cannot be read now'
+    const amount = events === undefined ? unknown : `${events} events (${kind.replace('_', ' ')})`
+    warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
+  }
+}
+
+function plural(n: number, noun: string): string {
+  return `${n} ${noun}${n === 1 ? '' : 's'}`
+}
+
+function amounts(config: Config): string {
+  const count = (name: 'source' | 'processor' | 'destination') => plural(config[`${name}s`].length, name)
+  if (config.service && config.sources.length === 0) return 'the service'
+  return `${count('source')}, ${count('processor')}, ${count('destination')}`
+}

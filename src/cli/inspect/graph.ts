@@ -1,0 +1,140 @@
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import { wrap } from '../../daemon/process/wrap.js'
+import type { Config } from '../../engine/config/load.js'
+import { splitInput } from '../../engine/config/yaml/input.js'
+import { intervalOf } from '../screen/interval-flag.js'
+import { loadDaemonConfig } from '../screen/local-part.js'
+import { type Live, lookLive } from './graph-live.js'
+
+/** One component of the graph. */
+interface Box {
+  readonly id: string
+  readonly type: string
+  readonly kind: string
+  /** Its live values, one per line; empty without a daemon. */
+  readonly live: readonly string[]
+  /** Whether it is blocked. */
+  readonly held: boolean
+}
+interface Arrow {
+  readonly from: Box
+  readonly to: Box
+  /** The side output that it starts from; undefined for the main output. */
+  readonly output: string | undefined
+  /** Events per second; undefined without a daemon. */
+  readonly flow: string | undefined
+}
+interface Topology {
+  readonly boxes: readonly Box[]
+  readonly arrows: readonly Arrow[]
+}
+
+const FORMATS: Readonly<Record<string, (topology: Topology, width: number) => string>> = { text, mermaid, dot }
+export const FORMAT_NAMES = Object.keys(FORMATS)
+
+export interface GraphOptions {
+  readonly config: string
+  readonly format: string | undefined
+  /** Shows the live values of the running daemon. */
+  readonly live: boolean
+  readonly socket: string | undefined
+  readonly interval: string | undefined
+}
+
+/** Draws which component feeds which. */
+export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stderr' | 'env'>): Promise<number> {
+  const { config, format = 'text', socket, interval } = options
+  const draw = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined
+  if (!draw) throw new UsageError(`--format is one of ${FORMAT_NAMES.join(', ')}`, 'graph')
+  const intervalMs = intervalOf(interval ?? '1s', 'graph')
+  if (!options.live && (socket ?? interval) !== undefined)
+    throw new UsageError('--socket and --interval are about --live', 'graph')
+  const loaded = await loadDaemonConfig(config, io.env)
+  const live = options.live ? await lookLive({ config, socket }, intervalMs, io.env) : undefined
+  const { isTTY, columns = 80 } = io.stdout
+  io.stdout.write(draw(topologyOf(loaded, live), isTTY ? columns : Number.POSITIVE_INFINITY))
+  return EXIT.done
+}
+
+function topologyOf(config: Config, live: Live | undefined): Topology {
+  const all = [...config.sources, ...config.processors, ...config.destinations]
+  const boxes = all.map(({ id, type, kind }): Box => {
+    const now = live?.component(id)
+    const lines = now ? [now.numbers, now.state].filter(Boolean) : live ? ['does not run'] : []
+    return { id, type, kind, live: lines, held: now?.held ?? false }
+  })
+  const boxOf = (id: string) => boxes.find(box => box.id === id)!
+  const arrows = all.flatMap(({ id, inputs }) =>
+    inputs.map(input => {
+      const [from, output] = splitInput(input)
+      return { from: boxOf(from), to: boxOf(id), output, flow: live?.flow(from, output) }
+    }),
+  )
+  return { boxes, arrows }
+}
+
+/** A tree for each source. A component with several inputs is drawn once, and only named at its other places. */
+function text({ boxes, arrows }: Topology, width: number): string {
+  const drawn = new Set<Box>()
+  const lines: string[] = []
+  const branch = (box: Box, output: string | undefined, lead: string, below: string) => {
+    const again = drawn.has(box)
+    const through = output === undefined ? '' : `.${output} → `
+    const now = again || box.live.length === 0 ? '' : `  ${box.live.join('; ')}`
+    const name = `${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}`
+    const next = again ? [] : arrows.filter(({ from }) => from === box)
+    if (name.length + now.length <= width) lines.push(name + now)
+    else {
+      const side = `${below}${next.length > 0 ? '│ ' : '  '}`
+      lines.push(name, ...(now ? wrap(now, width - side.length, '  ').map(part => side + part) : []))
+    }
+    if (again) return
+    drawn.add(box)
+    for (const [i, arrow] of next.entries()) {
+      const last = i === next.length - 1
+      branch(arrow.to, arrow.output, `${below}${last ? '└─ ' : '├─ '}`, `${below}${last ? '   ' : '│  '}`)
+    }
+  }
+  for (const box of boxes) if (!arrows.some(({ to }) => to === box)) branch(box, undefined, '', '')
+  return `${lines.join('\n')}\n`
+}
+
+const MERMAID_SHAPES: Readonly<Record<string, readonly [string, string]>> = {
+  source: ['([', '])'],
+  processor: ['[', ']'],
+  destination: ['[(', ')]'],
+}
+
+function mermaid({ boxes, arrows }: Topology): string {
+  const lines = boxes.map(({ id, type, kind, live }) => {
+    const [open, close] = MERMAID_SHAPES[kind]!
+    return `  ${id}${open}"${[id, type, ...live].join('<br/>')}"${close}`
+  })
+  for (const { from, to, output, flow } of arrows) {
+    const label = [output, flow].filter(Boolean).join(' ')
+    const arrow = output === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
+    lines.push(`  ${from.id} ${arrow} ${to.id}`)
+  }
+  for (const { id } of boxes.filter(({ held }) => held)) lines.push(`  style ${id} stroke:#d00,stroke-width:3px`)
+  return `flowchart LR\n${lines.join('\n')}\n`
+}
+
+function quotedIf(wanted: unknown, text: string): string {
+  return wanted ? `"${text}"` : text
+}
+
+const DOT_SHAPES: Readonly<Record<string, string>> = { source: 'oval', processor: 'box', destination: 'cylinder' }
+
+function dot({ boxes, arrows }: Topology): string {
+  const lines = boxes.map(({ id, type, kind, live, held }) => {
+    const label = [id, type, ...live].join('\\n')
+    return `  ${id} [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
+  })
+  for (const { from, to, output, flow } of arrows) {
+    const label = [output, flow].filter(Boolean).join(' ')
+    const marks = [label && `label="${label}"`, output && 'style=dashed'].filter(Boolean).join(', ')
+    lines.push(`  ${from.id} -> ${to.id}${marks && ` [${marks}]`}`)
+  }
+  return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
+}

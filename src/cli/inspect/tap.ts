@@ -1,0 +1,79 @@
+import { existsSync } from 'node:fs'
+import split2 from 'split2'
+import { textOf } from '../../daemon/admin/ask-socket.js'
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import { printable, printableJson, printableText } from '../../lib/printable.js'
+import { conditionOf } from '../screen/condition-flag.js'
+import { loadDaemonConfig } from '../screen/local-part.js'
+import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
+import { viewDaemon } from './daemon-view.js'
+
+export interface TapOptions extends DaemonOptions {
+  /** Undefined: list what can be tapped. */
+  readonly component: string | undefined
+  readonly limit: string | undefined
+  readonly where: string | undefined
+  readonly discarded: boolean
+}
+
+/** Prints events as they leave a component, until the limit is reached or the command is interrupted. */
+export async function tap(options: TapOptions, io: Io): Promise<number> {
+  const { component, limit, where, discarded } = options
+  if (component === undefined) return listComponents(options, io)
+  if (options.config === undefined && isFile(component)) return listComponents({ ...options, config: component }, io)
+  if (limit !== undefined && !/^[1-9]\d{0,14}$/.test(limit))
+    throw new UsageError('--limit is a whole number, at least 1', 'tap')
+  const query = new URLSearchParams({ component: discarded ? `${component}.discarded` : component })
+  if (limit !== undefined) query.set('limit', limit)
+  if (where !== undefined) query.set('where', conditionOf(where, 'where', 'tap', io))
+  const response = await ask(findSocket(options, io.env), `/tap?${query}`)
+  if (response.statusCode !== 200) {
+    io.stderr.write(`sluice tap: ${printableText((await textOf(response)).trim())}\n`)
+    return response.statusCode === 400 ? EXIT.usage : EXIT.failed
+  }
+  try {
+    for await (const line of response.pipe(split2())) {
+      const text = String(line)
+      const isRemark = text.startsWith('#')
+      const to = isRemark ? io.stderr : io.stdout
+      if (!to.write(`${isRemark ? printable(text) : printableJson(text)}\n`))
+        await new Promise(resolve => to.once('drain', resolve))
+    }
+  } catch (error) {
+    throw new Error('the daemon has ended, or took up another configuration', { cause: error })
+  }
+  return EXIT.done
+}
+
+/** An id contains no slash, and a dot only before a side output. */
+function isFile(component: string): boolean {
+  return /\/|\.ya?ml$/.test(component) || existsSync(component)
+}
+
+/** Lists what can be tapped, from the configuration or from the daemon itself. */
+async function listComponents({ config, socket }: DaemonOptions, io: Io): Promise<number> {
+  const all =
+    config === undefined ? await running(findSocket({ config, socket }, io.env)) : await configured(config, io)
+  const width = Math.max(...all.map(({ id }) => id.length))
+  const rows = all.map(({ id, kind, type }) => `  ${id.padEnd(width)}  ${kind} (${type})`)
+  io.stderr.write(printableText(`sluice tap: COMPONENT is missing; it is one of these:\n${rows.join('\n')}\n`))
+  return EXIT.usage
+}
+
+interface Shown {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+}
+
+async function running(socket: string): Promise<readonly Shown[]> {
+  const { components } = await viewDaemon(socket, 0)
+  if (components.length === 0) throw new Error('no pipeline runs now, see: sluice status')
+  return components
+}
+
+async function configured(path: string, io: Io): Promise<readonly Shown[]> {
+  const { sources, processors, destinations } = await loadDaemonConfig(path, io.env)
+  return [...sources, ...processors, ...destinations]
+}

@@ -1,0 +1,73 @@
+import type { BucketState, KeyCounts } from '../../core/component.js'
+import { textOf } from '../../daemon/admin/ask-socket.js'
+import { LONGEST_MS } from '../../daemon/admin/keys.js'
+import { wrap } from '../../daemon/process/wrap.js'
+import { printable } from '../../lib/printable.js'
+import { discardedText } from '../screen/discarded-text.js'
+import { ask } from './daemon-socket.js'
+import { type DaemonView, short, table } from './daemon-view.js'
+
+/** The keys of one throttle in a period of time. */
+export interface ThrottleKeys extends KeyCounts {
+  readonly id: string
+  /** Length of the period. */
+  readonly seconds: number
+}
+
+const SHOWN_KEYS = 5
+const SHOWN_THROTTLES = 3
+
+/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. Returns at once without any. */
+export async function keysOf(
+  socket: string,
+  { scrape }: DaemonView,
+  forMs: number,
+  signal: AbortSignal,
+): Promise<ThrottleKeys[]> {
+  const ids = [...scrape.by('component_id', 'sluice_throttle_buckets').keys()].slice(0, SHOWN_THROTTLES)
+  const all = await Promise.all(ids.map(id => keysOfOne(socket, id, forMs, signal)))
+  return all.filter(keys => keys !== undefined)
+}
+
+async function keysOfOne(
+  socket: string,
+  id: string,
+  forMs: number,
+  signal: AbortSignal,
+): Promise<ThrottleKeys | undefined> {
+  const ms = Math.min(LONGEST_MS, Math.max(1, Math.round(forMs)))
+  const query = new URLSearchParams({ component: id, for: String(ms) })
+  const answer = await ask(socket, `/keys?${query}`, signal)
+  const text = await textOf(answer)
+  // A reload may have replaced it.
+  return answer.statusCode === 200 ? { id, seconds: ms / 1000, ...(JSON.parse(text) as KeyCounts) } : undefined
+}
+
+/** A table of the busiest keys for each throttle that had events, with what is known of their buckets. */
+export function keyLines(throttles: readonly ThrottleKeys[], width: number): string[] {
+  return throttles.flatMap(({ id, seconds, exact, keys, discarded_to: readers }) => {
+    if (keys.length === 0) return []
+    const shown = keys.slice(0, SHOWN_KEYS)
+    const rows = shown.map(({ key, passed, discarded }) => [
+      key === null ? '(no key)' : printable(key),
+      ...[passed, discarded].map(events => short(events / seconds)),
+    ])
+    const head = [`${id}: busiest keys${exact ? '' : ' (a sample)'}`, 'passed/s', 'discard/s']
+    if (shown.some(({ bucket }) => bucket)) {
+      head.push('window', 'discard/h')
+      for (const [i, { bucket }] of shown.entries()) rows[i]!.push(...bucketCells(bucket))
+    }
+    return [
+      '',
+      ...table([head, ...rows], width),
+      ...(readers === undefined ? [] : wrap(discardedText(readers), width, '  ')),
+    ]
+  })
+}
+
+/** How full the window of a bucket is, and what was discarded of it in the last hour. */
+function bucketCells(bucket: BucketState | undefined): [string, string] {
+  if (!bucket) return ['', '']
+  const { limit, used = 0, discarded_last_hour: lost, is_exact: isExact } = bucket
+  return [limit === undefined ? '' : `${short(used)}/${short(limit)}`, `${isExact ? '' : '~'}${short(lost)}`]
+}

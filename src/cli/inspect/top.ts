@@ -1,0 +1,111 @@
+import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
+import { wrap } from '../../daemon/process/wrap.js'
+import { printable } from '../../lib/printable.js'
+import { sleep, systemClock } from '../../lib/time.js'
+import { intervalOf } from '../screen/interval-flag.js'
+import { bottleneckLines } from './bottleneck.js'
+import { backlogLines } from './daemon-backlog.js'
+import { type DaemonOptions, findSocket } from './daemon-socket.js'
+import { type DaemonView, rateOf, short, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
+import { problemsOf } from './problems/daemon.js'
+import { managedLine } from './problems/managed.js'
+import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
+import { waitLines } from './waits.js'
+
+export interface TopOptions extends DaemonOptions {
+  readonly interval: string | undefined
+  /** Number of screens before it ends; undefined: until it is interrupted. */
+  readonly count: string | undefined
+}
+
+const SHOWN_REASONS = 8
+const SHOWN_BACKLOG = 3
+/** Lines shown of the worst problem. */
+const SHOWN_OF_PROBLEM = 4
+
+/** Shows live rates of every component, screen by screen; in a pipe, one after the other. */
+export async function top(options: TopOptions, io: Io): Promise<number> {
+  const intervalMs = intervalOf(options.interval ?? '1s', 'top')
+  const count = options.count === undefined ? Number.POSITIVE_INFINITY : Number(options.count)
+  if (!(count >= 1)) throw new UsageError('--count is a whole number, at least 1', 'top')
+  const socket = findSocket(options, io.env)
+  const view = () => viewDaemon(socket, systemClock.now() / 1000)
+  const { width, height } = terminalOf(io)
+  const ended = new AbortController()
+  const onSignal = () => ended.abort()
+  process.once('SIGINT', onSignal)
+  process.once('SIGTERM', onSignal)
+  try {
+    let before = await view()
+    for (let shown = 0; shown < count; shown++) {
+      const counting = keysOf(socket, before, intervalMs, ended.signal)
+      // The next request notices if the daemon is gone.
+      counting.catch(() => {})
+      await sleep(intervalMs, ended.signal)
+      if (ended.signal.aborted) break
+      const now = await view()
+      const text = screen(before, now, width, await counting)
+      io.stdout.write(height === undefined ? `${shown > 0 ? '\n' : ''}${text}` : redrawn(text, height, shown === 0))
+      before = now
+    }
+  } finally {
+    process.off('SIGINT', onSignal)
+    process.off('SIGTERM', onSignal)
+  }
+  return EXIT.done
+}
+
+/** Redraws the screen in place without flicker, as much of it as fits. */
+function redrawn(text: string, height: number, first: boolean): string {
+  const lines = text
+    .trimEnd()
+    .split('\n')
+    .slice(0, height - 1)
+  return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map(line => `${line}\x1b[K\n`).join('')}\x1b[J`
+}
+
+/** The changes between two moments. */
+export function screen(before: DaemonView, now: DaemonView, width: number, keys: readonly ThrottleKeys[] = []): string {
+  const seconds = Math.max(now.at - before.at, 0.001)
+  const rows = now.components.map(({ id }) => {
+    const labels = { component_id: id }
+    const of = (name: string) => short(rateOf(before, now, `sluice_component_${name}_total`, labels))
+    const inFlight = short(now.scrape.sum('sluice_component_in_flight_events', labels))
+    return [id, of('received_events'), of('received_bytes'), of('sent_events'), of('discarded_events'), inFlight]
+  })
+  const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
+  const managed = managedLine(now)
+  const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
+  const lines = [
+    ...about,
+    ...tableWithStates([head, ...rows], now, width),
+    ...bottleneckLines(now, width),
+    ...waitLines(now, width),
+  ]
+  lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
+  lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
+  const [worst, ...more] = problemsOf(now)
+  if (worst) {
+    lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_PROBLEM))
+    if (worst.detail !== undefined) lines.push(...wrap(`  ${printable(worst.detail)}`, width, '  '))
+    lines.push(more.length > 0 ? `  and ${more.length} more: see sluice status` : '  see sluice status')
+  }
+  return `${lines.join('\n').trimEnd()}\n`
+}
+
+function discards(before: DaemonView, now: DaemonView, seconds: number, width: number): string[] {
+  const name = 'sluice_component_discarded_events_total'
+  const found = now.scrape
+    .all(name)
+    .map(({ labels, value }) => ({
+      what: printable(`${labels.component_id}: ${labels.reason}`),
+      total: value,
+      rate: (value - before.scrape.sum(name, { component_id: labels.component_id!, reason: labels.reason! })) / seconds,
+    }))
+    .filter(({ total }) => total > 0)
+    .sort((a, b) => b.rate - a.rate || b.total - a.total)
+  if (found.length === 0) return []
+  const rows = found.slice(0, SHOWN_REASONS).map(({ what, rate, total }) => [what, short(rate), short(total)])
+  return table([['discarded, by reason', 'per s', 'in all'], ...rows], width)
+}

@@ -1,0 +1,27 @@
+import { components } from '../../components/list.js'
+import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
+import { ManagedConfig } from '../../engine/config/managed/managed-config.js'
+import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
+
+/** The configuration of a daemon; a local part is completed with the revision that the managed daemon ran last. */
+export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
+  const options = { env, components, plugins: await pluginsOf(path, env) }
+  const config = loadConfig(path, { ...options, localPart: true })
+  if (!config.isLocalPart) return config
+  const cached = await cachedRevision(config.dataDir)
+  if (cached) return completed(path, cached, options)
+  if (config.destinations.length > 0) return loadConfig(path, options)
+  throw new Error(
+    `${path} is the local part of a managed daemon, and there is no published revision in ${config.dataDir}: start the daemon first`,
+  )
+}
+
+/** The local part in `path`, completed with a revision. Throws ConfigError. */
+export function completed(
+  path: string,
+  { pipeline, revision, config }: CachedRevision,
+  options: Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine'>,
+): Config {
+  return new ManagedConfig(path, options).with(config, `pipeline ${pipeline}, revision ${revision}`)
+}

@@ -1,0 +1,44 @@
+import type { Io } from '../../daemon/process/command-line.js'
+import { wrap } from '../../daemon/process/wrap.js'
+import { printable } from '../../lib/printable.js'
+import type { DaemonDocument } from '../../service/api/domain/documents.js'
+import { everything } from '../../service/client/client.js'
+import { short, table, terminalOf } from '../inspect/daemon-view.js'
+import { type Connection, withClient } from './api.js'
+
+/** Lists all managed daemons: the revision each runs, whether it is the published one, and the health of each. */
+export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
+  return withClient(options, io, async client => {
+    const daemons: DaemonDocument[] = []
+    for await (const daemon of everything(page => client.fleet(page))) daemons.push(daemon)
+    if (options.json) return daemons
+    io.stdout.write(`${fleetText(daemons, terminalOf(io).width)}\n`)
+    return undefined
+  })
+}
+
+/** One line for each daemon, followed by its problems. */
+export function fleetText(daemons: readonly DaemonDocument[], width: number): string {
+  if (daemons.length === 0) return 'No daemon has reported yet.'
+  const rows = daemons.map(daemon => {
+    const { received = 0, delivered = 0 } = daemon.totals
+    const runs = `${daemon.revision ?? '-'}${daemon.behind ? ` of ${daemon.published_revision}` : ''}`
+    const state = daemon.silent ? 'silent' : daemon.health
+    return [
+      printable(daemon.host),
+      daemon.pipeline_id,
+      runs,
+      state,
+      short(received),
+      short(delivered),
+      printable(daemon.version),
+    ]
+  })
+  const head = ['host', 'pipeline', 'revision', 'state', 'in', 'out', 'version']
+  const behind = daemons.filter(daemon => daemon.behind).length
+  const silent = daemons.filter(daemon => daemon.silent).length
+  const failed = daemons.filter(({ error }) => error !== null)
+  const failures = failed.flatMap(({ host, error }) => wrap(printable(`! ${host}: ${error}`), width, '  '))
+  const sum = `${daemons.length} daemon${daemons.length === 1 ? '' : 's'}, ${behind} behind, ${silent} silent`
+  return [...table([head, ...rows], width), '', ...failures, sum].join('\n')
+}

@@ -1,0 +1,70 @@
+import { z } from 'zod'
+import { decodeOption, maxLineBytesOption } from '../../core/codecs/options.js'
+import { checkSplit, multilineOption } from '../../core/options/multiline-options.js'
+import { duration, refuse } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { globFault } from './discovery/glob.js'
+
+const fileGlob = () =>
+  z
+    .string()
+    .min(1)
+    .superRefine((pattern, context) => {
+      const fault = globFault([pattern])
+      if (fault !== undefined) refuse(context, fault)
+    })
+
+export const options = z
+  .strictObject({
+    include: z
+      .array(reaches('files', fileGlob()))
+      .min(1)
+      .describe(
+        'Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.',
+      ),
+    exclude: z
+      .array(reaches('nothing', fileGlob()))
+      .default([])
+      .describe('Files to exclude. A pattern without a slash applies to the name, others to the path.'),
+    read_from: z
+      .enum(['beginning', 'end'])
+      .default('beginning')
+      .describe(
+        'Where to start reading files that exist when the source first starts. Later files are read completely.',
+      ),
+    decode: decodeOption(),
+    max_line_bytes: maxLineBytesOption(),
+    partial_line_timeout: duration()
+      .optional()
+      .describe(
+        'How long an unfinished last line may wait for its rest before it is delivered as it is. A line that ends at a multiple of 1 KiB keeps waiting, because programs that buffer their output write such blocks; so do later lines of a file in which a line was divided. Default: no limit. It is delivered when the file was renamed or deleted, is read to its end, and has been quiet for `rotate_wait`.',
+      ),
+    partial_line_at_stop: z
+      .enum(['keep', 'deliver'])
+      .default('keep')
+      .describe(
+        'What happens to an unfinished line or event when the daemon stops. `keep`: the next start reads it again from its beginning. `deliver`: it is delivered as it is, unless the file grew within the last quarter of a second. The unfinished part of a file that was deleted or moved to another folder is always delivered.',
+      ),
+    multiline: multilineOption(),
+    rotate_wait: duration()
+      .prefault('1 Minutes')
+      .describe('How long a renamed or deleted file is kept open after its last line, and read while it grows.'),
+    scan_interval: duration(10)
+      .prefault('2 Seconds')
+      .describe(
+        'Interval of searching for and checking all files. In folders that can be watched, appends and new files are noticed at once, and files without an append for a minute are checked every 8 seconds.',
+      ),
+    max_open_files: z
+      .int()
+      .min(1)
+      .default(4096)
+      .describe(
+        'Maximum number of open files; more files are opened in turns. At most half of the limit of the process applies.',
+      ),
+    follow: z
+      .boolean()
+      .default(true)
+      .describe('False: read existing files to their end, then stop. The run ends when every source has stopped.'),
+  })
+  .superRefine(checkSplit)
+export type FileOptions = z.output<typeof options>

@@ -1,0 +1,404 @@
+import type { Output } from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Splitting } from '../../../core/options/multiline-options.js'
+import { STALL_MS } from '../../../engine/flow/stall.js'
+import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
+import { LinkedList } from '../../../lib/linked-list.js'
+import type { Clock } from '../../../lib/time.js'
+import type { Remote } from '../discovery/remote.js'
+import type { PathProblems } from '../path-problems.js'
+import { Slices } from '../slices.js'
+import { waitsForFormer } from './former.js'
+import type { Tailer } from './tailer.js'
+import { hasMore, Unfinished } from './unfinished.js'
+import { Waker } from './waker.js'
+
+/** Portions of a file in a row while others wait, so that a huge backlog does not block them. */
+const SHARE = 2
+/** The least time between two reads because of append hints, so that many small appends become one read. */
+const GATHER_MS = 5
+const IDLE_MS = 3_600_000
+/** At the end of the daemon, a line that grew within this time is assumed to be incomplete. */
+const QUIET_MS = 250
+
+export interface ReaderOptions {
+  readonly clock: Clock
+  readonly problems: PathProblems
+  readonly splitting: Splitting
+  readonly remote: Remote
+  /** How long a renamed file must be quiet before its unfinished line is delivered. */
+  readonly rotateWaitMs: number
+  /** Whether the run ends because the source is stopped. */
+  isStopped(): boolean
+  /** Whether unfinished lines are delivered at the stop. */
+  finishesLines(): boolean
+  /** The open files that the next start could not find. */
+  unfindable(): Promise<Tailer[]>
+  /** Called at the stop with the files that must be delivered before it ends. */
+  onUnfindable(tailers: readonly Tailer[]): void
+  /** Called when the rest of a removed file cannot be delivered. */
+  onLost(tailer: Tailer): void
+  /** Opens the file if it is closed; false if it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** Called when the file no longer contains what was read from it. */
+  onTruncated(tailer: Tailer): void
+  /** Called when the file must not be read before the next sweep has looked for the file before it. */
+  hold(tailer: Tailer): void
+  /** Whether there are files that will be ready soon. */
+  areHeld(): boolean
+}
+
+interface Reading {
+  readonly tailer: Tailer
+  readonly result: Promise<number | Error> | number | Error
+}
+
+/**
+ * Reads files with new data in turns, and sends their batches. Reads that wait for a disk continue while a batch is sent.
+ * Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every batch
+ * is sent, or given back if the run ends before.
+ */
+export class Reader {
+  readonly #options: ReaderOptions
+  readonly #slices: Slices
+  readonly #waker = new Waker()
+  readonly #queue = new LinkedList<Tailer>()
+  /** Portions in a row of the first file in the queue. */
+  #turns = 0
+  #reading: Reading | undefined
+  #outbox: EventBatch[] = []
+  readonly #unfinished: Unfinished
+  readonly #hinted = new Set<Tailer>()
+  #gatherUntil = 0
+  #failure: Error | undefined
+  /** The time to deliver is over, and sent batches are given back. */
+  #givenUp = false
+  /** Abandons a batch that waits for room. */
+  #leave: (() => void) | undefined
+
+  constructor(options: ReaderOptions) {
+    this.#options = options
+    this.#slices = new Slices(options.clock)
+    this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
+  }
+
+  /** Queues a file that may have more to read. */
+  ready(tailer: Tailer): void {
+    if (tailer.queued || tailer.held) return
+    tailer.wasLookedFor()
+    tailer.queued = true
+    this.#queue.add(tailer)
+    this.#waker.wake()
+  }
+
+  /** Queues a file reported by a watch, after a short delay if others were reported just before. */
+  hint(tailer: Tailer): void {
+    if (tailer.queued || this.#hinted.has(tailer)) return
+    this.#hinted.add(tailer)
+    if (this.#hinted.size === 1) this.#waker.wake()
+  }
+
+  /** Sorts files that became ready together. */
+  sort(compare: (a: Tailer, b: Tailer) => number): void {
+    const sorted = [...this.#queue].sort(compare)
+    this.#queue.clear()
+    for (const tailer of sorted) this.#queue.add(tailer)
+  }
+
+  /** Ends the run with this error after the current portion. */
+  fail(error: Error): void {
+    this.#failure ??= error
+    this.#leave?.()
+    this.#waker.wake()
+  }
+
+  /** Wakes the run because files that were held may be ready. */
+  look(): void {
+    this.#waker.wake()
+  }
+
+  /** Called when a batch was given back after the source was stopped. */
+  giveUp(): void {
+    this.#givenUp = true
+  }
+
+  /** Sends the rest of a last line that will not continue. */
+  finish(tailer: Tailer, out: Output): void {
+    this.#post(tailer.flush(out))
+    this.#waker.wake()
+  }
+
+  forget(tailer: Tailer): void {
+    this.#unfinished.forget(tailer)
+    this.#hinted.delete(tailer)
+    this.#drop(tailer)
+    tailer.wasLookedFor()
+  }
+
+  /** Runs until the signal aborts; without `follow` until every file is read to its end. */
+  async run(out: Output, signal: AbortSignal, follow: boolean): Promise<void> {
+    const onAbort = () => {
+      this.#leave?.()
+      this.#waker.wake()
+    }
+    signal.addEventListener('abort', onAbort)
+    try {
+      this.#failure = undefined
+      while (!signal.aborted) {
+        if (this.#failure) throw this.#failure
+        const isFresh = await this.#take(out)
+        if (!isFresh) this.#begin(out)
+        this.#postDue(out, false)
+        for (let batch = this.#outbox.shift(); batch; batch = this.#outbox.shift()) {
+          await this.#send(batch, out, signal)
+          if (signal.aborted || this.#failure) break
+        }
+        if (isFresh || this.#reading || this.#outbox.length > 0) continue
+        if (this.#slices.due) await this.#slices.pause()
+        if (!follow) this.#postDue(out, true)
+        if (this.#outbox.length > 0 || this.#queue.size > 0) continue
+        if (!follow && !this.#options.areHeld()) return
+        await this.#waker.wait(this.#idleMs())
+        this.#slices.restart()
+      }
+      if (this.#options.isStopped()) {
+        await this.#readOutGone(out)
+        if (this.#options.finishesLines()) this.#finishQuiet(out)
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      await this.#abandon()
+    }
+  }
+
+  /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
+  async #readOutGone(out: Output): Promise<void> {
+    await this.#take(out)
+    const unfindable = await this.#options.unfindable()
+    this.#options.onUnfindable(unfindable)
+    for (const tailer of unfindable) {
+      for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
+        this.#outbox.splice(this.#outbox.indexOf(batch), 1)
+        await out.send(batch)
+      }
+      try {
+        await this.#readOut(tailer, out)
+      } catch (error) {
+        // The next start determines its state.
+        if (error instanceof SilentFileSystem) continue
+        this.#options.problems.failed(tailer.path, 'read', error)
+      }
+      if (tailer.unread > 0) this.#options.onLost(tailer)
+    }
+  }
+
+  async #readOut(tailer: Tailer, out: Output): Promise<void> {
+    tailer.growth.parked = undefined
+    while (!this.#givenUp) {
+      const left = tailer.left()
+      const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
+      const isOver = left <= 0 || taken === 'truncated'
+      const batch = isOver ? tailer.flush(out) : taken
+      if (batch) await out.send(batch)
+      if (isOver) return
+    }
+  }
+
+  /** Sends unfinished lines that are not being written. Does not wait for room, because they are few and short. */
+  #finishQuiet(out: Output): void {
+    const before = this.#options.clock.now() - QUIET_MS
+    for (const tailer of this.#unfinished.tailers) {
+      // If earlier lines can no longer be sent, they are read again, and so is this one.
+      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
+      if (blocked || tailer.growth.at > before || hasMore(tailer) !== false) continue
+      const batch = tailer.flush(out)
+      if (batch) void out.send(batch).catch(() => {})
+    }
+  }
+
+  /** Turns the current portion into a batch. Returns whether that was read directly, and should be sent at once. */
+  async #take(out: Output): Promise<boolean> {
+    const reading = this.#reading
+    if (!reading) return false
+    const result = await this.#result(reading)
+    this.#reading = undefined
+    const { tailer } = reading
+    try {
+      const taken = tailer.take(result, out)
+      if (taken === 'truncated') this.#options.onTruncated(tailer)
+      else this.#post(taken)
+      this.#worked(tailer)
+    } catch (error) {
+      this.#failed(tailer, error)
+    }
+    return this.#outbox.length > 0 && !(reading.result instanceof Promise)
+  }
+
+  async #result({ result }: Reading): Promise<number | Error> {
+    if (result instanceof Promise) {
+      const length = await result
+      this.#slices.restart()
+      return length
+    }
+    // Reads that return synchronously must not block the event loop.
+    if (this.#slices.due) await this.#slices.pause()
+    return result
+  }
+
+  #worked(tailer: Tailer): void {
+    if (!tailer.failed) return
+    tailer.failed = undefined
+    this.#options.problems.over(tailer.path)
+  }
+
+  /** Handles a failed read. It is retried when the next sweep finds the file. */
+  #failed(tailer: Tailer, error: unknown): void {
+    if (error instanceof SilentFileSystem) {
+      this.#postpone(tailer)
+      return
+    }
+    tailer.failed = 'read'
+    this.#options.problems.failed(tailer.path, 'read', error)
+    this.#drop(tailer)
+  }
+
+  /** Its file system does not respond. A sweep finds the file again after it does. */
+  #postpone(tailer: Tailer): void {
+    tailer.failed = 'silent'
+    this.#drop(tailer)
+  }
+
+  #drop(tailer: Tailer): void {
+    if (this.#queue.first === tailer) this.#turns = 0
+    this.#queue.delete(tailer)
+    tailer.queued = false
+  }
+
+  #post(batch: EventBatch | undefined): void {
+    if (batch) this.#outbox.push(batch)
+  }
+
+  /** Starts reading the next portion of the next file. */
+  #begin(out: Output): void {
+    this.#gather()
+    let waiting = 0
+    while (this.#queue.size > waiting && !this.#slices.due) {
+      const tailer = this.#queue.first!
+      const { waits } = tailer
+      if (this.#turns >= SHARE || waits) {
+        if (waits) waiting++
+        this.#putLast(tailer)
+        continue
+      }
+      // Files that wait for this one may be next, if it leaves the queue.
+      waiting = 0
+      // A held file may wait until it is known which copy belongs to which file, and only reading a copy shows that.
+      if (tailer.after?.isPostponed && !(tailer.copy && tailer.after.held)) {
+        this.#drop(tailer)
+        this.#options.hold(tailer)
+        continue
+      }
+      if (this.#options.remote.isSilent(tailer.path)) {
+        this.#postpone(tailer)
+        continue
+      }
+      try {
+        const left = this.#options.open(tailer) ? tailer.left() : 0
+        if (left > 0 && waitsForFormer(tailer, this)) continue
+        if (left > 0) {
+          this.#turns++
+          this.#reading = { tailer, result: tailer.read(left) }
+          return
+        }
+        if (left < 0) {
+          this.#options.onTruncated(tailer)
+          continue
+        }
+        this.#drop(tailer)
+        if (tailer.isOpen) this.#rest(tailer, out)
+      } catch (error) {
+        this.#failed(tailer, error)
+      }
+    }
+    // Not all files can wait for each other. If this happens nevertheless, the first one continues.
+    if (waiting > 0 && this.#queue.size <= waiting) this.#queue.first!.after = undefined
+  }
+
+  /** Lets the others go on. Their number does not determine how much memory is in use. */
+  #putLast(tailer: Tailer): void {
+    this.#turns = 0
+    if (this.#queue.size === 1) return
+    this.#queue.delete(tailer)
+    this.#queue.add(tailer)
+    try {
+      tailer.releaseMemory()
+    } catch (error) {
+      this.#failed(tailer, error)
+    }
+  }
+
+  #rest(tailer: Tailer, out: Output): void {
+    tailer.rest()
+    tailer.releaseMemory()
+    this.#unfinished.note(tailer)
+    if (tailer.isOver ? tailer.pending === 0 : this.#unfinished.trim()) return
+    this.#unfinished.forget(tailer)
+    this.#post(tailer.flush(out))
+  }
+
+  /** Posts the unfinished parts that are due, or all of them. */
+  #postDue(out: Output, all: boolean): void {
+    for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
+  }
+
+  #gather(): void {
+    const now = this.#options.clock.now()
+    if (this.#hinted.size === 0 || now < this.#gatherUntil) return
+    this.#gatherUntil = now + GATHER_MS
+    for (const tailer of this.#hinted) this.ready(tailer)
+    this.#hinted.clear()
+  }
+
+  /** How long there is nothing to do, in milliseconds. */
+  #idleMs(): number {
+    const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
+    return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
+  }
+
+  /** Resolves when there is room for more, or when the run must end. The batch is sent in either case. */
+  async #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
+    const began = this.#options.clock.now()
+    await new Promise<void>((resolve, reject) => {
+      this.#leave = resolve
+      out.send(batch).then(resolve, error => (signal.aborted ? resolve() : reject(error)))
+      if (signal.aborted) resolve()
+    })
+    if (this.#options.clock.now() - began >= STALL_MS) this.fellBehind()
+  }
+
+  /** Nothing was read for a while: what the files have now is backlog. */
+  fellBehind(): void {
+    for (const tailer of [...this.#queue, ...this.#hinted]) {
+      if (tailer.fd !== undefined && !this.#options.remote.has(tailer.path)) tailer.glance()
+      tailer.catchUp.until(tailer.size)
+    }
+  }
+
+  async #abandon(): Promise<void> {
+    this.#leave = undefined
+    const reading = this.#reading
+    this.#reading = undefined
+    // A read that may never return keeps its memory and descriptor.
+    if (reading && (await this.#returns(reading))) reading.tailer.abandon()
+    // Give back batches that were not sent; they are read again from the committed position.
+    for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
+  }
+
+  /** Resolves when a read has returned, or to false if its file system does not respond. */
+  async #returns({ tailer, result }: Reading): Promise<boolean> {
+    if (!(result instanceof Promise)) return true
+    const returned = result.then(() => true)
+    const { remote } = this.#options
+    return await Promise.race([returned, remote.answers(tailer.path).then(answers => answers && returned)])
+  }
+}

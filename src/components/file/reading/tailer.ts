@@ -1,0 +1,416 @@
+import type { BigIntStats } from 'node:fs'
+import { basename } from 'node:path'
+import type { Output } from '../../../core/component.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
+import { closeSync, fstatSync } from '../../../lib/files/remote/guarded-fs.js'
+import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
+import {
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprint,
+  fingerprintAt,
+  fingerprintBefore,
+  goneKey,
+  type Identity,
+  same,
+  startsWith,
+  tailOf,
+} from '../identity.js'
+import { type Content, type Position, positionsIn } from '../positions.js'
+import type { Sought } from '../rotation/copies.js'
+import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
+import { Growth } from '../rotation/growth.js'
+import { Hole } from '../rotation/hole.js'
+import { type Entry, entryOf } from '../saved.js'
+import { Portion } from './portion.js'
+import { Reads } from './reads.js'
+import { READ_BYTES, type TailerContext } from './tailing.js'
+import { Tracked } from './tracked.js'
+
+/** The first place up to which a fingerprint of what was read is kept; the next ones are twice as far. */
+const FIRST_MARK = 2 * FINGERPRINT_BYTES
+
+/**
+ * One file: reads it, creates batches of its lines, and tracks what is delivered.
+ * Invariants: every byte is in exactly one batch, in order, as long as the file only grows. Each read also covers the
+ * bytes before its portion and compares their fingerprint, which differs after a truncation. A position is never within
+ * an undelivered line. An open file is identified by its inode, which is not reused while the file is open.
+ */
+export class Tailer extends Tracked {
+  readonly origin: Origin
+  growth: Growth
+  readonly #context: TailerContext
+  readonly #reads: Reads
+  #fd: number | undefined
+  #gone = false
+  #closing = false
+  readonly #portion = new Portion()
+  /** How far the file was read. */
+  #at: number
+  /** Fingerprint of the bytes before #at. */
+  #tail: Fingerprint
+  #hole: Hole
+  #content: Content
+  /** The end of the last batch. */
+  #delivered: Position
+  #positions: LowWaterMark<Position>
+  #splitter: LineSplitter
+  /** Pieces of this splitter that are already counted. */
+  #pieces = 0
+  /** Modification time at which the content was last known to continue what was read. */
+  #verified = -1
+
+  constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
+    super(path, stat, context.clock.wall())
+    this.origin = origin
+    this.#context = context
+    this.#reads = new Reads(context.clock, context.remote)
+    this.#content = start.content
+    this.#delivered = start
+    this.#at = start.offset
+    this.#tail = start.tail
+    this.#hole = new Hole(start.offset)
+    this.#positions = new LowWaterMark(start, context.onCommit)
+    this.#splitter = context.splitting.splitter(start.continues, start.carry, start.offset)
+    this.growth = new Growth(context.clock, start)
+  }
+
+  /** Whether a read is in progress in another thread. */
+  get reading(): boolean {
+    return this.#portion.reading
+  }
+
+  get isOpen(): boolean {
+    return this.#fd !== undefined || this.copy?.isLost === false
+  }
+
+  /** Whether nothing will ever follow what was read. */
+  get isOver(): boolean {
+    return this.copy?.endsAt(this.#at) === true
+  }
+
+  /** Whether other files must be read first. */
+  get waits(): boolean {
+    return this.after?.queued === true || this.copy?.waits === true
+  }
+
+  /** Whether none of it has been read, now or before. */
+  get isNew(): boolean {
+    return this.#end === 0
+  }
+
+  /** How far the file was read. */
+  get at(): number {
+    return this.#at
+  }
+
+  /** Size of the unfinished line or event. */
+  get pending(): number {
+    return this.#splitter.pending
+  }
+
+  /** Whether the unfinished part ends within a line. */
+  get inLine(): boolean {
+    return this.growth.parked?.inLine ?? this.#splitter.inLine
+  }
+
+  /** How far the file is known, even if the unfinished part is not in memory. */
+  get #end(): number {
+    return this.growth.parked?.at ?? this.#at
+  }
+
+  /** Bytes seen in the file that are not in a batch. */
+  get unread(): number {
+    if (this.isOver) return this.pending
+    return Math.max(0, this.size - this.#delivered.offset)
+  }
+
+  /** The first bytes of what it contains. */
+  get head(): Fingerprint {
+    return this.#content.head
+  }
+
+  get unsettled(): boolean {
+    return this.#positions.unsettled
+  }
+
+  get committed(): Position {
+    return this.#positions.mark
+  }
+
+  get fd(): number | undefined {
+    return this.#fd
+  }
+
+  /** Takes ownership of an open descriptor. */
+  open(fd: number): void {
+    this.#fd = fd
+    this.#verified = -1
+  }
+
+  /** Closes the file after the current read. An unfinished line is read again later. */
+  close(): void {
+    this.#closing = this.reading
+    if (this.#closing) return
+    this.copy?.close()
+    if (this.#fd !== undefined) {
+      closeSync(this.#fd)
+      this.#fd = undefined
+      this.park()
+    }
+    this.#portion.free(this.#splitter)
+  }
+
+  /** Drops an unfinished line from memory, until the file grows or `parked` is cleared. */
+  park(): void {
+    if (this.pending === 0) return
+    const parked = { at: this.#at, inLine: this.inLine }
+    this.#goTo(this.#delivered)
+    this.growth.parked = parked
+  }
+
+  /** The inode of the closed file may be reused, so it can only be identified by its content. */
+  leave(): void {
+    if (this.#gone) return
+    this.#gone = true
+    this.key = goneKey(this.key)
+  }
+
+  /** Releases the descriptor after the open file was truncated. An unfinished line is kept. */
+  detach(): void {
+    this.#fd = undefined
+    // A larger size may be that of the new content.
+    this.size = Math.max(this.#at, this.sureSize)
+    this.leave()
+  }
+
+  /** Continues in another file, which is a copy. */
+  moveTo(path: string, stat: BigIntStats, fd: number): void {
+    this.#gone = false
+    this.setFile(path, stat)
+    this.look(Number(stat.size), stat.mtimeNs)
+    this.open(fd)
+  }
+
+  /** Continues in a compressed copy. */
+  readOn(copy: Copy): void {
+    this.leave()
+    copy.belongTo(this.key)
+    this.copy = copy
+  }
+
+  #goTo(position: Position): void {
+    this.growth.parked = undefined
+    this.#delivered = position
+    ;[this.#content, this.#at, this.#tail] = [position.content, position.offset, position.tail]
+    this.#hole = new Hole(position.offset)
+    this.#portion.leave(this.#splitter)
+    this.#splitter = this.#context.splitting.splitter(position.continues, position.carry, position.offset)
+    this.#pieces = 0
+  }
+
+  /** Returns to the committed position; everything after it is read again. */
+  rewind(): void {
+    const { mark } = this.#positions
+    this.#positions = new LowWaterMark(mark, this.#context.onCommit)
+    this.#goTo(mark)
+  }
+
+  /** Compares with the stat of a sweep; true if there may be something to read. */
+  look(size: number, changedAt: bigint): boolean {
+    const changed = size !== this.#end || changedAt !== this.changedAt
+    this.sees(size)
+    this.changedAt = changedAt
+    return changed
+  }
+
+  /** The same, using the descriptor. */
+  glance(): boolean {
+    const { size, mtimeMs } = fstatSync(this.#fd!)
+    this.sees(size)
+    return size !== this.#end || mtimeMs !== this.#verified
+  }
+
+  /** The number of bytes left to read from the open file; negative: its content differs from what was read. */
+  left(): number {
+    if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
+    if (this.growth.parked) {
+      this.size = fstatSync(this.#fd!).size
+      // A file without a matching name gets no more data, so its last line must be in memory.
+      if (this.size === this.growth.parked.at && this.awaySince === undefined) return 0
+      this.growth.parked = undefined
+    }
+    // A whole portion existed at the last check. If it is gone, the read detects this.
+    if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
+    const { size, mtimeMs } = fstatSync(this.#fd!)
+    if (size < this.size) return -1
+    this.sees(size)
+    if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
+      // Modified but not longer: either this was read already, or the content has changed.
+      if (!this.#tailMatches()) return -1
+    }
+    this.#verified = mtimeMs
+    // The first bytes of an unread file are known.
+    return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
+  }
+
+  #tailMatches(): boolean {
+    return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
+  }
+
+  /** Reads the head of an unread file, to identify it after it is gone. */
+  learnHead(): void {
+    if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
+    this.#content.head = fingerprintAt(this.#fd, 0, FINGERPRINT_BYTES)
+  }
+
+  /** Whether the open file certainly contains what was read. */
+  verify(): boolean {
+    return this.#tail.bytes > 0 && this.#tailMatches()
+  }
+
+  /** Whether the open file still contains what was read and has not become shorter. */
+  holds(): boolean {
+    const { head } = this.#content
+    const { size } = fstatSync(this.#fd!)
+    const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
+    if (!isSame || size < this.size) return false
+    this.learnHead()
+    this.sureSize = size
+    return true
+  }
+
+  /** The properties for finding the file after it is gone. */
+  get sought(): Sought {
+    const { key, birth, unread, copyKey, size } = this
+    const [name, now, read] = [basename(this.origin.path ?? this.path), basename(this.path), unread === 0]
+    return { key, name, now, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
+  }
+
+  /** Whether it has no name any more. */
+  get unlinked(): boolean {
+    return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
+  }
+
+  /** Undelivered bytes of the open file, which a restart can read again only if it finds the file. */
+  get undelivered(): number {
+    return this.#fd === undefined ? 0 : Math.max(0, fstatSync(this.#fd).size - this.committed.offset)
+  }
+
+  /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
+  read(left: number): Promise<number | Error> | number | Error {
+    const portion = this.#portion
+    const room = portion.begin(this.#splitter, Math.min(this.catchUp.portion(this.#at, left), READ_BYTES), this.#at)
+    const before = this.#context.before.subarray(0, this.#tail.bytes)
+    if (this.copy)
+      return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
+    const parts = before.length === 0 ? [room] : [before, room]
+    const result = this.#reads.read(this.path, this.#fd!, parts, this.#at - before.length)
+    return result instanceof Promise ? portion.wait(result) : result
+  }
+
+  /** Turns the lines completed by the portion into a batch. Throws the error of `read`. */
+  take(result: number | Error, out: Output): EventBatch | 'truncated' | undefined {
+    try {
+      if (!this.#portion.isOf(this.#splitter) || result === ON_THE_WAY) return undefined
+      if (result instanceof Error) throw result
+      const { bytes, hash } = this.#tail
+      if (result < bytes || fingerprint(this.#context.before, 0, bytes).hash !== hash) return 'truncated'
+      if (!this.copy && !this.#isSure(result - bytes)) return 'truncated'
+      return this.#commit(result - bytes, out)
+    } finally {
+      this.abandon()
+    }
+  }
+
+  /** Whether the `length` bytes that were read continue the earlier content, given that the bytes before them match. */
+  #isSure(length: number): boolean {
+    if (this.#at === 0 && !startsWith(this.#fd!, this.#portion.room, length, this.#content.head)) return false
+    // There are fewer bytes than before: the previous content began with the same ones.
+    if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
+    this.sureSize = Math.max(this.sureSize, this.size)
+    return true
+  }
+
+  /** Drops the portion being read. */
+  abandon(): void {
+    this.#portion.end()
+    if (this.#closing) this.close()
+  }
+
+  #commit(length: number, out: Output): EventBatch | undefined {
+    const { room } = this.#portion
+    // There was less data than expected; check again at the next opportunity.
+    if (length < room.length) this.size = this.#at + length
+    if (length === 0) return undefined
+    const { before } = this.#context
+    const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
+    const known = this.#tail.bytes
+    if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
+      this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
+    }
+    const hole = this.#hole.skip(this.#fd, room, length, bytes => this.#context.onHole(this.path, bytes))
+    const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
+    const tailAtEnd = tailBefore(length)
+    // A copy of a part of the file is recognized regardless of the sizes of the reads.
+    for (let mark = FIRST_MARK; mark <= this.#at + length; mark *= 2)
+      if (mark > this.#at) this.growth.trail.add(mark, tailBefore(mark - this.#at))
+    if (hole > 0) room.copyWithin(0, hole, length)
+    const frame = this.#splitter.commit(length - hole)
+    this.#at += length
+    this.growth.read(this.#at, room[0]!, tailAtEnd)
+    const { pending } = this.#splitter
+    this.#tail = tailAtEnd
+    if (!frame) return undefined
+    // If the portion began with a hole, its bytes were moved, and only those of the frame are at the right place.
+    let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
+    // If the frame ends before the portion, only the frame may contain enough bytes before its end.
+    if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
+    return this.#batch(frame, tail, out)
+  }
+
+  #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {
+    const splitter = this.#splitter
+    this.#context.pieces.value += splitter.pieces - this.#pieces
+    this.#pieces = splitter.pieces
+    const { continues, carry, pending } = splitter
+    const isBehind = this.copy !== undefined || this.catchUp.includes(this.#delivered.offset)
+    const from = this.#delivered
+    this.#delivered = { offset: this.#at - pending, continues, carry, tail, content: this.#content }
+    const positionOf = positionsIn(frame, from, this.#delivered)
+    const positions = this.#positions
+    const settle = positions.add(this.#delivered)
+    const ack = out.ack((status, before = 0) => {
+      if (status !== 'errored') return settle()
+      if (positions !== this.#positions) return
+      if (before > 0 && positionOf) settle(positionOf(before))
+      this.#context.onErrored(this)
+    })
+    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind && this.#context.follows)
+  }
+
+  /** Delivers the unfinished line or event as it is. */
+  flush(out: Output): EventBatch | undefined {
+    const frame = this.#splitter.flush()
+    this.growth.cut()
+    return frame && this.#batch(frame, this.#tail, out)
+  }
+
+  /** At the end for now. */
+  rest(): void {
+    this.atEnd()
+    if (!this.growth.parked) this.growth.rest(this.#at)
+  }
+
+  /** Keeps only the memory needed for an unfinished line. Throws if nothing more of the file can be read. */
+  releaseMemory(): void {
+    this.#splitter.release()
+  }
+
+  /** The checkpoint entry of the file. */
+  entry(): Entry {
+    return entryOf(this, this.size, this.#gone)
+  }
+}

@@ -1,0 +1,39 @@
+import { defineSource } from '../../core/component.js'
+import { fieldsOfLines } from '../../core/event/event-fields.js'
+import { MULTILINE_NOTES } from '../../core/options/multiline-options.js'
+import { compileReads } from './discovery/glob.js'
+import { includeWarnings } from './discovery/include-warnings.js'
+import { filesOfAnother } from './discovery/overlap.js'
+import { options } from './options.js'
+
+export const file = defineSource({
+  type: 'file',
+  summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
+  notes:
+    'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
+    'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
+    'what takes its place is read from its beginning. One that was compressed with gzip before it was read to its end is read on from ' +
+    'the copy, when that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` is about what is ' +
+    'read as a file of its own. With copy-and-truncate, what was not read before the truncation is read from the copy, plain or `.gz`, in the same folder. ' +
+    'A copy that matches the patterns is known by its content, whatever its name is. A new file that another file begins with is ' +
+    'read once it differs, and after ten seconds unless it has the name of a copy, such as `app.log.1`. Compressed files (gzip, zstd, xz, bzip2) are known by ' +
+    'their first bytes, and never read as files of their own. Those that are not copies of files that were read are skipped: the first one is ' +
+    'logged, and `sluice_file_compressed_total` counts them. ' +
+    `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
+  options,
+  catchesUp: ({ follow }) => follow,
+  fields: ({ decode }) => fieldsOfLines(decode, ['file']),
+  warnings: ({ include, exclude }) => includeWarnings(include, exclude),
+  reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
+  examples: [
+    { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
+    { title: 'New lines only', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },
+    {
+      title: 'Events of several lines that begin with a date',
+      yaml: "include: [/var/log/app/*.log]\nmultiline: { start: '^\\d{4}-\\d{2}-\\d{2} ' }\n",
+    },
+    { title: 'Everything once, then stop', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
+  ],
+  overlaps: filesOfAnother,
+  create: async (options, context) => new (await import('./file-source.js')).FileSource(options, context),
+})

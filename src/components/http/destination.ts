@@ -1,0 +1,86 @@
+import { z } from 'zod'
+import { encodeAlone } from '../../core/codecs/encode.js'
+import { encodingOption } from '../../core/codecs/options.js'
+import { reaches } from '../../core/options/reach.js'
+import type { Entry } from '../../net/http/client/answers/divided.js'
+import { defineHttpDestination } from '../../net/http/client/destination.js'
+import { checkHeaders, clientOptions } from '../../net/http/client/options.js'
+
+const PLAIN = 'text/plain; charset=utf-8'
+const LF = 0x0a
+
+const { url, headers, auth, ...rest } = clientOptions
+const options = z
+  .strictObject({
+    url,
+    method: z.enum(['POST', 'PUT']).prefault('POST').describe('The method of the request.'),
+    encoding: encodingOption('json'),
+    headers,
+    auth,
+    delegate_account_id: reaches(
+      'nothing',
+      z.string().regex(/^[0-9a-fA-F]{24}$/, { error: 'must be 24 hexadecimal digits' }),
+    )
+      .optional()
+      .describe('Account to act on behalf of, for enterprise keys; sent as x-delegate-account-id.'),
+    ...rest,
+  })
+  .superRefine((options, context) => {
+    const delegates = options.delegate_account_id !== undefined
+    checkHeaders(options, context, delegates ? { 'x-delegate-account-id': 'delegate_account_id' } : {})
+  })
+
+export const http = defineHttpDestination({
+  type: 'http',
+  summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
+  notes:
+    'Responses: 2xx means that the events are delivered. 401, 403, 407 (from a proxy) and redirects pause the destination: no event is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are retried, after the time in Retry-After if there is one. After 413 the events are sent again in two smaller requests. After any other 4xx the events are handled as set by `on_reject`, with the reason `status_NNN`; after `hold_after_refusals` of these in a row the destination pauses. It also pauses if a web server responds with 400 because it expects TLS or another client certificate.\n\nA receiver can reject individual events with a JSON response, whose content type is JSON or absent: `{"errors":[{"index":3,"status":400,"message":"..."}]}`. `index` is the position of the event in the request, from 0; `status` and `message` are optional. After a 2xx, the events that are not listed are delivered. After a 4xx that is not retried, they are sent again without the listed events. A listed event is handled as set by `on_reject`, or retried if its own `status` is one that is retried or that pauses the destination. This requires that every event is one line, which is always so with `encoding: json`.\n\n`auth` with `type: token` requires exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` must be set together. Each request has an `idempotency-key` header, which stays the same when the request is retried.',
+  options,
+  examples: [
+    {
+      title: 'A service with an access key',
+      yaml: 'url: https://logs.example.com/v3/ingest/0123456789ab\nauth: { key_file: /etc/sluice/access-key }\nvalidate: https://logs.example.com/v3/pipeline\ncompression: gzip\n',
+    },
+    {
+      title: 'Another scheme, a systemd credential, and a private certificate authority',
+      yaml: 'url: https://10.0.0.5:8443/ingest\nauth: { scheme: Bearer, credential: access-key }\ntls: { ca_file: /etc/sluice/ca.pem, server_name: logs.internal }\nheaders: { X-Team: platform }\n',
+    },
+    { title: 'Lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
+  ],
+  copiesLines: ({ encoding }) => encoding === 'raw',
+  format: ({ url, method, encoding, delegate_account_id: account }) => ({
+    url,
+    method,
+    contentType: encoding === 'raw' ? PLAIN : (encoding.definition.contentType ?? PLAIN),
+    headers: account === undefined ? {} : { 'x-delegate-account-id': account },
+    encode: request => encodeAlone(encoding, request),
+    answerList: { name: 'errors', entry: entryOf },
+    countable(request) {
+      const events = request.reduce((sum, { length }) => sum + length, 0)
+      if (encoding !== 'raw' && encoding.form === 'object') return events
+      // Lines that do not correspond to events are numbered differently.
+      const { parts, bytes } = encodeAlone(encoding, request)
+      return countLines(Buffer.concat(parts, bytes)) === events ? events : 0
+    },
+  }),
+})
+
+/** Parses `{"index":3,"status":400,"message":"..."}`; status and message are optional. */
+function entryOf(value: unknown): Entry | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const { index, status, message } = value as { readonly [name: string]: unknown }
+  if (!Number.isSafeInteger(index) || (index as number) < 0) return undefined
+  const isStatus = Number.isSafeInteger(status) && (status as number) >= 300 && (status as number) < 600
+  if (status !== undefined && !isStatus) return undefined
+  return {
+    index: index as number,
+    status: status as number | undefined,
+    message: typeof message === 'string' ? message : undefined,
+  }
+}
+
+function countLines(bytes: Buffer): number {
+  let lines = 0
+  for (let at = bytes.indexOf(LF); at >= 0; at = bytes.indexOf(LF, at + 1)) lines++
+  return bytes.at(-1) === LF ? lines : lines + 1
+}

@@ -1,0 +1,44 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Refusal } from '../../net/http/server/refusal.js'
+import { onReplyOver } from '../../net/http/server/reply.js'
+
+/** A request and its response, until the response is sent or the connection is closed. */
+export class Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly closed: Promise<void>
+  /** Whether the client waits for 100 Continue before it sends the body. */
+  #waits: boolean
+  #fail: ((refusal: Refusal) => void) | undefined
+  #refusal: Refusal | undefined
+
+  constructor(request: IncomingMessage, response: ServerResponse) {
+    this.request = request
+    this.response = response
+    // Older clients do not support it.
+    this.#waits = request.headers.expect !== undefined && request.httpVersion === '1.1'
+    this.closed = new Promise(resolve => onReplyOver(response, resolve))
+    response.on('error', () => {})
+  }
+
+  /** The body is being read now; `fail` interrupts this. */
+  reading(fail: (refusal: Refusal) => void): void {
+    this.#fail = fail
+    if (this.#refusal) fail(this.#refusal)
+    else {
+      if (this.#waits) this.response.writeContinue()
+      this.#waits = false
+    }
+  }
+
+  /** The body was read completely, too late to refuse it. */
+  read(): void {
+    this.#fail = undefined
+  }
+
+  /** Refuses the request, unless its body was already read. */
+  refuse(refusal: Refusal): void {
+    this.#refusal ??= refusal
+    this.#fail?.(refusal)
+  }
+}

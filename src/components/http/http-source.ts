@@ -1,0 +1,210 @@
+import type { IncomingMessage, Server } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { Socket } from 'node:net'
+import type { TlsOptions } from 'node:tls'
+import type { Output, Source, SourceContext } from '../../core/component.js'
+import { errorFields } from '../../core/errors.js'
+import type { AckStatus } from '../../core/event/ack.js'
+import { PIECES } from '../../core/options/multiline-options.js'
+import { LogLimit } from '../../lib/log-limit.js'
+import { networkOf } from '../../lib/network/network-address.js'
+import { createServer, STATUS_CODES } from '../../lib/network/node-http.js'
+import { aborted, sleep } from '../../lib/time.js'
+import { AccessKey } from '../../net/auth/access-key.js'
+import { type Content, checkAccess, checkRequest } from '../../net/http/events/checks.js'
+import { sendBody } from '../../net/http/events/send-body.js'
+import { addressTest, perAddress } from '../../net/http/server/addresses.js'
+import { type Answer, readPast, sendAnswer } from '../../net/http/server/answers.js'
+import { readBody } from '../../net/http/server/body.js'
+import { freeBody } from '../../net/http/server/body-memory.js'
+import { Listener, peerOf } from '../../net/http/server/listener.js'
+import { type Lease, Quota } from '../../net/http/server/quota.js'
+import { Gone, notReadable, Refusal, stopping } from '../../net/http/server/refusal.js'
+import { failReply } from '../../net/http/server/reply.js'
+import { endWith, serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
+import { Exchange } from './exchange.js'
+import { type HttpSourceOptions, listenWarnings } from './options.js'
+
+/** Maximum number of concurrent pipelined requests per connection. */
+const AT_ONCE = 16
+/** How long responses may take to be sent after all is settled, in milliseconds. */
+const LEAVE_MS = 1000
+
+export class HttpSource implements Source {
+  readonly #options: HttpSourceOptions
+  readonly #context: SourceContext
+  readonly #listener: Listener
+  readonly #key: AccessKey | undefined
+  readonly #quota: Quota
+  readonly #pieces: { value: number }
+  readonly #logLimit: LogLimit
+  readonly #isShared: (address: string) => boolean
+  /** Requests being handled and not answered. */
+  readonly #open = new Set<Exchange>()
+  /** The exchange of each request. */
+  readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
+  /** Requests whose events are not all passed on. */
+  readonly #receiving = new Set<Promise<unknown>>()
+
+  constructor(options: HttpSourceOptions, context: SourceContext) {
+    this.#options = options
+    this.#context = context
+    this.#listener = new Listener(options, context, options)
+    const { max_connections: most, max_connections_per_address: own, shared_addresses: shared } = options
+    this.#quota = new Quota(most, options.max_unsettled_bytes, perAddress(most, own))
+    this.#isShared = addressTest(shared)
+    this.#logLimit = new LogLimit(context.clock)
+    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
+    const { metrics, log } = context
+    this.#pieces = metrics.counter(...PIECES)
+    const help = 'Memory held by unanswered requests, in bytes.'
+    metrics.gauge('sluice_http_unanswered_bytes', help, () => this.#quota.bytes)
+    metrics.gauge('sluice_http_unanswered_requests', 'Unanswered requests.', () => this.#quota.requests)
+    for (const { message } of listenWarnings(options)) log.warn(message)
+  }
+
+  async start(): Promise<void> {
+    await this.#key?.current()
+  }
+
+  async run(out: Output, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#listener.open(tls => this.#server(tls, out, signal))
+      await aborted(signal)
+    } finally {
+      this.#listener.stopAccepting()
+      // Incomplete bodies are refused. Complete ones are passed on, and answered when they are settled.
+      for (const exchange of this.#open) exchange.refuse(stopping())
+      await Promise.allSettled(this.#receiving)
+    }
+  }
+
+  async stop(): Promise<void> {
+    const answered = [...this.#open].map(({ closed }) => closed)
+    await Promise.race([Promise.all(answered), sleep(LEAVE_MS)])
+    this.#listener.close()
+  }
+
+  #server(tls: TlsOptions | undefined, out: Output, signal: AbortSignal): Server {
+    const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
+    const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
+    // A request without a Host is answered and counted by this source.
+    const options = { requireHostHeader: false, ...timeoutOptions(timeouts) }
+    const server = tls ? createTlsServer({ ...options, ...tls }) : createServer(options)
+    serveHttp(server, ['request', 'checkContinue', 'checkExpectation'], {
+      connections: this.#listener.connections,
+      atOnce: AT_ONCE,
+      arrived: (request, response) => void this.#exchanges.set(request, new Exchange(request, response)),
+      handle: (request, response) => {
+        this.#answer(this.#exchanges.get(request)!, out, signal).catch(error => {
+          this.#failed(error)
+          this.#count('500')
+          failReply(response)
+        })
+      },
+      unfinished: (request, status) => {
+        this.#exchanges.get(request)!.refuse(notReadable(status))
+        return true
+      },
+      refuse: (socket, status) => {
+        this.#count(String(status))
+        this.#logRefused(socket, 'no_request', STATUS_CODES[status]!, status)
+        endWith(socket, status)
+      },
+    })
+    // A client that half-closes after its request may still read the response; without one it would resend the events.
+    Object.assign(server, { httpAllowHalfOpen: true })
+    return server
+  }
+
+  async #answer(exchange: Exchange, out: Output, signal: AbortSignal): Promise<void> {
+    const { request, response, closed } = exchange
+    const { socket } = request
+    this.#open.add(exchange)
+    void closed.then(() => this.#open.delete(exchange))
+    let answer: Answer
+    try {
+      answer = await this.#take(exchange, out, signal)
+    } catch (error) {
+      if (error instanceof Gone) {
+        this.#logRefused(socket, 'aborted', 'the client closed the connection before the body was complete')
+        return this.#count('aborted')
+      }
+      answer = this.#refusal(error, socket)
+    }
+    if (!request.complete) readPast(request)
+    sendAnswer(response, { ...answer, close: signal.aborted || answer.close === true })
+    this.#count(String(answer.status))
+  }
+
+  #refusal(error: unknown, socket: Socket): Answer {
+    if (error instanceof Refusal) {
+      const { status, headers, code, message } = error
+      this.#logRefused(socket, code, message, status)
+      return { status, headers, body: { code, message }, close: error.close }
+    }
+    this.#failed(error)
+    return { status: 500, body: { code: 'failed', message: 'this request could not be handled' } }
+  }
+
+  #failed(error: unknown): void {
+    this.#context.metrics.failed('bug')
+    this.#context.log.error(errorFields(error), 'request failed')
+  }
+
+  async #take(exchange: Exchange, out: Output, signal: AbortSignal): Promise<Answer> {
+    const { request } = exchange
+    const { auth, path, max_body_bytes: maxBytes } = this.#options
+    await checkAccess(request.headers, auth, this.#key)
+    if (signal.aborted) throw stopping()
+    if (request.method === 'HEAD') return { status: 200 }
+    const { content, gzip } = checkRequest(request, path, maxBytes, this.#options.decode)
+    const peer = peerOf(request.socket) ?? ''
+    const sender = this.#isShared(peer) ? exchange : networkOf(peer)
+    const lease = this.#quota.lease({ sender, refuse: refusal => exchange.refuse(refusal) })
+    try {
+      const receiving = this.#receive(exchange, { content, gzip, lease }, out, signal)
+      this.#receiving.add(receiving)
+      const { received, settled } = await receiving.finally(() => this.#receiving.delete(receiving))
+      if ((await settled) === 'errored')
+        throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
+          'retry-after': '5',
+        })
+      return { status: 202, body: { received } }
+    } finally {
+      lease.release()
+    }
+  }
+
+  /** Passes on all events of a body as fast as there is room. `settled` is the worst status of any event. */
+  async #receive(
+    exchange: Exchange,
+    { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },
+    out: Output,
+    signal: AbortSignal,
+  ): Promise<{ received: number; settled: Promise<AckStatus> }> {
+    const { max_body_bytes: maxBytes, max_line_bytes: maxLineBytes, decode: codec } = this.#options
+    const { request } = exchange
+    const onBegin = (fail: (refusal: Refusal) => void) => exchange.reading(fail)
+    const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
+    exchange.read()
+    lease.received()
+    // From here on the run waits until all is passed on.
+    if (signal.aborted) throw stopping()
+    const body = { bytes, size, content, peer: peerOf(request.socket), release: () => freeBody(bytes) }
+    return await sendBody(body, { context: this.#context, out, maxLineBytes, codec, pieces: this.#pieces })
+  }
+
+  #logRefused(socket: Socket, code: string, error: string, status?: number): void {
+    const limited = this.#logLimit.next(code)
+    if (!limited) return
+    const fields = { peer: peerOf(socket), status, code, error, ...limited }
+    this.#context.log.warn(fields, 'refused a request')
+  }
+
+  #count(status: string): void {
+    const help =
+      'Requests that were accepted or refused, by the status of the response; aborted: the client closed the connection.'
+    this.#context.metrics.counter('sluice_http_answers_total', help, { status }).value++
+  }
+}

@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import { codecOption, maxLineBytesOption } from '../../core/codecs/options.js'
+import type { OptionWarning } from '../../core/component.js'
+import { byteSize, duration, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { auth } from '../../net/auth/auth-options.js'
+import { isLocal, listenOptions } from '../../net/http/server/listen-options.js'
+
+export const options = z
+  .strictObject({
+    ...listenOptions,
+    path: reaches(
+      'nothing',
+      z
+        .string()
+        .regex(/^\/[\x21-\x7e]*$/, { error: 'must begin with a slash' })
+        .refine(path => !/[?#]/.test(path), { error: 'must be a path without "?" and "#"' }),
+    )
+      .default('/')
+      .describe('The path of requests.'),
+    auth: auth.prefault({ type: 'none' }).describe('The key that requests must contain.'),
+    decode: codecOption()
+      .optional()
+      .describe(
+        'The codec that decodes bodies of type `text/plain`, or of its own media type (`text/csv`). Lines that it cannot decode are kept as text and counted. Default: text.',
+      ),
+    max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
+      .prefault('10MiB')
+      .describe('Maximum size of a body, both as received and decompressed.'),
+    max_unsettled_bytes: byteSize(1024)
+      .prefault('32MiB')
+      .describe(
+        'Maximum memory of all unanswered requests together. Requests beyond it, and beyond `max_connections` requests, get the response 503. The requests of one address may use three quarters of it, and `max_connections_per_address` requests; see `shared_addresses`.',
+      ),
+    max_line_bytes: maxLineBytesOption(),
+    headers_timeout: duration().prefault('10 Seconds').describe('Timeout for the headers of a request.'),
+    request_timeout: duration().prefault('60 Seconds').describe('Timeout for a complete request, including its body.'),
+    keep_alive_timeout: duration()
+      .prefault('75 Seconds')
+      .describe('How long a connection may be idle between requests.'),
+    send_timeout: duration()
+      .prefault('60 Seconds')
+      .describe('How long a client may take to read a response. After that, its connection is closed.'),
+  })
+  .superRefine(({ max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
+    if (max_body_bytes > max_unsettled_bytes)
+      refuseAt(context, ['max_body_bytes'], 'must not be more than max_unsettled_bytes')
+    if (headers_timeout > request_timeout)
+      refuseAt(context, ['headers_timeout'], 'must not be more than request_timeout')
+  })
+
+export type HttpSourceOptions = z.output<typeof options>
+
+/** Warns of a source that everyone can send to, or send keys to without encryption. */
+export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionWarning[] {
+  if (isLocal(listen)) return []
+  const path = ['listen']
+  if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
+  if (tls?.client_ca_file) return []
+  return [{ path, message: 'everyone who can reach this address can send events: set "auth", or tls.client_ca_file' }]
+}

@@ -1,0 +1,20 @@
+import { defineSource } from '../../core/component.js'
+import { keyFileWarnings } from '../../net/auth/auth-options.js'
+import { listenWarnings, options } from './options.js'
+
+export const http = defineSource({
+  type: 'http',
+  summary: 'Receives events over HTTP, and responds when they are safe.',
+  notes:
+    'Clients send events to `path` with POST or PUT and one of these content types: `application/x-ndjson`, a JSON object on each line (other lines are kept as text and counted, empty lines are skipped); `application/json`, an array of objects, or objects separated by white space; `text/plain`, lines that are decoded as set by `decode`. `content-encoding: gzip` is supported. HEAD returns 200 if the key is valid.\n\n202, with `{"received": N}`, means that every event was delivered, or permanently rejected by its destination and accounted for, or is safe in a disk buffer. 503, with `retry-after`, means that they were not, or that too many events are waiting: send the request again. Also resend a request whose response was lost; its events may then be delivered twice. Other responses: 400 if the body is malformed (the message names the line) or consists of chunks of less than 16 bytes on average, 401 if the key is missing or wrong, 403 if a web page sent the request, 404 for another path, 405 for another method, 408 if the request takes too long, 413 if the body is too large, 415 if the content type or the encoding is not supported, 417 for an unknown expectation, 501 for a transfer encoding other than chunked. Each is counted, and logged with the address of the sender at most once a minute per reason. No event of such a request was accepted.\n\n`auth` with `type: token` requires exactly one of `key`, `key_file` and `credential`. `max_body_bytes` must not exceed `max_unsettled_bytes`, and `headers_timeout` must not exceed `request_timeout`. Events from lines of text have the address of the sender in `.peer`.',
+  options,
+  examples: [
+    {
+      title: 'With a key, over TLS',
+      yaml: 'listen: 0.0.0.0:8443\npath: /ingest\nauth: { key_file: /etc/sluice/ingest-key }\ntls: { cert_file: /etc/sluice/cert.pem, key_file: /etc/sluice/key.pem }\n',
+    },
+    { title: 'For programs on this machine', yaml: 'listen: 127.0.0.1:8686\n' },
+  ],
+  warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth)],
+  create: async (options, context) => new (await import('./http-source.js')).HttpSource(options, context),
+})

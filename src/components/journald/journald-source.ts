@@ -1,0 +1,223 @@
+import { JSON_OBJECTS } from '../../core/codecs/json.js'
+import type { Output, Source, SourceContext } from '../../core/component.js'
+import { GivenBackError } from '../../core/errors.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Origin } from '../../core/event/origin.js'
+import { LowWaterMark } from '../../engine/flow/low-water-mark.js'
+import { Backoff, systemRandom } from '../../lib/backoff.js'
+import { fileSystems } from '../../lib/files/remote/file-systems.js'
+import { untilReadable } from '../../lib/files/until-readable.js'
+import { linesOf } from '../../lib/lines/line-splitter.js'
+import { orAborted, sleep } from '../../lib/time.js'
+import { CatchUp } from './catch-up.js'
+import { EntryReader, type Taken } from './entries.js'
+import { cursorOf, type EventOptions, eventOptions, lineOf } from './fields.js'
+import { firstCursor, Journalctl } from './journalctl.js'
+import { JournalctlProblems } from './journalctl-problems.js'
+import { Lag } from './lag.js'
+import { filterArgs, type JournaldOptions, ownMachine, placeArgs } from './options.js'
+import { type Place, placeIn, VERSION } from './place.js'
+
+const RESTART_FIRST_MS = 1000
+const RESTART_MAX_MS = 30_000
+/** A signal to the process group also ends journalctl, possibly first. */
+const END_TOGETHER_MS = 250
+const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
+
+export class Journald implements Source {
+  readonly #options: JournaldOptions
+  readonly #context: SourceContext
+  readonly #origin: Origin
+  readonly #event: EventOptions
+  readonly #problems: JournalctlProblems
+  readonly #lag: Lag
+  readonly #catchUp: CatchUp
+  readonly #lost: { value: number }
+  readonly #cut: { value: number }
+  readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
+  /** Undefined if the source has never run. */
+  #positions: LowWaterMark<Place> | undefined
+  /** How far the journal was read. */
+  #read: Place = { cursor: undefined, at: false }
+  /** Aborts when the run ends, or when sent entries must be read again. */
+  #leaving = new AbortController()
+
+  constructor(options: JournaldOptions, context: SourceContext) {
+    const { checkpoints, metrics } = context
+    // Read first, because this throws if the position cannot be read now.
+    const saved = checkpoints.read()
+    const place = saved === undefined ? undefined : placeIn(saved)
+    this.#options = options
+    this.#context = context
+    this.#origin = context.origin(JSON_OBJECTS)
+    this.#event = eventOptions(options, this.#origin.host)
+    this.#problems = new JournalctlProblems(context)
+    this.#lag = new Lag(context)
+    this.#catchUp = new CatchUp(context.clock)
+    this.#lost = metrics.counter(
+      'sluice_journal_lost_positions_total',
+      'Times that the last journal entry that was read had been removed. Entries after it may be lost.',
+    )
+    this.#cut = metrics.counter(
+      'sluice_journal_truncated_fields_total',
+      'Fields of over-long entries that were truncated.',
+    )
+    if (place) this.#positions = this.#positionsFrom(place)
+    checkpoints.provide(() => {
+      const { cursor = null, at = false } = this.#positions?.mark ?? {}
+      return { version: VERSION, cursor, ...(at ? { at } : {}) }
+    })
+  }
+
+  #positionsFrom(start: Place): LowWaterMark<Place> {
+    return new LowWaterMark(start, () => this.#context.checkpoints.changed())
+  }
+
+  async run(out: Output, signal: AbortSignal): Promise<void> {
+    await this.#untilStartable(signal)
+    if (this.#positions) this.#catchUp.begin()
+    else this.#positions = await this.#begin(signal)
+    this.#leaving = new AbortController()
+    // Entries read in an earlier run are either committed or read again.
+    this.#positions = this.#positionsFrom(this.#positions.mark)
+    this.#read = this.#positions.mark
+    const leaving = this.#leaving
+    const end = () => leaving.abort()
+    signal.addEventListener('abort', end)
+    if (signal.aborted) end()
+    try {
+      while (!signal.aborted) {
+        const why = await this.#follow(out, leaving.signal)
+        if (signal.aborted) return
+        if (why === undefined) throw new GivenBackError(GIVEN_BACK)
+        await sleep(END_TOGETHER_MS, leaving.signal)
+        if (signal.aborted) return
+        this.#problems.ended(why)
+        await sleep(this.#backoff.next(), leaving.signal)
+        await this.#untilStartable(leaving.signal)
+        this.#catchUp.begin()
+      }
+    } finally {
+      signal.removeEventListener('abort', end)
+    }
+  }
+
+  /**
+   * Waits until all file systems respond. A new process first closes inherited files, and this process waits for that
+   * if a file system does not respond. The journal keeps the entries in the meantime.
+   */
+  async #untilStartable(signal: AbortSignal): Promise<void> {
+    const systems = this.#context.fileSystems ?? fileSystems
+    let warned = ''
+    for (let mount = await systems.anySilent(); mount && !signal.aborted; mount = await systems.anySilent()) {
+      if (mount !== warned) {
+        const text = 'file system does not answer; journalctl is started when it answers again'
+        this.#context.log.error({ code: 'SLUICE_FILE_SYSTEM_SILENT', folder: mount }, text)
+      }
+      warned = mount
+      await Promise.race([systems.answered(mount), sleep(RESTART_FIRST_MS, signal)])
+    }
+  }
+
+  /** Determines and saves the first position, so that later starts use the same one even if nothing is delivered. */
+  async #begin(signal: AbortSignal): Promise<LowWaterMark<Place>> {
+    const start = await this.#firstPlace(signal)
+    this.#positions = this.#positionsFrom(start)
+    const { checkpoints } = this.#context
+    checkpoints.changed()
+    // The writer logs failures and retries.
+    await checkpoints.flush().catch(() => {})
+    return this.#positions
+  }
+
+  async #firstPlace(signal: AbortSignal): Promise<Place> {
+    const { read_from } = this.#options
+    const where = placeArgs(this.#options)
+    if (read_from === 'boot') {
+      // Without an entry of this boot journalctl fails; all entries are still to come.
+      const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
+      if (cursor !== undefined) return { cursor, at: true }
+    }
+    if (read_from === 'beginning') return { cursor: undefined, at: false }
+    return { cursor: await firstCursor([...where, '--lines=1'], signal), at: false }
+  }
+
+  /** Reads until journalctl ends, and returns why it did. Undefined: the run ended. */
+  async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
+    const { cursor } = this.#read
+    // Not --after-cursor: if the entry is gone, that skips the one after it.
+    const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
+    // Without --merge, it follows this boot only and skips unread entries from before a reboot.
+    const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
+    args.push(...filterArgs(this.#options), ...(await ownMachine(this.#options)))
+    const child = new Journalctl(args, line => this.#problems.line(line))
+    const reader = new EntryReader(this.#options.max_entry_bytes)
+    let first = true
+    this.#lag.moreWaits = () => child.stdout.readableLength > 0
+    try {
+      while (!leave.aborted) {
+        const chunk = child.stdout.read() as Buffer | null
+        if (chunk) {
+          let taken = reader.push(chunk)
+          this.#problems.invalidLines(reader.invalidLines)
+          if (taken.length === 0) continue
+          if (first) taken = await this.#withoutRead(taken, leave)
+          first = false
+          while (taken.length > 0 && !leave.aborted) {
+            const { count, isBacklog } = this.#catchUp.same(taken)
+            await this.#send(taken.slice(0, count), isBacklog, out, leave)
+            taken = taken.slice(count)
+          }
+        } else if (child.stdout.readableEnded || child.stdout.destroyed) return (await child.ended).why
+        else await untilReadable(child.stdout, leave)
+      }
+      return undefined
+    } finally {
+      this.#lag.moreWaits = () => true
+      reader.drop()
+      await child.end()
+    }
+  }
+
+  /** The first entries of journalctl, without the one that was read before. */
+  async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
+    this.#backoff.reset()
+    this.#problems.works()
+    const { cursor, at } = this.#read
+    if (cursor === undefined) return taken
+    if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)
+    // The entry is gone or no longer matches the filter.
+    const args = [...placeArgs(this.#options), `--cursor=${cursor}`, '--lines=1']
+    const there = await firstCursor(args, signal).catch(() => undefined)
+    if (there !== cursor && !signal.aborted) {
+      this.#lost.value++
+      this.#context.log.warn(
+        { code: 'SLUICE_JOURNAL_POSITION_LOST' },
+        'the last journal entry that was read has been removed; continuing with the oldest entry after it',
+      )
+    }
+    return taken
+  }
+
+  async #send(taken: readonly Taken[], isBacklog: boolean, out: Output, leave: AbortSignal): Promise<void> {
+    const { clock, log } = this.#context
+    let text = ''
+    let { cursor } = this.#read
+    for (const { entry, cut } of taken) {
+      text += `${lineOf(entry, this.#event, cut)}\n`
+      this.#cut.value += cut.length
+      if (cut.length > 0) log.debug({ fields: cut }, 'an entry is too long; fields were truncated')
+      cursor = cursorOf(entry) ?? cursor
+      this.#lag.at(entry)
+    }
+    const frame = linesOf(Buffer.from(text))
+    if (!frame) return
+    const read: Place = { cursor, at: false }
+    this.#read = read
+    const settled = this.#positions!.add(read)
+    const leaving = this.#leaving
+    const ack = out.ack(status => (status === 'errored' ? leaving.abort() : settled()))
+    const batch = new EventBatch(frame, this.#origin, clock.wall(), ack, isBacklog)
+    await this.#catchUp.during(orAborted(out.send(batch), leave))
+  }
+}

@@ -1,0 +1,39 @@
+import { defineSource } from '../../core/component.js'
+import { fieldsOfEntries } from './fields.js'
+import { options } from './options.js'
+import { placeIn } from './place.js'
+
+export const journald = defineSource({
+  type: 'journald',
+  summary: 'Reads the systemd journal through journalctl.',
+  notes:
+    'The position in the journal is saved under `data_dir` when everything before it is delivered, and found again after a restart, also in ' +
+    'journal files that were rotated. If its entry was removed in the meantime, this is logged and counted, and reading continues with the oldest ' +
+    'entry after it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal; otherwise it can only read its own ' +
+    'entries. If journalctl ends, this is logged and counted, and it is restarted at the same position.\n\n' +
+    'Events have `.message`, `.timestamp` (when journald received the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
+    '(the identifier), `.pid` and `.unit`, as far as the entry has them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
+    '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several parts of a message become its ' +
+    'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
+    'The metric `sluice_journal_lag_seconds` shows how far reading lags behind: the age of the last entry when it was read or, ' +
+    'while more entries wait or journalctl does not run, its current age. It exists from the first entry on, and stays small in a ' +
+    'journal with little activity.',
+  reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
+  options,
+  examples: [
+    { title: 'Warnings and errors of two services', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },
+    {
+      title: 'New entries only, with few journal fields',
+      yaml: 'read_from: end\ninclude_fields: [_TRANSPORT]\n',
+    },
+    {
+      title: 'Entries of the kernel and of one program',
+      yaml: 'matches: [_TRANSPORT=kernel, _TRANSPORT=journal, _COMM=backup]\n',
+    },
+  ],
+  overlaps: (_options, saved) => (placeIn(saved).cursor === undefined ? [] : ['the journal']),
+  catchesUp: () => true,
+  fields: ({ include_fields }) => fieldsOfEntries(include_fields),
+  create: async (options, context) => new (await import('./journald-source.js')).Journald(options, context),
+  linesOf: async (options, given, host) => (await import('./lines-of-entries.js')).linesOfEntries(options, given, host),
+})

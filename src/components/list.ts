@@ -1,0 +1,55 @@
+// All of their codecs, too.
+import '../core/codecs/list.js'
+import type { AnyDefinition } from '../core/component.js'
+import { blackhole } from './blackhole/destination.js'
+import { demo } from './demo/source.js'
+import { file as fileDestination } from './file/destination.js'
+import { file } from './file/source.js'
+import { http as httpDestination } from './http/destination.js'
+import { http } from './http/source.js'
+import { journald } from './journald/source.js'
+import { aggregate } from './processors/aggregate.js'
+import { dedupe } from './processors/dedupe.js'
+import { edit } from './processors/edit.js'
+import { enrich } from './processors/enrich.js'
+import { explode } from './processors/explode.js'
+import { filter } from './processors/filter.js'
+import { flatten } from './processors/flatten.js'
+import { parse } from './processors/parse.js'
+import { redact } from './processors/redact.js'
+import { reduce } from './processors/reduce.js'
+import { route } from './processors/route.js'
+import { sample } from './processors/sample.js'
+import { script } from './processors/script.js'
+import { throttle } from './processors/throttle.js'
+import { stdout } from './stdio/destination.js'
+import { stdin } from './stdio/source.js'
+import { tcp } from './tcp/source.js'
+
+/** Every component there is. A new one is one file and one line here. */
+export const components: readonly AnyDefinition[] = [
+  file,
+  stdin,
+  journald,
+  tcp,
+  http,
+  demo,
+  throttle,
+  filter,
+  enrich,
+  parse,
+  redact,
+  edit,
+  route,
+  explode,
+  flatten,
+  script,
+  sample,
+  dedupe,
+  aggregate,
+  reduce,
+  httpDestination,
+  fileDestination,
+  stdout,
+  blackhole,
+]

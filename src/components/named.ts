@@ -1,0 +1,31 @@
+import { existsSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import type { AnyDefinition, Kind } from '../core/component.js'
+
+/**
+ * Loads only the components whose types are written in the texts of a configuration, since loading all of them takes
+ * longer than most else at the start of a daemon. A type that is written in another way is not found: a configuration
+ * that turns out wrong with these components has to be read with all of them (list.ts).
+ */
+
+const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
+/** Of a technology whose source and destination are named differently. */
+const FOLDERS: Readonly<Record<string, string>> = { stdin: 'stdio', stdout: 'stdio' }
+const TYPE = /\btype["']?\s*:\s*["']?(\w+)/g
+
+export async function componentsNamed(texts: readonly string[]): Promise<AnyDefinition[]> {
+  const types = new Set(texts.flatMap(text => [...text.matchAll(TYPE)].map(([, type]) => type!)))
+  const found = KINDS.flatMap(kind => [...types].map(type => definitionOf(kind, type)))
+  return (await Promise.all(found)).filter(definition => definition !== undefined)
+}
+
+async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | undefined> {
+  const name = type.replaceAll('_', '-')
+  const file = new URL(
+    kind === 'processor' ? `processors/${name}.js` : `${FOLDERS[type] ?? name}/${kind}.js`,
+    import.meta.url,
+  )
+  if (!existsSync(fileURLToPath(file))) return undefined
+  const module = (await import(file.href)) as Record<string, Partial<AnyDefinition> | undefined>
+  return Object.values(module).find(one => one?.kind === kind && one.type === type) as AnyDefinition | undefined
+}

@@ -1,0 +1,124 @@
+import { z } from 'zod'
+import { defineProcessor } from '../../core/component.js'
+import { condition, pathsOf } from '../../core/condition/condition.js'
+import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
+
+const LEAST_EVERY_MS = 100
+const MOST_MEASURES = 64
+const MOST_BUCKETS = 100
+/** Members of the events besides the measures. */
+const RESERVED = new Set(['key', 'interval_ms'])
+
+const measures = <S extends z.ZodType>(schema: S) =>
+  z
+    .record(
+      z.string().regex(/^[a-zA-Z_][a-zA-Z0-9_]{0,99}$/, { error: 'must have letters, digits and _ only' }),
+      schema,
+    )
+    .refine(given => Object.keys(given).length <= MOST_MEASURES, { error: `must be at most ${MOST_MEASURES}` })
+    .default({})
+
+const when = condition().optional().describe('Only events for which it holds count.')
+
+const options = z
+  .strictObject({
+    every: duration(LEAST_EVERY_MS).prefault('10 Seconds').describe('The interval that an event is made of.'),
+    key_field: fieldPaths()
+      .prefault('')
+      .describe('The field, or the list of fields, whose values are counted apart. Default: all events together.'),
+    counters: measures(
+      z.strictObject({
+        sum: fieldPath().optional().describe('The field whose numbers are added up. Default: each event counts 1.'),
+        when,
+      }),
+    ).describe('Counters by name. `{}` counts events.'),
+    histograms: measures(
+      z.strictObject({
+        field: fieldPath().describe('The field with the number.'),
+        buckets: z
+          .array(z.number())
+          .min(1)
+          .max(MOST_BUCKETS)
+          .refine(all => all.every((bound, n) => n === 0 || all[n - 1]! < bound), { error: 'must be ascending' })
+          .describe('The upper bounds of the buckets, ascending. A last one without a bound is added.'),
+        when,
+      }),
+    ).describe('Histograms by name.'),
+    max_keys: z
+      .int()
+      .min(1)
+      .max(1_000_000)
+      .default(1000)
+      .describe('How many keys are counted apart. Events of all others count together, with the key `__other__`.'),
+    time_field: fieldPath().optional().describe('The field of the events made for the end of their interval.'),
+  })
+  .superRefine(({ counters, histograms, time_field }, context) => {
+    if (time_field && time_field.segments.length > 1)
+      refuseAt(context, ['time_field'], 'must be a field of the event itself')
+    const names = Object.keys(counters)
+    if (names.length + Object.keys(histograms).length === 0)
+      refuseAt(context, ['counters'], 'is missing; or give histograms')
+    for (const name of [...names, ...Object.keys(histograms)])
+      if (RESERVED.has(name)) refuseAt(context, [names.includes(name) ? 'counters' : 'histograms', name], 'is reserved')
+    for (const name of names) if (name in histograms) refuseAt(context, ['histograms', name], 'is also a counter')
+  })
+export type AggregateOptions = z.output<typeof options>
+
+export const aggregate = defineProcessor({
+  type: 'aggregate',
+  summary: 'Makes counters, sums and histograms of events: an event for each key and interval, and Prometheus series.',
+  notes:
+    'The events themselves do not pass: they are consumed, and acknowledged when the event of their interval is delivered. To keep them as well, let another component read the same input. ' +
+    'An event of an interval is `{key, interval_ms, <counter>: n, <histogram>: {count, sum, buckets}}`, where `key` is the value of `key_field`, the JSON array of the values of several, or null without one; each number of `buckets` has the values up to its bound, as in Prometheus. ' +
+    'The interval that is open at the end of the run, or when a reload changes the options, is shorter. ' +
+    'On `/metrics` the same are `sluice_aggregate_<counter>_total` and `sluice_aggregate_<histogram>_bucket`, `_sum` and `_count`, with the labels `component_id` and `key`. ' +
+    'A counter of Prometheus never falls: negative numbers are part of the sums in events, and not of the series; `sluice_negative_values_total` counts them. ' +
+    'A key that had no event in an interval makes room for others, when there are more than `max_keys`; what it had counted is then in `__other__`, so that sums are exact.\n\n' +
+    'A reload that does not change the options keeps what was counted. After a kill, sources that can read again do so from the events of the open interval on; its series begin at 0, as all do.',
+  options,
+  plan: ({ every }) => ({ every, keeps: true }),
+  fields: ({ counters, histograms, time_field }) => ({
+    names: [
+      ...RESERVED,
+      ...Object.keys(counters),
+      ...Object.keys(histograms),
+      ...(time_field ? [time_field.segments[0]] : []),
+    ],
+  }),
+  usesFields: ({ key_field, counters, histograms }) => [
+    ...key_field.map(path => ({ option: 'key_field', path, without: 'all events count together' })),
+    ...Object.values(counters).flatMap(({ sum, when }) =>
+      [...(sum ? [sum] : []), ...pathsOf(when)].map(path => ({ option: 'counters', path })),
+    ),
+    ...Object.values(histograms).flatMap(({ field, when }) =>
+      [field, ...pathsOf(when)].map(path => ({ option: 'histograms', path })),
+    ),
+  ],
+  examples: [
+    {
+      title: 'Requests, bytes and durations of each app',
+      yaml: `every: 10 Seconds
+key_field: .app
+counters:
+  requests: {}
+  errors: { when: if (.status greater 499) }
+  bytes: { sum: .bytes }
+histograms:
+  took: { field: .took_ms, buckets: [10, 100] }
+`,
+      input: [
+        '{"app":"cart","status":200,"bytes":100,"took_ms":7}',
+        '{"app":"cart","status":503,"bytes":20,"took_ms":250}',
+        '{"app":"shop","status":200,"bytes":5,"took_ms":10}',
+      ],
+      output: [
+        '{"key":"cart","interval_ms":0,"requests":2,"errors":1,"bytes":120,"took":{"count":2,"sum":257,"buckets":{"10":1,"100":1,"+Inf":2}}}',
+        '{"key":"shop","interval_ms":0,"requests":1,"errors":0,"bytes":5,"took":{"count":1,"sum":10,"buckets":{"10":1,"100":1,"+Inf":1}}}',
+      ],
+    },
+  ],
+  create: async (options, context) => {
+    const { Aggregate } = await import('./aggregate/aggregate-processor.js')
+    return new Aggregate(options, context)
+  },
+})

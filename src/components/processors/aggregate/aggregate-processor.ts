@@ -1,0 +1,108 @@
+import type { ComponentMetrics, HandoverState, Processor, ProcessorContext } from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Fields } from '../../../core/event/event.js'
+import { type BatchScope, CONSUMED, type EmitReason, type Emitted } from '../../../core/processor.js'
+import { BucketKey } from '../../throttle/bucket-key.js'
+import { OTHER } from '../../throttle/bucket-name.js'
+import type { AggregateOptions } from '../aggregate.js'
+import { Counted } from './counted.js'
+import { Counter, Histogram, type Measure, measuresOf } from './measures.js'
+
+export class Aggregate implements Processor {
+  readonly #every: number
+  readonly #clock: ProcessorContext['clock']
+  readonly #key: BucketKey
+  readonly #measures: readonly Measure[]
+  readonly #counted: Counted
+  readonly #timeField: string | undefined
+
+  constructor(options: AggregateOptions, context: ProcessorContext) {
+    const { clock, metrics, inherited } = context
+    this.#every = options.every
+    this.#clock = clock
+    this.#timeField = options.time_field?.segments[0]
+    this.#measures = measuresOf(options, context)
+    const width = this.#measures.reduce((sum, measure) => sum + measure.width, 1)
+    this.#counted = inherited instanceof Counted ? inherited : new Counted(width, options.max_keys, clock.now())
+    const fields = options.key_field.map(path => context.field(path))
+    this.#key = new BucketKey(fields, this.#counted.seed, true)
+    const series = this.#measures.reduce((sum, measure) => sum + measure.series, 0)
+    this.#counted.showIn({
+      take: () => metrics.takeSeries?.(series) ?? true,
+      free: () => metrics.freeSeries?.(series),
+    })
+    for (const measure of this.#measures) this.#show(measure, metrics)
+  }
+
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    const counted = this.#counted
+    const key = this.#key
+    for (let i = 0; i < batch.length; i++) {
+      to[i] = CONSUMED
+      const row = key.load(batch, i) ? counted.rowOf(key) : counted.withoutKey
+      counted.current[row]!++
+      for (const measure of this.#measures) measure.add(batch, i, counted.current, row)
+    }
+    if (!scope.isOnce) counted.shares.push(scope.share())
+  }
+
+  emit(why: EmitReason): readonly Emitted[] {
+    if (why === 'reload') return []
+    const counted = this.#counted
+    const now = this.#clock.now()
+    const intervalMs = why === 'time' ? this.#every : Math.round(now - counted.since)
+    const emitted: Emitted[] = []
+    // They are settled together with all events.
+    let shares = counted.shares
+    for (const [key, row] of counted.keys(counted.current)) {
+      const fields: Fields = { key: key === undefined ? OTHER : key, interval_ms: intervalMs }
+      for (const measure of this.#measures) fields[measure.name] = measure.value(counted.current, row)
+      if (this.#timeField !== undefined) fields[this.#timeField] = new Date(this.#clock.wall()).toISOString()
+      emitted.push({ fields, shares })
+      shares = []
+    }
+    counted.shares = []
+    counted.next(now)
+    return emitted
+  }
+
+  handOver(): HandoverState {
+    return { value: this.#counted }
+  }
+
+  #show(measure: Measure, metrics: ComponentMetrics): void {
+    const name = `sluice_aggregate_${measure.name}`
+    if (measure instanceof Counter) {
+      const help = 'The counter of the processor of type aggregate.'
+      const read = () => this.#series((values, row) => [{ labels: {}, value: measure.total(values, row) }])
+      metrics.counters(`${name}_total`, help, { key: OTHER }, read)
+    }
+    if (!(measure instanceof Histogram)) return
+    const part = (suffix: string, help: string, of: Part) =>
+      metrics.gauges(`${name}_${suffix}`, help, () => this.#series(of))
+    part('bucket', 'Values of the histogram up to each bound.', (values, row) => {
+      const counts = measure.cumulative(values, row)
+      return measure.bounds.map((le, n) => ({ labels: { le }, value: counts[n]! }))
+    })
+    part('count', 'Values of the histogram.', (values, row) => {
+      return [{ labels: {}, value: measure.cumulative(values, row).at(-1)! }]
+    })
+    part('sum', 'The sum of the values of the histogram.', (values, row) => {
+      return [{ labels: {}, value: measure.sum(values, row) }]
+    })
+  }
+
+  /** The series of all keys. */
+  *#series(of: Part): Iterable<Series> {
+    const values = this.#counted.shownTotals()
+    for (const [key, row] of this.#counted.keys(values))
+      for (const { labels, value } of of(values, row))
+        yield { labels: { key: key === undefined ? OTHER : (key ?? ''), ...labels }, value }
+  }
+}
+
+interface Series {
+  readonly labels: Record<string, string>
+  readonly value: number
+}
+type Part = (values: Float64Array, row: number) => readonly Series[]

@@ -1,0 +1,152 @@
+import type { Share } from '../../../core/event/share.js'
+import type { BucketKey } from '../../throttle/bucket-key.js'
+import { bucketName } from '../../throttle/bucket-name.js'
+import { KeyTable, randomSeed } from '../../throttle/key-table.js'
+
+/** The row of events whose keys are not counted apart. */
+export const OTHERS = 0
+/** The row of events without a key. */
+export const WITHOUT_KEY = 1
+/** The row of the first key; those of the others follow, in the order of their ids. */
+const KEYED = 2
+
+/** The room for the series of keys, of one key at a time. */
+export interface SeriesOfKeys {
+  take(): boolean
+  free(): void
+}
+
+/**
+ * The numbers of all keys: a row of columns for each. Column 0 is the number of events. The rows of the open interval,
+ * and those of all intervals before it.
+ */
+export class Counted {
+  /** Of the hash of keys. */
+  readonly seed = randomSeed()
+  readonly #width: number
+  readonly #most: number
+  readonly #table = new KeyTable()
+  /** By the ids of the keys. */
+  readonly #names: string[] = []
+  /** Whether a key has series of its own, by its id. */
+  readonly #shown: boolean[] = []
+  #room: SeriesOfKeys = { take: () => true, free() {} }
+  current: Float64Array
+  #totals: Float64Array
+  /** Of the batches with events of the open interval. */
+  shares: Share[] = []
+  /** When the open interval began, by the clock. */
+  since: number
+
+  /** `width`: columns of a key. `most`: keys that are counted apart. */
+  constructor(width: number, most: number, now: number) {
+    this.#width = width
+    this.#most = most
+    this.current = new Float64Array(width * 16)
+    this.#totals = new Float64Array(width * 16)
+    this.since = now
+  }
+
+  /** Keys have series of their own as far as there is room. One that has had none has none later, so none goes back. */
+  showIn(room: SeriesOfKeys): void {
+    this.#room = room
+    for (const [id, isShown] of this.#shown.entries()) if (isShown) this.#shown[id] = this.#room.take()
+  }
+
+  /** Where the columns of a key begin. Valid until the next call. */
+  rowOf(key: BucketKey): number {
+    const id = this.#table.find(key)
+    return (id >= 0 ? id + KEYED : this.#add(key)) * this.#width
+  }
+
+  get withoutKey(): number {
+    return WITHOUT_KEY * this.#width
+  }
+
+  /** The keys, with where their columns begin; null: no key, undefined: all others. Only those that have events. */
+  *keys(values: Float64Array): Iterable<[key: string | null | undefined, row: number]> {
+    const width = this.#width
+    if (values[WITHOUT_KEY * width]! > 0) yield [null, WITHOUT_KEY * width]
+    for (const [id, name] of this.#names.entries()) {
+      const row = (id + KEYED) * width
+      if (values[row]! > 0) yield [name, row]
+    }
+    if (values[OTHERS]! > 0) yield [undefined, OTHERS]
+  }
+
+  /** Of all intervals, with the open one. */
+  totals(): Float64Array {
+    return this.#totals.map((value, n) => value + this.current[n]!)
+  }
+
+  /** The same for series: keys without series of their own are part of the others. */
+  shownTotals(): Float64Array {
+    const values = this.totals()
+    const width = this.#width
+    for (const [id, isShown] of this.#shown.entries()) {
+      if (isShown) continue
+      const row = (id + KEYED) * width
+      for (let column = 0; column < width; column++) values[OTHERS * width + column]! += values[row + column]!
+      values[row] = 0
+    }
+    return values
+  }
+
+  /** Begins an interval. If there is no room for further keys, those without events in the last one make room. */
+  next(now: number): void {
+    const last = this.current
+    this.#totals = this.totals()
+    if (this.#table.size >= this.#most || this.#shown.includes(false)) this.#forgetIdle(last)
+    this.current = new Float64Array(this.#totals.length)
+    this.since = now
+  }
+
+  #add(key: BucketKey): number {
+    const text = key.text()
+    const name = bucketName(text)
+    // Different texts that UTF-8 cannot represent have the same name.
+    if (!text.isWellFormed()) key.setBytes(Buffer.from(name))
+    const known = this.#table.find(key)
+    if (known >= 0) return known + KEYED
+    if (this.#table.size >= this.#most) return OTHERS
+    const row = this.#table.add(key) + KEYED
+    this.#names.push(name)
+    this.#shown.push(this.#room.take())
+    if ((row + 1) * this.#width > this.current.length) {
+      this.current = grown(this.current)
+      this.#totals = grown(this.#totals)
+    }
+    return row
+  }
+
+  /** What idle keys had counted goes to the others. */
+  #forgetIdle(last: Float64Array): void {
+    const width = this.#width
+    const totals = this.#totals
+    const names = this.#names
+    const shown = this.#shown
+    let kept = 0
+    this.#table.keep((id, to) => {
+      const row = (id + KEYED) * width
+      if (last[row]! > 0) {
+        totals.copyWithin((to + KEYED) * width, row, row + width)
+        names[to] = names[id]!
+        shown[to] = shown[id]!
+        kept = to + 1
+        return true
+      }
+      for (let column = 0; column < width; column++) totals[column]! += totals[row + column]!
+      if (shown[id]) this.#room.free()
+      return false
+    })
+    names.length = kept
+    shown.length = kept
+    totals.fill(0, (kept + KEYED) * width)
+  }
+}
+
+function grown(values: Float64Array): Float64Array {
+  const larger = new Float64Array(values.length * 2)
+  larger.set(values)
+  return larger
+}

@@ -1,0 +1,92 @@
+import { z } from 'zod'
+import { defineProcessor } from '../../core/component.js'
+import type { Finding } from '../../core/explain.js'
+import { duration, fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
+
+/** How often windows that are over are looked for. */
+const MOST_EVERY_MS = 1000
+const LEAST_EVERY_MS = 50
+
+const options = z
+  .strictObject({
+    fields: fieldPaths().describe('The field, or the list of fields, that duplicates have in common.'),
+    window: duration().describe('How long duplicates are discarded, from the event that passed.'),
+    max_keys: z
+      .int()
+      .min(1)
+      .max(10_000_000)
+      .default(10_000)
+      .describe(
+        'How many different events are remembered. One more, and the one that passed longest ago is forgotten: its next duplicate passes.',
+      ),
+    report: z
+      .enum(['next', 'summary', 'none'])
+      .default('next')
+      .describe(
+        'Where the number of duplicates is written: into the `next` event of the kind that passes, or into a `summary` event at the end of the window.',
+      ),
+    count_field: fieldPath()
+      .optional()
+      .describe(
+        'With `report: next`: the field for the number of duplicates that were discarded before the event. Default: .duplicates.',
+      ),
+  })
+  .superRefine(({ fields, report, count_field }, context) => {
+    if (fields.length === 0) refuseAt(context, ['fields'], 'is missing: a field path such as .message, or a list')
+    if (count_field && report !== 'next') refuseAt(context, ['count_field'], 'is about report: next')
+  })
+export type DedupeOptions = z.output<typeof options>
+
+export const dedupe = defineProcessor({
+  type: 'dedupe',
+  summary: 'Passes the first of several events with the same values, and discards the others for a while.',
+  notes:
+    'The first event passes and begins a window; the same values in it are duplicates, whatever else they have. The first one after it passes and begins another. ' +
+    'Events without any of the fields pass. Times are those of arrival, so events that a source reads when it catches up count as simultaneous.\n\n' +
+    'Beyond `max_keys` exactly the event that passed longest ago is forgotten; `sluice_dedupe_forgotten_keys_total` counts those whose window was open, and `sluice_dedupe_keys` says how many are remembered. ' +
+    'What is remembered survives a reload that does not change the options, not a restart.\n\n' +
+    'A summary: `{"message":"duplicates","timestamp":…,"dedupe":{"component","key","duplicates","first","window_ms"}}`. `key` is the value, or the JSON array of the values of several fields; a long one is cut, and ends with its digest. `first` is when the event passed. At a reload, summaries come early. If there are more than `max_keys` summaries at once, `"key":"__other__"` has the sum of the rest.',
+  options,
+  plan: ({ report, window }) => ({
+    reasons: ['duplicate'],
+    ...(report === 'summary' && { every: Math.min(MOST_EVERY_MS, Math.max(LEAST_EVERY_MS, window / 4)) }),
+  }),
+  reasons: { duplicate: 'An event with the same values has passed in the window.' },
+  fields: ({ report, count_field }) => ({
+    names: report === 'next' ? [count_field?.segments[0] ?? 'duplicates'] : report === 'summary' ? ['dedupe'] : [],
+  }),
+  examples: [
+    {
+      title: 'The same message of an app once in ten seconds',
+      yaml: 'fields: [.app, .message]\nwindow: 10 Seconds\n',
+      input: [
+        '{"app":"a","message":"disk full","n":1}',
+        '{"app":"a","message":"disk full","n":2}',
+        '{"app":"b","message":"disk full","n":3}',
+        '{"n":4}',
+        '{"app":"a","message":"disk full","n":5}',
+      ],
+      output: ['{"app":"a","message":"disk full","n":1}', '{"app":"b","message":"disk full","n":3}', '{"n":4}'],
+    },
+  ],
+  copiesLines: ({ report }) => report !== 'next',
+  usesFields: ({ fields }) => fields.map(path => ({ option: 'fields', path })),
+  create: async (options, context) => {
+    const { Dedupe } = await import('./dedupe/dedupe-processor.js')
+    return new Dedupe(options, context)
+  },
+  async findings({ fields }, context) {
+    const { BucketKey } = await import('../throttle/bucket-key.js')
+    const key = new BucketKey(
+      fields.map(path => context.field(path)),
+      undefined,
+      true,
+    )
+    const names = fields.map(({ text }) => text).join(', ')
+    return (batch): Finding[] => {
+      if (!key.load(batch, 0)) return [{ text: `fields: events without ${names} pass` }]
+      const value = `${names} is ${JSON.stringify(key.text())}`
+      return [{ text: 'fields: the first event with these values passes', value }]
+    }
+  },
+})

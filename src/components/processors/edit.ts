@@ -1,0 +1,101 @@
+import { z } from 'zod'
+import { defineProcessor, type ProcessorContext } from '../../core/component.js'
+import { condition, pathsOf } from '../../core/condition/condition.js'
+import { refuse, refuseAt } from '../../core/options/options.js'
+import { KINDS } from './edit/kinds.js'
+import { namesOf, type Step } from './edit/plan.js'
+import type { Tools } from './edit/step.js'
+
+const MOST_STEPS = 200
+
+const kinds = Object.fromEntries(KINDS.map(({ name, schema }) => [name, schema.optional()]))
+
+const step = z
+  .strictObject({
+    when: condition()
+      .optional()
+      .describe('The step applies to events that match this condition, after what earlier steps did.'),
+    ...kinds,
+  })
+  .transform(({ when, ...rest }, context): Step => {
+    const given: Readonly<Record<string, unknown>> = rest
+    const [name, second] = KINDS.map(({ name }) => name).filter(name => given[name] !== undefined)
+    const known = KINDS.map(({ name }) => name).join(', ')
+    if (name === undefined && context.issues.length > 0) return z.NEVER
+    if (name === undefined) return refuse(context, `does nothing; it must have one of ${known}`)
+    if (second !== undefined) {
+      refuseAt(context, [second], `a step does one thing; write it as a step of its own, behind ${name}`)
+      return z.NEVER
+    }
+    const kind = KINDS.find(kind => kind.name === name)!
+    return { ...given, name, when, operations: kind.operations(given[name]) }
+  })
+
+const options = z.strictObject({
+  steps: z
+    .array(step)
+    .min(1)
+    .max(MOST_STEPS)
+    .describe('What is done, in this order. Each step does one thing, and sees what the steps before it did.'),
+})
+
+export const edit = defineProcessor({
+  type: 'edit',
+  summary: 'Changes fields of events, in steps.',
+  notes:
+    'Steps that set, rename, copy, convert or hash several fields do so one after the other. ' +
+    'Steps for texts leave a missing field and null as they are, and take numbers and booleans as their texts; an array or object is no text. ' +
+    'If a step cannot be done, such as setting `.a.b` where `.a` is a text, the event is handled as set by `on_error`, without the changes of the other steps. ' +
+    'An event may become longer by 1 MiB or twice as long; otherwise it is handled the same way. So is one that would grow to more than 16 times its size, where such events of one read would take more than 32 MiB. ' +
+    'What no step changes stays as it was written, down to the byte.',
+  options,
+  fields: ({ steps }) => ({ names: namesOf(steps) }),
+  usesFields: ({ steps }) => {
+    const made = new Set<string>()
+    return steps.flatMap(({ when, operations }) => {
+      const used = [
+        ...pathsOf(when),
+        ...operations.flatMap(({ reads, needs }) => needs ?? (reads === 'all' ? [] : reads)),
+      ]
+      const found = used.filter(({ segments }) => !made.has(segments[0]))
+      for (const name of operations.flatMap(({ writes }) => writes)) made.add(name.segments[0])
+      return found.map(path => ({ option: 'steps', path }))
+    })
+  },
+  examples: [
+    {
+      title: 'Fields from a literal and a template; one renamed, one removed',
+      yaml: "steps:\n  - set: { .env: prod, .id: '${.host}-${.app:-none}' }\n  - rename: { .msg: .message }\n  - remove: [.debug]\n",
+      input: ['{"msg":"started","host":"web-1","app":"cart","debug":true}', '{"msg":"ready","host":"web-2"}'],
+      output: [
+        '{"message":"started","host":"web-1","app":"cart","env":"prod","id":"web-1-cart"}',
+        '{"message":"ready","host":"web-2","env":"prod","id":"web-2-none"}',
+      ],
+    },
+    {
+      title: 'Types, and a level from the status of a request',
+      yaml: 'steps:\n  - convert: { .status: int, .took: duration }\n  - set: { .level: error }\n    when: if (.status greater_or_equal 500)\n  - default: { .level: info }\n',
+      input: ['{"status":"200","took":"1.5s"}', '{"status":"503","took":"90ms"}'],
+      output: ['{"status":200,"took":1500,"level":"info"}', '{"status":503,"took":90,"level":"error"}'],
+    },
+    {
+      title: 'Texts: without white space, without numbers, not too long; tags as a list',
+      yaml: "steps:\n  - trim: [.message]\n  - replace: { field: .message, pattern: '\\d+', with: N }\n  - truncate: { .message: 20 }\n  - split: { .tags: ',' }\n  - keep: [.message, .tags]\n",
+      input: ['{"message":" order 4711 of customer 23 failed ","tags":"shop,eu","trace":"x"}'],
+      output: ['{"message":"order N of customer ","tags":["shop","eu"]}'],
+    },
+  ],
+  create: async ({ steps }, context) => {
+    const { compileSteps, Edit } = await import('./edit/edit-processor.js')
+    const tools = toolsOf(context)
+    return new Edit(tools.editor, await compileSteps(steps, tools))
+  },
+  async findings({ steps }, context) {
+    const { explainSteps } = await import('./edit/explain.js')
+    return explainSteps(steps, toolsOf(context))
+  },
+})
+
+function toolsOf(context: ProcessorContext): Tools {
+  return { editor: context.editor(), field: path => context.field(path), reach: context.reach }
+}

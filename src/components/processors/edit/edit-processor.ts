@@ -1,0 +1,92 @@
+import type { Processor } from '../../../core/component.js'
+import { compileCondition, type EventTest, pathsOf } from '../../../core/condition/condition.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { EventEditor } from '../../../core/event/event-editor.js'
+import { Growth, mostOf } from '../../../core/event/growth.js'
+import { type BatchScope, FAILED } from '../../../core/processor.js'
+import { Pending, type Step } from './plan.js'
+import type { Apply, Tools } from './step.js'
+
+/** What the events of a batch that grow much may take together. */
+export const ROOM_MIB = 32
+
+/** `isFlushed`: the changes so far are written before, since they concern what it reads. */
+interface CompiledOperation {
+  readonly isFlushed: boolean
+  readonly apply: Apply
+}
+
+interface CompiledStep {
+  readonly isFlushed: boolean
+  readonly when: EventTest | undefined
+  readonly operations: readonly CompiledOperation[]
+}
+
+export async function compileSteps(steps: readonly Step[], tools: Tools): Promise<CompiledStep[]> {
+  const pending = new Pending()
+  const compiled: CompiledStep[] = []
+  for (const { when, operations } of steps) {
+    const isFlushed = pending.flushFor(pathsOf(when))
+    const made: CompiledOperation[] = []
+    for (const { reads, writes, compile } of operations) {
+      const isFlushed = pending.flushFor(reads)
+      made.push({ isFlushed, apply: await compile(tools) })
+      pending.add(writes)
+    }
+    compiled.push({ isFlushed, when: when && compileCondition(when, tools.field), operations: made })
+  }
+  return compiled
+}
+
+export class Edit implements Processor {
+  readonly #editor: EventEditor
+  readonly #steps: readonly CompiledStep[]
+  readonly #growth = new Growth(ROOM_MIB)
+
+  constructor(editor: EventEditor, steps: readonly CompiledStep[]) {
+    this.#editor = editor
+    this.#steps = steps
+  }
+
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    this.#growth.begin()
+    for (let i = 0; i < batch.length; i++) {
+      const problem = this.#edit(batch, i)
+      if (problem === undefined) continue
+      batch.restoreEvent(i)
+      to[i] = FAILED
+      scope.because(i, problem)
+    }
+  }
+
+  /** Returns why a step cannot be done. */
+  #edit(batch: EventBatch, i: number): string | undefined {
+    const editor = this.#editor
+    editor.open(batch, i)
+    let size = 0
+    let grown = 0
+    for (let s = 0; s < this.#steps.length; s++) {
+      const { isFlushed, when, operations } = this.#steps[s]!
+      if (isFlushed) this.#flush(batch, i)
+      if (when && !when(batch, i)) continue
+      for (let n = 0; n < operations.length; n++) {
+        const { isFlushed, apply } = operations[n]!
+        if (isFlushed) this.#flush(batch, i)
+        const problem = apply(batch, i)
+        if (problem !== undefined) return problem
+        size ||= editor.size
+        grown = editor.grown || grown
+        // Each step may double what the one before it made.
+        if (grown > mostOf(size)) return this.#growth.refuse(size, grown)
+      }
+    }
+    editor.close()
+    return this.#growth.refuse(size, grown)
+  }
+
+  /** Writes the changes so far, so that readers see them. */
+  #flush(batch: EventBatch, i: number): void {
+    this.#editor.close()
+    this.#editor.open(batch, i)
+  }
+}

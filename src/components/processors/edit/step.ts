@@ -1,0 +1,129 @@
+import { z } from 'zod'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
+import { type FieldPath, PathError, parseFieldPath } from '../../../core/event/field-path.js'
+import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../core/event/field-reader.js'
+import { fieldPath } from '../../../core/options/options.js'
+import type { Reach } from '../../../core/options/reach.js'
+
+/** What a kind of step consists of. Each kind is a file in this folder, and a line in `kinds.ts`. */
+
+/** What operations are made with. */
+export interface Tools {
+  readonly editor: EventEditor
+  field(path: FieldPath): FieldReader
+  readonly reach: Reach | undefined
+}
+
+/** Changes event `i`, which is open in the editor. Returns why it cannot; undefined: it did, or nothing applies. */
+export type Apply = (batch: EventBatch, i: number) => string | undefined
+
+/** One change of an event. A step has one or several, each of which sees what those before it did. */
+export interface Operation {
+  /** The fields that it reads by readers, so that pending changes of them are written before. */
+  readonly reads: readonly FieldPath[] | 'all'
+  /** The fields that it changes with the editor. */
+  readonly writes: readonly FieldPath[]
+  /** The fields without which it does nothing, for warnings; default: those that it reads. */
+  readonly needs?: readonly FieldPath[]
+  compile(tools: Tools): Apply | Promise<Apply>
+}
+
+export interface StepKind {
+  readonly name: string
+  readonly schema: z.ZodType
+  operations(given: unknown): readonly Operation[]
+}
+
+/** Declares a kind of step. Erases the type of what is given, which the schema parses. */
+export function defineStep<S extends z.ZodType>(kind: {
+  readonly name: string
+  /** With a description. */
+  readonly schema: S
+  operations(given: z.output<S>): readonly Operation[]
+}): StepKind {
+  return kind as StepKind
+}
+
+const MOST_FIELDS = 1000
+
+/** Schema of a mapping from field paths to values, in the order of the configuration. */
+export function byField<V extends z.ZodType>(value: V) {
+  return z.record(z.string(), value).transform((given, context): (readonly [FieldPath, z.output<V>])[] => {
+    const entries: [FieldPath, z.output<V>][] = []
+    for (const [text, value] of Object.entries(given)) {
+      try {
+        entries.push([parseFieldPath(text), value as z.output<V>])
+      } catch (error) {
+        if (!(error instanceof PathError)) throw error
+        const message = `${error.message} (column ${error.column} of the path)`
+        context.addIssue({ code: 'custom', message, path: [text], params: { constant: true } })
+      }
+    }
+    if (entries.length === 0 || entries.length > MOST_FIELDS) {
+      const message = `must have 1 to ${MOST_FIELDS} fields`
+      if (context.issues.length === 0) context.addIssue({ code: 'custom', message, params: { constant: true } })
+      return z.NEVER
+    }
+    return entries
+  })
+}
+
+/** Schema of a list of field paths. */
+export const fieldList = () => z.array(fieldPath()).min(1).max(MOST_FIELDS)
+
+/** Says that a field cannot be set. */
+export function cannotBeSet({ text }: FieldPath): string {
+  return `${text} cannot be set: what contains it is not an object`
+}
+
+/**
+ * An operation that changes the text of a field. `change` returns the new value, or the text itself. `isDone` may find
+ * that a text stays, without making a string of it.
+ */
+export function changeText(
+  path: FieldPath,
+  change: (text: string) => unknown,
+  isDone: (reader: FieldReader) => boolean = () => false,
+): Operation {
+  return changeValue(path, ({ reader, editor, field }) => {
+    if (isDone(reader)) return undefined
+    if (reader.kind === OBJECT_VALUE || reader.kind === ARRAY) return notText(path, reader)
+    const text = reader.text()
+    const changed = change(text)
+    if (changed instanceof Refusal) return changed.message
+    if (changed !== text) editor.set(field, changed)
+    return undefined
+  })
+}
+
+/** An operation on a field that has a value other than null. It sets `target`, by default the field. */
+export function changeValue(
+  path: FieldPath,
+  apply: (parts: { reader: FieldReader; editor: EventEditor; field: EditedField }) => string | undefined,
+  target = path,
+): Operation {
+  return {
+    reads: [path],
+    writes: [target],
+    compile({ editor, field }) {
+      const parts = { reader: field(path), editor, field: editor.field(target) }
+      return (batch, i) => {
+        const kind = parts.reader.load(batch, i)
+        return kind === MISSING || kind === NULL ? undefined : apply(parts)
+      }
+    },
+  }
+}
+
+/** Why a text cannot be changed. */
+export class Refusal {
+  readonly message: string
+  constructor(message: string) {
+    this.message = message
+  }
+}
+
+function notText({ text }: FieldPath, { kind }: FieldReader): string {
+  return `${text} is an ${kind === ARRAY ? 'array' : 'object'}, not a text`
+}

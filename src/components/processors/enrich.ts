@@ -1,0 +1,133 @@
+import { z } from 'zod'
+import { defineProcessor } from '../../core/component.js'
+import { fieldPath, refuseAt } from '../../core/options/options.js'
+import { filePath, reaches } from '../../core/options/reach.js'
+import { FACT_NAMES } from './enrich/host-facts.js'
+
+const MOST_COLUMNS = 1000
+
+const name = () => reaches('nothing', z.string().min(1))
+
+const options = z
+  .strictObject({
+    table: filePath()
+      .optional()
+      .describe(
+        'A file of rows, relative to the current directory: CSV whose first line names the columns, JSON (`.json`: a list of objects, or an object of objects by key), or a MaxMind database (`.mmdb`). It is read again when it changes; a broken one is reported, and the rows read last stay in use. CSV and JSON: at most 64 MiB.',
+      ),
+    key_field: fieldPath().optional().describe('The field whose text is looked up in the table.'),
+    match: z
+      .enum(['exact', 'cidr', 'range'])
+      .default('exact')
+      .describe(
+        'How a row is found. exact: its key is the text. cidr: its key is an IP address or a range such as 10.0.0.0/8, and the smallest that contains the address of the event counts. range: it has two keys, the first and the last number or IP address, and the smallest range counts.',
+      ),
+    column: reaches(
+      'nothing',
+      z.union([name(), z.tuple([name(), name()])], {
+        error: 'must be the name of a column, or of two for match: range',
+      }),
+    )
+      .optional()
+      .describe('The column with the key; two for `match: range`. Default: the first one, or the first two.'),
+    columns: z
+      .array(name())
+      .min(1)
+      .max(MOST_COLUMNS)
+      .optional()
+      .describe(
+        'The columns that are taken. Of a MaxMind database they are paths, such as country.iso_code. Default: all, without the key.',
+      ),
+    ignore_case: z.boolean().default(false).describe('Whether upper and lower case are the same; for `match: exact`.'),
+    default: z
+      .record(name(), z.union([reaches('nothing', z.string()), z.number(), z.boolean()]))
+      .optional()
+      .describe('The row of events that have no row in the table. Default: they stay as they are.'),
+    facts: z
+      .array(reaches('host', z.enum(FACT_NAMES as [(typeof FACT_NAMES)[number]])))
+      .min(1)
+      .optional()
+      .describe('In the place of a table: facts about this machine.'),
+    environment: z
+      .array(reaches('host', z.string().min(1)))
+      .min(1)
+      .max(MOST_COLUMNS)
+      .optional()
+      .describe('In the place of a table: environment variables of the daemon. Those that are not set are left out.'),
+    target: fieldPath().describe('The field that becomes the row, an object; it replaces what was there.'),
+  })
+  .superRefine((given, context) => {
+    const { table, facts, environment } = given
+    if (table === undefined) {
+      if (!facts && !environment) refuseAt(context, ['table'], 'is missing; or give facts or environment')
+      for (const option of ['key_field', 'column', 'columns', 'default'] as const) {
+        if (given[option] !== undefined) refuseAt(context, [option], 'can only be used with table')
+      }
+      return
+    }
+    for (const option of ['facts', 'environment'] as const) {
+      if (given[option]) refuseAt(context, [option], 'cannot be used with table; use another processor of type enrich')
+    }
+    if (!given.key_field) refuseAt(context, ['key_field'], 'is missing; it names the field that is looked up')
+    const isPair = Array.isArray(given.column)
+    if (given.column !== undefined && isPair !== (given.match === 'range'))
+      refuseAt(context, ['column'], isPair ? 'may be two columns only with match: range' : 'must be two columns')
+  })
+export type EnrichOptions = z.output<typeof options>
+
+export const enrich = defineProcessor({
+  type: 'enrich',
+  summary: 'Looks up a field in a table, and puts the row that it finds into the event.',
+  notes:
+    'Tables are CSV, JSON or MaxMind databases; the key can be a text, an IP address in a range, or a number in a range. ' +
+    'Values of CSV are strings, and empty ones are left out. Without a table, facts about the machine or environment variables are put into every event. ' +
+    'An event that has no row stays as it is, or gets the `default`; both are counted in `sluice_enrich_events_total`.',
+  options,
+  fields: ({ target }) => ({ names: [target.segments[0]] }),
+  usesFields: ({ key_field: path }) =>
+    path ? [{ option: 'key_field', path, without: 'no event gets a row of the table' }] : [],
+  examples: [
+    {
+      title: 'An environment variable',
+      yaml: 'environment: [REGION_OF_THIS_HOST]\ntarget: .deployment\n',
+      input: ['{"app":"cart"}'],
+      output: ['{"app":"cart","deployment":{}}'],
+    },
+    {
+      title: 'The owner of an app',
+      yaml: 'table: ./owners.csv\nkey_field: .app\ncolumn: app\ntarget: .owner\n',
+      files: { 'owners.csv': 'app,team,pager\ncart,shop,shop-oncall\nledger,"money, mostly",\n' },
+      input: ['{"app":"cart"}', '{"app":"ledger"}', '{"app":"new"}'],
+      output: [
+        '{"app":"cart","owner":{"team":"shop","pager":"shop-oncall"}}',
+        '{"app":"ledger","owner":{"team":"money, mostly"}}',
+        '{"app":"new"}',
+      ],
+    },
+    {
+      title: 'The network of a client; the smallest range counts',
+      yaml: 'table: ./networks.json\nkey_field: .client\nmatch: cidr\ntarget: .network\ndefault: { name: internet }\n',
+      files: {
+        'networks.json': '{ "10.0.0.0/8": { "name": "office" }, "10.1.2.0/24": { "name": "printers" } }\n',
+      },
+      input: ['{"client":"10.1.2.3"}', '{"client":"10.9.9.9"}', '{"client":"192.0.2.7"}'],
+      output: [
+        '{"client":"10.1.2.3","network":{"name":"printers"}}',
+        '{"client":"10.9.9.9","network":{"name":"office"}}',
+        '{"client":"192.0.2.7","network":{"name":"internet"}}',
+      ],
+    },
+  ],
+  checkFiles: async options => {
+    const { tableProblems } = await import('./enrich/read-table.js')
+    return tableProblems(options)
+  },
+  create: async (options, context) => {
+    const { openEnricher } = await import('./enrich/enricher.js')
+    return openEnricher(options, context)
+  },
+  async findings(options, context) {
+    const { enrichFindings } = await import('./enrich/enricher.js')
+    return enrichFindings(options, context)
+  },
+})

@@ -1,0 +1,158 @@
+import { isUtf8 } from 'node:buffer'
+import { constants, type Stats } from 'node:fs'
+import { resolve } from 'node:path'
+import { errorText, type FileProblem } from '../../../core/errors.js'
+import { numberOf } from '../../../core/event/field-reader.js'
+import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { notWhole } from '../../../lib/files/read-regular.js'
+import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
+import type { EnrichOptions } from '../enrich.js'
+import { addressKey, cidrKeys } from './addresses.js'
+import { openDatabase } from './maxmind.js'
+import { Ranges, type RowRange } from './ranges.js'
+import { type Columns, csvRecords, jsonRecords, type TableRecord } from './records.js'
+import { ExactTable, Rows, SearchedTable, type Table, TableError } from './table.js'
+
+/** Reads the file of a table. */
+
+const MIB = 1024 * 1024
+const LARGEST_FILE = 64 * MIB
+/** Of a MaxMind database, which is searched as it is. */
+const LARGEST_DATABASE = 512 * MIB
+
+export type TableOptions = Pick<EnrichOptions, 'match' | 'column' | 'columns' | 'ignore_case'>
+
+/** The table, or why it cannot be used. */
+export type ReadTable = Table | FileProblem
+
+/** Reads the file at `path` within the limits of its component. */
+export async function readTable(path: string, options: TableOptions, reach: Reach | undefined): Promise<ReadTable> {
+  try {
+    const file = await openWithin(reach, path, constants.O_RDONLY)
+    try {
+      checkFile(path, await file.stat())
+      return tableOf(path, await file.readFile(), options)
+    } finally {
+      await file.close()
+    }
+  } catch (error) {
+    return problemOf(path, error)
+  }
+}
+
+/** What is wrong with the file that a component names. */
+export function tableProblems(options: EnrichOptions): FileProblem[] {
+  if (options.table === undefined) return []
+  // Whole, since it depends on the current directory.
+  const path = resolve(options.table)
+  try {
+    checkFile(path, statSync(path))
+    tableOf(path, readFileSync(path), options)
+    return []
+  } catch (error) {
+    return [problemOf(path, error)]
+  }
+}
+
+function problemOf(file: string, error: unknown): FileProblem {
+  const place = { option: 'table', file, path: [] }
+  if (error instanceof TableError) return { ...place, line: error.line, message: error.message }
+  return { ...place, line: 1, message: `cannot be read: ${errorText(error)}`, isMissing: true }
+}
+
+const isDatabase = (path: string) => /\.mmdb$/i.test(path)
+
+function checkFile(path: string, stats: Stats): void {
+  const wrong = notWhole(stats, isDatabase(path) ? LARGEST_DATABASE : LARGEST_FILE)
+  if (wrong !== undefined) throw new TableError(wrong)
+}
+
+/** Makes the table of the bytes of a file. Throws TableError. */
+export function tableOf(path: string, bytes: Buffer, options: TableOptions): Table {
+  if (isDatabase(path)) return openDatabase(bytes, options.columns)
+  if (!isUtf8(bytes)) throw new TableError('is not valid UTF-8')
+  const text = bytes.toString().replace(/^\uFEFF/, '')
+  const columns: Columns = {
+    keys: options.match === 'range' ? 2 : 1,
+    key: typeof options.column === 'string' ? [options.column] : options.column,
+    taken: options.columns,
+  }
+  const records = /\.json$/i.test(path) ? jsonRecords(text, columns) : csvRecords(text, columns)
+  const rows = new Rows(records.map(record => jsonText(record.columns)))
+  if (options.match === 'exact') return exactTable(records, rows, options.ignore_case)
+  return options.match === 'cidr' ? cidrTable(records, rows) : rangeTable(records, rows)
+}
+
+function exactTable(records: readonly TableRecord[], rows: Rows, ignoresCase: boolean): Table {
+  const places = new Map<string, number>()
+  records.forEach(({ keys, line }, n) => {
+    const key = ignoresCase ? keys[0]!.toLowerCase() : keys[0]!
+    const before = places.get(key)
+    if (before !== undefined) {
+      const where = records[before]!.line === undefined ? '' : `, as line ${records[before]!.line}`
+      throw new TableError(`has the key "${key}"${where} again`, line)
+    }
+    places.set(key, n)
+  })
+  return new ExactTable(rows, places, ignoresCase)
+}
+
+function cidrTable(records: readonly TableRecord[], rows: Rows): Table {
+  const ranges = rangesOf(
+    records.map(({ keys: [text], line = 1 }, row) => {
+      const keys = cidrKeys(text!)
+      if (!keys) throw new TableError(`"${text}" is neither an IP address nor a range such as 10.0.0.0/8`, line)
+      return { ...keys, row, line }
+    }),
+  )
+  return new SearchedTable(rows.size, text => rows.at(addressRow(ranges, text)))
+}
+
+function addressRow(ranges: Ranges<string>, text: string): number {
+  const key = addressKey(text)
+  return key === undefined ? -1 : ranges.find(key)
+}
+
+/** A table of ranges of numbers, or of addresses. */
+function rangeTable(records: readonly TableRecord[], rows: Rows): Table {
+  const [first] = records
+  if (first && addressKey(first.keys[0]!) !== undefined) {
+    const ranges = rangesOf(bounds(records, addressKey, 'an IP address'))
+    return new SearchedTable(rows.size, text => rows.at(addressRow(ranges, text)))
+  }
+  const number = (text: string) => {
+    const value = numberOf(text)
+    return Number.isNaN(value) ? undefined : value
+  }
+  const ranges = rangesOf(bounds(records, number, 'a number'))
+  return new SearchedTable(rows.size, text => {
+    const key = number(text)
+    return key === undefined ? undefined : rows.at(ranges.find(key))
+  })
+}
+
+function bounds<K extends string | number>(
+  records: readonly TableRecord[],
+  keyOf: (text: string) => K | undefined,
+  what: string,
+): RowRange<K>[] {
+  return records.map(({ keys, line = 1 }, row) => {
+    const [low, high] = keys.map(keyOf)
+    const wrong = low === undefined ? keys[0] : high === undefined ? keys[1] : undefined
+    if (wrong !== undefined) throw new TableError(`"${wrong}" is not ${what}`, line)
+    if (high! < low!) throw new TableError(`the range ends at ${keys[1]}, before it begins at ${keys[0]}`, line)
+    return { low: low!, high: high!, row, line }
+  })
+}
+
+function rangesOf<K extends string | number>(given: readonly RowRange<K>[]): Ranges<K> {
+  const ranges = Ranges.of(given)
+  if (ranges instanceof Ranges) return ranges
+  const [a, b] = ranges
+  const [first, second] = a.row < b.row ? [a, b] : [b, a]
+  throw new TableError(
+    `has a range that overlaps the one in line ${first.line} without being a smaller part of it`,
+    second.line,
+  )
+}

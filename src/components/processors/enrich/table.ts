@@ -1,0 +1,90 @@
+import { BoundedMap } from '../../../lib/bounded-map.js'
+
+/** Keys of events whose rows are remembered: finding an address again costs little. */
+const MOST_REMEMBERED = 10_000
+/** Longer texts are not remembered, to limit memory. Addresses and numbers are shorter. */
+const LONGEST_REMEMBERED = 64
+
+/** A table, or a row of it, cannot be used; `line` is from 1. */
+export class TableError extends Error {
+  readonly line: number
+
+  constructor(message: string, line = 1) {
+    super(message)
+    this.line = line
+  }
+}
+
+/** The rows of a table by the text of a key. Each is a JSON object. */
+export interface Table {
+  /** The number of rows. */
+  readonly size: number
+  /** Undefined: no row has this key. Throws TableError if its row cannot be used. */
+  find(text: string): Buffer | undefined
+}
+
+/** Rows one after the other in one buffer, since an object for each takes several times the memory. */
+export class Rows {
+  readonly #bytes: Buffer
+  /** Where each row begins, and the last one ends. */
+  readonly #starts: Float64Array
+
+  constructor(rows: readonly string[]) {
+    this.#bytes = Buffer.from(rows.join(''))
+    this.#starts = new Float64Array(rows.length + 1)
+    rows.forEach((row, n) => {
+      this.#starts[n + 1] = this.#starts[n]! + Buffer.byteLength(row)
+    })
+  }
+
+  get size(): number {
+    return this.#starts.length - 1
+  }
+
+  /** Undefined for -1. */
+  at(n: number | undefined): Buffer | undefined {
+    return n === undefined || n < 0 ? undefined : this.#bytes.subarray(this.#starts[n], this.#starts[n + 1])
+  }
+}
+
+/** A table whose keys are texts. */
+export class ExactTable implements Table {
+  readonly #rows: Rows
+  readonly #places: ReadonlyMap<string, number>
+  readonly #ignoresCase: boolean
+
+  /** `places`: the row of each key; in lower case if case does not count. */
+  constructor(rows: Rows, places: ReadonlyMap<string, number>, ignoresCase: boolean) {
+    this.#rows = rows
+    this.#places = places
+    this.#ignoresCase = ignoresCase
+  }
+
+  get size(): number {
+    return this.#rows.size
+  }
+
+  find(text: string): Buffer | undefined {
+    return this.#rows.at(this.#places.get(this.#ignoresCase ? text.toLowerCase() : text))
+  }
+}
+
+/** A table that remembers what it found for the last keys. */
+export class SearchedTable implements Table {
+  readonly size: number
+  readonly #search: (text: string) => Buffer | undefined
+  readonly #found = new BoundedMap<string, Buffer | undefined>(MOST_REMEMBERED)
+
+  constructor(size: number, search: (text: string) => Buffer | undefined) {
+    this.size = size
+    this.#search = search
+  }
+
+  find(text: string): Buffer | undefined {
+    const known = this.#found.get(text)
+    if (known !== undefined || this.#found.has(text)) return known
+    const row = this.#search(text)
+    if (text.length <= LONGEST_REMEMBERED) this.#found.set(text, row)
+    return row
+  }
+}

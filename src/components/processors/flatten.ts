@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import { defineProcessor } from '../../core/component.js'
+import { refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+
+const options = z
+  .strictObject({
+    mode: z
+      .enum(['flatten', 'nest'])
+      .default('flatten')
+      .describe('`flatten` makes fields of one level of nested ones; `nest` makes nested ones of them again.'),
+    separator: reaches('nothing', z.string().min(1).max(16))
+      .default('.')
+      .describe('What stands between the names: `.` makes `a.b` of `{"a":{"b":1}}`.'),
+    arrays: z
+      .enum(['keep', 'index'])
+      .optional()
+      .describe(
+        'With `mode: flatten`: whether arrays stay values, or are flattened with the positions of their items as names, from 0. Default: keep.',
+      ),
+    max_depth: z
+      .int()
+      .min(1)
+      .max(100)
+      .default(32)
+      .describe('How many names are joined, or a name is divided into. What is deeper stays as it is.'),
+  })
+  .superRefine(({ mode, arrays }, context) => {
+    if (mode === 'nest' && arrays !== undefined) refuseAt(context, ['arrays'], 'is about mode: flatten')
+  })
+export type FlattenOptions = z.output<typeof options>
+
+export const flatten = defineProcessor({
+  type: 'flatten',
+  summary: 'Makes one level of fields of nested ones, or nests them again.',
+  notes:
+    'Values are copied as they are written, empty objects and arrays too; an event with nothing to change stays as it was read. ' +
+    'If two fields get the same name, the last one counts. ' +
+    'Since the names are repeated, an event may become longer by 1 MiB or twice as long; otherwise it is handled as set by `on_error`. So is one that would grow to more than 16 times its size, where such events of one read would take more than 8 MiB.\n\n' +
+    'With `mode: nest`, the names of the top level are divided. An object that is there already gets the fields. A name stays as it is where something that is no object has its place: `{"a":1,"a.b":2}` does not change. Positions become names, not arrays.',
+  options,
+  fields: () => undefined,
+  examples: [
+    {
+      title: 'Columns of a table',
+      yaml: 'separator: _\n',
+      input: ['{"http":{"status":200,"path":"/a"},"tags":["x"],"host":"web-1"}', '{"host":"web-2"}'],
+      output: ['{"http_status":200,"http_path":"/a","tags":["x"],"host":"web-1"}', '{"host":"web-2"}'],
+    },
+    {
+      title: 'Nested again',
+      yaml: 'mode: nest\n',
+      input: ['{"http.status":200,"host":"web-1","http.path":"/a"}'],
+      output: ['{"http":{"status":200,"path":"/a"},"host":"web-1"}'],
+    },
+  ],
+  create: async options => {
+    const { Flatten } = await import('./flatten/flatten-processor.js')
+    return new Flatten(options)
+  },
+})

@@ -1,0 +1,123 @@
+import { mostOf } from '../../../core/event/growth.js'
+import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
+import { addUnique } from '../../../lib/formats/unique-members.js'
+import { mayHold } from './names.js'
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+
+/** Writes objects with the fields of nested objects at the top, named by their paths. */
+export class Flattener {
+  readonly #separator: Buffer
+  readonly #maxDepth: number
+  readonly #indexesArrays: boolean
+  readonly #out = new GrowingBytes()
+  readonly #unique = new GrowingBytes()
+  /** The names and separators before the current name, as within the quotes of a JSON string. */
+  readonly #path = new GrowingBytes()
+  #most = 0
+  /** The fields in [#start, #plainEnd) are copied as they are, before the first one that changes. */
+  #start = 0
+  #plainEnd = 0
+  #isChanged = false
+  /** Whether a name has an escape or the separator, without which all paths differ. */
+  #mayCollide = false
+
+  constructor(separator: string, maxDepth: number, indexesArrays: boolean) {
+    this.#separator = Buffer.from(JSON.stringify(separator).slice(1, -1))
+    this.#maxDepth = maxDepth
+    this.#indexesArrays = indexesArrays
+  }
+
+  /**
+   * Writes the valid JSON object [start, end); undefined if nothing in it changes. The result is valid until the next
+   * call. It is a part, longer than an event may grow, if the whole is too long.
+   */
+  write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
+    this.#out.clear()
+    this.#path.clear()
+    this.#most = mostOf(end - start)
+    this.#isChanged = false
+    this.#mayCollide = false
+    this.#start = start
+    this.#plainEnd = start + 1
+    this.#addObject(b, start, end, 1)
+    if (!this.#isChanged) return undefined
+    if (this.#out.length > this.#most) return this.#out
+    this.#out.addByte(CLOSE_OBJECT)
+    if (!this.#mayCollide) return this.#out
+    this.#unique.clear()
+    addUnique(this.#unique, this.#out.bytes, 0, this.#out.length)
+    return this.#unique
+  }
+
+  /** Adds the fields of the object at `start`. Returns its end. */
+  #addObject(b: Buffer, start: number, limit: number, depth: number): number {
+    let p = skipSpace(b, start + 1, limit)
+    while (b[p] !== CLOSE_OBJECT && this.#out.length <= this.#most) {
+      const nameStart = p + 1
+      const nameEnd = stringEnd(b, nameStart)
+      if (!this.#mayCollide) this.#mayCollide = mayHold(b, nameStart, nameEnd, this.#separator)
+      const before = this.#path.length
+      this.#path.add(b, nameStart, nameEnd)
+      p = this.#addValue(b, skipSpace(b, skipSpace(b, nameEnd + 1, limit) + 1, limit), limit, depth)
+      this.#path.length = before
+      p = this.#next(b, p, limit)
+    }
+    return p + 1
+  }
+
+  #addArray(b: Buffer, start: number, limit: number, depth: number): number {
+    let p = skipSpace(b, start + 1, limit)
+    for (let n = 0; b[p] !== CLOSE_ARRAY && this.#out.length <= this.#most; n++) {
+      const before = this.#path.length
+      this.#path.addText(String(n))
+      p = this.#addValue(b, p, limit, depth)
+      this.#path.length = before
+      p = this.#next(b, p, limit)
+    }
+    return p + 1
+  }
+
+  /** What follows a value: a further one, or the end of what it is in. */
+  #next(b: Buffer, end: number, limit: number): number {
+    const p = skipSpace(b, end, limit)
+    return b[p] === COMMA ? skipSpace(b, p + 1, limit) : p
+  }
+
+  /** Adds the value at `start`, which has the current path. Returns its end. */
+  #addValue(b: Buffer, start: number, limit: number, depth: number): number {
+    const path = this.#path
+    const out = this.#out
+    if (depth < this.#maxDepth && this.#isNested(b, start, limit)) {
+      if (!this.#isChanged) out.add(b, this.#start, this.#plainEnd)
+      this.#isChanged = true
+      path.add(this.#separator, 0, this.#separator.length)
+      if (b[start] === OPEN_OBJECT) return this.#addObject(b, start, limit, depth + 1)
+      return this.#addArray(b, start, limit, depth + 1)
+    }
+    const end = valueEnd(b, start, limit)
+    if (!this.#isChanged) this.#plainEnd = end
+    else {
+      if (out.length > 1) out.addByte(COMMA)
+      out.addByte(QUOTE)
+      out.add(path.bytes, 0, path.length)
+      out.addByte(QUOTE)
+      out.addByte(COLON)
+      out.add(b, start, end)
+    }
+    return end
+  }
+
+  /** Whether the value is an object, or an array that is flattened, with something in it. */
+  #isNested(b: Buffer, start: number, end: number): boolean {
+    if (b[start] === OPEN_OBJECT) return b[skipSpace(b, start + 1, end)] !== CLOSE_OBJECT
+    return this.#indexesArrays && b[start] === OPEN_ARRAY && b[skipSpace(b, start + 1, end)] !== CLOSE_ARRAY
+  }
+}

@@ -1,0 +1,137 @@
+import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
+import { mayHold } from './names.js'
+
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+
+/** A value as it was written. */
+interface Written {
+  readonly start: number
+  readonly end: number
+}
+type Tree = Map<string, Tree | Written>
+
+/** Writes objects with the fields whose names are paths in nested objects. */
+export class Nester {
+  readonly #separator: string
+  readonly #separatorBytes: Buffer
+  readonly #maxDepth: number
+  readonly #out = new GrowingBytes()
+  #bytes: Buffer = Buffer.alloc(0)
+
+  constructor(separator: string, maxDepth: number) {
+    this.#separator = separator
+    this.#separatorBytes = Buffer.from(separator)
+    this.#maxDepth = maxDepth
+  }
+
+  /** Writes the valid JSON object [start, end); undefined if no name in it is a path. The result is valid until the next call. */
+  write(b: Buffer, start: number, end: number): GrowingBytes | undefined {
+    if (!this.#mayHavePaths(b, start, end)) return undefined
+    this.#bytes = b
+    const fields = this.#members({ start, end })
+    const root: Tree = new Map()
+    for (const [name, value] of fields) this.#put(root, fields, name, value)
+    this.#out.clear()
+    this.#add(root)
+    return this.#out
+  }
+
+  #mayHavePaths(b: Buffer, start: number, end: number): boolean {
+    for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {
+      const nameEnd = stringEnd(b, p + 1)
+      if (mayHold(b, p + 1, nameEnd, this.#separatorBytes)) return true
+      p = valueEnd(b, skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end), end)
+      p = skipSpace(b, p, end)
+      if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+    }
+    return false
+  }
+
+  /** The members of an object; of several of one name the last, at the place of the first. */
+  #members({ start, end }: Written): Map<string, Written> {
+    const b = this.#bytes
+    const members = new Map<string, Written>()
+    for (let p = skipSpace(b, start + 1, end); b[p] !== CLOSE_OBJECT; ) {
+      const nameEnd = stringEnd(b, p + 1)
+      const text = b.toString('utf8', p + 1, nameEnd)
+      const name = sawEscape ? (JSON.parse(`"${text}"`) as string) : text
+      const from = skipSpace(b, skipSpace(b, nameEnd + 1, end) + 1, end)
+      p = valueEnd(b, from, end)
+      members.set(name, { start: from, end: p })
+      p = skipSpace(b, p, end)
+      if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+    }
+    return members
+  }
+
+  /** Puts a field where its name says, or at the top where something that is no object is in the way. */
+  #put(root: Tree, fields: ReadonlyMap<string, Written>, name: string, value: Written): void {
+    const path = this.#divided(name)
+    const top = fields.get(path[0]!)
+    if (top && path.length > 1 && !this.#isObject(top)) {
+      root.set(name, value)
+      return
+    }
+    let tree = root
+    for (const step of path.slice(0, -1)) {
+      const child = this.#opened(tree, step)
+      if (!child) {
+        root.set(name, value)
+        return
+      }
+      tree = child
+    }
+    const last = path.at(-1)!
+    if (!(tree.get(last) instanceof Map)) tree.set(last, value)
+    else if (this.#isObject(value)) this.#merge(tree, last, value)
+    else root.set(name, value)
+  }
+
+  #divided(name: string): string[] {
+    const path = name.split(this.#separator)
+    if (path.length <= this.#maxDepth) return path
+    return [...path.slice(0, this.#maxDepth - 1), path.slice(this.#maxDepth - 1).join(this.#separator)]
+  }
+
+  /** The object of this name, made if there is nothing; undefined if something else is there. */
+  #opened(tree: Tree, name: string): Tree | undefined {
+    const child = tree.get(name)
+    if (child instanceof Map) return child
+    if (child && !this.#isObject(child)) return undefined
+    const opened: Tree = child ? this.#members(child) : new Map()
+    tree.set(name, opened)
+    return opened
+  }
+
+  /** Adds the members of an object to one that was opened. */
+  #merge(tree: Tree, name: string, value: Written): void {
+    const into = tree.get(name) as Tree
+    for (const [member, one] of this.#members(value)) {
+      if (into.get(member) instanceof Map && this.#isObject(one)) this.#merge(into, member, one)
+      else into.set(member, one)
+    }
+  }
+
+  #isObject({ start }: Written): boolean {
+    return this.#bytes[start] === OPEN_OBJECT
+  }
+
+  #add(tree: Tree): void {
+    const out = this.#out
+    out.addByte(OPEN_OBJECT)
+    let isFirst = true
+    for (const [name, value] of tree) {
+      if (!isFirst) out.addByte(COMMA)
+      isFirst = false
+      out.addText(JSON.stringify(name))
+      out.addByte(COLON)
+      if (value instanceof Map) this.#add(value)
+      else out.add(this.#bytes, value.start, value.end)
+    }
+    out.addByte(CLOSE_OBJECT)
+  }
+}

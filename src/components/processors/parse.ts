@@ -1,0 +1,167 @@
+import { z } from 'zod'
+import { defineProcessor, type OptionWarning } from '../../core/component.js'
+import type { EventFields } from '../../core/event/event-fields.js'
+import { TYPES, TYPES_TEXT } from '../../core/field-types.js'
+import { fieldPath, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { checkCodec, codecFrom, codecProblems, codecShape } from './parse/codec-options.js'
+
+const MOST_TRIED = 16
+const MOST_TYPES = 1000
+/** Names that a warning lists. */
+const SHOWN_NAMES = 20
+
+const attempt = z
+  .strictObject({ ...codecShape, codec: codecShape.codec.describe('The codec.') })
+  .superRefine((given, context) => checkCodec(given, context))
+
+const options = z
+  .strictObject({
+    field: fieldPath()
+      .prefault('.message')
+      .describe('The field that is read. A value that is no text is read as JSON.'),
+    ...codecShape,
+    codec: codecShape.codec
+      .optional()
+      .describe('What the text of the field is: one of the [codecs](#codecs). Its options are written beside it.'),
+    try: z
+      .array(attempt)
+      .min(1)
+      .max(MOST_TRIED)
+      .optional()
+      .describe(
+        'In the place of `codec`: several codecs, each with its options. The first that can read the text counts.',
+      ),
+    target: fieldPath()
+      .optional()
+      .describe(
+        'The field that becomes an object of what was found, and replaces what was there. Default: what was found is merged into the event; fields of the same name get the new value. The codec timestamp has one value: `target` gets it as text, `.timestamp` by default.',
+      ),
+    types: z
+      .record(reaches('nothing', z.string().min(1)), z.enum(TYPES))
+      .refine(types => Object.keys(types).length <= MOST_TYPES, { error: `must have at most ${MOST_TYPES} fields` })
+      .default({})
+      .describe(
+        `Types by the name of a field that was found: ${TYPES_TEXT}. If a value is none of its type, the text counts as one that the codec cannot read.`,
+      ),
+    remove_field: z
+      .boolean()
+      .default(false)
+      .describe('Whether the field is removed from events whose text was read, unless what was found has its name.'),
+  })
+  .superRefine((given, context) => {
+    const { codec, try: tried } = given
+    if (codec !== undefined && tried) refuseAt(context, ['try'], 'cannot be used with codec; move that into the list')
+    if (codec === undefined && !tried) refuseAt(context, ['codec'], 'is missing; or give several codecs as try')
+    checkCodec(given, context)
+  })
+export type ParseOptions = z.output<typeof options>
+
+/** The fields that events can have afterwards; undefined: any. */
+function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields | undefined {
+  if (target) return { names: [target.segments[0]] }
+  const all = (tried ?? [rest]).map(given => codecFrom(given).eventFields)
+  if (all.includes(undefined)) return undefined
+  const others = all.flatMap(fields => fields?.others ?? [])
+  return {
+    names: [...new Set(all.flatMap(fields => fields!.names))],
+    ...(others.length > 0 && {
+      others: {
+        test: (name: string) => others.some(({ test }) => test(name)),
+        text: others.map(({ text }) => text).join(', '),
+      },
+    }),
+  }
+}
+
+/** Why a codec whose lines may be parts of one is better used in a source. */
+const dividedText = (codec: string) =>
+  `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
+
+function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionWarning[] {
+  return (tried ?? [rest]).flatMap((given, n) =>
+    codecFrom(given).definition.joiner === undefined
+      ? []
+      : [{ path: tried ? ['try', n, 'codec'] : ['codec'], message: dividedText(given.codec!) }],
+  )
+}
+
+/** Warns of types for fields that no text has. */
+function unknownTypes(options: ParseOptions): OptionWarning[] {
+  const found = addedFields({ ...options, target: undefined })
+  if (!found) return []
+  return Object.keys(options.types).flatMap(name =>
+    found.names.includes(name) || found.others?.test(name)
+      ? []
+      : [{ path: ['types', name], message: `has no effect: the fields that can be found are ${shownNames(found)}` }],
+  )
+}
+
+function shownNames({ names, others }: EventFields): string {
+  const more = names.length > SHOWN_NAMES ? ['others'] : []
+  return [...names.slice(0, SHOWN_NAMES), ...more, ...(others ? [others.text] : [])].join(', ')
+}
+
+export const parse = defineProcessor({
+  type: 'parse',
+  summary: 'Reads the text of a field with a codec, and merges the fields that it finds into the event.',
+  notes:
+    'The field is `.message` by default: all of the line, if the source has `decode: text`. It stays as it is unless `remove_field` is set, or what was found has a field of that name: of syslog, klog, cri, docker_json and the error logs of nginx and apache, `.message` is the part of the line that is the message. Where the whole line is wanted too, set a `target`, or copy it with `edit` before. ' +
+    'An event whose text none of the codecs can read follows `on_error`; so does one without the field. ' +
+    'The codec timestamp is for fields alone: it reads a time, and its result is ISO 8601 in UTC with all digits of the fraction. A time without a zone is in `time_zone`; of an hour that clocks repeat it is the first one; ' +
+    'one without a year is in the year that brings it nearest to the present. ' +
+    'With `decode` of a source, the same codecs read lines without a processor; `parse` is for lines of several formats, for fields of other events, and where types and targets are needed.',
+  options,
+  fields: addedFields,
+  warnings: options => [...dividedTexts(options), ...unknownTypes(options)],
+  usesFields: ({ field }) => [{ option: 'field', path: field, without: 'no event can be parsed' }],
+  examples: [
+    {
+      title: 'JSON objects and logfmt in one file',
+      yaml: 'try: [{ codec: json }, { codec: logfmt }]\nremove_field: true\n',
+      input: ['{"message":"{\\"level\\":\\"info\\",\\"took_ms\\":12}"}', '{"message":"level=warn disk=/dev/sda1"}'],
+      output: ['{"level":"info","took_ms":12}', '{"level":"warn","disk":"/dev/sda1"}'],
+    },
+    {
+      title: 'The time of an access log, in the place of what was there',
+      yaml: "field: .time\ncodec: timestamp\nformat: '%d/%b/%Y:%H:%M:%S %z'\ntarget: .time\n",
+      input: ['{"time":"31/Jan/2026:12:00:00 +0100"}'],
+      output: ['{"time":"2026-01-31T11:00:00.000Z"}'],
+    },
+    {
+      title: 'Requests of nginx',
+      yaml: 'codec: nginx\nremove_field: true\n',
+      input: [
+        '{"message":"192.0.2.7 - - [31/Jan/2026:12:00:00 +0000] \\"GET /a HTTP/1.1\\" 200 612 \\"-\\" \\"curl/8.5.0\\""}',
+      ],
+      output: [
+        '{"client":"192.0.2.7","timestamp":"2026-01-31T12:00:00.000Z","method":"GET","path":"/a","protocol":"HTTP/1.1","status":200,"bytes":612,"user_agent":"curl/8.5.0"}',
+      ],
+    },
+    {
+      title: 'The message of a line of syslog, and the whole line beside it',
+      yaml: 'codec: syslog\ntarget: .log\n',
+      input: ['{"message":"<34>1 2026-01-31T12:00:00Z web-07 su 77 - - it failed"}'],
+      output: [
+        '{"message":"<34>1 2026-01-31T12:00:00Z web-07 su 77 - - it failed","log":{"message":"it failed","timestamp":"2026-01-31T12:00:00Z","host":"web-07","app":"su","pid":"77","facility":"auth","severity":"crit","severity_code":2}}',
+      ],
+    },
+    {
+      title: 'Named columns below a field, one of them as a number',
+      yaml: 'codec: csv\ncolumns: [time, user, took_ms]\ntarget: .row\ntypes: { took_ms: int }\n',
+      input: ['{"message":"2026-01-31T12:00:00Z,ada,12"}'],
+      output: [
+        '{"message":"2026-01-31T12:00:00Z,ada,12","row":{"time":"2026-01-31T12:00:00Z","user":"ada","took_ms":12}}',
+      ],
+    },
+  ],
+  checkFiles: async options => codecProblems(options),
+  create: async (options, context) => {
+    const { Parser } = await import('./parse/parser.js')
+    return new Parser(options, context)
+  },
+  async findings(options, context) {
+    const { explainParse } = await import('./parse/explain.js')
+    return explainParse(options, context)
+  },
+})

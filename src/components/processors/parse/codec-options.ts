@@ -1,0 +1,111 @@
+import { z } from 'zod'
+import type { Codec, CodecDefinition } from '../../../core/codec.js'
+import { codecDefinition, codecs } from '../../../core/codecs/list.js'
+import { codecName } from '../../../core/codecs/options.js'
+import type { OptionProblem } from '../../../core/component.js'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { refuseAt } from '../../../core/options/options.js'
+import type { Reach } from '../../../core/options/reach.js'
+import { timestamp } from './timestamp.js'
+
+/** The codecs that `parse` can use. */
+const isParser = ({ form }: CodecDefinition): boolean => form !== 'message'
+/** Those that come with the program. Of a plugin's codec only the name can be given, since its options are not known here. */
+const PARSERS: readonly CodecDefinition[] = [...codecs.filter(isParser), timestamp]
+
+/** `timestamp` is for fields alone. */
+const definitionOf = (name: unknown) => (name === timestamp.name ? timestamp : codecDefinition(name))
+
+type Given = Readonly<Record<string, unknown>>
+
+/** The options of all codecs in one shape, beside the codec itself. */
+function optionsOfAll(): Record<string, z.ZodType> {
+  const variants = new Map<string, { schema: z.ZodType; owners: string[] }[]>()
+  for (const { name, options } of PARSERS) {
+    for (const [option, schema] of Object.entries(options.shape as Record<string, z.ZodType>)) {
+      const known = variants.get(option) ?? []
+      const same = known.find(({ schema: other }) => other === schema)
+      if (same) same.owners.push(name)
+      else known.push({ schema, owners: [name] })
+      variants.set(option, known)
+    }
+  }
+  const shape: Record<string, z.ZodType> = {}
+  for (const [option, all] of variants) {
+    const [first, second, ...rest] = all.map(({ schema }) => withoutDefault(schema))
+    const text = all.map(({ schema, owners }) => `${owners.join(', ')}: ${schema.description}`).join(' ')
+    shape[option] = (second ? z.union([first!, second, ...rest]) : first!).optional().describe(text)
+  }
+  return shape
+}
+
+/** A default would be an option of codecs that do not have it. */
+function withoutDefault(schema: z.ZodType): z.ZodType {
+  const { type, innerType } = schema._zod.def as unknown as { type: string; innerType: z.ZodType }
+  return ['default', 'prefault', 'optional'].includes(type) ? withoutDefault(innerType) : schema
+}
+
+/** The shape of an option list with one codec and its options. */
+export const codecShape = {
+  codec: codecName(isParser, [timestamp.name]),
+  ...optionsOfAll(),
+}
+const optionNames = Object.keys(codecShape).filter(name => name !== 'codec')
+
+/** Reports options that the chosen codec does not have, and what is wrong with its own. */
+export function checkCodec(given: Given, context: z.RefinementCtx, path: readonly (string | number)[] = []): void {
+  const definition = definitionOf(given.codec)
+  const own = definition?.options.shape ?? {}
+  for (const option of optionNames) {
+    if (given[option] === undefined || Object.hasOwn(own, option)) continue
+    const owners = PARSERS.filter(({ options }) => Object.hasOwn(options.shape, option)).map(({ name }) => name)
+    const chosen = definition ? `not of ${definition.name}` : 'and no codec is given'
+    refuseAt(context, [...path, option], `is an option of ${owners.join(' and ')}, ${chosen}`)
+  }
+  if (!definition) return
+  const parsed = definition.options.safeParse(optionsOf(definition, given))
+  for (const { path: at, message } of parsed.error?.issues ?? []) {
+    const [option] = at
+    const isMissing = option !== undefined && given[option as string] === undefined
+    const text = isMissing ? `is missing: ${definition.name} needs it` : message
+    refuseAt(context, [...path, ...(at as (string | number)[])], text)
+  }
+  if (!parsed.success) return
+  try {
+    definition.create(parsed.data as never)
+  } catch (error) {
+    refuseAt(context, [...path, Object.hasOwn(own, 'pattern') ? 'pattern' : 'codec'], (error as Error).message)
+  }
+}
+
+function optionsOf({ options }: CodecDefinition, given: Given): Given {
+  const names = Object.keys(options.shape).filter(name => given[name] !== undefined)
+  return Object.fromEntries(names.map(name => [name, given[name]]))
+}
+
+/** The codec of options that `checkCodec` has accepted. */
+export function codecFrom(given: Given): Codec {
+  const definition = definitionOf(given.codec)!
+  return definition.create(definition.options.parse(optionsOf(definition, given)) as never)
+}
+
+/** The codecs that are tried, one after the other, with what they read from files within `reach`. */
+export function loadedCodecs({ try: tried, ...rest }: Given, reach: Reach | undefined): Codec[] {
+  const codecs = ((tried as readonly Given[] | undefined) ?? [rest]).map(codecFrom)
+  for (const codec of codecs) codec.load?.(reach)
+  return codecs
+}
+
+/** What is wrong with the files of the codecs. */
+export function codecProblems({ try: tried, ...rest }: Given): OptionProblem[] {
+  return ((tried as readonly Given[] | undefined) ?? [rest]).flatMap((given, i) => {
+    try {
+      codecFrom(given).load?.()
+      return []
+    } catch (error) {
+      const isMissing = errorCode((error as Error).cause) !== undefined
+      const path = [...(tried ? ['try', i] : []), 'descriptor_file']
+      return [{ path, message: errorText(error), ...(isMissing && { isWarning: true as const }) }]
+    }
+  })
+}

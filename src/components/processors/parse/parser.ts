@@ -1,0 +1,148 @@
+import type { Codec } from '../../../core/codec.js'
+import type { Processor, ProcessorContext } from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
+import type { EventMerger } from '../../../core/event/event-merger.js'
+import { type FieldReader, MISSING } from '../../../core/event/field-reader.js'
+import type { LineMerger } from '../../../core/event/line-merger.js'
+import { type BatchScope, FAILED } from '../../../core/processor.js'
+import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { MemberName } from '../../../lib/formats/json-members.js'
+import { Members } from '../../../lib/formats/members.js'
+import { addUnique } from '../../../lib/formats/unique-members.js'
+import type { ParseOptions } from '../parse.js'
+import { loadedCodecs } from './codec-options.js'
+import { TypedMembers } from './typed-members.js'
+
+const LF = 0x0a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+
+/** Reads a field with the first of several codecs that can read it, and merges what it finds into the event. */
+export class Parser implements Processor {
+  readonly #reader: FieldReader
+  readonly #editor: EventEditor
+  readonly #merger: EventMerger
+  readonly #codecs: readonly Codec[]
+  readonly #members: Members
+  /** The same, if some of them are converted. */
+  readonly #typed: TypedMembers | undefined
+  /** Merges most lines that are messages, if their fields go to the top of the event as they are. */
+  readonly #lines: LineMerger | undefined
+  readonly #source: EditedField
+  readonly #target: EditedField | undefined
+  readonly #removes: boolean
+  /** The field, if it is removed at the top of the event. */
+  readonly #without: MemberName | undefined
+  readonly #field: string
+  readonly #text = new GrowingBytes()
+  readonly #object = new GrowingBytes()
+  /** Whether the codec that read the text last found a value alone. */
+  #isValue = false
+  /** What the codecs said about the text that was read last. */
+  readonly #problems: string[] = []
+
+  constructor({ field, target, types, remove_field, ...rest }: ParseOptions, context: ProcessorContext) {
+    this.#reader = context.field(field)
+    this.#editor = context.editor()
+    this.#merger = this.#editor.merger()
+    this.#source = this.#editor.field(field)
+    this.#target = target && this.#editor.field(target)
+    this.#codecs = loadedCodecs(rest, context.reach)
+    this.#typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
+    this.#members = this.#typed ?? new Members()
+    this.#removes = remove_field
+    if (remove_field && field.segments.length === 1) this.#without = new MemberName(field.segments[0])
+    this.#field = field.text
+    const format = this.#codecs[0]!.lineFormat
+    if (format && !target && !this.#typed && field.text === '.message') {
+      this.#lines = this.#editor.lineMerger(format, !remove_field)
+    }
+  }
+
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    const merged = this.#lines?.merge(batch)
+    for (let i = 0; i < batch.length; i++) {
+      if (merged?.[i] === 1) continue
+      const problem = this.#parse(batch, i)
+      if (problem === undefined) continue
+      to[i] = FAILED
+      scope.because(i, problem)
+    }
+  }
+
+  /** Returns why the event stays as it is. */
+  #parse(batch: EventBatch, i: number): string | undefined {
+    const reader = this.#reader
+    if (reader.load(batch, i) === MISSING) return `the event has no field ${this.#field}`
+    let { bytes, start, end } = reader
+    // A scan needs a byte to stop at.
+    if (!(reader.plain && end < bytes.length && bytes[end]! < 0x20)) {
+      const text = this.#text
+      text.clear()
+      if (reader.plain) text.add(bytes, start, end)
+      else text.addText(reader.text())
+      text.addByte(LF)
+      bytes = text.bytes
+      start = 0
+      end = text.length - 1
+    }
+    if (!this.#read(bytes, start, end, batch.receivedAt)) return `${this.#field} is ${this.#problems.join(', and ')}`
+    return this.#put(batch, i)
+  }
+
+  #read(bytes: Buffer, start: number, end: number, receivedAt: number): boolean {
+    const members = this.#members
+    this.#problems.length = 0
+    if (this.#typed) this.#typed.receivedAt = receivedAt
+    for (const codec of this.#codecs) {
+      members.clear()
+      if (codec.read(bytes, start, end, members, receivedAt) && this.#typed?.problem === undefined) {
+        this.#isValue = codec.definition.readsValue === true
+        return true
+      }
+      const { expects } = codec.definition
+      const problem = this.#typed?.problem ?? codec.problem?.(bytes, start, end)
+      this.#problems.push(problem === undefined ? `not ${expects}` : `not ${expects} (${problem})`)
+    }
+    return false
+  }
+
+  /** Puts what was found into the event. */
+  #put(batch: EventBatch, i: number): string | undefined {
+    const editor = this.#editor
+    const target = this.#target
+    if (!target) {
+      if (this.#removes && !this.#without) {
+        editor.open(batch, i)
+        editor.remove(this.#source)
+        editor.close()
+      }
+      this.#merger.merge(batch, i, this.#members, this.#without)
+      return undefined
+    }
+    editor.open(batch, i)
+    if (this.#removes) editor.remove(this.#source)
+    const { out, valueStarts, valueEnds } = this.#members
+    const object = this.#isValue ? out : this.#writeObject()
+    const [start, end] = this.#isValue ? [valueStarts[0], valueEnds[0]] : [0, object.length]
+    if (!editor.setJson(target, object.bytes, start, end)) {
+      return `${target.path.text} cannot be set: what contains it is not an object`
+    }
+    editor.close()
+    return undefined
+  }
+
+  #writeObject(): GrowingBytes {
+    const { out, isUnclear } = this.#members
+    const object = this.#object
+    object.clear()
+    object.addByte(OPEN_OBJECT)
+    object.add(out.bytes, 0, out.length)
+    object.addByte(CLOSE_OBJECT)
+    if (!isUnclear) return object
+    this.#text.clear()
+    addUnique(this.#text, object.bytes, 0, object.length)
+    return this.#text
+  }
+}

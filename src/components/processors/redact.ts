@@ -1,0 +1,190 @@
+import { z } from 'zod'
+import { type ComponentContext, defineProcessor } from '../../core/component.js'
+import { parseFieldPath } from '../../core/event/field-path.js'
+import { fieldPath, refuse, refuseAt, regex, secret } from '../../core/options/options.js'
+import { filePath, reaches } from '../../core/options/reach.js'
+import { Pattern } from '../../lib/pattern.js'
+import { keyFileWarnings } from '../../net/auth/auth-options.js'
+import { KEY_MARKS, PRESETS, SECRET_NAMES } from './redact/presets/presets.js'
+import type { RedactProcessor } from './redact/redact-processor.js'
+
+function inCode(texts: readonly string[]): string {
+  return texts.map(text => `\`${text}\``).join(', ')
+}
+
+/** The services, each with how its keys begin. */
+function listKeys(): string {
+  const services = [...new Set(KEY_MARKS.map(({ service }) => service))]
+  const marksOf = (of: string) => KEY_MARKS.filter(({ service }) => service === of).flatMap(m => m.marks.split(' '))
+  return services.map(service => `${service} (${inCode(marksOf(service))})`).join('; ')
+}
+
+/** Reasons why an event could not be processed may quote values of any field, such as those that a script throws. */
+const REASON = parseFieldPath('.processing_error')
+const MOST_FIELDS = 64
+const MOST_PATTERNS = 64
+
+const credential = reaches(
+  'credentials',
+  z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
+)
+
+const hash = z
+  .strictObject({
+    key_file: filePath().optional().describe('File that holds the key. A trailing newline is ignored.'),
+    credential: credential.optional().describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
+    key: secret().optional().describe('The key itself; better from the environment: ${REDACT_KEY}.'),
+  })
+  .superRefine((hash, context) => {
+    const given = (['key', 'key_file', 'credential'] as const).filter(name => hash[name] !== undefined)
+    if (given.length !== 1)
+      refuse(context, `needs exactly one of key, key_file and credential; ${given.join(' and ') || 'none'} given`)
+  })
+
+const pattern = z.strictObject({
+  name: reaches(
+    'nothing',
+    z.string().regex(/^[A-Za-z0-9_.-]{1,64}$/, { error: 'must be letters, digits and _.-' }),
+  ).describe('What it is called in the metric.'),
+  pattern: regex().describe('What matches is redacted.'),
+  ignore_case: z.boolean().prefault(false).describe('Whether upper and lower case are the same.'),
+})
+
+const options = z
+  .strictObject({
+    fields: z
+      .union([z.literal('all'), z.array(fieldPath()).min(1).max(MOST_FIELDS)], {
+        error: 'must be all, or a list of field paths, as in [.message]',
+      })
+      .prefault('all')
+      .describe(
+        'Where to look: in all values of the event, or in those at these paths and in all that is in them. `.processing_error`, which may quote any value, is always looked at.',
+      ),
+    names: z
+      .boolean()
+      .prefault(false)
+      .describe(
+        'Whether names of fields are looked at too, where all that is in them is. Of use behind a `parse` that takes names from a text, as with `logfmt` and `key_value`.',
+      ),
+    presets: z.array(z.enum(PRESETS)).prefault([]).describe('What to find without a pattern.'),
+    patterns: z.array(pattern).max(MOST_PATTERNS).prefault([]).describe('What else to find.'),
+    action: z
+      .union(
+        [
+          z.literal('mask'),
+          z.strictObject({
+            mask: z
+              .strictObject({
+                keep_last: z
+                  .int()
+                  .min(1)
+                  .max(16)
+                  .describe('So many characters at the end stay, if they are at most half of what was found.'),
+              })
+              .describe('`***` and the last characters take its place.'),
+          }),
+          z.strictObject({ replace: reaches('nothing', z.string().max(256)).describe('This text takes its place.') }),
+          z.strictObject({
+            hash: hash.describe('The HMAC-SHA256 of it without its escapes takes its place, in hexadecimal.'),
+          }),
+        ],
+        { error: 'must be mask, or one of {mask: {keep_last: 4}}, {replace: TEXT} and {hash: {key_file: FILE}}' },
+      )
+      .prefault('mask')
+      .describe('What takes the place of what was found. mask: `***`.'),
+  })
+  .superRefine(({ presets, patterns }, context) => {
+    if (presets.length + patterns.length === 0) refuse(context, 'needs presets or patterns: what is to be found')
+    const names = [...presets, ...patterns.map(({ name }) => name)]
+    const twice = names.find((name, i) => names.indexOf(name) < i)
+    if (twice === undefined) return
+    const place = patterns.findIndex(({ name }) => name === twice)
+    refuseAt(context, place < 0 ? ['presets'] : ['patterns', place, 'name'], 'is there twice; give each rule its name')
+  })
+
+export const redact = defineProcessor({
+  type: 'redact',
+  summary: 'Removes secrets and personal data from events.',
+  notes:
+    'All rules look at the values as they arrive, after JSON escapes are decoded; what overlaps is replaced together. Names of fields are changed with `names: true`, and those that a codec other than json finds in a line, where any word may be a name, with `fields: all`; two fields may then have the same name, of which most readers take the last. An event in which nothing is found keeps its bytes. ' +
+    'A number in which something is found becomes a string; one with an exponent is also looked at without it. A line that is text is replaced by the redacted text, also under `encoding: raw`; a line of any other codec by the JSON of the redacted event. ' +
+    'Of all members with one name each is redacted. `.raw`, the bytes of a line that is not UTF-8, follows what is found in them. Nothing of what was removed is in disk buffers, dead letters or later outputs. ' +
+    'Of a line that was divided because of its length, at least 64 bytes on both sides of each cut are replaced, up to the next white space, and counted as `divided_line`: a secret may be in both pieces.\n\n' +
+    'A value is also searched without its escapes, also where these are escaped again: `%3D`; `\\n`, `\\"`, `\\u003d` and `\\x3d`, as in JSON within JSON; `#012`, as rsyslog writes it; `&#61;`; and colors of a terminal. In the text that stays they are kept. What is in base64 or compressed is not searched.\n\n' +
+    'Presets:\n\n' +
+    '- `card`: card numbers with their check digit (Luhn) and the first digits of a brand: American Express (34, 37), Diners Club (30, 36, 38, 39), Discover, Maestro and UnionPay (50, 56 to 69), JCB (3528 to 3589), Mastercard (51 to 55, 2221 to 2720), Mir (2200 to 2205), RuPay (81, 82), Troy (9792) and Visa (4). Groups may have a space, dash, dot, slash or plus sign between them. Digits in a hash or UUID are none.\n' +
+    '- `email`: addresses.\n' +
+    '- `ipv4`, `ipv6`: network addresses.\n' +
+    '- `mac`: hardware addresses, as `00:1a:2b:3c:4d:5e`, `00-1a-2b-3c-4d-5e`, `001a.2b3c.4d5e` or `001a-2b3c-4d5e`.\n' +
+    '- `jwt`: JSON Web Tokens.\n' +
+    '- `bearer`: what is behind `Bearer` or `Basic`.\n' +
+    '- `private_key`: PEM blocks; without its last line to the end of the value. An event for each line of such a block is not found: join them with `multiline`.\n' +
+    `- \`api_key\`: keys that begin as one of these services documents: ${listKeys()}. And the values of ${inCode(SECRET_NAMES)}.\n` +
+    '- `iban`: account numbers with their check digits, also in groups as those of `card`.\n' +
+    '- `phone`: numbers with a plus sign, and those of North America with dividers.\n\n' +
+    'Patterns are regular expressions of JavaScript without back-references, and take a time proportional to the length of the value. A value that is too long for a pattern is replaced whole. ' +
+    'The key of hashes is read when the component starts.',
+  options,
+  usesFields: ({ fields }) =>
+    fields === 'all' ? [] : fields.map(path => ({ option: 'fields', path, without: 'nothing is redacted there' })),
+  examples: [
+    {
+      title: 'Card numbers, addresses and tickets in messages',
+      yaml: `fields: [.message]\npresets: [card, email, ipv4]\npatterns: [{ name: ticket, pattern: 'T-\\d+' }]\n`,
+      input: [
+        '{"message":"paid with 4111 1111 1111 1111 by a.b@example.com","to":"a.b@example.com"}',
+        '{"message":"T-4711 from 192.0.2.7: order 4111111111111112"}',
+        '{"message":4111111111111111}',
+      ],
+      output: [
+        '{"message":"paid with *** by ***","to":"a.b@example.com"}',
+        '{"message":"*** from ***: order 4111111111111112"}',
+        '{"message":"***"}',
+      ],
+    },
+    {
+      title: 'The last four digits of card numbers stay, wherever they are',
+      yaml: 'presets: [card]\naction: { mask: { keep_last: 4 } }\n',
+      input: ['{"pay":[{"pan":"4111-1111-1111-1111"}],"4111111111111111":1}'],
+      output: ['{"pay":[{"pan":"***1111"}],"4111111111111111":1}'],
+    },
+    {
+      title: 'Names too: in a text that logfmt has read, any word may have become one',
+      yaml: 'presets: [email]\nnames: true\n',
+      input: ['{"message":"to a@example.com=sent id=1","a@example.com":"sent","id":"1"}'],
+      output: ['{"message":"to ***=sent id=1","***":"sent","id":"1"}'],
+    },
+    {
+      title: 'Users can still be distinguished, by a hash with a key that nobody who reads the logs has',
+      yaml: 'presets: [email]\naction: { hash: { key: an-example } }\n',
+      input: ['{"user":"a@example.com"}'],
+      output: ['{"user":"bbc7b82a39eb8b3c318bd741986bce88b6733ddb96543eb93e5976e68dad2a5f"}'],
+    },
+  ],
+  warnings: ({ action }) =>
+    typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
+  create,
+  async findings(options, context) {
+    const { explainRedact } = await import('./redact/explain.js')
+    return explainRedact(await create(options, context))
+  },
+})
+
+async function create(
+  { fields, names, presets, patterns, action }: z.output<typeof options>,
+  context: ComponentContext,
+): Promise<RedactProcessor> {
+  const [{ RedactProcessor }, { Finder }, { makeAction }, { EVERYTHING, selectionOf }] = await Promise.all([
+    import('./redact/redact-processor.js'),
+    import('./redact/finder.js'),
+    import('./redact/action.js'),
+    import('./redact/selection.js'),
+  ])
+  const named = patterns.map(({ name, pattern, ignore_case }) => ({
+    name,
+    pattern: ignore_case ? new Pattern(pattern.source, 'iu') : pattern,
+  }))
+  const selection = fields === 'all' ? EVERYTHING : selectionOf([...fields, REASON])
+  const replace = await makeAction(action, context.reach)
+  return new RedactProcessor(new Finder(presets, named), replace, selection, names, context)
+}

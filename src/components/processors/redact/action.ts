@@ -1,0 +1,65 @@
+import { createHmac } from 'node:crypto'
+import type { Reach } from '../../../core/options/reach.js'
+import { plainBytes } from '../../../lib/formats/escapes.js'
+import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { addEscaped } from '../../../lib/formats/json-string.js'
+import { type HashKeyOption, readHashKey } from './hash-key.js'
+
+/** What takes the place of what was found, as in the options. */
+export type ActionOption =
+  | 'mask'
+  | { readonly mask: { readonly keep_last: number } }
+  | { readonly replace: string }
+  | { readonly hash: HashKeyOption }
+
+/** Writes what stands for the text [start, end) of `b`. `isJson`: within the quotes of a JSON string. */
+export type Action = (to: GrowingBytes, b: Buffer, start: number, end: number, isJson: boolean) => void
+
+const MASK = Buffer.from('***')
+
+/** Reads the key of hashes, within the limits of the component. */
+export async function makeAction(option: ActionOption, reach: Reach | undefined): Promise<Action> {
+  if (option === 'mask') return masking(0)
+  if ('mask' in option) return masking(option.mask.keep_last)
+  if ('hash' in option) return hashing(await readHashKey(option.hash, reach))
+  return replacing(option.replace)
+}
+
+function hashing(key: string): Action {
+  return (to, b, start, end) => {
+    // The same secret has the same hash, however it is written.
+    to.addText(
+      createHmac('sha256', key)
+        .update(plainBytes(b, start, end))
+        .digest('hex'),
+    )
+  }
+}
+
+function replacing(text: string): Action {
+  const plain = Buffer.from(text)
+  return (to, _b, _start, _end, isJson) => {
+    if (isJson) addEscaped(to, plain, 0, plain.length)
+    else to.add(plain, 0, plain.length)
+  }
+}
+
+function masking(keepLast: number): Action {
+  return (to, b, start, end, isJson) => {
+    to.add(MASK, 0, MASK.length)
+    const from = keepLast > 0 ? keptFrom(b, start, end, keepLast) : end
+    if (isJson) addEscaped(to, b, from, end)
+    else to.add(b, from, end)
+  }
+}
+
+/** Where the last `count` characters begin; `end` if they are more than half of all. */
+function keptFrom(b: Buffer, start: number, end: number, count: number): number {
+  let from = end
+  for (let kept = 0; kept < count; kept++) {
+    do from--
+    while (from > start && (b[from]! & 0xc0) === 0x80)
+    if (from - start < end - from) return end
+  }
+  return from
+}

@@ -1,0 +1,163 @@
+import { MOST_LEVELS, Unescaped } from '../../../lib/formats/escapes.js'
+import type { PatternMatch } from '../../../lib/pattern.js'
+import { type Pattern, PatternError } from '../../../lib/pattern.js'
+import { Matches } from './matches.js'
+import type { Preset } from './presets/presets.js'
+import { PresetScanner } from './presets/scanner.js'
+import { isBehindSecretName } from './presets/tokens.js'
+
+const QUOTE = 0x22
+/** A name and the begin of its value, of which one is beyond a quote, have fewer characters there. */
+const BESIDE_QUOTE = 64
+
+/** Presets that find letters and digits which nothing marks. Of a text with escapes, they see what that stands for. */
+const UNESCAPED: ReadonlySet<string> = new Set<Preset>(['card', 'email', 'ipv4', 'ipv6', 'mac', 'iban', 'phone'])
+
+/** A pattern of the user. */
+export interface NamedPattern {
+  readonly name: string
+  readonly pattern: Pattern
+}
+
+/**
+ * Finds what all rules describe in one value, which is UTF-8. Rules are numbered: the presets, then the patterns. All of
+ * them see the value as it is, so none depends on what another one would have replaced.
+ */
+export class Finder {
+  readonly matches = new Matches()
+  /** What `mayHold` found, in order. */
+  readonly seen = new Matches()
+  readonly rules: readonly string[]
+  readonly hasPatterns: boolean
+  /** Whether what was `seen` within a value is what is found in the value alone. */
+  readonly seesValues: boolean
+  readonly #presets: number
+  /** For each rule, whether what it finds beside escapes counts: not if the letters and digits of these are in its way. */
+  readonly #readsEscapes: Uint8Array
+  readonly #levels = Array.from({ length: MOST_LEVELS }, () => new Unescaped())
+  /** The rule of values whose name says what they are; -1: none. */
+  readonly #named: number
+  /** Where the first and the last escape were seen. */
+  #firstEscape = 0
+  #lastEscape = -1
+  readonly #scanner: PresetScanner
+  readonly #patterns: readonly Pattern[]
+
+  constructor(presets: readonly Preset[], patterns: readonly NamedPattern[]) {
+    this.rules = [...presets, ...patterns.map(({ name }) => name)]
+    this.hasPatterns = patterns.length > 0
+    // A word before a token can be the name of a field.
+    this.seesValues = !this.hasPatterns && !presets.includes('bearer') && !presets.includes('api_key')
+    this.#presets = presets.length
+    this.#readsEscapes = Uint8Array.from(this.rules, rule => (UNESCAPED.has(rule) ? 0 : 1))
+    this.#named = presets.indexOf('api_key')
+    this.#scanner = new PresetScanner(presets)
+    this.#patterns = patterns.map(({ pattern }) => pattern)
+  }
+
+  /**
+   * Whether values in [start, end) of a line of JSON may hold something. Without patterns, those that are written without
+   * escapes and exponents do so only where something was `seen`.
+   */
+  mayHold(b: Buffer, start: number, end: number): boolean {
+    if (this.hasPatterns) return true
+    this.seen.clear()
+    this.#scanner.scan(b, start, end, this.seen)
+    this.seen.order()
+    this.#firstEscape = this.#scanner.firstEscape
+    this.#lastEscape = this.#scanner.lastEscape
+    if (this.seen.count > 0 || this.#scanner.hasBackslash || this.#scanner.hasExponent) return true
+    if (this.#lastEscape < 0) return false
+    this.matches.clear()
+    // What is in another value than the escapes was seen.
+    let from = this.#firstEscape
+    while (from > start && b[from] !== QUOTE) from--
+    let to = this.#lastEscape
+    while (to < end && b[to] !== QUOTE) to++
+    this.#findUnescaped(b, Math.max(start, from - BESIDE_QUOTE), Math.min(end, to + BESIDE_QUOTE))
+    return this.matches.count > 0
+  }
+
+  /** Whether escapes were `seen` in [start, end), or before and behind it. */
+  sawEscapes(start: number, end: number): boolean {
+    return this.#firstEscape < end && this.#lastEscape >= start
+  }
+
+  /** Puts what is in [start, end), and in it without its escapes, into `matches`. What was there before is dropped. */
+  find(b: Buffer, start: number, end: number): void {
+    this.matches.clear()
+    if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
+  }
+
+  /** Adds what is in [start, end), which has escapes, without them. */
+  #findUnescaped(b: Buffer, start: number, end: number): void {
+    const { matches } = this
+    for (let n = 0; n < MOST_LEVELS; n++) {
+      const level = this.#levels[n]!
+      const last = n > 0 ? this.#levels[n - 1]! : undefined
+      const hasChanged = last
+        ? level.read(last.text, 0, last.length, this.hasPatterns)
+        : level.read(b, start, end, this.hasPatterns)
+      if (!hasChanged) return
+      matches.filter(this.#readsEscapes)
+      const first = matches.count
+      const hasEscapes = this.#find(level.text, 0, level.length)
+      for (let i = first; i < matches.count; i++) {
+        matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
+        matches.ends[i] = this.#placeOf(matches.ends[i]!, n)
+      }
+      if (!hasEscapes) return
+    }
+  }
+
+  /** Where what is at `p` without `n` + 1 levels of escapes is with them. */
+  #placeOf(p: number, n: number): number {
+    for (; n >= 0; n--) p = this.#levels[n]!.placeOf(p)
+    return p
+  }
+
+  /** Adds the value [start, end) of a member if its name, which ends before `nameEnd` of `b`, says that it is a secret. */
+  findNamed(b: Buffer, nameEnd: number, start: number, end: number): void {
+    if (this.#named >= 0 && isBehindSecretName(b, nameEnd)) this.matches.add(start, end, this.#named)
+  }
+
+  /** Adds what is in [start, end). Returns whether it has escapes. */
+  #find(b: Buffer, start: number, end: number): boolean {
+    this.#scanner.scan(b, start, end, this.matches)
+    const hasEscapes = this.#scanner.lastEscape >= 0
+    if (!this.hasPatterns || start === end) return hasEscapes
+    const text = b.toString('utf8', start, end)
+    const isAscii = text.length === end - start
+    for (let n = 0; n < this.#patterns.length; n++) {
+      try {
+        this.#findPattern(text, start, isAscii, n)
+      } catch (error) {
+        if (!(error instanceof PatternError)) throw error
+        // It is too long to be searched, so nobody knows what is in it.
+        this.matches.add(start, end, this.#presets + n)
+      }
+    }
+    return hasEscapes
+  }
+
+  #findPattern(text: string, start: number, isAscii: boolean, n: number): void {
+    const pattern = this.#patterns[n]!
+    let seen = 0
+    let at = start
+    const placeOf = (index: number): number => {
+      at += isAscii ? index - seen : Buffer.byteLength(text.slice(seen, index))
+      seen = index
+      return at
+    }
+    let found: PatternMatch | undefined
+    for (let from = 0; from <= text.length; ) {
+      found = pattern.exec(text, from)
+      if (!found) return
+      if (found.end > found.start) {
+        const place = placeOf(found.start)
+        this.matches.add(place, placeOf(found.end), this.#presets + n)
+        from = found.end
+      } else from = found.end + (text.codePointAt(found.end)! > 0xffff ? 2 : 1)
+    }
+  }
+}

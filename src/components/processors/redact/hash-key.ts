@@ -1,0 +1,48 @@
+import { join } from 'node:path'
+import { ConfigError, errorText } from '../../../core/errors.js'
+import type { Secret } from '../../../core/options/options.js'
+import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { trimKey } from '../../../net/auth/auth-options.js'
+
+const LONGEST_KEY = 64 * 1024
+
+/** Where the key of hashes comes from: one of these. */
+export interface HashKeyOption {
+  readonly key?: Secret | undefined
+  readonly key_file?: string | undefined
+  readonly credential?: string | undefined
+}
+
+/** Reads the key, without the line end behind it. Throws an error that does not show it. */
+export async function readHashKey({ key, key_file, credential }: HashKeyOption, reach?: Reach): Promise<string> {
+  if (key) return key.reveal()
+  const folder = process.env.CREDENTIALS_DIRECTORY
+  if (key_file === undefined && !folder) {
+    throw unusable(
+      `credential ${credential}`,
+      `there is no credential "${credential}": CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`,
+    )
+  }
+  const path = key_file ?? join(folder!, credential!)
+  const text = await readText(path, reach).catch(error => {
+    throw unusable(path, `cannot read the key of hashes: ${errorText(error)}`)
+  })
+  if (text === '') throw unusable(path, 'the key of hashes is empty; write one, as with: openssl rand -hex 32')
+  return text
+}
+
+async function readText(path: string, reach: Reach | undefined): Promise<string> {
+  const file = await openWithin(reach, path)
+  try {
+    const status = await file.stat()
+    if (!status.isFile()) throw new Error('it is not a file')
+    if (status.size > LONGEST_KEY) throw new Error('it is too long for a key')
+    return trimKey(await file.readFile('utf8'))
+  } finally {
+    await file.close()
+  }
+}
+
+function unusable(file: string, message: string): ConfigError {
+  return new ConfigError([{ file, line: 1, column: 1, path: '', message }])
+}

@@ -1,0 +1,195 @@
+import { behindMark } from '../../../core/codec.js'
+import type { ComponentContext, Processor } from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { parseFieldPath } from '../../../core/event/field-path.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import { STRING } from '../../../core/event/field-reader.js'
+import { DECODED, INVALID, MODIFIED } from '../../../core/event/flags.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { writeBytes } from '../../../lib/formats/json-string.js'
+import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
+import type { Action } from './action.js'
+import type { Finder } from './finder.js'
+import { NewLines } from './new-lines.js'
+import { type Selection, selectionOf } from './selection.js'
+import { type Cuts, Values } from './values.js'
+
+/** The bytes of a line that is not UTF-8, in base64. */
+const RAW = parseFieldPath('.raw')
+const RAW_NAME = Buffer.from('"raw"')
+const RAW_ALONE = selectionOf([RAW])
+const FAILED = Buffer.from('{"message":"***"}')
+const LF = 0x0a
+const OPEN_OBJECT = 0x7b
+const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
+  before: (flags & CONTINUES) !== 0,
+  behind: (flags & PIECE) !== 0,
+}))
+
+/**
+ * Redacts events. A line that is text is replaced by another line, so that nothing downstream can see what it was. The
+ * JSON of any other event is replaced by the redacted one.
+ */
+export class RedactProcessor implements Processor {
+  readonly #finder: Finder
+  readonly #values: Values
+  readonly #selection: Selection
+  readonly #context: ComponentContext
+  readonly #raw: FieldReader
+  readonly #lines = new NewLines()
+  /** The JSON of an event whose line is not its JSON. */
+  readonly #made = new GrowingBytes()
+  /** Whether lines that are text are covered. */
+  readonly #coversText: boolean
+  readonly #failures: { value: number }
+  readonly #rules: readonly string[]
+  /** How often each rule found something. */
+  readonly #counters: readonly { readonly value: number }[]
+  /** Whether names of fields are covered in every event. */
+  readonly #coversNames: boolean
+  #origin: Origin | undefined
+  #isOriginSecret = false
+
+  constructor(finder: Finder, action: Action, selection: Selection, coversNames: boolean, context: ComponentContext) {
+    this.#coversNames = coversNames
+    const counter = (rule: string) =>
+      context.metrics.counter(
+        'sluice_redact_matches_total',
+        'What was found and replaced, by the rule that found it.',
+        {
+          rule,
+        },
+      )
+    this.#rules = [...finder.rules, 'divided_line']
+    const counters = this.#rules.map(counter)
+    this.#counters = counters
+    this.#finder = finder
+    this.#values = new Values(finder, action, rule => counters[rule]!.value++)
+    this.#selection = selection
+    this.#context = context
+    this.#raw = context.field(RAW)
+    this.#coversText = selection.all || selection.names.get('message')?.all === true
+    this.#failures = context.metrics.counter(
+      'sluice_redact_failed_events_total',
+      'Events that could not be redacted. Their message is ***, and nothing else is left of them.',
+    )
+  }
+
+  /** How often each rule found something so far. */
+  found(): (readonly [rule: string, count: number])[] {
+    return this.#rules.map((rule, n) => [rule, this.#counters[n]!.value] as const)
+  }
+
+  process(batch: EventBatch): void {
+    this.#lines.begin()
+    const isSimple = this.#isSimple(batch)
+    for (let i = 0; i < batch.length; i++) {
+      try {
+        if (!isSimple || this.#mayHold(batch, i)) this.#redact(batch, i, isSimple)
+      } catch {
+        // An event must not leave as it is because its redaction failed, and the error may show a part of it.
+        batch.changeTo(i, FAILED, batch.bytes)
+        this.#failures.value++
+      }
+    }
+    const growth = this.#lines.apply(batch)
+    if (growth > 0) this.#context.metrics.emitted(0, growth)
+    if (growth < 0) this.#context.metrics.consumed(0, -growth)
+  }
+
+  /** Whether what a line holds, as JSON or as text, can be found in its bytes. */
+  #isSimple({ origin, chunk, length, starts, ends }: EventBatch): boolean {
+    if (length === 0 || origin.codec.form !== 'object' || this.#hasSecretOrigin(origin)) return false
+    if (!this.#selection.all) return true
+    const raw = chunk.indexOf(RAW_NAME, starts[0])
+    return raw < 0 || raw >= ends[length - 1]!
+  }
+
+  /** Whether anything may be found in event `i`. Most lines need not be decoded to see that it is not so. */
+  #mayHold(batch: EventBatch, i: number): boolean {
+    const isRead = (batch.flags[i]! & (MODIFIED | PIECE | CONTINUES)) === 0
+    return !isRead || this.#finder.mayHold(batch.chunk, batch.starts[i]!, batch.ends[i]!)
+  }
+
+  /** `isSeen`: the finder has just looked at the line, if that is whole and not modified. */
+  #redact(batch: EventBatch, i: number, isSeen: boolean): void {
+    const flags = batch.look(i)
+    const { texts, origin, chunk } = batch
+    this.#values.coversNames = this.#coversNames
+    if (texts?.has(i)) {
+      this.#redactJson(batch, i, texts.bytes, texts.starts[i]!, texts.ends[i]!, false)
+      return
+    }
+    const start = batch.starts[i]!
+    const end = batch.ends[i]!
+    const read = flags & (DECODED | INVALID | MODIFIED)
+    if (read === DECODED && origin.codec.form === 'object') {
+      const isWhole = (flags & (PIECE | CONTINUES)) === 0
+      this.#redactJson(batch, i, chunk, behindMark(chunk, start, end), end, isSeen && isWhole)
+      return
+    }
+    if ((read & (DECODED | MODIFIED)) === 0 && !this.#hasSecretOrigin(origin)) {
+      if (this.#coversText && this.#values.text(chunk, start, end, cutsOf(flags))) {
+        this.#lines.add(i, this.#values.out)
+      }
+      return
+    }
+    // The words of a line, as of logfmt, can be names.
+    this.#values.coversNames ||= origin.codec.form === 'fields'
+    this.#made.clear()
+    origin.codec.writeEvent(batch, i, this.#made)
+    // A scan needs a byte to stop at.
+    this.#made.addByte(LF)
+    this.#redactJson(batch, i, this.#made.bytes, 0, this.#made.length - 1, false)
+  }
+
+  /** `b` has the JSON of the event. */
+  #redactJson(batch: EventBatch, i: number, b: Buffer, start: number, end: number, isSeen: boolean): void {
+    const values = this.#values
+    const flags = batch.flags[i]!
+    while (b[start] !== OPEN_OBJECT) start++
+    const mayHold = isSeen || this.#finder.mayHold(b, start, end)
+    const isChanged = mayHold && values.object(b, start, end, this.#selection, cutsOf(flags))
+    const isRawSecret = (isChanged && (flags & INVALID) !== 0) || this.#isRawSecret(batch, i, isChanged)
+    if (!isChanged && !isRawSecret) return
+    const { out } = values
+    if (isRawSecret) {
+      const json = Buffer.from(isChanged ? out.bytes.subarray(0, out.length) : b.subarray(start, end))
+      values.whole(json, 0, json.length, RAW_ALONE)
+    }
+    const texts = batch.textsToChange()
+    const at = texts.reserve(out.length, batch.bytes)
+    const to = writeBytes(out.bytes, 0, out.length, texts.bytes, at)
+    texts.end(to)
+    batch.setText(i, at, to)
+  }
+
+  /** Whether something is found in the bytes that `.raw` has in base64. */
+  #isRawSecret(batch: EventBatch, i: number, isChanged: boolean): boolean {
+    if (!isChanged && !this.#selection.all) return false
+    if (this.#raw.load(batch, i) !== STRING) return false
+    return this.#values.finds(Buffer.from(this.#raw.text(), 'base64'))
+  }
+
+  /** Whether something is found in what events have from their origin and not from their line. */
+  #hasSecretOrigin(origin: Origin): boolean {
+    if (origin === this.#origin) return this.#isOriginSecret
+    const { path, peer, host } = origin
+    const own = Object.entries({ file: path, peer, host }).filter(([, value]) => value !== undefined)
+    this.#origin = origin
+    this.#isOriginSecret = own.some(
+      ([name, value]) =>
+        (this.#selection.all || this.#selection.names.get(name)?.all === true) &&
+        this.#values.finds(Buffer.from(value!)),
+    )
+    return this.#isOriginSecret
+  }
+}
+
+/** Of a line that was divided. */
+function cutsOf(flags: number): Cuts | undefined {
+  const piece = flags & (PIECE | CONTINUES)
+  if (piece === 0) return undefined
+  return PIECES[piece === PIECE ? 0 : piece === CONTINUES ? 2 : 1]
+}

@@ -1,0 +1,121 @@
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const DASH = 0x2d
+const ZERO = 0x30
+const NINE = 0x39
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+
+/** Which values of an object or array are wanted. */
+export interface Selection {
+  /** The value itself, and all that is in it. */
+  readonly all: boolean
+  readonly names: ReadonlyMap<string, Selection>
+  readonly items: ReadonlyMap<number, Selection>
+  /** The names without escapes. */
+  readonly written: readonly { readonly bytes: Buffer; readonly selection: Selection }[]
+}
+
+export const EVERYTHING: Selection = { all: true, names: new Map(), items: new Map(), written: [] }
+
+export function selectionOf(paths: readonly FieldPath[]): Selection {
+  return select(paths.map(({ segments }) => segments))
+}
+
+function select(paths: readonly (readonly (string | number)[])[]): Selection {
+  if (paths.some(({ length }) => length === 0)) return EVERYTHING
+  const inner = <T extends string | number>(isWanted: (first: unknown) => first is T): Map<T, Selection> => {
+    const firsts = new Set(paths.map(([first]) => first).filter(isWanted))
+    return new Map(
+      [...firsts].map(name => [name, select(paths.filter(([first]) => first === name).map(p => p.slice(1)))]),
+    )
+  }
+  const names = inner((first): first is string => typeof first === 'string')
+  return {
+    all: false,
+    names,
+    written: [...names].map(([name, selection]) => ({ bytes: Buffer.from(name), selection })),
+    items: inner((first): first is number => typeof first === 'number'),
+  }
+}
+
+/** Takes the strings, between their quotes, and the numbers that are selected. */
+export interface ValueVisitor {
+  /** Whether it takes the names in what is selected whole, too. */
+  readonly coversNames: boolean
+  string(b: Buffer, start: number, end: number, hasEscapes: boolean): void
+  number(b: Buffer, start: number, end: number): void
+}
+
+/** Visits what is selected of the valid JSON value at `p`, in its order, all of several members of one name. */
+export function visitSelected(b: Buffer, p: number, end: number, selection: Selection, visitor: ValueVisitor): void {
+  if (selection.all) visitAll(b, p, end, visitor)
+  else if (b[p] === OPEN_OBJECT && selection.names.size > 0) visitMembers(b, p, end, selection, visitor)
+  else if (b[p] === OPEN_ARRAY && selection.items.size > 0) visitItems(b, p, end, selection, visitor)
+}
+
+function visitMembers(b: Buffer, p: number, end: number, selection: Selection, visitor: ValueVisitor): void {
+  p = skipSpace(b, p + 1, end)
+  while (b[p] !== CLOSE_OBJECT) {
+    const nameEnd = stringEnd(b, p + 1) + 1
+    const inner = sawEscape
+      ? selection.names.get(JSON.parse(b.toString('utf8', p, nameEnd)) as string)
+      : written(b, p + 1, nameEnd - 1, selection)
+    p = skipSpace(b, skipSpace(b, nameEnd, end) + 1, end)
+    const to = valueEnd(b, p, end)
+    if (inner) visitSelected(b, p, to, inner, visitor)
+    p = skipSpace(b, to, end)
+    if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+  }
+}
+
+/** What is selected of the member whose name is [start, end). */
+function written(b: Buffer, start: number, end: number, selection: Selection): Selection | undefined {
+  next: for (const { bytes, selection: inner } of selection.written) {
+    if (bytes.length !== end - start) continue
+    for (let i = 0; i < bytes.length; i++) if (b[start + i] !== bytes[i]) continue next
+    return inner
+  }
+  return undefined
+}
+
+function visitItems(b: Buffer, p: number, end: number, { items }: Selection, visitor: ValueVisitor): void {
+  p = skipSpace(b, p + 1, end)
+  for (let n = 0; b[p] !== CLOSE_ARRAY; n++) {
+    const to = valueEnd(b, p, end)
+    const inner = items.get(n)
+    if (inner) visitSelected(b, p, to, inner, visitor)
+    p = skipSpace(b, to, end)
+    if (b[p] === COMMA) p = skipSpace(b, p + 1, end)
+  }
+}
+
+/** All values in [start, end), however deep, and the names if the visitor takes them. */
+function visitAll(b: Buffer, start: number, end: number, visitor: ValueVisitor): void {
+  for (let p = start; p < end; ) {
+    const byte = b[p]!
+    if (byte === QUOTE) {
+      const close = stringEnd(b, p + 1)
+      const hasEscapes = sawEscape
+      const next = skipSpace(b, close + 1, end)
+      const isName = next < end && b[next] === COLON
+      if (!isName || visitor.coversNames) visitor.string(b, p + 1, close, hasEscapes)
+      p = isName ? next + 1 : close + 1
+    } else if (byte === DASH || (byte >= ZERO && byte <= NINE)) {
+      const to = numberEnd(b, p, end)
+      visitor.number(b, p, to)
+      p = to
+    } else p++
+  }
+}
+
+function numberEnd(b: Buffer, p: number, end: number): number {
+  while (p < end && b[p]! > 0x2a && b[p] !== COMMA && b[p] !== CLOSE_ARRAY && b[p] !== CLOSE_OBJECT) p++
+  return p
+}

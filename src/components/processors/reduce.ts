@@ -1,0 +1,100 @@
+import { z } from 'zod'
+import { defineProcessor } from '../../core/component.js'
+import { condition, pathsOf } from '../../core/condition/condition.js'
+import { PathError, parseFieldPath } from '../../core/event/field-path.js'
+import { byteSize, duration, fieldPaths, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { RULES } from './reduce/merge-rules.js'
+
+const MOST_RULES = 1000
+/** How often groups whose time is over are looked for. */
+const MOST_EVERY_MS = 200
+const LEAST_EVERY_MS = 20
+
+const options = z
+  .strictObject({
+    key_field: fieldPaths()
+      .prefault('')
+      .describe('The field, or the list of fields, that the events of a group have in common. Default: all events.'),
+    starts_when: condition().optional().describe('An event for which it holds begins a group; the one before it ends.'),
+    ends_when: condition().optional().describe('An event for which it holds is the last one of its group.'),
+    timeout: duration(1).prefault('10 Seconds').describe('A group ends when no event of it has come for so long.'),
+    max_duration: duration(1).optional().describe('A group ends so long after its first event. Default: unlimited.'),
+    max_events: z.int().min(1).max(1_000_000).default(1000).describe('A group ends with so many events.'),
+    merge: z
+      .record(reaches('nothing', z.string().min(2)), z.enum(RULES))
+      .refine(rules => Object.keys(rules).length <= MOST_RULES, { error: `must have at most ${MOST_RULES} fields` })
+      .default({})
+      .describe(
+        'What becomes of the values of a field, by its path: first (default), last, sum, min, max, concat (texts, with a space in between), array, unique (an array with each value once), count (how many events have the field). Values that a rule cannot use are left out.',
+      ),
+    max_groups: z
+      .int()
+      .min(1)
+      .max(1_000_000)
+      .default(10_000)
+      .describe('How many groups are open at most. One more, and the one that began first ends.'),
+    max_bytes: byteSize(1024)
+      .prefault('16MiB')
+      .describe(
+        'How much memory the merged values of all open groups take at most, about. Then the one that began first ends. Small values take several times the bytes of their text.',
+      ),
+  })
+  .superRefine(({ merge }, context) => {
+    for (const path of Object.keys(merge)) {
+      try {
+        parseFieldPath(path)
+      } catch (error) {
+        if (!(error instanceof PathError)) throw error
+        refuseAt(context, ['merge', path], `is not a field path: ${error.message}`)
+      }
+    }
+  })
+export type ReduceOptions = z.output<typeof options>
+
+export const reduce = defineProcessor({
+  type: 'reduce',
+  summary: 'Merges the events of a group, such as those of a request or a transaction, into one.',
+  notes:
+    'Events with the same `key_field` are a group, until one of `ends_when`, `starts_when`, `timeout`, `max_duration` or `max_events` ends it. Then its merged event goes on: the fields of all its events, each with the value that `merge` says, or its first one. ' +
+    'The events themselves are consumed, and acknowledged when the merged event is delivered. Events without the key pass unchanged. ' +
+    'All groups end at the end of the run, and where a reload changes the options. A reload that does not keeps them open. ' +
+    'A number of more than 15 digits may lose some in the merged event. After a kill, sources that can read again do so from the first event of an open group.',
+  options,
+  plan: ({ timeout, max_duration = timeout }) => ({
+    every: Math.min(MOST_EVERY_MS, Math.max(LEAST_EVERY_MS, Math.min(timeout, max_duration) / 4)),
+    keeps: true,
+  }),
+  fields: ({ merge }) => ({ names: Object.keys(merge).map(path => parseFieldPath(path).segments[0]) }),
+  usesFields: ({ key_field, starts_when, ends_when }) => [
+    ...key_field.map(path => ({ option: 'key_field', path, without: 'no event is merged' })),
+    ...pathsOf(starts_when).map(path => ({ option: 'starts_when', path })),
+    ...pathsOf(ends_when).map(path => ({ option: 'ends_when', path })),
+  ],
+  examples: [
+    {
+      title: 'The lines of a request become one event',
+      yaml: `key_field: .id
+ends_when: if (.last equal 'true')
+timeout: 5 Seconds
+merge: { .took_ms: sum, .message: array, .level: unique }
+`,
+      input: [
+        '{"id":1,"message":"begin","took_ms":1,"level":"info"}',
+        '{"id":2,"message":"begin","took_ms":5,"level":"info"}',
+        '{"id":1,"message":"query","took_ms":20,"level":"info"}',
+        '{"message":"no request"}',
+        '{"id":1,"message":"end","took_ms":2,"level":"warn","last":true}',
+      ],
+      output: [
+        '{"message":"no request"}',
+        '{"id":1,"message":["begin","query","end"],"took_ms":23,"level":["info","warn"],"last":true}',
+        '{"id":2,"message":["begin"],"took_ms":5,"level":["info"]}',
+      ],
+    },
+  ],
+  create: async (options, context) => {
+    const { Reduce } = await import('./reduce/reduce-processor.js')
+    return new Reduce(options, context)
+  },
+})

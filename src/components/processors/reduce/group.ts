@@ -1,0 +1,96 @@
+import type { Fields } from '../../../core/event/event.js'
+import { type FieldPath, type Segment, valueAt } from '../../../core/event/field-path.js'
+import type { Share } from '../../../core/event/share.js'
+import { memoryOf } from '../../../lib/memory-of.js'
+import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.js'
+
+/** What a group takes besides the values of its events, in bytes, about. */
+const OVERHEAD = 500
+/** The same for a field, and for each value that a rule keeps. */
+const FIELD_OVERHEAD = 32
+
+/** How the values of a field are merged. */
+export interface FieldRule {
+  readonly path: FieldPath
+  readonly rule: Rule
+}
+
+interface Collected {
+  readonly path: FieldPath
+  readonly collector: Collector
+  readonly rule: Rule
+  /** What the value takes that the next one replaces, in bytes. */
+  held: number
+}
+
+/** Events that become one. */
+export class Group {
+  readonly since: number
+  readonly shares: Share[] = []
+  last: number
+  events = 0
+  bytes = OVERHEAD
+  /** The number of the batch whose share was taken last. */
+  batch = 0
+  readonly #fields: Fields = {}
+  readonly #collected: readonly Collected[]
+
+  constructor(rules: readonly FieldRule[], now: number) {
+    this.since = now
+    this.last = now
+    this.#collected = rules.flatMap(({ path, rule }) => {
+      const collector = collectorOf(rule)
+      return collector ? [{ path, collector, rule, held: 0 }] : []
+    })
+  }
+
+  /** Adds an event. */
+  add(fields: Fields, now: number): void {
+    for (const name of Object.keys(fields)) {
+      if (Object.hasOwn(this.#fields, name)) continue
+      setOwn(this.#fields, name, fields[name])
+      this.bytes += FIELD_OVERHEAD + name.length + memoryOf(fields[name])
+    }
+    for (const collected of this.#collected) {
+      const { path, collector, rule } = collected
+      const value = valueAt(fields, path.segments)
+      if (value === undefined || value === null) continue
+      collector.add(value)
+      if (GROWING.includes(rule)) this.bytes += FIELD_OVERHEAD + memoryOf(value)
+      if (rule !== 'last') continue
+      const held = memoryOf(value)
+      this.bytes += held - collected.held
+      collected.held = held
+    }
+    this.events++
+    this.last = now
+  }
+
+  /** The merged event. */
+  merged(): Fields {
+    for (const { path, collector } of this.#collected) {
+      const value = collector.result()
+      if (value !== undefined) setAt(this.#fields, path.segments, value)
+    }
+    return this.#fields
+  }
+}
+
+/** Sets a field. Objects on the way are copied, since they belong to an event. Does nothing where there is another value. */
+function setAt(fields: Fields, [name, ...rest]: readonly Segment[], value: unknown): void {
+  if (rest.length === 0) {
+    setOwn(fields, String(name), value)
+    return
+  }
+  const inner = Object.hasOwn(fields, name!) ? fields[name!] : {}
+  if (typeof inner !== 'object' || inner === null || Array.isArray(inner)) return
+  const copy = { ...inner } as Fields
+  setAt(copy, rest, value)
+  setOwn(fields, String(name), copy)
+}
+
+/** Sets an own property, even one named `__proto__`. */
+function setOwn(fields: Fields, name: string, value: unknown): void {
+  if (name !== '__proto__') fields[name] = value
+  else Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true })
+}

@@ -1,0 +1,82 @@
+import { numberOf } from '../../../core/event/field-reader.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
+
+/** Collects the values of a field in the events of a group. */
+export interface Collector {
+  add(value: unknown): void
+  /** Undefined: there is none. */
+  result(): unknown
+}
+
+const numberIn = (value: unknown): number => {
+  const number = typeof value === 'string' ? numberOf(value) : value
+  return typeof number === 'number' ? number : Number.NaN
+}
+
+/** Combines numbers; undefined until there is one. */
+function combined(combine: (a: number, b: number) => number): Collector {
+  let result: number | undefined
+  return {
+    add(value) {
+      const number = numberIn(value)
+      if (!Number.isNaN(number)) result = result === undefined ? number : combine(result, number)
+    },
+    result: () => result,
+  }
+}
+
+function last(): Collector {
+  let result: unknown
+  return { add: value => (result = value), result: () => result }
+}
+
+function concat(): Collector {
+  const texts: string[] = []
+  return {
+    add(value) {
+      if (typeof value === 'object') return
+      texts.push(String(value))
+    },
+    result: () => (texts.length > 0 ? texts.join(' ') : undefined),
+  }
+}
+
+function array(): Collector {
+  const values: unknown[] = []
+  return { add: value => values.push(value), result: () => (values.length > 0 ? values : undefined) }
+}
+
+function unique(): Collector {
+  const values = new Map<string, unknown>()
+  return {
+    add: value => values.set(jsonText(value), value),
+    result: () => (values.size > 0 ? [...values.values()] : undefined),
+  }
+}
+
+function count(): Collector {
+  let values = 0
+  return { add: () => values++, result: () => values }
+}
+
+const COLLECTORS = {
+  last,
+  sum: () => combined((a, b) => a + b),
+  min: () => combined(Math.min),
+  max: () => combined(Math.max),
+  concat,
+  array,
+  unique,
+  count,
+} satisfies Record<string, () => Collector>
+
+export const RULES = ['first', ...(Object.keys(COLLECTORS) as (keyof typeof COLLECTORS)[])] as const
+export type Rule = (typeof RULES)[number]
+
+/** Rules that keep every value. */
+export const GROWING: readonly Rule[] = ['concat', 'array', 'unique']
+
+/** Undefined: the value of the first event stays. */
+export function collectorOf(rule: Rule): Collector | undefined {
+  return rule === 'first' ? undefined : COLLECTORS[rule]()
+}

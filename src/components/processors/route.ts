@@ -1,0 +1,104 @@
+import { z } from 'zod'
+import { type ComponentContext, defineProcessor, type Processor } from '../../core/component.js'
+import { compileCondition, condition, type EventTest, pathsOf } from '../../core/condition/condition.js'
+import type { Condition } from '../../core/condition/parse.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Finding } from '../../core/explain.js'
+import { type BatchScope, MAIN, output } from '../../core/processor.js'
+
+const NAME = /^[a-z][a-z0-9_]*$/
+
+const options = z.strictObject({
+  routes: z
+    .record(z.string().regex(NAME, 'must be made of a-z, 0-9 and _, and begin with a letter'), condition())
+    .refine(routes => Object.keys(routes).length > 0, 'must have at least one route')
+    .describe('The condition of each route, by its name: others read the events of `errors` as `id.errors`.'),
+  match: z
+    .enum(['first', 'all'])
+    .default('first')
+    .describe(
+      'Where an event goes for which several conditions hold: to the `first` of these routes, or to `all` of them, each of which gets a copy.',
+    ),
+})
+type Options = z.output<typeof options>
+
+const conditionsOf = ({ routes }: Options): [name: string, condition: Condition][] => Object.entries(routes)
+
+class Route implements Processor {
+  readonly #tests: readonly EventTest[]
+  readonly #sendsToAll: boolean
+
+  constructor(options: Options, context: ComponentContext) {
+    this.#tests = conditionsOf(options).map(([, condition]) => compileCondition(condition, path => context.field(path)))
+    this.#sendsToAll = options.match === 'all'
+  }
+
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
+    const tests = this.#tests
+    for (let i = 0; i < batch.length; i++) {
+      for (let n = 0; n < tests.length; n++) {
+        if (!tests[n]!(batch, i)) continue
+        if (to[i] !== MAIN) scope.copy(i, n)
+        else {
+          to[i] = output(n)
+          if (!this.#sendsToAll) break
+        }
+      }
+    }
+  }
+}
+
+export const route = defineProcessor({
+  type: 'route',
+  summary: 'Divides events among outputs by conditions.',
+  notes:
+    'A route has no output of its own name. Others read `id.errors` for a route named `errors`, and `id.else` for the events for which no condition holds. The events of an output that nobody reads are discarded with the reason `unrouted`, and `sluice validate` warns of it; a `blackhole` that reads it says that this is intended. An output that is read slowly holds up the others.\n\nWith `match: all` the copies count as `sluice_component_emitted_events_total`.',
+  options,
+  plan: ({ routes, match }) => ({
+    outputs: Object.keys(routes),
+    main: 'else',
+    copies: match === 'all',
+    option: 'routes',
+  }),
+  examples: [
+    {
+      title: 'Errors and slow requests apart from all else',
+      yaml: "routes:\n  errors: if (.level equal 'error')\n  slow: if (.took_ms greater 1000)\n",
+      input: ['{"level":"error","took_ms":2000}', '{"level":"info","took_ms":1001}', '{"level":"info","took_ms":12}'],
+      outputs: {
+        errors: ['{"level":"error","took_ms":2000}'],
+        slow: ['{"level":"info","took_ms":1001}'],
+        else: ['{"level":"info","took_ms":12}'],
+      },
+    },
+    {
+      title: 'Each team gets what it asked for, also where two asked for the same',
+      yaml: "match: all\nroutes:\n  payments: if (.app starts_with 'pay')\n  on_call: if (.level equal 'error')\n",
+      input: ['{"app":"pay-1","level":"error"}', '{"app":"shop","level":"info"}'],
+      outputs: {
+        payments: ['{"app":"pay-1","level":"error"}'],
+        on_call: ['{"app":"pay-1","level":"error"}'],
+        else: ['{"app":"shop","level":"info"}'],
+      },
+    },
+  ],
+  copiesLines: () => true,
+  usesFields: options =>
+    conditionsOf(options).flatMap(([, condition]) => pathsOf(condition).map(path => ({ option: 'routes', path }))),
+  create: (options, context) => new Route(options, context),
+  async findings(options, context) {
+    const { explainCondition } = await import('../../core/condition/explain.js')
+    const explained = conditionsOf(options).map(
+      ([name, condition]) => [name, explainCondition(condition, path => context.field(path))] as const,
+    )
+    return batch => {
+      const findings: Finding[] = []
+      for (const [name, explain] of explained) {
+        const found = explain(batch, 0)
+        findings.push({ text: name, holds: found.holds, parts: [found] })
+        if (found.holds && options.match === 'first') break
+      }
+      return findings
+    }
+  },
+})

@@ -1,0 +1,80 @@
+import { z } from 'zod'
+import { defineProcessor } from '../../core/component.js'
+import { condition, pathsOf } from '../../core/condition/condition.js'
+import { fieldPath, fieldPaths, refuseAt } from '../../core/options/options.js'
+
+const options = z
+  .strictObject({
+    one_in: z.int().min(1).max(1_000_000_000).optional().describe('One of so many events passes: 10 keeps a tenth.'),
+    ratio: z
+      .number()
+      .gt(0)
+      .max(1)
+      .optional()
+      .describe('In the place of `one_in`: the share of the events that passes, as in 0.25.'),
+    key_field: fieldPaths().describe(
+      'A field, or a list of fields: all events with the same value pass or none does, as all of one trace. Default: none, events are counted.',
+    ),
+    keep: condition().optional().describe('Matching events always pass, and are not counted.'),
+    rate_field: z
+      .union([z.literal(false), fieldPath()])
+      .prefault('.sample_rate')
+      .describe(
+        'The field of events that passed by chance for how many events each stands, such as 10; if it is a number already, the product of both. `false`: none.',
+      ),
+  })
+  .superRefine(({ one_in, ratio }, context) => {
+    if (one_in === undefined && ratio === undefined) refuseAt(context, ['one_in'], 'is missing; or give a ratio')
+    if (one_in !== undefined && ratio !== undefined) refuseAt(context, ['ratio'], 'cannot be used with one_in')
+  })
+export type SampleOptions = z.output<typeof options>
+
+export const sample = defineProcessor({
+  type: 'sample',
+  summary: 'Passes one in so many events, and discards the others.',
+  notes:
+    'Without `key_field` events are counted: of each ten the first one passes with `one_in: 10`. ' +
+    'With it the hash of the value decides, which is the same in every run and every daemon: samplers with the same rate keep the same traces, and of the traces that one keeps, another with a higher `one_in` keeps a part. ' +
+    'How many events pass then depends on how many have the same key. Events without a key are counted.',
+  options,
+  plan: () => ({ reasons: ['sampled'] }),
+  reasons: { sampled: 'Another event stands for it.' },
+  fields: ({ rate_field }) => ({ names: rate_field === false ? [] : [rate_field.segments[0]] }),
+  examples: [
+    {
+      title: 'A third, and all errors',
+      yaml: "one_in: 3\nkeep: if (.level equal 'error')\n",
+      input: [
+        '{"level":"info","n":1}',
+        '{"level":"info","n":2}',
+        '{"level":"error","n":3}',
+        '{"level":"info","n":4}',
+        '{"level":"info","n":5}',
+      ],
+      output: [
+        '{"level":"info","n":1,"sample_rate":3}',
+        '{"level":"error","n":3}',
+        '{"level":"info","n":5,"sample_rate":3}',
+      ],
+    },
+    {
+      title: 'Half of the traces, each of them whole',
+      yaml: 'ratio: 0.5\nkey_field: .trace\nrate_field: false\n',
+      input: ['{"trace":"a","n":1}', '{"trace":"b","n":2}', '{"trace":"c","n":3}', '{"trace":"b","n":4}'],
+      output: ['{"trace":"b","n":2}', '{"trace":"b","n":4}'],
+    },
+  ],
+  copiesLines: ({ rate_field }) => rate_field === false,
+  usesFields: ({ key_field, keep }) => [
+    ...key_field.map(path => ({ option: 'key_field', path, without: 'events are counted' })),
+    ...pathsOf(keep).map(path => ({ option: 'keep', path })),
+  ],
+  create: async (options, context) => {
+    const { Sample } = await import('./sample/sample-processor.js')
+    return new Sample(options, context)
+  },
+  async findings(options, context) {
+    const { explainSample } = await import('./sample/explain.js')
+    return explainSample(options, context)
+  },
+})

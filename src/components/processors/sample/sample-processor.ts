@@ -1,0 +1,103 @@
+import type { ComponentContext, HandoverState, Processor, ProcessorContext } from '../../../core/component.js'
+import { compileCondition, type EventTest } from '../../../core/condition/condition.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
+import { type FieldReader, NUMBER } from '../../../core/event/field-reader.js'
+import { discard } from '../../../core/processor.js'
+import { BucketKey } from '../../throttle/bucket-key.js'
+import type { SampleOptions } from '../sample.js'
+
+const SAMPLED = discard(0)
+/** Of the hash. A constant, so that each run and each daemon decides the same. */
+const SEED = 0x5105
+const HASHES = 2 ** 32
+/** What a ratio is counted in. */
+const PARTS = 1_000_000_000
+
+/** Decides which of the events that are counted pass: `step` of every `size`, evenly. */
+interface Count {
+  readonly step: number
+  readonly size: number
+  count: number
+}
+
+/** The share that passes, as a number of hashes and by counting. */
+function rateOf({ one_in: oneIn, ratio = 1 }: SampleOptions) {
+  const step = oneIn === undefined ? Math.max(1, Math.round(ratio * PARTS)) : 1
+  const size = oneIn ?? PARTS
+  return { step, size, mostHash: Math.ceil((HASHES * step) / size), standsFor: oneIn ?? 1 / ratio }
+}
+
+/** Decides about keys: whether all events of a key pass. */
+export class KeySample {
+  readonly key: BucketKey
+  readonly #mostHash: number
+
+  constructor(options: SampleOptions, context: Pick<ComponentContext, 'field'>) {
+    this.key = new BucketKey(
+      options.key_field.map(path => context.field(path)),
+      SEED,
+      true,
+    )
+    this.#mostHash = rateOf(options).mostHash
+  }
+
+  /** Whether events with the key that was loaded last pass. */
+  get passes(): boolean {
+    return this.key.hash >>> 0 < this.#mostHash
+  }
+}
+
+export class Sample implements Processor {
+  readonly #keeps: EventTest | undefined
+  readonly #keys: KeySample | undefined
+  readonly #count: Count
+  readonly #standsFor: number
+  readonly #editor: EventEditor
+  /** The field for the rate, and its reader. */
+  readonly #rate: { readonly field: EditedField; readonly reader: FieldReader } | undefined
+
+  constructor(options: SampleOptions, context: ProcessorContext) {
+    const { keep, key_field, rate_field } = options
+    const { step, size, standsFor } = rateOf(options)
+    this.#keeps = keep && compileCondition(keep, path => context.field(path))
+    if (key_field.length > 0) this.#keys = new KeySample(options, context)
+    this.#count = (context.inherited as Count | undefined) ?? { step, size, count: size - step }
+    this.#standsFor = standsFor
+    this.#editor = context.editor()
+    if (rate_field !== false) {
+      this.#rate = { field: this.#editor.field(rate_field), reader: context.field(rate_field) }
+    }
+  }
+
+  process(batch: EventBatch, to: Uint8Array): void {
+    for (let i = 0; i < batch.length; i++) {
+      if (this.#keeps?.(batch, i)) continue
+      if (this.#passes(batch, i)) this.#writeRate(batch, i)
+      else to[i] = SAMPLED
+    }
+  }
+
+  #passes(batch: EventBatch, i: number): boolean {
+    const keys = this.#keys
+    if (keys?.key.load(batch, i)) return keys.passes
+    const counter = this.#count
+    counter.count += counter.step
+    if (counter.count < counter.size) return false
+    counter.count -= counter.size
+    return true
+  }
+
+  #writeRate(batch: EventBatch, i: number): void {
+    const rate = this.#rate
+    if (!rate) return
+    const before = rate.reader.load(batch, i) === NUMBER ? rate.reader.number() : 1
+    this.#editor.open(batch, i)
+    this.#editor.set(rate.field, this.#standsFor * before)
+    this.#editor.close()
+  }
+
+  handOver(): HandoverState {
+    return { value: this.#count }
+  }
+}

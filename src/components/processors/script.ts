@@ -1,0 +1,52 @@
+import { defineProcessor } from '../../core/component.js'
+import { scriptOptions } from './script/options.js'
+
+/** So many batches are in a script at a time, however many calls may wait. */
+const MOST_BATCHES = 16
+
+export const script = defineProcessor({
+  type: 'script',
+  summary: 'Gives each event, or each batch, to a function of your own in JavaScript or TypeScript.',
+  notes:
+    'The function returns the event, changed or not, `null` to discard it, an array of events that take its place, or `context.to(NAME, event)`. ' +
+    'It may be async. It runs in a process of its own. `docs/scripts.md` explains it.',
+  options: scriptOptions,
+  plan: ({ outputs, concurrency }) => ({
+    outputs,
+    option: 'outputs',
+    reasons: ['dropped'],
+    // One more than the script works on, so that it has the next batch when it has done with one.
+    concurrency: Math.min(concurrency, MOST_BATCHES) + 1,
+  }),
+  reasons: { dropped: 'The function returned `null` or an empty array.' },
+  examples: [
+    {
+      title: 'A field is computed, and health checks are discarded',
+      yaml: `code: |
+  event => {
+    if (event.path === '/health') return null
+    return { ...event, slow: event.took_ms > 1000 }
+  }
+`,
+      input: ['{"path":"/orders","took_ms":1204}', '{"path":"/health","took_ms":1}'],
+      output: ['{"path":"/orders","took_ms":1204,"slow":true}'],
+    },
+    {
+      title: 'An event for each item of an order',
+      yaml: `code: ({ items, ...order }) => (items ?? []).map(item => ({ ...order, item }))\n`,
+      input: ['{"order":7,"items":["a","b"]}'],
+      output: ['{"order":7,"item":"a"}', '{"order":7,"item":"b"}'],
+    },
+  ],
+  // It may add any.
+  fields: () => undefined,
+  module: 'file',
+  checkFiles: async options => {
+    const { scriptProblems } = await import('./script/script-problems.js')
+    return scriptProblems(options)
+  },
+  create: async (options, context) => {
+    const { ScriptProcessor } = await import('./script/script-processor.js')
+    return ScriptProcessor.open(options, context)
+  },
+})

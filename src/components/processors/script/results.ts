@@ -1,0 +1,149 @@
+import { errorText } from '../../../core/errors.js'
+import type { Fields } from '../../../core/event/event.js'
+import { Growth } from '../../../core/event/growth.js'
+import { discard, FAILED, MAIN, output } from '../../../core/processor.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
+import type { JobDone } from './messages.js'
+import { isSameObject } from './notation.js'
+import { Texts } from './texts.js'
+import type { Route } from './types.js'
+
+/** An event for one of the outputs of a script: what `context.to` returns. */
+export class Routed implements Route {
+  readonly output: number
+  readonly event: unknown
+
+  constructor(output: number, event: unknown) {
+    this.output = output
+    this.event = event
+  }
+}
+
+const DROPPED = discard(0)
+/** The value of the column for an event without a result. */
+const OPEN = 254
+export const LONGEST_ERROR = 1000
+/** The errors of a batch have so many characters; those of further events are short. */
+const MOST_ERRORS = 1024 * 1024
+const SHORT_ERROR = 40
+const ROOM_MIB = 32
+
+/** The most bytes that a script may make of a batch. */
+export function mostTexts(events: number, bytes: number): number {
+  return new Growth(ROOM_MIB).mostOfBatch(events, bytes)
+}
+
+/** Collects what a script returns for the events of a batch. */
+export class Results {
+  readonly #id: number
+  readonly #lines: readonly string[]
+  readonly #to: Uint8Array
+  readonly #starts: Int32Array
+  readonly #ends: Int32Array
+  readonly #texts: Texts
+  readonly #several: number[] = []
+  readonly #errors: [number, string][] = []
+  readonly #growth = new Growth(ROOM_MIB)
+  /** Characters of errors. */
+  #errorsLength = 0
+
+  /** `bytes`: the size of the lines. */
+  constructor(id: number, lines: readonly string[], bytes: number) {
+    this.#id = id
+    this.#lines = lines
+    this.#starts = new Int32Array(lines.length)
+    this.#ends = new Int32Array(lines.length)
+    this.#texts = new Texts(bytes + (bytes >> 1))
+    this.#to = new Uint8Array(lines.length).fill(OPEN)
+    this.#growth.begin()
+  }
+
+  /** Sets the result for event `i`. Throws if it is none. */
+  set(i: number, result: unknown): void {
+    if (result === null) this.#to[i] = DROPPED
+    else if (Array.isArray(result)) this.#replace(i, result)
+    else if (result instanceof Routed) this.#write(i, result.event, output(result.output))
+    else this.#write(i, result, MAIN)
+  }
+
+  fail(i: number, error: string): void {
+    this.#to[i] = FAILED
+    const text = error.slice(0, this.#errorsLength < MOST_ERRORS ? LONGEST_ERROR : SHORT_ERROR)
+    this.#errorsLength += text.length
+    this.#errors.push([i, text])
+  }
+
+  /** Fails all events without a result. */
+  failRest(error: string): void {
+    for (let i = 0; i < this.#to.length; i++) if (this.#to[i] === OPEN) this.fail(i, error)
+  }
+
+  #write(i: number, event: unknown, to: number): void {
+    const text = textOf(event)
+    const line = this.#lines[i]!
+    if (!isSameObject(line, text)) {
+      refuse(this.#growth.refuse(line.length, sizeOf([text])))
+      this.#starts[i] = this.#texts.used
+      this.#ends[i] = this.#texts.add(text)
+    }
+    this.#to[i] = to
+  }
+
+  #replace(i: number, events: readonly unknown[]): void {
+    // All of them, before anything is written.
+    const texts = events.map(textOf)
+    if (texts.length > 0) {
+      refuse(this.#growth.refuseSeveral(this.#lines[i]!.length, sizeOf(texts)))
+      this.#starts[i] = this.#texts.used
+      for (const text of texts) this.#texts.add(text)
+      this.#ends[i] = this.#texts.used
+      this.#several.push(i)
+    }
+    this.#to[i] = texts.length > 0 ? MAIN : DROPPED
+  }
+
+  done(): JobDone {
+    const [id, to, several, errors] = [this.#id, this.#to, this.#several, this.#errors]
+    const [starts, ends, { bytes }] = [this.#starts, this.#ends, this.#texts]
+    return { id, to, starts, ends, bytes, several, errors }
+  }
+}
+
+/** The size of texts with their line feeds. */
+function sizeOf(texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0)
+}
+
+function refuse(why: string | undefined): void {
+  if (why !== undefined) throw new RangeError(`returned more than an event may become: ${why}`)
+}
+
+function textOf(event: unknown): string {
+  if (typeof event !== 'object' || event === null || Array.isArray(event) || event instanceof Routed)
+    throw new TypeError(wrongResult(event))
+  for (const name in event) {
+    const value = (event as Fields)[name]
+    if (typeof value === 'function' || typeof value === 'symbol')
+      throw new TypeError(`returned an event whose field .${name} is a ${typeof value}, which has no JSON`)
+  }
+  const text = written(event)
+  if (text?.[0] !== '{') throw new TypeError('returned an object whose JSON is not an object')
+  return text
+}
+
+function written(event: object): string | undefined {
+  try {
+    return jsonText(event)
+  } catch (error) {
+    // A cycle is described in several lines.
+    const [reason] = errorText(error).split('\n')
+    throw new TypeError(`returned an event that has no JSON: ${reason}`)
+  }
+}
+
+function wrongResult(result: unknown): string {
+  if (result === undefined) return 'returned undefined; return the event, or null to discard it'
+  if (result instanceof Routed) return 'returned a route in an array or a route; an array can only have events'
+  const what = Array.isArray(result) ? 'an array' : result === null ? 'null' : `a ${typeof result}`
+  return `returned ${what} where an event must be`
+}

@@ -1,0 +1,200 @@
+import type { ProcessorContext } from '../../../core/component.js'
+import { errorText } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { FAILED } from '../../../core/processor.js'
+import { LogLimit } from '../../../lib/log-limit.js'
+import { after, nextTurn } from '../../../lib/time.js'
+import { formatDuration } from '../../../lib/units.js'
+import type { JobDone, JobHead, ScriptData } from './messages.js'
+import type { ScriptOptions } from './options.js'
+import { jobOf } from './script-job.js'
+import { type ProcessEvents, ScriptProcess, scriptData } from './script-process.js'
+import { WrittenLines } from './written-lines.js'
+
+/**
+ * A process that works answers within the timeout. One that did not after this time, twice, is in a call that does not
+ * end. Twice, because both processes may have stood still.
+ */
+const GRACE_MS = 500
+/** How often more time is given to one that writes, perhaps an answer. Such a call may write without an end, too. */
+const MOST_GRACES = 5
+/** Calls of a batch that end the process, each of which is a start. Then all of its events fail. */
+const MOST_DEATHS = 10
+
+/** A batch that the process has not answered. */
+interface Unanswered {
+  readonly id: number
+  readonly length: number
+  /** Of its lines, as far as they were posted. */
+  bytes: number
+  readonly batch: EventBatch
+  readonly answer: (result: JobDone) => void
+  /** Whether a process ended with it. */
+  isNoted: boolean
+  /** The event whose call began last, in this process. */
+  at: number | undefined
+  /** The events in whose calls a process ended, and how. */
+  readonly skip: JobHead['skip'][number][]
+}
+
+/**
+ * Runs a script in a process, and starts the process again when a call does not return from it, uses too much memory, or
+ * ends it. The batch is then given to the script again, and each call is noted. When the process ends with it again, the
+ * event of the last call fails, and the others are given to the script once more. With `per: batch` all its events fail.
+ */
+export class ScriptRunner {
+  readonly #options: ScriptOptions
+  readonly #context: ProcessorContext
+  readonly #data: ScriptData
+  readonly #limit: LogLimit
+  readonly #restarts: { value: number }
+  /** In the order of their arrival. */
+  readonly #unanswered = new Map<number, Unanswered>()
+  #lastId = 0
+  #process: ScriptProcess | undefined
+  #isStarting = false
+  #isOver = false
+  /** The batch whose answer is waited for. */
+  #watched: Unanswered | undefined
+  #cancel: (() => void) | undefined
+
+  /** Throws if the script cannot be loaded. */
+  static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptRunner> {
+    const runner = new ScriptRunner(options, context)
+    runner.#process = await runner.#open()
+    return runner
+  }
+
+  private constructor(options: ScriptOptions, context: ProcessorContext) {
+    this.#options = options
+    this.#context = context
+    this.#limit = new LogLimit(context.clock)
+    this.#data = scriptData(context.id, options)
+    const help = 'How often the process of the script was started again because it ended or did not answer.'
+    this.#restarts = context.metrics.counter('sluice_script_restarts_total', help)
+  }
+
+  #open(): Promise<ScriptProcess> {
+    // It limits what it writes by itself, unless it evades that.
+    const written = new WrittenLines(output => this.#context.log.info({ output }, 'the script wrote'))
+    const events: ProcessEvents = {
+      expected: id => this.#unanswered.get(id as number),
+      done: result => this.#answered(result),
+      at: (id, event) => {
+        this.#unanswered.get(id)!.at = event
+      },
+      wrote: line => written.add(line),
+      died: reason => this.#died(reason),
+    }
+    return ScriptProcess.open(this.#data, this.#options.max_memory, events)
+  }
+
+  /** What the script makes of a batch. Never throws. */
+  run(batch: EventBatch): Promise<JobDone> {
+    return new Promise(answer => {
+      this.#lastId = (this.#lastId + 1) & 0x3fffffff
+      const id = this.#lastId
+      const { length } = batch
+      const job: Unanswered = { id, length, bytes: 0, batch, answer, isNoted: false, at: undefined, skip: [] }
+      this.#unanswered.set(id, job)
+      if (this.#process) this.#post(this.#process, job)
+      else void this.#restart()
+      this.#watch()
+    })
+  }
+
+  #post(process: ScriptProcess, job: Unanswered): void {
+    const { id, isNoted, skip } = job
+    const posted = jobOf(job.batch, { id, isNoted, skip })
+    job.bytes = posted.lines.length
+    job.at = undefined
+    process.post(posted)
+  }
+
+  /** Ends the process. What it has not answered by then is read again, since it was not acknowledged. */
+  end(): void {
+    this.#isOver = true
+    this.#cancel?.()
+    this.#process?.end()
+  }
+
+  #answered(result: JobDone): void {
+    const job = this.#unanswered.get(result.id)
+    this.#unanswered.delete(result.id)
+    this.#watch()
+    job?.answer(result)
+  }
+
+  /** Watches over the oldest batch. */
+  #watch(): void {
+    const [oldest] = this.#unanswered.values()
+    if (oldest === this.#watched) return
+    this.#cancel?.()
+    this.#watched = oldest
+    this.#cancel = oldest && after(this.#data.timeoutMs + GRACE_MS, () => this.#doubt(oldest))
+  }
+
+  #doubt(job: Unanswered, times = 0): void {
+    const before = this.#process?.received
+    this.#cancel = after(GRACE_MS, async () => {
+      // An answer may have arrived while this process was busy.
+      await nextTurn()
+      if (this.#watched !== job || !this.#process) return
+      if (this.#process.received !== before && times < MOST_GRACES) return this.#doubt(job, times + 1)
+      this.#process.end()
+      this.#died(`a call did not return within ${formatDuration(this.#data.timeoutMs)}`)
+    })
+  }
+
+  /** The process has ended. */
+  #died(reason: string): void {
+    this.#process = undefined
+    this.#cancel?.()
+    this.#watched = undefined
+    if (this.#isOver) return
+    this.#restarts.value++
+    const limited = this.#limit.next('died')
+    const fields = { code: 'SLUICE_SCRIPT_ENDED', error: reason, ...limited }
+    if (limited) this.#context.log.error(fields, 'the script is started again; what it kept between events is lost')
+    const [oldest] = this.#unanswered.values()
+    if (!oldest) return
+    if (!oldest.isNoted) oldest.isNoted = true
+    else if (oldest.at !== undefined && oldest.skip.length < MOST_DEATHS && this.#data.per === 'event')
+      oldest.skip.push([oldest.at, reason])
+    else this.#fail(oldest, reason)
+    if (this.#unanswered.size > 0) void this.#restart()
+  }
+
+  async #restart(): Promise<void> {
+    if (this.#isStarting || this.#isOver) return
+    this.#isStarting = true
+    try {
+      const process = await this.#open()
+      if (this.#isOver) return process.end()
+      this.#process = process
+      for (const job of this.#unanswered.values()) this.#post(process, job)
+      // Its time begins now: whoever watched it so far gave up when there was no process.
+      this.#watched = undefined
+      this.#watch()
+    } catch (error) {
+      const limited = this.#limit.next('start')
+      const fields = { code: 'SLUICE_SCRIPT_ENDED', error: errorText(error), ...limited }
+      if (limited) this.#context.log.error(fields, 'the script cannot be started again; its events fail until it can')
+      this.#failAll(`the script cannot be started again: ${errorText(error)}`)
+    } finally {
+      this.#isStarting = false
+    }
+  }
+
+  #failAll(reason: string): void {
+    for (const job of [...this.#unanswered.values()]) this.#fail(job, reason)
+  }
+
+  #fail({ id, batch: { length } }: Unanswered, reason: string): void {
+    const errors = Array.from({ length }, (_, i) => [i, reason] as const)
+    const to = new Uint8Array(length).fill(FAILED)
+    const none = new Int32Array(length)
+    const nothing = { starts: none, ends: none, bytes: new Uint8Array(), several: [] }
+    this.#answered({ id, to, errors, ...nothing })
+  }
+}

@@ -1,0 +1,106 @@
+import { type ComponentContext, defineProcessor } from '../../core/component.js'
+import { pathsOf } from '../../core/condition/condition.js'
+import { TIME_FIELDS } from '../throttle/auto-time.js'
+import type { DeciderOptions } from '../throttle/decider.js'
+import { backlogWarnings, lossOfBacklog } from './throttle/backlog.js'
+import { clusterWarnings } from './throttle/cluster/options.js'
+import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
+import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
+import { ruleWarnings } from './throttle/rule-warnings.js'
+
+const withoutKey = (fields: number) =>
+  fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
+
+async function openLimits(path: string, options: ThrottleOptions, context: ComponentContext) {
+  const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
+  return LimitsFile.open(path, options, context)
+}
+
+export const throttle = defineProcessor({
+  type: 'throttle',
+  summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
+  notes:
+    'Without a `time_field`, time is the monotonic clock, read once per batch. ' +
+    'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts at its arrival. `docs/throttling.md` explains how to choose a window mode.',
+  options: throttleOptions,
+  plan: throttlePlan,
+  reasons: THROTTLE_REASONS,
+  examples: [
+    {
+      title: 'One event per second and app; one host is exempt',
+      yaml: `limit: 1\nwindow: 1 Seconds\nkey_field: .app\nexclude: if (.host equal 'edge-1')\n`,
+      input: [
+        '{"app":"a","host":"h1"}',
+        '{"app":"b","host":"h2"}',
+        '{"app":"a","host":"h1"}',
+        '{"app":"a","host":"edge-1"}',
+        '{"app":"b","host":"h1"}',
+        '{"app":"a","host":"h2"}',
+      ],
+      output: ['{"app":"a","host":"h1"}', '{"app":"b","host":"h2"}', '{"app":"a","host":"edge-1"}'],
+    },
+    {
+      title: 'One event per second, in event time: events pass as they would have when they were written',
+      yaml: 'limit: 1\nwindow: 1 Seconds\ntime_field: .ts\n',
+      input: [
+        '{"ts":"2021-06-01T12:00:00.000Z","n":1}',
+        '{"ts":"2021-06-01T12:00:00.900Z","n":2}',
+        '{"ts":"2021-06-01T12:00:01.000Z","n":3}',
+        '{"ts":"2021-06-01T12:00:00.950Z","n":4}',
+        '{"ts":"2021-06-01T12:00:02.500Z","n":5}',
+      ],
+      output: [
+        '{"ts":"2021-06-01T12:00:00.000Z","n":1}',
+        '{"ts":"2021-06-01T12:00:01.000Z","n":3}',
+        '{"ts":"2021-06-01T12:00:02.500Z","n":5}',
+      ],
+    },
+  ],
+  // A limits file may name any field.
+  copiesLines: ({ over_limit, annotate, limits_file }) =>
+    over_limit !== 'mark' && !annotate && limits_file === undefined,
+  usesFields: ({ key_field, time_field, exclude, cost, limits = [] }) => [
+    ...key_field.map(path => ({ option: 'key_field', path, without: withoutKey(key_field.length) })),
+    ...(time_field && time_field !== 'auto'
+      ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }]
+      : []),
+    ...(cost ? [{ option: 'cost', path: cost, without: 'each event costs 1' }] : []),
+    ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
+    ...limits.flatMap(({ when, cost }) => [
+      ...pathsOf(when).map(path => ({ option: 'limits', path })),
+      ...(cost ? [{ option: 'limits', path: cost, without: 'each event costs 1' }] : []),
+    ]),
+  ],
+  onBacklog: lossOfBacklog,
+  findsTime: ({ time_field }) =>
+    time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
+  warnings: options => [...clusterWarnings(options), ...backlogWarnings(options), ...ruleWarnings(options)],
+  checkFiles: async options => {
+    const { fileProblems } = await import('./throttle/limits-file/read-limits.js')
+    return fileProblems(options)
+  },
+  create: async (options, context) => {
+    const { ThrottleProcessor } = await import('./throttle/throttle-processor.js')
+    const { limits_file: path } = options
+    const file = path === undefined ? undefined : await openLimits(path, options, context)
+    if (options.scope === 'local') {
+      const inEventTime = options.time_field && (await import('./throttle/in-event-time.js')).inEventTime
+      const processor = new ThrottleProcessor(options, context, { file, inEventTime })
+      const { state } = context
+      if (!options.persist || !state) return processor
+      const { openSaver } = await import('./throttle/persist/open-saver.js')
+      await processor.persist(persisted => openSaver(options, context, state, persisted))
+      return processor
+    }
+    const { ClusterThrottle } = await import('./throttle/cluster/cluster-throttle.js')
+    const share = (compiled: DeciderOptions, before: unknown) => new ClusterThrottle(options, compiled, context, before)
+    return new ThrottleProcessor(options, context, { share, file })
+  },
+  findings: async (options, context) => {
+    const { explainThrottle } = await import('./throttle/explain.js')
+    const { limits_file: path } = options
+    if (path === undefined) return explainThrottle(options, deciderOptions(options, context), context)
+    const { rules } = await openLimits(path, options, context)
+    return explainThrottle(options, deciderOptions(options, context, rules), context)
+  },
+})

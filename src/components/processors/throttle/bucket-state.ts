@@ -1,0 +1,89 @@
+import type { BucketState } from '../../../core/component.js'
+import type { Clock } from '../../../lib/time.js'
+import { keyBytes } from '../../throttle/bucket-key.js'
+import { bucketName } from '../../throttle/bucket-name.js'
+import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
+import type { BatchDecider } from '../../throttle/create-decider.js'
+import type { DiscardHistory } from '../../throttle/discard-history.js'
+import { keyOf } from '../../throttle/key-table.js'
+import type { Level } from '../../throttle/limit.js'
+import type { Limiter } from '../../throttle/limiter.js'
+import { type Rule, ruleTitle } from '../../throttle/rules.js'
+
+export interface BucketStates {
+  readonly decider: BatchDecider | ClusterDecider
+  readonly history: DiscardHistory
+  readonly clock: Clock
+  /** Undefined: the throttle has none. */
+  readonly rules: readonly Rule[] | undefined
+  /** Whether keys without a bucket share the default one. */
+  readonly sharesDefault: boolean
+}
+
+/**
+ * The state of the bucket with this text; null: the default one. Each rule has buckets of its own: `title` is that of
+ * the rule, null for the throttle itself. If it is undefined, the rule is found by the key alone, or else it is that of
+ * the last discard that was noted.
+ */
+export function bucketState(of: BucketStates, key: string | null, title: string | null | undefined): BucketState {
+  const { history, clock } = of
+  const name = key === null ? null : bucketName(key)
+  const now = clock.now()
+  const rule = of.rules ? ruleOf(of.rules, key, title ?? (title === null ? null : noted(history, name))) : null
+  return {
+    ...(rule && { rule: ruleTitle(rule.name) }),
+    ...(rule !== undefined && levelIn(of, rule, key, now)),
+    discarded_last_hour: Math.round(history.lastHour(name, now)),
+    is_exact: history.isExact(now),
+  }
+}
+
+/** The title of the rule that discarded an event of the bucket; null: none did; undefined: that is not known. */
+function noted(history: DiscardHistory, name: string | null): string | null | undefined {
+  const refusal = history.refusal(name)
+  return refusal && (refusal.rule ? ruleTitle(refusal.rule) : null)
+}
+
+/** The rule with this title, or the one that holds for all events of the key; null: none; undefined: it is not known. */
+function ruleOf(rules: readonly Rule[], key: string | null, title: string | null | undefined): Rule | null | undefined {
+  if (title === null) return null
+  for (const rule of rules) {
+    if (title !== undefined) {
+      if (ruleTitle(rule.name) === title) return rule
+    } else if (rule.key === undefined || (key !== null && rule.key.test(key))) {
+      return rule.when === undefined ? rule : undefined
+    }
+  }
+  return title === undefined ? null : undefined
+}
+
+/** How full the bucket is now; in event time, when the events are that come now. */
+function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
+  if (rule?.limits.length === 0) return {}
+  const { limiter } = decider
+  const inEventTime = 'progress' in limiter
+  const time = inEventTime ? limiter.progress.oldest : now
+  if (!Number.isFinite(time)) return {}
+  limiter.advance(time)
+  const level = levelOf(rule ? limiter.ofRule(rule) : limiter, key, time, sharesDefault)
+  if (!level) return {}
+  const { limit, unit, windowMs, mode } = level.limit
+  const offsetMs = inEventTime ? 0 : clock.wall() - now
+  const timeText = (ms: number) => new Date(ms + offsetMs).toISOString()
+  const isOpen = level.used > 0 && level.until > level.since
+  return {
+    ...{ limit, unit, window_ms: Math.round(windowMs), window_mode: mode, used: level.used },
+    ...(isOpen && { since: timeText(level.since), until: timeText(level.until) }),
+  }
+}
+
+function levelOf(
+  limiter: Pick<Limiter<unknown>, 'seed' | 'level' | 'levelOfDefault'>,
+  key: string | null,
+  time: number,
+  sharesDefault: boolean,
+): Level | undefined {
+  if (key === null) return limiter.levelOfDefault(time, 1, 1)
+  const level = limiter.level(keyOf(keyBytes(key), limiter.seed), time, 1, 1)
+  return level ?? (sharesDefault ? limiter.levelOfDefault(time, 1, 1) : undefined)
+}

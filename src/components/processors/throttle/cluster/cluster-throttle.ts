@@ -1,0 +1,150 @@
+import type { ComponentContext, HandoverState, ProcessorOutage } from '../../../../core/component.js'
+import type { EventBatch } from '../../../../core/event/batch.js'
+import { everyOf } from '../../../../lib/time.js'
+import { RedisConnector } from '../../../../net/redis/connector.js'
+import type { RedisOptions } from '../../../../net/redis/options.js'
+import { ClusterDecider, type Decided } from '../../../throttle/cluster/cluster-decider.js'
+import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
+import { LEASED_PART } from '../../../throttle/cluster/shared-limits.js'
+import type { DeciderOptions, Refusal } from '../../../throttle/decider.js'
+import type { Level } from '../../../throttle/limit.js'
+import type { Rule } from '../../../throttle/rules.js'
+import type { ClusterFields } from './options.js'
+import { RedisBackend } from './redis-backend.js'
+
+const SHORTEST_SWEEP_MS = 50
+
+/** What a cluster throttle passes to a successor with the same options. */
+class ClusterState {
+  readonly limiter: LeaseLimiter
+  readonly backend: RedisBackend
+
+  constructor(limiter: LeaseLimiter, backend: RedisBackend) {
+    this.limiter = limiter
+    this.backend = backend
+  }
+}
+
+/** The part of a throttle that shares its limit with other daemons. */
+export class ClusterThrottle {
+  readonly #backend: RedisBackend
+  readonly decider: ClusterDecider
+  readonly #context: ComponentContext
+  readonly #alone: { value: number }
+  #cancel: (() => void) | undefined
+  #waiting = 0
+  #isHandedOver = false
+
+  /** `inherited`: what a predecessor with the same options handed over. */
+  constructor(fields: ClusterFields, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
+    const { id, metrics, clock } = context
+    const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
+    const connector = new RedisConnector(redis as RedisOptions, context)
+    const settings = { group, timeoutMs: redis!.timeout, onFailure }
+    this.#backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
+    const before = inherited instanceof ClusterState ? inherited : undefined
+    before?.backend.close()
+    const part = accuracy === 'leased' ? LEASED_PART : 0
+    const shared = { ...options, part, members: fields.expected_members ?? 1, onFailure }
+    this.decider = new ClusterDecider(shared, clock, this.#backend, before?.limiter)
+    this.#context = context
+    this.#alone = metrics.counter(
+      'sluice_throttle_alone_events_total',
+      'Events decided by on_backend_failure, because the server that keeps the buckets could not be asked.',
+    )
+    const leased = 'Buckets of which a part of the limit may be taken ahead.'
+    metrics.gauge('sluice_throttle_leased_buckets', leased, () => this.limiter.leased)
+    const waiting = 'Batches that wait for a reply of the server.'
+    metrics.gauge('sluice_throttle_backend_waiting_batches', waiting, () => this.#waiting)
+  }
+
+  get buckets(): number {
+    return this.decider.limiter.keys
+  }
+
+  get limiter(): LeaseLimiter {
+    return this.decider.limiter
+  }
+
+  /** Whether it waits for the server, as `on_backend_failure: wait` says. */
+  get isWaiting(): boolean {
+    return this.#waiting > 0 && !this.#backend.isUp
+  }
+
+  get outage(): ProcessorOutage | undefined {
+    return this.#backend.outage
+  }
+
+  async start(): Promise<void> {
+    await this.#backend.start()
+    const { idleMs } = this.decider.limiter
+    this.#cancel = everyOf(
+      this.#context.clock,
+      Math.max(SHORTEST_SWEEP_MS, idleMs),
+      () => void this.decider.giveBack(idleMs),
+    )
+  }
+
+  async stop(): Promise<void> {
+    this.#cancel?.()
+    if (this.#isHandedOver) return
+    await this.decider.giveBack(0)
+    this.#backend.close()
+  }
+
+  handOver(): HandoverState {
+    this.#isHandedOver = true
+    const [decider, backend] = [this.decider, this.#backend]
+    const release = async () => {
+      await decider.giveBack(0)
+      backend.close()
+    }
+    return { value: new ClusterState(decider.limiter, backend), release }
+  }
+
+  decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
+    const decided = this.decider.decide(batch, signal)
+    return decided instanceof Promise ? this.#decided(decided) : decided
+  }
+
+  setRules(rules: readonly Rule[]): void {
+    this.decider.setRules(rules)
+    // What the rules before held, ahead of what the new ones ask for.
+    void this.decider.giveBack(this.limiter.idleMs)
+  }
+
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.decider.refusal(batch, i)
+  }
+
+  /** The rule that holds for event `i` of a batch. */
+  ruleOf(batch: EventBatch, i: number): Rule | undefined {
+    return this.decider.ruleOf(batch, i)
+  }
+
+  /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
+  costOf(batch: EventBatch, i: number): number {
+    return this.decider.costOf(batch, i)
+  }
+
+  /** When to ask again about event `i` of a batch, which was just discarded, by the monotonic clock. */
+  roomAt(batch: EventBatch, i: number): number {
+    return this.decider.roomAt(batch, i)
+  }
+
+  /** The level of the bucket of event `i`, as the server said last. */
+  level(batch: EventBatch, i: number): Level | undefined {
+    return this.decider.level(batch, i, this.#context.clock.now())
+  }
+
+  async #decided(deciding: Promise<Decided>): Promise<Decided> {
+    this.#waiting++
+    try {
+      const decided = await deciding
+      this.#alone.value += decided.alone
+      return decided
+    } finally {
+      this.#waiting--
+    }
+  }
+}

@@ -1,0 +1,282 @@
+import { createHash } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { ComponentMetrics, Observer, ProcessorOutage } from '../../../../core/component.js'
+import { Backoff, type Random, systemRandom } from '../../../../lib/backoff.js'
+import { deadline, type TimerClock } from '../../../../lib/time.js'
+import type { RedisConnection } from '../../../../net/redis/connection.js'
+import { type RedisProblem, RedisTimeout, redisProblem } from '../../../../net/redis/redis-error.js'
+import type { Backend, OnFailure } from '../../../throttle/cluster/cluster-decider.js'
+import { SCRIPT } from '../../../throttle/cluster/script.js'
+import {
+  type Demand,
+  type Grant,
+  readReply,
+  type ScriptCall,
+  ScriptCalls,
+} from '../../../throttle/cluster/script-calls.js'
+import { SharedLimits } from '../../../throttle/cluster/shared-limits.js'
+
+export interface RedisBackendOptions {
+  readonly group: string
+  /** Time limit for a reply, in milliseconds. */
+  readonly timeoutMs: number
+  /** What happens to events meanwhile, for the log. */
+  readonly onFailure: OnFailure
+}
+
+export interface RedisBackendContext {
+  readonly log: Logger
+  readonly clock: TimerClock
+  readonly metrics: ComponentMetrics
+}
+
+type Connect = (lost: (error: Error) => void, signal: AbortSignal) => Promise<RedisConnection>
+
+const CONNECT_MS = 5000
+const FIRST_WAIT_MS = 200
+const LONGEST_WAIT_MS = 10_000
+/** Nothing changes a wrong password quickly. */
+const DENIED_WAIT_MS = 10_000
+const SHA = createHash('sha1').update(SCRIPT).digest('hex')
+/** Asks for nothing. */
+const PROBE: Demand = {
+  limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
+  key: Buffer.from('\0probe'),
+  events: 0,
+  cost: 0,
+  bytes: 0,
+  list: undefined,
+  spentCost: 0,
+  spentBytes: 0,
+  backCost: 0,
+  backBytes: 0,
+  ticket: 0,
+}
+const MEANWHILE: Readonly<Record<OnFailure, string>> = {
+  local_share: 'it lets through its share of the limits (on_backend_failure: local_share)',
+  pass: 'events pass without being counted (on_backend_failure: pass)',
+  discard: 'events are discarded (on_backend_failure: discard)',
+  wait: 'events wait (on_backend_failure: wait)',
+}
+const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+
+/**
+ * The server that keeps the buckets, behind a circuit breaker: after a failure nobody waits for it, until a new connection
+ * has replied to a probe in time.
+ */
+export class RedisBackend implements Backend {
+  readonly #connect: Connect
+  readonly #calls: ScriptCalls
+  readonly #options: RedisBackendOptions
+  readonly #context: RedisBackendContext
+  readonly #backoff: Backoff
+  readonly #closed = new AbortController()
+  readonly #requests: { value: number }
+  readonly #latency: Observer
+  #connection: RedisConnection | undefined
+  /** What the server's clock is ahead of the monotonic clock, as seen in its last reply. */
+  #aheadMs: number
+  /** Since when it cannot be reached, and its failures since then; undefined: it can, or it was not tried. */
+  #down: { since: number; failures: number; error: string; nextAt: number | undefined } | undefined
+  #loggedProblem = ''
+  #cancelProbe: (() => void) | undefined
+  #waiting: (() => void)[] = []
+
+  constructor(
+    connect: Connect,
+    options: RedisBackendOptions,
+    context: RedisBackendContext,
+    random: Random = systemRandom,
+  ) {
+    const { metrics } = context
+    this.#connect = connect
+    this.#calls = new ScriptCalls(options.group)
+    this.#options = options
+    this.#context = context
+    this.#aheadMs = context.clock.wall() - context.clock.now()
+    this.#backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
+    const up = 'Whether the server that keeps the buckets of the group replies in time.'
+    metrics.gauge('sluice_throttle_backend_up', up, () => (this.isUp ? 1 : 0))
+    this.#requests = metrics.counter('sluice_throttle_backend_requests_total', 'Round trips to the server.')
+    const help = 'How long the server took to reply, in seconds.'
+    this.#latency = metrics.histogram('sluice_throttle_backend_duration_seconds', help, LATENCY_BUCKETS)
+  }
+
+  get isUp(): boolean {
+    return this.#connection !== undefined
+  }
+
+  /** Undefined: it replies, or was not tried. Times are those of the wall clock. */
+  get outage(): ProcessorOutage | undefined {
+    if (!this.#down) return undefined
+    const { since, failures, error, nextAt } = this.#down
+    const { clock } = this.#context
+    const timeOf = (at: number) => new Date(clock.wall() - clock.now() + at).toISOString()
+    return {
+      reason: error,
+      since: timeOf(since),
+      attempts: failures,
+      ...(nextAt !== undefined && { next_attempt: timeOf(nextAt) }),
+      meanwhile: MEANWHILE[this.#options.onFailure],
+    }
+  }
+
+  /** Connects for the first time; resolves when that has succeeded or failed. */
+  start(): Promise<void> {
+    return this.#probe()
+  }
+
+  async ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined> {
+    const connection = this.#connection
+    if (!connection) return undefined
+    const begin = this.#context.clock.now()
+    try {
+      const grants = await this.#execute(connection, demands)
+      this.#latency.observe((this.#context.clock.now() - begin) / 1000)
+      this.#backoff.reset()
+      return grants
+    } catch (error) {
+      this.#lost(connection, error)
+      return undefined
+    }
+  }
+
+  untilReachable(signal: AbortSignal): Promise<void> {
+    if (this.isUp || signal.aborted || this.#closed.signal.aborted) return Promise.resolve()
+    return new Promise(resolve => {
+      const go = () => {
+        signal.removeEventListener('abort', go)
+        resolve()
+      }
+      signal.addEventListener('abort', go, { once: true })
+      this.#waiting.push(go)
+    })
+  }
+
+  close(): void {
+    this.#closed.abort()
+    this.#cancelProbe?.()
+    this.#connection?.destroy()
+    this.#connection = undefined
+    this.#wake()
+  }
+
+  /** One round trip: all calls are sent before the first reply. */
+  async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
+    const { timeoutMs } = this.#options
+    const { clock } = this.#context
+    const calls = this.#calls.for(demands, connection.isCluster, clock.now() + this.#aheadMs)
+    const grants: Grant[] = []
+    this.#requests.value++
+    const ask = async (call: ScriptCall) => readReply(call, demands, await evaluate(connection, call), grants)
+    const [wall] = await this.#inTime(Promise.all(calls.map(ask)), timeoutMs)
+    this.#aheadMs = wall! - clock.now()
+    return grants
+  }
+
+  /** Rejects after `ms`; the result is ignored then. */
+  async #inTime<T>(result: Promise<T>, ms: number): Promise<T> {
+    let cancel = () => {}
+    const late = new Promise<never>((_, reject) => {
+      cancel = this.#context.clock.after(ms, () => reject(new RedisTimeout(ms)))
+    })
+    try {
+      return await Promise.race([result, late])
+    } finally {
+      cancel()
+    }
+  }
+
+  async #probe(): Promise<void> {
+    const { clock } = this.#context
+    if (this.#down) this.#down.nextAt = undefined
+    const limit = deadline(CONNECT_MS, this.#closed.signal, (ms, fn) => clock.after(ms, fn))
+    let connection: RedisConnection | undefined
+    try {
+      const connecting = this.#connect(error => connection && this.#lost(connection, error), limit.signal)
+      connecting.then(late => limit.signal.aborted && late.destroy()).catch(() => {})
+      connection = await this.#inTime(connecting, CONNECT_MS)
+      await this.#execute(connection, [PROBE])
+      if (this.#closed.signal.aborted) connection.destroy()
+      else this.#reached(connection)
+    } catch (error) {
+      connection?.destroy()
+      this.#failed(error)
+    } finally {
+      limit.clear()
+    }
+  }
+
+  #reached(connection: RedisConnection): void {
+    const { log, clock } = this.#context
+    this.#connection = connection
+    if (this.#down) {
+      const seconds = Math.round((clock.now() - this.#down.since) / 100) / 10
+      log.info({ seconds }, 'the server of the cluster limit replies again')
+    }
+    this.#down = undefined
+    this.#loggedProblem = ''
+    this.#wake()
+  }
+
+  /** The connection in use failed. */
+  #lost(connection: RedisConnection, error: unknown): void {
+    if (this.#connection !== connection) return
+    this.#connection = undefined
+    connection.destroy()
+    this.#failed(error)
+  }
+
+  #failed(error: unknown): void {
+    if (this.#closed.signal.aborted) return
+    const { clock, metrics } = this.#context
+    const problem = redisProblem(error)
+    metrics.counter(
+      'sluice_throttle_backend_failures_total',
+      'Failures of the server or of the way to it, by reason.',
+      {
+        reason: problem.kind,
+      },
+    ).value++
+    this.#log(problem)
+    const waitMs = problem.kind === 'denied' ? DENIED_WAIT_MS : Math.max(FIRST_WAIT_MS / 4, this.#backoff.next())
+    const now = clock.now()
+    const { since = now, failures = 0 } = this.#down ?? {}
+    this.#down = { since, failures: failures + 1, error: problem.text, nextAt: now + waitMs }
+    this.#cancelProbe?.()
+    this.#cancelProbe = clock.after(waitMs, () => void this.#probe())
+  }
+
+  /** Once for each outage, and when its reason changes. */
+  #log({ kind, text }: RedisProblem): void {
+    if (this.#loggedProblem === kind) return
+    this.#loggedProblem = kind
+    const fields = {
+      code: 'SLUICE_THROTTLE_BACKEND',
+      reason: kind,
+      error: text,
+      on_backend_failure: this.#options.onFailure,
+    }
+    this.#context.log.error(
+      fields,
+      'cannot ask the server of the cluster limit; applying on_backend_failure until it replies',
+    )
+  }
+
+  #wake(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const go of waiting) go()
+  }
+}
+
+async function evaluate(connection: RedisConnection, { keys, args }: ScriptCall): Promise<unknown> {
+  const rest = [String(keys.length), ...keys, ...args]
+  try {
+    return await connection.command(keys[0]!, ['EVALSHA', SHA, ...rest])
+  } catch (error) {
+    // It is a new server, or was restarted.
+    if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error
+    return connection.command(keys[0]!, ['EVAL', SCRIPT, ...rest])
+  }
+}

@@ -1,0 +1,128 @@
+import type { Clock } from '../../../lib/time.js'
+import { DEFAULT, OTHER } from '../../throttle/bucket-name.js'
+import type { DiscardCount } from '../../throttle/discard-tally.js'
+import { HeaviestKeys, type HeavyKey } from '../../throttle/heaviest-keys.js'
+import type { KeyMetricsOptions } from './evidence-options.js'
+import type { ThrottleMetrics } from './throttle-metrics.js'
+
+interface KeysContext {
+  readonly metrics: ThrottleMetrics
+  readonly clock: Clock
+}
+
+const NAME = 'sluice_throttle_key_discarded_events_total'
+const HELP =
+  'Discarded events of the keys that are discarded most often; those of all others are key="__other__". The sum is exact.'
+const ERROR_HELP =
+  'By how many discarded events the series of a key can fall short at most. They were counted as key="__other__".'
+/** Keys that are followed for each one that has a series, and at least. */
+const FOLLOWED_EACH = 4
+const FOLLOWED = 1000
+/** After this time, events count half in the choice of keys. */
+const HALF_LIFE_MS = 3_600_000
+/** How much heavier a key has to be to replace another one, so that keys of the same weight do not alternate. */
+const HEAVIER = 1.1
+
+/**
+ * Counters of the heaviest keys. What a scrape has counted as another key stays there, and a key that loses its series
+ * is added to the others. So no counter ever decreases while it has a series, and their sum is always that of all keys.
+ */
+export class KeyCounters {
+  readonly #options: KeyMetricsOptions
+  #heaviest: HeaviestKeys
+  /** The keys that have a series. */
+  readonly #named = new Set<HeavyKey>()
+  #total = 0
+  /** What was shown of the total as other keys. */
+  #others = 0
+  #chosenAt: number
+  #agedAt: number
+
+  constructor(options: KeyMetricsOptions, now: number) {
+    this.#options = options
+    this.#heaviest = this.#newHeaviest()
+    this.#chosenAt = this.#agedAt = now
+  }
+
+  #newHeaviest(): HeaviestKeys {
+    return new HeaviestKeys(Math.max(FOLLOWED, this.#options.top * FOLLOWED_EACH))
+  }
+
+  add({ bucket, events }: DiscardCount): void {
+    this.#heaviest.add(bucket ?? DEFAULT, events)
+    this.#total += events
+  }
+
+  trim(): void {
+    this.#heaviest.trim()
+  }
+
+  /** The series of a scrape, and by how much that of the others has grown. */
+  show(now: number): { named: { key: string; value: number }[]; others: number } {
+    this.#choose(now)
+    let others = this.#total
+    const named = [...this.#named].map(({ name, counted, shown }) => {
+      others -= counted - shown
+      return { key: name, value: counted - shown }
+    })
+    const grown = others - this.#others
+    this.#others = others
+    for (const key of this.#heaviest.keys) if (!key.isKept) key.shown = key.counted
+    return { named, others: grown }
+  }
+
+  /** By how many events a series can fall short at most. */
+  get error(): number {
+    let error = this.#heaviest.floor
+    for (const { missed, shown } of this.#named) error = Math.max(error, missed + shown)
+    return error
+  }
+
+  #choose(now: number): void {
+    this.#heaviest.age(0.5 ** ((now - this.#agedAt) / HALF_LIFE_MS))
+    this.#agedAt = now
+    const { top, every } = this.#options
+    const isDue = now - this.#chosenAt >= every
+    if (isDue) this.#chosenAt = now
+    if (!isDue && this.#named.size === top) return
+    const others = [...this.#heaviest.keys].filter(({ isKept }) => !isKept).sort((a, b) => b.weight - a.weight)
+    const named = [...this.#named].sort((a, b) => b.weight - a.weight)
+    for (const key of others) {
+      if (this.#named.size === top) {
+        const lightest = isDue ? named.pop() : undefined
+        if (!lightest || key.weight <= lightest.weight * HEAVIER) return
+        this.#named.delete(lightest)
+        lightest.isKept = false
+      }
+      key.isKept = true
+      this.#named.add(key)
+    }
+  }
+
+  /** Forgets all keys. Returns what was not yet counted as other keys. */
+  end(): number {
+    const rest = this.#total - this.#others
+    this.#others = this.#total
+    this.#named.clear()
+    this.#heaviest = this.#newHeaviest()
+    return rest
+  }
+}
+
+/** Shows the counters in the metrics. `drain` counts what was discarded up to now. */
+export function showKeys(counters: KeyCounters, { metrics, clock }: KeysContext, drain: () => void): void {
+  const other = { key: OTHER }
+  metrics.counters(NAME, HELP, other, () => {
+    drain()
+    const { named, others } = counters.show(clock.now())
+    metrics.counter(NAME, HELP, other).value += others
+    return named.map(({ key, value }) => ({ labels: { key }, value }))
+  })
+  metrics.counter(NAME, HELP, other)
+  metrics.gauge('sluice_throttle_key_error_events', ERROR_HELP, () => counters.error)
+}
+
+/** Counts all keys as others from here on. */
+export function endKeys(counters: KeyCounters, metrics: ThrottleMetrics): void {
+  metrics.counter(NAME, HELP, { key: OTHER }).value += counters.end()
+}

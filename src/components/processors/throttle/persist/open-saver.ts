@@ -1,0 +1,45 @@
+import type { ProcessorContext, StateFolder } from '../../../../core/component.js'
+import type { SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
+import type { Rule } from '../../../throttle/rules.js'
+import { limitsOf } from '../limit-options.js'
+import type { ThrottleOptions } from '../options.js'
+import { StateSaver } from './state-saver.js'
+
+/** The buckets of a throttle that are to be saved. */
+export interface Persisted {
+  readonly limiter: SavedLimiter
+  readonly rules: readonly Rule[]
+  /** Whether they are those of a predecessor, which nothing that was saved is newer than. */
+  readonly isInherited: boolean
+}
+
+/** Continues with the buckets that an earlier run has saved, and saves them from now on. */
+export async function openSaver(
+  options: ThrottleOptions,
+  { clock, log, metrics }: Pick<ProcessorContext, 'clock' | 'log' | 'metrics'>,
+  state: StateFolder,
+  { limiter, rules, isInherited }: Persisted,
+): Promise<StateSaver> {
+  const inEventTime = options.time_field !== undefined
+  const saver = new StateSaver({ state, means: meaningOf(options), limiter, rules, inEventTime, clock, log, metrics })
+  if (!isInherited) await saver.restore()
+  return saver
+}
+
+/**
+ * The options without which saved buckets mean nothing. What has passed stays comparable when the number of the limit
+ * changes, but not with gcra, which keeps times.
+ */
+function meaningOf(options: ThrottleOptions): Record<string, unknown> {
+  const { key_field, time_field, cost } = options
+  return {
+    key_field: key_field.map(({ text }) => text),
+    time_field: time_field === 'auto' ? time_field : time_field?.text,
+    cost: cost?.text,
+    windows: limitsOf(options).map(limit => {
+      const { mode, windowMs, unit } = limit
+      const zone = limit.mode === 'quota' ? [limit.per, limit.timeZone] : []
+      return [mode, windowMs, unit, ...zone, ...(mode === 'gcra' ? [limit.limit] : [])]
+    }),
+  }
+}

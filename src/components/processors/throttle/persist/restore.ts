@@ -1,0 +1,129 @@
+import type { Logger } from 'pino'
+import { errorText } from '../../../../core/errors.js'
+import { refuseNewer } from '../../../../core/unreadable.js'
+import type { BufferFolder } from '../../../../engine/flow/disk-buffer/files.js'
+import { type Clock, nextTurn } from '../../../../lib/time.js'
+import type { BucketsReader } from '../../../throttle/persist/saved-buckets.js'
+import { blocksOf, FORMAT, type Segment, type SegmentHead, segmentName, segmentsIn, surveySegment } from './segments.js'
+
+export interface Restoring {
+  readonly folder: BufferFolder
+  readonly means: SegmentHead['means']
+  /** The clock of the decisions; undefined: they are in event time. */
+  readonly clock: Clock | undefined
+  /** The wall clock, in milliseconds. */
+  readonly wall: number
+  readonly log: Logger
+}
+
+/** Reads the buckets that an earlier run has saved. Whatever cannot be used is left out, and logged. */
+export async function restoreBuckets(to: BucketsReader, restoring: Restoring): Promise<void> {
+  const segments = await usable(restoring)
+  const newest = segments.at(-1)
+  if (!newest) return
+  const { folder, clock, wall, log } = restoring
+  const shifts = clock ? shiftsOf(segments, { now: clock.now(), wall }) : segments.map(() => 0)
+  for (const [n, { name }] of segments.entries()) {
+    try {
+      await readSegment(to, folder, name, clock?.now() ?? Number.NEGATIVE_INFINITY, shifts[n]!)
+    } catch (error) {
+      reportUnreadable(restoring, name, error)
+    }
+  }
+  if (to.unknown.size > 0)
+    log.warn(
+      { rules: to.unknown.size },
+      'rules have changed, so their saved buckets mean nothing; their windows start empty',
+    )
+  if (to.withoutRoom > 0)
+    log.warn(
+      { buckets: to.withoutRoom },
+      'max_keys is lower than the number of saved buckets; those without room are left out',
+    )
+  log.info({ saved_at: new Date(newest.last.wall).toISOString() }, 'continuing with the saved buckets')
+}
+
+/** The segments that can be read and mean the same, the oldest first. */
+async function usable(restoring: Restoring): Promise<Segment[]> {
+  const { folder, means, log } = restoring
+  const found: Segment[] = []
+  let changed: string[] = []
+  for (const name of await namesIn(restoring)) {
+    try {
+      const segment = await surveySegment(folder, name)
+      if (segment) refuseNewer(segment.sluice_buckets, FORMAT)
+      if (!segment || segment.lost > 0)
+        log.warn(
+          { file: `${folder.path}/${name}`, lost_bytes: segment?.lost },
+          `a file with saved buckets is damaged, or was being written when the daemon ended; using ${
+            segment ? 'what was saved before that' : 'nothing of it'
+          }`,
+        )
+      if (!segment) continue
+      changed = changedOptions(segment.means, means)
+      if (changed.length === 0) found.push(segment)
+    } catch (error) {
+      reportUnreadable(restoring, name, error)
+    }
+  }
+  if (changed.length > 0)
+    log.warn(
+      { options: changed },
+      'these options have changed, so the saved buckets mean nothing; all windows start empty',
+    )
+  return found
+}
+
+async function namesIn(restoring: Restoring): Promise<string[]> {
+  try {
+    return (await segmentsIn(restoring.folder)).map(segmentName)
+  } catch (error) {
+    reportUnreadable(restoring, '', error)
+    return []
+  }
+}
+
+function changedOptions(before: SegmentHead['means'], now: SegmentHead['means']): string[] {
+  const names = Object.keys({ ...before, ...now })
+  return names.filter(name => JSON.stringify(before[name]) !== JSON.stringify(now[name]))
+}
+
+function reportUnreadable({ folder, log }: Restoring, name: string, error: unknown): void {
+  const fields = { code: 'SLUICE_BUCKETS_UNREADABLE', file: `${folder.path}/${name}`, error: errorText(error) }
+  log.error(fields, 'cannot read saved buckets; their windows start empty')
+}
+
+/**
+ * What has to be added to the times of each segment to make them times of our clock. Within a run that is exact. Between
+ * runs, and up to the present, so much time has passed as the wall clock says; none if it was set back.
+ */
+function shiftsOf(segments: readonly Segment[], present: { now: number; wall: number }): number[] {
+  const shifts: number[] = []
+  let shift = 0
+  let next = present
+  let run: string | undefined
+  for (const segment of segments.toReversed()) {
+    const { first, last } = segment
+    if (segment.run !== run) shift += next.now - Math.max(0, next.wall - last.wall) - last.now
+    // Whole numbers leave times as exact as they were.
+    shift = Math.round(shift)
+    shifts.unshift(shift)
+    next = first
+    run = segment.run
+  }
+  return shifts
+}
+
+async function readSegment(to: BucketsReader, folder: BufferFolder, name: string, now: number, shiftMs: number) {
+  const file = await folder.open(name)
+  try {
+    let isFirst = true
+    for await (const { content } of blocksOf(file)) {
+      if (!isFirst) to.read(content, now, shiftMs)
+      isFirst = false
+      await nextTurn()
+    }
+  } finally {
+    await file.close()
+  }
+}

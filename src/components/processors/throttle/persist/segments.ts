@@ -1,0 +1,79 @@
+import type { BufferFile, BufferFolder } from '../../../../engine/flow/disk-buffer/files.js'
+import { blockHead, HEAD_BYTES, isIntact, type Stamp } from '../../../throttle/persist/blocks.js'
+
+/**
+ * The files of a throttle in data_dir: segments with increasing numbers, of which the later ones count. The first
+ * segment of a run, and every one that replaces those before it, begins with all buckets; what changes comes after.
+ */
+
+export const FORMAT = 1
+const NAME = /^(\d{1,15})\.buckets$/
+
+/** What a segment says of itself, in its first block. */
+export interface SegmentHead {
+  readonly sluice_buckets: number
+  /** The run of a throttle that wrote it, and whose clock it uses. */
+  readonly run: string
+  /** The options that say what the state means, by name. */
+  readonly means: Readonly<Record<string, unknown>>
+}
+
+export interface Segment extends SegmentHead {
+  readonly name: string
+  /** When its first and its last block were made. */
+  readonly first: Stamp
+  readonly last: Stamp
+  /** Bytes after its last block: it is damaged there, or was being written when the process ended. */
+  readonly lost: number
+}
+
+export const segmentName = (number: number) => `${number}.buckets`
+
+/** The numbers of the segments, ascending. */
+export async function segmentsIn(folder: BufferFolder): Promise<number[]> {
+  const names = await folder.list()
+  return names.flatMap(name => NAME.exec(name)?.slice(1).map(Number) ?? []).sort((a, b) => a - b)
+}
+
+interface Block extends Stamp {
+  readonly content: Buffer
+  /** Its end in the file. */
+  readonly end: number
+}
+
+/** Yields the blocks of a segment up to the first one that is not whole. */
+export async function* blocksOf(file: BufferFile): AsyncGenerator<Block> {
+  const size = await file.size()
+  const head = Buffer.alloc(HEAD_BYTES)
+  for (let at = 0; at + HEAD_BYTES <= size; ) {
+    await file.read(head, at)
+    const { length, now, wall } = blockHead(head)
+    const end = at + HEAD_BYTES + length
+    if (end > size) return
+    const content = Buffer.allocUnsafe(length)
+    if ((await file.read(content, at + HEAD_BYTES)) < length || !isIntact(head, content)) return
+    yield { now, wall, content, end }
+    at = end
+  }
+}
+
+/** What a segment is; undefined if not even its first block is whole. Throws an Error for a later format. */
+export async function surveySegment(folder: BufferFolder, name: string): Promise<Segment | undefined> {
+  const file = await folder.open(name)
+  try {
+    let head: SegmentHead | undefined
+    let first: Stamp | undefined
+    let last: Stamp | undefined
+    let end = 0
+    for await (const block of blocksOf(file)) {
+      head ??= JSON.parse(block.content.toString()) as SegmentHead
+      first ??= block
+      last = { now: block.now, wall: block.wall }
+      end = block.end
+    }
+    if (!head || !first || !last) return undefined
+    return { ...head, name, first: { now: first.now, wall: first.wall }, last, lost: (await file.size()) - end }
+  } finally {
+    await file.close()
+  }
+}

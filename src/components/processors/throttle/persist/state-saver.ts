@@ -1,0 +1,222 @@
+import { randomUUID } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { ComponentMetrics, StateFolder } from '../../../../core/component.js'
+import { errorCode, errorText } from '../../../../core/errors.js'
+import { type BufferFile, type BufferFolder, folderOnDisk } from '../../../../engine/flow/disk-buffer/files.js'
+import type { TimerClock } from '../../../../lib/time.js'
+import { HEAD_BYTES, sealBlock } from '../../../throttle/persist/blocks.js'
+import { BucketsReader, SavedBuckets, type SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
+import type { Rule } from '../../../throttle/rules.js'
+import { restoreBuckets } from './restore.js'
+import { FORMAT, type SegmentHead, segmentName, segmentsIn } from './segments.js'
+
+const INTERVAL_MS = 1000
+/** Of the time, making blocks takes at most 1/50. */
+const BUSY_SHARE = 50
+const RETRY_MAX_MS = 30_000
+/** A segment with all buckets replaces one that has grown to twice its size, and to this at least. */
+const SMALLEST_SEGMENT = 1024 * 1024
+const GROWTH = 2
+
+interface SaverOptions {
+  readonly state: StateFolder
+  readonly means: SegmentHead['means']
+  readonly limiter: SavedLimiter
+  readonly rules: readonly Rule[]
+  /** Whether windows are in event time. */
+  readonly inEventTime: boolean
+  readonly clock: TimerClock
+  readonly log: Logger
+  readonly metrics: Pick<ComponentMetrics, 'gauge' | 'failed'>
+}
+
+/**
+ * Saves the buckets of a throttle a second after they have changed, and when it ends. Each save appends those that
+ * changed to a segment. Once in a while, and first in each run, a new segment with all buckets replaces those before.
+ * No failure ends the daemon: the next segment then has all buckets again.
+ */
+export class StateSaver {
+  readonly #options: SaverOptions
+  readonly #folder: BufferFolder
+  readonly #buckets: SavedBuckets
+  readonly #run = randomUUID()
+  #segment: BufferFile | undefined
+  #name = ''
+  /** The size of the segment, and of the part with all buckets. */
+  #bytes = 0
+  #bytesOfAll = 0
+  /** Bytes of all segments, as others count them. */
+  #onDisk = 0
+  #dirty = false
+  #savedAt: number
+  #saving: Promise<void> | undefined
+  #cancel: (() => void) | undefined
+  /** Monotonic time before which nothing is written. */
+  #notBefore = 0
+  #failures = 0
+  #loggedCause = ''
+  /** Older segments that could not be removed, which was logged. */
+  readonly #kept = new Set<string>()
+  #hasEnded = false
+
+  constructor(options: SaverOptions) {
+    const { state, limiter, inEventTime, clock, metrics } = options
+    this.#options = options
+    this.#folder = folderOnDisk(state.path)
+    this.#buckets = new SavedBuckets(limiter, () => (inEventTime ? Number.NEGATIVE_INFINITY : clock.now()))
+    this.#savedAt = clock.wall()
+    state.count(() => this.#onDisk)
+    const age = () => (this.#dirty || this.#saving ? Math.max(0, clock.wall() - this.#savedAt) / 1000 : 0)
+    metrics.gauge('sluice_throttle_state_age_seconds', 'Age of the saved buckets; 0 while they are up to date.', age)
+    metrics.gauge('sluice_throttle_state_bytes', 'Size of the saved buckets on disk, in bytes.', () => this.#onDisk)
+    const help = '1 if buckets cannot be saved: a restart would use older ones.'
+    metrics.gauge('sluice_throttle_state_unsaved', help, () => (this.#failures > 0 ? 1 : 0))
+  }
+
+  /** Reads what an earlier run has saved. */
+  async restore(): Promise<void> {
+    const { limiter, rules, means, inEventTime, clock, log } = this.#options
+    await restoreBuckets(new BucketsReader(limiter, rules), {
+      folder: this.#folder,
+      means,
+      clock: inEventTime ? undefined : clock,
+      wall: clock.wall(),
+      log,
+    })
+  }
+
+  /** Notes that events were decided on. */
+  changed(): void {
+    if (this.#dirty) return
+    this.#dirty = true
+    this.#schedule()
+  }
+
+  /** Saves what has changed, and writes nothing from then on. Does not reject. */
+  async end(): Promise<void> {
+    this.#hasEnded = true
+    this.#cancel?.()
+    await this.#saving
+    if (this.#dirty) await this.#save()
+    await this.#segment?.close().catch(() => {})
+    this.#segment = undefined
+    const bytes = this.#onDisk
+    this.#options.state.count(() => bytes, true)
+  }
+
+  #schedule(): void {
+    if (this.#cancel || this.#saving || this.#hasEnded || !this.#dirty) return
+    const { clock } = this.#options
+    this.#cancel = clock.after(Math.max(this.#notBefore - clock.now(), INTERVAL_MS / 10), () => {
+      this.#cancel = undefined
+      this.#saving = this.#save().finally(() => {
+        this.#saving = undefined
+        this.#schedule()
+      })
+    })
+  }
+
+  async #save(): Promise<void> {
+    const { clock, log } = this.#options
+    const takenAt = clock.wall()
+    this.#dirty = false
+    try {
+      const busyMs = await this.#write()
+      this.#savedAt = takenAt
+      this.#failures = 0
+      this.#notBefore = clock.now() + Math.max(INTERVAL_MS, BUSY_SHARE * busyMs)
+      if (this.#loggedCause) log.info('buckets can be saved again')
+      this.#loggedCause = ''
+    } catch (error) {
+      this.#dirty = true
+      this.#notBefore = clock.now() + Math.min(RETRY_MAX_MS, INTERVAL_MS * 2 ** this.#failures++)
+      this.#report(error)
+      await this.#giveUp()
+    }
+  }
+
+  /** Writes what has changed, or all to a new segment. Returns how long making the blocks took. */
+  async #write(): Promise<number> {
+    const isWhole = await this.#isWhole()
+    if (!isWhole) await this.#begin()
+    const { clock } = this.#options
+    let busyMs = 0
+    for (const blocks = this.#buckets.blocks(!isWhole); ; ) {
+      const started = clock.now()
+      const { value, done } = blocks.next()
+      if (done) break
+      sealBlock(value, { now: clock.now(), wall: clock.wall() })
+      busyMs += clock.now() - started
+      await this.#append(value)
+    }
+    if (!isWhole) await this.#replace()
+    return busyMs
+  }
+
+  /** Whether there is a segment with all buckets that may still grow. */
+  async #isWhole(): Promise<boolean> {
+    if (!this.#segment || this.#bytes > Math.max(SMALLEST_SEGMENT, GROWTH * this.#bytesOfAll)) return false
+    // Otherwise data_dir was removed.
+    return (await this.#folder.list()).includes(this.#name)
+  }
+
+  async #begin(): Promise<void> {
+    const { means, clock } = this.#options
+    await this.#segment?.close()
+    this.#segment = undefined
+    await this.#folder.make()
+    const number = ((await segmentsIn(this.#folder)).at(-1) ?? 0) + 1
+    this.#bytes = this.#bytesOfAll = 0
+    this.#name = segmentName(number)
+    this.#segment = await this.#folder.create(this.#name)
+    const head: SegmentHead = { sluice_buckets: FORMAT, run: this.#run, means }
+    const block = Buffer.concat([Buffer.alloc(HEAD_BYTES), Buffer.from(JSON.stringify(head))])
+    await this.#append(sealBlock(block, { now: clock.now(), wall: clock.wall() }))
+  }
+
+  async #append(block: Buffer): Promise<void> {
+    if (!this.#options.state.hasRoom(block.length)) throw new Error('the account has no disk space left for it')
+    await this.#segment!.write([block], this.#bytes)
+    this.#bytes += block.length
+    this.#onDisk += block.length
+  }
+
+  /** The segment has all buckets: removes those before it. One that cannot be removed does no harm. */
+  async #replace(): Promise<void> {
+    await this.#segment!.sync()
+    await this.#folder.sync()
+    this.#bytesOfAll = this.#bytes
+    for (const name of (await segmentsIn(this.#folder)).map(segmentName))
+      if (name !== this.#name) await this.#folder.remove(name).catch(error => this.#reportKept(name, error))
+    this.#onDisk = this.#bytes
+  }
+
+  #reportKept(name: string, error: unknown): void {
+    if (this.#kept.has(name)) return
+    this.#kept.add(name)
+    const file = `${this.#folder.path}/${name}`
+    this.#options.log.warn({ file, error: errorText(error) }, 'cannot remove a file with older buckets; remove it')
+  }
+
+  /** After a failure: the next segment begins with all buckets. One that does not have all yet is of no use. */
+  async #giveUp(): Promise<void> {
+    await this.#segment?.close().catch(() => {})
+    if (this.#segment && this.#bytesOfAll === 0) {
+      await this.#folder.remove(this.#name).catch(() => {})
+      this.#onDisk -= this.#bytes
+    }
+    this.#segment = undefined
+  }
+
+  #report(error: unknown): void {
+    const { log, metrics } = this.#options
+    metrics.failed('state_not_saved')
+    const cause = errorCode(error) ?? errorText(error)
+    if (this.#loggedCause === cause) return
+    this.#loggedCause = cause
+    log.error(
+      { code: 'SLUICE_BUCKETS_NOT_SAVED', folder: this.#folder.path, cause, error: errorText(error) },
+      'cannot save buckets; retrying. After a restart, buckets would let through again what has passed since the last save',
+    )
+  }
+}

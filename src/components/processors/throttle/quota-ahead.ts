@@ -1,0 +1,52 @@
+import type { Logger } from 'pino'
+import type { Clock } from '../../../lib/time.js'
+import type { Limit, Quota } from '../../throttle/limit.js'
+import type { Periods } from '../../throttle/periods.js'
+import { periodsOf } from '../../throttle/several-windows.js'
+import type { WallTime } from '../../throttle/wall-time.js'
+import type { ThrottleMetrics } from './throttle-metrics.js'
+
+/** The wall time of decisions may differ so much from the clock without being set. */
+const DRIFT_MS = 1000
+
+/**
+ * Reports quotas that count in a period which the clock has left again: it had jumped ahead, and was set back. Returns
+ * a function to call for each batch.
+ */
+export function reportQuotasAhead(
+  wall: WallTime,
+  limits: () => readonly Limit[],
+  clock: Clock,
+  metrics: ThrottleMetrics,
+  log: Logger,
+): () => void {
+  let checked = Number.NEGATIVE_INFINITY
+  /** By unit and time zone, since they take long to make and many rules may have the same. */
+  const known = new Map<string, Periods>()
+  const periods = (limit: Quota) => {
+    const name = `${limit.per} ${limit.timeZone}`
+    const found = known.get(name) ?? periodsOf(limit)!
+    known.set(name, found)
+    return found
+  }
+  const isAhead = () => wall.latestMs > clock.wall() + DRIFT_MS
+  /** When the latest of these periods ends, in milliseconds since the epoch; 0 if there is none. */
+  const until = () => {
+    const now = clock.wall()
+    if (!isAhead()) return 0
+    const ends = limits().flatMap(limit => (limit.mode === 'quota' ? [periods(limit)] : []))
+    return Math.max(0, ...ends.filter(to => to.startOf(wall.latestMs) > now).map(to => to.endOf(wall.latestMs)))
+  }
+  const help = 'When a period ends that a quota counts in although the clock was set back before it; 0: there is none.'
+  metrics.gauge('sluice_throttle_quota_ahead_timestamp_seconds', help, () => until() / 1000)
+  return () => {
+    if (wall.latestMs <= checked || !isAhead()) return
+    checked = wall.latestMs
+    const end = until()
+    if (end === 0) return
+    log.warn(
+      { code: 'SLUICE_QUOTA_AHEAD', until: new Date(end).toISOString() },
+      'the clock was set back: buckets of the quota count in a later period until it ends; to end it now, restart the daemon: systemctl restart sluice',
+    )
+  }
+}

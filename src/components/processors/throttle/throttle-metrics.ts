@@ -1,0 +1,53 @@
+import type { ComponentMetrics } from '../../../core/component.js'
+import type { LimitsFile } from './limits-file/limits-file.js'
+import type { ThrottleOptions } from './options.js'
+
+export const DECISIONS = 'sluice_throttle_events_total'
+export const DECISIONS_HELP = 'Events by decision of the throttle.'
+
+export type ThrottleMetrics = Pick<ComponentMetrics, 'counter' | 'counters' | 'gauge'>
+
+/** The metrics of a throttle. In shadow mode, all have the label `mode`. */
+export function metricsIn(mode: ThrottleOptions['mode'], metrics: ComponentMetrics): ThrottleMetrics {
+  if (mode === 'enforce') return metrics
+  return {
+    counter: (name, help, labels) => metrics.counter(name, help, { ...labels, mode }),
+    counters: (name, help, rest, read) => {
+      const labelled = () => [...read()].map(({ labels, value }) => ({ labels: { ...labels, mode }, value }))
+      metrics.counters(name, help, { ...rest, mode }, labelled)
+    },
+    gauge: (name, help, read, labels) => metrics.gauge(name, help, read, { ...labels, mode }),
+  }
+}
+
+interface Buckets {
+  /** Number of buckets in memory, without the default one. */
+  readonly buckets: number
+  readonly limiter: { readonly dropped: number }
+}
+
+/** Shows how many buckets there are. Returns a function that counts dropped ones; call it once in a while. */
+export function showBuckets(metrics: ThrottleMetrics, decider: Buckets, maxKeys: number): () => void {
+  metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => decider.buckets)
+  metrics.gauge('sluice_throttle_max_buckets', 'Buckets that there may be: max_keys.', () => maxKeys)
+  const total = metrics.counter(
+    'sluice_throttle_dropped_buckets_total',
+    'Buckets that were dropped because they were idle, or their rule is gone.',
+  )
+  // The predecessor of an inherited limiter has counted these.
+  let counted = decider.limiter.dropped
+  return () => {
+    const { dropped } = decider.limiter
+    total.value += dropped - counted
+    counted = dropped
+  }
+}
+
+/** Shows which rules of a `limits_file` are in use. */
+export function showLimitsFile(metrics: ThrottleMetrics, file: LimitsFile): void {
+  const valid = 'Whether the rules in use are those of limits_file; 0: it is broken, and earlier ones are used.'
+  metrics.gauge('sluice_throttle_limits_file_valid', valid, () => (file.isValid ? 1 : 0))
+  const read = 'When the rules in use were read, in seconds since the epoch.'
+  metrics.gauge('sluice_throttle_limits_file_read_timestamp_seconds', read, () => file.readAt / 1000)
+  metrics.gauge('sluice_throttle_limits_file_rules', 'Rules of limits_file in use.', () => file.rules.length)
+}

@@ -1,0 +1,237 @@
+import type {
+  BucketState,
+  HandoverState,
+  KeyCount,
+  KeyWatch,
+  Processor,
+  ProcessorContext,
+  ProcessorOutage,
+  WaitState,
+} from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import { type FieldReader, LateFieldReader } from '../../../core/event/field-reader.js'
+import type { BatchScope, Emitted } from '../../../core/processor.js'
+import type { Clock } from '../../../lib/time.js'
+import { BusiestKeys } from '../../throttle/busiest-keys.js'
+import type { BatchDecider } from '../../throttle/create-decider.js'
+import type { DeciderOptions } from '../../throttle/decider.js'
+import { EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decisions.js'
+import { DISCARD, FULL, PASS } from '../../throttle/limiter.js'
+import { createLiveDecider, LiveDecider } from '../../throttle/live-decider.js'
+import type { Rule } from '../../throttle/rules.js'
+import { bucketState } from './bucket-state.js'
+import type { ClusterThrottle } from './cluster/cluster-throttle.js'
+import type { InEventTime } from './in-event-time.js'
+import type { LimitsFile } from './limits-file/limits-file.js'
+import { deciderOptions, type ThrottleOptions } from './options.js'
+import type { Persisted } from './persist/open-saver.js'
+import type { StateSaver } from './persist/state-saver.js'
+import { reportQuotasAhead } from './quota-ahead.js'
+import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
+import { type RuleOptions, rulesOf } from './rule-options.js'
+import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
+import { type LateState, WaitingRule } from './waiting.js'
+import { waitingBuckets } from './waiting-buckets.js'
+
+/** What a throttle passes to a successor with the same options. */
+class ThrottleState {
+  /** The buckets with their open windows. */
+  readonly windows: unknown
+  readonly refused: RefusedState
+  readonly late: LateState | undefined
+
+  constructor(windows: ThrottleState['windows'], refused: RefusedState, late: LateState | undefined) {
+    this.windows = windows
+    this.refused = refused
+    this.late = late
+  }
+}
+
+/** What a throttle needs for some of its options. */
+export interface ThrottleParts {
+  /** With `scope: cluster`: creates what shares the limit with other daemons. */
+  readonly share?: ((compiled: DeciderOptions, before: unknown) => ClusterThrottle) | undefined
+  /** That of `limits_file`. */
+  readonly file?: LimitsFile | undefined
+  /** With `time_field`. */
+  readonly inEventTime?: InEventTime | undefined
+}
+
+export class ThrottleProcessor implements Processor {
+  readonly #clock: Clock
+  readonly #options: ThrottleOptions
+  readonly #decider: BatchDecider | ClusterThrottle
+  /** The decider, if other daemons share the limit. */
+  readonly #cluster: ClusterThrottle | undefined
+  readonly #refusal: RefusalOf | undefined
+  readonly #passed: { value: number }
+  readonly #excluded: { value: number }
+  readonly #failOpen: { value: number }
+  readonly #countDropped: () => void
+  readonly #countInEventTime: (() => void) | undefined
+  /** Undefined: decisions are not made by this clock. */
+  readonly #reportQuotas: (() => void) | undefined
+  readonly #keyFields: readonly FieldReader[]
+  readonly #onMaxKeys: DeciderOptions['onMaxKeys']
+  #rules: readonly Rule[] | undefined
+  readonly #refused: RefusedEvents
+  /** Undefined: no event waits. */
+  readonly #waiting: WaitingRule | undefined
+  /** Counts backlog that passes; undefined: it is decided on. */
+  readonly #passedBacklog: { value: number } | undefined
+  /** Key counts of the current observers. */
+  readonly #watches = new Set<BusiestKeys>()
+  #stands = 1
+  #isSucceeded = false
+  readonly #file: LimitsFile | undefined
+  /** What may be saved; undefined: other daemons share the limit. */
+  readonly #persisted: Persisted | undefined
+  #saver: StateSaver | undefined
+  /** Applies the rules of the file. */
+  readonly #applyRules: (ofFile: readonly RuleOptions[]) => void
+
+  constructor(options: ThrottleOptions, context: ProcessorContext, { share, file, inEventTime }: ThrottleParts = {}) {
+    const { clock } = context
+    this.#clock = clock
+    this.#options = options
+    const inherited = context.inherited instanceof ThrottleState ? context.inherited : undefined
+    // Fields that a later version of the file is the first to name are not found when lines are scanned.
+    const known = new Map<string, FieldReader>()
+    const field = (path: FieldPath) => {
+      const reader = context.field(path)
+      known.set(path.text, reader)
+      return reader
+    }
+    const persists = options.persist && context.state !== undefined
+    const compiled = { ...deciderOptions(options, { field }, file?.rules), persists }
+    this.#cluster = share?.(compiled, inherited?.windows)
+    const eventTime = share ? undefined : compiled.eventTime
+    const timed = eventTime && inEventTime!.createEventDecider(compiled, eventTime, clock, inherited?.windows)
+    const decider = this.#cluster ?? timed ?? createLiveDecider(compiled, clock, inherited?.windows)
+    this.#decider = decider
+    if (!this.#cluster) {
+      const { limiter } = decider as BatchDecider
+      this.#persisted = { limiter, rules: compiled.rules ?? [], isInherited: inherited !== undefined }
+    }
+    this.#file = file
+    this.#applyRules = ofFile => {
+      const rules = rulesOf(options, ofFile, path => known.get(path.text) ?? new LateFieldReader(path))
+      if ('setRules' in decider) decider.setRules(rules)
+      this.#waiting?.setRules(rules)
+      this.#rules = rules
+    }
+    if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
+    this.#keyFields = compiled.keyFields
+    this.#onMaxKeys = compiled.onMaxKeys
+    this.#rules = compiled.rules
+    const metrics = metricsIn(options.mode, context.metrics)
+    const count = (decision: string) => metrics.counter(DECISIONS, DECISIONS_HELP, { decision })
+    this.#passed = count('passed')
+    this.#excluded = count('excluded')
+    this.#failOpen = count('fail_open')
+    if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
+    this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
+    if ('roomAt' in decider) this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
+    if (decider instanceof LiveDecider) {
+      const all = () => [...compiled.limits, ...(this.#rules ?? []).flatMap(({ limits }) => limits)]
+      this.#reportQuotas = reportQuotasAhead(decider.limiter.wall, all, clock, metrics, context.log)
+    }
+    this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
+    if (file) showLimitsFile(metrics, file)
+    if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)
+  }
+
+  /** Saves the buckets by what `open` opens. Before the first event. */
+  async persist(open: (persisted: Persisted) => Promise<StateSaver>): Promise<void> {
+    this.#saver = await open(this.#persisted!)
+  }
+
+  async start(): Promise<void> {
+    this.#file?.watch(this.#applyRules)
+    await this.#cluster?.start()
+  }
+
+  async stop(): Promise<void> {
+    this.#file?.stop()
+    if (!this.#isSucceeded) this.#refused.end()
+    await this.#cluster?.stop()
+    await this.#saver?.end()
+  }
+
+  get isWaiting(): boolean {
+    return this.#cluster?.isWaiting ?? false
+  }
+
+  get outage(): ProcessorOutage | undefined {
+    return this.#cluster?.outage
+  }
+
+  handOver(): HandoverState {
+    const refused = this.#refused
+    this.#isSucceeded = true
+    const { value, release } = this.#cluster?.handOver() ?? { value: (this.#decider as BatchDecider).limiter }
+    const releaseAll = async () => {
+      refused.end()
+      await release?.()
+    }
+    return { value: new ThrottleState(value, refused.state, this.#waiting?.state), release: releaseAll }
+  }
+
+  emit(): readonly Emitted[] {
+    return this.#refused.emit()
+  }
+
+  watchKeys(): KeyWatch {
+    const keys = new BusiestKeys(this.#keyFields, this.#clock, this.#stands)
+    this.#watches.add(keys)
+    return {
+      end: most => {
+        this.#watches.delete(keys)
+        this.#stands = keys.stands
+        const { exact, keys: busiest } = keys.busiest(most)
+        const bucket = ({ key }: KeyCount) => (keys.isName(key) ? undefined : this.bucket(key))
+        return { exact, keys: busiest.map(count => ({ ...count, bucket: bucket(count) })) }
+      },
+    }
+  }
+
+  bucket(key: string | null, rule?: string | null): BucketState {
+    const { history } = this.#refused
+    const sharesDefault = this.#onMaxKeys === 'default_bucket'
+    const decider = this.#cluster?.decider ?? (this.#decider as BatchDecider)
+    const of = { decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
+    const { outage } = this
+    return { ...bucketState(of, key, rule), ...(outage && { outage }) }
+  }
+
+  waitsFor(events: Iterable<EventBatch>): WaitState {
+    return waitingBuckets(this.#options, this.#keyFields, events)
+  }
+
+  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void> {
+    if (batch.isBacklog && this.#passedBacklog) {
+      this.#passedBacklog.value += batch.length
+      return
+    }
+    const decided = this.#decider.decide(batch, scope.signal)
+    if (decided instanceof Promise) return decided.then(decided => this.#carryOut(batch, decided, to, scope))
+    this.#carryOut(batch, decided, to, scope)
+  }
+
+  #carryOut(batch: EventBatch, decided: Decisions, to: Uint8Array, scope: BatchScope): void {
+    const { counts, decisions } = decided
+    this.#saver?.changed()
+    const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
+    counts[DISCARD]! -= waiting
+    if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
+    this.#passed.value += counts[PASS]!
+    this.#excluded.value += counts[EXCLUDED]!
+    this.#failOpen.value += counts[FAIL_OPEN]!
+    this.#countDropped()
+    this.#countInEventTime?.()
+    this.#reportQuotas?.()
+    const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
+    if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
+  }
+}

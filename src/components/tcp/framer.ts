@@ -1,0 +1,190 @@
+import { findLines } from '../../lib/kernel/find-lines.js'
+import { type FramedSplitter, FramingError } from '../../lib/lines/framed-splitter.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
+import { LineSplitter } from '../../lib/lines/line-splitter.js'
+import { OctetSplitter } from './octet-splitter.js'
+
+/** Divides the bytes of a connection into messages. */
+export interface Framer {
+  /** Pieces of over-long messages so far, not counting the last piece of each. */
+  readonly pieces: number
+  /** Number of places where no message was recognized or one was cut off. */
+  readonly broken: number
+  /** Size of the unfinished message. */
+  readonly pending: number
+  /** Why nothing more can be read; undefined: it can. */
+  readonly problem?: Error | undefined
+  /** What the end of the connection has cut off, if that is not delivered. */
+  readonly cutOff?: Error | undefined
+  /** The messages completed by these bytes, if any. The bytes are copied to `room`, and may be changed. */
+  push(bytes: Buffer, room?: number): Frame | undefined
+  /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
+  flush(over?: boolean): Frame | undefined
+  /** Releases memory while no data arrives. */
+  release(): void
+  /** Frees all memory. Nothing may be pushed afterwards. */
+  drop(): void
+}
+
+const LF = 0x0a
+
+export type Framing = 'newline' | 'octet_counted' | 'auto'
+
+export interface FramerOptions {
+  readonly framing: Framing
+  readonly maxLineBytes: number
+  /** A null byte ends a message too; it becomes a line end. */
+  readonly endsWithNull: boolean
+  /** May change the bytes of a counted message in place; its line end follows them. */
+  readonly tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
+}
+
+export function framerOf(options: FramerOptions): Framer {
+  const { framing, maxLineBytes, endsWithNull, tidy } = options
+  if (framing === 'octet_counted') return new OctetSplitter(maxLineBytes, tidy)
+  return framing === 'newline' ? new NewlineFramer(maxLineBytes, endsWithNull) : new AutoFramer(options)
+}
+
+class NewlineFramer implements Framer {
+  readonly broken = 0
+  readonly #splitter: LineSplitter
+  readonly #endsWithNull: boolean
+
+  constructor(maxLineBytes: number, endsWithNull: boolean) {
+    this.#endsWithNull = endsWithNull
+    this.#splitter = new LineSplitter(maxLineBytes, false, findLines)
+  }
+
+  get pieces(): number {
+    return this.#splitter.pieces
+  }
+
+  get pending(): number {
+    return this.#splitter.pending
+  }
+
+  push(bytes: Buffer, room?: number): Frame | undefined {
+    if (this.#endsWithNull) endLines(bytes)
+    return this.#splitter.push(bytes, room)
+  }
+
+  flush(): Frame | undefined {
+    return this.#splitter.flush()
+  }
+
+  release(): void {
+    this.#splitter.release()
+  }
+
+  drop(): void {
+    this.#splitter.drop()
+  }
+}
+
+/** Divides the bytes of a connection into the records of a codec. One that does not end is not delivered. */
+export class RecordFramer implements Framer {
+  readonly pieces = 0
+  readonly #splitter: FramedSplitter
+  cutOff: FramingError | undefined
+  #isOver = false
+
+  constructor(splitter: FramedSplitter) {
+    this.#splitter = splitter
+  }
+
+  get broken(): number {
+    return this.problem || this.cutOff ? 1 : 0
+  }
+
+  get pending(): number {
+    return this.#isOver ? 0 : this.#splitter.pending
+  }
+
+  get problem(): Error | undefined {
+    return this.#splitter.problem
+  }
+
+  push(bytes: Buffer, room?: number): Frame | undefined {
+    return this.#splitter.push(bytes, room)
+  }
+
+  flush(over = false): undefined {
+    const { pending, place, problem } = this.#splitter
+    if (!over) this.#splitter.skip()
+    else if (pending > 0 && !problem) {
+      this.cutOff = new FramingError(`byte ${place}: the last record does not end, after ${pending} bytes`, place)
+    }
+    this.#isOver = over
+  }
+
+  release(): void {
+    if (!this.problem) this.#splitter.release()
+  }
+
+  drop(): void {
+    this.#splitter.drop()
+  }
+}
+
+/** Replaces null bytes by line ends. */
+function endLines(bytes: Buffer): void {
+  for (let p = bytes.indexOf(0); p >= 0; p = bytes.indexOf(0, p + 1)) bytes[p] = LF
+}
+
+/** The beginning of counted syslog messages: a length, a space and a priority. */
+const COUNTED = /^[1-9]\d{0,8} </
+const MAYBE_COUNTED = /^[1-9]\d{0,8} ?$/
+const LONGEST_PREFIX = 11
+
+/** Determines the framing of all messages from the first bytes of the connection. */
+class AutoFramer implements Framer {
+  readonly #options: FramerOptions
+  #framer: Framer | undefined
+  #first: Buffer = Buffer.alloc(0)
+
+  constructor(options: FramerOptions) {
+    this.#options = options
+  }
+
+  get pieces(): number {
+    return this.#framer?.pieces ?? 0
+  }
+
+  get broken(): number {
+    return this.#framer?.broken ?? 0
+  }
+
+  get pending(): number {
+    return this.#framer?.pending ?? this.#first.length
+  }
+
+  push(bytes: Buffer, room?: number): Frame | undefined {
+    if (this.#framer) return this.#framer.push(bytes, room)
+    const first = Buffer.concat([this.#first, bytes])
+    this.#first = first
+    const prefix = first.toString('latin1', 0, LONGEST_PREFIX)
+    return MAYBE_COUNTED.test(prefix) ? undefined : this.#decide(COUNTED.test(prefix))
+  }
+
+  #decide(counted: boolean): Frame | undefined {
+    const first = this.#first
+    this.#first = Buffer.alloc(0)
+    this.#framer = framerOf({ ...this.#options, framing: counted ? 'octet_counted' : 'newline' })
+    return this.#framer.push(first)
+  }
+
+  flush(over?: boolean): Frame | undefined {
+    // Only digits: this is a line.
+    if (!this.#framer && this.#first.length > 0) this.#decide(false)
+    return this.#framer?.flush(over)
+  }
+
+  release(): void {
+    this.#framer?.release()
+  }
+
+  drop(): void {
+    this.#first = Buffer.alloc(0)
+    this.#framer?.drop()
+  }
+}

@@ -1,0 +1,29 @@
+import { z } from 'zod'
+import { decodeOption, maxLineBytesOption } from '../../core/codecs/options.js'
+import { checkDelimited } from '../../core/options/multiline-options.js'
+import { duration, refuseAt } from '../../core/options/options.js'
+import { listenOptions } from '../../net/http/server/listen-options.js'
+
+export const options = z
+  .strictObject({
+    ...listenOptions,
+    framing: z
+      .enum(['newline', 'octet_counted', 'auto'])
+      .optional()
+      .describe(
+        'How messages are delimited. newline: each ends with a line end, or with a null byte under `decode: gelf`. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
+      ),
+    decode: decodeOption(),
+    max_line_bytes: maxLineBytesOption('message'),
+    idle_timeout: duration()
+      .optional()
+      .describe(
+        'Closes connections that have been idle for this long. Default: never, because many senders are quiet for hours, and some lose what they first write to a closed connection. Peers that disappear without closing the connection are detected in any case.',
+      ),
+  })
+  .superRefine(({ framing, decode }, context) => {
+    checkDelimited(decode, context)
+    if (framing === undefined || !decode.framing) return
+    refuseAt(context, ['framing'], `cannot be used with decode: ${decode.name}, which says itself where a record ends`)
+  })
+export type TcpSourceOptions = z.output<typeof options>

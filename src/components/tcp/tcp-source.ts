@@ -1,0 +1,168 @@
+import type { Server, Socket } from 'node:net'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import type { Output, Source, SourceContext } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Origin } from '../../core/event/origin.js'
+import { PIECES, recordSplitter } from '../../core/options/multiline-options.js'
+import { Sends } from '../../core/sends.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
+import { LogLimit } from '../../lib/log-limit.js'
+import { SharedReadServer } from '../../lib/network/shared-reads.js'
+import { aborted } from '../../lib/time.js'
+import { Listener, peerOf } from '../../net/http/server/listener.js'
+import { readConnection } from './connection.js'
+import { type Framer, framerOf, RecordFramer } from './framer.js'
+import type { TcpSourceOptions } from './options.js'
+
+/** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
+const MOST_PENDING_BYTES = 32 * 1024 * 1024
+const LARGE_PENDING_BYTES = 64 * 1024
+
+export class TcpSource implements Source {
+  readonly once = true
+  readonly #options: TcpSourceOptions
+  readonly #context: SourceContext
+  readonly #listener: Listener
+  readonly #pieces: { value: number }
+  readonly #broken: { value: number }
+  readonly #logLimit: LogLimit
+  /** Connections being read, with the controller that ends each. */
+  readonly #reading = new Map<Promise<void>, AbortController>()
+  /** Reading pauses while a batch waits for room. */
+  readonly #sends: Sends
+  #pending = 0
+  /** Connections with a large unfinished message, with the function that delivers it. */
+  readonly #large = new Map<Framer, () => void>()
+
+  constructor(options: TcpSourceOptions, context: SourceContext) {
+    this.#options = options
+    this.#context = context
+    this.#listener = new Listener(options, context)
+    const { metrics, log } = context
+    this.#sends = new Sends(error => {
+      metrics.failed('bug')
+      log.error({ error: errorText(error) }, 'cannot pass on what a connection sent')
+    })
+    this.#logLimit = new LogLimit(context.clock)
+    this.#pieces = metrics.counter(...PIECES)
+    this.#broken = metrics.counter(
+      'sluice_framing_errors_total',
+      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines; those of records are dropped.',
+    )
+  }
+
+  async run(out: Output, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#listener.open(tls => {
+        const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
+        if (!tls) return new SharedReadServer(serve)
+        return createTlsServer(tls, serve) as Server
+      })
+      await aborted(signal)
+    } finally {
+      this.#listener.stopAccepting()
+      for (const leave of this.#reading.values()) leave.abort()
+      await Promise.all(this.#reading.keys())
+      this.#listener.close()
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#listener.close()
+  }
+
+  #serve(socket: Socket, out: Output): void {
+    const { log, metrics } = this.#context
+    const peer = peerOf(socket)
+    const leave = new AbortController()
+    this.#listener.watch(socket)
+    const served = this.#read(socket, peer, out, leave.signal)
+      .catch(error => {
+        metrics.failed('bug')
+        log.error({ peer, error: errorText(error) }, 'connection failed; closing it')
+      })
+      .finally(() => {
+        socket.destroy()
+        this.#reading.delete(served)
+      })
+    this.#reading.set(served, leave)
+  }
+
+  async #read(socket: Socket, peer: string | undefined, out: Output, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#context
+    const { idle_timeout: idleMs, decode, max_line_bytes: maxLineBytes } = this.#options
+    const framing = this.#options.framing ?? (decode.definition.mayBeCounted ? 'auto' : 'newline')
+    const tidy = decode.flatten?.bind(decode)
+    const endsWithNull = decode.definition.endsWithNull === true
+    const framer = decode.framing
+      ? new RecordFramer(recordSplitter(decode.framing, maxLineBytes, this.#context.metrics))
+      : framerOf({ framing, maxLineBytes, endsWithNull, tidy })
+    const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
+    const counted = { pending: 0, pieces: 0, broken: 0 }
+    const giveUp = () => {
+      const piece = framer.flush()
+      if (piece) this.#send(piece, origin, out)
+      this.#count(framer, counted)
+    }
+    const why = await readConnection(
+      {
+        socket,
+        framer,
+        clock,
+        idleMs,
+        room: () => this.#sends.room,
+        take: frame => {
+          this.#listener.connections.received(socket)
+          this.#send(frame, origin, out)
+        },
+        pendingChanged: () => {
+          this.#count(framer, counted)
+          if (framer.pending > LARGE_PENDING_BYTES) this.#large.set(framer, giveUp)
+          else this.#large.delete(framer)
+          while (this.#pending > MOST_PENDING_BYTES && this.#large.size > 0) this.#giveUpLargest()
+        },
+      },
+      signal,
+    ).finally(() => {
+      framer.drop()
+      this.#large.delete(framer)
+      this.#count(framer, counted)
+    })
+    log.debug({ peer, why }, 'connection ended')
+    const { problem, cutOff } = framer
+    if (!problem && !cutOff) return
+    const limited = this.#logLimit.next(problem ? 'framing' : 'cut off')
+    if (!limited) return
+    const fields = { peer, code: 'SLUICE_FRAMING', error: errorText(problem ?? cutOff), ...limited }
+    log.warn(fields, problem ? 'closed a connection that cannot be read' : 'a connection ended within a record')
+  }
+
+  /** Adds the changes since the last call to the totals. */
+  #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
+    const { pending, pieces, broken } = framer
+    this.#pending += pending - counted.pending
+    this.#pieces.value += pieces - counted.pieces
+    this.#broken.value += broken - counted.broken
+    Object.assign(counted, { pending, pieces, broken })
+  }
+
+  /**
+   * Delivers the largest unfinished message. Choosing that of the current sender would let others fill the memory and
+   * cause every later long message to be divided.
+   */
+  #giveUpLargest(): void {
+    const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)
+    const [framer, giveUp] = largest!
+    this.#large.delete(framer)
+    giveUp()
+  }
+
+  /** Sends without waiting; reading pauses until there is room for more. */
+  #send(frame: Frame, origin: Origin, out: Output): void {
+    const ack = out.ack(status => {
+      if (status === 'errored') this.#context.metrics.failed('undelivered')
+    })
+    this.#sends.add(out.send(new EventBatch(frame, origin, this.#context.clock.wall(), ack)))
+  }
+}

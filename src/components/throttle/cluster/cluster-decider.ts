@@ -1,0 +1,161 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Clock } from '../../../lib/time.js'
+import { type DeciderOptions, KeyedDecider, type Refusal } from '../decider.js'
+import { EXCLUDED, FAIL_OPEN, NO_BACKEND } from '../decisions.js'
+import { keyOf } from '../key-table.js'
+import { DISCARD, PASS } from '../limiter.js'
+import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
+import type { Demand, Grant } from './script-calls.js'
+
+/** One more than the largest decision. */
+const DECISIONS = NO_BACKEND + 1
+
+export type OnFailure = 'local_share' | 'pass' | 'discard' | 'wait'
+
+/** The server that keeps the buckets of all members. */
+export interface Backend {
+  /** Asks once. Undefined: it did not reply in time, or is known not to. */
+  ask(demands: readonly Demand[]): Promise<readonly Grant[] | undefined>
+  /** Resolves when it is worthwhile to ask again, or the signal aborts. */
+  untilReachable(signal: AbortSignal): Promise<void>
+}
+
+export interface ClusterOptions extends DeciderOptions, LeaseOptions {
+  readonly onFailure: OnFailure
+}
+
+/** The decisions about a batch. */
+export interface Decided {
+  readonly decisions: Uint8Array
+  /** Number of events per decision. */
+  readonly counts: Uint32Array
+  /** Number of events decided without the server because it could not be asked. */
+  readonly alone: number
+}
+
+/**
+ * Decides in agreement with the other members of a group. What cannot be decided from leases is asked of the server, for
+ * all buckets of a batch at once.
+ */
+export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
+  readonly #onFailure: OnFailure
+  readonly #clock: Clock
+  readonly #backend: Backend
+
+  constructor(options: ClusterOptions, clock: Clock, backend: Backend, limiter = new LeaseLimiter(options)) {
+    super(options, limiter)
+    this.#onFailure = options.onFailure
+    this.#clock = clock
+    this.#backend = backend
+  }
+
+  /**
+   * Decides on all events of a batch; a promise if the server has to be asked. Rejects if the signal aborts while events
+   * wait for a server that does not reply.
+   */
+  decide(batch: EventBatch, signal: AbortSignal): Decided | Promise<Decided> {
+    const now = this.#clock.now()
+    const { limiter } = this
+    const { asking } = limiter
+    limiter.advance(now)
+    asking.begin()
+    const decisions = new Uint8Array(batch.length)
+    const counts = new Uint32Array(DECISIONS)
+    /** The events that wait for the server, each followed by its demand. */
+    const waiting: number[] = []
+    for (let i = 0; i < batch.length; i++) {
+      const decision = this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
+      decisions[i] = decision
+      counts[decision]!++
+      if (decision === ASK) waiting.push(i, asking.last)
+    }
+    const decided = { decisions, counts, alone: 0 }
+    return waiting.length === 0 ? decided : this.#ask(asking.demands, waiting, decided, signal)
+  }
+
+  /** Gives back the leases that were not used for so long. */
+  async giveBack(idleMs: number): Promise<void> {
+    const demands = this.limiter.giveBack(this.#clock.now(), idleMs)
+    // Without a reply they expire with their window.
+    if (demands.length > 0) await this.#backend.ask(demands)
+  }
+
+  /** Why event `i` of a batch was just discarded, as far as the server said. Slow: not for each event. */
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    return this.refusalAt(batch, i, this.#clock.now())
+  }
+
+  /** When to ask again about event `i` of a batch, which was just discarded. */
+  roomAt(batch: EventBatch, i: number): number {
+    const rule = this.ruleOf(batch, i)
+    return this.roomIn(rule ? this.limiter.ofRule(rule) : this.limiter, batch, i, this.#clock.now())
+  }
+
+  async #ask(demands: LimiterDemand[], waiting: number[], decided: Decided, signal: AbortSignal): Promise<Decided> {
+    const wait = this.#onFailure === 'wait'
+    let sentAt = this.#clock.now()
+    let grants = await this.#backend.ask(demands)
+    // The server may have taken back what came with the demands, although its reply was lost.
+    if (!grants) for (const demand of demands) demand.backCost = demand.backBytes = 0
+    while (!grants && wait && !signal.aborted) {
+      await this.#backend.untilReachable(signal)
+      sentAt = this.#clock.now()
+      grants = await this.#backend.ask(demands)
+    }
+    // Nothing was decided: whoever waits for it gives the events back.
+    if (!grants && wait) signal.throwIfAborted()
+    const passed = grants ? this.#granted(demands, grants, sentAt) : this.#alone(demands)
+    const refusal = grants || this.#onFailure !== 'discard' ? DISCARD : NO_BACKEND
+    const pass = grants || this.#onFailure !== 'pass' ? PASS : FAIL_OPEN
+    const { decisions, counts } = decided
+    const next = new Uint32Array(demands.length)
+    for (let at = 0; at < waiting.length; at += 2) {
+      const demand = waiting[at + 1]!
+      const decision = isPassed(passed[demand]!, next[demand]!++) ? pass : refusal
+      decisions[waiting[at]!] = decision
+      counts[decision]!++
+    }
+    counts[ASK] = 0
+    return grants ? decided : { ...decided, alone: waiting.length / 2 }
+  }
+
+  #granted(demands: LimiterDemand[], grants: readonly Grant[], sentAt: number): Grant['passed'][] {
+    const now = this.#clock.now()
+    return demands.map((demand, i) => {
+      const grant = grants[i]!
+      demand.by.keep(demand, grant, sentAt, now)
+      return grant.passed
+    })
+  }
+
+  /** The events that pass without the server, by demand. */
+  #alone(demands: LimiterDemand[]): Grant['passed'][] {
+    if (this.#onFailure === 'pass') return demands.map(({ events }) => events)
+    if (this.#onFailure !== 'local_share') return demands.map(() => 0)
+    const now = this.#clock.now()
+    const { localOfAll } = this.limiter
+    localOfAll.wall.offsetMs = this.#clock.wall() - now
+    localOfAll.advance(now)
+    return demands.map(demand => aloneOf(demand, now))
+  }
+}
+
+/** Whether event `n` of a demand passes. */
+function isPassed(passed: Grant['passed'], n: number): boolean {
+  return typeof passed === 'number' ? n < passed : passed[n] === 1
+}
+
+function aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
+  const bucket = keyOf(key, local.seed)
+  if (list === undefined) {
+    if (key.length === 0) return local.takeDefaults(events, now)
+    let passed = 0
+    while (passed < events && local.take(bucket, now) === PASS) passed++
+    return passed
+  }
+  return Uint8Array.from({ length: events }, (_, n) => {
+    const [cost, size] = [list[n * 2]!, list[n * 2 + 1]!]
+    const taken = key.length === 0 ? local.takeDefaultCost(now, cost, size) : local.takeCost(bucket, now, cost, size)
+    return taken === PASS ? 1 : 0
+  })
+}

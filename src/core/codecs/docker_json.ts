@@ -1,0 +1,253 @@
+import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { firstEscape, sawEscape, slotOf, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
+import type { LineFormat } from '../../lib/kernel/field-lines.js'
+import { BEGINS, JOINS, type Joiner } from '../../lib/lines/record-splitter.js'
+import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
+import { FieldsCodec } from './fields-codec.js'
+import { JSON_OBJECTS } from './json.js'
+import { indexOfByte } from './web-log.js'
+
+const LF = 0x0a
+const SPACE = 0x20
+const QUOTE = 0x22
+const COMMA = 0x2c
+const BACKSLASH = 0x5c
+const N = 0x6e
+const R = 0x72
+const CLOSE_OBJECT = 0x7d
+const STREAM_MARK = Buffer.from('"stream":"std')
+/** Docker divides lines after 16 KiB, each byte of which takes up to six as JSON. */
+const MOST_PART_BYTES = 128 * 1024
+
+const MESSAGE = new FieldName('message')
+const TIMESTAMP = new FieldName('timestamp')
+const STREAM_NAME = new FieldName('stream')
+const ATTRS = new FieldName('attrs')
+const PARTIAL = new FieldName('partial')
+// As of lines that are divided because of their length.
+const FIRST = Buffer.from('first')
+
+/** Where the name of the stream is in a line as Docker writes it, behind the text; -1 if it is nowhere. */
+function streamMark(b: Buffer, start: number, end: number): number {
+  next: for (let p = end - STREAM_MARK.length; p >= start; p--) {
+    if (b[p] !== QUOTE) continue
+    for (let i = 1; i < STREAM_MARK.length; i++) if (b[p + i] !== STREAM_MARK[i]) continue next
+    return p
+  }
+  return -1
+}
+
+/** Whether the inside of a JSON string that ends at `end` ends with the escape of this letter. */
+function endsWithEscape(b: Buffer, start: number, end: number, letter: number): boolean {
+  let p = end - 1
+  if (p <= start || b[p] !== letter) return false
+  while (p > start && b[p - 1] === BACKSLASH) p--
+  return (end - 1 - p) % 2 === 1
+}
+
+const joiner: Joiner = {
+  judgedBytes: MOST_PART_BYTES,
+  judge(state, b, start, end) {
+    const p = streamMark(b, start, end)
+    // The next letter is that of `out` or `err`.
+    const stream = p < 0 ? 0 : b[p + STREAM_MARK.length] === 0x6f ? 1 : 2
+    return (stream > 0 && stream === state ? JOINS : BEGINS) | (stream << 2)
+  },
+  ends(b, start, end) {
+    const p = streamMark(b, start, end)
+    if (p - 2 <= start || b[p - 1] !== COMMA || b[p - 2] !== QUOTE) return true
+    return endsWithEscape(b, start, p - 2, N)
+  },
+}
+
+/** Finds the members of one line. */
+class Line implements FieldSink {
+  b: Buffer = Buffer.alloc(0)
+  /** Where the JSON of the members is; -1: there is none. */
+  readonly starts = new Int32Array(4)
+  readonly ends = new Int32Array(4)
+  /** Where the text has its first escape; its end, if there is none. */
+  escapeAt = 0
+  /** Whether the other members are strings without escapes. */
+  isUsual = false
+  #hasOthers = false
+
+  readonly text = unused
+  readonly string = unused
+  readonly made = unused
+  readonly value = unused
+
+  json(name: FieldName, b: Buffer, start: number, end: number): void {
+    this.b = b
+    const which = slotOf(name.bytes, name.start, name.end, NAMES)
+    if (which < 0) this.#hasOthers = true
+    else {
+      this.starts[which] = start
+      this.ends[which] = end
+    }
+  }
+
+  /** Reads `{"log":"…","stream":"stdout","time":"…"}`, as most lines are. A control character is at `end`. */
+  readUsual(b: Buffer, start: number, end: number): boolean {
+    this.isUsual = false
+    this.starts.fill(-1)
+    const log = this.#string(b, LOG, 0, start)
+    this.escapeAt = sawEscape ? firstEscape : log
+    const stream = log < 0 ? -1 : this.#string(b, STREAM, 1, log + 1)
+    if (stream < 0 || sawEscape) return false
+    const time = this.#string(b, TIME, 2, stream + 1)
+    this.isUsual = time >= 0 && !sawEscape && b[time + 1] === CLOSE_OBJECT && time + 2 === end
+    this.b = b
+    return this.isUsual
+  }
+
+  /** Reads a string behind what Docker writes before it. Returns where its closing quote is, or -1. */
+  #string(b: Buffer, which: number, head: number, at: number): number {
+    const bytes = HEADS[head]!
+    for (let i = 0; i < bytes.length; i++) if (b[at + i] !== bytes[i]) return -1
+    const start = at + bytes.length
+    const end = stringEnd(b, start)
+    this.starts[which] = start - 1
+    this.ends[which] = end + 1
+    return end
+  }
+
+  read(b: Buffer, start: number, end: number): boolean {
+    if (end < b.length && b[end]! < SPACE && this.readUsual(b, start, end)) return true
+    this.starts.fill(-1)
+    this.#hasOthers = false
+    const isRead = JSON_OBJECTS.read(b, start, end, this, 0)
+    if (!isRead || this.#hasOthers || this.starts[LOG]! < 0 || this.b[this.starts[LOG]!] !== QUOTE) return false
+    this.escapeAt = indexOfByte(this.b, BACKSLASH, this.starts[LOG]! + 1, this.ends[LOG]! - 1)
+    return true
+  }
+}
+
+/** A JSON object is given as JSON alone. */
+function unused(): void {}
+
+const NAMES = new WantedNames()
+for (const name of ['log', 'stream', 'time', 'attrs']) NAMES.slot(name)
+const [LOG, STREAM, TIME] = [0, 1, 2]
+/** What is before the usual members. */
+const HEADS = ['{"log":"', ',"stream":"', ',"time":"'].map(text => Buffer.from(text))
+/** What the kernel reads: usual lines that are whole. */
+const DOCKER_LINES: LineFormat = { number: 3, names: ['message', 'timestamp', 'stream'] }
+/** By the number of the member. */
+const OTHERS = [MESSAGE, STREAM_NAME, TIMESTAMP, ATTRS]
+
+class DockerJson extends FieldsCodec {
+  override readonly lineFormat = DOCKER_LINES
+  readonly #line = new Line()
+  /** The text of several lines, as within the quotes of a JSON string. */
+  readonly #log = new GrowingBytes()
+
+  constructor() {
+    super(dockerJson, { names: [...DOCKER_LINES.names, 'attrs', 'partial'] })
+  }
+
+  read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    const line = this.#line
+    const first = behindMark(b, start, end)
+    let stop = end
+    const isUsual = end < b.length && b[end]! < SPACE && line.readUsual(b, first, end)
+    if (!isUsual) {
+      stop = indexOfByte(b, LF, first, end)
+      if (!line.read(b, first, stop)) return false
+    }
+    this.#putOthers(to)
+    let goesOn: boolean
+    if (stop >= end) goesOn = this.#putText(to)
+    else {
+      this.#log.clear()
+      goesOn = this.#addPart()
+      while (stop < end) {
+        const next = stop + 1
+        stop = indexOfByte(b, LF, next, end)
+        if (!goesOn || !line.read(b, next, stop)) return false
+        goesOn = this.#addPart()
+      }
+      to.string(MESSAGE, this.#log.bytes, 0, this.#log.length, true)
+    }
+    if (goesOn) to.text(PARTIAL, FIRST, 0, FIRST.length)
+    return true
+  }
+
+  /** What is given as a string has a place that begins with its opening quote. */
+  override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
+    return b[start] === QUOTE
+      ? JSON.parse(`${b.toString('utf8', start, end)}"`)
+      : super.value(b, start, end, name, receivedAt)
+  }
+
+  #putOthers(to: FieldSink): void {
+    const { b, starts, ends, isUsual } = this.#line
+    for (let n = 1; n < OTHERS.length; n++) {
+      const start = starts[n]!
+      if (start < 0) continue
+      if (isUsual) to.string(OTHERS[n]!, b, start + 1, ends[n]! - 1, false)
+      else to.json(OTHERS[n]!, b, start, ends[n]!)
+    }
+  }
+
+  /** Gives the text of the line without its line end. Returns whether it has none. */
+  #putText(to: FieldSink): boolean {
+    const { b, starts, ends, escapeAt } = this.#line
+    const start = starts[LOG]! + 1
+    const end = withoutLineEnd(b, start, ends[LOG]! - 1)
+    to.string(MESSAGE, b, start, end, escapeAt < end)
+    return end === ends[LOG]! - 1
+  }
+
+  /** Adds it to that of the lines before. */
+  #addPart(): boolean {
+    const { b, starts, ends } = this.#line
+    const end = withoutLineEnd(b, starts[LOG]! + 1, ends[LOG]! - 1)
+    this.#log.add(b, starts[LOG]! + 1, end)
+    return end === ends[LOG]! - 1
+  }
+}
+
+/** The end of what is in the quotes of a JSON string, without a line end. */
+function withoutLineEnd(b: Buffer, start: number, end: number): number {
+  if (!endsWithEscape(b, start, end, N)) return end
+  return endsWithEscape(b, start, end - 2, R) ? end - 4 : end - 2
+}
+
+export const dockerJson = defineCodec({
+  name: 'docker_json',
+  summary: 'Each line is in the format of the logging driver `json-file` of Docker.',
+  notes:
+    'Events have `.message` (`log`, without its line end), `.timestamp` (`time`), `.stream`, and `.attrs` if Docker is configured to write labels or variables. ' +
+    'A line of the container that Docker divided, after 16 KiB, is joined again by the sources `file` and `stdin`: up to the one that has a line end they are one event, with the time of the first. ' +
+    'Lines of the other stream in between end it. What came without its end has `.partial` `first`, as the beginning of a line that is too long; the rest waits for at most a second and is then an event of its own. ' +
+    '`parse` and other sources see one line, and mark it. To read JSON that a container logs, `parse` the field `.message` with `codec: json`.',
+  options: NO_OPTIONS,
+  form: 'fields',
+  expects: 'a line of Docker',
+  undecodedHelp: 'Lines that are not in the format of Docker (json-file). They are kept as text.',
+  joinsLines: false,
+  joiner,
+  examples: [
+    {
+      title: 'A line of a container',
+      yaml: '',
+      line: '{"log":"connection \\"a\\" refused\\n","stream":"stderr","time":"2026-01-31T12:00:00.123456789Z"}',
+      event: { message: 'connection "a" refused', timestamp: '2026-01-31T12:00:00.123456789Z', stream: 'stderr' },
+    },
+    {
+      title: 'The beginning of a long line',
+      yaml: '',
+      line: '{"log":"one, ","stream":"stdout","attrs":{"app":"shop"},"time":"2026-01-31T12:00:00.123456789Z"}',
+      event: {
+        message: 'one, ',
+        stream: 'stdout',
+        timestamp: '2026-01-31T12:00:00.123456789Z',
+        attrs: { app: 'shop' },
+        partial: 'first',
+      },
+    },
+  ],
+  create: () => new DockerJson(),
+})

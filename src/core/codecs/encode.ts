@@ -1,0 +1,168 @@
+import { type ByteSink, writeBytes } from '../../lib/formats/json-string.js'
+import { jsonText } from '../../lib/formats/json-text.js'
+import { CONTINUES, LINE_END } from '../../lib/lines/line-splitter.js'
+import { behindMark, type Codec, NEWLINE } from '../codec.js'
+import type { EventBatch } from '../event/batch.js'
+import { INVALID, MODIFIED } from '../event/flags.js'
+import { JSON_OBJECTS } from './json.js'
+
+/** Bytes to write, in order. The parts may be slices of the batches' chunks, so use them before the batches settle. */
+export interface Encoded {
+  readonly parts: Buffer[]
+  bytes: number
+}
+
+/** Minimum size of a run of unchanged events that is sent as a slice; shorter runs are copied together. */
+const SLICE_FROM = 16 * 1024
+const COPY_SIZE = 64 * 1024
+
+/** Memory for copies, and how much of it is kept. */
+const spare: Buffer[] = []
+const MOST_SPARE = 16
+
+/** Collects runs of bytes, and copies short ones together. */
+class Parts implements Encoded, ByteSink {
+  readonly parts: Buffer[] = []
+  bytes = 0
+  #copy: Buffer | undefined
+  #copied = 0
+  readonly #copies: Buffer[] = []
+
+  add(source: Buffer, start: number, end: number): void {
+    const size = end - start
+    this.bytes += size
+    if (size >= SLICE_FROM) {
+      this.#seal()
+      this.parts.push(source.subarray(start, end))
+      return
+    }
+    if (this.#copy && this.#copied + size > this.#copy.length) this.#seal()
+    this.#copy ??= this.#memory()
+    this.#copied = writeBytes(source, start, end, this.#copy, this.#copied)
+  }
+
+  #memory(): Buffer {
+    const memory = spare.pop() ?? Buffer.allocUnsafeSlow(COPY_SIZE)
+    this.#copies.push(memory)
+    return memory
+  }
+
+  #seal(): void {
+    if (this.#copied > 0) this.parts.push(this.#copy!.subarray(0, this.#copied))
+    this.#copy = undefined
+    this.#copied = 0
+  }
+
+  finish(): Encoded {
+    this.#seal()
+    return this
+  }
+
+  release(): void {
+    for (const memory of this.#copies.splice(0)) if (spare.length < MOST_SPARE) spare.push(memory)
+  }
+}
+
+/** Lets the memory of copies be used again. To be called when nobody reads the parts any more; it may be left out. */
+export function releaseCopies(encoded: Encoded): void {
+  if (encoded instanceof Parts) encoded.release()
+}
+
+/** Encodes each event as its line as read, including the line end; a modified event as a line of JSON. */
+export class RawEncoder {
+  /** The origin of an unfinished line, which may be continued, and whether there is one. */
+  #open: object | undefined
+  #isOpen: boolean
+
+  /** `open`: the previous output ends in the middle of a line, of origin `source` if known. */
+  constructor(open = false, source?: object) {
+    this.#isOpen = open
+    this.#open = source
+  }
+
+  /** Whether the previous output ends in the middle of a line. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
+  copy(): RawEncoder {
+    return new RawEncoder(this.#isOpen, this.#open)
+  }
+
+  encode(batches: readonly EventBatch[]): Encoded {
+    const parts = new Parts()
+    for (const batch of batches) this.#batch(batch, parts)
+    return parts.finish()
+  }
+
+  #batch(batch: EventBatch, parts: Parts): void {
+    const { chunk, starts, ends, flags, length, texts } = batch
+    if (batch.isRun) {
+      if (this.#isOpen) this.#close(batch, 0, parts)
+      parts.add(chunk, starts[0]!, starts[0]! + batch.bytes)
+      return
+    }
+    for (let i = 0; i < length; ) {
+      if (this.#isOpen) this.#close(batch, i, parts)
+      if (texts?.has(i)) {
+        i = texts.addLines(i, length, parts)
+        continue
+      }
+      if (flags[i]! & MODIFIED) {
+        batch.origin.codec.writeEvent(batch, i++, parts)
+        parts.add(NEWLINE, 0, 1)
+        continue
+      }
+      const start = starts[i]!
+      let end = start
+      while (i < length && starts[i] === end) {
+        const flag = flags[i]!
+        if ((flag & MODIFIED) !== 0) break
+        const lineEnd = flag & LINE_END
+        end = ends[i++]! + lineEnd
+        if (lineEnd === 0) {
+          this.#isOpen = true
+          this.#open = batch.origin
+          break
+        }
+      }
+      parts.add(chunk, start, end)
+    }
+  }
+
+  /** An unfinished line may only be followed by the rest of the same line. */
+  #close({ flags, origin }: EventBatch, i: number, parts: Parts): void {
+    const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === origin)
+    if (!continued) parts.add(NEWLINE, 0, 1)
+    this.#isOpen = false
+  }
+}
+
+/** How a destination encodes events: with a codec, or as the lines that were read. */
+export type Encoding = Codec | 'raw'
+
+/** Encodes every event as a line of this codec, whichever codec decoded it. */
+export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
+  const parts = new Parts()
+  for (const batch of batches) codec.write(batch, parts)
+  return parts.finish()
+}
+
+/** Encodes an independent request, without earlier output. */
+export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]): Encoded {
+  return encoding === 'raw' ? new RawEncoder().encode(batches) : encodeLines(encoding, batches)
+}
+
+/** Event `i` encoded without a line end, for bodies that contain each event separately. */
+export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
+  const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
+  const isLine = encoding === 'raw' || (batch.isObject(i) && encoding.definition === JSON_OBJECTS.definition)
+  if (isLine && !isChanged) {
+    const [start, end] = [batch.starts[i]!, batch.ends[i]!]
+    return batch.chunk.toString('utf8', encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end)
+  }
+  if (batch.texts?.has(i) && (encoding === 'raw' || encoding.definition === JSON_OBJECTS.definition)) {
+    return batch.texts.text(i).toString()
+  }
+  return encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))
+}

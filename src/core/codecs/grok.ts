@@ -1,0 +1,138 @@
+import { z } from 'zod'
+import { GROK_PATTERNS } from '../../lib/formats/grok-patterns.js'
+import { NearestName } from '../../lib/nearest.js'
+import type { Pattern } from '../../lib/pattern.js'
+import { TooLargePattern } from '../../lib/regex/syntax.js'
+import { defineCodec } from '../codec.js'
+import { reaches } from '../options/reach.js'
+import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
+
+/** Nested deeper than this, patterns refer to each other in a circle. */
+const DEEPEST = 32
+const LONGEST = 64 * 1024
+const MOST_OWN = 1000
+
+const text = () => reaches('nothing', z.string().min(1))
+const options = z.strictObject({
+  pattern: patternOption,
+  patterns: z
+    .record(text(), text())
+    .refine(own => Object.keys(own).every(name => /^\w+$/.test(name)), {
+      error: 'must have names of letters, digits and underscores',
+    })
+    .refine(own => Object.keys(own).length <= MOST_OWN, { error: `must have at most ${MOST_OWN} patterns` })
+    .optional()
+    .describe(
+      'Further patterns by name, which the pattern and others of them may use. They come before the usual ones.',
+    ),
+})
+type Options = z.output<typeof options>
+
+/** A reference, a group with the name of a field, an atomic group, or an escape, which is stepped over. */
+const PART = /\\[\s\S]|\(\?>|%\{(\w+)(?::([^}:]*)(?::(\w+))?)?\}|\(\?P?<(?![=!])([^>]*)>/g
+/** Classes of characters that JavaScript does not know. */
+const FOREIGN: readonly (readonly [RegExp, string])[] = [
+  [/\[:alnum:\]/g, 'A-Za-z0-9'],
+  [/\[:alpha:\]/g, 'A-Za-z'],
+  [/\[:digit:\]/g, '0-9'],
+  [/\[:space:\]/g, '\\s'],
+  [/\[:word:\]/g, '\\w'],
+  [/\[:xdigit:\]/g, '0-9A-Fa-f'],
+]
+
+/** Makes a regular expression of a pattern. Its groups with a field have made-up names, since a field may come twice. */
+class Expansion {
+  readonly fields: Omit<PatternField, 'group'>[] = []
+  readonly #own: Readonly<Record<string, string>>
+  #length = 0
+
+  constructor(own: Readonly<Record<string, string>>) {
+    this.#own = own
+  }
+
+  expand(pattern: string, depth = 0): string {
+    if (depth > DEEPEST) throw new Error('the patterns refer to one another in a circle')
+    this.#length += pattern.length
+    if (this.#length > LONGEST) throw new Error(`becomes longer than ${LONGEST} characters with all that it refers to`)
+    const plain = FOREIGN.reduce((text, [foreign, own]) => text.replace(foreign, own), pattern)
+    return plain.replace(PART, (whole, name?: string, field?: string, type?: string, group?: string) => {
+      if (group !== undefined) return this.#group(group)
+      if (name === undefined) return whole === '(?>' ? '(?:' : whole
+      const inner = this.expand(this.#pattern(name), depth + 1)
+      return field ? `${this.#group(field, type)}${inner})` : `(?:${inner})`
+    })
+  }
+
+  #pattern(name: string): string {
+    const pattern = Object.hasOwn(this.#own, name) ? this.#own[name] : GROK_PATTERNS.get(name)
+    if (pattern !== undefined) return pattern
+    const near = new NearestName().find(name, [...Object.keys(this.#own), ...GROK_PATTERNS.keys()])
+    throw new Error(`there is no pattern ${name}${near ? `; did you mean ${near}?` : ''}`)
+  }
+
+  /** The beginning of a group for a field. `[a][b]`, as Logstash writes nested fields, is `a.b`. */
+  #group(field: string, type?: string): string {
+    if (type !== undefined && !['int', 'float', 'string'].includes(type)) {
+      throw new Error(`the type of %{…:${field}:${type}} must be int, float or string`)
+    }
+    const name = field.startsWith('[') ? field.slice(1, -1).replaceAll('][', '.') : field
+    this.fields.push({ name, ...(type === 'int' || type === 'float' ? { type } : {}) })
+    return `(?<f${this.fields.length - 1}>`
+  }
+}
+
+function compiledGrok(source: string): Pattern {
+  try {
+    return compiled(source)
+  } catch (error) {
+    throw advised(error)
+  }
+}
+
+/** Nobody has written the counts in the usual patterns, so an error about them says what to do instead. */
+function advised(error: unknown): unknown {
+  if (!(error instanceof Error && error.cause instanceof TooLargePattern)) return error
+  const small = "patterns: { IPORHOST: '[\\w.:-]+' }"
+  return new Error(
+    `${error.message}; addresses are large: another pattern by their name makes them small, as in ${small}`,
+  )
+}
+
+class Grok extends PatternCodec {
+  constructor(given: Options) {
+    const expansion = new Expansion(given.patterns ?? {})
+    const pattern = compiledGrok(expansion.expand(given.pattern))
+    const fields = expansion.fields.map((field, n) => ({ ...field, group: pattern.groupNames.indexOf(`f${n}`) }))
+    if (fields.length === 0) throw new Error('must have a field, as in %{IP:client}')
+    super(grok, given, pattern, fields, false)
+  }
+}
+
+export const grok = defineCodec({
+  name: 'grok',
+  summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for usual parts.',
+  notes:
+    '`%{NAME}` stands for a pattern that has a name, `%{NAME:field}` makes a field of what it matches, and `%{NAME:field:int}` or `:float` a number. `(?<field>…)` is a field too. What matches ' +
+    'nothing or an empty text is no field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends. As for regex, a match takes a time ' +
+    `that is proportional to the length of the line; atomic groups count as groups. The names are those that Logstash has, and the fields in them those that it makes without ECS; the sets of Bacula and of ECS are not there: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
+  options,
+  form: 'fields',
+  expects: 'text that matches the pattern',
+  undecodedHelp: 'Lines that do not match the pattern. They are kept as text.',
+  joinsLines: true,
+  examples: [
+    {
+      title: 'A request, with numbers',
+      yaml: "pattern: '^%{IP:client} %{WORD:method} %{URIPATHPARAM:request} %{NUMBER:bytes:int} %{NUMBER:duration:float}$'\n",
+      line: '55.3.244.1 GET /index.html 15824 0.043',
+      event: { client: '55.3.244.1', method: 'GET', request: '/index.html', bytes: 15824, duration: 0.043 },
+    },
+    {
+      title: 'A pattern of its own',
+      yaml: "pattern: '%{ORDER:order} by %{USER:user}'\npatterns: { ORDER: 'A-\\d+' }\n",
+      line: 'placed A-1017 by ada',
+      event: { order: 'A-1017', user: 'ada' },
+    },
+  ],
+  create: parsed => new Grok(parsed),
+})

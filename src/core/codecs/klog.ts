@@ -1,0 +1,147 @@
+import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
+import { nearest } from '../../lib/formats/syslog-time.js'
+import type { LineFormat } from '../../lib/kernel/field-lines.js'
+import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
+import { FieldsCodec } from './fields-codec.js'
+import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
+
+const SPACE = 0x20
+const COLON = 0x3a
+const CLOSE = 0x5d
+const POINT = 0x2e
+const ZERO = 0x30
+/** Length of `0505 17:59:40.692994`, of its part before the point, and of that part as ISO 8601. */
+const TIME = 20
+const SECOND = 13
+const ISO_SECOND = 19
+
+/** What the kernel reads: lines of about the time when they are received. */
+const KLOG_LINES: LineFormat = { number: 4, names: ['level', 'timestamp', 'id', 'file', 'line', 'message'] }
+
+const LEVELS: (Buffer | undefined)[] = new Array(256).fill(undefined)
+for (const level of ['info', 'warning', 'error', 'fatal']) {
+  LEVELS[level.toUpperCase().charCodeAt(0)] = Buffer.from(level)
+}
+const LEVEL = new FieldName('level')
+const TIMESTAMP = new FieldName('timestamp')
+const ID = new FieldName('id')
+const FILE = new FieldName('file')
+const LINE = new FieldName('line')
+const MESSAGE = new FieldName('message')
+const WRITTEN = /^(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)$/
+/** A leap year. */
+const ANY_YEAR = 2000
+
+/** The second that was read last, as it was written. */
+const lastSecond = Buffer.alloc(SECOND)
+let isSecond = false
+/** Its time, with room for the fraction; and when the line was received whose year it has. */
+const iso = Buffer.from('0000-00-00T00:00:00.000000Z')
+let isoWall = Number.NaN
+let hasIso = false
+
+/** Whether `0505 17:59:40.692994` is at `p`, on a day that some years have. */
+function isTime(b: Buffer, p: number): boolean {
+  if (b[p + SECOND] !== POINT) return false
+  for (let i = p + SECOND + 1; i < p + TIME; i++) if (b[i]! < ZERO || b[i]! > ZERO + 9) return false
+  // The seconds at the end differ first.
+  for (let i = SECOND - 1; i >= 0; i--) {
+    if (b[p + i] === lastSecond[i]) continue
+    b.copy(lastSecond, 0, p, p + SECOND)
+    isSecond = !Number.isNaN(timeIn(ANY_YEAR))
+    isoWall = Number.NaN
+    break
+  }
+  return isSecond
+}
+
+/** The last second in this year; NaN if it has no such day. */
+function timeIn(year: number): number {
+  const parts = WRITTEN.exec(lastSecond.toString('latin1'))
+  if (!parts) return Number.NaN
+  const [month, day, hour, minute, second] = parts.slice(1).map(Number) as [number, number, number, number, number]
+  if (hour > 23 || minute > 59 || second > 59) return Number.NaN
+  const ms = Date.UTC(year, month - 1, day, hour, minute, second)
+  return new Date(ms).getUTCDate() === day && new Date(ms).getUTCMonth() === month - 1 ? ms : Number.NaN
+}
+
+/** Sets `iso` to the time at `p`. It is UTC, in the year that brings it nearest to `wall`; false if none near has the day. */
+function setIso(b: Buffer, p: number, wall: number): boolean {
+  if (wall !== isoWall) {
+    const time = nearest(timeIn, wall)
+    hasIso = !Number.isNaN(time)
+    if (hasIso) iso.write(new Date(time).toISOString().slice(0, ISO_SECOND), 'latin1')
+    isoWall = wall
+  }
+  for (let i = SECOND + 1; i < TIME; i++) iso[i + ISO_SECOND - SECOND] = b[p + i]!
+  return hasIso
+}
+
+class Klog extends FieldsCodec {
+  override readonly lineFormat = KLOG_LINES
+
+  constructor() {
+    super(klog, KLOG_LINES)
+  }
+
+  read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
+    let p = behindMark(b, start, end)
+    while (p < end && b[p]! <= SPACE) p++
+    const level = p < end ? LEVELS[b[p]!] : undefined
+    if (!level) return fail(p, 'the letter of a level: I, W, E or F')
+    to.text(LEVEL, level, 0, level.length)
+    p++
+    if (p + TIME >= end || !isTime(b, p)) return fail(p, 'a time such as 0505 17:59:40.692994')
+    // A scan, which does not know when the line was received, needs no value.
+    if (receivedAt !== 0 && setIso(b, p, receivedAt)) to.text(TIMESTAMP, iso, 0, iso.length)
+    else to.value(TIMESTAMP, undefined)
+    p += TIME
+    while (p < end && b[p] === SPACE) p++
+    let stop = indexOfByte(b, SPACE, p, end)
+    if (stop >= end || !putNumber(to, ID, b, p, stop)) return fail(p, 'the number of a thread')
+    p = stop + 1
+    stop = indexOfByte(b, CLOSE, p, end)
+    let colon = stop - 1
+    while (colon > p && b[colon] !== COLON) colon--
+    if (stop >= end || colon <= p || !putNumber(to, LINE, b, colon + 1, stop)) return fail(p, 'FILE:LINE and "]"')
+    to.text(FILE, b, p, colon)
+    p = stop + 1
+    if (p < end && b[p] === SPACE) p++
+    while (end > p && b[end - 1]! <= SPACE) end--
+    to.text(MESSAGE, b, p, end)
+    return true
+  }
+
+  override problem(_b: Buffer, start: number): string {
+    return whatFailed(start)
+  }
+}
+
+export const klog = defineCodec({
+  name: 'klog',
+  summary: 'Each line is in the format of klog and glog, the logs of Kubernetes and of other programs in Go and C++.',
+  notes:
+    'Events have `.level` (info, warning, error or fatal), `.timestamp`, `.id` (of the thread, a number), `.file`, `.line` (a number) and `.message`. ' +
+    '`.timestamp` is ISO 8601. The line has a time without a zone and a year: it is read as UTC, which containers use, in the year that brings it nearest to the present.',
+  options: NO_OPTIONS,
+  form: 'fields',
+  expects: 'a line of klog',
+  undecodedHelp: 'Lines that are not in the format of klog. They are kept as text.',
+  joinsLines: true,
+  examples: [
+    {
+      title: 'A line of a controller, read in September 2001',
+      yaml: '',
+      line: 'E0909 13:07:09.000123    1309 controller.go:114] loading failed, will be retried: not found',
+      event: {
+        level: 'error',
+        timestamp: '2001-09-09T13:07:09.000123Z',
+        id: 1309,
+        file: 'controller.go',
+        line: 114,
+        message: 'loading failed, will be retried: not found',
+      },
+    },
+  ],
+  create: () => new Klog(),
+})

@@ -1,0 +1,46 @@
+import type { CodecDefinition } from '../codec.js'
+import { apache } from './apache.js'
+import { cri } from './cri.js'
+import { csv } from './csv.js'
+import { dockerJson } from './docker_json.js'
+import { gelf } from './gelf.js'
+import { grok } from './grok.js'
+import { json } from './json.js'
+import { keyValue } from './key_value.js'
+import { klog } from './klog.js'
+import { logfmt } from './logfmt.js'
+import { msgpack } from './msgpack.js'
+import { ndjson } from './ndjson.js'
+import { nginx } from './nginx.js'
+import { offerCodecs } from './options.js'
+import { protobuf } from './protobuf.js'
+import { raw } from './raw.js'
+import { regex } from './regex.js'
+import { syslog } from './syslog.js'
+import { text } from './text.js'
+
+/** All codecs that come with the program. A new one needs one file and one line here. */
+export const codecs: readonly CodecDefinition[] = [
+  json,
+  text,
+  syslog,
+  logfmt,
+  csv,
+  nginx,
+  apache,
+  keyValue,
+  klog,
+  dockerJson,
+  cri,
+  gelf,
+  msgpack,
+  protobuf,
+  ndjson,
+  raw,
+  regex,
+  grok,
+]
+
+offerCodecs(codecs)
+
+export { codecDefinition, codecOf, createCodec } from './loaded.js'

@@ -1,0 +1,136 @@
+import { z } from 'zod'
+import type { Codec, CodecDefinition } from '../codec.js'
+import { errorText } from '../errors.js'
+import { byteSize, once, refuse } from '../options/options.js'
+import { reaches } from '../options/reach.js'
+import type { Encoding } from './encode.js'
+import { addCodecs, createCodec, loadedCodecs, setLoaded } from './loaded.js'
+
+let inUse: readonly CodecDefinition[] = loadedCodecs()
+
+/** Of each choice: makes it one among these codecs. */
+const choices: ((all: readonly CodecDefinition[]) => void)[] = []
+
+/**
+ * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are additional values. `unfit`
+ * explains why a codec cannot be used here.
+ */
+function choice(
+  fits: (definition: CodecDefinition) => boolean = () => true,
+  words: readonly string[] = [],
+  unfit: (name: unknown) => string | undefined = () => undefined,
+) {
+  const variants = (definitions: readonly CodecDefinition[]) => {
+    const [first, ...rest] = definitions.map(({ name, summary, options }) =>
+      z.strictObject({ codec: z.literal(name).describe(summary), ...options.shape }),
+    )
+    return [
+      z.enum([...words, ...definitions.map(({ name }) => name)], { error: ({ input }) => unfit(input) }),
+      z.discriminatedUnion('codec', [first!, ...rest]),
+    ] as const
+  }
+  const schema = z.union(variants(inUse.filter(fits)))
+  choices.push(all => (schema.def.options as unknown as unknown[]).splice(0, 2, ...variants(all.filter(fits))))
+  return schema
+}
+
+/** The name of one of the codecs that fit, or of `others`. */
+export function codecName(fits: (definition: CodecDefinition) => boolean, others: readonly string[] = []) {
+  const namesOf = (all: readonly CodecDefinition[]) => [...all.filter(fits).map(({ name }) => name), ...others]
+  const names = namesOf(inUse)
+  choices.push(all => names.splice(0, names.length, ...namesOf(all)))
+  const name = z.string().check(({ value, issues }) => {
+    if (!names.includes(value)) issues.push({ code: 'invalid_value', values: [...names], input: value })
+  })
+  return reaches('nothing', name.meta({ enum: names }))
+}
+
+/** The codecs that can be chosen. */
+export const codecsInUse = (): readonly CodecDefinition[] => inUse
+
+/** Makes these the codecs that come with the program and can be chosen. */
+export function offerCodecs(definitions: readonly CodecDefinition[]): void {
+  const ofPlugins = inUse.filter(({ plugin }) => plugin !== undefined)
+  setLoaded(definitions)
+  choose(ofPlugins.length === 0 ? definitions : [...definitions, ...ofPlugins])
+}
+
+/**
+ * Adds codecs of plugins to those that can be chosen, in place of the ones that were added before. Schemas that have
+ * been made change with it: what they parse later is a choice among these codecs.
+ */
+export function useCodecs(definitions: readonly CodecDefinition[]): void {
+  addCodecs(definitions)
+  choose(definitions.length === 0 ? loadedCodecs() : [...loadedCodecs(), ...definitions])
+}
+
+/** Calls `work` while these codecs of plugins can be chosen; undefined: those that can be anyway. */
+export function withCodecs<T>(definitions: readonly CodecDefinition[] | undefined, work: () => T): T {
+  if (!definitions) return work()
+  const before = inUse
+  useCodecs(definitions)
+  try {
+    return work()
+  } finally {
+    choose(before)
+  }
+}
+
+function choose(all: readonly CodecDefinition[]): void {
+  if (all === inUse) return
+  inUse = all
+  for (const change of choices) change(all)
+}
+
+/** Creates the chosen codec. The schema has validated its options, as far as each can be without the others. */
+function made(chosen: string | { readonly codec: string }, context: z.RefinementCtx): Codec {
+  const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
+  try {
+    return createCodec(codec, options)
+  } catch (error) {
+    return refuse(context, errorText(error))
+  }
+}
+
+const decoders = choice()
+
+/** An option for a codec that decodes lines. */
+export const codecOption = once(() =>
+  decoders.meta({ title: 'codec' }).transform((chosen, context) => made(chosen as string | { codec: string }, context)),
+)
+
+export const decodeOption = once(() =>
+  codecOption()
+    .prefault('text')
+    .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
+)
+
+/** The option for the longest line; `unit` is what the source calls a line. */
+export function maxLineBytesOption(unit = 'line') {
+  return byteSize(1024, 256 * 1024 * 1024)
+    .prefault('1MiB')
+    .describe(`A longer ${unit} is delivered in pieces marked \`partial\`.`)
+}
+
+const writes = ({ contentType }: CodecDefinition) => contentType !== undefined
+const onlyRead = (name: unknown) => {
+  if (!inUse.some(codec => codec.name === name)) return undefined
+  const others = ['raw', ...inUse.filter(writes).map(other => other.name)].join(', ')
+  return `${name} can only be used to decode lines; use one of ${others}`
+}
+const encoders = choice(writes, ['raw'], onlyRead)
+
+export function encodingOption(preset: string) {
+  return encoders
+    .meta({ title: 'encoding' })
+    .transform((chosen, context): Encoding => {
+      if (chosen === 'raw') return 'raw'
+      const codec = made(chosen as string | { codec: string }, context)
+      if (codec.framing?.isWhole) return refuse(context, 'records need a framing: without one nothing delimits them')
+      return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
+    })
+    .prefault(preset)
+    .describe(
+      'raw: the line as it was read, or JSON for a modified event. json or another codec that encodes: every event as a line in this format.',
+    )
+}

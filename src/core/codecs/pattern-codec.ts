@@ -1,0 +1,109 @@
+import { z } from 'zod'
+import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
+import { Pattern, PatternError, type PatternMatch } from '../../lib/pattern.js'
+import { behindMark, type CodecDefinition } from '../codec.js'
+import { reaches } from '../options/reach.js'
+import { FieldsCodec } from './fields-codec.js'
+
+/** The option of codecs that are described by a pattern. The codec compiles it, and throws if it cannot. */
+export const patternOption = reaches('nothing', z.string().min(1)).describe(
+  'The pattern: a regular expression with named groups for regex, one with %{NAME:field} for grok.',
+)
+
+/** A group of a pattern that becomes a field. */
+export interface PatternField {
+  readonly group: number
+  readonly name: string
+  readonly type?: 'int' | 'float'
+}
+
+interface NamedGroup extends PatternField {
+  readonly field: FieldName
+}
+
+/**
+ * Compiles a pattern of users, for whom escapes that JavaScript does not know mean the character itself, as in other
+ * languages. Throws PatternError.
+ */
+export function compiled(source: string): Pattern {
+  try {
+    return new Pattern(source)
+  } catch (error) {
+    try {
+      return new Pattern(source, '')
+    } catch {
+      throw error
+    }
+  }
+}
+
+/** A codec whose fields are the groups of a pattern. Of several groups for one field, the first that took part counts. */
+export abstract class PatternCodec extends FieldsCodec {
+  readonly #pattern: Pattern
+  /** By field. */
+  readonly #groups: readonly (readonly NamedGroup[])[]
+  readonly #keepsEmpty: boolean
+  #problem: string | undefined
+
+  constructor(
+    definition: CodecDefinition,
+    options: Readonly<Record<string, unknown>>,
+    pattern: Pattern,
+    fields: readonly PatternField[],
+    keepsEmpty: boolean,
+  ) {
+    super(definition, { names: [...new Set(fields.map(({ name }) => name))] }, options)
+    this.#pattern = pattern
+    this.#keepsEmpty = keepsEmpty
+    const groups = new Map<string, NamedGroup[]>()
+    for (const field of fields) {
+      const known = groups.get(field.name) ?? []
+      known.push({ ...field, field: known[0]?.field ?? new FieldName(field.name) })
+      groups.set(field.name, known)
+    }
+    this.#groups = [...groups.values()]
+  }
+
+  read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    const from = behindMark(b, start, end)
+    const text = b.toString('utf8', from, end)
+    // In ASCII, places in the text are places in the line.
+    const isPlain = text.length === end - from
+    const match = this.#match(text)
+    if (!match) return false
+    const places = match.groups
+    for (const groups of this.#groups) {
+      for (const { group, field, type } of groups) {
+        const place = places[group]
+        if (!place || (place[0] === place[1] && !this.#keepsEmpty)) continue
+        if (type) to.value(field, converted(text.slice(...place), type))
+        else if (isPlain) to.text(field, b, from + place[0], from + place[1])
+        else to.value(field, text.slice(...place))
+        break
+      }
+    }
+    return true
+  }
+
+  #match(text: string): PatternMatch | undefined {
+    this.#problem = undefined
+    try {
+      return this.#pattern.exec(text)
+    } catch (error) {
+      if (!(error instanceof PatternError)) throw error
+      this.#problem = error.message
+      return undefined
+    }
+  }
+
+  override problem(): string | undefined {
+    return this.#problem
+  }
+}
+
+/** The text, if it is no number. */
+function converted(text: string, type: 'int' | 'float'): unknown {
+  const number = Number(text)
+  if (text.trim() === '' || !Number.isFinite(number)) return text
+  return type === 'int' ? Math.trunc(number) : number
+}

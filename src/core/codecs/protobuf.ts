@@ -1,0 +1,212 @@
+import { createHash } from 'node:crypto'
+import { z } from 'zod'
+import { readRegularSync } from '../../lib/files/read-regular.js'
+import { shownPath } from '../../lib/files/shown-path.js'
+import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { type MessageType, readTypes, type Types } from '../../lib/formats/protobuf-descriptor.js'
+import { ProtobufJson } from '../../lib/formats/protobuf-json.js'
+import { KNOWN } from '../../lib/formats/protobuf-known.js'
+import { LengthScanner, varintSize } from '../../lib/formats/protobuf-scanner.js'
+import { ProtobufWriter } from '../../lib/formats/protobuf-write.js'
+import type { Framing, RecordScanner } from '../../lib/lines/framed-splitter.js'
+import { NearestName } from '../../lib/nearest.js'
+import { type Codec, defineCodec } from '../codec.js'
+import { errorText } from '../errors.js'
+import { filePath, type Reach, reaches } from '../options/reach.js'
+import { RecordCodec } from './record-codec.js'
+
+/** Bytes of a length that is no varint. */
+const LENGTH_BYTES = 4
+const LARGEST_DESCRIPTOR = 64 * 1024 * 1024
+const STRUCT = 'google.protobuf.Struct'
+
+const options = z.strictObject({
+  descriptor_file: filePath()
+    .optional()
+    .describe(
+      'A file with the definition of the message: a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=events.binpb events.proto` or `buf build -o events.binpb` writes it. It is read at the start and at a reload.',
+    ),
+  descriptor: reaches('nothing', z.base64())
+    .optional()
+    .describe('In the place of `descriptor_file`: its bytes in base64.'),
+  message: reaches('nothing', z.string().min(1)).describe(
+    'The message that every record is, by its full name: `acme.logs.Event`.',
+  ),
+  framing: z
+    .enum(['varint', 'length_delimited', 'none'])
+    .default('varint')
+    .describe(
+      'How the length is written that each record begins with. varint: as `writeDelimitedTo` of the libraries does. length_delimited: as four bytes, the highest first. none: there is none, and a body of the source http is one message.',
+    ),
+  field_names: z
+    .enum(['proto', 'json'])
+    .default('proto')
+    .describe(
+      'Names of fields in events. proto: as in the definition, `took_ms`. json: as `tookMs`. Both are written.',
+    ),
+  int64: z
+    .enum(['string', 'number'])
+    .default('string')
+    .describe(
+      'How integers of 64 bits are read. string: as JSON of Protocol Buffers has them. number: with all digits, which not every reader of JSON keeps.',
+    ),
+})
+type Options = z.output<typeof options>
+
+interface Loaded {
+  readonly digest: string
+  readonly reach: Reach | undefined
+  readonly type: MessageType
+  readonly read: Framing['readRecord']
+}
+
+class Protobuf extends RecordCodec {
+  readonly framing: Framing
+  readonly #given: Options
+  readonly #writer = new ProtobufWriter(({ name }) => this.onLeftOut?.(name))
+  #loaded: Loaded | undefined
+
+  constructor(given: Options) {
+    const { descriptor, descriptor_file: file, message, ...rest } = given
+    const others = Object.entries(rest).filter(([name, value]) => value !== PRESETS[name])
+    const source = file === undefined ? { descriptor } : { descriptor_file: file }
+    super(protobuf, { ...source, message, ...Object.fromEntries(others) })
+    if ((file === undefined) === (descriptor === undefined))
+      throw new Error('protobuf needs either descriptor_file or descriptor, with the definition of the message')
+    this.#given = given
+    const isVarint = given.framing === 'varint'
+    const isWhole = given.framing === 'none'
+    const headSize: Framing['headSize'] = (b, start, end) => (isVarint ? varintSize(b, start, end) : LENGTH_BYTES)
+    this.framing = {
+      isWhole,
+      scanner: () => (isWhole ? WHOLE : new LengthScanner(isVarint)),
+      readRecord: (b, start, end, to) => this.#current().read(b, start, end, to),
+      ...(!isWhole && { headSize }),
+    }
+    if (descriptor !== undefined) this.load()
+  }
+
+  override load(reach?: Reach): void {
+    const { descriptor_file: file, message, field_names: fieldNames, int64 } = this.#given
+    const name = file === undefined ? 'descriptor' : `descriptor_file ${shownPath(file)}`
+    const bytes = this.#bytes(name, reach)
+    const reader = new ProtobufJson(typesOf(bytes, name), { fieldNames, textIntegers: int64 === 'string' })
+    const type = typeOf(reader.types, message, name)
+    const read: Loaded['read'] = (b, start, end, to) => reader.write(type, b, start, end, to)
+    this.#loaded = { digest: digestOf(bytes), reach, type, read }
+  }
+
+  #bytes(name: string, reach: Reach | undefined): Buffer {
+    const { descriptor_file: file, descriptor } = this.#given
+    if (file === undefined) return Buffer.from(descriptor!, 'base64')
+    try {
+      return readRegularSync(reach ? reach.realFile(file) : file, LARGEST_DESCRIPTOR)
+    } catch (cause) {
+      throw new Error(`${name} cannot be read (${errorText(cause)})`, { cause })
+    }
+  }
+
+  /** Only `load` knows which files may be read. */
+  #current(): Loaded {
+    if (!this.#loaded) throw new Error('the codec protobuf is used before it was loaded')
+    return this.#loaded
+  }
+
+  /** Also whether the file is as it was, so that a reload takes up another one. Read within the reach of either. */
+  override isSame(other: Codec): boolean {
+    if (!super.isSame(other) || !(other instanceof Protobuf)) return false
+    const known = this.#loaded ?? other.#loaded
+    return known === undefined || this.#digest(known) === other.#digest(known)
+  }
+
+  #digest({ reach }: Loaded): string {
+    try {
+      return this.#loaded?.digest ?? digestOf(this.#bytes('', reach))
+    } catch {
+      return ''
+    }
+  }
+
+  protected readAlone(b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
+    return this.#current().read(b, start, end, to)
+  }
+
+  protected writeRecord(json: Buffer, start: number, end: number, to: GrowingBytes): void {
+    const { type } = this.#current()
+    const { wire } = this.#writer
+    wire.to = to
+    if (this.#given.framing === 'varint') {
+      const content = wire.begin()
+      this.#writer.write(type, json, start, end, to)
+      wire.end(content)
+      return
+    }
+    const before = to.length
+    wire.fixed(0, LENGTH_BYTES)
+    this.#writer.write(type, json, start, end, to)
+    to.bytes.writeUInt32BE(to.length - before - LENGTH_BYTES, before)
+  }
+}
+
+const WHOLE: RecordScanner = { find: (_b, _p, to) => to }
+const PRESETS: Readonly<Record<string, string>> = { framing: 'varint', field_names: 'proto', int64: 'string' }
+const lastPart = (name: string) => name.slice(name.lastIndexOf('.') + 1)
+const digestOf = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
+
+function typesOf(bytes: Buffer, name: string): Types {
+  try {
+    return readTypes(bytes)
+  } catch (error) {
+    throw new Error(`${name} ${errorText(error)}`, { cause: error })
+  }
+}
+
+function typeOf({ messages }: Types, wanted: string, name: string): MessageType {
+  const type = messages.get(wanted)
+  if (type && (type.name === STRUCT || !KNOWN.has(type.name))) return type
+  if (type) throw new Error(`message ${wanted} is no object in JSON`)
+  throw new Error(`${name} has no message ${wanted}; did you mean ${nearOf(wanted, [...messages.keys()])}?`)
+}
+
+/** The name that was probably meant. The well-known types are in every definition, and are rarely what records are. */
+function nearOf(wanted: string, names: readonly string[]): string {
+  const own = names.filter(name => !name.startsWith('google.protobuf.'))
+  const near = new NearestName()
+  return (
+    own.find(name => lastPart(name) === lastPart(wanted)) ??
+    near.find(wanted, own) ??
+    near.find(wanted, names) ??
+    own[0] ??
+    names[0]!
+  )
+}
+
+export const protobuf = defineCodec({
+  name: 'protobuf',
+  summary: 'Each record is a message of Protocol Buffers, with its length before it.',
+  notes:
+    'The message becomes JSON by the standard mapping: enums by their names, bytes in base64, maps as objects, Timestamp in RFC 3339, Duration as `1.5s`, and Struct, Value, wrappers, FieldMask and Any as what they stand for. ' +
+    'Fields that are not set are not there, and fields that the definition does not have are left out; so are groups. proto2, proto3 and editions are read. No field is added to the event.\n\n' +
+    'A record that is not of the message cannot be read: `.message` is the base64 of the message, without its length. Nor can one whose JSON would be more than 64 times its size. One of more than `max_line_bytes` is skipped and counted in `sluice_skipped_records_total`. A length that none can have is an error, which names its place: behind it, nothing can be delimited any more. ' +
+    'The source `tcp` then closes the connection, `http` answers 400 and takes nothing of the body, `stdin` ends, and `file` stays there and reports it. A record that has not ended waits for its rest, and is read again after a restart.\n\n' +
+    'As an encoding: each event is a record. Fields are found by both of their names. What the message has no field for is left out, and so are a value that does not fit its field and Any, which are counted in `sluice_left_out_values_total` and logged; a text field takes any value as JSON, a number its digits in a text, and a Timestamp also seconds since the epoch. ' +
+    '`raw` writes what the event was made of here: its JSON. Where lines are text, as in `tests` and in the input of `explain`, a record is its JSON; `parse` reads a message in base64, without its length.',
+  options,
+  form: 'object',
+  expects: 'a message of Protocol Buffers in base64, or a JSON object',
+  undecodedHelp: 'Records that are not messages of the type. They are kept as text in base64.',
+  joinsLines: false,
+  contentType: 'application/x-protobuf',
+  leavesOut: true,
+  mediaTypes: ['application/protobuf', 'application/vnd.google.protobuf', 'application/octet-stream'],
+  examples: [
+    {
+      title: 'A message of three fields: string message = 1, int32 took_ms = 2, and repeated string tags = 3',
+      yaml: 'descriptor: CmEKB2UucHJvdG8iTgoFRXZlbnQSGAoHbWVzc2FnZRgBIAEoCVIHbWVzc2FnZRIXCgd0b29rX21zGAIgASgFUgZ0b29rTXMSEgoEdGFncxgDIAMoCVIEdGFnc2IGcHJvdG8z\nmessage: Event\n',
+      record: '0d 0a 02 68 69 10 0c 1a 01 61 1a 02 62 63',
+      line: '{"message":"hi","took_ms":12,"tags":["a","bc"]}',
+      event: { message: 'hi', took_ms: 12, tags: ['a', 'bc'] },
+    },
+  ],
+  create: parsed => new Protobuf(parsed),
+})

@@ -1,0 +1,64 @@
+import type { FieldSink } from '../../lib/formats/field-sink.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { skipSpace } from '../../lib/formats/json-scan.js'
+import type { ByteSink } from '../../lib/formats/json-string.js'
+import { type Framing, makeValid } from '../../lib/lines/framed-splitter.js'
+import type { CodecDefinition } from '../codec.js'
+import type { EventBatch } from '../event/batch.js'
+import { EventJson } from '../event/event-json.js'
+import { JsonLines } from './json.js'
+
+const OPEN_OBJECT = 0x7b
+const LF = 0x0a
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
+
+/**
+ * A codec of records that are no lines. Sources that read bytes make a line of JSON of each, with `framing`, so that
+ * from there on events are those of the codec json. Destinations get records from `write`.
+ */
+export abstract class RecordCodec extends JsonLines {
+  readonly #event = new EventJson()
+  readonly #json = new GrowingBytes()
+  readonly #record = new GrowingBytes()
+
+  constructor(definition: CodecDefinition, options: Readonly<Record<string, unknown>>) {
+    super(definition, options)
+  }
+
+  abstract override readonly framing: Framing
+
+  /** Adds the JSON object of a record that is alone, without what delimits it; false, and nothing, if it is none. */
+  protected abstract readAlone(b: Buffer, start: number, end: number, to: GrowingBytes): boolean
+
+  /** Adds the record of an event, with what delimits it. A scan needs a byte to stop at behind the JSON. */
+  protected abstract writeRecord(json: Buffer, start: number, end: number, to: GrowingBytes): void
+
+  /** A line is JSON, or a record in base64, as fields have it. */
+  override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
+    const first = skipSpace(b, start, end)
+    if (first === end || b[first] === OPEN_OBJECT || b[first]! >= 0x80) return super.read(b, start, end, to)
+    const text = b.toString('latin1', first, end).trimEnd()
+    if (!BASE64.test(text)) return false
+    const record = Buffer.from(text, 'base64')
+    const json = this.#json
+    json.clear()
+    if (!this.readAlone(record, 0, record.length, json)) return false
+    makeValid(json)
+    json.addByte(LF)
+    return super.read(json.bytes, 0, json.length - 1, to)
+  }
+
+  override problem(b: Buffer, start: number, end: number): string | undefined {
+    return b[skipSpace(b, start, end)] === OPEN_OBJECT ? super.problem(b, start, end) : undefined
+  }
+
+  override write(batch: EventBatch, to: ByteSink): void {
+    const event = this.#event
+    for (let i = 0; i < batch.length; i++) {
+      event.read(batch, i)
+      this.#record.clear()
+      this.writeRecord(event.bytes, event.start, event.end, this.#record)
+      this.#record.giveTo(to)
+    }
+  }
+}

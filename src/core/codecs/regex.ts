@@ -1,0 +1,39 @@
+import { z } from 'zod'
+import { defineCodec } from '../codec.js'
+import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
+
+const options = z.strictObject({ pattern: patternOption })
+
+class Regex extends PatternCodec {
+  constructor(given: z.output<typeof options>) {
+    // The form of named groups in Python, Go and Rust.
+    const pattern = compiled(given.pattern.replaceAll('(?P<', '(?<'))
+    const fields = pattern.groupNames.flatMap((name, group): PatternField[] =>
+      name === undefined || group === 0 ? [] : [{ group, name }],
+    )
+    if (fields.length === 0) throw new Error('must have a group with the name of a field, as in (?<client>\\S+)')
+    super(regex, given, pattern, fields, true)
+  }
+}
+
+export const regex = defineCodec({
+  name: 'regex',
+  summary: 'Each line matches a regular expression, whose named groups are the fields.',
+  notes:
+    'The expression is that of JavaScript; `(?P<name>` is taken for `(?<name>`. It may match anywhere in the line: `^` and `$` stand for its ends. A group that took no part is ' +
+    'no field, all others are text. A match takes a time that is proportional to the length of the line, whatever the expression; one that cannot be matched so, such as one with references to groups, is an error.',
+  options,
+  form: 'fields',
+  expects: 'text that matches the pattern',
+  undecodedHelp: 'Lines that do not match the pattern. They are kept as text.',
+  joinsLines: true,
+  examples: [
+    {
+      title: 'A duration behind an address',
+      yaml: "pattern: '^(?<client>\\S+) took (?<took_ms>\\d+)ms(?: for (?<user>\\w+))?'\n",
+      line: '192.0.2.7 took 12ms',
+      event: { client: '192.0.2.7', took_ms: '12' },
+    },
+  ],
+  create: parsed => new Regex(parsed),
+})

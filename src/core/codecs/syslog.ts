@@ -1,0 +1,161 @@
+import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import type { WantedNames } from '../../lib/formats/json-scan.js'
+import {
+  APP,
+  DATA,
+  FACILITIES,
+  fieldOfPriority,
+  HOST,
+  isClassicTime,
+  MESSAGE,
+  MSGID,
+  PID,
+  PRIORITY,
+  parseSyslog,
+  partEnds,
+  partStarts,
+  priority,
+  SEVERITIES,
+  scanSyslog,
+  TIME,
+} from '../../lib/formats/syslog.js'
+import { addStructuredData, structuredData } from '../../lib/formats/syslog-data.js'
+import { classicTime } from '../../lib/formats/syslog-time.js'
+import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../codec.js'
+import type { Fields } from '../event/event.js'
+import { FieldsCodec } from './fields-codec.js'
+
+/** The part of the line for each field. */
+const PARTS = new Map([
+  ['message', MESSAGE],
+  ['timestamp', TIME],
+  ['host', HOST],
+  ['app', APP],
+  ['pid', PID],
+  ['msgid', MSGID],
+  ['structured_data', DATA],
+  ['facility', PRIORITY],
+  ['severity', PRIORITY],
+  ['severity_code', PRIORITY],
+])
+const NAMES = new Map([...PARTS.keys()].map(name => [name, new FieldName(name)]))
+const names = (...all: string[]) => all.map(name => NAMES.get(name)!)
+/** The fields that are parts of the line as they are, in the order of the parts. */
+const TEXTS = names('timestamp', 'host', 'app', 'pid', 'msgid')
+const [MESSAGE_NAME, DATA_NAME] = names('message', 'structured_data') as [FieldName, FieldName]
+const [FACILITY, SEVERITY, CODE] = names('facility', 'severity', 'severity_code') as [FieldName, FieldName, FieldName]
+const FACILITY_TEXTS = FACILITIES.map(text => Buffer.from(text))
+const SEVERITY_TEXTS = SEVERITIES.map(text => Buffer.from(text))
+const DIGITS = Buffer.from('01234567')
+
+/** Whether the bytes of a part of the line that was scanned last are not its text. */
+function isSpecial(part: number): boolean {
+  return part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
+}
+
+class Syslog extends FieldsCodec {
+  /** The parts of the wanted names, and the names that they were found for. */
+  readonly #parts: (number | undefined)[] = []
+  #wanted: WantedNames | undefined
+  #version = -1
+  readonly #data = new GrowingBytes()
+
+  constructor() {
+    super(syslog, { names: [...PARTS.keys()] })
+  }
+
+  override scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
+    if (!scanSyslog(b, behindMark(b, start, end), end)) return false
+    if (this.#wanted !== wanted || this.#version !== wanted.version) this.#want(wanted)
+    for (let slot = 0; slot < this.#parts.length; slot++) {
+      const part = this.#parts[slot]
+      if (part === undefined || partStarts[part]! < 0) continue
+      putSlot(out, at, slot, partStarts[part]!, partEnds[part]!, isSpecial(part))
+    }
+    return true
+  }
+
+  #want(wanted: WantedNames): void {
+    this.#wanted = wanted
+    this.#version = wanted.version
+    this.#parts.length = 0
+    for (const name of wanted.names) this.#parts.push(PARTS.get(name))
+  }
+
+  override fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
+    return parseSyslog(b, behindMark(b, start, end), end, receivedAt)!
+  }
+
+  read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
+    if (!scanSyslog(b, behindMark(b, start, end), end)) return false
+    to.text(MESSAGE_NAME, b, partStarts[MESSAGE]!, partEnds[MESSAGE]!)
+    for (let part = TIME; part <= MSGID; part++) {
+      const from = partStarts[part]!
+      if (from < 0) continue
+      if (part !== TIME || !isClassicTime()) to.text(TEXTS[part]!, b, from, partEnds[part]!)
+      else {
+        const time = classicTime(b, from, partEnds[part]!, receivedAt)
+        if (time) to.text(TEXTS[part]!, time, 0, time.length)
+      }
+    }
+    if (priority >= 0) {
+      const code = priority & 7
+      const facility = FACILITY_TEXTS[priority >> 3]!
+      to.text(FACILITY, facility, 0, facility.length)
+      to.text(SEVERITY, SEVERITY_TEXTS[code]!, 0, SEVERITY_TEXTS[code]!.length)
+      to.json(CODE, DIGITS, code, code + 1)
+    }
+    if (partStarts[DATA]! >= 0) this.#putData(b, partStarts[DATA]!, partEnds[DATA]!, to)
+    return true
+  }
+
+  #putData(b: Buffer, start: number, end: number, to: FieldSink): void {
+    const data = this.#data
+    data.clear()
+    if (addStructuredData(data, b, start, end)) to.json(DATA_NAME, data.bytes, 0, data.length)
+    else to.value(DATA_NAME, structuredData(b.toString('utf8', start, end)))
+  }
+
+  override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
+    if (name === 'timestamp') return classicTime(b, start, end, receivedAt)?.toString()
+    const text = b.toString('utf8', start, end)
+    return name === 'structured_data' ? structuredData(text) : fieldOfPriority(Number(text), name)
+  }
+}
+
+export const syslog = defineCodec({
+  name: 'syslog',
+  summary: 'Each line is a syslog message: RFC 5424, RFC 3164, or the file format of a syslog daemon.',
+  notes:
+    'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
+    '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the ' +
+    'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.',
+  options: NO_OPTIONS,
+  form: 'fields',
+  expects: 'a syslog message',
+  undecodedHelp: 'Lines that are not syslog messages. They are kept as text.',
+  joinsLines: true,
+  decodesFirstPiece: true,
+  mayBeCounted: true,
+  hostIsSender: true,
+  examples: [
+    {
+      title: 'A message in the format of RFC 5424',
+      yaml: '',
+      line: '<165>1 2026-01-31T12:00:00Z web-07 nginx 812 - [meta@1 zone="eu"] upstream timed out',
+      event: {
+        message: 'upstream timed out',
+        timestamp: '2026-01-31T12:00:00Z',
+        host: 'web-07',
+        app: 'nginx',
+        pid: '812',
+        facility: 'local4',
+        severity: 'notice',
+        severity_code: 5,
+        structured_data: { 'meta@1': { zone: 'eu' } },
+      },
+    },
+  ],
+  create: () => new Syslog(),
+})

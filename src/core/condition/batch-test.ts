@@ -1,0 +1,69 @@
+import type { EventBatch } from '../event/batch.js'
+import type { FieldReader } from '../event/field-reader.js'
+import { narrowStrings, UNKNOWN } from '../event/plain-strings.js'
+import type { ValueTest } from './operators.js'
+
+/** Tests of all events of a batch at once, which take a fraction of the time of as many calls. */
+
+/**
+ * Sets to 0 the first numbers of `among` for events that do not satisfy a condition. Those that are 0 stay so, without a
+ * look at their events; the others are 1.
+ */
+export type Narrow = (batch: EventBatch, among: Uint8Array) => void
+
+/** Texts of numbers and booleans. */
+const OF_OTHER_KINDS = /^(?:true|false|-?(?:\d|Infinity))/
+
+/** Whether event `i` satisfies a condition. */
+type Holds = (batch: EventBatch, i: number) => boolean
+
+/** Tests the events one by one. */
+export function narrowEach(holds: Holds): Narrow {
+  return (batch, among) => {
+    for (let i = 0; i < batch.length; i++) if (among[i] === 1 && !holds(batch, i)) among[i] = 0
+  }
+}
+
+/** Tests the values of a field. */
+export function narrowValues(reader: FieldReader, holds: ValueTest): Narrow {
+  return (batch, among) => reader.narrow(batch, among, holds)
+}
+
+/** The same, for a test whether a value has this text (`same`), or another one. */
+export function narrowTexts(reader: FieldReader, value: string, same: boolean, holds: ValueTest): Narrow {
+  const wanted = { text: Buffer.from(value), same, isString: !OF_OTHER_KINDS.test(value) }
+  const values = narrowValues(reader, holds)
+  return (batch, among) => {
+    const slot = reader.slotIn(batch)
+    const unknown = slot < 0 ? undefined : narrowStrings(batch, slot, wanted, among)
+    if (unknown === undefined) values(batch, among)
+    for (let i = 0, left = unknown ?? 0; left > 0; i++) {
+      if (among[i] !== UNKNOWN) continue
+      left--
+      reader.load(batch, i)
+      among[i] = holds(reader) ? 1 : 0
+    }
+  }
+}
+
+export function narrowByAll(terms: readonly Narrow[]): Narrow {
+  return (batch, among) => {
+    for (const term of terms) term(batch, among)
+  }
+}
+
+export function narrowByNot(term: Narrow): Narrow {
+  let held = new Uint8Array(0)
+  return (batch, among) => {
+    const { length } = batch
+    if (held.length < length) held = new Uint8Array(length * 2)
+    held.set(among.subarray(0, length))
+    term(batch, held)
+    for (let i = 0; i < length; i++) among[i]! -= held[i]!
+  }
+}
+
+/** Those that no term holds for are those that all of them leave when each is negated. */
+export function narrowByAny(terms: readonly Narrow[]): Narrow {
+  return narrowByNot(narrowByAll(terms.map(narrowByNot)))
+}

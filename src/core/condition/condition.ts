@@ -1,0 +1,190 @@
+import { z } from 'zod'
+import type { EventBatch } from '../event/batch.js'
+import type { FieldPath } from '../event/field-path.js'
+import type { FieldReader } from '../event/field-reader.js'
+import { once } from '../options/options.js'
+import {
+  type Narrow,
+  narrowByAll,
+  narrowByAny,
+  narrowByNot,
+  narrowEach,
+  narrowTexts,
+  narrowValues,
+} from './batch-test.js'
+import { ConditionError } from './cursor.js'
+import { type Operand, operandKey, operandReader } from './functions.js'
+import type { ValueTest } from './operators.js'
+import { adviceFor, type Condition, parseCondition } from './parse.js'
+
+const GENERAL = "must be a condition of the form if (.field operator 'value')"
+
+/** Whether event `i` of a batch satisfies a condition. */
+export type EventTest = (batch: EventBatch, i: number) => boolean
+
+/** For each event of a batch, sets the number in `to` to 1 if it satisfies a condition, or else to 0. */
+export type BatchTest = (batch: EventBatch, to: Uint8Array) => void
+
+/** In batches with fewer events, each of them is tested alone. */
+const FEW = 8
+
+/** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
+export const condition = once(() => {
+  return z
+    .string()
+    .meta({ title: 'condition' })
+    .transform((text, context): Condition => {
+      try {
+        return parseCondition(text)
+      } catch (error) {
+        if (!(error instanceof ConditionError)) throw error
+        const meant = adviceFor(text)
+        const advice = meant === undefined || error.message.includes(meant) ? '' : `; write: ${meant}`
+        const message = `${error.message}${advice} (column ${error.column} of the condition)`
+        // The message quotes the condition, which may come from the environment.
+        context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
+        return z.NEVER
+      }
+    })
+})
+
+/** The fields used by a condition, without duplicates. */
+export function pathsOf(condition: Condition | undefined): FieldPath[] {
+  const found = new Map<string, FieldPath>()
+  const collect = (part: Condition): void => {
+    if ('term' in part) collect(part.term)
+    else if ('terms' in part) part.terms.forEach(collect)
+    else found.set(part.operand.path.text, part.operand.path)
+    if (part.kind === 'fields') found.set(part.other.path.text, part.other.path)
+  }
+  if (condition) collect(condition)
+  return [...found.values()]
+}
+
+/** Compiles a condition to a predicate. `field` creates the readers, one per path. */
+export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
+  return eventTest(condition, readers(field))
+}
+
+/** The same for all events of a batch. */
+export function compileBatchTest(condition: Condition, field: (path: FieldPath) => FieldReader): BatchTest {
+  const readerOf = readers(field)
+  const holds = eventTest(condition, readerOf)
+  const narrow = narrowing(condition, readerOf)
+  return (batch, to) => {
+    if (batch.length < FEW) for (let i = 0; i < batch.length; i++) to[i] = holds(batch, i) ? 1 : 0
+    else narrow(batch, to.fill(1, 0, batch.length))
+  }
+}
+
+type ReaderOf = (operand: Operand) => FieldReader
+
+function readers(field: (path: FieldPath) => FieldReader): ReaderOf {
+  const readers = new Map<string, FieldReader>()
+  const kept = (key: string, make: () => FieldReader): FieldReader => {
+    const reader = readers.get(key) ?? make()
+    readers.set(key, reader)
+    return reader
+  }
+  const fieldReader = (path: FieldPath) => kept(JSON.stringify(path.segments), () => field(path))
+  return operand => kept(operandKey(operand), () => operandReader(operand, fieldReader))
+}
+
+function eventTest(condition: Condition, readerOf: ReaderOf): EventTest {
+  // A condition on a single operand loads its reader once.
+  const operand = soleOperand(condition)
+  if (operand) {
+    const reader = readerOf(operand)
+    const holds = valueTest(condition)
+    return (batch, i) => {
+      reader.load(batch, i)
+      return holds(reader)
+    }
+  }
+  switch (condition.kind) {
+    case 'not': {
+      const term = eventTest(condition.term, readerOf)
+      return (batch, i) => !term(batch, i)
+    }
+    case 'and':
+      return inPairs<EventTest>(
+        condition.terms.map(term => eventTest(term, readerOf)),
+        (a, b) => (batch, i) => a(batch, i) && b(batch, i),
+      )
+    case 'or':
+      return inPairs<EventTest>(
+        condition.terms.map(term => eventTest(term, readerOf)),
+        (a, b) => (batch, i) => a(batch, i) || b(batch, i),
+      )
+    case 'fields': {
+      const left = readerOf(condition.operand)
+      const right = readerOf(condition.other)
+      const { holds } = condition
+      return (batch, i) => {
+        left.load(batch, i)
+        right.load(batch, i)
+        return holds(left, right)
+      }
+    }
+    case 'comparison':
+      throw new Error('a comparison has one operand')
+  }
+}
+
+function narrowing(condition: Condition, readerOf: ReaderOf): Narrow {
+  if (condition.kind === 'comparison') {
+    const { operator, values, holds } = condition
+    const reader = readerOf(condition.operand)
+    if (operator !== 'equal' && operator !== 'not_equal') return narrowValues(reader, holds)
+    return narrowTexts(reader, values[0]!, operator === 'equal', holds)
+  }
+  const operand = soleOperand(condition)
+  if (operand) return narrowValues(readerOf(operand), valueTest(condition))
+  switch (condition.kind) {
+    case 'not':
+      return narrowByNot(narrowing(condition.term, readerOf))
+    case 'and':
+      return narrowByAll(condition.terms.map(term => narrowing(term, readerOf)))
+    case 'or':
+      return narrowByAny(condition.terms.map(term => narrowing(term, readerOf)))
+    case 'fields':
+      return narrowEach(eventTest(condition, readerOf))
+  }
+}
+
+/** One test of several, in order: V8 makes a call of each in a loop, and calls none of two that are named. */
+function inPairs<T>(tests: readonly T[], join: (a: T, b: T) => T): T {
+  if (tests.length === 1) return tests[0]!
+  const half = tests.length >> 1
+  return join(inPairs(tests.slice(0, half), join), inPairs(tests.slice(half), join))
+}
+
+function valueTest(condition: Condition): ValueTest {
+  switch (condition.kind) {
+    case 'comparison':
+      return condition.holds
+    case 'not': {
+      const term = valueTest(condition.term)
+      return reader => !term(reader)
+    }
+    case 'and':
+      return inPairs<ValueTest>(condition.terms.map(valueTest), (a, b) => reader => a(reader) && b(reader))
+    case 'or':
+      return inPairs<ValueTest>(condition.terms.map(valueTest), (a, b) => reader => a(reader) || b(reader))
+    case 'fields':
+      throw new Error('a comparison of fields needs two readers')
+  }
+}
+
+/** The operand shared by all comparisons of `condition`, if there is only one. */
+function soleOperand(condition: Condition): Operand | undefined {
+  if (condition.kind === 'comparison') return condition.operand
+  if (condition.kind === 'fields') return undefined
+  const [first, ...rest] = condition.kind === 'not' ? [condition.term] : condition.terms
+  const operand = soleOperand(first!)
+  return operand && rest.every(term => isSame(operand, soleOperand(term))) ? operand : undefined
+}
+
+function isSame(a: Operand, b: Operand | undefined): boolean {
+  return b !== undefined && operandKey(a) === operandKey(b)
+}

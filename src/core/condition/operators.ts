@@ -1,0 +1,212 @@
+import { Pattern, PatternError } from '../../lib/pattern.js'
+import {
+  ARRAY,
+  BOOLEAN,
+  type FieldReader,
+  MISSING,
+  NULL,
+  NUMBER,
+  numberOf,
+  OBJECT_VALUE,
+  STRING,
+  type ValueKind,
+} from '../event/field-reader.js'
+import { type AddressTest, isAddress, parseCidr } from './cidr.js'
+import { oneOf } from './one-of.js'
+import { compareText, hasText, isIn, standsAt } from './texts.js'
+
+/**
+ * The operators of conditions. Comparisons are of text and case-sensitive: strings as they are, numbers and booleans as by
+ * String(). A missing path, null, an object or an array has no text and satisfies no comparison, not even `not_equal`;
+ * `NOT .a equal 'x'` holds for all other events. `is_empty` requires a value: a missing path or null is not empty.
+ *
+ * If the given value is a number, the ordering operators compare numbers, and text that is not a number satisfies none.
+ * Otherwise they compare text by code points, which orders ISO 8601 times correctly.
+ *
+ * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
+ */
+
+/** Whether the reader's current value satisfies a comparison. */
+export type ValueTest = (reader: FieldReader) => boolean
+
+export interface Operator {
+  /** What follows it: a value, a list of values, or nothing. */
+  readonly takes: 'value' | 'list' | 'nothing'
+  /** What it holds for, for the reference. */
+  readonly text: string
+  /** Compiles the test for what follows it. Throws ValueError for an invalid value. */
+  compile(values: readonly string[]): ValueTest
+}
+
+/** An invalid value in a comparison. */
+export class ValueError extends Error {
+  readonly code = 'SLUICE_CONDITION_VALUE'
+}
+
+const equal = (value: string): ValueTest => {
+  const bytes = Buffer.from(value)
+  return reader => {
+    if (!hasText(reader.kind)) return false
+    if (!reader.plain) return reader.text() === value
+    return reader.end - reader.start === bytes.length && standsAt(reader.bytes, reader.start, bytes)
+  }
+}
+
+const notEqual = (value: string): ValueTest => {
+  const same = equal(value)
+  return reader => hasText(reader.kind) && !same(reader)
+}
+
+const contains = (value: string): ValueTest => {
+  const bytes = Buffer.from(value)
+  return reader => hasText(reader.kind) && (reader.plain ? isIn(reader, bytes) : reader.text().includes(value))
+}
+
+const startsWith = (value: string): ValueTest => {
+  const bytes = Buffer.from(value)
+  return reader => {
+    if (!hasText(reader.kind)) return false
+    if (!reader.plain) return reader.text().startsWith(value)
+    return reader.end - reader.start >= bytes.length && standsAt(reader.bytes, reader.start, bytes)
+  }
+}
+
+const endsWith = (value: string): ValueTest => {
+  const bytes = Buffer.from(value)
+  return reader => {
+    if (!hasText(reader.kind)) return false
+    if (!reader.plain) return reader.text().endsWith(value)
+    return reader.end - reader.start >= bytes.length && standsAt(reader.bytes, reader.end - bytes.length, bytes)
+  }
+}
+
+/** A numeric value is compared with numbers and numeric strings; any other value with text. */
+const ordering =
+  (holds: (order: number) => boolean) =>
+  (value: string): ValueTest => {
+    const limit = numberOf(value)
+    if (Number.isNaN(limit)) {
+      const bytes = Buffer.from(value)
+      return reader => hasText(reader.kind) && holds(compareText(reader, bytes))
+    }
+    return reader => {
+      const number = reader.number()
+      return !Number.isNaN(number) && holds(number < limit ? -1 : number > limit ? 1 : 0)
+    }
+  }
+
+/** Leading flags, as in `(?i)error`, which JavaScript does not support. */
+const FLAGS = /^\(\?([ims]+)\)/
+
+const regexMatch = (value: string): ValueTest => {
+  const flags = FLAGS.exec(value)
+  try {
+    const pattern = new Pattern(flags ? value.slice(flags[0].length) : value, `u${flags?.[1] ?? ''}`)
+    return reader => hasText(reader.kind) && pattern.test(reader.text())
+  } catch (error) {
+    if (!(error instanceof PatternError)) throw error
+    throw new ValueError(error.message)
+  }
+}
+
+const inCidrRange = (value: string): ValueTest => {
+  const ranges = value.split(',').map(cidr)
+  return reader => {
+    if (reader.kind !== STRING) return false
+    let { bytes, start, end } = reader
+    if (!reader.plain) {
+      bytes = Buffer.from(reader.text())
+      start = 0
+      end = bytes.length
+    }
+    for (let i = 0; i < ranges.length; i++) if (ranges[i]!(bytes, start, end)) return true
+    return false
+  }
+}
+
+function cidr(text: string): AddressTest {
+  const range = text.trim()
+  const test = parseCidr(range)
+  if (test) return test
+  const hint = isAddress(range) ? `; for this single address write ${range}/${range.includes(':') ? 128 : 32}` : ''
+  throw new ValueError(`${JSON.stringify(range)} is not a CIDR range such as 10.0.0.0/8 or 2001:db8::/32${hint}`)
+}
+
+const isKind = (kind: ValueKind) => (): ValueTest => reader => reader.kind === kind
+
+const isEmpty = (): ValueTest => reader => {
+  const { bytes, start, end, kind } = reader
+  if (kind !== STRING && kind !== ARRAY && kind !== OBJECT_VALUE) return false
+  if (bytes.length === 0) return isEmptyValue(reader.value())
+  if (kind === STRING) return reader.plain ? start === end : reader.text() === ''
+  // Empty if a bracket follows the white space.
+  let p = start + 1
+  while (bytes[p]! <= 0x20) p++
+  return p === end - 1
+}
+
+function isEmptyValue(value: unknown): boolean {
+  return typeof value === 'string' ? value === '' : Object.keys(value as object).length === 0
+}
+
+const notOneOf = (values: readonly string[]): ValueTest => {
+  const isOne = oneOf(values)
+  return reader => hasText(reader.kind) && !isOne(reader)
+}
+
+const comparison = (text: string, compile: (value: string) => ValueTest): Operator => ({
+  takes: 'value',
+  text,
+  compile: ([value]) => compile(value!),
+})
+const check = (text: string, compile: () => ValueTest): Operator => ({ takes: 'nothing', text, compile })
+const list = (text: string, compile: Operator['compile']): Operator => ({ takes: 'list', text, compile })
+
+/** All operators by name, in the order of the reference. */
+export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
+  ['equal', comparison('a text equal to the value', equal)],
+  ['not_equal', comparison('a text different from the value', notEqual)],
+  ['in', list('a text equal to one of the values', oneOf)],
+  ['not_in', list('a text different from all values', notOneOf)],
+  ['contains', comparison('a text that contains the value', contains)],
+  ['starts_with', comparison('a text that starts with the value', startsWith)],
+  ['ends_with', comparison('a text that ends with the value', endsWith)],
+  ['exists', check('a field that exists, including null', () => reader => reader.kind !== MISSING)],
+  ['is_empty', check('an empty string, array or object', isEmpty)],
+  ['is_null', check('null', isKind(NULL))],
+  ['is_number', check('a number', isKind(NUMBER))],
+  ['is_string', check('a string', isKind(STRING))],
+  ['is_boolean', check('true or false', isKind(BOOLEAN))],
+  ['is_array', check('an array', isKind(ARRAY))],
+  ['is_object', check('an object', isKind(OBJECT_VALUE))],
+  [
+    'greater',
+    comparison(
+      'a value above the given one',
+      ordering(order => order > 0),
+    ),
+  ],
+  [
+    'greater_or_equal',
+    comparison(
+      'a value equal to or above the given one',
+      ordering(order => order >= 0),
+    ),
+  ],
+  [
+    'less',
+    comparison(
+      'a value below the given one',
+      ordering(order => order < 0),
+    ),
+  ],
+  [
+    'less_or_equal',
+    comparison(
+      'a value equal to or below the given one',
+      ordering(order => order <= 0),
+    ),
+  ],
+  ['regex_match', comparison('a text in which the regular expression matches', regexMatch)],
+  ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
+])

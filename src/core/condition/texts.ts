@@ -1,0 +1,39 @@
+import { BOOLEAN, type FieldReader, STRING, type ValueKind } from '../event/field-reader.js'
+
+/** The texts of values, as bytes where a reader has them. */
+
+/** Minimum length for a native search; for shorter values the call costs more than the search. */
+const SEARCH_NATIVE_FROM = 256
+
+/** Whether a value has text to compare: strings, numbers and booleans do. */
+export function hasText(kind: ValueKind): boolean {
+  return kind >= STRING && kind <= BOOLEAN
+}
+
+/** Whether `bytes` contains `other` at `at`. */
+export function standsAt(bytes: Uint8Array, at: number, other: Uint8Array): boolean {
+  for (let i = 0; i < other.length; i++) if (bytes[at + i] !== other[i]) return false
+  return true
+}
+
+/** Whether the reader's plain text contains `part`. */
+export function isIn(reader: FieldReader, part: Buffer): boolean {
+  const { bytes, start, end } = reader
+  if (part.length === 0) return true
+  if (end - start > SEARCH_NATIVE_FROM) return bytes.subarray(start, end).includes(part)
+  const first = part[0]
+  for (let p = start; p <= end - part.length; p++) if (bytes[p] === first && standsAt(bytes, p, part)) return true
+  return false
+}
+
+/** Negative, 0 or positive if the reader's text is before, equal to or after bytes[start, end), by code points. */
+export function compareText(reader: FieldReader, bytes: Buffer, start = 0, end = bytes.length): number {
+  if (!reader.plain) return Buffer.compare(Buffer.from(reader.text()), bytes.subarray(start, end))
+  const length = reader.end - reader.start
+  const shorter = Math.min(length, end - start)
+  for (let i = 0; i < shorter; i++) {
+    const difference = reader.bytes[reader.start + i]! - bytes[start + i]!
+    if (difference !== 0) return difference
+  }
+  return length - (end - start)
+}

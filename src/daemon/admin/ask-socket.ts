@@ -1,0 +1,32 @@
+import type { IncomingMessage, RequestOptions } from 'node:http'
+import { request as sendRequest } from '../../lib/network/node-http.js'
+import { shortPath } from '../../lib/network/short-path.js'
+
+/** Sends a request to the server at `path`. The body of the response is not read yet. */
+export function askSocket(
+  path: string,
+  request: Pick<RequestOptions, 'path' | 'method' | 'signal'>,
+  body?: string,
+): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const { short, release } = shortPath(path)
+    // No agent: it would cache connections under the short path, which may belong to another folder next time.
+    const call = sendRequest({ ...request, socketPath: short, agent: false }, answer => {
+      release()
+      resolve(answer)
+    })
+    call.once('error', error => {
+      release()
+      reject(error)
+    })
+    // A response that breaks off reports its own error.
+    call.on('error', () => {})
+    call.end(body)
+  })
+}
+
+export async function textOf(answer: IncomingMessage): Promise<string> {
+  let text = ''
+  for await (const part of answer.setEncoding('utf8')) text += part
+  return text
+}

@@ -1,0 +1,74 @@
+import type { ServerResponse } from 'node:http'
+import type { BucketState, KeyWatch, WaitState } from '../../core/component.js'
+import { DISCARDED } from '../../core/processor.js'
+import { sleep } from '../../lib/time.js'
+import { sendAnswer } from '../../net/http/server/answers.js'
+import { onReplyOver } from '../../net/http/server/reply.js'
+
+/** Components that work by key. */
+export interface Keyed {
+  /** Starts to count by key. Returns undefined if the component does not exist or has no keys. */
+  watchKeys(component: string): KeyWatch | undefined
+  /** The state of a bucket; undefined if the component does not exist or has no keys. Null: the default bucket. */
+  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined
+  /** What events wait for in a component; undefined if none waits. */
+  waitState(component: string): WaitState | undefined
+  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
+  readers(output: string): string[] | null
+}
+
+export interface KeysQuery {
+  readonly component: string
+  /** How long to count, in milliseconds. */
+  readonly forMs: number
+}
+
+/** Upper limit of `forMs`. */
+export const LONGEST_MS = 60_000
+const MOST_KEYS = 100
+
+/** Counts by key for `forMs`, or until the client disconnects, and responds with the busiest keys. */
+export async function answerKeys(query: KeysQuery, keyed: Keyed, response: ServerResponse): Promise<void> {
+  const { component, forMs } = query
+  if (!(forMs >= 1 && forMs <= LONGEST_MS)) {
+    response.writeHead(400).end(`for is a number of milliseconds, at most ${LONGEST_MS}\n`)
+    return
+  }
+  const watch = keyed.watchKeys(component)
+  if (!watch) {
+    response.writeHead(404).end(`${component} has no keys\n`)
+    return
+  }
+  const gone = new AbortController()
+  onReplyOver(response, () => gone.abort())
+  await sleep(forMs, gone.signal)
+  const counts = watch.end(MOST_KEYS)
+  sendAnswer(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
+}
+
+/** Responds with the state of one bucket. Without a `key` it is the default one; an empty `rule` is none. */
+export function answerBucket(query: URLSearchParams, keyed: Keyed, response: ServerResponse): void {
+  const component = query.get('component') ?? ''
+  const key = query.get('key')
+  const rule = query.get('rule') ?? undefined
+  const state = keyed.bucket(component, key, rule === '' ? null : rule)
+  if (!state) response.writeHead(404).end(`${component} has no keys\n`)
+  else {
+    const { options, buckets = [] } = keyed.waitState(component) ?? {}
+    const wait = buckets.find(bucket => bucket.key === key)
+    const waiting = wait && { waiting: { ...wait, options } }
+    sendAnswer(response, {
+      status: 200,
+      body: { key, ...state, ...waiting, discarded_to: discardedTo(component, keyed) },
+    })
+  }
+}
+
+/** Responds with what events wait for in a component. */
+export function answerWaiting(component: string, keyed: Keyed, response: ServerResponse): void {
+  const state = keyed.waitState(component)
+  if (!state) response.writeHead(404).end(`nothing waits in ${component}\n`)
+  else sendAnswer(response, { status: 200, body: state })
+}
+
+const discardedTo = (component: string, keyed: Keyed) => keyed.readers(`${component}.${DISCARDED}`)

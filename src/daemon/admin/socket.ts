@@ -1,0 +1,44 @@
+import { chmodSync, rmSync, statSync } from 'node:fs'
+import type { Server } from 'node:net'
+import { dirname, join } from 'node:path'
+import { shortPath } from '../../lib/network/short-path.js'
+
+/**
+ * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
+ * may act as the owner may connect. Paths may be of any length, although the system limits those of sockets.
+ */
+
+/** The socket on which a daemon can be inspected. */
+export function socketPath(dataDir: string): string {
+  return join(dataDir, 'sluice.sock')
+}
+
+/**
+ * Makes the server listen at `path`, for the owner only. Removes whatever another process left there: the caller must
+ * hold the lock of the folder. Throws on failure. The socket is removed when the server is closed.
+ */
+export async function listenAtSocket(server: Server, path: string): Promise<void> {
+  // Otherwise the server would report a missing folder as EACCES.
+  statSync(dirname(path))
+  rmSync(path, { force: true })
+  const { short, release } = shortPath(path)
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      // The mode must be right when the socket is created: others could connect before a later chmod.
+      const mask = process.umask(0o177)
+      try {
+        server.listen(short, resolve)
+      } finally {
+        process.umask(mask)
+      }
+    })
+  } catch (error) {
+    release()
+    throw error
+  }
+  // Closing the server removes the socket by the short name, so that name must stay valid until then.
+  server.once('close', release)
+  server.on('error', () => {})
+  chmodSync(path, 0o600)
+}

@@ -1,0 +1,116 @@
+import type { ServerResponse } from 'node:http'
+import { JSON_OBJECTS } from '../../core/codecs/json.js'
+import { compileCondition, type EventTest } from '../../core/condition/condition.js'
+import { parseCondition } from '../../core/condition/parse.js'
+import { errorText } from '../../core/errors.js'
+import { Ack } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
+import { FieldReader } from '../../core/event/field-reader.js'
+import { WantedNames } from '../../lib/formats/json-scan.js'
+import { jsonText } from '../../lib/formats/json-text.js'
+import { LineSplitter } from '../../lib/lines/line-splitter.js'
+import { everyOf, systemClock } from '../../lib/time.js'
+import { onReplyOver } from '../../net/http/server/reply.js'
+import type { Keyed } from './keys.js'
+
+/** What can be inspected. */
+export interface Tappable extends Keyed {
+  /** Calls `tap` with every batch of an output until the result is called. Undefined if the output does not exist. */
+  tap(output: string, tap: (batch: EventBatch) => void): (() => void) | undefined
+  /** The ids of all outputs. */
+  outputs(): string[]
+}
+
+export interface TapQuery {
+  readonly component: string
+  /** Ends after so many events; Infinity: when the client disconnects. */
+  readonly limit: number
+  /** A condition; undefined selects all events. */
+  readonly where: string | undefined
+  /** Most events inspected per second; default: 2,000. */
+  readonly rate?: number | undefined
+  /** Ends after so many milliseconds. */
+  readonly forMs?: number | undefined
+}
+
+/** Most events inspected per second: tapping must not slow down the pipeline. */
+const LOOKED_AT_PER_SECOND = 2000
+/** The same, if a client asks for more. */
+const MOST_PER_SECOND = 20_000
+/** Most bytes buffered for a slow client. */
+const UNREAD_BYTES = 1024 * 1024
+
+/**
+ * Streams the events of an output as NDJSON. Events over the rate limit, and events that a slow client does not read in
+ * time, are skipped; lines that begin with `#` give the number of skipped events.
+ */
+export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse, clock = systemClock): void {
+  let holds: (fields: object) => boolean = () => true
+  try {
+    if (query.where !== undefined) holds = conditionOn(query.where)
+  } catch (error) {
+    response.writeHead(400).end(`the condition: ${errorText(error)}\n`)
+    return
+  }
+  let left = query.limit
+  const rate = Math.min(query.rate ?? LOOKED_AT_PER_SECOND, MOST_PER_SECOND)
+  let looks = rate
+  let missed = 0
+  const seen = (batch: EventBatch) => {
+    for (let i = 0; i < batch.length && left > 0; i++) {
+      if (looks === 0 || response.writableLength > UNREAD_BYTES) {
+        missed += batch.length - i
+        return
+      }
+      looks--
+      const fields = batch.fields(i)
+      if (!holds(fields)) continue
+      response.write(`${jsonText(fields)}\n`)
+      if (--left === 0) return end()
+    }
+  }
+  let remove = tappable.tap(query.component, seen)
+  if (!remove) {
+    const ids = tappable.outputs()
+    const known = ids.length > 0 ? `there are ${ids.join(', ')}` : 'no pipeline runs now, see: sluice status'
+    response.writeHead(404).end(`there is no ${query.component}; ${known}\n`)
+    return
+  }
+  const writeMissed = () => {
+    if (missed === 0) return
+    response.write(`# ${missed} more were not shown\n`)
+    missed = 0
+  }
+  const stop = everyOf(clock, 1000, () => {
+    looks = rate
+    // A client that is slow now gets the total later.
+    if (response.writableLength <= UNREAD_BYTES) writeMissed()
+    // A reload may have replaced the pipeline, so the tap is attached to the current one.
+    remove?.()
+    remove = tappable.tap(query.component, seen)
+    if (!remove) end()
+  })
+  const stopAtEnd = query.forMs === undefined ? () => {} : clock.after(query.forMs, () => end())
+  const end = () => {
+    stop()
+    stopAtEnd()
+    remove?.()
+    if (response.writable) writeMissed()
+    response.end()
+  }
+  onReplyOver(response, end)
+  response.writeHead(200, { 'content-type': 'application/x-ndjson' })
+  response.flushHeaders()
+}
+
+/** A condition on single events. Each event is copied into its own batch, which leaves the pipeline's batches alone. */
+function conditionOn(text: string): (fields: object) => boolean {
+  const wanted = new WantedNames()
+  const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))
+  const origin = { source: 'tap', host: '', codec: JSON_OBJECTS, wanted }
+  const splitter = new LineSplitter(Number.MAX_SAFE_INTEGER)
+  return fields => {
+    const frame = splitter.push(Buffer.from(`${jsonText(fields)}\n`))
+    return frame !== undefined && test(new EventBatch(frame, origin, 0, new Ack(() => {})), 0)
+  }
+}

@@ -1,0 +1,156 @@
+import { parseArgs } from 'node:util'
+import { NearestName } from '../../lib/nearest.js'
+
+/** Declares the arguments of a command, and parses them. */
+
+/** The kind of a value, for shell completion: a path, the id of a component, or one of several words. */
+export type Takes = 'file' | 'folder' | 'component' | 'source' | 'throttle' | 'destination' | readonly string[]
+
+export interface OptionSpec {
+  readonly type: 'string' | 'boolean'
+  /** Name of the value in the help: `FILE`. */
+  readonly value?: string
+  readonly short?: string
+  readonly required?: true
+  /** Whether it may be given several times; then its value is a list. */
+  readonly many?: true
+  /** Whether the value may also be given without the option name, before all operands. */
+  readonly operand?: true
+  /** Not needed if `value` is FILE or FOLDER. */
+  readonly takes?: Takes
+  readonly text: string
+}
+export type OptionSpecs = Readonly<Record<string, OptionSpec>>
+
+export interface Operands {
+  /** Singular: `FILE`. */
+  readonly name: string
+  readonly min: number
+  readonly max: number
+  /** The command itself reports the possible values if fewer than `min` are given. */
+  readonly mayMiss?: true
+  readonly takes?: Takes
+  readonly text: string
+}
+
+type Value<O extends OptionSpec> = O['type'] extends 'boolean'
+  ? boolean
+  : O extends { many: true }
+    ? readonly string[]
+    : O extends { required: true }
+      ? string
+      : string | undefined
+
+type AnyOptions = Readonly<Record<string, string | boolean | readonly string[] | undefined>>
+
+/** A parsed command line: every option of the command by name; those not given are false, empty or undefined. */
+export interface Call<S extends OptionSpecs> {
+  readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
+  readonly operands: readonly string[]
+}
+
+/** The streams and variables of the process; tests can replace them. */
+export interface Io {
+  readonly stdin: NodeJS.ReadStream
+  readonly stdout: NodeJS.WriteStream
+  readonly stderr: NodeJS.WriteStream
+  readonly env: NodeJS.ProcessEnv
+}
+
+export interface Command<S extends OptionSpecs = OptionSpecs> {
+  /** May have two words: `docs config`. */
+  readonly name: string
+  readonly summary: string
+  /** More text for its help, one string for each paragraph. */
+  readonly text?: readonly string[]
+  readonly options: S
+  readonly operands?: Operands
+  readonly examples: readonly { readonly title: string; readonly line: string }[]
+  /** Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is not, as with `| head`. */
+  readonly ships?: true
+  /** Resolves with the exit code. */
+  run(call: Call<S>, io: Io): Promise<number>
+}
+
+/** Declares a command. `run` gets the types of its options; the table of commands does not need them. */
+export const command = <const S extends OptionSpecs>(spec: Command<S>): Command => spec as unknown as Command
+
+/** The command line is wrong; exit code 2. */
+export class UsageError extends Error {
+  readonly code = 'SLUICE_USAGE'
+  /** The command whose help to point to; undefined: the general help. */
+  readonly command: string | undefined
+  constructor(message: string, command?: string) {
+    super(message)
+    this.command = command
+  }
+}
+
+function suggest(word: string, candidates: readonly string[]): string {
+  const near = new NearestName().find(word, candidates)
+  return near === undefined ? '' : `; did you mean ${near}?`
+}
+
+/** The commands of several words that begin with `word`, such as `admin init`. */
+export function commandsBelow(word: string | undefined, commands: readonly Command[]): readonly Command[] {
+  return commands.filter(({ name }) => name.startsWith(`${word} `))
+}
+
+/** The command that `argv` begins with, and the remaining arguments; throws UsageError. */
+export function findCommand(argv: readonly string[], commands: readonly Command[]): [Command, string[]] {
+  const found = commands.find(({ name }) => name.split(' ').every((word, i) => argv[i] === word))
+  if (found) return [found, argv.slice(found.name.split(' ').length)]
+  const word = argv[0] ?? ''
+  if (word.startsWith('-')) throw new UsageError(`expected a command before ${word}, as in: sluice run ${word}`)
+  const names = commands.map(({ name }) => name)
+  const below = commandsBelow(word, commands).map(({ name }) => `sluice ${name}`)
+  if (below.length > 0) throw new UsageError(`${word} is incomplete: ${below.join(', ')}`, word)
+  throw new UsageError(`unknown command ${word}${suggest(word, names)}`)
+}
+
+/** Parses the arguments that follow the name of `command`; throws UsageError. */
+export function readCall(command: Command, args: readonly string[]): Call<OptionSpecs> {
+  const fail = (message: string): never => {
+    throw new UsageError(message, command.name)
+  }
+  const options: Record<string, string | boolean | readonly string[] | undefined> = {}
+  for (const [name, spec] of Object.entries(command.options))
+    options[name] = spec.type === 'boolean' ? false : spec.many ? [] : undefined
+  const { tokens, positionals } = parseArgs({
+    args: [...args],
+    options: Object.fromEntries(
+      Object.entries(command.options).map(([name, { type, short }]) => [name, short ? { type, short } : { type }]),
+    ),
+    strict: false,
+    tokens: true,
+  })
+  const seen = new Set<string>()
+  for (const token of tokens) {
+    if (token.kind !== 'option') continue
+    const { name, rawName, value } = token
+    const spec = Object.hasOwn(command.options, name) ? command.options[name]! : undefined
+    if (!spec) {
+      const names = Object.keys(command.options).map(known => `--${known}`)
+      return fail(`unknown option ${rawName}${suggest(rawName, [...names, '--help'])}`)
+    }
+    if (seen.has(name) && !spec.many) fail(`--${name} is given twice`)
+    seen.add(name)
+    if (spec.type === 'boolean' && value !== undefined) fail(`${rawName} takes no value`)
+    const looksLikeOption = !token.inlineValue && value !== undefined && /^-./.test(value)
+    if (spec.type === 'string' && (value === undefined || value === '' || looksLikeOption)) {
+      const hint = looksLikeOption ? `; a value that begins with a dash is written ${rawName}=${value}` : ''
+      fail(`${rawName} needs a value: ${rawName} ${spec.value}${hint}`)
+    }
+    const before = options[name]
+    options[name] = spec.type === 'boolean' ? true : Array.isArray(before) ? [...before, value!] : value
+  }
+  const { name = '', min = 0, max = 0, mayMiss } = command.operands ?? {}
+  for (const [name, spec] of Object.entries(command.options)) {
+    if (spec.operand && options[name] === undefined && positionals.length > min) options[name] = positionals.shift()
+    if (spec.required && options[name] === undefined)
+      fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
+  }
+  if (positionals.length > max) fail(`unexpected ${JSON.stringify(positionals[max])}`)
+  if (positionals.length < min && !mayMiss) fail(`${name} is missing`)
+  return { options, operands: positionals }
+}

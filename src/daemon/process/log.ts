@@ -1,0 +1,112 @@
+import { type DestinationStream, type Logger, pino } from 'pino'
+import { formatProblem, type Problem } from '../../core/errors.js'
+import type { LogFormat } from '../../engine/config/load.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
+import { printableJson } from '../../lib/printable.js'
+import { type Io, UsageError } from './command-line.js'
+import { logText } from './log-text.js'
+import { leadsToJournal, lineWriter, lostLines, priorityOf, STDERR } from './stderr.js'
+
+type LogIo = Pick<Io, 'stderr' | 'env'>
+
+export interface LogOptions {
+  /** Undefined: text on a terminal, JSON elsewhere. */
+  readonly format?: LogFormat | undefined
+  /** The level, unless SLUICE_LOG_LEVEL sets it. */
+  readonly level?: string
+}
+
+/** The log of the program. All child loggers write in the format that was set last. */
+export interface ProgramLog {
+  readonly log: Logger
+  setFormat(format: LogFormat | undefined): void
+}
+
+/** Opens the log on stderr: JSON lines or text, with priorities if stderr is the journal. */
+export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}): ProgramLog {
+  let lineOf = lineFormat(io, format)
+  const write = writerOf(io, lines => log.warn({ lines }, 'writing the log again after lines were lost'))
+  const stream = {
+    [Symbol.for('pino.metadata')]: true,
+    lastLevel: 0,
+    write(line: string) {
+      write(lineOf(line), this.lastLevel)
+    },
+  } as DestinationStream & { lastLevel: number }
+  const log = pino(
+    {
+      level: levelFrom(io.env) ?? level,
+      base: { pid: process.pid },
+      redact: { paths: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'], censor },
+    },
+    stream,
+  )
+  return {
+    log,
+    setFormat(format) {
+      lineOf = lineFormat(io, format)
+    },
+  }
+}
+
+const LEVELS = [...Object.keys(pino.levels.values), 'silent']
+
+/** The level set in the environment; undefined if there is none. Throws UsageError. */
+function levelFrom({ SLUICE_LOG_LEVEL: given }: LogIo['env']): string | undefined {
+  if (!given) return undefined
+  const level = given.toLowerCase()
+  if (!LEVELS.includes(level)) throw new UsageError(`SLUICE_LOG_LEVEL must be one of ${LEVELS.join(', ')}`)
+  return level
+}
+
+/** The log of a command that has no configuration, or whose log settings never change. */
+export const createLog = (io: LogIo, options?: LogOptions): Logger => openLog(io, options).log
+
+function lineFormat({ stderr, env }: LogIo, format: LogFormat | undefined): (json: string) => string {
+  const isTerminal = Boolean(stderr.isTTY)
+  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return printableJson
+  const color = isTerminal && env.TERM !== 'dumb' && !env.NO_COLOR
+  return json => logText(json, color)
+}
+
+function writerOf({ stderr, env }: LogIo, again: (lines: number) => void): (line: string, level: number) => void {
+  if (stderr !== process.stderr && (stderr as { fd?: number }).fd !== STDERR) return line => void stderr.write(line)
+  const write = lineWriter(again)
+  if (!leadsToJournal(env)) return write
+  return (line, level) => write(`<${priorityOf(level)}>${line}`)
+}
+
+/** Exposes how many lines of the log are lost. */
+export function logMetrics(metrics: Metrics): void {
+  const help = 'Lines of the log that could not be written to standard error, such as on a full disk.'
+  metrics.series('counter', 'sluice_log_lines_lost_total', help, () => [{ labels: {}, value: lostLines() }])
+}
+
+/** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is no secret. */
+const censor = (value: unknown): unknown => (isCounts(value) ? value : '[Redacted]')
+
+function isCounts(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return typeof value === 'number'
+  return Object.values(value).every(isCounts)
+}
+
+/** The log of a process that another one writes down: lines without a time, as JSON. */
+export const messageLog = (level: string, write: (line: string) => void): Logger =>
+  pino({ level, base: null, timestamp: false }, { write })
+
+export const silentLog = (): Logger => pino({ enabled: false })
+
+/** Logs what is odd about a configuration that can be used. */
+export function tellWarnings(log: Logger, warnings: readonly Problem[]): void {
+  for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+}
+
+let logWarning: ((warning: Error) => void) | undefined
+
+/** From now on, warnings of Node.js and of plugins are lines of this log, where Node.js would write them as text. */
+export function logNodeWarnings(log: Logger): void {
+  for (const listener of process.listeners('warning'))
+    if (listener === logWarning || listener.name === 'onWarning') process.off('warning', listener)
+  logWarning = ({ name, message }) => log.warn({ name, error: message }, 'warning of Node.js')
+  process.on('warning', logWarning)
+}

@@ -1,0 +1,35 @@
+import type { Logger } from 'pino'
+import type { Engine } from '../../engine/run/engine.js'
+import { deadline } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
+import { onHeldSignal } from './held-signals.js'
+
+/** The first SIGTERM or SIGINT stops the run gracefully; `second` resolves at the next one. */
+export function onSignals(
+  engine: Pick<Engine, 'stop'>,
+  timeout: number | (() => number),
+  log: Logger,
+  message = 'stopping: sources stop, events that were read are delivered',
+): { second: Promise<void>; remove: () => void } {
+  let leave = () => {}
+  const second = new Promise<void>(resolve => {
+    leave = resolve
+  })
+  let stopping: { clear: () => void } | undefined
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (stopping) return leave()
+    const timeoutMs = typeof timeout === 'number' ? timeout : timeout()
+    log.info({ signal, timeout: formatDuration(timeoutMs) }, message)
+    const limit = deadline(timeoutMs)
+    stopping = limit
+    engine.stop(limit.signal)
+  }
+  const removes = (['SIGTERM', 'SIGINT'] as const).map(name => onHeldSignal(name, onSignal))
+  return {
+    second,
+    remove: () => {
+      stopping?.clear()
+      for (const remove of removes) remove()
+    },
+  }
+}

@@ -1,0 +1,72 @@
+import { fstatSync, writeSync } from 'node:fs'
+import { errorCode } from '../../core/errors.js'
+
+/** How the program writes about itself to stderr: as plain lines, or with priorities if stderr is the journal. */
+
+export const STDERR = 2
+/** The priority of error texts. */
+const ERROR = 3
+
+/** The journal priority of a level of pino. */
+export function priorityOf(level: number): number {
+  if (level >= 60) return 2
+  if (level >= 50) return ERROR
+  if (level >= 40) return 4
+  return level >= 30 ? 6 : 7
+}
+
+/** Whether stderr is the journal, which reads `<N>` at the beginning of a line as its priority. */
+export function leadsToJournal(env: NodeJS.ProcessEnv): boolean {
+  if (!env.JOURNAL_STREAM) return false
+  try {
+    const { dev, ino } = fstatSync(STDERR, { bigint: true })
+    return env.JOURNAL_STREAM === `${dev}:${ino}`
+  } catch {
+    return false
+  }
+}
+
+/** Stderr for plain text; if it is the journal, each line gets its priority. */
+export function textStderr(stderr: NodeJS.WriteStream, env: NodeJS.ProcessEnv): NodeJS.WriteStream {
+  if (!leadsToJournal(env)) return stderr
+  const write = (text: string, ...rest: []) => stderr.write(String(text).replace(/^(?=.)/gm, `<${ERROR}>`), ...rest)
+  return Object.create(stderr, { write: { value: write } })
+}
+
+/** How long to wait for a reader of stderr that does not keep up. */
+const BUSY_MS = 100
+let lost = 0
+
+/** Lines of the log that could not be written since the start of the process. */
+export const lostLines = (): number => lost
+
+/**
+ * Writes lines to stderr at once, since the last lines before an exit matter most. A line that cannot be written, such
+ * as on a full disk, is lost and counted. `again` is called with the number of lost lines when writing works again.
+ */
+export function lineWriter(again: (lines: number) => void): (line: string) => void {
+  let missing = 0
+  let isTorn = false
+  return line => {
+    const bytes = Buffer.from(isTorn ? `\n${line}` : line)
+    let done = 0
+    while (done < bytes.length) {
+      try {
+        done += writeSync(STDERR, bytes, done)
+      } catch (error) {
+        if (errorCode(error) === 'EAGAIN') {
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, BUSY_MS)
+          continue
+        }
+        lost++
+        missing++
+        isTorn ||= done > 0
+        return
+      }
+    }
+    isTorn = false
+    const lines = missing
+    missing = 0
+    if (lines > 0) again(lines)
+  }
+}

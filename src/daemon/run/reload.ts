@@ -1,0 +1,118 @@
+import type { Logger } from 'pino'
+import { ConfigError, errorText, formatProblem } from '../../core/errors.js'
+import type { Config } from '../../engine/config/load.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
+import { NotNow, type Supervisor } from '../../engine/run/supervisor.js'
+import { systemClock } from '../../lib/time.js'
+import { onHeldSignal } from '../process/held-signals.js'
+import { tellWarnings } from '../process/log.js'
+import type { Systemd } from '../systemd/systemd.js'
+import { ReloadQueue } from './reload-queue.js'
+import type { Servers } from './servers.js'
+import { ConfigWatch, type WatchedFiles } from './watch-config.js'
+
+export interface ReloadOrigin {
+  /** Reads the configuration; throws ConfigError. */
+  readonly read: () => Promise<Config>
+  /** Called with each configuration that replaces another one. */
+  readonly applied: (config: Config) => void
+  /** Runs `work` while nothing else may replace the running configuration. Undefined: nothing else does. */
+  readonly inTurn?: (work: () => Promise<void>) => Promise<void>
+  /** Undefined if they cannot be watched. */
+  readonly files?: WatchedFiles | undefined
+}
+
+export interface Reloads {
+  /** The new configuration failed to start, and `back`, the previous one, runs again. */
+  wentBack(error: Error, back: Config): void
+  stop(): void
+}
+
+/** Reloads the configuration on SIGHUP, and, if enabled, when its files change. An invalid one changes nothing. */
+export function onReload(
+  { read, applied, inTurn = work => work(), files }: ReloadOrigin,
+  pipeline: Supervisor,
+  servers: Servers,
+  metrics: Metrics,
+  log: Logger,
+  systemd: Pick<Systemd, 'reload'>,
+  subject: { refused: string | undefined },
+): Reloads {
+  const counts = { done: 0, failed: 0 }
+  let last = true
+  let lastDone = systemClock.wall()
+  const help = 'Reloads of the configuration by result.'
+  metrics.series('counter', 'sluice_config_reloads_total', help, () =>
+    Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
+  )
+  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last reload succeeded.', () =>
+    last ? 1 : 0,
+  )
+  const since = 'When a configuration was last loaded successfully, initially at startup.'
+  metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
+  const hash = 'Hash of the files of the running configuration; always 1.'
+  metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
+  const reload = async () => {
+    watch?.read()
+    try {
+      const next = await read()
+      tellWarnings(log, next.warnings)
+      const listening = await servers.prepare(next.metrics)
+      await pipeline.replace(next).catch(error => {
+        listening.drop()
+        throw error
+      })
+      listening.use()
+      applied(next)
+      counts.done++
+      last = true
+      lastDone = systemClock.wall()
+      subject.refused = undefined
+      watch?.set(next.watched)
+      log.info({ config: next.files, hash: next.digest }, 'configuration reloaded')
+    } catch (error) {
+      if (error instanceof NotNow && pipeline.isStopping) {
+        log.info('the reload was given up: the daemon is stopping')
+        return
+      }
+      counts.failed++
+      last = false
+      const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
+      subject.refused = problems.join('; ')
+      const text = 'cannot apply the new configuration; keeping the current one'
+      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
+    }
+  }
+  /** Returns the metrics and the log to the settings of the configuration that runs again. */
+  const moveBack = async (back: Config) => {
+    applied(back)
+    try {
+      const listening = await servers.prepare(back.metrics)
+      listening.use()
+      watch?.set(back.watched)
+    } catch (error) {
+      log.error(
+        { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
+        'cannot move the metrics back; they stay at the new address',
+      )
+    }
+  }
+  const queue = new ReloadQueue(() => inTurn(reload))
+  const reloadNext = () => queue.request()
+  const watch = files && new ConfigWatch(files, () => systemd.reload(reloadNext))
+  watch?.set(pipeline.config.watched)
+  const onSignal = () => void systemd.reload(reloadNext)
+  const removeHandler = onHeldSignal('SIGHUP', onSignal)
+  return {
+    wentBack(error, back) {
+      counts.failed++
+      last = false
+      subject.refused = errorText(error)
+      void queue.add(() => moveBack(back))
+    },
+    stop() {
+      removeHandler()
+      watch?.set(false)
+    },
+  }
+}

@@ -1,0 +1,213 @@
+import { resolve } from 'node:path'
+import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import type { Config } from '../../engine/config/load.js'
+import { filesOfModules } from '../../engine/config/modules.js'
+import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import type { Engine } from '../../engine/run/engine.js'
+import { Metrics } from '../../engine/run/measure/metrics.js'
+import { type Totals, totalsOf } from '../../engine/run/measure/totals.js'
+import { type DataDirLock, lockDataDir } from '../../engine/run/state/data-dir.js'
+import { Supervisor, type WentBack } from '../../engine/run/supervisor.js'
+import { systemRandom } from '../../lib/backoff.js'
+import { inheritedSockets } from '../../lib/network/inherited-sockets.js'
+import { after, every, systemClock } from '../../lib/time.js'
+import { packageVersion } from '../../lib/version.js'
+import { ConnectionReport } from '../../net/http/server/connection-report.js'
+import { isReady } from '../admin/ready.js'
+import { socketPath } from '../admin/socket.js'
+import type { Io } from '../process/command-line.js'
+import { EXIT } from '../process/dispatch.js'
+import { type LogOptions, logMetrics, logNodeWarnings, openLog, tellWarnings } from '../process/log.js'
+import { onSignals } from '../process/signals.js'
+import { onStdoutGone } from '../process/stdout-gone.js'
+import { DaemonSubject } from '../systemd/daemon-subject.js'
+import { Systemd } from '../systemd/systemd.js'
+import { whenReadable } from './held.js'
+import { loadQuickly } from './load-quickly.js'
+import { type Managed, managedMetrics } from './managed-report.js'
+import { orphanMetrics } from './orphan-metrics.js'
+import { tolerateFaultsOfPlugins } from './plugin-faults.js'
+import { onReload, type ReloadOrigin } from './reload.js'
+import { Servers } from './servers.js'
+import { reportUnsaved, unsavedMetrics } from './unsaved-positions.js'
+import { watchDataDir } from './watch-data-dir.js'
+
+const CHECK_MS = 10_000
+/** When the process begins to be measured, at the latest. The first events are usually shipped before that. */
+const MEASURE_MS = 1000
+
+export interface RunOptions {
+  readonly configPath: string
+  readonly metricsOnSocket?: boolean | undefined
+  readonly follow?: Follow
+  /** Options of the log that apply unless the configuration sets them. */
+  readonly log?: LogOptions
+}
+
+/** What can be observed of a run. */
+export interface Running {
+  readonly pipeline: Supervisor
+  readonly metrics: Metrics
+  readonly totals: () => Totals
+  /** Undefined if metrics are not served. */
+  readonly metricsUrl: string | undefined
+}
+
+/** Called when everything is built, just before the run starts. The returned function is called when it has ended. */
+export type Follow = (running: Running) => () => Promise<void>
+
+/** Where the configuration comes from, and how to get the next one. */
+export interface ConfigOrigin {
+  /** The lock of its data_dir. */
+  readonly lock: DataDirLock
+  readonly systemd: Systemd
+  /** The path of the configuration, as commands accept it; undefined if it is not a file on this machine. */
+  readonly configPath?: string
+  /** How to read the configuration on reload. */
+  readonly reloads?: ReloadOrigin
+  readonly follow?: Follow
+  readonly managed?: Managed
+  /** Called when a new configuration could not start and the previous one runs again. */
+  readonly wentBack?: WentBack
+}
+
+/** Runs the daemon until its sources end or a signal ends it. Resolves with the exit code. */
+export async function run(
+  { configPath: path, metricsOnSocket, follow, log: usual }: RunOptions,
+  io: Io,
+): Promise<number> {
+  let pluginFiles: readonly string[] = []
+  let moduleFiles: readonly string[] = []
+  const read = async () => {
+    const plugins = await pluginsOf(path, io.env)
+    pluginFiles = filesOf(plugins)
+    const config = await loadQuickly(path, { env: io.env, plugins, onThisMachine: true, metricsOnSocket })
+    moduleFiles = filesOfModules(config)
+    return config
+  }
+  const config = await read()
+  const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
+  logNodeWarnings(log)
+  tellWarnings(log, config.warnings)
+  const systemd = Systemd.from(io.env, { log })
+  const lock = await lockDataDir(config.dataDir)
+  try {
+    const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
+    const reloads = {
+      read,
+      applied,
+      files: { path, digest: config.digest, others: () => [...pluginFiles, ...moduleFiles] },
+    }
+    const origin = { lock, systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }
+    return await runLocked(config, origin, log, io)
+  } finally {
+    lock.release()
+  }
+}
+
+/** Runs a configuration whose data_dir is locked until it ends. Resolves with the exit code. */
+export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
+  const metrics = new Metrics(log)
+  const { stdin, stdout, env } = io
+  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, env }
+  const wentBack: WentBack = (error, failed, back) => {
+    log.error(
+      { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
+      'the new configuration failed to start; the previous one is running again',
+    )
+    reloads?.wentBack(error, back)
+    origin.wentBack?.(error, failed, back)
+  }
+  const { systemd, managed } = origin
+  if (managed) managedMetrics(metrics, managed.report)
+  const build = () => Supervisor.build(config, around, wentBack)
+  const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
+  const pipeline = await whenReadable(build, { config, metrics, connections, systemd, managed, log })
+  if (!pipeline) {
+    systemd.ending(0, 'ended')
+    await systemd.close()
+    return EXIT.done
+  }
+  const heldBefore = new Map(
+    [...metrics.components.values()].map(counters => [counters.id, counters.inFlight().events]),
+  )
+  const totals = () =>
+    totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
+  const subject = new DaemonSubject(pipeline, log)
+  metrics.daemonGauge(
+    'sluice_ready',
+    'Whether all destinations are ready, no source is waiting for an operator, and the daemon is not stopping.',
+    () => (!pipeline.isStopping && isReady(pipeline.states(), pipeline.failures(), pipeline.outages()) ? 1 : 0),
+  )
+  logMetrics(metrics)
+  orphanMetrics(metrics, () => pipeline.orphans)
+  unsavedMetrics(
+    metrics,
+    () => pipeline.config.sources,
+    () => pipeline.unsaved,
+  )
+  const servers = new Servers(
+    {
+      metrics: format => metrics.render(format),
+      connections,
+      destinations: () => pipeline.states(),
+      failures: () => pipeline.failures(),
+      outages: () => pipeline.outages(),
+      isStopping: () => pipeline.isStopping,
+      reloadingSince: () => pipeline.replacingSince,
+      ...(managed && { managed: managed.report }),
+      about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
+    },
+    log,
+  )
+  await servers.open(config, pipeline)
+  const { dataDir } = config
+  if (!config.metrics && !config.metricsGiven)
+    log.info(
+      { socket: socketPath(dataDir) },
+      'metrics are served on the socket only; to serve them at an address, set metrics.listen',
+    )
+  const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
+  const measured = after(MEASURE_MS, () => void metrics.measureProcess())
+  const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
+  const endFaults = tolerateFaultsOfPlugins(metrics, log)
+  const timeout = () => pipeline.config.shutdownTimeoutMs
+  const ended = untilStopped(pipeline, systemd, timeout)
+  const signals = onSignals(ended, timeout, log)
+  const reader = onStdoutGone(stdout, ended, pipeline, log)
+  const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, subject)
+  log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
+  const leave = origin.follow?.({ pipeline, metrics, totals, metricsUrl: servers.metricsUrl })
+  systemd.follow(subject)
+  try {
+    const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
+    metrics.checkConservation()
+    if (!forced) await leave?.()
+    const unsaved = reportUnsaved(pipeline.unsaved, log)
+    log.info(totals(), forced ? 'ended at once by a second signal' : 'ended')
+    return forced || unsaved || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
+  } finally {
+    signals.remove()
+    endFaults()
+    reader.remove()
+    reloads?.stop()
+    stopChecks()
+    measured()
+    stopWatching()
+    servers.close()
+    systemd.ending(0, 'ended')
+    await systemd.close()
+  }
+}
+
+/** Wraps `engine` to report to systemd that it is stopping. */
+function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
+  return {
+    stop(deadline) {
+      inheritedSockets().stopAccepting()
+      systemd.ending(timeout(), 'stopping: delivering events that were read')
+      engine.stop(deadline)
+    },
+  }
+}

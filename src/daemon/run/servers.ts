@@ -1,0 +1,106 @@
+import type { Server } from 'node:net'
+import { isDeepStrictEqual } from 'node:util'
+import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import type { Config } from '../../engine/config/load.js'
+import { type ListenAddress, listenOn, listenText } from '../../lib/network/inherited-sockets.js'
+import { LateServer } from '../admin/late-server.js'
+import type { Reports } from '../admin/server.js'
+import { listenAtSocket, socketPath } from '../admin/socket.js'
+import type { Tappable } from '../admin/tap.js'
+
+type Listen = Config['metrics']
+
+/** The servers on which the daemon reports about itself: the metrics address and the Unix socket. */
+export class Servers {
+  readonly #reports: Reports
+  readonly #log: Logger
+  #address: Listen
+  #metrics: LateServer | undefined
+  #socket: LateServer | undefined
+
+  constructor(reports: Reports, log: Logger) {
+    this.#reports = reports
+    this.#log = log
+  }
+
+  /** The URL of /metrics; undefined if metrics are not served. */
+  get metricsUrl(): string | undefined {
+    return this.#metrics && this.#address && urlOf('http', this.#metrics.listening, this.#address, '/metrics')
+  }
+
+  /** Throws if the metrics address cannot be used. */
+  async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
+    const prepared = await this.prepare(metrics)
+    prepared.use()
+    await this.openSocket(dataDir, tappable)
+  }
+
+  /** Opens the socket in data_dir, or reopens it if that is another folder now. */
+  async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
+    this.#socket?.close()
+    const path = socketPath(dataDir)
+    try {
+      const server = new LateServer(async () => {
+        const { socketServer } = await import('../admin/server.js')
+        return socketServer(this.#reports, tappable, this.#log)
+      }, this.#log)
+      await listenAtSocket(server.listening, path)
+      this.#socket = server
+    } catch (error) {
+      // Only inspecting commands need the socket, so the daemon runs without it.
+      this.#log.info(
+        { socket: path, error: errorText(error) },
+        'cannot open the socket of the daemon; sluice status, top and tap cannot reach it',
+      )
+    }
+  }
+
+  /**
+   * Serves metrics also at a new address: `use` closes the old server, `drop` the new one. Throws if that is
+   * impossible.
+   */
+  async prepare(address: Listen): Promise<{ use(): void; drop(): void }> {
+    if (isDeepStrictEqual(address, this.#address)) return { use() {}, drop() {} }
+    const next = address && (await this.#serve(address))
+    return {
+      use: () => {
+        if (next) this.#log.info({ url: urlOf('http', next.listening, address!, '/metrics') }, 'metrics are served')
+        this.#metrics?.close()
+        this.#metrics = next
+        this.#address = address
+      },
+      drop: () => next?.close(),
+    }
+  }
+
+  async #serve(address: NonNullable<Listen>): Promise<LateServer> {
+    const server = new LateServer(async () => {
+      const { adminServer } = await import('../admin/server.js')
+      return adminServer(this.#reports, this.#log)
+    }, this.#log)
+    try {
+      await listenOn(server.listening, address)
+      // A scraper that disconnects must not end the daemon.
+      server.listening.on('error', () => {})
+      return server
+    } catch (error) {
+      const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+      const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
+      const why = 'systemd' in address ? `: ${errorText(error)}` : hint
+      throw new Error(`cannot serve metrics at ${listenText(address)}${why}`, { cause: error })
+    }
+  }
+
+  close(): void {
+    for (const server of [this.#metrics, this.#socket]) server?.close()
+  }
+}
+
+/** The URL of a server, with its actual port if the system chose it. */
+export function urlOf(scheme: string, server: Server, address: ListenAddress, path: string): string {
+  if ('systemd' in address) return listenText(address)
+  const bound = server.address()
+  const { port } = typeof bound === 'object' && bound ? bound : address
+  return `${scheme}://${listenText({ ...address, port })}${path}`
+}

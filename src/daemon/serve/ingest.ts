@@ -1,0 +1,202 @@
+import type { IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import type { AnyDefinition } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
+import type { Config } from '../../engine/config/load.js'
+import type { Permitted } from '../../engine/config/managed/permitted.js'
+import { literalSecrets } from '../../engine/config/managed/secret-places.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
+import { AddressRules } from '../../lib/network/address-rules.js'
+import { systemClock } from '../../lib/time.js'
+import type { PublishedDocument } from '../../service/api/domain/documents.js'
+import type { Principal } from '../../service/api/domain/keys/principal.js'
+import { at } from '../../service/api/domain/records.js'
+import type { Service } from '../../service/api/domain/service.js'
+import type { Ingest, IngestAnswer } from '../../service/api/http/ingest.js'
+import { INGEST_FOLDER } from '../../service/ingest/ingest-backup.js'
+import { IngestHost } from '../../service/ingest/ingest-host.js'
+import { forkProcesses } from './pipeline-processes.js'
+
+/** How many times the memory of one pipeline all of them may hold. */
+const SHARES = 8
+/** Of requests that wait to be delivered, more are of no use to anybody. */
+const MOST_REQUESTS = 10_000
+/** Series of metrics by key of one account, and of all accounts that may run together. */
+const MOST_SERIES = 5000
+const MOST_SERIES_OF_ALL = 100_000
+
+type ServiceConfig = NonNullable<Config['service']>
+
+interface ServedIngestParts {
+  readonly log: Logger
+  readonly metrics: Metrics
+  readonly components: readonly AnyDefinition[]
+  /** Where this process listens. */
+  readonly ownPorts: () => readonly number[]
+}
+
+/** The published pipelines of the service, run in a process for each account: the domain says what, the host runs it. */
+export class ServedIngest implements Ingest {
+  readonly #service: Service
+  readonly #host: IngestHost
+  readonly #log: Logger
+  readonly #components: readonly AnyDefinition[]
+  readonly #forget: () => void
+  /** Pipelines that were published or removed since this was created. */
+  readonly #changed = new Set<string>()
+  #reading: Promise<unknown> = Promise.resolve()
+  #starting: Promise<void> = Promise.resolve()
+  #stopped: Promise<void> | undefined
+
+  constructor(service: Service, options: ServiceConfig, { log, metrics, components, ownPorts }: ServedIngestParts) {
+    this.#service = service
+    this.#log = log
+    this.#components = components
+    const { ingest, dataDir, max_connections, plugins } = options
+    const folder = join(dataDir, INGEST_FOLDER)
+    const permitted = permittedBy(options, ownPorts)
+    const { files, never, urls } = permitted
+    const maxDisk = ingest.max_disk_per_account
+    const maxSeries = Math.min(MOST_SERIES, Math.floor(MOST_SERIES_OF_ALL / ingest.max_processes))
+    const setup = { folder, maxDisk, maxSeries, logLevel: log.level, files, never, urls }
+    const maxMemory = ingest.max_memory_per_account
+    this.#host = new IngestHost({
+      folder,
+      log,
+      metrics,
+      clock: systemClock,
+      components,
+      permitted,
+      ownPorts,
+      startProcess: forkProcesses({
+        setup: { ...setup, addresses: ingest.allow_addresses, plugins },
+        maxMemory,
+        env: process.env,
+      }),
+      maxProcesses: ingest.max_processes,
+      maxMemory,
+      deadlineMs: ingest.process_timeout,
+      maxBody: ingest.max_body,
+      maxUnsettled: ingest.max_unsettled,
+      maxUnsettledOfAll: SHARES * ingest.max_unsettled,
+      maxPipelines: ingest.max_pipelines,
+      maxDiskPerAccount: ingest.max_disk_per_account,
+      revisionBytes: account => service.pipelines.sizes.of(account),
+      maxRequests: Math.min(MOST_REQUESTS, max_connections),
+      revision: async (published, revision) => {
+        const config = await service.pipelines.configOf(published.id, revision)
+        const secrets = config && (await service.secrets.for(published.account_id, config))
+        return config && secrets && { ...published, revision, config, secrets }
+      },
+    })
+    service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
+    service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
+    this.#forget = this.#follow()
+  }
+
+  /** Runs what is published from now on. */
+  #follow(): () => void {
+    const { pipelines, secrets } = this.#service
+    const ends = [
+      pipelines.onPublish((id, published) => {
+        this.#changed.add(id)
+        const done = published ? this.#publish(published) : this.#remove(id)
+        done.catch(error =>
+          this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply what was published'),
+        )
+      }),
+      secrets.onChange((...changed) => {
+        this.#secretChanged(...changed).catch(error =>
+          this.#log.error({ account: changed[0], error: errorText(error) }, 'cannot apply a changed secret'),
+        )
+      }),
+    ]
+    return () => {
+      for (const end of ends) end()
+    }
+  }
+
+  /** Runs pipelines that have events to deliver. The service may listen already: what is published meanwhile is newer. */
+  start(): Promise<void> {
+    this.#starting = this.#start()
+    return this.#starting
+  }
+
+  async #start(): Promise<void> {
+    const { pipelines } = this.#service
+    const known = new Set<string>()
+    for await (const id of pipelines.removed()) {
+      if (this.#stopped) return
+      known.add(id)
+      await this.#remove(id)
+    }
+    for await (const published of pipelines.allPublished()) {
+      if (this.#stopped) return
+      known.add(published.id)
+      this.#warnOfLiterals(published)
+      if (!this.#changed.has(published.id)) await this.#publish(published)
+    }
+    await this.#host.tellOrphans(new Set([...known, ...this.#changed]))
+  }
+
+  #warnOfLiterals({ id, config }: PublishedDocument): void {
+    const places = literalSecrets(config, this.#components).map(({ path }) => path)
+    if (places.length === 0) return
+    this.#log.warn(
+      { code: 'SLUICE_LITERAL_KEY', pipeline: id, places },
+      'a published pipeline has literal keys, which earlier versions stored unencrypted and showed to viewers; rotate them, and save the new ones as secrets of the account',
+    )
+  }
+
+  async #remove(id: string): Promise<void> {
+    // What was published before is applied first.
+    await this.#reading
+    await this.#host.remove(id)
+    await this.#service.pipelines.filesRemoved(id)
+  }
+
+  /** Runs it with the values that its secrets have now; one after the other, so that the last publish is applied last. */
+  async #publish(published: PublishedDocument): Promise<void> {
+    const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
+    this.#reading = secrets.catch(() => {})
+    await this.#host.publish({ ...published, secrets: await secrets })
+  }
+
+  async #secretChanged(accountId: string, enterpriseId: string, name: string): Promise<void> {
+    const { pipelines, secrets } = this.#service
+    const users: PublishedDocument[] = []
+    const ids = new Set<string>()
+    for await (const published of pipelines.allPublished(at.pipelines(enterpriseId, accountId))) {
+      ids.add(published.id)
+      if (secrets.namesIn(published.config).includes(name)) users.push(published)
+    }
+    if (await secrets.exists(accountId, name)) for (const published of users) await this.#publish(published)
+    else await this.#host.endUsersOf(ids, name)
+  }
+
+  async ingest(principal: object, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer> {
+    const published = await this.#service.pipelines.forIngest(principal as Principal, pipelineId)
+    const secrets = await this.#service.secrets.for(published.account_id, published.config)
+    return await this.#host.take({ ...published, secrets }, request)
+  }
+
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  stop(deadline: AbortSignal): Promise<void> {
+    this.#forget()
+    this.#stopped ??= this.#host.stop(deadline).then(() => this.#starting.catch(() => {}))
+    return this.#stopped
+  }
+}
+
+/** Whoever may publish is not thereby the user that the service runs as: what its pipelines reach, the operator says. */
+function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permitted {
+  return {
+    files: ingest.allow_files,
+    never: [dataDir],
+    urls: ingest.allow_urls ?? 'all',
+    addresses: new AddressRules(ingest.allow_addresses, ownPorts),
+    listen: [],
+    credentials: [],
+  }
+}

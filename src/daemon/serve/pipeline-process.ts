@@ -1,0 +1,102 @@
+import { Socket } from 'node:net'
+import { PassThrough } from 'node:stream'
+import { deserialize, serialize } from 'node:v8'
+import type { AnyDefinition } from '../../core/component.js'
+import { systemRandom } from '../../lib/backoff.js'
+import { FrameReader, frameHead } from '../../lib/frames.js'
+import { AddressRules } from '../../lib/network/address-rules.js'
+import { every, systemClock } from '../../lib/time.js'
+import type { BodyBytes } from '../../net/http/events/send-body.js'
+import { bodyRoom, freeBody, takeBody } from '../../net/http/server/body-memory.js'
+import { type Call, FROM_PROCESS, type FromProcess, TO_PROCESS } from '../../service/ingest/process/messages.js'
+import { PipelineWorker } from '../../service/ingest/worker/pipeline-worker.js'
+import { messageLog } from '../process/log.js'
+import type { ProcessSetup } from './pipeline-processes.js'
+import { componentsWith } from './service-plugins.js'
+
+/** The program of the process in which the published pipelines of one account run. The service starts it, see daemon/serve/ingest.ts. */
+
+/** What has not ended by itself when the service is gone. */
+const END_MS = 3000
+
+// The service ends it in order; a signal for the whole group is meant for the service.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
+
+/** As much as a read gives at most. */
+const PORTION_BYTES = 256 * 1024
+const NO_LIMIT = Number.POSITIVE_INFINITY
+
+/** What arrives while the plugins are loaded is received in order then. */
+let opened: Promise<PipelineWorker> | undefined
+const answers = new Socket({ fd: FROM_PROCESS, writable: true })
+// The service is gone.
+answers.on('error', () => {})
+
+/** A body is put in its place at once, so that nothing is left to collect; with room for a byte more. */
+const reader = new FrameReader(NO_LIMIT, head => {
+  const message = deserialize(head) as ProcessSetup | Call
+  if (!('name' in message)) return { most: 0, take: () => begin(message) }
+  if (message.name !== 'take') return { most: 0, take: () => receive(message) }
+  return {
+    most: NO_LIMIT,
+    room: size => takeBody(bodyRoom(size + 1)),
+    take: bytes => receive(message, { bytes, release: () => freeBody(bytes) }),
+  }
+})
+
+function begin(setup: ProcessSetup): void {
+  opened = componentsWith(setup.plugins).then(components => open(setup, components))
+}
+
+function receive(call: Call, body?: BodyBytes): void {
+  void opened!.then(worker => worker.receive(call, body))
+}
+
+const buffer = Buffer.allocUnsafeSlow(PORTION_BYTES)
+const callback = (size: number) => {
+  reader.push(buffer.subarray(0, size))
+  return true
+}
+// The service has asked for the end: nobody else waits for anything.
+new Socket({ fd: TO_PROCESS, readable: true, onread: { buffer, callback } } as object)
+  .on('error', () => {})
+  .on('close', () => {
+    every(END_MS, () => process.kill(process.pid, 'SIGKILL'))
+    void opened?.then(worker => worker.close())
+  })
+  .resume()
+
+function tell(message: FromProcess): void {
+  if (answers.writable) answers.write(frameHead(serialize(message), 0))
+}
+
+function open(
+  { account, folder, maxDisk, maxSeries, logLevel, files, never, urls, addresses }: ProcessSetup,
+  components: readonly AnyDefinition[],
+): PipelineWorker {
+  const worker: PipelineWorker = new PipelineWorker({
+    account,
+    folder,
+    maxDisk,
+    maxSeries,
+    components,
+    tell,
+    log: messageLog(logLevel, line => tell({ type: 'log', line })),
+    runtime: {
+      clock: systemClock,
+      random: systemRandom,
+      stdin: new PassThrough().end(),
+      stdout: new PassThrough().resume(),
+      env: {},
+    },
+    permitted: {
+      files,
+      never,
+      urls,
+      addresses: new AddressRules(addresses, () => worker.ownPorts),
+      listen: [],
+      credentials: [],
+    },
+  })
+  return worker
+}

@@ -1,0 +1,233 @@
+import { randomBytes } from 'node:crypto'
+import type { Server } from 'node:http'
+import type { Logger } from 'pino'
+import { components } from '../../components/list.js'
+import { ConfigError, errorText } from '../../core/errors.js'
+import { type Config, loadConfig } from '../../engine/config/load.js'
+import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import type { Format } from '../../engine/run/measure/metrics.js'
+import { Metrics } from '../../engine/run/measure/metrics.js'
+import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
+import { systemClock } from '../../lib/time.js'
+import { packageVersion } from '../../lib/version.js'
+import { ConnectionReport } from '../../net/http/server/connection-report.js'
+import { listening } from '../../net/http/server/listener.js'
+import { buildApp } from '../../service/api/http/app.js'
+import { RequestCounts } from '../../service/api/http/request-counts.js'
+import { type OpenService, openService } from '../../service/api/open-service.js'
+import type { Store } from '../../service/api/store/store.js'
+import { backUpIngest } from '../../service/ingest/ingest-backup.js'
+import { serveAdmin } from '../admin/server.js'
+import type { Io } from '../process/command-line.js'
+import { EXIT } from '../process/dispatch.js'
+import { onHeldSignal } from '../process/held-signals.js'
+import { createLog, logMetrics, logNodeWarnings, tellWarnings } from '../process/log.js'
+import { onSignals } from '../process/signals.js'
+import { urlOf } from '../run/servers.js'
+import { Systemd } from '../systemd/systemd.js'
+import { serviceConnections } from './connections.js'
+import { serveControls } from './control.js'
+import { ServedIngest } from './ingest.js'
+import { serviceMetrics, storeMetrics } from './metrics.js'
+import { componentsWith } from './service-plugins.js'
+import { serviceTls } from './tls.js'
+
+const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
+/** Beside the daemon's own, where nothing is said. */
+const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
+
+type ServiceConfig = NonNullable<Config['service']>
+
+/** The configuration with its section `service`; throws ConfigError where it has none. */
+export async function loadServiceConfig(
+  path: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ config: Config; options: ServiceConfig }> {
+  const plugins = await pluginsOf(path, env)
+  const config = loadConfig(path, { env, components, plugins, serviceAlone: true })
+  if (config.service) return { config, options: config.service }
+  const message = 'is missing; the options of the service belong there, as in service: { listen: 127.0.0.1:8080 }'
+  throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message }])
+}
+
+/** The store and the domain over it, with the clock and the chance of this machine. */
+export async function openConfigured(options: ServiceConfig, log: Logger): Promise<OpenService> {
+  const { dataDir, limits, plugins } = options
+  const known = await componentsWith(plugins)
+  return await openService({ dataDir, limits, log, clock: systemClock, random: randomBytes, components: known })
+}
+
+/** The service, until a signal ends it. Resolves with the exit code. */
+export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
+  const { config, options } = await loadServiceConfig(configPath, io.env)
+  const log = createLog(io, { format: config.logFormat })
+  logNodeWarnings(log)
+  tellWarnings(log, config.warnings)
+  // Nothing is written there, and a service without a reader of its standard output continues.
+  io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))
+  const systemd = Systemd.from(io.env, { log })
+  systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
+  try {
+    const opened = await openConfigured(options, log)
+    try {
+      return await serveOpened(config, options, opened, systemd, log)
+    } finally {
+      await opened.close()
+    }
+  } finally {
+    systemd.ending(0, 'ended')
+    await systemd.close()
+  }
+}
+
+async function serveOpened(
+  config: Config,
+  options: ServiceConfig,
+  { service, state }: OpenService,
+  systemd: Systemd,
+  log: Logger,
+): Promise<number> {
+  const metrics = new Metrics(log)
+  void metrics.measureProcess()
+  logMetrics(metrics)
+  const counts = new RequestCounts()
+  const servers: Server[] = []
+  const tls = options.tls && serviceTls(options.tls, metrics, log)
+  const ingest = new ServedIngest(service, options, {
+    log,
+    metrics,
+    components: await componentsWith(options.plugins),
+    ownPorts: () => portsOf(servers),
+  })
+  const app = await buildApp({
+    service,
+    ingest,
+    log,
+    counts,
+    requestLog: options.request_log,
+    maxBody: options.max_body,
+    connections: serviceConnections(options, metrics, log),
+    trustedProxies: options.trusted_proxies,
+    headersMs: options.headers_timeout,
+    requestMs: options.request_timeout,
+    keepAliveMs: options.keep_alive_timeout,
+    tls: await tls?.load(),
+  })
+  servers.push(app.server)
+  let ending = false
+  let leave = () => {}
+  const left = new Promise<void>(resolve => {
+    leave = resolve
+  })
+  const signals = onSignals(
+    {
+      stop(limit) {
+        ending = true
+        inheritedSockets().stopAccepting()
+        systemd.ending(config.shutdownTimeoutMs, 'ending: requests under way are answered')
+        limit.addEventListener('abort', leave, { once: true })
+        Promise.all([app.close(), ingest.stop(limit)]).then(leave, leave)
+      },
+    },
+    config.shutdownTimeoutMs,
+    log,
+    'ending: no new requests, those under way are answered',
+  )
+  const ends: (() => void)[] = [signals.remove, onHeldSignal('SIGHUP', () => log.warn(NO_RELOAD))]
+  // Started by another program: it does not outlive it.
+  if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
+  try {
+    serviceMetrics(metrics, counts, service, () => !ending)
+    storeMetrics(metrics, state.store)
+    if (tls) ends.push(tls.attach(app.server))
+    const admin = await listenForMetrics(config, metrics, () => !ending, log)
+    if (admin) {
+      servers.push(admin)
+      ends.push(() => closeAll(admin))
+    }
+    ends.push(
+      await serveControls(options.dataDir, log, {
+        init: async input => await service.init(input),
+        backup: async ({ path }) => await state.backup(String(path), to => backUpIngest(options.dataDir, to)),
+      }),
+    )
+    const address = options.listen
+    const open = async () => {
+      if (!('systemd' in address)) return await app.listen(address)
+      await app.ready()
+      return await listenOn(app.server, address)
+    }
+    if (!ending) {
+      await listening(address, open).catch(error => {
+        // A signal while it starts to listen closes the server.
+        if (!ending) throw error
+      })
+    }
+    if (ending) {
+      await left
+      log.info('ended')
+      return EXIT.done
+    }
+    const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
+    log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
+    systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
+    if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
+    // Afterwards: each account costs up to a second, and a key must be revocable at once.
+    const started = ingest.start().then(() => left)
+    const forced = await Promise.race([
+      started.then(() => false),
+      left.then(() => false),
+      signals.second.then(() => true),
+    ])
+    log.info(forced ? 'ended at once by a second signal' : 'ended')
+    return forced ? EXIT.failed : EXIT.done
+  } finally {
+    closeAll(app.server)
+    for (const end of ends) end()
+    await app.close()
+    await ingest.stop(AbortSignal.abort())
+  }
+}
+
+/** Resolves when the store has come to it among its writes, and has read something that is not in memory. */
+async function answers(store: Store): Promise<boolean> {
+  await store.write([], [{ key: 'watchdog', value: undefined }])
+  return true
+}
+
+function portsOf(servers: readonly Server[]): number[] {
+  return servers.flatMap(server => {
+    const address = server.address()
+    return typeof address === 'object' && address !== null ? [address.port] : []
+  })
+}
+
+function closeAll(server: Server): void {
+  server.close()
+  server.closeAllConnections()
+}
+
+/** Where the configuration does not ask for metrics, the service does without them rather than not start. */
+async function listenForMetrics(
+  config: Config,
+  metrics: Metrics,
+  ready: () => boolean,
+  log: Logger,
+): Promise<Server | undefined> {
+  if (!config.metrics) return undefined
+  const address = config.metricsGiven ? config.metrics : USUAL_METRICS
+  const reports = {
+    metrics: (format: Format) => metrics.render(format),
+    connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
+    destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
+  }
+  try {
+    const server = await listening(address, () => serveAdmin(address, reports, log))
+    log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
+    return server
+  } catch (error) {
+    if (config.metricsGiven) throw error
+    log.warn({ error: errorText(error) }, 'metrics are not served; say where in metrics.listen')
+    return undefined
+  }
+}

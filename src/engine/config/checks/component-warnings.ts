@@ -1,0 +1,97 @@
+import type { Codec } from '../../../core/codec.js'
+import { codecOf, loadedCodecs } from '../../../core/codecs/loaded.js'
+import type { Kind } from '../../../core/component.js'
+import type { EventFields } from '../../../core/event/event-fields.js'
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import type { Explainer } from './diagnostics.js'
+import { upstreamOf } from './upstream.js'
+
+/** Number of sources whose fields a warning lists. */
+const SHOWN_SOURCES = 3
+
+/** Reports valid options with a consequence that is easily overlooked. The components provide these warnings. */
+export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
+  for (const draft of drafts.values()) {
+    const { config, entry, kind, id } = draft
+    if (!config) continue
+    for (const { path, message } of config.definition.warnings?.(config.options as never) ?? []) {
+      const located = locate(entry.value, path, entry.key)
+      warnings.add(placeOf(located), [SECTIONS[kind], id, ...path], withoutEnvironment(located.nearest, message))
+    }
+  }
+}
+
+/** Reports options that name a field which no event reaching the component can have. */
+export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
+  for (const draft of drafts.values()) {
+    const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
+    if (used.length === 0) continue
+    const fields = fieldsOf(upstreamOf(draft, drafts))
+    if (!fields) continue
+    for (const { option, path, without } of used) {
+      const [name] = path.segments
+      const located = locate(draft.entry.value, [option], draft.entry.key)
+      const isHidden = located.nearest.kind === 'scalar' && located.nearest.environment !== undefined
+      if (fields.some(({ names, others }) => names.includes(name) || others?.test(name))) continue
+      const known = fields.flatMap(({ names }) => names.map(known => `.${known}`))
+      const near = isHidden ? '' : explainer.suggestion(`.${name}`, known)
+      const field = isHidden ? 'this field' : path.text
+      const consequence = without === undefined ? '' : `, and ${without}`
+      const sources = fields.slice(0, SHOWN_SOURCES).map(shownFields).join('; ')
+      warnings.add(
+        placeOf(located),
+        [SECTIONS[draft.kind], draft.id, option],
+        `no event that comes here can have ${field}${consequence}${near || '.'} ${sources}`,
+      )
+    }
+  }
+}
+
+/** Codecs of lines whose events can have any field. */
+function otherCodecs(): string {
+  const found = loadedCodecs().filter(({ name }) => {
+    // Some cannot do without options, and some are further names of others.
+    const codec = codecOf(name)
+    return codec?.name === name && codec.eventFields === undefined && !codec.framing
+  })
+  return found.map(({ name }) => `"decode: ${name}"`).join(' or ')
+}
+
+interface KnownFields extends EventFields {
+  readonly id: string
+  readonly kind: Kind
+  readonly codec: Codec | undefined
+}
+
+/** The fields from all of these; undefined if one of them gives any field or is unknown, or if none is a source. */
+function fieldsOf(upstream: readonly Draft[]): KnownFields[] | undefined {
+  const all: KnownFields[] = []
+  for (const { id, kind, config } of upstream) {
+    if (!config) return undefined
+    const { definition, options } = config
+    if (kind === 'processor' && !definition.fields) continue
+    const fields = definition.fields?.(options as never)
+    if (!fields) return undefined
+    all.push({ ...fields, id, kind, codec: (options as { decode?: Codec }).decode })
+  }
+  return all.some(({ kind }) => kind === 'source') ? all : undefined
+}
+
+function shownFields({ id, kind, names, others, codec }: KnownFields): string {
+  const listed = [...names.map(name => `.${name}`), ...(others ? [others.text] : [])].join(', ')
+  const how = codec === undefined ? '' : ` (decode: ${codec})`
+  const advice =
+    codec?.form === 'message'
+      ? `; if its lines have fields, set ${otherCodecs()} in ${id}, or put a processor of type parse behind it`
+      : ''
+  return `${id}${how} ${kind === 'source' ? 'has' : 'adds'} ${listed}${advice}`
+}
+
+/** Shows a value that came from the environment as it is written in the file. */
+function withoutEnvironment(node: ConfigNode, message: string): string {
+  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
+  return message.replaceAll(node.value, node.environment.text)
+}

@@ -1,0 +1,88 @@
+import { z } from 'zod'
+import { duration } from '../../../core/options/options.js'
+import type { Draft } from '../component-config.js'
+import { missingOutput, splitInput } from '../yaml/input.js'
+import { locate, type MapNode, type Path, placeOf } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import type { Explainer } from './diagnostics.js'
+
+/** The section `tests`: input events, and the expected events by component. */
+
+const fields = z.record(z.string(), z.unknown())
+const event = z.union([z.string(), fields], {
+  error: 'must be a line of text, or a mapping: the fields of an event',
+})
+
+const step = z.strictObject({
+  at: duration(0).prefault('0 Seconds').describe('Time of the step since the start of the test.'),
+  into: z.string().min(1).describe('The source that emits these events.'),
+  events: z
+    .array(event)
+    .min(1)
+    .max(100_000)
+    .describe('Lines as the source would read them. A mapping stands for a line of JSON.'),
+  backlog: z
+    .boolean()
+    .default(false)
+    .describe('Whether the source reads them while it catches up, as after a stop: see `on_backlog` of a throttle.'),
+})
+
+const expected = z.union([z.int().min(0), z.array(event)], {
+  error: 'must be a number of events, or the list of them',
+})
+
+const configTest = z.strictObject({
+  name: z.string().min(1).describe('The name of the test in the output.'),
+  steps: z
+    .array(step)
+    .min(1)
+    .superRefine((steps, context) => {
+      for (let i = 1; i < steps.length; i++) {
+        if (steps[i]!.at < steps[i - 1]!.at)
+          context.addIssue({ code: 'custom', path: [i, 'at'], message: 'must not be before the step before it' })
+      }
+    })
+    .describe(
+      'The input, ordered by time. All events of a step are processed before the next step begins, unless they wait for room in a throttle. After the last step time goes on until none waits.',
+    ),
+  expect: z
+    .record(z.string(), expected)
+    .describe(
+      'By component, or by side output as in `limit_app.discarded`: how many events leave it (for a destination: reach it), or which ones, in order. If an event is written as a mapping, only the fields in it are compared; if as text, the whole line.',
+    ),
+})
+export type ConfigTest = z.output<typeof configTest>
+export type TestEvent = z.output<typeof event>
+
+export const tests = z
+  .array(configTest)
+  .optional()
+  .describe('Tests of the configuration, which `sluice test` runs. The daemon does not use them.')
+
+/** Reports names in the tests that do not exist. */
+export function checkTests(
+  found: readonly ConfigTest[],
+  root: MapNode,
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  explainer: Explainer,
+): void {
+  const known = [...drafts.values()]
+  const report = (path: Path, message: string) => problems.add(placeOf(locate(root, path)), path, message)
+  for (const [i, { steps, expect }] of found.entries()) {
+    for (const [j, { into }] of steps.entries()) {
+      if (drafts.get(into)?.kind === 'source') continue
+      const sources = known.filter(({ kind }) => kind === 'source').map(({ id }) => id)
+      report(['tests', i, 'steps', j, 'into'], `there is no source ${into}${explainer.suggestion(into, sources)}`)
+    }
+    for (const expected of Object.keys(expect)) {
+      const [id, output] = splitInput(expected)
+      const draft = drafts.get(id)
+      const path = ['tests', i, 'expect', expected]
+      const names = known.map(({ id }) => id)
+      const missing = draft?.config && missingOutput(draft.config, output)
+      if (!draft) report(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
+      else if (missing !== undefined) report(path, missing)
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import { Codec } from '../../../core/codec.js'
+import type { OptionProblem } from '../../../core/component.js'
+import { errorCode, errorText, type FileProblem } from '../../../core/errors.js'
+import { shownPath } from '../../../lib/files/shown-path.js'
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import { locate, placeOf, SourceText } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+
+interface Found {
+  readonly problems: Problems
+  readonly warnings: Problems
+}
+
+/** Reads the files and modules that components name, and adds what is wrong with them. */
+export async function checkFiles(drafts: readonly Draft[], found: Found): Promise<void> {
+  for (const draft of drafts) {
+    const { config } = draft
+    if (config) checkCodecs(draft, config.options as object, found)
+    for (const problem of (await config?.definition.checkFiles?.(config.options)) ?? []) {
+      if ('file' in problem) addFileProblem(draft, problem, found)
+      else addOptionProblem(draft, problem, found)
+    }
+  }
+}
+
+/**
+ * A broken file is a problem. A missing or unreadable file is a warning, since it may exist where the configuration will
+ * be used.
+ */
+function addFileProblem({ id, kind, entry }: Draft, problem: FileProblem, { problems, warnings }: Found): void {
+  const { option, file, line, path, message, isMissing, isWarning } = problem
+  if (isMissing) {
+    const located = locate(entry.value, [option], entry.key)
+    const isHidden = located.node?.kind === 'scalar' && located.node.environment !== undefined
+    const place = [SECTIONS[kind], id, option]
+    warnings.add(placeOf(located), place, isHidden ? 'the file cannot be read' : `${shownPath(file)} ${message}`)
+  } else {
+    const source = new SourceText(file, '\n'.repeat(line - 1))
+    const to = isWarning ? warnings : problems
+    to.add({ source, offset: line - 1 }, path, message)
+  }
+}
+
+function addOptionProblem({ id, kind, entry }: Draft, problem: OptionProblem, { problems, warnings }: Found): void {
+  const { path, message, isWarning } = problem
+  const to = isWarning ? warnings : problems
+  to.add(placeOf(locate(entry.value, path, entry.key)), [SECTIONS[kind], id, ...path], message)
+}
+
+/** Codecs read files, too. */
+function checkCodecs({ kind, id, entry }: Draft, options: object, { problems, warnings }: Found): void {
+  for (const [option, value] of Object.entries(options)) {
+    if (!(value instanceof Codec)) continue
+    try {
+      value.load?.()
+    } catch (error) {
+      const isMissing = errorCode((error as Error).cause) !== undefined
+      const place = placeOf(locate(entry.value, [option], entry.key))
+      const found = isMissing ? warnings : problems
+      found.add(place, [SECTIONS[kind], id, option], errorText(error))
+    }
+  }
+}

@@ -1,0 +1,173 @@
+import { type Stats, statSync } from 'node:fs'
+import { basename, resolve } from 'node:path'
+import type { AnyDefinition } from '../../../core/component.js'
+import { fileIdentity, finalPath } from '../../../lib/files/final-path.js'
+import { kernelFolder } from '../../../lib/files/kernel-folder.js'
+import { irregular } from '../../../lib/files/regular-file.js'
+import { fileSystems } from '../../../lib/files/remote/file-systems.js'
+import type { ComponentConfig, Draft } from '../component-config.js'
+import type { Fault } from '../parse-options.js'
+import { SECTIONS } from '../schema.js'
+import { type ConfigNode, locate, type Place, placeOf, placeText } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import { sourcesOf } from './upstream.js'
+
+/** A file that a destination writes to. */
+interface Output {
+  readonly draft: Draft
+  readonly option: string
+  readonly path: string
+  /** The path as it may be shown, without values from the environment. */
+  readonly shown: string
+  readonly place: Place
+}
+
+/**
+ * Checks the files that destinations write to: each must belong to a single destination, and no source whose events
+ * reach it may read it. With `onThisMachine`, symbolic links are resolved, and a path that exists must be a regular
+ * file.
+ */
+export function checkOutputs(
+  drafts: ReadonlyMap<string, Draft>,
+  onThisMachine: boolean,
+  problems: Problems,
+  warnings: Problems,
+): void {
+  const first = new Map<string, Output>()
+  for (const output of outputsOf(drafts)) {
+    const mayTouch = onThisMachine && isLocal(output.path)
+    const wrong = mayTouch ? notRegular(output.path, output.shown) : undefined
+    if (wrong !== undefined) {
+      problems.add(output.place, pathOf(output), wrong)
+      continue
+    }
+    for (const source of sourcesOf(output.draft, drafts)) {
+      reportReadAgain(output, source, onThisMachine, problems, warnings)
+    }
+    const identity = mayTouch ? fileIdentity(output.path) : resolve(output.path)
+    const other = first.get(identity)
+    if (!other) {
+      first.set(identity, output)
+      continue
+    }
+    problems.add(
+      output.place,
+      pathOf(output),
+      sharedText(output.path === other.path, other.shown, other.draft.id, other.place),
+    )
+  }
+}
+
+/** Destinations that write to the same file as an earlier one, also by links. Requires that the files are permitted. */
+export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
+  const first = new Map<string, { readonly id: string; readonly path: string }>()
+  return destinations.flatMap(({ id, definition, options }) => {
+    const path = outputOf(definition, options)
+    if (path === undefined) return []
+    const identity = isLocal(path) ? fileIdentity(path) : resolve(path)
+    const other = first.get(identity)
+    if (other)
+      return [
+        {
+          path: `destinations.${id}.${definition.writes}`,
+          message: sharedText(path === other.path, other.path, other.id),
+        },
+      ]
+    first.set(identity, { id, path })
+    return []
+  })
+}
+
+/** A remote file system may not respond and would block this process. Links on it are resolved at runtime. */
+function isLocal(path: string): boolean {
+  return fileSystems.mountOf(path) === undefined
+}
+
+function sharedText(isSame: boolean, other: string, destination: string, place?: Place): string {
+  const names = isSame ? 'this file' : `the same file as ${other}`
+  const at = place ? ` ${placeText(place)}` : ''
+  return `the destination ${destination} writes to ${names}${at}; two destinations need two files`
+}
+
+function outputOf({ writes }: AnyDefinition, options: unknown): string | undefined {
+  const path = writes === undefined ? undefined : (options as Record<string, unknown> | undefined)?.[writes]
+  return typeof path === 'string' ? path : undefined
+}
+
+/** A source that reads its own events would never finish. */
+function reportReadAgain(
+  output: Output,
+  { id, definition, config, entry }: Draft,
+  onThisMachine: boolean,
+  problems: Problems,
+  warnings: Problems,
+): void {
+  if (!definition?.reads || !config) return
+  const reads = testOf(definition, config.options, onThisMachine)
+  const paths = [resolve(output.path), ...(onThisMachine && isLocal(output.path) ? [finalPath(output.path)] : [])]
+  const path = paths.find(reads)
+  if (path !== undefined) {
+    const place = placeText(placeOf(locate(entry.value, ['include'], entry.key)))
+    const name = output.shown === output.path ? path : output.shown
+    const text = `the source ${id} reads ${name} again, and every event would come round for ever: write to a file that its include ${place} does not match, or add this one to its exclude`
+    problems.add(output.place, pathOf(output), text)
+    return
+  }
+  const rotated = paths.map(path => `${path}.1`).find(reads)
+  if (rotated === undefined) return
+  const isShown = output.shown === output.path
+  const again = isShown ? ` as ${rotated}` : ''
+  const text = `once this file is rotated, the source ${id} would read it again${again}: add ${isShown ? `${basename(output.path)}*` : 'the names of its rotated copies'} to its exclude`
+  warnings.add(output.place, pathOf(output), text)
+}
+
+/** Unusable patterns are reported when the source is created. */
+function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
+  try {
+    return reads?.(options as never, onThisMachine) ?? (() => false)
+  } catch {
+    return () => false
+  }
+}
+
+function outputsOf(drafts: ReadonlyMap<string, Draft>): Output[] {
+  return [...drafts.values()].flatMap(draft => {
+    const option = draft.definition?.writes
+    const path = draft.definition && outputOf(draft.definition, draft.config?.options)
+    if (option === undefined || path === undefined) return []
+    const located = locate(draft.entry.value, [option], draft.entry.key)
+    return [{ draft, option, path, shown: fileText(located.node, path), place: placeOf(located) }]
+  })
+}
+
+function pathOf({ draft, option }: Output): string[] {
+  return [SECTIONS[draft.kind], draft.id, option]
+}
+
+/** Reports why `data_dir` cannot be used as a folder of its own; `place` is that of the option or of the document. */
+export function checkDataDir(dataDir: string, place: ConfigNode, problems: Problems): void {
+  const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : kernelFolder(dataDir)
+  if (wrong !== undefined) problems.add(place, ['data_dir'], `${fileText(place, dataDir)} cannot be used: ${wrong}`)
+}
+
+/** The path, or the option as it is written in the file if it refers to the environment. */
+function fileText(node: ConfigNode | undefined, path: string): string {
+  return (node?.kind === 'scalar' && node.environment?.text) || path
+}
+
+function notRegular(path: string, shown: string): string | undefined {
+  const kernel = kernelFolder(path)
+  if (kernel !== undefined) return `${shown} cannot be written: ${kernel}`
+  const stats = statsOf(path)
+  const why = stats && irregular(stats)
+  return why && `${shown} cannot be written: ${why}`
+}
+
+/** Undefined if it does not exist or cannot be examined; the daemon reports that on start. */
+function statsOf(path: string): Stats | undefined {
+  try {
+    return statSync(path)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,58 @@
+import { z } from 'zod'
+import { TEMPLATE } from '../../../core/template.js'
+import { unwrapped } from '../schema.js'
+import type { ConfigNode, MapNode, Path } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+
+/**
+ * Gives options that are templates their texts as written, with their references to fields. Elsewhere such a reference
+ * is a problem: the option is the same for all events.
+ */
+export function placeTemplates(node: MapNode, path: Path, schema: z.core.$ZodType, problems: Problems): void {
+  placeWithin(node, path, [schema], problems)
+}
+
+/** `schemas`: those that the node may have to satisfy. */
+function placeWithin(node: ConfigNode, path: Path, schemas: readonly z.core.$ZodType[], problems: Problems): void {
+  if (node.kind === 'map') {
+    for (const [key, { value }] of node.entries) placeWithin(value, [...path, key], within(schemas, key), problems)
+  } else if (node.kind === 'list') {
+    for (const [i, item] of node.items.entries()) placeWithin(item, [...path, i], within(schemas, i), problems)
+  } else if (node.template && !node.broken) {
+    const { text, field } = node.template
+    if (schemas.flatMap(variants).some(isTemplate)) node.value = text
+    else if (field !== undefined) {
+      const message = `${field} stands for the value of a field, and this option is the same for all events; write $\${ for "\${" itself`
+      problems.add(node, path, message)
+      node.broken = true
+    }
+  }
+}
+
+interface Def {
+  readonly shape?: Readonly<Record<string, z.core.$ZodType>>
+  readonly valueType?: z.core.$ZodType
+  readonly element?: z.core.$ZodType
+  readonly options?: readonly z.core.$ZodType[]
+}
+
+const defOf = (schema: z.core.$ZodType) => schema._zod.def as Def
+
+/** The schema without wrappers, or those of a union. */
+function variants(schema: z.core.$ZodType): readonly z.core.$ZodType[] {
+  const inner = unwrapped(schema)
+  return defOf(inner).options?.flatMap(variants) ?? [inner]
+}
+
+function within(schemas: readonly z.core.$ZodType[], step: string | number): readonly z.core.$ZodType[] {
+  return schemas.flatMap(variants).flatMap(schema => {
+    const { shape, valueType, element } = defOf(schema)
+    const found = typeof step === 'number' ? element : shape ? own(shape, step) : valueType
+    return found ? [found] : []
+  })
+}
+
+const own = (shape: Readonly<Record<string, z.core.$ZodType>>, name: string) =>
+  Object.hasOwn(shape, name) ? shape[name] : undefined
+
+const isTemplate = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title === TEMPLATE

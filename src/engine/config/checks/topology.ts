@@ -1,0 +1,162 @@
+import { REJECTED } from '../../../core/options/delivery-options.js'
+import { DISCARDED, UNROUTED } from '../../../core/processor.js'
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import { missingOutput, splitInput } from '../yaml/input.js'
+import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import { type Connection, type Connections, checkCopies } from './copies.js'
+import { type Explainer, shown } from './diagnostics.js'
+
+/** Longer cycles are shown without their middle. */
+const SHOWN_STEPS = 10
+
+/** An input that leads to an existing component. */
+interface Edge {
+  readonly to: Draft
+  readonly output: string | undefined
+  readonly item: number
+  readonly node: ConfigNode
+}
+
+/** Reports problems in how the components are connected, and warns of outputs that nothing reads. */
+export function checkTopology(
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  warnings: Problems,
+  explainer: Explainer,
+): void {
+  const edges = new Map<Draft, Edge[]>()
+  /** Ids of components whose output is read. */
+  const read = new Set<string>()
+  /** Side outputs that are read. */
+  const side = new Set<string>()
+  // An unknown input may be a misspelled id of a component that seems unread.
+  let unknown = false
+  const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
+  for (const draft of drafts.values()) {
+    const seen = new Set<string>()
+    const found: Edge[] = []
+    for (const [item, { text, node }] of draft.inputs.entries()) {
+      const [id, output] = splitInput(text)
+      const to = drafts.get(id)
+      if (!to) unknown = true
+      const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
+      const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
+      if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
+      else if (to) found.push({ to, output, item, node })
+      // If a route has outputs of its own, the main one may remain unread.
+      if (output !== DISCARDED) read.add(id)
+      if (output !== undefined) side.add(text)
+      seen.add(text)
+    }
+    edges.set(draft, found)
+  }
+  if (!reportCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
+  reportSecondReaders(drafts, problems)
+  for (const draft of drafts.values()) {
+    if (unknown || draft.kind === 'destination') continue
+    for (const { option, output, what } of draft.config?.plan?.expects ?? []) {
+      if (side.has(`${draft.id}.${output}`)) continue
+      const at = placeOf(locate(draft.entry.value, [option], draft.entry.key))
+      warnings.add(at, [...pathOf(draft), option], unreadText(`${draft.id}.${output}`, `where ${what} go`))
+    }
+    warnUnread(draft, side, warnings)
+    const { main, observes } = draft.config?.plan ?? {}
+    if (read.has(draft.id) || main !== undefined || observes) continue
+    const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
+    warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
+  }
+}
+
+const unreadText = (output: string, consequence: string) =>
+  `nobody reads ${output}, ${consequence}: add ${output} to the inputs of a component`
+
+/** Warns of side outputs of the plan that nobody reads. */
+function warnUnread({ id, kind, entry, config }: Draft, side: ReadonlySet<string>, warnings: Problems): void {
+  const { outputs = [], main, option } = config?.plan ?? {}
+  for (const output of main === undefined ? outputs : [...outputs, main]) {
+    const name = `${id}.${output}`
+    if (side.has(name)) continue
+    const path = option === undefined ? [] : [option]
+    const own = locate(entry.value, [...path, output], entry.key)
+    const place = placeOf(own.node ? own : locate(entry.value, path, entry.key))
+    warnings.add(place, [SECTIONS[kind], id, ...path], unreadText(name, `so its events are discarded (${UNROUTED})`))
+  }
+}
+
+function pathOf(draft: Draft): [string, string] {
+  return [SECTIONS[draft.kind], draft.id]
+}
+
+/** Why `output` of `to` cannot be read, or undefined. */
+function fault(to: Draft, output: string | undefined): string | undefined {
+  if (to.kind === 'destination') return destinationFault(to, output)
+  return to.config && missingOutput(to.config, output)
+}
+
+/** The same for a destination: only its rejected events can be read, if they are not dropped. */
+function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
+  if (output !== REJECTED)
+    return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`
+  if (config?.delivery?.on_reject !== 'discard') return undefined
+  return `${id} drops what it refuses: without on_reject: discard it could be read here`
+}
+
+/** The connections in the direction of the events. */
+function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
+  const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
+  for (const [reader, inputs] of edges)
+    for (const { to, output } of inputs) connections.get(to)!.push({ reader, output })
+  return connections
+}
+
+/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether there is one. */
+function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
+  const done = new Set<Draft>()
+  const reported = new Set<Draft>()
+  for (const start of edges.keys()) {
+    // Iterative: the components may be nested deeper than the stack allows.
+    const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
+    const onTrail = new Map<Draft, number>([[start, 0]])
+    while (trail.length > 0 && !done.has(start)) {
+      const top = trail.at(-1)!
+      const edge = edges.get(top.draft)?.[top.next++]
+      if (!edge) {
+        done.add(top.draft)
+        onTrail.delete(top.draft)
+        trail.pop()
+      } else if (onTrail.has(edge.to)) {
+        if (reported.has(edge.to) || reported.has(top.draft)) continue
+        const cycle = trail.slice(onTrail.get(edge.to)!).map(({ draft }) => draft)
+        for (const draft of cycle) reported.add(draft)
+        const path = [...pathOf(top.draft), 'inputs', edge.item]
+        problems.add(edge.node, path, `events would go round in a circle: ${showCycle(cycle)}`)
+      } else if (!done.has(edge.to)) {
+        onTrail.set(edge.to, trail.length)
+        trail.push({ draft: edge.to, next: 0 })
+      }
+    }
+  }
+  return reported.size > 0
+}
+
+/** Two sources that read the same single stream would take each other's bytes. */
+function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
+  const first = new Map<string, Draft>()
+  for (const draft of drafts.values()) {
+    const single = draft.definition?.single
+    if (single === undefined) continue
+    const reader = first.get(single)
+    if (reader) problems.add(draft.entry.key, pathOf(draft), `there is one ${single} only, and ${reader.id} reads it`)
+    else first.set(single, draft)
+  }
+}
+
+/** In the direction of the events: `a -> b -> a`. In `cycle`, each component follows the one that reads it. */
+function showCycle(cycle: readonly Draft[]): string {
+  const ids = cycle.map(({ id }) => id).reverse()
+  ids.push(ids[0]!)
+  if (ids.length > SHOWN_STEPS) ids.splice(SHOWN_STEPS / 2, ids.length - SHOWN_STEPS, '…')
+  return ids.join(' -> ')
+}

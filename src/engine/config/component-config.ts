@@ -1,0 +1,317 @@
+import { dirname, resolve } from 'node:path'
+import type { z } from 'zod'
+import type { AnyDefinition, Kind } from '../../core/component.js'
+import { errorText, type Problem } from '../../core/errors.js'
+import { type DeliveryOptions, deliveryOptions } from '../../core/options/delivery-options.js'
+import type { Reach } from '../../core/options/reach.js'
+import { type OnError, type Plan, planProblem } from '../../core/processor.js'
+import {
+  type Checked,
+  check,
+  type Explainer,
+  nearestBranch,
+  type Subject,
+  shown,
+  wantsPlain,
+} from './checks/diagnostics.js'
+import { knownElsewhere } from './checks/foreign-names.js'
+import { placeTemplates } from './checks/templates.js'
+import {
+  commonSchema,
+  deliverySchema,
+  ID,
+  inputs as inputsSchema,
+  KINDS,
+  LONGEST_ID,
+  SECTIONS,
+  shapeOf,
+  unwrapped,
+} from './schema.js'
+import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './yaml/node.js'
+import type { Problems } from './yaml/problems.js'
+
+/** One component of the configuration, with its options parsed by the schema of its definition. */
+export interface ComponentConfig<K extends Kind = Kind> {
+  readonly id: string
+  readonly kind: K
+  readonly type: string
+  /** `limit_app`, or `limit_app.discarded` for a side output. Empty for sources. */
+  readonly inputs: readonly string[]
+  /** Parsed; the argument of `definition.create`. */
+  readonly options: unknown
+  /** Sources and processors: the options before they were parsed, as plain data. */
+  readonly given?: unknown
+  /** Destinations only. */
+  readonly delivery?: DeliveryOptions
+  /** Processors only: what it can do with events. */
+  readonly plan?: Plan
+  /** Processors only: what happens to an event that it cannot process. */
+  readonly onError?: OnError
+  readonly definition: AnyDefinition<K>
+  /** The previous id of the component, whose state in data_dir it takes over. */
+  readonly renamedFrom?: string
+  /** Its place in the configuration. */
+  readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
+  /** The files that it reads besides events, such as keys and tables, as far as options name them. */
+  readonly reads?: readonly string[]
+  /** The limits at runtime, if the component comes from a published pipeline. */
+  readonly reach?: Reach | undefined
+}
+
+/** What is known of a component whether or not it is valid. */
+export interface Draft {
+  readonly id: string
+  readonly kind: Kind
+  readonly entry: Entry
+  /** Undefined if its type is unknown. */
+  readonly definition: AnyDefinition | undefined
+  readonly inputs: readonly { readonly text: string; readonly node: ConfigNode }[]
+  /** Undefined if it is invalid. */
+  readonly config: ComponentConfig | undefined
+}
+
+export class ComponentReader {
+  readonly #definitions: ReadonlyMap<string, AnyDefinition>
+  readonly #problems: Problems
+  readonly #explainer: Explainer
+  /** The names of the options of each definition, once one was not known. */
+  readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
+
+  constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer) {
+    this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
+    this.#problems = problems
+    this.#explainer = explainer
+  }
+
+  /** Reads one component and reports all problems in it. */
+  read(kind: Kind, id: string, entry: Entry): Draft {
+    const path = [SECTIONS[kind], id]
+    const subject: Subject = { node: entry.value, path, key: entry.key }
+    if (id.length > LONGEST_ID) this.#problems.add(entry.key, path, `an id has at most ${LONGEST_ID} characters`)
+    else if (!ID.test(id)) {
+      this.#problems.add(entry.key, path, `an id is made of a-z, 0-9 and _, and begins with a letter${possibleId(id)}`)
+    }
+    const draft = { id, kind, entry, inputs: [], definition: undefined, config: undefined }
+    const node = entry.value
+    if (node.kind !== 'map') {
+      const broken = node.kind === 'scalar' && node.broken
+      if (!broken) this.#problems.add(entry.key, path, 'must be a mapping of options, the type first')
+      return draft
+    }
+    const definition = this.#definition(kind, node, subject)
+    const known = { ...draft, definition, node, subject }
+    if (definition?.plugin === undefined) return this.#readKnown(known)
+    try {
+      return this.#readKnown(known)
+    } catch (error) {
+      this.#problems.add(entry.key, path, `the plugin cannot say what it does: ${errorText(error)}`)
+      return { ...draft, definition }
+    }
+  }
+
+  #readKnown({ node, subject, ...draft }: Draft & { node: MapNode; subject: Subject }): Draft {
+    const { id, kind, entry, definition } = draft
+    const { path } = subject
+    const parts = split(node, definition)
+    const inputs = kind === 'source' ? [] : this.#inputs(kind, parts.inputs, subject)
+    if (!definition) return { ...draft, inputs: inputs ?? [] }
+    const options = this.#parse(definition.options, parts.options, subject, (key, known) =>
+      this.#unknownOption(key, known, definition),
+    )
+    const delivery = kind === 'destination' ? this.#parse(deliverySchema(definition), parts.delivery, subject) : {}
+    const common = this.#parse(commonSchema(kind), parts.common, subject) as
+      | { renamed_from?: string; on_error?: OnError }
+      | undefined
+    if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
+    if (definition.plugin !== undefined) askAll(definition, options)
+    const { module } = definition
+    // Like a plugin, it belongs to the configuration.
+    if (module !== undefined && options[module] !== undefined)
+      options[module] = resolve(dirname(node.source.file), String(options[module]))
+    const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined
+    const wrong = plan && planProblem(plan)
+    if (wrong !== undefined) {
+      const { option } = plan!
+      const made = option === undefined ? undefined : node.entries.get(option)
+      this.#problems.add(made?.key ?? entry.key, made ? [...path, option!] : path, wrong)
+      return { ...draft, definition, inputs }
+    }
+    const config = {
+      id,
+      kind,
+      type: definition.type,
+      inputs: inputs.map(({ text }) => text),
+      options,
+      ...(kind === 'destination'
+        ? { delivery: deliveryOf(options, delivery, definition) }
+        : { given: toValue(parts.options) }),
+      ...(plan ? { plan, onError: common.on_error } : {}),
+      definition,
+      ...(common.renamed_from === undefined ? {} : { renamedFrom: common.renamed_from }),
+      place: { file: entry.key.source.file, ...entry.key.source.place(entry.key.offset) },
+    }
+    return { ...draft, definition, inputs, config: config as ComponentConfig }
+  }
+
+  #definition(kind: Kind, node: MapNode, subject: Subject): AnyDefinition | undefined {
+    const types = [...this.#definitions.values()].filter(definition => definition.kind === kind).map(({ type }) => type)
+    const value = node.entries.get('type')?.value
+    const path = [...subject.path, 'type']
+    if (!value) {
+      this.#problems.add(subject.key ?? node, path, `is missing; it must be one of ${types.join(', ')}`)
+      return undefined
+    }
+    if (value.kind === 'scalar' && value.broken) return undefined
+    const type = value.kind === 'scalar' && typeof value.value === 'string' ? value.value : undefined
+    const definition = type === undefined ? undefined : this.#definitions.get(`${kind} ${type}`)
+    if (definition) return definition
+    const other = KINDS.find(kind => this.#definitions.has(`${kind} ${type}`))
+    const hint = other
+      ? `${type} is a ${other}, and belongs under ${SECTIONS[other]}`
+      : `must be one of ${types.join(', ')}`
+    const not = type === undefined || other ? '' : `, not ${shown(value)}${this.#explainer.suggestion(type, types)}`
+    this.#problems.add(value, path, `${hint}${not}`)
+    return undefined
+  }
+
+  #inputs(kind: Kind, node: MapNode, subject: Subject): Draft['inputs'] | undefined {
+    const list = node.entries.get('inputs')
+    const path = [...subject.path, 'inputs']
+    if (!list) {
+      this.#problems.add(
+        subject.key ?? node,
+        path,
+        `is missing; it must list what this ${kind} reads, as in [app_logs]`,
+      )
+      return undefined
+    }
+    const checked = check(inputsSchema, toValue(list.value))
+    if ('issues' in checked) this.#explainer.explain(checked.issues, { node: list.value, path, key: list.key })
+    const items = list.value.kind === 'list' ? list.value.items : []
+    const read = items.flatMap(item =>
+      item.kind === 'scalar' && !item.broken && typeof item.value === 'string' && item.value !== ''
+        ? [{ text: item.value, node: item as ConfigNode }]
+        : [],
+    )
+    return 'issues' in checked && read.length === 0 ? undefined : read
+  }
+
+  /** The parsed value; undefined if it is invalid, which has been reported. */
+  #parse(
+    schema: AnyDefinition['options'],
+    node: MapNode,
+    subject: Subject,
+    unknown?: (key: string, known: readonly string[]) => string,
+  ): Record<string, unknown> | undefined {
+    placeTemplates(node, subject.path, schema, this.#problems)
+    let checked: Checked<unknown> = check(schema, toValue(node))
+    if ('issues' in checked && readPlain(checked.issues, node)) checked = check(schema, toValue(node))
+    if ('issues' in checked) {
+      this.#explainer.explain(checked.issues, { ...subject, node }, unknown)
+      return undefined
+    }
+    return checked.value as Record<string, unknown>
+  }
+
+  #unknownOption(key: string, own: readonly string[], definition: AnyDefinition): string {
+    const { kind, type } = definition
+    if (kind === 'source' && key === 'inputs') return 'a source has no inputs'
+    const names = this.#names.get(definition) ?? namesOf(definition, own)
+    this.#names.set(definition, names)
+    const { known, inner } = names
+    const foreign = knownElsewhere(key, [...known, ...inner])
+    const home = foreign ?? inner.find(name => name.endsWith(`.${key}`)) ?? inner.find(name => name === key)
+    const [outer, option] = home?.split('.') ?? []
+    if (option !== undefined) return `unknown option of ${type}; write it as ${option} in ${outer}: { ${option}: … }`
+    return this.#explainer.unknownOption(key, known).replace('unknown option', `unknown option of ${type}`)
+  }
+}
+
+/** Calls what other checks will call: what throws in a plugin is to be an error of these options. */
+function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
+  const { usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime } = definition
+  for (const ask of [usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime]) ask?.(options)
+  definition.reads?.(options, false)
+}
+
+/** The names of all options that a component may have, and `OUTER.INNER` of those inside of them. */
+function namesOf(definition: AnyDefinition, own: readonly string[]) {
+  const { kind } = definition
+  const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}
+  const shape = { ...definition.options.shape, ...delivery }
+  const common = Object.keys(commonSchema(kind).shape)
+  const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery), ...common]
+  const inner = Object.keys(shape).flatMap(name => innerNames(shape[name]).map(option => `${name}.${option}`))
+  return { known, inner }
+}
+
+/** The options inside an option, including those of all its variants. */
+function innerNames(schema: z.core.$ZodType | undefined): string[] {
+  const variants = schema ? (unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }).options : undefined
+  const shapes = variants ?? (schema ? [schema] : [])
+  return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
+}
+
+/** Reads variables as the numbers and booleans they look like if options require it. Returns whether it read any. */
+export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
+  let changed = false
+  for (const issue of issues) {
+    const { node } = locate(root, issue.path as Path)
+    if (!node) continue
+    if (node.kind !== 'scalar') {
+      const branch = issue.code === 'invalid_union' ? nearestBranch(issue.errors) : undefined
+      if (branch && readPlain(branch, node)) changed = true
+    } else if (wantsPlain(issue, node)) {
+      node.value = node.environment!.plain!
+      changed = true
+    }
+  }
+  return changed
+}
+
+/** Divides the entries of a component by their schema. Without a definition, only `inputs` are separated. */
+function split(
+  node: MapNode,
+  definition: AnyDefinition | undefined,
+): Record<'inputs' | 'options' | 'delivery' | 'common', MapNode> {
+  const inputs = new Map<string, Entry>()
+  const options = new Map<string, Entry>()
+  const delivery = new Map<string, Entry>()
+  const common = new Map<string, Entry>()
+  const commonShape = definition ? commonSchema(definition.kind).shape : {}
+  const deliveryShape = definition?.kind === 'destination' ? deliverySchema(definition).shape : {}
+  for (const [key, entry] of node.entries) {
+    if (key === 'type') continue
+    if (key === 'inputs' && definition?.kind !== 'source') inputs.set(key, entry)
+    else if (Object.hasOwn(commonShape, key)) common.set(key, entry)
+    else if (Object.hasOwn(deliveryShape, key)) delivery.set(key, entry)
+    else options.set(key, entry)
+  }
+  return {
+    inputs: { ...node, entries: inputs },
+    options: { ...node, entries: options },
+    delivery: { ...node, entries: delivery },
+    common: { ...node, entries: common },
+  }
+}
+
+/** If a definition declares a delivery option itself, its value also applies to the delivery. */
+function deliveryOf(
+  options: Record<string, unknown>,
+  delivery: Record<string, unknown>,
+  definition: AnyDefinition,
+): DeliveryOptions {
+  const names = Object.keys(deliveryOptions.shape).filter(
+    name => !Object.hasOwn(deliverySchema(definition).shape, name),
+  )
+  return { ...delivery, ...Object.fromEntries(names.map(name => [name, options[name]])) } as DeliveryOptions
+}
+
+/** Suggests a valid id: `, such as app_logs` for `App-Logs`. */
+function possibleId(id: string): string {
+  const possible = id
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '_')
+    .replace(/^[^a-z]+|_+$/g, '')
+  return possible ? `, such as ${possible}` : ''
+}

@@ -1,0 +1,366 @@
+import { join, resolve } from 'node:path'
+import { withCodecs } from '../../core/codecs/options.js'
+import type { AnyDefinition, Kind } from '../../core/component.js'
+import { ConfigError, type Problem } from '../../core/errors.js'
+import { NearestName } from '../../lib/nearest.js'
+import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
+import { checkBacklog } from './checks/backlog-warnings.js'
+import { checkComponents, checkFields } from './checks/component-warnings.js'
+import { type ConfigTest, checkTests } from './checks/config-tests.js'
+import { check, Explainer } from './checks/diagnostics.js'
+import { checkDividedLines } from './checks/divided-lines.js'
+import { checkDataDir, checkOutputs } from './checks/outputs.js'
+import { checkRenames } from './checks/renames.js'
+import { placeTemplates } from './checks/templates.js'
+import { checkTimes } from './checks/time-warnings.js'
+import type { FileCheck } from './checks/tls-check.js'
+import { checkTopology } from './checks/topology.js'
+import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
+import type { ManagedOptions } from './managed/managed-options.js'
+import { checkPaths } from './path-hints.js'
+import type { Plugins } from './plugins/load-plugins.js'
+import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-plugins.js'
+import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
+import type { ServiceOptions } from './service-options.js'
+import { readDocument } from './yaml/document.js'
+import { digestOf } from './yaml/files.js'
+import { withIndentationMeant } from './yaml/indentation.js'
+import { readYaml } from './yaml/load-yaml.js'
+import { mergeInto } from './yaml/merge.js'
+import { type Entry, type MapNode, placeText, SourceText, toValue } from './yaml/node.js'
+import { Problems } from './yaml/problems.js'
+import { type ConfigText, textsOf } from './yaml/texts.js'
+
+export type { ComponentConfig } from './component-config.js'
+export type { ConfigText } from './yaml/texts.js'
+
+export type LogFormat = NonNullable<Settings['log']['format']>
+
+/** The section `service`, with the folder of its store and where its plugins are listed. */
+type ServiceConfig = Omit<ServiceOptions, 'data_dir' | 'plugins'> & {
+  readonly dataDir: string
+  readonly plugins: readonly ServicePlugin[]
+}
+
+/** A valid configuration: all options are parsed, and all inputs exist. */
+export interface Config {
+  /** Absolute. */
+  readonly dataDir: string
+  /** The address that serves metrics; undefined if none does. */
+  readonly metrics: ListenAddress | undefined
+  /** Whether the configuration has that address, or `metrics: false`. */
+  readonly metricsGiven: boolean
+  /** Undefined: it depends on whether standard error is a terminal. */
+  readonly logFormat: LogFormat | undefined
+  readonly shutdownTimeoutMs: number
+  /** Whether changes of its files are applied without a signal. */
+  readonly watched: boolean
+  /** Ids of components whose data is deleted if no component uses it. */
+  readonly discardOrphans: readonly string[]
+  readonly sources: readonly ComponentConfig<'source'>[]
+  readonly processors: readonly ComponentConfig<'processor'>[]
+  readonly destinations: readonly ComponentConfig<'destination'>[]
+  /** The files that were read. */
+  readonly files: readonly string[]
+  /** A hash of the texts. */
+  readonly digest: string
+  readonly warnings: readonly Problem[]
+  readonly tests: readonly ConfigTest[]
+  /** Whether it is the local part of a managed daemon, to be completed with the published pipeline. */
+  readonly isLocalPart: boolean
+  /** What a published pipeline may do on this machine. */
+  readonly managed: ManagedOptions
+  /** The section `service`; undefined if there is none. */
+  readonly service: ServiceConfig | undefined
+}
+
+export interface LoadOptions {
+  readonly env: NodeJS.ProcessEnv
+  readonly components: readonly AnyDefinition[]
+  /** The plugins that it lists (`pluginsOf`); undefined: it may list none. */
+  readonly plugins?: Plugins | undefined
+  /** Whether a configuration with a section `service` may have no components. */
+  readonly serviceAlone?: boolean
+  /** Predefined sources. The configuration must not use their ids. */
+  readonly given?: readonly ComponentConfig<'source'>[]
+  /** An additional document as a value. `name` stands for its file name, and it has its own environment. */
+  readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
+  /** Whether it is only a part, whose missing components are elsewhere. */
+  readonly partial?: boolean
+  /** Whether a section `managed` makes it the local part of a managed daemon. */
+  readonly localPart?: boolean
+  /** Whether it will run on this machine: if so, the files that destinations write to are examined, but not opened. */
+  readonly onThisMachine?: boolean
+  /** Whether metrics are served on the socket alone unless the configuration has an address for them. */
+  readonly metricsOnSocket?: boolean | undefined
+  /** Set to check the files that it names. Other callers do not load the code for this. */
+  readonly fileCheck?: FileCheck | undefined
+}
+
+/** Reads a file, all YAML files of a folder, or nothing (undefined), and opens no other file. Throws ConfigError. */
+export function loadConfig(path: string | undefined, options: LoadOptions): Config {
+  const problems = new Problems()
+  return build(textsOf(path, problems), path ?? '', options, problems)
+}
+
+/** Reads the files that `loadConfig` would read, for `loadTexts`. Throws ConfigError. */
+export function readTexts(path: string | undefined): readonly ConfigText[] {
+  const problems = new Problems()
+  const texts = textsOf(path, problems)
+  if (problems.list().length > 0) throw new ConfigError(problems.list())
+  return texts
+}
+
+/** Like `loadConfig`, from texts that were read from `path` before. */
+export function loadTexts(texts: readonly ConfigText[], path: string | undefined, options: LoadOptions): Config {
+  return build([...texts], path ?? '', options, new Problems())
+}
+
+/** Like `loadConfig`, from a text; `file` is the file name in messages. */
+export function parseConfig(text: string, file: string, options: LoadOptions): Config {
+  return build([{ file, text }], file, options, new Problems())
+}
+
+/**
+ * Like `loadConfig`, from a value such as a JSON body; `name` is the file name in messages, and lines and columns have
+ * no meaning. With `literal`, texts are taken literally: references to the environment are not replaced.
+ */
+export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
+  const problems = new Problems()
+  const root = readDocument(document, name, problems, options.literal ? undefined : options.env)
+  if (root.kind === 'map') return assemble(root, 'all', [], options, problems)
+  problems.add(root, [], NOT_A_MAPPING)
+  throw new ConfigError(problems.list())
+}
+
+const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
+
+function build(files: readonly ConfigText[], path: string, options: LoadOptions, problems: Problems): Config {
+  const { root, legible } = merged(files, path, options, problems)
+  return assemble(root, legible, files, options, problems)
+}
+
+/** The data_dir of a configuration, whose components may be wrong. Throws ConfigError. */
+export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
+  const problems = new Problems()
+  const { root } = merged(textsOf(path, problems), path, { env }, problems)
+  const parsed = readSettings(root, new Explainer(problems, new NearestName()), problems)
+  if (problems.size > 0) throw new ConfigError(problems.list())
+  return foldersOf(parsed, env).dataDir
+}
+
+/** The documents of all files as one. */
+function merged(
+  files: readonly ConfigText[],
+  path: string,
+  { env, addition }: Pick<LoadOptions, 'env' | 'addition'>,
+  problems: Problems,
+): { root: MapNode; legible: Legible } {
+  let legible: Legible = problems.size === 0 ? 'all' : 'nothing'
+  const entries = new Map<string, Entry>()
+  let root: MapNode | undefined
+  for (const { file, text } of files) {
+    const read = readYaml(text, file, env, problems)
+    if (!read.sound && legible === 'all') legible = 'ids'
+    if (!read.named) legible = 'nothing'
+    if (!read.root) continue
+    if (read.root.kind !== 'map') {
+      problems.add(read.root, [], NOT_A_MAPPING)
+      legible = 'nothing'
+    } else {
+      root ??= { ...read.root, entries }
+      mergeInto(entries, read.root, problems)
+    }
+  }
+  root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries, size: 1 }
+  if (addition) {
+    const more = readDocument(addition.document, addition.name, problems, addition.env)
+    if (more.kind === 'map') mergeInto(entries, more, problems)
+    else problems.add(more, [], NOT_A_MAPPING)
+  }
+  return { root, legible }
+}
+
+/** How much of the configuration could be read. If its structure is wrong, perhaps only the ids of components. */
+type Legible = 'all' | 'ids' | 'nothing'
+
+function assemble(
+  root: MapNode,
+  legible: Legible,
+  files: readonly { readonly file: string; readonly text: string }[],
+  {
+    env,
+    components: builtIn,
+    serviceAlone = false,
+    given = [],
+    partial = false,
+    onThisMachine = false,
+    metricsOnSocket = false,
+    ...more
+  }: LoadOptions,
+  problems: Problems,
+): Config {
+  const { addition, fileCheck, localPart = false, plugins } = more
+  const isLocalPart = localPart && root.entries.has('managed')
+  const warnings = new Problems()
+  const explainer = new Explainer(problems, new NearestName())
+  const known = withPlugins(root, builtIn, plugins, { problems, warnings })
+  const { components } = known
+  const forService = servicePlugins(root, plugins, { problems, warnings })
+  root = withIndentationMeant(root, components, problems)
+  const parsed = readSettings(root, explainer, problems)
+  root = withSectionsMeant(root, explainer)
+  const reader = new ComponentReader(components, problems, explainer)
+  const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
+  for (const source of given) addGiven(source, drafts, root, problems)
+  const reads = checkPaths(root, drafts, problems, warnings)
+  checkOutputs(drafts, onThisMachine, problems, warnings)
+  // If a file is missing or its structure is uncertain, missing components may be in it.
+  const isPart = partial || isLocalPart
+  if (legible === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
+  if (legible === 'all' && !isPart) {
+    if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)
+    checkTopology(drafts, problems, warnings, explainer)
+    checkFields(drafts, warnings, explainer)
+    checkTimes(drafts, warnings)
+    checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
+    checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
+  }
+  if (fileCheck) {
+    fileCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
+    checkComponents(drafts, warnings)
+    checkBacklog(drafts, warnings)
+    checkDividedLines(drafts, warnings)
+  }
+  const { state, dataDir } = foldersOf(parsed, env)
+  if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
+  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
+  const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
+  const metrics = root.entries.get('metrics')?.value
+  const metricsGiven = metrics?.kind === 'map' ? metrics.entries.has('listen') : metrics !== undefined
+  const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]
+  return {
+    dataDir,
+    metrics: parsed.metrics === false || (metricsOnSocket && !metricsGiven) ? undefined : parsed.metrics.listen,
+    metricsGiven,
+    logFormat: parsed.log.format,
+    shutdownTimeoutMs: parsed.shutdown_timeout,
+    watched: parsed.reload === 'watch',
+    discardOrphans: parsed.discard_orphans,
+    sources: ofKind('source'),
+    processors: ofKind('processor'),
+    destinations: ofKind('destination'),
+    files: files.map(({ file }) => file),
+    digest: digestOf(addition ? [...files, { file: addition.name, text: JSON.stringify(addition.document) }] : files),
+    warnings: warnings.list(),
+    tests: parsed.tests ?? [],
+    isLocalPart,
+    managed: parsed.managed,
+    service: parsed.service && { ...serviceOf(parsed.service, state), plugins: forService },
+  }
+}
+
+/** The folder that systemd gives, and data_dir. */
+function foldersOf(parsed: Settings | undefined, env: NodeJS.ProcessEnv) {
+  const state = env.STATE_DIRECTORY?.split(':')[0]
+  return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
+}
+
+function serviceOf({ data_dir, ...options }: ServiceOptions, state: string | undefined) {
+  return { ...options, dataDir: resolve(data_dir ?? (state ? join(state, 'service') : 'service-state')) }
+}
+
+function isServiceAlone(root: MapNode): boolean {
+  return root.entries.has('service') && !KINDS.some(kind => root.entries.has(SECTIONS[kind]))
+}
+
+const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
+
+/** Renames misspelled sections, which were already reported, so that their components are checked as well. */
+function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
+  const entries = new Map(root.entries)
+  for (const [name, entry] of root.entries) {
+    const section = TOP_LEVEL.includes(name) ? undefined : explainer.meant(name, TOP_LEVEL)
+    if (section === undefined || !isSection(section) || entries.has(section)) continue
+    entries.delete(name)
+    entries.set(section, entry)
+  }
+  return { ...root, entries }
+}
+
+/** What replaces worker threads, which earlier versions had. */
+const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
+
+const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
+
+function readSettings(root: MapNode, explainer: Explainer, problems: Problems): Settings | undefined {
+  const entries = new Map([...root.entries].filter(([name]) => !isSection(name)))
+  const node: MapNode = { ...root, entries }
+  placeTemplates(node, [], settings, problems)
+  let checked = check(settings, toValue(node))
+  if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
+  if (!('issues' in checked)) return checked.value
+  const unknown = (key: string) => (key === 'workers' ? NO_WORKERS : explainer.unknownOption(key, TOP_LEVEL))
+  explainer.explain(checked.issues, { node, path: [], key: undefined }, unknown)
+  return undefined
+}
+
+function readComponents(root: MapNode, reader: ComponentReader, problems: Problems): Map<string, Draft> {
+  const drafts = new Map<string, Draft>()
+  for (const kind of KINDS) {
+    const section = root.entries.get(SECTIONS[kind])
+    if (!section) continue
+    const { value } = section
+    if (value.kind !== 'map') {
+      const empty = value.kind === 'scalar' && (value.broken || value.value === null)
+      if (!empty) problems.add(value, [SECTIONS[kind]], `must be a mapping from the id of each ${kind} to its options`)
+      continue
+    }
+    for (const [id, entry] of value.entries) {
+      const draft = reader.read(kind, id, entry)
+      const first = drafts.get(id)
+      if (first)
+        problems.add(
+          entry.key,
+          [SECTIONS[kind], id],
+          `the id is taken by the ${first.kind} ${placeText(first.entry.key)}`,
+        )
+      else drafts.set(id, draft)
+    }
+  }
+  return drafts
+}
+
+function addGiven(
+  source: ComponentConfig<'source'>,
+  drafts: Map<string, Draft>,
+  root: MapNode,
+  problems: Problems,
+): void {
+  const { id, kind, definition } = source
+  const other = drafts.get(id)
+  if (other) problems.add(other.entry.key, [SECTIONS[other.kind], id], `the source ${id} is there by itself`)
+  drafts.set(id, { id, kind, definition, entry: { key: root, value: root }, inputs: [], config: source })
+}
+
+/** `localPart`: whether a section `managed` would make it the local part of a managed daemon. */
+function reportEmptySections(
+  root: MapNode,
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  localPart: boolean,
+): void {
+  let advice = ''
+  if (localPart) advice = '. If a managed daemon uses this file (sluice run --pipeline), add "managed: {}" to it'
+  else if (root.entries.has('managed'))
+    advice = '. This file has a section "managed"; a managed daemon is started with sluice run --pipeline URL'
+  for (const kind of ['source', 'destination'] as const) {
+    const name = SECTIONS[kind]
+    const section = root.entries.get(name)
+    if (section && section.value.kind !== 'map' && !(section.value.kind === 'scalar' && section.value.value === null))
+      continue
+    if ([...drafts.values()].some(draft => draft.kind === kind)) continue
+    problems.add(section?.key ?? root, [name], `there is no ${kind}: at least one is needed${advice}`)
+    advice = ''
+  }
+}

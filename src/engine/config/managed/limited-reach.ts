@@ -1,0 +1,46 @@
+import { lstat, realpath } from 'node:fs/promises'
+import { basename, dirname, join, resolve } from 'node:path'
+import { type FileId, OutOfReach, type Reach } from '../../../core/options/reach.js'
+import { finalPath } from '../../../lib/files/final-path.js'
+import { isBelow, type Permitted, patternMatches } from './permitted.js'
+
+/** The limits at runtime of a component of a published pipeline. */
+export class LimitedReach implements Reach {
+  readonly #permitted: Permitted
+
+  constructor(permitted: Permitted) {
+    this.#permitted = permitted
+  }
+
+  realFile(path: string): string {
+    const real = finalPath(path)
+    const { never, files } = this.#permitted
+    const forbidden = never.find(folder => isBelow(real, finalPath(folder)))
+    if (forbidden !== undefined)
+      throw new OutOfReach(`${path} leads into ${forbidden}, where the state of this process is`)
+    if (files.some(pattern => patternMatches(finalPattern(pattern), real))) return real
+    const where = real === resolve(path) ? path : `${path} leads to ${real}, which`
+    throw new OutOfReach(`${where} is not among the files that may be used`)
+  }
+
+  async confirm(path: string, opened: FileId): Promise<void> {
+    const [there, real] = [await lstat(path), await realpath(path)]
+    if (real !== path || opened.ino !== there.ino || opened.dev !== there.dev)
+      throw new OutOfReach(`${path} was replaced by a link while it was opened`)
+  }
+
+  deniedAddress(address: string, port: number): string | undefined {
+    const { urls, addresses } = this.#permitted
+    // Addresses that the operator has listed may resolve to any IP address.
+    return urls === 'all' ? addresses?.denied(address, port) : undefined
+  }
+}
+
+/** Resolves symbolic links of the operator: in the folder of a file, or in the path before the first wildcard. */
+function finalPattern(pattern: string): string {
+  const wildcard = pattern.search(/[*?]/)
+  if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))
+  const end = pattern.lastIndexOf('/', wildcard)
+  const folder = finalPath(pattern.slice(0, end) || '/')
+  return `${folder === '/' ? '' : folder}${pattern.slice(end)}`
+}

@@ -1,0 +1,169 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { withCodecs } from '../../../core/codecs/options.js'
+import { ConfigError, errorText, type Problem } from '../../../core/errors.js'
+import { trimKey } from '../../../net/auth/auth-options.js'
+import { type Config, type ConfigText, type LoadOptions, loadTexts, readTexts } from '../load.js'
+import { SECTIONS } from '../schema.js'
+import { secretNamesIn, secretVariable } from './account-secrets.js'
+import { LimitedReach } from './limited-reach.js'
+import { permittedBy, type SecretPlace } from './managed-options.js'
+import { refusedBy } from './permitted.js'
+import { misplacedSecrets } from './secret-places.js'
+
+/** The input in a published pipeline that stands for all local sources. */
+const INGEST = 'ingest'
+
+type Document = Readonly<Record<string, unknown>>
+type Options = Pick<LoadOptions, 'env' | 'components' | 'plugins' | 'onThisMachine' | 'metricsOnSocket'>
+
+const NO_PLUGINS =
+  'a published pipeline cannot load plugins; list them in the local configuration of this machine, and the pipeline can use what they define'
+
+/**
+ * Combines the local part of a configuration with a published document. Settings, the environment and the sources of
+ * the local part are local; `ingest` in the document stands for those sources. A source of the document with the id of
+ * a local one is replaced by it. All other sources, and all other things on this machine that the document names, must
+ * be permitted by the section `managed`.
+ */
+export class ManagedConfig {
+  /** The local part. */
+  readonly local: Config
+  readonly #path: string | undefined
+  /** The texts of the local part. They stay in use until all of it is read again, even if its files change. */
+  readonly #texts: readonly ConfigText[]
+  readonly #options: Options
+
+  /** `path` of the local part; undefined if there is none. Throws ConfigError. */
+  constructor(path: string | undefined, options: Options) {
+    this.#path = path
+    this.#options = options
+    this.#texts = readTexts(path)
+    this.local = this.#load({ ...options, partial: true })
+  }
+
+  /** The complete configuration; `name` is the name of the document in messages. Throws ConfigError. */
+  with(document: unknown, name: string): Config {
+    const { allow_env } = this.local.managed
+    const { env } = this.#options
+    const names = allow_env.filter(variable => env[variable] !== undefined)
+    const addition = {
+      document: this.#adapted(document, name),
+      name,
+      env: {
+        ...Object.fromEntries(names.map(variable => [variable, env[variable]])),
+        ...this.#secrets(document, name),
+      },
+    }
+    const config = this.#load({ ...this.#options, onThisMachine: false, addition })
+    const local = new Set(
+      [...this.local.sources, ...this.local.processors, ...this.local.destinations].map(({ id }) => id),
+    )
+    const foreign = <T extends { id: string }>(all: readonly T[]) => all.filter(({ id }) => !local.has(id))
+    const { sources, processors, destinations } = config
+    const permitted = permittedBy(this.local.managed, this.local.dataDir)
+    const refused = refusedBy(permitted, {
+      sources: foreign(sources),
+      processors: foreign(processors),
+      destinations: foreign(destinations),
+    })
+    if (refused.length > 0)
+      throw new ConfigError(
+        refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
+      )
+    // Files are examined only if all of them are permitted: nothing about other files on this machine may be reported.
+    if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
+    const reach = new LimitedReach(permitted)
+    const bounded = <T extends { id: string }>(all: readonly T[]) =>
+      all.map(one => (local.has(one.id) ? one : { ...one, reach }))
+    return {
+      ...config,
+      sources: bounded(sources),
+      processors: bounded(processors),
+      destinations: bounded(destinations),
+    }
+  }
+
+  #load(options: LoadOptions): Config {
+    return loadTexts(this.#texts, this.#path, options)
+  }
+
+  /** The values, on this machine, of the secrets that the document refers to. */
+  #secrets(document: unknown, name: string): Record<string, string> {
+    const { secrets } = this.local.managed
+    const plugins = [...(this.#options.plugins?.values() ?? [])]
+    const components = [...this.#options.components, ...plugins.flatMap(({ components }) => components)]
+    const codecs = plugins.flatMap(({ codecs }) => codecs)
+    const misplaced = isMapping(document) ? withCodecs(codecs, () => misplacedSecrets(document, components)) : []
+    if (misplaced.length > 0) throw new ConfigError(misplaced.map(({ path, message }) => problem(name, path, message)))
+    const values: Record<string, string> = {}
+    for (const secret of secretNamesIn(document)) {
+      const place = Object.hasOwn(secrets, secret) ? secrets[secret] : undefined
+      if (!place) continue
+      try {
+        values[secretVariable(secret)] = readSecret(place, this.#options.env)
+      } catch (error) {
+        throw new ConfigError([problem(name, `managed.secrets.${secret}`, errorText(error))])
+      }
+    }
+    return values
+  }
+
+  /** The components of the document, with its sources replaced by the local ones. */
+  #adapted(document: unknown, name: string): Document {
+    if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
+    if (document.plugins !== undefined) throw new ConfigError([problem(name, 'plugins', NO_PLUGINS)])
+    const ids = this.local.sources.map(({ id }) => id)
+    const sources = isMapping(document.sources)
+      ? Object.fromEntries(Object.entries(document.sources).filter(([id]) => !ids.includes(id)))
+      : document.sources
+    const adapted: Record<string, unknown> = sources === undefined || sources === null ? {} : { sources }
+    for (const section of [SECTIONS.processor, SECTIONS.destination]) {
+      const components = document[section]
+      if (components === undefined) continue
+      adapted[section] = isMapping(components)
+        ? Object.fromEntries(Object.entries(components).map(([id, one]) => [id, withSources(one, ids)]))
+        : components
+    }
+    if (ids.length === 0 && readsIngest(document)) {
+      const message = `the pipeline reads ${INGEST}, which stands for the local sources, and there is none: name a local configuration with sources (--config)`
+      throw new ConfigError([problem(name, 'sources', message)])
+    }
+    return adapted
+  }
+}
+
+function readSecret({ file, credential, env }: SecretPlace, variables: NodeJS.ProcessEnv): string {
+  let text: string | undefined
+  if (env !== undefined) text = variables[env]
+  else if (file !== undefined) text = readFileSync(file, 'utf8')
+  else if (variables.CREDENTIALS_DIRECTORY)
+    text = readFileSync(join(variables.CREDENTIALS_DIRECTORY, credential!), 'utf8')
+  else throw new Error(`CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`)
+  const value = text === undefined ? '' : trimKey(text)
+  if (value === '')
+    throw new Error(
+      `has no value: the ${env === undefined ? 'file is empty' : `environment variable ${env} is not set`}`,
+    )
+  return value
+}
+
+function withSources(component: unknown, ids: readonly string[]): unknown {
+  if (!isMapping(component) || !Array.isArray(component.inputs) || !component.inputs.includes(INGEST)) return component
+  const inputs = component.inputs.flatMap(input => (input === INGEST ? ids : [input]))
+  return { ...component, inputs: [...new Set(inputs)] }
+}
+
+function readsIngest(document: Document): boolean {
+  return [SECTIONS.processor, SECTIONS.destination]
+    .flatMap(section => (isMapping(document[section]) ? Object.values(document[section]) : []))
+    .some(one => isMapping(one) && Array.isArray(one.inputs) && one.inputs.includes(INGEST))
+}
+
+function isMapping(value: unknown): value is Document {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function problem(file: string, path: string, message: string): Problem {
+  return { file, line: 1, column: 1, path, message }
+}

@@ -1,0 +1,62 @@
+import { z } from 'zod'
+import { duration, refuse } from '../../../core/options/options.js'
+import { filePath } from '../../../core/options/reach.js'
+import { SECRET_NAME } from './account-secrets.js'
+import type { Permitted } from './permitted.js'
+
+const names = (text: string, name = z.string().min(1)) => z.array(name).default([]).describe(text)
+
+const secretPlace = z
+  .strictObject({
+    file: filePath().optional().describe('A file that contains only the value.'),
+    credential: z.string().min(1).optional().describe('The name of a systemd credential (LoadCredential=).'),
+    env: z.string().min(1).optional().describe('The name of an environment variable.'),
+  })
+  .superRefine((place, context) => {
+    if (Object.keys(place).length !== 1) refuse(context, 'needs exactly one of file, credential and env')
+  })
+
+/** The local section `managed`: what a published pipeline may do on this machine. */
+export const managedOptions = z.strictObject({
+  allow_files: names(
+    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. Its own patterns must be within one of them.',
+    filePath(),
+  ),
+  allow_urls: z.array(z.url()).optional().describe('Prefixes of the URLs that it may send to. Default: all URLs.'),
+  allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),
+  allow_credentials: names('Names of systemd credentials that it may use.'),
+  allow_env: names('Names of environment variables that it may use, as in ${NAME}.'),
+  allow_code: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether it may run code on this machine, as in the processor `script`. That code may do what the daemon may.',
+    ),
+  secrets: z
+    .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)
+    .default({})
+    .describe(
+      'By name, where this machine keeps the values of the secrets that published pipelines refer to as ${secret:NAME}. The service does not send them.',
+    ),
+  poll_interval: duration(1000)
+    .prefault('10 Seconds')
+    .describe('Polling interval for new revisions. It varies randomly by up to a fifth.'),
+  report_interval: duration(1000)
+    .prefault('60 Seconds')
+    .describe('How often the daemon reports its revision, health and totals. Changes are reported immediately.'),
+})
+
+export type SecretPlace = z.output<typeof secretPlace>
+export type ManagedOptions = z.output<typeof managedOptions>
+
+/** The permissions for `refusedBy`; `dataDir` is that of the daemon. */
+export function permittedBy(options: ManagedOptions, dataDir: string): Permitted {
+  return {
+    files: options.allow_files,
+    never: [dataDir],
+    urls: options.allow_urls ?? 'all',
+    listen: options.allow_listen,
+    credentials: options.allow_credentials,
+    code: options.allow_code,
+  }
+}

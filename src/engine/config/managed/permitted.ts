@@ -1,0 +1,169 @@
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+import type { z } from 'zod'
+import { Codec } from '../../../core/codec.js'
+import { type Reached, textOptions } from '../../../core/options/reach.js'
+import type { AddressRules } from '../../../lib/network/address-rules.js'
+import { type ListenAddress, listenText } from '../../../lib/network/inherited-sockets.js'
+import { Pattern } from '../../../lib/pattern.js'
+import { withoutQuery } from '../../../net/http/client/urls.js'
+import type { ComponentConfig, Config } from '../load.js'
+import type { Fault } from '../parse-options.js'
+import { deliverySchema, SECTIONS } from '../schema.js'
+
+/** What a published pipeline may access on this machine and from it. */
+export interface Permitted {
+  /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
+  readonly files: readonly string[]
+  /** Folders whose files are always denied, whatever `files` says. */
+  readonly never: readonly string[]
+  /** Allowed prefixes of URLs. Their hosts may resolve to any IP address. */
+  readonly urls: readonly string[] | 'all'
+  /** Which IP addresses may be connected to if `urls` is 'all'; undefined allows every one. */
+  readonly addresses?: AddressRules | undefined
+  /** Addresses to listen on, as written. */
+  readonly listen: readonly string[]
+  /** Names of systemd credentials. */
+  readonly credentials: readonly string[]
+  /** Whether it may run code. */
+  readonly code?: boolean
+}
+
+/** Everything that a configuration names but must not access. */
+export function refusedBy(
+  permitted: Permitted,
+  config: Pick<Config, 'sources' | 'processors' | 'destinations'>,
+): Fault[] {
+  const components: readonly ComponentConfig[] = [...config.sources, ...config.processors, ...config.destinations]
+  return components.flatMap(component => {
+    const named = namedBy(component)
+    const { reachesUnnamed } = component.definition
+    if (reachesUnnamed && named.length === 0)
+      named.push({ path: [reachesUnnamed.option], reaches: 'files', value: reachesUnnamed.path })
+    return named.flatMap(({ path, reaches, value }) => {
+      const message = reaches === undefined ? UNKNOWN : RULES[reaches](value, permitted)
+      return message === undefined
+        ? []
+        : [{ path: [SECTIONS[component.kind], component.id, ...path].join('.'), message }]
+    })
+  })
+}
+
+interface Named {
+  readonly path: readonly string[]
+  /** Undefined if the option does not declare what it accesses. */
+  readonly reaches: keyof typeof RULES | undefined
+  readonly value: string
+}
+
+/** Everything outside the process that the options of a component name. */
+function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
+  const parts: [z.ZodType, unknown][] = [[definition.options, options]]
+  if (delivery) parts.push([deliverySchema(definition), delivery])
+  return parts.flatMap(([schema, values]) =>
+    textOptions(schema).flatMap(({ path, reaches }) =>
+      reaches === 'nothing' || reaches === 'secret'
+        ? []
+        : valuesAt(values, path).map(value => ({ path: path.filter(step => step !== '*'), reaches, value })),
+    ),
+  )
+}
+
+const UNKNOWN = 'this option cannot be used in a published pipeline'
+
+const NO_CODE =
+  'a published pipeline must not run code; run this processor in a daemon with its own configuration, or one that permits it (managed: { allow_code: true })'
+
+/** Why a value is denied; undefined if it is allowed. */
+const RULES: Record<
+  Exclude<Reached, 'nothing' | 'secret'>,
+  (value: string, permitted: Permitted) => string | undefined
+> = {
+  files(path, { files, never }) {
+    if (never.some(folder => isBelow(resolve(path), folder)))
+      return `${path} is in the folder where this process keeps its state`
+    return isWithin(path, files) ? undefined : `${path} is not among the files that it may use`
+  },
+  urls(url, { urls, addresses }) {
+    if (urls !== 'all')
+      return urls.some(prefix => beginsWith(url, prefix))
+        ? undefined
+        : `${withoutQuery(url)} is not among the addresses that it may send to`
+    const { host, port } = literalAddress(url)
+    const denied = host === undefined ? undefined : addresses?.denied(host, port)
+    return denied && `it must not send to ${host}, which is ${denied}`
+  },
+  listen: (value, { listen }) =>
+    listen.includes(value) ? undefined : `${value} is not among the addresses that it may listen on`,
+  credentials: (value, { credentials }) =>
+    credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
+  code: (_value, { code }) => (code ? undefined : NO_CODE),
+  host: () => 'a published pipeline cannot know anything about the machine that it runs on',
+}
+
+/** The IP address in a URL, or the one its name stands for without a lookup. */
+function literalAddress(url: string): { host: string | undefined; port: number } {
+  const { protocol, port } = new URL(url)
+  // Only in addresses of the web are 127.1 and LOCALHOST written as what they mean.
+  const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
+  const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
+  const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
+  return { host, port: port === '' ? (DEFAULT_PORTS[protocol] ?? 80) : Number(port) }
+}
+
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'https:': 443, 'redis:': 6379, 'rediss:': 6379 }
+
+function valuesAt(value: unknown, path: readonly string[]): string[] {
+  if (value === undefined || value === null) return []
+  const [step, ...rest] = path
+  if (step === '*') return typeof value === 'object' ? Object.values(value).flatMap(item => valuesAt(item, rest)) : []
+  if (step !== undefined) {
+    const members = value instanceof Codec ? value.options : (value as Record<string, unknown>)
+    return valuesAt(members[step], rest)
+  }
+  if (Array.isArray(value)) return value.flatMap(item => valuesAt(item, []))
+  const isAddress = typeof value === 'object' && ('port' in value || 'systemd' in value)
+  return [isAddress ? listenText(value as ListenAddress) : String(value)]
+}
+
+/** `path` may be a pattern itself. Its wildcards are compared literally, and it must not lead upwards. */
+function isWithin(path: string, patterns: readonly string[]): boolean {
+  // Braces could hide a step upwards: `/var/log/{a,../../etc/passwd}`.
+  if (/(^|[/{,])\.\.($|[/},])/.test(path)) return false
+  const name = resolve(path)
+  return patterns.some(pattern => patternMatches(pattern, name))
+}
+
+/** Whether an absolute path is the folder or inside it. */
+export function isBelow(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`)
+}
+
+export function patternMatches(pattern: string, path: string): boolean {
+  return pattern === path || patternOf(pattern).test(path)
+}
+
+function patternOf(pattern: string): Pattern {
+  const signs: Record<string, string> = {
+    '/**/': '/(?:[^{}]*/)?',
+    '/**': '/[^{}]*',
+    '**': '[^{}]*',
+    '*': '[^/{}]*',
+    '?': '[^/{}]',
+  }
+  const text = pattern.replace(/\/\*\*\/|\/\*\*$|\*\*|[*?]|[.+^${}()|[\]\\]/g, sign => signs[sign] ?? `\\${sign}`)
+  return new Pattern(`^${text}$`, '')
+}
+
+/** Whether the origin is the same and the path begins with that of the prefix. */
+function beginsWith(value: string, prefix: string): boolean {
+  try {
+    const [url, allowed] = [new URL(value), new URL(prefix)]
+    // Addresses that are not of the web have no origin.
+    if (url.protocol !== allowed.protocol || url.host !== allowed.host) return false
+    const path = allowed.pathname.endsWith('/') ? allowed.pathname : `${allowed.pathname}/`
+    return url.pathname === allowed.pathname || url.pathname.startsWith(path)
+  } catch {
+    return false
+  }
+}

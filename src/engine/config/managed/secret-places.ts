@@ -1,0 +1,200 @@
+import { codecsInUse } from '../../../core/codecs/options.js'
+import type { AnyDefinition, Kind } from '../../../core/component.js'
+import { textOptions } from '../../../core/options/reach.js'
+import { isSecretParameter, parametersOf } from '../../../net/http/client/urls.js'
+import { componentSchema, KINDS, SECTIONS } from '../schema.js'
+import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
+
+/**
+ * Where the components of a published pipeline may have secrets: in the options that their schemas mark as `secret()`,
+ * in the values of `headers`, and in URLs as the password or in the query. Everyone who can read the pipeline sees its
+ * configuration, so it must not contain keys itself.
+ */
+
+type Document = Readonly<Record<string, unknown>>
+/** The path of a value in a document. */
+type Path = readonly string[]
+
+export interface SecretFault {
+  readonly path: string
+  readonly message: string
+}
+
+/** A part of a text that may be a secret. */
+interface Part {
+  readonly from: number
+  readonly to: number
+  /** The parameter that it is the value of. */
+  readonly parameter?: string
+  /** What it must be; undefined: anything. */
+  readonly form?: RegExp | undefined
+}
+
+interface Text {
+  readonly path: Path
+  readonly value: string
+}
+
+/** A text with such parts. */
+interface Holder extends Text {
+  readonly parts: readonly Part[]
+}
+
+const VARIABLES = '(?:\\$\\{(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*\\})+'
+const REFERS = new RegExp(`^${VARIABLES}$`)
+/** Also after a prefix that is not secret, as in `Bearer ${secret:NAME}`. */
+const REFERS_IN_HEADER = new RegExp(`^(?:[A-Za-z][A-Za-z0-9_-]*(?:[=:] ?| ))?${VARIABLES}$`)
+
+/** Headers whose values are by definition not secret. */
+const PUBLIC_HEADERS = new Set(
+  'accept accept-charset accept-language cache-control content-language content-type from origin referer traceparent user-agent x-requested-with x-scope-orgid'.split(
+    ' ',
+  ),
+)
+
+/** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
+export const HIDDEN = '••••••••'
+
+/** Reports keys that are written literally in a configuration. */
+export function literalSecrets(config: Document, components: readonly AnyDefinition[]): SecretFault[] {
+  return holdersIn(config, components).flatMap(({ path, value, parts }) =>
+    literalsOf(value, parts).map(({ parameter }) => {
+      const [what, where] = parameter === undefined ? ['is', ''] : [`has in ${parameter}`, `${parameter}=`]
+      const message = `${what} a literal value, and everybody who can read the pipeline would see it; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${where}\${secret:NAME} here`
+      return { path: path.join('.'), message }
+    }),
+  )
+}
+
+/** Reports references with invalid names, and those where the value would be shown: in logs, metrics and file names. */
+export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): SecretFault[] {
+  const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
+  return textsIn(config).flatMap(({ path, value }) => {
+    const names = referencesIn(value)
+    if (names.length === 0) return []
+    const place = path.join('.')
+    const parts = held.get(place) ?? []
+    const rest = replaced(value, parts, '')
+    if (parts.length === 0 || referencesIn(rest).length > 0) return [{ path: place, message: MISPLACED }]
+    return names.every(name => SECRET_NAME.test(name)) ? [] : [{ path: place, message: MISNAMED }]
+  })
+}
+
+const MISPLACED =
+  'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), headers, and the query of a URL can'
+const MISNAMED = 'the name of a secret must have A-Z, a-z, 0-9, "_", "." and "-" only, a letter first'
+
+/** The configuration with literal keys hidden; the same object if there are none. */
+export function hideLiterals<C extends Document>(config: C, components: readonly AnyDefinition[]): C {
+  return takeLiterals(config, components).config
+}
+
+/** The configuration with its literal keys hidden, and the texts with them. The same object if there are none. */
+export function takeLiterals<C extends Document>(
+  config: C,
+  components: readonly AnyDefinition[],
+): { config: C; literals: readonly Text[] } {
+  const found = holdersIn(config, components).flatMap(({ path, value, parts }) => {
+    const hidden = replaced(value, literalsOf(value, parts), HIDDEN)
+    return hidden === value ? [] : [{ path, value, hidden }]
+  })
+  const hidden = withLiterals(
+    config,
+    found.map(({ path, hidden }) => ({ path, value: hidden })),
+  )
+  return { config: hidden, literals: found }
+}
+
+/** The configuration with these texts at their places; the same object if there are none. */
+export function withLiterals<C extends Document>(config: C, literals: readonly Text[]): C {
+  if (literals.length === 0) return config
+  const copy = structuredClone(config)
+  for (const { path, value } of literals) {
+    const holder = path.slice(0, -1).reduce<unknown>(memberOf, copy)
+    if (isObject(holder)) (holder as Record<string, unknown>)[path.at(-1)!] = value
+  }
+  return copy
+}
+
+const literalsOf = (value: string, parts: readonly Part[]): readonly Part[] =>
+  parts.filter(({ from, to, form }) => to > from && form?.test(value.slice(from, to)) === false)
+
+/** The text with another one in the place of each part. */
+function replaced(value: string, parts: readonly Part[], by: string): string {
+  let text = ''
+  let at = 0
+  for (const { from, to } of parts) {
+    text += value.slice(at, from) + by
+    at = to
+  }
+  return text + value.slice(at)
+}
+
+/** All texts of components that may have secrets. */
+function holdersIn(config: Document, components: readonly AnyDefinition[]): Holder[] {
+  const placesOf = (kind: Kind, type: unknown) => {
+    const own = components.filter(one => one.kind === kind && one.type === type)
+    if (own.length > 0) return own.flatMap(placesIn)
+    // Without the schema, as of a plugin that is not there any more, it may have them wherever another one does.
+    const all = components.flatMap(placesIn)
+    return [...new Map(all.map(place => [[place.what, ...place.path].join('.'), place])).values()]
+  }
+  return KINDS.flatMap(kind =>
+    membersOf(config[SECTIONS[kind]]).flatMap(([id, component]) =>
+      placesOf(kind, memberOf(component, 'type')).flatMap(({ path, what }) =>
+        textsAt(component, path, [SECTIONS[kind], id]).map(text => ({ ...text, parts: PARTS[what](text) })),
+      ),
+    ),
+  )
+}
+
+/** An option that may have secrets; `*` in its path stands for any list item or mapping key. */
+interface Place {
+  readonly path: Path
+  readonly what: keyof typeof PARTS
+}
+
+const known = new WeakMap<AnyDefinition, { codecs: unknown; places: readonly Place[] }>()
+
+function placesIn(component: AnyDefinition): readonly Place[] {
+  // Schemas change with the codecs that they offer.
+  const codecs = codecsInUse()
+  const before = known.get(component)
+  if (before?.codecs === codecs) return before.places
+  const places = textOptions(componentSchema(component)).flatMap(({ path, reaches }): Place[] => {
+    if (reaches === 'secret') return [{ path, what: 'key' }]
+    if (path.at(-2) === 'headers') return [{ path, what: 'header' }]
+    return reaches === 'urls' ? [{ path, what: 'url' }] : []
+  })
+  known.set(component, { codecs, places })
+  return places
+}
+
+const PARTS = {
+  key: ({ value }: Text): readonly Part[] => [{ from: 0, to: value.length, form: REFERS }],
+  header({ path, value }: Text): readonly Part[] {
+    const form = PUBLIC_HEADERS.has(path.at(-1)!.toLowerCase()) ? undefined : REFERS_IN_HEADER
+    return [{ from: 0, to: value.length, form }]
+  },
+  url({ value }: Text): readonly Part[] {
+    const password = /^[^/?#]*\/\/[^/?#@:]*:([^/?#]*)@/d.exec(value)?.indices?.[1]
+    const parameters = parametersOf(value).map(({ name, from, to }) => {
+      return { from, to, parameter: name, form: isSecretParameter(name) ? REFERS : undefined }
+    })
+    return [...(password ? [{ from: password[0], to: password[1], form: REFERS }] : []), ...parameters]
+  },
+}
+
+/** The texts at a path in `value`, which is at `base`. */
+function textsAt(value: unknown, [step, ...rest]: Path, base: Path): Text[] {
+  if (step === undefined) return typeof value === 'string' ? [{ path: base, value }] : []
+  const members = step === '*' ? membersOf(value) : [[step, memberOf(value, step)] as const]
+  return members.flatMap(([name, member]) => textsAt(member, rest, [...base, name]))
+}
+
+const memberOf = (value: unknown, name: string): unknown =>
+  isObject(value) && Object.hasOwn(value, name) ? (value as Document)[name] : undefined
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null
+
+const membersOf = (value: unknown): [string, unknown][] => (isObject(value) ? Object.entries(value) : [])

@@ -1,0 +1,54 @@
+import type { z } from 'zod'
+import { NearestName } from '../../lib/nearest.js'
+import { check, Explainer } from './checks/diagnostics.js'
+import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
+import { Problems } from './yaml/problems.js'
+
+/** A problem with an option that is not in a file. */
+export interface Fault {
+  /** As in `batch.max_events`; empty for the options as a whole. */
+  readonly path: string
+  readonly message: string
+}
+
+/** Parses options from a program or a command line like those of a file, with the same messages. */
+export function parseOptions<S extends z.ZodObject>(
+  schema: S,
+  options: unknown,
+): { readonly value: z.output<S> } | { readonly faults: readonly Fault[] } {
+  const checked = check(schema, options)
+  if ('value' in checked) return { value: checked.value as z.output<S> }
+  const problems = new Problems()
+  const source = new SourceText('', '')
+  const subject = { node: nodeOf(options, source), path: [], key: undefined }
+  new Explainer(problems, new NearestName()).explain(checked.issues, subject)
+  return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
+}
+
+/** Options passed by a program are invalid. */
+export class OptionsError extends Error {
+  readonly code = 'SLUICE_OPTIONS'
+  readonly faults: readonly Fault[]
+  /** `of` names the owner of the options. */
+  constructor(of: string, faults: readonly Fault[]) {
+    super(
+      `${of}: ${faults.map(({ path, message }) => (path ? `${path}: ${message}` : `options: ${message}`)).join('; ')}`,
+    )
+    this.name = 'OptionsError'
+    this.faults = faults
+  }
+}
+
+function nodeOf(value: unknown, source: SourceText): ConfigNode {
+  const at = { source, offset: 0, size: 1, flow: false }
+  if (Array.isArray(value)) return { kind: 'list', ...at, items: value.map(item => nodeOf(item, source)) }
+  if (typeof value === 'object' && value !== null) {
+    const entries = new Map<string, Entry>()
+    for (const [key, member] of Object.entries(value)) {
+      if (member !== undefined) entries.set(key, { key: at, value: nodeOf(member, source) })
+    }
+    return { kind: 'map', ...at, entries }
+  }
+  const plain = typeof value === 'number' || typeof value === 'boolean' || value === null
+  return { kind: 'scalar', ...at, value: plain ? value : String(value), environment: undefined, broken: false }
+}

@@ -1,0 +1,89 @@
+import type { z } from 'zod'
+import { textOptions } from '../../core/options/reach.js'
+import type { Draft } from './component-config.js'
+import { SECTIONS, settings } from './schema.js'
+import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
+import type { Problems } from './yaml/problems.js'
+
+/** Placeholders in paths that other programs replace, but that are literal here. */
+
+const TILDE = /^~[^/]*(?=\/|$)/
+/** Of strftime, Logstash, Vector, Fluentd and Jinja. */
+const TEMPLATE = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ](?![a-zA-Z])|%\{[^}]*\}|\{\{[^{}]*\}\}|<%[^>]*>/
+const DATES = /%[-_0^#E]?[aAbBdeFHIjmMpsSTuUVwWyYZ]|%\{[^}]*\}|\{\{[^{}]*\}\}/g
+
+interface Named {
+  readonly path: Path
+  readonly node: ScalarNode
+  readonly key: Entry['key'] | undefined
+}
+
+/** Checks every option that names a file or folder. Returns the files that components read besides events, by id. */
+export function checkPaths(
+  root: MapNode,
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  warnings: Problems,
+): ReadonlyMap<string, readonly string[]> {
+  const files = new Map<string, string[]>()
+  for (const { path, node, key } of pathsIn(settings, root, [])) check(node, key, path, undefined, problems, warnings)
+  for (const { kind, id, definition, entry } of drafts.values()) {
+    if (!definition) continue
+    const read: string[] = []
+    files.set(id, read)
+    for (const { path, node, key } of pathsIn(definition.options, entry.value, [SECTIONS[kind], id])) {
+      const use = path.at(-1) === definition.writes ? 'writes' : path.includes('include') ? 'reads' : undefined
+      check(node, key, path, use, problems, warnings)
+      const isEvents = kind === 'source' && !String(path.at(-1)).endsWith('_file')
+      if (use === undefined && !isEvents) read.push(String(node.value))
+    }
+  }
+  return files
+}
+
+function check(
+  node: ScalarNode,
+  key: Entry['key'] | undefined,
+  path: Path,
+  use: 'writes' | 'reads' | undefined,
+  problems: Problems,
+  warnings: Problems,
+): void {
+  const text = String(node.value)
+  const place = placeOf({ node, key, nearest: node })
+  const tilde = TILDE.exec(text)?.[0]
+  if (tilde !== undefined) {
+    const home = node.environment || tilde !== '~' ? '' : `, or \${HOME}${text.slice(1)}`
+    problems.add(place, path, `"~" is not expanded; write an absolute path${home}`)
+    return
+  }
+  const template = TEMPLATE.exec(text)?.[0]
+  if (template === undefined || use === undefined) return
+  const sign = node.environment ? 'a template of a date or a field' : template
+  const advice = {
+    writes:
+      'a path has no templates. All events go to one file of this literal name. Write a path without it; logrotate can put the date into the names of older files (dateext)',
+    reads: `a pattern has no templates.${node.environment ? '' : ` Write ${text.replace(DATES, '*').replace(/\*(?:[-_.]?\*)+/g, '*')}`}`,
+  }[use]
+  warnings.add(place, path, `${sign} is not replaced: ${advice}`)
+}
+
+/** The options of a schema that name files and have a value. */
+function pathsIn(schema: z.ZodObject, root: ConfigNode, base: Path): Named[] {
+  const places = textOptions(schema).filter(({ reaches }) => reaches === 'files')
+  const unique = new Map(places.map(({ path }) => [path.join('\0'), path]))
+  return [...unique.values()].flatMap(path => scalarsAt({ node: root, path: base, key: undefined }, path))
+}
+
+function scalarsAt(from: { node: ConfigNode; path: Path; key: Named['key'] }, path: readonly string[]): Named[] {
+  const { node } = from
+  const [step, ...rest] = path
+  if (step === undefined) {
+    return node.kind === 'scalar' && typeof node.value === 'string' && !node.broken ? [{ ...from, node }] : []
+  }
+  if (node.kind === 'list' && step === '*')
+    return node.items.flatMap((item, i) => scalarsAt({ node: item, path: [...from.path, i], key: undefined }, rest))
+  if (node.kind !== 'map') return []
+  const entries = [...node.entries].filter(([name]) => step === '*' || step === name)
+  return entries.flatMap(([name, { key, value }]) => scalarsAt({ node: value, path: [...from.path, name], key }, rest))
+}

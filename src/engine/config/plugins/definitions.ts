@@ -1,0 +1,94 @@
+import { z } from 'zod'
+import type { CodecDefinition } from '../../../core/codec.js'
+import type { AnyDefinition } from '../../../core/component.js'
+import { CONTRACT } from '../../../core/contract.js'
+import type { ModuleExports } from '../../../lib/load-module.js'
+import { ID, KINDS } from '../schema.js'
+
+/** What a plugin gives. */
+export interface Definitions {
+  readonly components: readonly AnyDefinition[]
+  readonly codecs: readonly CodecDefinition[]
+}
+
+const isFunction = z.custom(value => typeof value === 'function', { error: 'must be a function' })
+const isStrict = (value: unknown) => {
+  const { type, catchall } = (value as z.ZodObject | undefined)?._zod?.def ?? {}
+  return type === 'object' && catchall?._zod.def.type === 'never'
+}
+const name = z.string().regex(ID, { error: 'must be made of a-z, 0-9 and _, and begin with a letter' })
+const sentence = z.string({ error: 'must be a sentence' }).min(1)
+const common = {
+  contract: z.literal(CONTRACT),
+  summary: sentence,
+  options: z.custom(isStrict, { error: 'must be a z.strictObject' }),
+  create: isFunction,
+}
+const component = z.looseObject({
+  ...common,
+  kind: z.enum(KINDS),
+  type: name,
+  examples: z.array(z.looseObject({ title: sentence, yaml: z.string() })).min(1),
+})
+const codec = z.looseObject({
+  ...common,
+  name,
+  form: z.enum(['object', 'message', 'fields']),
+  expects: sentence,
+  undecodedHelp: sentence,
+  joinsLines: z.boolean(),
+  examples: z
+    .array(z.looseObject({ title: sentence, yaml: z.string(), line: z.string(), event: z.looseObject({}) }))
+    .min(1),
+})
+
+/** The definitions among the exports of a module. `version` distinguishes this version of the plugin. Throws an Error that says what is wrong. */
+export function definitionsIn(exports: ModuleExports, version: string): Definitions {
+  const components: AnyDefinition[] = []
+  const codecs: CodecDefinition[] = []
+  for (const [name, value] of candidates(exports)) {
+    const isCodec = !('kind' in value)
+    checkContract(name, value.contract)
+    const checked = (isCodec ? codec : component).safeParse(value)
+    if (!checked.success) {
+      const { path, message } = checked.error.issues[0]!
+      throw new Error(`${[name, ...path].join('.')}: ${message}`)
+    }
+    // Codecs lead back to their definition, so it is not copied.
+    const definition: unknown = Object.assign(value, { plugin: version })
+    if (isCodec) codecs.push(definition as CodecDefinition)
+    else components.push(definition as AnyDefinition)
+  }
+  if (components.length + codecs.length === 0)
+    throw new Error(
+      'it exports nothing that defineProcessor, defineSource, defineDestination or defineCodec of sluice/plugin have made',
+    )
+  return { components, codecs }
+}
+
+type Candidate = Readonly<Record<string, unknown>>
+
+/** Exports that look like definitions, by name, each once. */
+function candidates(exports: ModuleExports): Map<string, Candidate> {
+  const { default: preset, ...named } = exports
+  const listed = Array.isArray(preset) ? preset.entries() : isDefinition(preset) ? [['default', preset] as const] : []
+  // What a CommonJS module exports is its default.
+  const inside = Array.isArray(preset) || isDefinition(preset) || !isObject(preset) ? [] : Object.entries(preset)
+  const found = new Map<unknown, string>()
+  for (const [name, value] of [...Object.entries(named), ...inside, ...listed])
+    if (isDefinition(value) && !found.has(value)) found.set(value, typeof name === 'number' ? `default[${name}]` : name)
+  return new Map([...found].map(([value, name]) => [name, value as Candidate]))
+}
+
+const isObject = (value: unknown): value is Candidate => typeof value === 'object' && value !== null
+
+function isDefinition(value: unknown): boolean {
+  return isObject(value) && 'create' in value && 'options' in value && ('kind' in value || 'form' in value)
+}
+
+function checkContract(name: string, contract: unknown): void {
+  if (contract === CONTRACT) return
+  const own = `this version of Sluice has contract ${CONTRACT} for plugins`
+  if (contract === undefined) throw new Error(`${name}.contract is missing; ${own}: write contract: ${CONTRACT}`)
+  throw new Error(`${name} is for contract ${JSON.stringify(contract)}, and ${own}; use a version of the plugin for it`)
+}

@@ -1,0 +1,125 @@
+import type { CodecDefinition } from '../../../core/codec.js'
+import { loadedCodecs } from '../../../core/codecs/loaded.js'
+import type { AnyDefinition } from '../../../core/component.js'
+import { readYaml } from '../yaml/load-yaml.js'
+import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
+import { Problems } from '../yaml/problems.js'
+import { textsOf } from '../yaml/texts.js'
+import type { Plugins } from './load-plugins.js'
+import { pluginKey } from './plugin-key.js'
+
+/** Loads the plugins that the configuration at `path` lists, for `loadConfig`, which reports what is wrong with them. */
+export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
+  const ignored = new Problems()
+  const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
+    // Most have none, and need not be read twice.
+    if (!/\bplugins\b/.test(text)) return []
+    const { root } = readYaml(text, file, env, ignored)
+    if (root?.kind !== 'map') return []
+    return [...namesIn(root), ...namesIn(serviceOf(root))].map(({ value }) => ({ file, name: value }))
+  })
+  if (listed.length === 0) return new Map()
+  const { loadPlugins } = await import('./load-plugins.js')
+  return loadPlugins(listed)
+}
+
+/** The files of plugins. */
+export function filesOf(plugins: Plugins): readonly string[] {
+  return [...plugins.values()].flatMap(({ files }) => files)
+}
+
+/** The components of a configuration, and the codecs of its plugins; undefined: it may have no plugins. */
+export interface Known {
+  readonly components: readonly AnyDefinition[]
+  readonly codecs: readonly CodecDefinition[] | undefined
+}
+
+/** What the plugins define that the section `service` lists. */
+export function servicePlugins(root: MapNode, plugins: Plugins | undefined, found: Found): ServicePlugin[] {
+  const nodes = namesIn(serviceOf(root))
+  // Reports what is wrong with them.
+  if (plugins) added(nodes, ['service', 'plugins'], [], plugins, found)
+  return nodes.map(({ source, value }) => ({ file: source.file, name: value }))
+}
+
+/** A plugin of the service, and the file that lists it. */
+export interface ServicePlugin {
+  readonly file: string
+  readonly name: string
+}
+
+interface Found {
+  readonly problems: Problems
+  readonly warnings: Problems
+}
+
+/** Adds what the plugins of a configuration define to the components there are. Reports what is wrong with plugins. */
+export function withPlugins(
+  root: MapNode,
+  components: readonly AnyDefinition[],
+  plugins: Plugins | undefined,
+  found: Found,
+): Known {
+  const nodes = namesIn(root)
+  if (plugins) return added(nodes, ['plugins'], components, plugins, found)
+  if (nodes.length > 0) found.problems.add(root.entries.get('plugins')!.key, ['plugins'], NOT_HERE)
+  return { components, codecs: undefined }
+}
+
+function added(
+  nodes: readonly Name[],
+  at: readonly string[],
+  components: readonly AnyDefinition[],
+  plugins: Plugins,
+  { problems, warnings }: Found,
+): Known {
+  const all = [...components]
+  const codecs: CodecDefinition[] = []
+  const seen = new Set<unknown>()
+  for (const [i, node] of nodes.entries()) {
+    const plugin = plugins.get(pluginKey(node.source.file, node.value))
+    const path = [...at, i]
+    if (plugin === undefined) problems.add(node, path, 'was not loaded: the file changed meanwhile; try again')
+    if (plugin === undefined || seen.has(plugin)) continue
+    seen.add(plugin)
+    if (plugin.problem !== undefined) problems.add(node, path, plugin.problem)
+    if (plugin.warning !== undefined) warnings.add(node, path, plugin.warning)
+    for (const definition of plugin.components) {
+      const { kind, type } = definition
+      const other = all.find(known => known.kind === kind && known.type === type)
+      if (other) problems.add(node, path, taken(`${kind} ${type}`, other.plugin))
+      else all.push(definition)
+    }
+    for (const definition of plugin.codecs) {
+      const other = [...loadedCodecs(), ...codecs].find(({ name }) => name === definition.name)
+      if (other) problems.add(node, path, taken(`codec ${definition.name}`, other.plugin))
+      else codecs.push(definition)
+    }
+  }
+  return { components: all, codecs }
+}
+
+const NOT_HERE =
+  'cannot be listed here: code is loaded only by word of the operator, in a configuration on the machine that runs it'
+
+function taken(what: string, plugin: string | undefined): string {
+  const owner = plugin === undefined ? 'comes with Sluice' : `is defined by ${plugin.split(' ')[0]}, too`
+  return `there is a ${what} already: it ${owner}; give this one another name`
+}
+
+type Name = ScalarNode & { value: string }
+
+/** The section `service`; undefined: there is none. */
+function serviceOf(root: MapNode): MapNode | undefined {
+  const service = root.entries.get('service')?.value
+  return service?.kind === 'map' ? service : undefined
+}
+
+function namesIn(map: MapNode | undefined): Name[] {
+  const list = map?.entries.get('plugins')?.value
+  return list?.kind === 'list' ? list.items.filter(isName) : []
+}
+
+function isName(node: ConfigNode): node is Name {
+  return node.kind === 'scalar' && typeof node.value === 'string' && node.value !== '' && !node.broken
+}

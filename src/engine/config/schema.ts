@@ -1,0 +1,164 @@
+import { z } from 'zod'
+import type { AnyDefinition, Kind } from '../../core/component.js'
+import { deliveryOptions, deliveryOptionsWith } from '../../core/options/delivery-options.js'
+import { duration, listenAddress } from '../../core/options/options.js'
+import { filePath } from '../../core/options/reach.js'
+import { tests } from './checks/config-tests.js'
+import { managedOptions } from './managed/managed-options.js'
+import { serviceOptions } from './service-options.js'
+
+export { SECTIONS } from './sections.js'
+
+/** The schema of a whole configuration, assembled from the list of components. */
+
+export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
+
+export const ID = /^[a-z][a-z0-9_]*$/
+/** Ids appear in file names and in labels of metrics. */
+export const LONGEST_ID = 128
+
+/** The options besides the sections of components. */
+export const settings = z.strictObject({
+  data_dir: filePath()
+    .optional()
+    .describe(
+      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it.',
+    ),
+  metrics: z
+    .union(
+      [
+        z.literal(false),
+        z.strictObject({ listen: listenAddress().prefault('127.0.0.1:9598').describe('HOST:PORT, or systemd:NAME.') }),
+      ],
+      {
+        error: 'must be false, or a mapping such as {listen: 127.0.0.1:9598}',
+      },
+    )
+    .prefault({})
+    .describe('Address of /metrics, /healthz and /readyz. `metrics: false` disables them.'),
+  log: z
+    .strictObject({
+      format: z
+        .enum(['text', 'json'])
+        .optional()
+        .describe(
+          'text: lines for people, with the local time, the level as a word, the message and its fields as name=value. json: one JSON object per line. Default: text if standard error is a terminal, otherwise json.',
+        ),
+    })
+    .prefault({})
+    .describe(
+      'The log of the daemon and of the service, on standard error. Changes are applied on reload. SLUICE_LOG_LEVEL in the environment sets the level.',
+    ),
+  reload: z
+    .enum(['signal', 'watch'])
+    .default('signal')
+    .describe(
+      'When the configuration is reloaded. signal: on SIGHUP. watch: also one second after its files change, including files that are replaced and symbolic links that are switched (as in a ConfigMap). An invalid configuration changes nothing, and is tried again when it changes.',
+    ),
+  shutdown_timeout: duration()
+    .prefault('30 Seconds')
+    .describe(
+      'Time limit of a shutdown. Events that are not delivered by then are read again after the next start, if their source allows it.',
+    ),
+  plugins: z
+    .array(filePath())
+    .default([])
+    .describe(
+      'Modules with components and codecs of your own, made with `sluice/plugin` (docs/plugins.md): files such as ./company.js or ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload takes up changed files. They run with all rights of the daemon.',
+    ),
+  discard_orphans: z
+    .array(z.string().regex(ID))
+    .default([])
+    .describe(
+      'Ids of removed components whose data in data_dir is to be deleted: saved positions and buckets, disk buffers with undelivered events, dead letters. It is deleted once the configuration runs. Otherwise such data is kept and reported.',
+    ),
+  tests,
+  managed: managedOptions
+    .prefault({})
+    .describe(
+      'What a published pipeline may do on this machine (`sluice run --pipeline`). Only the local configuration can set it.',
+    ),
+  service: serviceOptions.optional().describe('Options of the service (`sluice serve`). The daemon does not use them.'),
+})
+export type Settings = z.output<typeof settings>
+
+export const inputs = z
+  .array(z.string().min(1))
+  .min(1)
+  .describe('Ids of the sources and processors to read from; `id.name` for a side output.')
+
+const renamed = z.strictObject({
+  renamed_from: z
+    .string()
+    .regex(ID)
+    .optional()
+    .describe(
+      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, the saved buckets of a throttle, the disk buffer of a destination, and dead letters. On reload, a processor with the same options also takes over what the one of that id keeps in memory. The option may remain set afterwards.',
+    ),
+})
+const processing = renamed.extend({
+  on_error: z
+    .enum(['pass', 'discard', 'dead_letter'])
+    .default('pass')
+    .describe(
+      'What happens to an event that cannot be processed. pass: it is passed on unchanged, with the additional field `processing_error` (`component`, `message`). discard: it is discarded with the reason `processing_failed`. dead_letter: it is discarded with that reason and kept in a dead-letter queue in data_dir, as for destinations.',
+    ),
+})
+
+/** The options that all components of a kind have. */
+export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ? processing : renamed)
+
+type DeliverySchema = z.ZodObject<z.ZodRawShape>
+const deliverySchemas = new WeakMap<AnyDefinition, DeliverySchema>()
+
+/** The delivery options that a destination's definition does not declare itself, with the defaults of its type. */
+export function deliverySchema(definition: AnyDefinition): DeliverySchema {
+  let schema = deliverySchemas.get(definition)
+  if (!schema) {
+    const all = definition.delivery ? deliveryOptionsWith(definition.delivery) : deliveryOptions
+    const own = Object.keys(all.shape).filter(name => Object.hasOwn(definition.options.shape, name))
+    schema = all.omit(Object.fromEntries(own.map(name => [name, true])) as never) as unknown as DeliverySchema
+    deliverySchemas.set(definition, schema)
+  }
+  return schema
+}
+
+/** All options of one component of this type. */
+export function componentSchema(definition: AnyDefinition): z.ZodObject {
+  const type = z.literal(definition.type).describe(definition.summary)
+  const shape = definition.options.shape as z.ZodRawShape
+  const common = commonSchema(definition.kind).shape
+  if (definition.kind === 'source') return z.strictObject({ type, ...shape, ...common })
+  if (definition.kind === 'processor') return z.strictObject({ type, inputs, ...shape, ...common })
+  return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
+}
+
+/** The whole document. load.ts checks the topology and rules that span several options. */
+export function configSchema(components: readonly AnyDefinition[]): z.ZodObject {
+  const section = (kind: Kind) => {
+    const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)
+    return z.record(
+      z.string().regex(ID).max(LONGEST_ID),
+      z.discriminatedUnion('type', schemas as unknown as [z.ZodObject<{ type: z.ZodLiteral }>]),
+    )
+  }
+  return z.strictObject({
+    ...settings.shape,
+    sources: section('source').describe('Where events come from.'),
+    processors: section('processor').optional().describe('How events are processed.'),
+    destinations: section('destination').describe('Where they go.'),
+  })
+}
+
+/** The schema inside optional, default and similar wrappers. */
+export function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
+  const { innerType, in: input } = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType }
+  const inner = innerType ?? input
+  return inner ? unwrapped(inner) : schema
+}
+
+/** The shape of an object schema inside optional, default and similar wrappers; undefined for other schemas. */
+export function shapeOf(schema: z.core.$ZodType): Readonly<Record<string, z.core.$ZodType>> | undefined {
+  const { def } = unwrapped(schema)._zod as { def: { type: string; shape?: z.core.$ZodShape } }
+  return def.type === 'object' ? def.shape : undefined
+}

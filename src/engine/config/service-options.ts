@@ -1,0 +1,134 @@
+import { z } from 'zod'
+import { byteSize, duration, listenAddress, refuse } from '../../core/options/options.js'
+import { filePath } from '../../core/options/reach.js'
+import { parseRule } from '../../lib/network/address-rules.js'
+import { addressRange, connectionOptions, tlsOptions } from '../../net/http/server/listen-options.js'
+
+/** The section `service` of a configuration: the options of the service. */
+
+const addressRule = z.string().superRefine((text, context) => {
+  if (!parseRule(text))
+    refuse(context, 'must be an address or a range, with or without a port, as in 10.1.0.0/16 or 127.0.0.1:9000', true)
+})
+
+const limits = z.strictObject({
+  failed_tries: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .default(120)
+    .describe('Requests with an invalid key allowed per address and minute; further ones get status 429.'),
+  requests: z
+    .int()
+    .min(1)
+    .max(1_000_000_000)
+    .default(60_000)
+    .describe('Requests allowed per key and minute; further ones get status 429 with Retry-After.'),
+})
+
+const ingest = z.strictObject({
+  max_body: byteSize(1024, 256 * 1024 * 1024)
+    .prefault('10MiB')
+    .describe('Largest body of events, both as received and as decompressed.'),
+  max_unsettled: byteSize(1024)
+    .prefault('32MiB')
+    .describe(
+      'Memory for all unanswered requests of one pipeline. The limit for all pipelines together is eight times as much, and one account may hold at most three times the memory that is left. Requests beyond a limit get status 503 with Retry-After.',
+    ),
+  max_pipelines: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(100)
+    .describe(
+      'Pipelines that run in the service at the same time, shared among the accounts that use them. A pipeline that is idle, or that no request is waiting for, makes room for another; events in its disk buffers are delivered when it runs again. If that is not enough, an account that runs more pipelines than another one gives up a pipeline, whose clients get status 503 with Retry-After.',
+    ),
+  max_processes: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(20)
+    .describe(
+      'Accounts whose pipelines run at the same time: each has a process of its own, which takes 70 to 85 MB without load. An account whose pipelines are idle, or that nobody waits for, makes room for another; where none can, clients are answered 503 with Retry-After.',
+    ),
+  max_memory_per_account: byteSize(256 * 1024 * 1024)
+    .prefault('1GiB')
+    .describe(
+      'Memory that the process of an account may take. One that takes more is ended: its requests are answered 503, other accounts notice nothing, and it starts again with the next request.',
+    ),
+  process_timeout: duration(500)
+    .prefault('10 Seconds')
+    .describe(
+      'A process of an account that does nothing else for so long than one piece of work is ended, as one that takes too much memory is.',
+    ),
+  max_disk_per_account: byteSize(1_000_000)
+    .prefault('1GB')
+    .describe(
+      'Disk space for the disk buffers, dead letters, idempotency keys, saved buckets and saved revisions of all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions are refused with 409. The data of a pipeline is removed together with it. One sixteenth, at most 16 MiB, is reserved for revisions.',
+    ),
+  allow_files: z
+    .array(filePath())
+    .default([])
+    .describe(
+      'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so specify the target of a link. Files in data_dir are always denied. All accounts can use all of these files.',
+    ),
+  allow_urls: z
+    .array(z.url())
+    .optional()
+    .describe(
+      'Prefixes of the URLs that pipelines may send to. These may resolve to any address, including private networks. Default: all URLs with addresses that `allow_addresses` permits.',
+    ),
+  allow_addresses: z
+    .array(addressRule)
+    .default([])
+    .describe(
+      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. By default, loopback, private, link-local, multicast and reserved addresses are denied, as are all addresses of this machine. The address is checked on each connection. A port on which the service itself listens requires an entry with that port.',
+    ),
+})
+
+export const serviceOptions = z.strictObject({
+  listen: listenAddress()
+    .prefault('127.0.0.1:8080')
+    .describe('HOST:PORT of the API, or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME.'),
+  data_dir: filePath()
+    .optional()
+    .describe(
+      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it.',
+    ),
+  tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
+  trusted_proxies: z
+    .array(addressRange())
+    .default([])
+    .describe(
+      'Addresses and ranges of proxies in front of the service. Their X-Forwarded-For header determines the address of the client, which is used to limit failed attempts. max_connections_per_address does not apply to them.',
+    ),
+  max_body: byteSize(1024, 64 * 1024 * 1024)
+    .prefault('1MB')
+    .describe('Largest body of a request, except for ingest.'),
+  ...connectionOptions(10_000, 1_000_000),
+  handshake_timeout: duration().prefault('10 Seconds').describe('Time limit of the TLS handshake.'),
+  headers_timeout: duration(100).prefault('10 Seconds').describe('Time limit for receiving the headers of a request.'),
+  request_timeout: duration(100).prefault('60 Seconds').describe('Time limit for receiving a complete request.'),
+  keep_alive_timeout: duration(100)
+    .prefault('65 Seconds')
+    .describe('How long a connection without a request stays open.'),
+  send_timeout: duration(100)
+    .prefault('60 Seconds')
+    .describe('How long a client may take to read a response. After that, its connection is closed.'),
+  plugins: z
+    .array(filePath())
+    .default([])
+    .describe(
+      'Plugins whose components and codecs published pipelines may use, as in `plugins` of a configuration. They are loaded when the service starts, and run in the process of each account, with all its rights. A pipeline cannot list any itself.',
+    ),
+  ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
+  limits: limits.prefault({}).describe('Limits for a single client.'),
+  request_log: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Logs each request on standard error with its id, account, route, status and duration. Keys, bodies and queries are never logged.',
+    ),
+})
+
+export type ServiceOptions = z.output<typeof serviceOptions>

@@ -1,0 +1,30 @@
+import { type OnError, outputNames, type Plan } from '../../../core/processor.js'
+
+/** Splits `limit_app.discarded` into its id and side output. */
+export function splitInput(text: string): [id: string, output: string | undefined] {
+  const dot = text.indexOf('.')
+  return dot === -1 ? [text, undefined] : [text.slice(0, dot), text.slice(dot + 1)]
+}
+
+interface Planned {
+  readonly id: string
+  readonly type: string
+  readonly plan?: Plan
+  readonly onError?: OnError
+}
+
+/** The side outputs of a processor. */
+export function outputsOf({ plan, onError }: Planned): string[] {
+  return plan && onError ? outputNames(plan, onError) : []
+}
+
+/** Why there is no such output of a source or processor; undefined if there is one. */
+export function missingOutput(component: Planned, output: string | undefined): string | undefined {
+  const { id, type, plan } = component
+  if (output === undefined && plan?.main === undefined) return undefined
+  const outputs = outputsOf(component)
+  if (output !== undefined && outputs.includes(output)) return undefined
+  if (outputs.length === 0) return `${id} (type ${type}) has no side outputs; its events are read as ${id}`
+  const what = output === undefined ? 'no main output' : 'no side output of this name'
+  return `${id} (type ${type}) has ${what}; it has ${outputs.map(name => `${id}.${name}`).join(', ')}`
+}

@@ -1,0 +1,362 @@
+import {
+  type Alias,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  type ParsedNode,
+  parseDocument,
+  type Scalar,
+  visit,
+  type YAMLError,
+  type YAMLMap,
+  type YAMLSeq,
+} from 'yaml'
+import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
+import { SECTIONS } from '../sections.js'
+import { isCode, plainValue, replaceVariables } from './environment.js'
+import {
+  type ConfigNode,
+  type Entry,
+  type MapNode,
+  type Path,
+  type Place,
+  placeText,
+  type ScalarNode,
+  SourceText,
+} from './node.js'
+import type { Problems } from './problems.js'
+import { entryParts, misindented, type Part, topParts } from './salvage-yaml.js'
+
+/** Deeper nesting is rejected: no configuration needs it, and reading it could overflow the stack. */
+const MAX_DEPTH = 64
+/** Limit of the values that all aliases of a file stand for together. */
+const MAX_ALIASED = 10_000
+
+/** The readable content of a text. */
+export interface ReadYaml {
+  readonly root: ConfigNode | undefined
+  /** Whether the structure of the whole text is valid. */
+  readonly sound: boolean
+  /** Whether the ids of all components are known, even if their content is not. */
+  readonly named: boolean
+}
+
+type Parsed = ReturnType<typeof parseYaml>
+
+/** Reads YAML 1.2 text into a tree, or its reliable parts if its structure is wrong. Adds all errors to `problems`. */
+export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, problems: Problems): ReadYaml {
+  const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
+  const shielded = shieldReferences(source.text)
+  const whole = shielded ?? source.text
+  const deep = tooDeepAt(whole)
+  if (deep !== undefined) {
+    problems.add({ source, offset: deep }, [], TOO_DEEP)
+    return { root: undefined, sound: false, named: false }
+  }
+  const document = parseYaml(whole)
+  if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2') {
+    problems.add({ source, offset: 0 }, [], 'must be YAML 1.2; remove the %YAML line')
+    return { root: undefined, sound: false, named: false }
+  }
+  const reader = new TreeReader(source, env, problems, shielded !== undefined, isSound(document))
+  if (isSound(document)) {
+    reportErrors(document, source, problems)
+    const contents = document.contents as ParsedNode | null
+    const isEmpty = !contents || (isScalar(contents) && contents.value === null)
+    return { root: isEmpty ? undefined : reader.read(contents, [], 0), sound: true, named: true }
+  }
+  const parts = soundParts(whole)
+  if (!parts) {
+    reportErrors(document, source, problems, whole)
+    return { root: undefined, sound: false, named: false }
+  }
+  const entries = new Map<string, Entry>()
+  let named = true
+  for (const { part, document } of parts) {
+    const key: Place = { source, offset: part.offset }
+    let read: ConfigNode | undefined
+    if (isSound(document)) {
+      reportErrors(document, source, problems)
+      read = reader.read(document.contents as ParsedNode | null, [], 0)
+    } else {
+      const { offset, message } = structuralError(document, part.text)
+      problems.add({ source, offset }, [], message)
+      if (part.path.length === 1) {
+        if (isSection(part.path[0]!)) named = false
+        continue
+      }
+    }
+    putPart(entries, part.path, key, read, problems)
+  }
+  const root: MapNode = { kind: 'map', source, offset: 0, size: 1, flow: false, entries }
+  return { root, sound: false, named }
+}
+
+function parseYaml(text: string) {
+  return parseDocument(text, {
+    prettyErrors: false,
+    // The parser's check is quadratic, and here both places are reported.
+    uniqueKeys: false,
+    stringKeys: true,
+    resolveKnownTags: false,
+    logLevel: 'error',
+  })
+}
+
+function isSound({ errors, warnings }: Parsed): boolean {
+  return [...errors, ...warnings].every(({ code }) => code in RECOVERED)
+}
+
+const isSection = (name: string): boolean => Object.values<string>(SECTIONS).includes(name)
+
+/** Divides a text into parts that are valid or invalid independently of each other; undefined if that is impossible. */
+function soundParts(text: string): { part: Part; document: Parsed }[] | undefined {
+  const parts = topParts(text)?.flatMap(part => {
+    const document = parseYaml(part.text)
+    const entries = isSound(document) || !isSection(part.path[0]!) ? undefined : entryParts(part)
+    return entries?.map(entry => ({ part: entry, document: parseYaml(entry.text) })) ?? [{ part, document }]
+  })
+  return parts?.some(({ document }) => !isSound(document)) ? parts : undefined
+}
+
+/** Adds the content of a part to the previous parts. Returns undefined if it cannot be read. */
+function putPart(
+  entries: Map<string, Entry>,
+  [name = '', id]: readonly string[],
+  key: Place,
+  read: ConfigNode | undefined,
+  problems: Problems,
+): void {
+  const found = read?.kind === 'map' ? read.entries.get(name) : undefined
+  const earlier = entries.get(name)
+  if (id === undefined) {
+    if (earlier) problems.add(key, [name], `is here twice; the first is ${placeText(earlier.key)}`)
+    else if (found) entries.set(name, found)
+    return
+  }
+  const component = found?.value.kind === 'map' ? found.value.entries.get(id) : undefined
+  const components = new Map(earlier?.value.kind === 'map' ? earlier.value.entries : [])
+  const first = components.get(id)
+  if (first) problems.add(key, [name, id], `is here twice; the first is ${placeText(first.key)}`)
+  else components.set(id, component ?? { key, value: scalar(key, null, true) })
+  const value: MapNode = { kind: 'map', ...key, flow: false, size: 1, entries: components }
+  entries.set(name, { key: earlier?.key ?? found?.key ?? key, value })
+}
+
+/** Reports the errors of a document. `text` is given if its structure is wrong. */
+function reportErrors(document: Parsed, source: SourceText, problems: Problems, text?: string): void {
+  if (text !== undefined) {
+    const { offset, message } = structuralError(document, text)
+    problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)
+    return
+  }
+  const reported = new Set<number>()
+  for (const error of [...document.errors, ...document.warnings]) {
+    // One mistake often causes several errors in a line; only the first is useful.
+    const offset = Math.min(error.pos[0], source.text.length)
+    const { line } = source.place(offset)
+    if (!reported.has(line)) problems.add({ source, offset }, [], sentence(error))
+    reported.add(line)
+  }
+}
+
+const INDENTATION = new Set(['BAD_INDENT', 'BLOCK_AS_IMPLICIT_KEY', 'MULTILINE_IMPLICIT_KEY', 'MISSING_CHAR'])
+
+/** The first error of a document whose structure is wrong, at the place to correct. Other errors follow from it. */
+function structuralError(document: Parsed, text: string): { offset: number; message: string } {
+  const error = [...document.errors, ...document.warnings].find(({ code }) => !(code in RECOVERED))!
+  const at = error.pos[0]
+  const message = sentence(error)
+  if (message === OPEN_QUOTE || message === OPEN_BRACKET) {
+    const offset = openedAt(document, at, message === OPEN_QUOTE)
+    return { offset: offset ?? at, message }
+  }
+  if (error.code === 'TAB_AS_INDENT') {
+    const line = text.lastIndexOf('\n', at - 1) + 1
+    return { offset: line + /^ */.exec(text.slice(line))![0].length, message }
+  }
+  const found = INDENTATION.has(error.code) ? misindented(text) : undefined
+  if (!found) return { offset: at, message }
+  const spaces = `${found.spaces} space${found.spaces === 1 ? '' : 's'}`
+  return { offset: found.offset, message: `the indentation does not fit the lines above; use ${spaces} before this` }
+}
+
+/** The position of the quote or bracket that should have been closed before `at`. */
+function openedAt({ contents }: Parsed, at: number, quote: boolean): number | undefined {
+  let opened: number | undefined
+  const inspect = (_key: unknown, node: { range?: readonly number[] | null }) => {
+    const [start = 0, end = 0] = node.range ?? []
+    if (start <= at && end >= at) opened = start
+  }
+  visit(contents as ParsedNode, {
+    Scalar: (key, node) => (quote && /^QUOTE/.test(node.type ?? '') ? inspect(key, node) : undefined),
+    Collection: (key, node) => (!quote && node.flow && opened === undefined ? inspect(key, node) : undefined),
+  })
+  return opened
+}
+
+// References contain characters with a meaning in YAML ("{" in [a, ${B}], "," or ": " in a default). During parsing,
+// each is replaced by one character that never occurs in a text, which keeps all offsets.
+const SHIELDED = '{}[],:#'
+const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
+const UNSHIELDED_REFERENCE = /\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?|\.[^}"'\r\n]*)\}/g
+
+function shieldReferences(text: string): string | undefined {
+  if (!text.includes('${') || /[\uFDD0-\uFDD6]/.test(text)) return undefined
+  return text.replace(UNSHIELDED_REFERENCE, reference =>
+    reference.replace(/[{}[\],:#]/g, character => SHIELDS[SHIELDED.indexOf(character)]!),
+  )
+}
+
+function unshield(text: string): string {
+  return text.replace(/[\uFDD0-\uFDD6]/g, character => SHIELDED[SHIELDS.indexOf(character)]!)
+}
+
+/** Converts the nodes of the parser: resolves aliases, replaces variables and reports duplicate keys. */
+class TreeReader {
+  readonly #source: SourceText
+  readonly #env: NodeJS.ProcessEnv
+  readonly #problems: Problems
+  readonly #shielded: boolean
+  /** If false, an anchor may be in an unreadable part of the text. */
+  readonly #whole: boolean
+  /** Known anchors; undefined while the anchored value is being read. */
+  readonly #anchors = new Map<string, ConfigNode | undefined>()
+  #aliased = 0
+
+  constructor(source: SourceText, env: NodeJS.ProcessEnv, problems: Problems, shielded: boolean, whole: boolean) {
+    this.#source = source
+    this.#whole = whole
+    this.#env = env
+    this.#problems = problems
+    this.#shielded = shielded
+  }
+
+  read(node: ParsedNode | null, path: Path, offset: number): ConfigNode {
+    const at: Place = { source: this.#source, offset: node?.range[0] ?? offset }
+    if (!node) return scalar(at, null)
+    if (path.length > MAX_DEPTH) return this.#broken(at, path, `must not be nested deeper than ${MAX_DEPTH} levels`)
+    if (isAlias(node)) return this.#alias(node, path, at)
+    if (node.anchor !== undefined) this.#anchors.set(node.anchor, undefined)
+    const read = isMap(node)
+      ? this.#map(node, path, at)
+      : isSeq(node)
+        ? this.#list(node, path, at)
+        : this.#scalar(node, path, at)
+    if (node.anchor !== undefined) this.#anchors.set(node.anchor, read)
+    return read
+  }
+
+  #map(node: YAMLMap.Parsed, path: Path, at: Place): ConfigNode {
+    const entries = new Map<string, Entry>()
+    let size = 1
+    for (const pair of node.items) {
+      const name = this.#text(String((pair.key as Scalar).value))
+      const key: Place = { source: this.#source, offset: pair.key.range[0] }
+      const value = this.read(pair.value, [...path, name], pair.key.range[1])
+      size += value.size
+      const earlier = entries.get(name)
+      if (earlier) {
+        const { line } = this.#source.place(earlier.key.offset)
+        this.#problems.add(key, [...path, name], `is here twice; the first is in line ${line}`)
+      } else if (name === '<<') {
+        this.#problems.add(key, [...path, name], 'merging with << is not part of YAML 1.2; write the options out')
+      } else if (name === '__proto__') {
+        this.#problems.add(key, [...path, name], 'is not a possible name')
+      } else entries.set(name, { key, value })
+    }
+    return { kind: 'map', ...at, flow: node.flow === true, entries, size }
+  }
+
+  #list(node: YAMLSeq.Parsed, path: Path, at: Place): ConfigNode {
+    const items = node.items.map((item, i) => this.read(item as ParsedNode, [...path, i], at.offset))
+    const size = items.reduce((sum, item) => sum + item.size, 1)
+    return { kind: 'list', ...at, flow: node.flow === true, items, size }
+  }
+
+  #scalar(node: Scalar.Parsed, path: Path, at: Place): ConfigNode {
+    const value = node.value as ScalarNode['value']
+    if (typeof value !== 'string') return scalar(at, value)
+    const text = this.#text(value)
+    const replaced = isCode(path) ? undefined : replaceVariables(text, this.#env)
+    if (!replaced) return scalar(at, text)
+    for (const fault of replaced.faults) this.#problems.add(at, path, fault)
+    const unquoted = node.type === 'PLAIN' && replaced.whole
+    return {
+      ...scalar(at, replaced.value, replaced.faults.length > 0),
+      environment: { text, values: replaced.values, plain: unquoted ? plainValue(replaced.value) : undefined },
+      template: replaced.template,
+    }
+  }
+
+  #alias(node: Alias.Parsed, path: Path, at: Place): ConfigNode {
+    const name = this.#text(node.source)
+    const target = this.#anchors.get(name)
+    if (target) {
+      this.#aliased += target.size
+      if (this.#aliased <= MAX_ALIASED) return target
+      return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
+    }
+    if (!this.#whole && !this.#anchors.has(name)) return scalar(at, null, true)
+    const message = this.#anchors.has(name)
+      ? `the alias *${name} is inside of what it stands for`
+      : `*${name} is an alias of YAML, and there is no anchor &${name} above; for the text, write '*${name}'`
+    return this.#broken(at, path, message)
+  }
+
+  #broken(at: Place, path: Path, message: string): ConfigNode {
+    this.#problems.add(at, path, message)
+    return scalar(at, null, true)
+  }
+
+  #text(text: string): string {
+    return this.#shielded ? unshield(text) : text
+  }
+}
+
+function scalar(at: Place, value: ScalarNode['value'], broken = false): ScalarNode {
+  return { kind: 'scalar', ...at, value, environment: undefined, broken, size: 1 }
+}
+
+/** Errors that leave the structure of the document intact. */
+const RECOVERED: Readonly<Record<string, true>> = {
+  BAD_DQ_ESCAPE: true,
+  BAD_SCALAR_START: true,
+  TAG_RESOLVE_FAILED: true,
+  ALIAS_PROPS: true,
+}
+
+const SENTENCES: Readonly<Record<string, string>> = {
+  ALIAS_PROPS: 'an alias cannot have an anchor or a tag of its own',
+  BAD_ALIAS: 'an anchor or alias needs a name that does not end in ":"',
+  BAD_DIRECTIVE: 'this directive is not known',
+  BAD_DQ_ESCAPE: 'this escape sequence is not known; write \\\\ for a backslash, or use single quotes',
+  BAD_INDENT: 'the indentation does not fit the lines above',
+  BAD_PROP_ORDER: 'an anchor or tag stands in the wrong place',
+  BAD_SCALAR_START: 'a value that begins with this character must be in quotes',
+  BLOCK_AS_IMPLICIT_KEY: 'a mapping cannot begin here; quote a value that holds ": ", and check the indentation below',
+  BLOCK_IN_FLOW: 'inside of brackets everything must be in brackets',
+  KEY_OVER_1024_CHARS: 'a key must be shorter than 1024 characters',
+  MISSING_CHAR: 'a closing quote, a comma, a ":" or a space is missing here',
+  MULTILINE_IMPLICIT_KEY: 'a key must be in one line and followed by ": "',
+  MULTIPLE_ANCHORS: 'a value can have one anchor only',
+  MULTIPLE_DOCS: 'a second document begins here; one file holds one document',
+  MULTIPLE_TAGS: 'a value can have one tag only',
+  NON_STRING_KEY: 'a key must be text',
+  TAB_AS_INDENT: 'a tab is used as indentation; use spaces',
+  TAG_RESOLVE_FAILED: 'this tag has no meaning here; remove it',
+  UNEXPECTED_TOKEN: 'this is not expected here; check the quotes and brackets before it, and the indentation',
+}
+
+const TOO_DEEP = 'must not be nested this deeply'
+const OPEN_QUOTE = 'the quote that opens here is not closed'
+const OPEN_BRACKET = 'the bracket that opens here is not closed'
+
+/** Messages of our own: those of the parser quote the document, which may contain secrets. */
+function sentence(error: YAMLError): string {
+  if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
+  if (error.message.startsWith('Missing closing')) return OPEN_QUOTE
+  if (error.message.startsWith('Implicit map keys need to be followed')) return 'a ":" is missing behind this key'
+  return SENTENCES[error.code] ?? 'this is not YAML'
+}

@@ -1,0 +1,27 @@
+import { formatProblem, type Problem } from '../../../core/errors.js'
+import { type Path, type Place, pathText } from './node.js'
+
+/** Collects the problems of a configuration. */
+export class Problems {
+  readonly #found = new Map<string, { problem: Problem; offset: number }>()
+
+  get size(): number {
+    return this.#found.size
+  }
+
+  add(at: Place, path: Path, message: string): void {
+    const { file } = at.source
+    const problem = { file, ...at.source.place(at.offset), path: pathText(path), message }
+    const text = formatProblem(problem)
+    if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
+  }
+
+  /** Sorted by file, and by position in each file. */
+  list(): Problem[] {
+    const found = [...this.#found.values()]
+    found.sort((a, b) =>
+      a.problem.file === b.problem.file ? a.offset - b.offset : a.problem.file < b.problem.file ? -1 : 1,
+    )
+    return found.map(({ problem }) => problem)
+  }
+}

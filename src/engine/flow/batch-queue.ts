@@ -1,0 +1,99 @@
+import { Writable } from 'node:stream'
+import type { EventBatch } from '../../core/event/batch.js'
+import { type Amount, add } from './counters.js'
+import { STREAM_DEPTH } from './side-output.js'
+
+/**
+ * Where batches wait before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts). It
+ * accepts one batch at a time, the next one when it has room. When it gives up, it settles the remaining batches as
+ * `errored`.
+ */
+export abstract class BatchQueue extends Writable {
+  /** Amount settled as `errored`. It stays in flight until it arrives again. */
+  protected readonly givenBack: Amount = { events: 0, bytes: 0 }
+  #isOver = false
+  /** Accepts the next batch. */
+  #accept: (() => void) | undefined
+  /** Set when no more batches will arrive. */
+  #finish: (() => void) | undefined
+
+  constructor(autoDestroy: boolean) {
+    super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy })
+  }
+
+  /** Events and bytes taken and not passed on, including those given back. */
+  abstract inFlight(): Amount
+
+  /** Whether it has work and no good reason to wait. */
+  abstract get owes(): boolean
+
+  /** Counts a batch as taken from the stream's queue. */
+  protected abstract count(batch: EventBatch): void
+
+  /** Stores a non-empty batch. */
+  protected abstract put(batch: EventBatch): void
+
+  /** Does all that is possible now. Calls `letIn` when there is room, and `finish` when all is done. */
+  protected abstract advance(): void
+
+  /** Gives back all batches. Called once. */
+  protected abstract abandon(): void
+
+  protected get isOver(): boolean {
+    return this.#isOver
+  }
+
+  /** Whether no more batches will arrive. */
+  protected get isEnding(): boolean {
+    return this.#finish !== undefined
+  }
+
+  override _write(batch: EventBatch, _encoding: string, done: () => void): void {
+    this.count(batch)
+    this.#accept = done
+    if (batch.length === 0) batch.ack.settle('delivered')
+    else if (this.#isOver) this.giveBack(batch)
+    else {
+      this.put(batch)
+      this.advance()
+      return
+    }
+    this.letIn()
+  }
+
+  override _final(done: () => void): void {
+    this.#finish = done
+    this.advance()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.giveUp()
+    done(error)
+  }
+
+  protected letIn(): void {
+    const accept = this.#accept
+    this.#accept = undefined
+    accept?.()
+  }
+
+  protected finish(): void {
+    const finish = this.#finish
+    this.#finish = undefined
+    finish?.()
+  }
+
+  protected giveBack(batch: EventBatch): void {
+    add(this.givenBack, batch.length, batch.bytes)
+    batch.ack.settle('errored', batch.places?.before(batch.starts))
+  }
+
+  /** Ends immediately. Unsettled events are given back, to be read again. */
+  protected giveUp(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.abandon()
+    this.letIn()
+    this.advance()
+  }
+}

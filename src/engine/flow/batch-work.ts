@@ -1,0 +1,198 @@
+import { errorText } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Fields } from '../../core/event/event.js'
+import { MODIFIED } from '../../core/event/flags.js'
+import { Share } from '../../core/event/share.js'
+import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../../core/processor.js'
+import { LateError } from './calls.js'
+import type { Amount } from './counters.js'
+import { checkWritable, madeLine } from './made-batch.js'
+import { Replacements } from './replacements.js'
+import type { Waiting } from './waiting-events.js'
+
+const NOTHING: Amount = { events: 0, bytes: 0 }
+
+/** One batch in a processor, with the decisions about its events. */
+export class BatchWork implements BatchScope {
+  readonly signal: AbortSignal
+  readonly batch: EventBatch
+  readonly to: Uint8Array
+  replaced: Replacements | undefined = undefined
+  /** Which events have a copy (1) at an output, by its number; undefined: no event has one. */
+  copies: Map<number, Uint8Array> | undefined = undefined
+  /** Error messages of failed events, by index. */
+  errors: Map<number, string> | undefined
+  /** The same for each dead letter. */
+  readonly letterErrors: string[] = []
+  /** The events that are LATER, in order; undefined: none. */
+  kept: EventBatch[] | undefined
+  /** In how many milliseconds to ask about them again. */
+  laterMs = Number.POSITIVE_INFINITY
+  mayWait = true
+  keptMs = 0
+  /** When the processor was asked about the events first, by the clock of the stage. */
+  since = 0
+  /** What waited, and its size when the processor was asked about it; undefined: the batch has just arrived. */
+  readonly asked: Waiting | undefined
+  readonly askedSize: Amount = NOTHING
+  /** Whether the processor threw, or decided outside its plan. */
+  hasBug = false
+  readonly #shares: Set<Share>
+  readonly #plan: Plan
+  readonly #isOnce: ((source: string) => boolean) | undefined
+  /** Shares taken since the last call of the processor. */
+  #taken: Share[] = []
+  /** The index of the current event, while events are processed one by one. */
+  #offset = 0
+  #isOver = false
+
+  constructor(
+    batch: EventBatch,
+    to: Uint8Array,
+    shares: Set<Share>,
+    signal: AbortSignal,
+    plan: Plan,
+    isOnce?: (source: string) => boolean,
+    asked?: Waiting,
+  ) {
+    this.#plan = plan
+    this.#isOnce = isOnce
+    this.asked = asked
+    if (asked) this.askedSize = { events: batch.length, bytes: batch.bytes }
+    this.batch = batch
+    this.to = to
+    this.signal = signal
+    this.#shares = shares
+  }
+
+  later(ms: number): void {
+    this.laterMs = Math.min(this.laterMs, ms)
+  }
+
+  replace(i: number, events: readonly Fields[]): void {
+    this.#checkTime('replace')
+    // Encode now, so that fields that cannot be encoded fail only this event.
+    this.replaceByLines(i, Buffer.from(events.map(madeLine).join('')))
+  }
+
+  replaceByLines(i: number, lines: Buffer, start?: number, end?: number): void {
+    this.#checkTime('replaceByLines')
+    this.replaced ??= new Replacements(this.batch.length)
+    this.replaced.set(this.#offset + i, lines, start, end)
+  }
+
+  copy(i: number, n: number): void {
+    this.#checkTime('copy')
+    const { outputs = [], copies } = this.#plan
+    if (!copies || n >= outputs.length)
+      throw new Error(`scope.copy() was called for output ${n}, which the plan does not copy to`)
+    this.copies ??= new Map()
+    let column = this.copies.get(n)
+    if (!column) this.copies.set(n, (column = new Uint8Array(this.batch.length)))
+    column[this.#offset + i] = 1
+  }
+
+  /** Drops the copies of event `i`. */
+  dropCopies(i: number): void {
+    for (const column of this.copies?.values() ?? []) column[i] = 0
+  }
+
+  get isInherited(): boolean {
+    return this.asked?.isInherited === true
+  }
+
+  get isOnce(): boolean {
+    return this.#isOnce?.(this.batch.origin.source) === true
+  }
+
+  /** How many shares the processor took. */
+  get shares(): number {
+    return this.#taken.length
+  }
+
+  share(): Share {
+    this.#checkTime('share')
+    const share = new Share(this.batch.ack, share => this.#shares.delete(share))
+    this.#shares.add(share)
+    this.#taken.push(share)
+    return share
+  }
+
+  because(i: number, error: unknown): void {
+    this.errors ??= new Map()
+    this.errors.set(this.#offset + i, errorText(error))
+  }
+
+  /** Throws after `process` has ended: the batch may then leave and be settled at any time. */
+  #checkTime(what: string): void {
+    if (!this.#isOver) return
+    throw new Error(
+      `scope.${what}() was called after process() had ended for its batch; call it before process() returns or its promise resolves`,
+    )
+  }
+
+  /** Ends the work after `process`. Throws if the fields of a modified event cannot be encoded. */
+  end(): void {
+    for (const i of this.batch.modified()) checkWritable(this.batch.fields(i))
+    this.#isOver = true
+  }
+
+  /** The events as they arrived, all of them FAILED, since nobody waits for the processor any more. */
+  abandoned(why: string): BatchWork {
+    this.#isOver = true
+    this.batch.restore()
+    this.#giveBackShares()
+    const to = new Uint8Array(this.batch.length).fill(FAILED)
+    const [shares, signal, plan] = [this.#shares, this.signal, this.#plan]
+    const work = new BatchWork(this.batch.snapshot(), to, shares, signal, plan, this.#isOnce, this.asked)
+    for (let i = 0; i < to.length; i++) work.because(i, why)
+    work.#isOver = true
+    return work
+  }
+
+  /** Releases the shares taken by a processor that threw; its events are still here. */
+  #giveBackShares(): void {
+    for (const share of this.#taken.splice(0)) share.settle('delivered')
+  }
+
+  /**
+   * After the processor threw: processes the original events one by one. Those that make it throw again are FAILED; its
+   * decisions about the others count.
+   */
+  async processEach(processor: Decides): Promise<void> {
+    const { batch, to, signal } = this
+    batch.restore()
+    this.hasBug = true
+    this.#giveBackShares()
+    this.replaced = undefined
+    this.copies = undefined
+    this.errors = undefined
+    const one = new Uint8Array(1)
+    for (let i = 0; i < batch.length && !signal.aborted; i++) {
+      const event = batch.snapshot(i, i + 1)
+      event.remember()
+      this.#offset = i
+      one[0] = MAIN
+      this.#taken.length = 0
+      try {
+        const waits = processor.process(event, one, this)
+        if (waits) await waits
+        if ((event.flags[0]! & MODIFIED) !== 0) checkWritable(event.fields(0))
+        to[i] = one[0]
+        batch.takeOver(event, i)
+      } catch (error) {
+        this.#offset = 0
+        this.#giveBackShares()
+        // After a deadline, the call may still write to this work, so there is no other one beside it.
+        const last = error instanceof LateError ? batch.length - 1 : i
+        for (; i <= last; i++) {
+          to[i] = FAILED
+          this.because(i, error)
+        }
+        i = last
+      }
+    }
+    this.#offset = 0
+    this.#isOver = true
+  }
+}

@@ -1,0 +1,49 @@
+import type { ComponentMetrics } from '../../core/component.js'
+import { systemClock } from '../../lib/time.js'
+
+/** Minimum time over which a share is computed. */
+const WINDOW_MS = 10_000
+
+/** The share of time in which a component could not take more work, over the last 10 to 20 seconds. */
+export class Busy {
+  #total = 0
+  #since: number | undefined
+  #mark = { at: systemClock.now(), total: 0 }
+  #before = this.#mark
+
+  begin(): void {
+    this.#since ??= systemClock.now()
+  }
+
+  end(): void {
+    if (this.#since === undefined) return
+    const now = systemClock.now()
+    this.#total += now - this.#since
+    this.#since = undefined
+    if (now - this.#mark.at >= WINDOW_MS) this.#turn(now)
+  }
+
+  /** 0: always waiting for work. 1: always busy. */
+  get share(): number {
+    const now = systemClock.now()
+    if (now - this.#mark.at >= WINDOW_MS) this.#turn(now)
+    const { at, total } = this.#before
+    return now > at ? Math.min(1, (this.#sum(now) - total) / (now - at)) : 0
+  }
+
+  #sum(now: number): number {
+    return this.#total + (this.#since === undefined ? 0 : now - this.#since)
+  }
+
+  #turn(now: number): void {
+    // After a period without calls, the previous mark is as old as that period.
+    this.#before = this.#mark
+    this.#mark = { at: now, total: this.#sum(now) }
+  }
+}
+
+/** Registers a gauge of the share. */
+export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Busy): void {
+  const help = 'Share of the last 10 to 20 seconds in which the component could not take more work.'
+  metrics.gauge('sluice_component_utilization', help, () => busy.share)
+}

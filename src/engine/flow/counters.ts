@@ -1,0 +1,347 @@
+import type { ComponentMetrics, Exemplar, Kind, Observer } from '../../core/component.js'
+import { settledWithin } from '../../lib/time.js'
+
+export interface Amount {
+  events: number
+  bytes: number
+}
+
+export function add(amount: Amount, events: number, bytes: number): Amount {
+  amount.events += events
+  amount.bytes += bytes
+  return amount
+}
+
+export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
+  return { events: a.events + b.events, bytes: a.bytes + b.bytes }
+}
+
+/** The amount with this name, created if missing. */
+function amountOf(amounts: Map<string, Amount>, name: string): Amount {
+  let amount = amounts.get(name)
+  if (!amount) amounts.set(name, (amount = { events: 0, bytes: 0 }))
+  return amount
+}
+
+/** The counters of components by id. The same id returns the same counters. */
+export interface CounterSet {
+  component(id: string, kind: Kind, type: string): ComponentCounters
+  readonly components: ReadonlyMap<string, ComponentCounters>
+}
+
+/** The room for series by key that components share. */
+export interface SeriesRoom {
+  left: number
+}
+
+/** Counters of components by id. */
+export class ComponentSet implements CounterSet {
+  readonly components = new Map<string, ComponentCounters>()
+  readonly #room: SeriesRoom
+
+  constructor(mostSeries = Number.POSITIVE_INFINITY) {
+    this.#room = { left: mostSeries }
+  }
+
+  /** The counters of a component. The same id returns the same counters, so counts survive a rebuilt pipeline. */
+  component(id: string, kind: Kind, type: string): ComponentCounters {
+    const present = this.components.get(id)
+    if (present && present.kind === kind && present.type === type) return present
+    // Keep the counts of another component that had this id.
+    if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
+    const aside = `${id} ${kind} ${type}`
+    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type, this.#room)
+    this.components.delete(aside)
+    this.components.set(id, counters)
+    return counters
+  }
+
+  /** Updates the values that are updated before a scrape; waits `ms` at most. */
+  async refresh(ms: number): Promise<void> {
+    const all = [...this.components.values()]
+    await settledWithin(
+      ms,
+      all.flatMap(({ beforeScrape }) => beforeScrape?.() ?? []),
+    )
+  }
+
+  /** Forgets all whose id begins with `prefix`. */
+  forget(prefix: string): void {
+    this.end(prefix)
+    for (const id of this.components.keys()) if (id.startsWith(prefix)) this.components.delete(id)
+  }
+
+  /** Those whose id begins with `prefix` have ended. */
+  end(prefix: string): void {
+    for (const counters of this.components.values()) if (counters.id.startsWith(prefix)) counters.end()
+  }
+}
+
+/** The reason of events in a component that a reload removed. They went back to where they came from. */
+export const GIVEN_BACK = 'given_back'
+
+/** Subtracts up to the given amount from `from`; returns the subtracted amount. */
+function takeOff(from: Amount, events: number, bytes: number): Amount {
+  const taken = { events: Math.min(events, from.events), bytes: Math.min(bytes, from.bytes) }
+  add(from, -taken.events, -taken.bytes)
+  return taken
+}
+
+/** A series registered by a component. */
+export interface Counter {
+  readonly labels: Record<string, string>
+  value: number
+  exemplar?: Exemplar
+}
+
+export interface Series {
+  readonly type: 'counter' | 'gauge'
+  readonly help: string
+  /** Of counters that appear and disappear: the labels of the one that counts those that are gone. */
+  readonly rest?: Record<string, string>
+  /** The current samples. */
+  read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
+}
+
+export interface Histogram {
+  readonly help: string
+  /** Upper bounds, ascending. */
+  readonly buckets: readonly number[]
+  /** Observations per bucket (not cumulative); the last one is above all bounds. */
+  readonly counts: number[]
+  /** The last exemplar of each bucket. */
+  readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
+  sum: number
+}
+
+/**
+ * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
+ * series. Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
+ * independently: those in the queue before the component and those that the component reports to hold. A component that
+ * is replaced early gives back what it holds. These events stay in flight until they arrive again, and are received
+ * once.
+ */
+export class ComponentCounters implements ComponentMetrics {
+  readonly id: string
+  readonly kind: Kind
+  readonly type: string
+  readonly received: Amount = { events: 0, bytes: 0 }
+  /** Sent to the main output, or accepted by the receiver. */
+  readonly passed: Amount = { events: 0, bytes: 0 }
+  /** Sent to side outputs, by name. */
+  readonly aside = new Map<string, Amount>()
+  /** Events merged into emitted ones. */
+  readonly consumedEvents: Amount = { events: 0, bytes: 0 }
+  /** Events created by the component. */
+  readonly emittedEvents: Amount = { events: 0, bytes: 0 }
+  readonly discards = new Map<string, Amount>()
+  readonly failures = new Map<string, number>()
+  readonly queued: Amount = { events: 0, bytes: 0 }
+  /** Given back by a replaced component; they arrive again. */
+  readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
+  readonly toRead: Amount = { events: 0, bytes: 0 }
+  /** Sources: events that were settled behind others that were given back, so they are read again with these. */
+  toRepeat = 0
+  /** Sources: how many of the received events were settled before and read again. */
+  receivedAgain = 0
+  /** Sources: how many events were passed on and given back, each time counted. */
+  returned = 0
+  /** Sources: whether events are passed on twice, so processors decide on them twice. */
+  repeated = false
+  readonly series = new Map<string, Series[]>()
+  readonly histograms = new Map<string, Histogram>()
+  /** Updates values before a scrape. */
+  beforeScrape: (() => Promise<void>) | undefined
+  /** What the component holds, in addition to its queue. */
+  holds: () => Amount = () => ({ events: 0, bytes: 0 })
+  /** How many of these events wait for their decision. */
+  waiting: () => number = () => 0
+  readonly #counters = new Map<string, Counter>()
+  readonly #room: SeriesRoom
+  /** Series that it has taken room for. */
+  #taken = 0
+
+  constructor(id: string, kind: Kind, type: string, room: SeriesRoom = { left: Number.POSITIVE_INFINITY }) {
+    this.#room = room
+    this.id = id
+    this.kind = kind
+    this.type = type
+  }
+
+  /** Counts a batch put in the component's queue. */
+  arrived(events: number, bytes: number): void {
+    const again = takeOff(this.#givenBack, events, bytes)
+    this.received.events += events - again.events
+    this.received.bytes += bytes - again.bytes
+    this.queued.events += events
+    this.queued.bytes += bytes
+  }
+
+  took(events: number, bytes: number): void {
+    this.queued.events -= events
+    this.queued.bytes -= bytes
+  }
+
+  sent(events: number, bytes: number, output?: string): void {
+    add(output === undefined ? this.passed : amountOf(this.aside, output), events, bytes)
+  }
+
+  consumed(events: number, bytes: number): void {
+    add(this.consumedEvents, events, bytes)
+  }
+
+  emitted(events: number, bytes: number): void {
+    add(this.emittedEvents, events, bytes)
+  }
+
+  /** Counts events passed on by a source. With `reads`, events that were given back were already counted. */
+  read(events: number, bytes: number, reads: boolean): void {
+    const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
+    add(this.received, events - again.events, bytes - again.bytes)
+    add(this.passed, events - again.events, bytes - again.bytes)
+    const repeated = Math.min(this.toRepeat, events - again.events)
+    this.toRepeat -= repeated
+    this.receivedAgain += repeated
+  }
+
+  /** Counts events passed on by a source that it gets back. `reads`: it reads them again, sooner or later. */
+  gotBack(events: number, bytes: number, reads: boolean): void {
+    this.returned += events
+    this.repeated = true
+    if (reads) add(this.toRead, events, bytes)
+  }
+
+  discarded(reason: string, events: number, bytes: number): void {
+    add(amountOf(this.discards, reason), events, bytes)
+  }
+
+  failed(kind: string): void {
+    this.failures.set(kind, (this.failures.get(kind) ?? 0) + 1)
+  }
+
+  counter(name: string, help: string, labels: Record<string, string> = {}): Counter {
+    const key = `${name} ${JSON.stringify(labels)}`
+    let counter = this.#counters.get(key)
+    if (!counter) {
+      const added: Counter = { labels, value: 0 }
+      counter = added
+      this.#counters.set(key, added)
+      this.#add(name, { type: 'counter', help, read: () => [added] })
+    }
+    return counter
+  }
+
+  gauge(name: string, help: string, read: () => number, labels: Record<string, string> = {}): void {
+    this.#add(name, { type: 'gauge', help, read: () => [{ labels, value: read() }] })
+  }
+
+  gauges(name: string, help: string, read: Series['read']): void {
+    this.#add(name, { type: 'gauge', help, read })
+  }
+
+  counters(name: string, help: string, rest: Record<string, string>, read: Series['read']): void {
+    const all = (this.series.get(name) ?? []).filter(series => series.rest === undefined)
+    // First, since reading them may change the counter of the rest.
+    this.series.set(name, [{ type: 'counter', help, rest, read }, ...all])
+  }
+
+  #add(name: string, series: Series): void {
+    const all = this.series.get(name)
+    if (all) all.push(series)
+    else this.series.set(name, [series])
+  }
+
+  histogram(name: string, help: string, buckets: readonly number[]): Observer {
+    const known = this.histograms.get(name)
+    const histogram = known?.buckets.length === buckets.length ? known : this.#newHistogram(name, help, buckets)
+    return {
+      observe: (value, exemplar) => {
+        let i = 0
+        while (i < buckets.length && value > buckets[i]!) i++
+        histogram.counts[i]!++
+        histogram.sum += value
+        if (exemplar) histogram.exemplars[i] = { ...exemplar, value }
+      },
+    }
+  }
+
+  #newHistogram(name: string, help: string, buckets: readonly number[]): Histogram {
+    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), exemplars: [], sum: 0 }
+    this.histograms.set(name, histogram)
+    return histogram
+  }
+
+  takeSeries(count: number): boolean {
+    if (count > this.#room.left) return false
+    this.#room.left -= count
+    this.#taken += count
+    return true
+  }
+
+  freeSeries(count: number): void {
+    this.#room.left += count
+    this.#taken -= count
+  }
+
+  /** The component has ended, and nothing takes up what it counted by key: that goes to the rest. */
+  end(): void {
+    for (const [name, all] of this.series)
+      for (const { help, rest, read } of all) {
+        if (!rest) continue
+        const value = [...read()].reduce((sum, one) => sum + one.value, 0)
+        this.counter(name, help, rest).value += value
+        this.counters(name, help, rest, () => [])
+      }
+    this.#removeGauges()
+  }
+
+  /** The component is gone and may be replaced. Its counters stay; its gauges are removed. */
+  retire(): void {
+    Object.assign(this.#givenBack, this.inFlight())
+    Object.assign(this.queued, { events: 0, bytes: 0 })
+    this.holds = () => ({ events: 0, bytes: 0 })
+    this.waiting = () => 0
+    this.beforeScrape = undefined
+    this.#removeGauges()
+  }
+
+  #removeGauges(): void {
+    this.freeSeries(this.#taken)
+    for (const [name, all] of this.series) {
+      const counted = all.filter(({ type }) => type === 'counter')
+      if (counted.length > 0) this.series.set(name, counted)
+      else this.series.delete(name)
+    }
+  }
+
+  /** The component was removed from the configuration, so events given back will not arrive again. */
+  abandon(): void {
+    const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
+    if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
+  }
+
+  /** Events and bytes in the component now. */
+  held(): Amount {
+    return sum(this.queued, this.holds())
+  }
+
+  /** Events and bytes in the component, or given back by it and still to arrive again. */
+  inFlight(): Amount {
+    return sum(this.held(), this.#givenBack)
+  }
+
+  /** The mismatch of the balance; 0 events and 0 bytes if every event is accounted for. */
+  imbalance(): Amount {
+    const off = this.inFlight()
+    for (const { events, bytes } of [
+      this.passed,
+      this.consumedEvents,
+      ...this.aside.values(),
+      ...this.discards.values(),
+    ])
+      add(off, events, bytes)
+    for (const { events, bytes } of [this.received, this.emittedEvents]) add(off, -events, -bytes)
+    return off
+  }
+}

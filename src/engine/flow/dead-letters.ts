@@ -1,0 +1,16 @@
+import type { ComponentMetrics } from '../../core/component.js'
+import type { DeliveryError } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
+
+/** Receives events that are rejected permanently or cannot be processed. */
+export interface DeadLetters {
+  /** Stores the events safely; rejects if that is not possible. Does not settle them. */
+  write(request: readonly EventBatch[], error: DeliveryError): Promise<void>
+}
+
+const HELP =
+  'Events written to the dead-letter queue: a destination rejected them, or a processor could not process them.'
+
+export function countDeadLetters(metrics: Pick<ComponentMetrics, 'counter'>, reason: string, events: number): void {
+  metrics.counter('sluice_dead_letter_events_total', HELP, { reason }).value += events
+}

@@ -1,0 +1,303 @@
+import type { ComponentMetrics } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import { type EditedField, EventEditor } from '../../core/event/event-editor.js'
+import { parseFieldPath } from '../../core/event/field-path.js'
+import type { Origin } from '../../core/event/origin.js'
+import {
+  CONSUMED,
+  DISCARDED,
+  FAILED,
+  FIRST_REASON,
+  LATER,
+  MAIN,
+  type OnError,
+  type Plan,
+  UNROUTED,
+} from '../../core/processor.js'
+import { LINE_END } from '../../lib/lines/line-splitter.js'
+import type { BatchWork } from './batch-work.js'
+import { lineBatch } from './made-batch.js'
+import type { Replacements } from './replacements.js'
+import type { SideOutput } from './side-output.js'
+
+/** The discard reason of events that could not be processed. */
+export const PROCESSING_FAILED = 'processing_failed'
+
+/** The field with the error of an event that could not be processed. */
+const ERROR_FIELD = parseFieldPath('.processing_error')
+
+/** As many decisions as are compared at once. */
+const ALL_MAIN = Buffer.alloc(4096, MAIN)
+
+export type StageMetrics = Pick<
+  ComponentMetrics,
+  'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter' | 'gauge'
+>
+
+export interface DecidedContext {
+  readonly id: string
+  readonly metrics: StageMetrics
+  /** The origin of replacement events. */
+  readonly origin: Origin
+  readonly onError: OnError
+  /** Whether a source cannot read again what it has sent; default: none is known to be one. */
+  readonly isOnce?: (source: string) => boolean
+}
+
+/** Passes a batch to the readers of an output; default: the main one. */
+export type Hand = (batch: EventBatch, output?: SideOutput) => void
+
+/** Carries out the decisions about a batch: counts its events and passes them on. */
+export class Decided {
+  readonly #outputs: ReadonlyMap<string, SideOutput>
+  readonly #context: DecidedContext
+  readonly #own: readonly SideOutput[]
+  /** The side output in the place of the main one, and its name. */
+  readonly #main: SideOutput | undefined
+  readonly #mainName: string
+  readonly #names: readonly string[]
+  readonly #reasons: readonly string[]
+  readonly #failedReason: number
+  readonly #hand: Hand
+  readonly #editor: EventEditor
+  readonly #errorField: EditedField
+  /** Origins of replacement events, by the source of the replaced ones. */
+  readonly #origins = new Map<string, Origin>()
+  /** 1 for the allowed values of the column, except FAILED. */
+  readonly #possible = new Uint8Array(256)
+  /** Sums by value of the column. */
+  readonly #events = new Float64Array(256)
+  readonly #bytes = new Float64Array(256)
+
+  constructor(plan: Plan, context: DecidedContext, outputs: ReadonlyMap<string, SideOutput>, hand: Hand) {
+    const { outputs: names = [], main = '', reasons = [] } = plan
+    this.#context = context
+    this.#names = names
+    this.#outputs = outputs
+    this.#own = names.map(name => outputs.get(name)!)
+    this.#main = outputs.get(main)
+    this.#mainName = main
+    this.#reasons = [...reasons, PROCESSING_FAILED]
+    this.#failedReason = FIRST_REASON + reasons.length
+    this.#hand = hand
+    this.#editor = new EventEditor(context.origin.wanted)
+    this.#errorField = this.#editor.field(ERROR_FIELD, false)
+    this.#possible.fill(1, MAIN, 1 + names.length)
+    this.#possible.fill(1, FIRST_REASON, FIRST_REASON + reasons.length)
+    this.#possible[CONSUMED] = 1
+    this.#possible[LATER] = plan.waits ? 1 : 0
+  }
+
+  /** Returns the number of failed events. A decision outside the plan is a failure, too. */
+  failures(work: BatchWork): number {
+    const { batch, to } = work
+    const { length } = batch
+    if (isAllMain(to, length)) return 0
+    const possible = this.#possible
+    let failures = 0
+    for (let i = 0; i < length; i++) {
+      if (possible[to[i]!] === 1) continue
+      failures++
+      work.replaced?.delete(i)
+      work.dropCopies(i)
+      if (to[i] === FAILED) continue
+      work.hasBug = true
+      work.because(i, `the processor decided ${to[i]}, which is neither an output nor a reason that it has`)
+      to[i] = FAILED
+    }
+    return failures
+  }
+
+  /** Whether some of the events must be kept as dead letters. */
+  needsLetters(work: BatchWork): boolean {
+    return this.#context.onError === 'dead_letter' && this.failures(work) > 0
+  }
+
+  /**
+   * Sends every event where the column says; those that are LATER are left in `work.kept`. Returns the events to keep as
+   * dead letters.
+   */
+  send(work: BatchWork, failures: number): EventBatch | undefined {
+    const { batch, to } = work
+    const { length } = batch
+    if (!work.replaced && !work.copies && isAllMain(to, length)) {
+      if (length === 0) batch.ack.settle('delivered')
+      else this.#pass(batch)
+      return undefined
+    }
+    const letters = failures > 0 ? this.#failed(work) : undefined
+    if (work.replaced) this.#inPieces(work, work.replaced)
+    else this.#divide(batch, to, work)
+    return letters
+  }
+
+  /** Sends a batch to the main output, or the one in its place. */
+  #pass(batch: EventBatch): void {
+    batch.compact()
+    const side = this.#main
+    if (side) {
+      this.#countSide(side, this.#mainName, batch.length, batch.bytes)
+      if (!this.#aside(batch, side, batch.length, () => true)) batch.ack.settle('delivered')
+      return
+    }
+    this.#context.metrics.sent(batch.length, batch.bytes)
+    this.#hand(batch)
+  }
+
+  /** Counts events of a side output of the plan. Those of one that has no reader, or just a tap, go nowhere. */
+  #countSide({ connected }: SideOutput, name: string, events: number, bytes: number): void {
+    if (connected) this.#context.metrics.sent(events, bytes, name)
+    else this.#context.metrics.discarded(UNROUTED, events, bytes)
+  }
+
+  /** Applies `onError` to failed events. */
+  #failed({ batch, to, errors, letterErrors, hasBug }: BatchWork): EventBatch | undefined {
+    const { id, metrics, onError } = this.#context
+    const letters = onError === 'dead_letter' ? batch.pick(i => to[i] === FAILED) : undefined
+    for (let i = 0; i < batch.length; i++) {
+      if (to[i] !== FAILED) continue
+      metrics.failed(hasBug ? 'bug' : 'processing')
+      const message = errors?.get(i) ?? 'the event could not be processed'
+      if (onError === 'pass') {
+        to[i] = MAIN
+        this.#editor.open(batch, i)
+        this.#editor.set(this.#errorField, { component: id, message })
+        this.#editor.close()
+      } else if (onError === 'discard') to[i] = this.#failedReason
+      else letterErrors.push(message)
+    }
+    return letters
+  }
+
+  /** Sends a batch with replaced events in pieces, which preserves the order. */
+  #inPieces(work: BatchWork, replaced: Replacements): void {
+    const { batch, to } = work
+    const { metrics } = this.#context
+    const origin = this.#originOf(batch.origin.source)
+    for (let from = 0; from < batch.length; ) {
+      let end = from
+      if (!replaced.has(from)) {
+        while (end < batch.length && !replaced.has(end)) end++
+        this.#divide(batch.fork(from, end), to.subarray(from, end), work, from)
+      } else {
+        let bytes = 0
+        for (; end < batch.length && replaced.has(end); end++) bytes += batch.size(end)
+        const made = replaced.lines(from, end)
+        metrics.consumed(end - from, bytes)
+        if (made.length > 0) {
+          batch.ack.fork()
+          const events = lineBatch(made, origin, batch.receivedAt, batch.ack, batch.isBacklog)
+          metrics.emitted(events.length, events.bytes)
+          this.#pass(events)
+        }
+      }
+      from = end
+    }
+    replaced.release()
+    batch.ack.settle('delivered')
+  }
+
+  /** The origin of events that replace others. They are of the source of these, and keep their place in its order. */
+  #originOf(source: string): Origin {
+    let origin = this.#origins.get(source)
+    if (!origin) {
+      origin = { ...this.#context.origin, source }
+      this.#origins.set(source, origin)
+    }
+    return origin
+  }
+
+  /** Sends the events of a batch that begins with event `first` of the work. */
+  #divide(batch: EventBatch, to: Uint8Array, work: BatchWork, first = 0): void {
+    const { length, starts, ends, flags } = batch
+    const events = this.#events.fill(0)
+    const bytes = this.#bytes.fill(0)
+    // As in `size`, of which V8 would look everything up for each event.
+    const lineEnd = LINE_END | 0
+    for (let i = 0; i < length; i++) {
+      const value = to[i]!
+      events[value]!++
+      bytes[value]! += ends[i]! - starts[i]! + (flags[i]! & lineEnd)
+    }
+    if (work.copies) this.#sendWithCopies(batch, to, work.copies, first)
+    this.#count(events, bytes)
+    if (events[LATER]! > 0) {
+      work.kept ??= []
+      const all = events[LATER] === length
+      work.kept.push(all ? batch : batch.pick(i => to[i] === LATER)!)
+      if (all) return
+    }
+    for (let n = 0; n < this.#own.length; n++) {
+      if (this.#aside(batch, this.#own[n]!, events[1 + n]!, i => to[i] === 1 + n)) return
+    }
+    const discarded = this.#outputs.get(DISCARDED)
+    if (discarded) {
+      let all = 0
+      for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
+      if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < LATER)) return
+    }
+    // Shares need none of its memory.
+    if (events[CONSUMED] === length && batch.ack.isHeldBy(1 + work.shares)) batch.ack.shrink(batch.held)
+    if (events[MAIN] === 0) batch.ack.settle('delivered')
+    else {
+      if (events[MAIN] !== length) batch.retainZeros(to, events[MAIN]!, bytes[MAIN]!)
+      this.#pass(batch)
+    }
+  }
+
+  /** Sends and counts the events of outputs that copies go to as well. Takes them off the sums. */
+  #sendWithCopies(batch: EventBatch, to: Uint8Array, copies: ReadonlyMap<number, Uint8Array>, first: number): void {
+    for (const [n, all] of copies) {
+      const copied = all.subarray(first, first + batch.length)
+      const value = 1 + n
+      let events = 0
+      let bytes = 0
+      for (let i = 0; i < batch.length; i++) {
+        if (to[i] === LATER || to[i] === value) copied[i] = 0
+        events += copied[i]!
+        bytes += copied[i]! * batch.size(i)
+      }
+      this.#context.metrics.emitted(events, bytes)
+      events += this.#events[value]!
+      bytes += this.#bytes[value]!
+      this.#events[value] = 0
+      this.#bytes[value] = 0
+      const output = this.#own[n]!
+      if (events > 0) this.#countSide(output, this.#names[n]!, events, bytes)
+      if (events === 0 || !output.isRead) continue
+      output.events += events
+      // Not the batch itself: others have events of it, too.
+      this.#hand(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
+    }
+  }
+
+  #count(events: Float64Array, bytes: Float64Array): void {
+    const { metrics } = this.#context
+    for (let n = 0; n < this.#own.length; n++) {
+      if (events[1 + n]! > 0) this.#countSide(this.#own[n]!, this.#names[n]!, events[1 + n]!, bytes[1 + n]!)
+    }
+    for (let n = 0; n < this.#reasons.length; n++) {
+      const value = FIRST_REASON + n
+      if (events[value]! > 0) metrics.discarded(this.#reasons[n]!, events[value]!, bytes[value]!)
+    }
+    if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
+  }
+
+  /** Writes `count` events of the batch to an output with a reader. Returns whether these were all of its events. */
+  #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
+    if (count === 0 || !output.isRead) return false
+    const all = count === batch.length
+    output.events += count
+    this.#hand(all ? batch : batch.pick(isMeant)!, output)
+    return all
+  }
+}
+
+/** Whether the first `length` decisions are MAIN. Comparing memory takes a tenth of the time of looking at each. */
+function isAllMain(to: Uint8Array, length: number): boolean {
+  for (let at = 0; at < length; at += ALL_MAIN.length) {
+    const end = Math.min(length, at + ALL_MAIN.length)
+    if (ALL_MAIN.compare(to, at, end, 0, end - at) !== 0) return false
+  }
+  return true
+}

@@ -1,0 +1,319 @@
+import { setMaxListeners } from 'node:events'
+import type { Logger } from 'pino'
+import type { ComponentMetrics } from '../../../core/component.js'
+import { DeliveryError } from '../../../core/errors.js'
+import { Backoff, type Random } from '../../../lib/backoff.js'
+import { LogLimit } from '../../../lib/log-limit.js'
+import { type after, type Clock, sleep } from '../../../lib/time.js'
+import { formatDuration } from '../../../lib/units.js'
+import { Deadlines } from './deadlines.js'
+import { Hold } from './hold.js'
+import { Outage, type OutageState, type PastOutage } from './outage.js'
+
+const LONGEST_RETRY_AFTER_MS = 3_600_000
+/** A destination that fails for longer than this is not ready. */
+const LONG_MS = 5 * 60_000
+/** Pauses requested by the receiver are logged if they are longer than this. */
+const LONG_PAUSE_MS = 60_000
+
+export interface AttemptsContext {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  /** Timeout of one attempt, in milliseconds. */
+  readonly timeout: number
+  readonly retry: RetryLimits
+  /** Whether a signal may serve the next attempt. */
+  readonly reusesSignals: boolean
+  /** During a hold: whether an immediate attempt makes sense. */
+  readonly changed: () => Promise<boolean>
+  readonly failed: (kind: string) => void
+  readonly retried: (reason: string) => void
+  /** Timers; default: lib/time.ts. */
+  readonly after?: typeof after | undefined
+  /** State of deliveries to the same destination before a reload. */
+  readonly outage?: OutageState | undefined
+}
+
+export interface RetryLimits {
+  readonly initial: number
+  readonly max: number
+  readonly max_attempts?: number | undefined
+  readonly max_elapsed?: number | undefined
+}
+
+/** The result of a task that a delivery leaves to its successor. */
+export const LEFT = 'left'
+
+/** Work that is attempted until it succeeds or fails permanently. */
+export interface Task {
+  /** Makes one attempt. Rejects soon after the signal aborts. */
+  attempt(signal: AbortSignal): Promise<void>
+  /** Classifies an error. If it throws, so does `persist`. */
+  classify(error: unknown): DeliveryError
+  /** Whether `max_attempts` and `max_elapsed` apply. */
+  readonly limited: boolean
+  /** Whether it is the start of the destination, whose success does not prove that events can be delivered. */
+  readonly isStart?: boolean
+}
+
+/**
+ * Makes the attempts for a destination's requests and its start: timeouts, retries, pauses requested by the receiver,
+ * and the hold. Logs what an operator should know, without repetition.
+ */
+export class Attempts {
+  readonly #context: AttemptsContext
+  readonly #hold: Hold
+  readonly #outage: Outage
+  /** Tasks waiting between two attempts, and their errors. */
+  readonly #failing = new Map<object, DeliveryError>()
+  readonly #running: Deadlines
+  readonly #ended = new AbortController()
+  readonly #limit: LogLimit
+  #isLeaving = false
+  /** End of the pause requested by the receiver. */
+  #pausedUntil = 0
+  #longPauseEnds: string | undefined
+
+  constructor(context: AttemptsContext) {
+    this.#context = context
+    const { clock, random, changed, outage } = context
+    this.#outage = new Outage(clock, outage)
+    this.#running = new Deadlines(context.timeout, context.reusesSignals, context.after)
+    // Each attempt may add a listener.
+    setMaxListeners(0, this.#ended.signal)
+    this.#limit = new LogLimit(clock)
+    this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
+  }
+
+  get holding(): boolean {
+    return this.#hold.error !== undefined
+  }
+
+  /** After a reload, this includes the first attempt if the last one before it failed. */
+  get retrying(): boolean {
+    return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
+  }
+
+  get #failingMs(): number {
+    const { failures } = this.#outage
+    return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
+  }
+
+  /** Registers the gauges of failures, pauses and holds. */
+  show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
+    const seconds = (ms: number) => Math.max(0, ms) / 1000
+    const { clock } = this.#context
+    metrics.gauge('sluice_delivery_holding', '1 if the destination is on hold until an operator intervenes.', () =>
+      this.holding ? 1 : 0,
+    )
+    const failing = 'How long at least one request has been failing without interruption; 0 while delivery works.'
+    metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
+    const paused = 'Time until the end of a pause requested by the receiver (Retry-After); at most an hour.'
+    metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
+  }
+
+  /** When the pause requested by the receiver ends, as ISO 8601; undefined if there is no long pause. */
+  get pausedUntil(): string | undefined {
+    const { clock } = this.#context
+    return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
+  }
+
+  /** Whether attempts have failed for so long that the destination is not ready. */
+  get failingLong(): boolean {
+    return this.#failingMs >= LONG_MS
+  }
+
+  /**
+   * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent because the receiver
+   * requested a pause. `isAttempting`: whether an attempt is under way. `state`: for the successor of this delivery.
+   */
+  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & {
+    readonly pausedMs: number
+    readonly isAttempting: boolean
+  } {
+    const { failures, nextAt, past } = this.#outage
+    const state = { ...this.#outage.state, isLogged: this.#outage.isLogged || this.holding }
+    const next = this.holding ? this.#hold.nextAt : nextAt
+    const isAttempting = this.#running.size > 0
+    const pausedMs = isAttempting ? 0 : Math.max(0, this.#pausedUntil - this.#context.clock.now())
+    return {
+      failures,
+      past,
+      pausedMs,
+      isAttempting,
+      state,
+      nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil),
+    }
+  }
+
+  /** Why it is on hold or retries. */
+  get error(): string | undefined {
+    const error = this.#hold.error ?? this.#failing.values().next().value
+    if (error) return error.message
+    return this.retrying ? this.#outage.inheritedError : undefined
+  }
+
+  /**
+   * Makes attempts until one succeeds (undefined, as after `close`) or the task fails permanently (its error). After
+   * `leave`, a task without a success is LEFT.
+   */
+  async persist(task: Task): Promise<DeliveryError | typeof LEFT | undefined> {
+    const { failed, retried, retry, random, clock } = this.#context
+    const { max_attempts: maxAttempts = Infinity, max_elapsed: maxElapsed = Infinity } = task.limited ? retry : {}
+    const backoff = new Backoff(retry.initial, retry.max, random)
+    let failures = 0
+    let since = 0
+    for (;;) {
+      await this.#turn(task)
+      if (this.#ended.signal.aborted) return this.#isLeaving ? LEFT : undefined
+      const { ended } = this.#hold
+      const thrown = await this.#attempt(task)
+      if (this.#ended.signal.aborted && !this.#isLeaving) return undefined
+      const error = thrown && task.classify(thrown.error)
+      if (error && this.#isLeaving) return LEFT
+      if (error) failed(error.reason)
+      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, !task.isStart)
+      if (error?.failure === 'hold') {
+        this.#failing.delete(task)
+        // This attempt started before the hold ended, so it is no reason for a new one.
+        if (!this.holding && this.#hold.ended > ended) continue
+        if (this.#hold.begin(error)) this.#logHold(error)
+      } else if (error?.failure === 'retry') {
+        retried(error.reason)
+        // During a hold, the hold schedules attempts and no request is given up.
+        if (this.holding) continue
+        if (failures++ === 0) since = clock.now()
+        if (failures >= maxAttempts || clock.now() - since >= maxElapsed) {
+          this.#failing.delete(task)
+          return exhausted(error, failures)
+        }
+        await this.#waitAfter(task, error, failures, backoff.next())
+      } else {
+        this.#failing.delete(task)
+        const endsHold = this.#hold.isProbe(task)
+        if (endsHold) this.#hold.end()
+        const past = this.holding || this.#failing.size > 0 ? undefined : this.#outage.worked(!task.isStart)
+        this.#logEnd(past, endsHold)
+        return error
+      }
+    }
+  }
+
+  /** Ends all waits. No further attempts begin, and those under way come to their end. */
+  leave(): void {
+    this.#isLeaving = true
+    this.#hold.close()
+    this.#ended.abort()
+  }
+
+  /** Aborts the attempts that are under way. Returns whether there are any. */
+  cut(): boolean {
+    const { size } = this.#running
+    this.#running.abort(new Error('the reload does not wait for this attempt'))
+    return size > 0
+  }
+
+  /** Ends all waits and aborts all attempts. No further attempts are made. */
+  close(): void {
+    const suppressed = this.#limit.rest()
+    if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
+      this.#context.log.info({ suppressed }, 'messages were suppressed')
+    this.#running.abort(new Error('the time to deliver is over'))
+    this.#hold.close()
+    this.#ended.abort()
+    this.#failing.clear()
+  }
+
+  /** Whether to log a message of this kind now, with the number of suppressed ones. */
+  mayLog(kind: string): { suppressed?: number } | undefined {
+    return this.#limit.next(kind)
+  }
+
+  /** Waits until an attempt is allowed. */
+  async #turn(task: Task): Promise<void> {
+    do {
+      await this.#hold.pass(task)
+      const { clock } = this.#context
+      while (!this.#ended.signal.aborted && clock.now() < this.#pausedUntil)
+        await this.#sleep(this.#pausedUntil - clock.now())
+    } while (!this.#ended.signal.aborted && this.holding && !this.#hold.isProbe(task))
+  }
+
+  /** Makes one attempt. Returns the error, if any. */
+  async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
+    const running = this.#running.begin()
+    const { signal } = running.controller
+    try {
+      await task.attempt(signal)
+      return undefined
+    } catch (error) {
+      return { error: signal.aborted ? signal.reason : error }
+    } finally {
+      this.#running.end(running)
+    }
+  }
+
+  async #waitAfter(task: Task, error: DeliveryError, failures: number, backoffMs: number): Promise<void> {
+    const { clock, log, random } = this.#context
+    this.#failing.set(task, error)
+    let waitMs = backoffMs
+    if (error.retryAfterMs !== undefined) {
+      // A pause applies to all requests. The random addition prevents all of them from being sent at the same moment.
+      const pauseMs = Math.min(error.retryAfterMs, LONGEST_RETRY_AFTER_MS)
+      if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
+      this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
+      waitMs = Math.max(waitMs, pauseMs + random() * Math.min(1000, pauseMs / 10))
+    }
+    const more = this.mayLog(`retry ${error.reason}`)
+    if (more) {
+      this.#outage.isLogged = true
+      const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs), ...more }
+      log.warn(fields, 'delivery failed; retrying, and events wait')
+    }
+    this.#outage.waits(task, clock.now() + waitMs)
+    await this.#sleep(waitMs)
+    this.#outage.tries(task)
+  }
+
+  #logPause(error: DeliveryError, pauseMs: number): void {
+    if (pauseMs < LONG_PAUSE_MS) return
+    const { clock, log } = this.#context
+    this.#longPauseEnds = new Date(clock.wall() + pauseMs).toISOString()
+    const asked = formatDuration(error.retryAfterMs!)
+    const fields = { ...logFields(error), asked, waits: formatDuration(pauseMs), until: this.#longPauseEnds }
+    log.warn(fields, 'the receiver requested a long pause (Retry-After); events wait until it ends, at most an hour')
+  }
+
+  #logHold(error: DeliveryError): void {
+    const text = 'delivery is on hold until the cause is corrected; events wait, nothing is dropped'
+    this.#context.log.error(logFields(error), text)
+  }
+
+  #logEnd(past: PastOutage | undefined, endsHold: boolean): void {
+    const { clock, log } = this.#context
+    const fields = past && {
+      since: new Date(clock.wall() + past.since - clock.now()).toISOString(),
+      lasted: formatDuration(past.until - past.since),
+      failures: past.failures,
+    }
+    if (endsHold) log.info(fields ?? {}, 'delivery is no longer on hold')
+    else if (past && this.#outage.isLogged) log.info(fields, 'delivery works again')
+    if (past) this.#outage.isLogged = false
+  }
+
+  /** Resolves after `ms`, or at once after `close`. */
+  #sleep(ms: number): Promise<void> {
+    return sleep(ms, this.#ended.signal, this.#context.after)
+  }
+}
+
+export function logFields({ reason, status, requestId, message }: DeliveryError): Record<string, unknown> {
+  return { reason, status, request_id: requestId, error: message }
+}
+
+function exhausted(error: DeliveryError, failures: number): DeliveryError {
+  const { status, requestId } = error
+  const message = `gave up after ${failures} attempts: ${error.message}`
+  return new DeliveryError(message, { failure: 'reject', reason: 'retries_exhausted', status, requestId, cause: error })
+}

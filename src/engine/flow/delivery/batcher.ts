@@ -1,0 +1,199 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Amount } from '../counters.js'
+
+export interface BatchLimits {
+  readonly max_events: number
+  readonly max_wait: number
+}
+
+/**
+ * The queue before requests: merges and divides batches, in order. Invariants: every event is in exactly one request,
+ * which holds a share of its batch's ack. Only a request of one large event exceeds the limits.
+ */
+export class Batcher {
+  readonly #limits: BatchLimits
+  readonly #batches: EventBatch[] = []
+  readonly #arrivedAt: number[] = []
+  /** The part of the first batch that is already in requests. */
+  #from = 0
+  #fromBytes = 0
+  #events = 0
+  #bytes = 0
+  /** Whether a batch is divided only if it is too large for a request of its own. */
+  readonly #keepsWhole: boolean
+  /** The maximum size of a request as sent, and the estimated bytes sent per byte of an event. */
+  readonly #sent: { readonly maxBytes: number; readonly ratio: number }
+
+  constructor(limits: BatchLimits, sent: { readonly maxBytes: number; readonly ratio: number }, keepsWhole = false) {
+    this.#limits = limits
+    this.#sent = sent
+    this.#keepsWhole = keepsWhole
+  }
+
+  /** Maximum size of a request, in bytes as read. */
+  get #maxBytes(): number {
+    return this.#sent.maxBytes / this.#sent.ratio
+  }
+
+  get empty(): boolean {
+    return this.#batches.length === 0
+  }
+
+  /** Whether there is a complete request. One of whole batches is complete when another batch like the last would not fit. */
+  get full(): boolean {
+    const last = this.#keepsWhole ? this.#batches.at(-1) : undefined
+    const maxEvents = this.#limits.max_events - (last ? last.length - 1 : 0)
+    return this.#events >= maxEvents || this.#bytes >= this.#maxBytes - (last ? last.bytes - 1 : 0)
+  }
+
+  /** When the oldest event has waited long enough, on the clock passed to `add`; Infinity if there is none. */
+  get dueAt(): number {
+    return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
+  }
+
+  /** When the oldest batch was received, wall clock; Infinity if there is none. */
+  get oldestAt(): number {
+    return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
+  }
+
+  /** Adds a non-empty batch, and becomes its holder. */
+  add(batch: EventBatch, now: number): void {
+    this.#batches.push(batch)
+    this.#arrivedAt.push(now)
+    this.#events += batch.length
+    this.#bytes += batch.bytes
+  }
+
+  /** Takes the next request: as many events as the limits allow. */
+  take(): EventBatch[] {
+    const { max_events: maxEvents } = this.#limits
+    const maxBytes = this.#maxBytes
+    const request: EventBatch[] = []
+    let events = 0
+    let bytes = 0
+    let whole = 0
+    for (const batch of this.#batches) {
+      const count = batch.length - this.#from
+      const size = batch.bytes - this.#fromBytes
+      if (events + count > maxEvents || bytes + size > maxBytes) {
+        if (this.#keepsWhole && events > 0) break
+        const to = this.#fits(batch, maxEvents - events, maxBytes - bytes, events === 0)
+        if (to < batch.length) {
+          if (to > this.#from) request.push(this.#piece(batch, to))
+          break
+        }
+      }
+      request.push(this.#rest(batch))
+      this.#events -= count
+      this.#bytes -= size
+      events += count
+      bytes += size
+      whole++
+    }
+    this.#batches.splice(0, whole)
+    this.#arrivedAt.splice(0, whole)
+    return request
+  }
+
+  /** The end of the part of the first remaining batch that fits. With `first`, it contains at least one event. */
+  #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
+    const end = Math.min(batch.length, this.#from + maxEvents)
+    let to = this.#from
+    for (let bytes = 0; to < end; to++) {
+      bytes += batch.size(to)
+      if (bytes > maxBytes && !(first && to === this.#from)) break
+    }
+    return to
+  }
+
+  /** The events up to `to` of the first remaining batch, which stays in the queue. */
+  #piece(batch: EventBatch, to: number): EventBatch {
+    const piece = batch.fork(this.#from, to)
+    this.#from = to
+    this.#fromBytes += piece.bytes
+    this.#events -= piece.length
+    this.#bytes -= piece.bytes
+    return piece
+  }
+
+  /** The rest of the first batch. After this, only the pieces hold its ack. */
+  #rest(batch: EventBatch): EventBatch {
+    if (this.#from === 0) return batch
+    const piece = batch.fork(this.#from, batch.length)
+    batch.ack.settle('delivered')
+    this.#from = 0
+    this.#fromBytes = 0
+    return piece
+  }
+
+  /** The waiting events, counted from the batches. */
+  amount(): Amount {
+    const amount = { events: -this.#from, bytes: -this.#fromBytes }
+    for (const batch of this.#batches) {
+      amount.events += batch.length
+      amount.bytes += batch.bytes
+    }
+    return amount
+  }
+
+  /** Takes all that waits: of the first batch, what is in no request yet. */
+  takeAll(): EventBatch[] {
+    const all = this.#batches.map(batch => this.#rest(batch))
+    this.#batches.length = 0
+    this.#arrivedAt.length = 0
+    this.#events = this.#bytes = 0
+    return all
+  }
+
+  /** Settles everything as `errored`, to be read again: of the first batch, what is in no request yet. */
+  giveBack(): Amount {
+    const amount = this.amount()
+    for (const [i, { ack, places, starts }] of this.#batches.entries())
+      ack.settle('errored', places?.before(starts, i === 0 ? this.#from : 0))
+    this.#batches.length = 0
+    this.#arrivedAt.length = 0
+    this.#from = this.#fromBytes = this.#events = this.#bytes = 0
+    return amount
+  }
+}
+
+/** Divides a request into two with about the same number of events, in order. */
+export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch[]] {
+  let events = 0
+  for (const batch of request) events += batch.length
+  let room = events >> 1
+  const left: EventBatch[] = []
+  const right: EventBatch[] = []
+  for (const batch of request) {
+    if (room === 0) right.push(batch)
+    else if (batch.length <= room) {
+      left.push(batch)
+      room -= batch.length
+    } else {
+      left.push(batch.fork(0, room))
+      right.push(batch.fork(room, batch.length))
+      batch.ack.settle('delivered')
+      room = 0
+    }
+  }
+  return [left, right]
+}
+
+/** Divides the events of a request into groups, by the group of each index. Preserves their order. */
+export function divide(
+  request: readonly EventBatch[],
+  groups: number,
+  groupOf: (index: number) => number,
+): EventBatch[][] {
+  const divided = Array.from({ length: groups }, (): EventBatch[] => [])
+  let first = 0
+  for (const batch of request) {
+    for (const [group, parts] of divided.entries()) {
+      const picked = batch.pick(i => groupOf(first + i) === group)
+      if (picked) parts.push(picked)
+    }
+    first += batch.length
+    batch.ack.settle('delivered')
+  }
+  return divided
+}

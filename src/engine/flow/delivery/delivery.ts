@@ -1,0 +1,403 @@
+import type { Destination, Observer } from '../../../core/component.js'
+import { DeliveryError, errorText } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { DeliveryOptions } from '../../../core/options/delivery-options.js'
+import { holdChunk } from '../../../lib/lines/chunk-pool.js'
+import { type Linked, LinkedList } from '../../../lib/linked-list.js'
+import { after } from '../../../lib/time.js'
+import { BatchQueue } from '../batch-queue.js'
+import { type Amount, add } from '../counters.js'
+import { countDeadLetters } from '../dead-letters.js'
+import { Attempts, LEFT, logFields } from './attempts.js'
+import { Batcher, divide, halve } from './batcher.js'
+import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
+import type { DeliveryContext, DeliveryState } from './delivery-context.js'
+import { isDivided, Refusals } from './refusals.js'
+import { RequestSlots } from './request-slots.js'
+import { SentSize } from './sent-size.js'
+
+/**
+ * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests
+ * until its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
+ * permanently rejected and the dead letter is safe (or discarding is configured), `errored` when the time is over.
+ * Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
+ */
+
+export type { DeliveryContext, DeliveryCounters, DeliveryState } from './delivery-context.js'
+
+interface Request extends Readonly<Amount>, Linked<Request> {
+  readonly parts: readonly EventBatch[]
+}
+
+const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+export class Delivery extends BatchQueue {
+  readonly #destination: Destination
+  readonly #options: DeliveryOptions
+  readonly #context: DeliveryContext
+  readonly #batcher: Batcher
+  readonly #attempts: Attempts
+  readonly #unsettled = new LinkedList<Request>()
+  readonly #latency: Observer
+  readonly #refusals: Refusals
+  readonly #slots: RequestSlots
+  readonly #sentSize: SentSize
+  #started = false
+  #cancelTimer: (() => void) | undefined
+  #isLeaving = false
+  /** Whether it has ended by `leave`, so that what it has goes to its successor. */
+  #hasLeft = false
+  #stopping: Promise<Amount> | undefined
+
+  constructor(destination: Destination, options: DeliveryOptions, context: DeliveryContext) {
+    super(true)
+    this.#destination = destination
+    this.#options = options
+    this.#context = context
+    this.#sentSize = new SentSize(destination, options.batch.max_bytes)
+    this.#batcher = new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
+    this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
+    const { log, clock, random, counters, metrics, outage } = context
+    this.#refusals = new Refusals(options.hold_after_refusals, clock)
+    const retries = 'Failed attempts that are retried.'
+    this.#attempts = new Attempts({
+      log,
+      clock,
+      random,
+      timeout: options.timeout,
+      retry: options.retry,
+      reusesSignals: destination.forgetsSignals === true,
+      changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
+      failed: kind => counters.failed(kind),
+      retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
+      after: context.after,
+      outage,
+    })
+    this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Duration of one attempt.', LATENCY_SECONDS)
+    this.#attempts.show(metrics)
+    const oldest = 'Age of the oldest unsettled event; 0 if there is none.'
+    metrics.gauge(
+      'sluice_delivery_oldest_event_age_seconds',
+      oldest,
+      () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
+    )
+    metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
+  }
+
+  get state(): DeliveryState {
+    if (this.isOver || this.writableFinished) return 'stopped'
+    if (this.#attempts.holding) return 'holding'
+    if (!this.#started) return 'starting'
+    if (this.#attempts.retrying) return this.#attempts.failingLong ? 'failing' : 'retrying'
+    return this.#refusals.most ? 'refusing' : 'ready'
+  }
+
+  /** Why it is on hold or retries, for operators. */
+  get reason(): string | undefined {
+    const message = this.#attempts.error ?? this.#refusals.most?.message
+    const { pausedUntil } = this.#attempts
+    return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
+  }
+
+  /** The current outage and the next attempt. */
+  get outage(): Attempts['outage'] {
+    return this.#attempts.outage
+  }
+
+  /** When the oldest unsettled event was received, wall clock in milliseconds; undefined if there is none. */
+  get oldestAt(): number | undefined {
+    let oldest = this.#batcher.oldestAt
+    for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)
+    return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
+  }
+
+  /** It may wait for a receiver, a time or an operator without being stuck. */
+  override get owes(): boolean {
+    const batcher = this.#batcher
+    if (!(this.state === 'ready' || this.state === 'refusing') || batcher.empty || !this.#slots.free) return false
+    return batcher.full || batcher.dueAt <= this.#context.clock.now()
+  }
+
+  /** Counted from the queue and the requests. */
+  override inFlight(): Amount {
+    const amount = this.#batcher.amount()
+    for (const { parts } of this.#unsettled) {
+      for (const part of parts) add(amount, part.length, part.bytes)
+    }
+    return add(amount, this.givenBack.events, this.givenBack.bytes)
+  }
+
+  /**
+   * Starts the destination, and retries until it accepts. Throws errors that are not DeliveryErrors. When the signal
+   * aborts, gives back everything, as at the deadline of `stop`, and resolves.
+   */
+  async start(signal?: AbortSignal): Promise<void> {
+    const giveUp = () => this.giveUp()
+    if (signal?.aborted) return giveUp()
+    signal?.addEventListener('abort', giveUp, { once: true })
+    try {
+      const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
+      const result = await this.#attempts.persist({ attempt, classify: classifyStart, limited: false, isStart: true })
+      if (this.isOver || result === LEFT) return
+      this.#started = true
+      this.advance()
+    } finally {
+      signal?.removeEventListener('abort', giveUp)
+    }
+  }
+
+  /**
+   * From now on takes all that arrives, and makes no more attempts: when the stream has ended, what is not delivered is
+   * left to a successor, by `takeLeft`.
+   */
+  leave(): void {
+    if (this.#isLeaving || this.isOver) return
+    this.#isLeaving = true
+    this.#attempts.leave()
+    this.advance()
+  }
+
+  get isLeaving(): boolean {
+    return this.#isLeaving
+  }
+
+  /** Ends the attempts that are under way in one that leaves. Returns whether there are any. */
+  cut(): boolean {
+    return this.#isLeaving && this.#attempts.cut()
+  }
+
+  /** After the end of one that leaves: the batches that it has, in order. They stay in flight until they arrive again. */
+  takeLeft(): EventBatch[] {
+    if (!this.#hasLeft) return []
+    const left = [...[...this.#unsettled].flatMap(({ parts }) => parts), ...this.#batcher.takeAll()]
+    this.#unsettled.clear()
+    for (const { length, bytes } of left) add(this.givenBack, length, bytes)
+    return left
+  }
+
+  /**
+   * Waits until the deadline for the end of the stream, which its writer must end. Then gives back the remaining events
+   * and stops the destination. Resolves with the amount that was not delivered.
+   */
+  stop(deadline: AbortSignal): Promise<Amount> {
+    this.#stopping ??= this.#stop(deadline)
+    return this.#stopping
+  }
+
+  async #stop(deadline: AbortSignal): Promise<Amount> {
+    await new Promise<void>(resolve => {
+      const done = () => {
+        deadline.removeEventListener('abort', done)
+        this.off('close', done)
+        resolve()
+      }
+      this.on('close', done)
+      deadline.addEventListener('abort', done)
+      if (this.closed || this.isOver || deadline.aborted) done()
+    })
+    this.giveUp()
+    await this.#destination.stop?.(deadline)
+    return this.givenBack
+  }
+
+  protected override count(batch: EventBatch): void {
+    this.#context.counters.received(batch.length, batch.bytes)
+  }
+
+  protected override put(batch: EventBatch): void {
+    this.#batcher.add(batch, this.#context.clock.now())
+  }
+
+  /** Does all that is possible now: starts requests, accepts batches, ends. */
+  protected override advance(): void {
+    if (this.isOver) {
+      this.finish()
+      return
+    }
+    if (this.#isLeaving) {
+      this.letIn()
+      if (!this.isEnding || !this.#slots.idle) return
+      this.#hasLeft = true
+      this.finish()
+      return
+    }
+    const batcher = this.#batcher
+    if (this.#started) {
+      const now = this.#context.clock.now()
+      while (this.#slots.free && (batcher.full || batcher.dueAt <= now || (this.isEnding && !batcher.empty))) {
+        this.#begin(batcher.take())
+      }
+      if (!batcher.empty && this.#slots.freeOrWait()) this.#wakeAfter(batcher.dueAt - now)
+    }
+    if (!batcher.full) this.letIn()
+    if (this.isEnding && this.#started && batcher.empty && this.#slots.idle) this.finish()
+  }
+
+  /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */
+  #wakeAfter(ms: number): void {
+    this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
+      this.#cancelTimer = undefined
+      this.advance()
+    })
+  }
+
+  #begin(parts: EventBatch[]): void {
+    const request = this.#request(parts)
+    const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
+    void this.#carry(request)
+      .catch(error => {
+        // A bug. Unsettled events stay unsettled, and are read again after a restart.
+        this.#context.counters.failed('bug')
+        const fields = { code: 'SLUICE_DELIVERY_FAILED', error: errorText(error) }
+        this.#context.log.error(fields, 'delivery failed on a request')
+      })
+      .finally(() => {
+        end()
+        this.advance()
+      })
+  }
+
+  #request(parts: EventBatch[]): Request {
+    const amount = { events: 0, bytes: 0 }
+    for (const part of parts) add(amount, part.length, part.bytes)
+    const request: Request = { parts, ...amount }
+    this.#unsettled.add(request)
+    return request
+  }
+
+  /** Completes a request, including the parts into which it may be divided and the events that are rejected. */
+  async #carry(whole: Request): Promise<void> {
+    const left = [whole]
+    const outcome = { refused: false, oneRefused: false, accepted: 0 }
+    for (let next = left.shift(); next; next = left.shift()) {
+      let request = next
+      const size = this.#sentSize.of(request)
+      if (request.events > 1 && size > this.#sentSize.maxBytes) {
+        left.unshift(...this.#halves(request))
+        continue
+      }
+      const refused: [Request, DeliveryError][] = []
+      const attempt = (signal: AbortSignal) => this.#write(request.parts, signal)
+      const classify = (thrown: unknown) => {
+        const error = classifyWrite(thrown)
+        if (!isDivided(error, request.events)) return this.#refusals.classify(error)
+        this.#refusals.accepted()
+        const { rejected, again } = this.#divide(request, error)
+        if (rejected.events > 0) refused.push([rejected, error])
+        request = again
+        return error
+      }
+      const error = await this.#attempts.persist({ attempt, classify, limited: true })
+      if (error === LEFT) return
+      for (const [events, why] of refused) {
+        if (this.isOver || !(await this.#refuse(events, why))) return
+      }
+      if (this.isOver) return
+      if (!error) {
+        outcome.accepted = Math.max(outcome.accepted, size)
+        this.#accepted(request)
+      } else if (error === refused.at(-1)?.[1]) {
+        // Send the other events again without those rejected.
+        if (request.events > 0) left.unshift(request)
+        else this.#unsettled.delete(request)
+      } else if (error.failure === 'too_large' && request.events > 1) {
+        outcome.refused = true
+        left.unshift(...this.#cut(request, error))
+      } else {
+        outcome.oneRefused ||= error.failure === 'too_large'
+        if (!(await this.#refuse(request, error))) return
+      }
+      if (this.isOver) return
+    }
+    this.#sentSize.learn(outcome)
+  }
+
+  /** Settles the accepted events of a request, and separates the rejected ones from those to be sent again. */
+  #divide(request: Request, { rejected, again }: DeliveryError): { rejected: Request; again: Request } {
+    const groups = new Uint8Array(request.events)
+    for (const index of again) groups[index] = 2
+    for (const index of rejected!) groups[index] = 1
+    const divided = divide(request.parts, 3, index => groups[index]!)
+    this.#unsettled.delete(request)
+    const [taken, refused, rest] = divided.map(parts => this.#request(parts))
+    this.#settle(taken!, undefined)
+    return { rejected: refused!, again: rest! }
+  }
+
+  async #write(parts: readonly EventBatch[], signal: AbortSignal): Promise<void> {
+    const { clock } = this.#context
+    const began = clock.now()
+    let requestId: string | undefined
+    // At a deadline the events are settled while a destination may still read their bytes.
+    const releases = parts.map(({ chunk }) => holdChunk(chunk))
+    try {
+      const accepted = await this.#destination.write(parts, signal)
+      if (accepted) requestId = accepted.requestId
+    } catch (error) {
+      if (error instanceof DeliveryError) requestId = error.requestId
+      throw error
+    } finally {
+      for (const release of releases) release?.()
+      const exemplar = requestId === undefined ? undefined : { requestId, at: clock.wall() }
+      this.#latency.observe((clock.now() - began) / 1000, exemplar)
+    }
+  }
+
+  #cut(request: Request, error: DeliveryError): Request[] {
+    const { events, bytes } = request
+    const more = this.#attempts.mayLog('too_large')
+    if (more) {
+      const advice =
+        'the destination refused a request as too large; sending it in halves. A lower batch.max_bytes avoids this'
+      this.#context.log.warn({ ...logFields(error), events, bytes, ...more }, advice)
+    }
+    return this.#halves(request)
+  }
+
+  #halves(request: Request): Request[] {
+    this.#unsettled.delete(request)
+    return halve(request.parts).map(parts => this.#request(parts))
+  }
+
+  /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. False: it ended. */
+  async #refuse(request: Request, error: DeliveryError): Promise<boolean> {
+    const { log, deadLetter, metrics } = this.#context
+    const { on_reject: where } = this.#options
+    if (where === 'dead_letter') {
+      const attempt = () => deadLetter.write(request.parts, error)
+      const result = await this.#attempts.persist({ attempt, classify: classifyDeadLetter, limited: false })
+      if (this.isOver || result === LEFT) return false
+      countDeadLetters(metrics, error.reason, request.events)
+    }
+    const more = this.#attempts.mayLog(`reject ${error.reason}`)
+    const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }
+    if (more) log.warn(fields, 'the destination rejected events')
+    this.#settle(request, error.reason)
+    return true
+  }
+
+  #accepted(request: Request): void {
+    this.#refusals.accepted()
+    this.#settle(request, undefined)
+  }
+
+  /** `refused`: the discard reason; undefined if it was delivered. */
+  #settle(request: Request, refused: string | undefined): void {
+    const { counters } = this.#context
+    const { parts, events, bytes } = request
+    this.#unsettled.delete(request)
+    if (refused === undefined) counters.sent(events, bytes)
+    else counters.discarded(refused, events, bytes)
+    for (const part of parts) part.ack.settle(refused === undefined ? 'delivered' : 'rejected')
+  }
+
+  protected override abandon(): void {
+    this.#cancelTimer?.()
+    this.#attempts.close()
+    if (this.#hasLeft) return
+    for (const { parts } of this.#unsettled) for (const part of parts) this.giveBack(part)
+    this.#unsettled.clear()
+    const { events, bytes } = this.#batcher.giveBack()
+    add(this.givenBack, events, bytes)
+  }
+}

@@ -1,0 +1,92 @@
+import { DeliveryError } from '../../../core/errors.js'
+import type { Clock } from '../../../lib/time.js'
+
+/** Statuses caused by the address, never by an event: not found, method not allowed, gone, misdirected. */
+const OF_THE_ADDRESS = new Set([404, 405, 410, 421])
+
+/** Length of a span in milliseconds. The current and the previous span count as recent. */
+const SPAN_MS = 5 * 60_000
+/** Fewer rejected requests than this are not significant. */
+const FEW = 10
+
+interface Span {
+  accepted: number
+  refused: number
+}
+
+/**
+ * Distinguishes a destination that rejects everything from one that rejects single events. The former has a wrong
+ * address or configuration; continuing would move all events to the dead-letter queue.
+ */
+export class Refusals {
+  readonly #limit: number
+  readonly #clock: Clock
+  /** Counts of the current and the previous span. */
+  #spans: Span[] = [
+    { accepted: 0, refused: 0 },
+    { accepted: 0, refused: 0 },
+  ]
+  #spanBegan: number
+  #last: DeliveryError | undefined
+  #row = 0
+  #reason: string | undefined
+  #accepted = false
+
+  /** `limit`: number of consecutive rejected requests; 0 means no limit. */
+  constructor(limit: number, clock: Clock) {
+    this.#limit = limit
+    this.#clock = clock
+    this.#spanBegan = clock.now()
+  }
+
+  /** The last rejection, if more recent requests were rejected than accepted, and more than a few. */
+  get most(): DeliveryError | undefined {
+    this.#move()
+    const [now, before] = this.#spans as [Span, Span]
+    const refused = now.refused + before.refused
+    return refused >= FEW && refused > now.accepted + before.accepted ? this.#last : undefined
+  }
+
+  #move(): void {
+    const passed = this.#clock.now() - this.#spanBegan
+    if (passed < SPAN_MS) return
+    this.#spans = [{ accepted: 0, refused: 0 }, passed < 2 * SPAN_MS ? this.#spans[0]! : { accepted: 0, refused: 0 }]
+    this.#spanBegan = this.#clock.now()
+  }
+
+  /** Counts a request that was accepted or whose events were distinguished. */
+  accepted(): void {
+    this.#move()
+    this.#spans[0]!.accepted++
+    this.#accepted = true
+    this.#row = 0
+  }
+
+  #refused(error: DeliveryError): DeliveryError {
+    this.#move()
+    this.#spans[0]!.refused++
+    this.#last = error
+    return error
+  }
+
+  /** Classifies the rejection of a whole request: either unchanged or as a hold. */
+  classify(error: DeliveryError): DeliveryError {
+    if (error.failure !== 'reject' || error.status === undefined) return error
+    this.#row = error.reason === this.#reason ? this.#row + 1 : 1
+    this.#reason = error.reason
+    const { reason, status, requestId } = error
+    const ofAddress = OF_THE_ADDRESS.has(status)
+    if (this.#limit === 0 || this.#row < this.#limit || (this.#accepted && !ofAddress)) return this.#refused(error)
+    const advice = ofAddress
+      ? 'correct the address'
+      : 'correct the configuration of the destination, or set hold_after_refusals: 0 if the events are at fault'
+    const message = `${error.message}; ${this.#limit} consecutive requests were rejected like this, so the destination is paused: ${advice}`
+    return new DeliveryError(message, { failure: 'hold', reason, status, requestId, cause: error })
+  }
+}
+
+/** Whether the response distinguishes events, so the next attempt has fewer of them, or waits. */
+export function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
+  if (rejected === undefined || failure === 'too_large') return false
+  return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0
+}

@@ -1,0 +1,71 @@
+import type { ComponentMetrics } from '../../../core/component.js'
+import { Busy, showUtilization } from '../busy.js'
+
+/** Limits the concurrent requests of several destinations together. */
+export interface RequestPool {
+  /** Whether another request may start; `first`: it is the only one of its destination. */
+  hasRoom(first: boolean): boolean
+  begin(first: boolean, bytes: number): void
+  end(first: boolean, bytes: number): void
+  /** Calls `again` when there is room for the first request of a destination. */
+  wait(again: () => void): void
+}
+
+export interface SlotsContext {
+  readonly requests?: RequestPool | undefined
+  readonly metrics: Pick<ComponentMetrics, 'gauge'>
+}
+
+/**
+ * The concurrent requests of one destination. Requests beyond the first start only if the pool has room. A destination
+ * with running requests checks again when one ends, any other when the pool has room.
+ */
+export class RequestSlots {
+  readonly #max: number
+  readonly #pool: RequestPool | undefined
+  readonly #again: () => void
+  /** Busy while the maximum number of requests is running. */
+  readonly #busy = new Busy()
+  #running = 0
+  #waits = false
+
+  /** `again` is called when there is room for a request that had none. */
+  constructor(max: number, context: SlotsContext, again: () => void) {
+    this.#max = max
+    this.#pool = context.requests
+    this.#again = again
+    showUtilization(context.metrics, this.#busy)
+  }
+
+  get idle(): boolean {
+    return this.#running === 0
+  }
+
+  get free(): boolean {
+    return this.#running < this.#max && (this.#pool?.hasRoom(this.idle) ?? true)
+  }
+
+  /** Whether a request may start. If not and none is running, waits for room. */
+  freeOrWait(): boolean {
+    if (this.free) return true
+    if (this.idle && !this.#waits) {
+      this.#waits = true
+      this.#pool?.wait(() => {
+        this.#waits = false
+        this.#again()
+      })
+    }
+    return false
+  }
+
+  /** Starts a request; call the returned function when it ends. */
+  begin(bytes: number): () => void {
+    const first = this.idle
+    if (++this.#running === this.#max) this.#busy.begin()
+    this.#pool?.begin(first, bytes)
+    return () => {
+      if (this.#running-- === this.#max) this.#busy.end()
+      this.#pool?.end(first, bytes)
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import type { Destination } from '../../../core/component.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Amount } from '../counters.js'
+
+/** Factor by which the ratio may fall per request, so that a few large requests have a lasting effect. */
+const FALL = 0.9
+/** After so many accepted requests, twice the size that the receiver accepted is tried. */
+const REQUESTS_BEFORE_GROWTH = 1000
+
+/** What became of a request and of the parts into which it was divided. Sizes are as sent. */
+export interface SizeOutcome {
+  /** Whether several events were refused as too large together. */
+  readonly refused: boolean
+  /** Whether one of the events was refused by itself, so that the others may not have been too large. */
+  readonly oneRefused: boolean
+  /** The size of the largest part that was accepted; 0 if there is none. */
+  readonly accepted: number
+}
+
+/**
+ * Estimates the size of requests as sent, and limits it. An encoding adds fields and escapes, and processors modify
+ * events, so a request may be many times larger than the bytes that were read.
+ */
+export class SentSize {
+  /** Bytes sent per byte read in the requests so far; at least 1. */
+  ratio = 1
+  /** The largest request of several events: as configured, or less if the receiver refused that. */
+  maxBytes: number
+  readonly #destination: Destination
+  readonly #configured: number
+  /** Requests that were accepted since `maxBytes` changed. */
+  #accepted = 0
+
+  constructor(destination: Destination, maxBytes: number) {
+    this.#destination = destination
+    this.#configured = maxBytes
+    this.maxBytes = maxBytes
+  }
+
+  /** The size of a request as sent, or as read where the destination does not tell. */
+  of({ parts, events, bytes }: Readonly<Amount> & { readonly parts: readonly EventBatch[] }): number {
+    const sent = this.#destination.sizeOf?.(parts, events > 1 ? this.maxBytes : Number.POSITIVE_INFINITY)
+    if (sent === undefined || bytes === 0) return bytes
+    this.ratio = Math.max(1, sent / bytes, this.ratio * FALL)
+    return sent
+  }
+
+  /** Adapts the limit to what the receiver accepts. */
+  learn({ refused, oneRefused, accepted }: SizeOutcome): void {
+    if (accepted === 0 || oneRefused) return
+    if (refused) this.#limit(accepted)
+    else if (this.maxBytes < this.#configured && ++this.#accepted === REQUESTS_BEFORE_GROWTH) {
+      this.#limit(2 * this.maxBytes)
+    }
+  }
+
+  #limit(bytes: number): void {
+    this.maxBytes = Math.min(bytes, this.#configured)
+    this.#accepted = 0
+  }
+}

@@ -1,0 +1,207 @@
+import type { Codec } from '../../../core/codec.js'
+import { codecOf } from '../../../core/codecs/loaded.js'
+import type { Ack } from '../../../core/event/ack.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import { DECODED, MODIFIED, SCANNED } from '../../../core/event/flags.js'
+import type { Origin } from '../../../core/event/origin.js'
+import type { WantedNames } from '../../../lib/formats/json-scan.js'
+import { jsonText } from '../../../lib/formats/json-text.js'
+import { LINE_END } from '../../../lib/lines/line-splitter.js'
+
+/**
+ * Encodes and decodes batches: every event with its line, line end and flags, and its fields if they were modified.
+ * Numbers are little-endian:
+ *
+ *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 3 whether it is backlog, 4 bytes of the origin,
+ *     8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
+ *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
+ *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON
+ *
+ * In the place of a modified event's line there are spaces: nobody reads it, and it may hold what was removed or redacted.
+ */
+
+const VERSION = 1
+const HEAD = 24
+/** Codecs with a number in records. Others are named in the origin, with their options. */
+const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
+const NAMED = 255
+/** Number of cached origins. Batches of the same file share one. */
+const MAX_ORIGINS = 1000
+const NOTHING = Buffer.alloc(0)
+
+/** The bytes are not a batch that this version can read. */
+export class BatchRecordError extends Error {
+  readonly code = 'SLUICE_BATCH_RECORD'
+}
+
+/** Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch. */
+export function encodeBatch(
+  batch: EventBatch,
+  headroom = 0,
+  allocate: (size: number) => Buffer = Buffer.allocUnsafeSlow,
+): Buffer {
+  const { length, bytes, chunk, starts, ends, flags } = batch
+  const origin = originBytes(batch.origin)
+  const changes = changedFields(batch)
+  const width = longestLine(batch) < 65_536 ? 2 : 4
+  const size = headroom + HEAD + origin.length + (width + 1) * length + bytes + changes.length
+  const record = allocate(size)
+  record.writeUInt32LE(VERSION | (numberOf(batch.origin.codec) << 8) | (width << 16), headroom)
+  record[headroom + 3] = batch.isBacklog ? 1 : 0
+  record.writeUInt32LE(origin.length, headroom + 4)
+  record.writeUInt32LE(length, headroom + 8)
+  record.writeUInt32LE(bytes, headroom + 12)
+  record.writeDoubleLE(batch.receivedAt, headroom + 16)
+  origin.copy(record, headroom + HEAD)
+  let column = headroom + HEAD + origin.length
+  let to = column + (width + 1) * length
+  // Adjacent lines in the chunk are copied at once.
+  let from = 0
+  let end = 0
+  const lines = column + (width + 1) * length
+  for (let i = 0; i < length; i++, column += width) {
+    if (width === 2) record.writeUInt16LE(ends[i]! - starts[i]!, column)
+    else record.writeUInt32LE(ends[i]! - starts[i]!, column)
+    if (starts[i] !== end) {
+      to += chunk.copy(record, to, from, end)
+      from = starts[i]!
+    }
+    end = ends[i]! + (flags[i]! & LINE_END)
+  }
+  to += chunk.copy(record, to, from, end)
+  if (changes.length > 0) blankModified(batch, record, lines)
+  record.set(flags.subarray(0, length), column)
+  to += changes.copy(record, to)
+  if (to !== size) throw new BatchRecordError('the sizes in a batch do not add up')
+  return record.length === size ? record : record.subarray(0, size)
+}
+
+/** `at`: where the lines begin in the record. */
+function blankModified({ length, starts, ends, flags }: EventBatch, record: Buffer, at: number): void {
+  for (let i = 0; i < length; i++) {
+    const end = at + ends[i]! - starts[i]!
+    if (flags[i]! & MODIFIED) record.fill(0x20, at, end)
+    at = end + (flags[i]! & LINE_END)
+  }
+}
+
+function longestLine({ length, starts, ends }: EventBatch): number {
+  let longest = 0
+  for (let i = 0; i < length; i++) longest = Math.max(longest, ends[i]! - starts[i]!)
+  return longest
+}
+
+function numberOf({ name, options, framing }: Codec): number {
+  // Its lines are JSON, and can be read without it.
+  if (framing) return NUMBERED.indexOf('json')
+  const number = NUMBERED.indexOf(name)
+  return number < 0 || Object.keys(options).length > 0 ? NAMED : number
+}
+
+const knownOrigins = new WeakMap<Origin, Buffer>()
+
+function originBytes(origin: Origin): Buffer {
+  let bytes = knownOrigins.get(origin)
+  if (!bytes) {
+    const { source, path, peer, host, codec } = origin
+    const named = numberOf(codec) === NAMED ? { codec } : {}
+    bytes = Buffer.from(JSON.stringify({ source, path, peer, host, ...named }))
+    knownOrigins.set(origin, bytes)
+  }
+  return bytes
+}
+
+function changedFields(batch: EventBatch): Buffer {
+  const parts: Buffer[] = []
+  for (let i = 0; i < batch.length; i++) {
+    if ((batch.flags[i]! & MODIFIED) === 0) continue
+    // Afterwards there is no line to scan.
+    batch.look(i)
+    const fields = batch.texts?.has(i) ? batch.texts.text(i) : Buffer.from(jsonText(batch.event(i).fields))
+    const size = Buffer.alloc(4)
+    size.writeUInt32LE(fields.length)
+    parts.push(size, fields)
+  }
+  return parts.length === 0 ? NOTHING : Buffer.concat(parts)
+}
+
+/** Decodes records to batches. Batches with the same origin share one object, up to a maximum number of origins. */
+export class BatchDecoder {
+  readonly #wanted: WantedNames
+  readonly #origins = new Map<string, Origin>()
+
+  constructor(wanted: WantedNames) {
+    this.#wanted = wanted
+  }
+
+  /** Decodes a record, which becomes the batch's chunk. Calls `release` when it is no longer needed. */
+  decode(record: Buffer, ack: Ack, release?: () => void): EventBatch {
+    if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
+    const number = record[1]!
+    const width = record[2]!
+    const originSize = record.readUInt32LE(4)
+    const length = record.readUInt32LE(8)
+    const bytes = record.readUInt32LE(12)
+    const columns = HEAD + originSize
+    const lines = columns + (width + 1) * length
+    if (width !== 2 && width !== 4) throw new BatchRecordError('a record with lengths of unknown size')
+    if (lines + bytes > record.length) throw new BatchRecordError('a record that is too short')
+    const starts = new Int32Array(length)
+    const ends = new Int32Array(length)
+    const flags = new Uint8Array(length)
+    flags.set(record.subarray(columns + width * length, lines))
+    let at = lines
+    for (let i = 0; i < length; i++) {
+      starts[i] = at
+      at += width === 2 ? record.readUInt16LE(columns + 2 * i) : record.readUInt32LE(columns + 4 * i)
+      ends[i] = at
+      at += flags[i]! & LINE_END
+      // Earlier releases never set DECODED on lines that were not JSON.
+      if ((flags[i]! & DECODED) === 0) flags[i]! &= ~SCANNED
+    }
+    if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
+    const origin = this.#origin(record.toString('utf8', HEAD, columns), number)
+    const frame = { chunk: record, length, starts, ends, flags, bytes, release }
+    const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack, record[3] === 1)
+    change(batch, record, at)
+    return batch
+  }
+
+  #origin(text: string, number: number): Origin {
+    const key = number + text
+    let origin = this.#origins.get(key)
+    if (!origin) {
+      const { codec: named, ...from } = parse(text) as Omit<Origin, 'codec' | 'wanted'> & { codec?: { codec: string } }
+      const { codec: name, ...options } = number === NAMED && named ? named : { codec: NUMBERED[number] ?? '' }
+      const codec = codecOf(name, options)
+      if (!codec) throw new BatchRecordError(`a record of lines that an unknown codec reads: ${JSON.stringify(name)}`)
+      origin = { ...from, codec, wanted: this.#wanted }
+      if (this.#origins.size >= MAX_ORIGINS) this.#origins.clear()
+      this.#origins.set(key, origin)
+    }
+    return origin
+  }
+}
+
+/** Sets the JSON of modified events, stored in `record` from `at` on. */
+function change(batch: EventBatch, record: Buffer, at: number): void {
+  for (let i = 0; i < batch.length; i++) {
+    if ((batch.flags[i]! & MODIFIED) === 0) continue
+    const start = at + 4
+    if (start > record.length) throw new BatchRecordError('the changed fields of a record are missing')
+    const size = record.readUInt32LE(at)
+    at = start + size
+    if (at > record.length) throw new BatchRecordError('the changed fields of a record are missing')
+    batch.changeTo(i, record.subarray(start, at), record.length - at)
+    if (!batch.texts!.scan(i)) throw new BatchRecordError('a record with damaged JSON')
+  }
+  if (at !== record.length) throw new BatchRecordError('a record with more than its events')
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new BatchRecordError('a record with damaged JSON', { cause })
+  }
+}

@@ -1,0 +1,373 @@
+import type { Logger } from 'pino'
+// Records may name any codec, also one that the configuration no longer names.
+import '../../../core/codecs/list.js'
+import { errorCode } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { DeliveryOptions } from '../../../core/options/delivery-options.js'
+import { Backoff, type Random } from '../../../lib/backoff.js'
+import type { WantedNames } from '../../../lib/formats/json-scan.js'
+import { after, type Clock, sleep } from '../../../lib/time.js'
+import { BatchQueue } from '../batch-queue.js'
+import { type Amount, add, sum } from '../counters.js'
+import type { DiskAllowance } from '../disk-allowance.js'
+import { type Arrival, Arrivals } from './arrivals.js'
+import { BatchDecoder } from './batch-record.js'
+import { type Downstream, Feeder } from './feeder.js'
+import type { BufferFolder } from './files.js'
+import { RecordQueue } from './record-queue.js'
+import { ATTEMPTS, type Recovered, recover, setAside } from './recovery.js'
+import { type BufferMetrics, BufferReport } from './report.js'
+import { ForeignSegment, type ReaderReport } from './segment-reader.js'
+import { Settlement } from './settlement.js'
+import { SharedRoom } from './shared-room.js'
+
+/**
+ * A buffer between the pipeline and the delivery of a destination. Batches are written to disk, acknowledged when they
+ * are safe there, and delivered from there in order. Invariants:
+ * - A batch is acknowledged as `delivered` only after its record is synced. Batches that arrive during a sync share the
+ *   next one.
+ * - A record is passed on once per run, and again in the next run unless it was settled and the ledger recorded this.
+ * - Batches that cannot be written wait, and so do the sources. Records that cannot be read are skipped, counted and
+ *   logged. Neither ends the daemon.
+ * - Memory is limited by bytes, regardless of the size on disk.
+ */
+
+/** Limits of records in memory, in bytes. */
+export interface BufferMemory {
+  /** Records waiting to be written; beyond it the sources wait. */
+  readonly waiting: number
+  /** Written records kept for passing on without reading, together with those passed on. */
+  readonly ahead: number
+  /** Records passed on and not settled; beyond it no record is passed on. */
+  readonly held: number
+}
+
+const MIB = 1024 * 1024
+const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
+const MOST_HELD = 32 * MIB
+
+/** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
+export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
+  const held = 1.25 * batch.max_bytes * (max_in_flight + 1)
+  return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
+}
+const LARGEST_SEGMENT = 64 * MIB
+/** Minimum number of segments of a full buffer, so that space is freed in steps. */
+const SEGMENTS = 8
+const RETRY_FIRST_MS = 200
+const RETRY_MAX_MS = 5000
+/** Temporary errors: the process lacks a resource or permission, but the file is intact. */
+const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
+
+export interface DiskBufferContext {
+  readonly folder: BufferFolder
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  readonly wanted: WantedNames
+  readonly maxBytes: number
+  readonly whenFull: 'block' | 'drop_newest'
+  /** Space shared with others, in addition to `maxBytes`. */
+  readonly disk?: DiskAllowance | undefined
+  /** The counters of the destination. */
+  readonly counters: BufferMetrics & {
+    arrived(events: number, bytes: number): void
+    took(events: number, bytes: number): void
+  }
+  /** Default: MEMORY. */
+  readonly memory?: BufferMemory | undefined
+  /** Timers; default: lib/time.ts. */
+  readonly after?: typeof after | undefined
+}
+
+export class DiskBuffer extends BatchQueue {
+  readonly #context: DiskBufferContext
+  readonly #report: BufferReport
+  readonly #queue: RecordQueue
+  readonly #settlement: Settlement
+  readonly #decoder: BatchDecoder
+  readonly #after: typeof after
+  readonly #memory: BufferMemory
+  readonly #shared: SharedRoom
+  #feeder: Feeder | undefined
+  #feeding: Promise<void> | undefined
+  /** Batches to be written, in order. */
+  readonly #waiting: Arrival[] = []
+  #waitingBytes = 0
+  readonly #arrivals: Arrivals
+  /** The batch, or the part of one, for which there is no room. */
+  #blocked: Arrival | undefined
+  #flushing: Promise<void> | undefined
+  readonly #ended = new AbortController()
+  #cancelRest: (() => void) | undefined
+  /** No more records are passed on. */
+  #rests = false
+
+  /** Recovers the folder. Rejects if the folder, its ledger or one of its files cannot be opened. */
+  static async open(context: DiskBufferContext): Promise<DiskBuffer> {
+    return new DiskBuffer(context, await recover(context.folder, context.log))
+  }
+
+  private constructor(context: DiskBufferContext, found: Recovered) {
+    super(false)
+    const { folder, log, clock, counters, maxBytes, wanted } = context
+    this.#context = context
+    this.#after = context.after ?? after
+    this.#memory = context.memory ?? MEMORY
+    this.#decoder = new BatchDecoder(wanted)
+    this.#report = new BufferReport({ log, clock, folder, metrics: counters })
+    const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
+    this.#arrivals = new Arrivals(segmentBytes)
+    this.#queue = new RecordQueue(folder, found, segmentBytes, this.#readerReport())
+    this.#settlement = new Settlement(found, {
+      folder,
+      log,
+      segments: this.#queue.segments,
+      after: this.#after,
+      end: () => this.#queue.end,
+      settledBefore: () => this.#queue.settled,
+      current: () => this.#queue.current,
+      closeSegment: segment => this.#queue.closeSegment(segment),
+      freed: () => this.advance(),
+    })
+    const { events, bytes } = this.#queue.amount
+    counters.arrived(events, bytes)
+    counters.took(events, bytes)
+    this.#report.found(found, { events, bytes })
+    counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#kept().events)
+    counters.gauge('sluice_buffer_bytes', 'Size of the buffer on disk, in bytes.', () => this.#queue.segments.bytes)
+    counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
+    const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
+    counters.gauge('sluice_buffer_progress_unsaved', unsaved, () => (this.#settlement.isSaved ? 0 : 1))
+    this.#shared = new SharedRoom(context.disk, {
+      path: folder.path,
+      bytes: () => this.#queue.segments.bytes + this.#waitingBytes,
+      release: () => this.#release(),
+      freed: () => this.advance(),
+      sleep: ms => this.#sleep(ms),
+    })
+    // The folder may contain files whose events are all settled.
+    if (this.#queue.segments.first) this.#settlement.changed()
+  }
+
+  /** Starts passing on events. */
+  connect(downstream: Downstream): void {
+    this.#feeder = new Feeder({
+      queue: this.#queue,
+      settlement: this.#settlement,
+      decoder: this.#decoder,
+      downstream,
+      report: this.#report,
+      maxHeld: this.#memory.held,
+      settled: () => this.advance(),
+    })
+    // It may have been given up before the consumer existed.
+    if (this.isOver || this.#rests) this.#feeder.stop()
+    this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
+  }
+
+  /** Reports that the consumer took events from its queue, and counts them from now on. */
+  takenUp(events: number, bytes: number): void {
+    this.#feeder?.takenUp(events, bytes)
+  }
+
+  override inFlight(): Amount {
+    const { events, bytes } = this.#queue.amount
+    const amount = sum({ events, bytes }, this.givenBack)
+    for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch.length, batch.bytes)
+    if (this.#blocked) add(amount, this.#blocked.events, this.#blocked.bytes)
+    return sum(sum(amount, this.#arrivals.amount()), this.#feeder?.queued)
+  }
+
+  /** Whether a batch waits for room. */
+  get isFull(): boolean {
+    return this.#blocked !== undefined
+  }
+
+  /** It may wait for its consumer without being stuck. */
+  override get owes(): boolean {
+    return !this.isOver && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)
+  }
+
+  /** Stops passing on events after `ms`. The rest remains for the next run. */
+  restAfter(ms: number): void {
+    this.#cancelRest ??= this.#after(ms, () => {
+      this.#rests = true
+      this.#feeder?.stop()
+    })
+  }
+
+  /** Resolves when everything is on disk and the consumer has ended. Stops passing on events. */
+  async close(): Promise<void> {
+    this.giveUp()
+    await this.#flushing
+    await this.#feeding
+    await this.#queue.close()
+    await this.#settlement.close()
+    this.#shared.close()
+  }
+
+  protected override count(batch: EventBatch): void {
+    this.#context.counters.took(batch.length, batch.bytes)
+  }
+
+  protected override put(batch: EventBatch): void {
+    this.#arrivals.add(batch)
+    this.#next()
+  }
+
+  /** Makes the next arrival the one that waits for room. */
+  #next(): void {
+    if (this.#blocked) return
+    for (let next = this.#arrivals.next(); next; next = this.#arrivals.next()) {
+      if ('framed' in next) {
+        this.#blocked = next
+        return
+      }
+      this.#report.notEncoded(next.error)
+      this.giveBack(next.batch)
+    }
+  }
+
+  /** Admits what waits for room if there is room, and then the next batch. */
+  protected override advance(): void {
+    while (this.#blocked && this.#admits(this.#blocked)) {
+      this.#blocked = undefined
+      this.#next()
+    }
+    if (!this.#blocked && this.#waitingBytes < this.#memory.waiting) this.letIn()
+    if (this.isEnding && !this.#flushing) {
+      this.finish()
+      this.#feeder?.end()
+    }
+  }
+
+  /** Lets a batch in, or drops it if it may not wait for room. False if it waits. */
+  #admits(blocked: Arrival): boolean {
+    const { maxBytes, whenFull } = this.#context
+    const own = this.#hasRoom(blocked)
+    if (own && this.#shared.has(blocked.framed.length)) {
+      this.#report.notFull()
+      this.#write(blocked)
+      return true
+    }
+    const drops = whenFull === 'drop_newest'
+    this.#report.full(own ? this.#shared.max : maxBytes, own, drops ? blocked : undefined)
+    if (!drops) return false
+    blocked.release()
+    blocked.batch.ack.settle('rejected')
+    return true
+  }
+
+  #write(arrival: Arrival): void {
+    this.#waiting.push(arrival)
+    this.#waitingBytes += arrival.framed.length
+    this.#flushing ??= this.#flush()
+  }
+
+  /** Also removes the newest segment if all of its events are delivered, because others need the space. */
+  #release(): void {
+    if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
+    void this.#queue.finish().then(() => this.#settlement.changed())
+  }
+
+  /** Whether there is room for a batch. One that exceeds the whole buffer has room when it is alone. */
+  #hasRoom({ framed }: Arrival): boolean {
+    const needed = this.#queue.segments.bytes + this.#waitingBytes + framed.length
+    return needed <= this.#context.maxBytes || (this.#waiting.length === 0 && this.#kept().events === 0)
+  }
+
+  /** Events that are safe on disk and not settled. */
+  #kept(): Amount {
+    const { end } = this.#queue
+    const { mark } = this.#settlement
+    return { events: end.event - mark.event, bytes: end.byte - mark.byte }
+  }
+
+  /** Writes the waiting batches in groups until none is left. */
+  async #flush(): Promise<void> {
+    const { clock, random } = this.#context
+    const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
+    // A disk without room for the whole group may have room for part of it.
+    let most = Number.POSITIVE_INFINITY
+    while (this.#waiting.length > 0) {
+      const began = clock.now()
+      let written = 0
+      try {
+        const group = this.#waiting.length > most ? this.#waiting.slice(0, most) : this.#waiting
+        written = await this.#queue.append(group, () => this.#room())
+        this.#report.written((clock.now() - began) / 1000, written === this.#waiting.length)
+        backoff.reset()
+        most *= 2
+      } catch (error) {
+        this.#report.notWritten(error)
+        most = Math.max(1, Math.min(most, this.#waiting.length) >> 1)
+        await this.#sleep(RETRY_FIRST_MS + backoff.next())
+        if (this.isOver) break
+      }
+      this.#wrote(this.#waiting.splice(0, written))
+    }
+    for (const waiting of this.#waiting.splice(0)) this.#unwritten(waiting)
+    this.#flushing = undefined
+    this.advance()
+  }
+
+  #unwritten({ batch, release }: Arrival): void {
+    release()
+    this.giveBack(batch)
+  }
+
+  #wrote(group: readonly Arrival[]): void {
+    for (const { framed } of group) this.#waitingBytes -= framed.length
+    this.#settlement.changed()
+    this.#feeder?.wake()
+    for (const { batch } of group) batch.ack.settle('delivered')
+    this.advance()
+  }
+
+  /** Bytes of records that may be kept in memory for passing on. */
+  #room(): number {
+    return this.#memory.ahead - this.#queue.memory - (this.#feeder?.held ?? 0)
+  }
+
+  protected override abandon(): void {
+    this.#cancelRest?.()
+    this.#feeder?.stop()
+    this.#ended.abort()
+    // A batch that is stored in part would be read again whole, so the rest of it is stored even if there is no room.
+    let storesRest = true
+    for (; this.#blocked; this.#next()) {
+      const blocked = this.#blocked
+      this.#blocked = undefined
+      storesRest &&= !blocked.isFirst
+      if (storesRest) this.#write(blocked)
+      else this.#unwritten(blocked)
+    }
+  }
+
+  #readerReport(): ReaderReport {
+    const { folder, log, random } = this.#context
+    const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
+    return {
+      damaged: (segment, offset, bytes) => this.#report.damaged(segment, offset, bytes),
+      unreadable: async (segment, error) => {
+        await setAside(folder, segment, error, log)
+        this.advance()
+      },
+      failed: async (segment, error, failures) => {
+        const code = errorCode(error) ?? ''
+        const final = error instanceof ForeignSegment || code === 'ENOENT'
+        if (final || (failures >= ATTEMPTS && !PASSING.has(code))) return 'leave_out'
+        this.#report.notRead(segment, error)
+        if (failures === 1) backoff.reset()
+        await this.#sleep(RETRY_FIRST_MS + backoff.next())
+        return this.isOver ? 'stop' : 'again'
+      },
+    }
+  }
+
+  /** Resolves after `ms`, or at once when the buffer ends. */
+  #sleep(ms: number): Promise<void> {
+    return sleep(ms, this.#ended.signal, this.#after)
+  }
+}

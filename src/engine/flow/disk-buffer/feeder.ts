@@ -1,0 +1,155 @@
+import { Ack } from '../../../core/event/ack.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Amount } from '../counters.js'
+import type { BatchDecoder } from './batch-record.js'
+import type { RecordQueue } from './record-queue.js'
+import type { BufferReport } from './report.js'
+import type { Incoming } from './segment-reader.js'
+import type { Settlement } from './settlement.js'
+
+/** Memory of a record as a batch, in addition to its bytes. */
+const RECORD_OVERHEAD = 1024
+const EVENT_OVERHEAD = 16
+
+/** The consumer of the batches. `write` returns undefined if there is room for more, or else a promise to wait for. */
+export interface Downstream {
+  write(batch: EventBatch): Promise<void> | undefined
+  end(): void
+}
+
+export interface FeederContext {
+  readonly queue: RecordQueue
+  readonly settlement: Settlement
+  readonly decoder: BatchDecoder
+  readonly downstream: Downstream
+  readonly report: BufferReport
+  /** Maximum memory, in bytes, of records passed on and not settled. */
+  readonly maxHeld: number
+  /** Called when a record was settled. */
+  readonly settled: () => void
+}
+
+/** The reading side of a buffer: decodes records to batches and passes them on at the pace of the consumer. */
+export class Feeder {
+  readonly #context: FeederContext
+  #held = 0
+  /** Events passed on that the consumer has not taken from its queue. */
+  readonly #queued: Amount = { events: 0, bytes: 0 }
+  #ending = false
+  #over = false
+  #wake: (() => void) | undefined
+
+  constructor(context: FeederContext) {
+    this.#context = context
+  }
+
+  /** Memory of records passed on and not settled. */
+  get held(): number {
+    return this.#held
+  }
+
+  /** Whether it has room for more records and waits to be notified of some. */
+  get rests(): boolean {
+    return this.#wake !== undefined && !this.#over && this.#held < this.#context.maxHeld
+  }
+
+  /** Events passed on that the consumer has not taken. */
+  get queued(): Readonly<Amount> {
+    return this.#queued
+  }
+
+  /** Reports that the consumer took events from its queue, and counts them from now on. */
+  takenUp(events: number, bytes: number): void {
+    this.#queued.events -= events
+    this.#queued.bytes -= bytes
+  }
+
+  /** Wakes the feeder because there may be work. */
+  wake(): void {
+    this.#wake?.()
+    this.#wake = undefined
+  }
+
+  /** Reports that no more records will be written. The feeder ends after passing on the existing ones. */
+  end(): void {
+    this.#ending = true
+    this.wake()
+  }
+
+  /** Stops passing on records. */
+  stop(): void {
+    this.#over = true
+    this.wake()
+  }
+
+  /** Runs until the end. */
+  async run(): Promise<void> {
+    const { queue, downstream, maxHeld } = this.#context
+    while (!this.#over) {
+      const incoming = this.#held < maxHeld ? await queue.peek() : undefined
+      if (this.#over) break
+      if (incoming) await this.#give(incoming)
+      else if (this.#held >= maxHeld) await this.#woken()
+      else if (queue.behind) this.#skipMissing()
+      else if (this.#ending) break
+      else await this.#woken()
+    }
+    downstream.end()
+  }
+
+  #woken(): Promise<void> {
+    return new Promise(resolve => {
+      this.#wake = resolve
+    })
+  }
+
+  #give(incoming: Incoming): Promise<void> | undefined {
+    const { queue, settlement, decoder, downstream, report } = this.#context
+    const { record, events, bytes, release } = incoming
+    report.missing(queue.take(incoming))
+    const settle = this.#settling(settlement.take(incoming))
+    if (incoming.isSettled) {
+      settle()
+      return undefined
+    }
+    const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
+    let batch: EventBatch
+    try {
+      batch = decoder.decode(record, this.#ack(settle, held), release)
+    } catch (error) {
+      report.notUnderstood(error)
+      report.missing({ events, bytes })
+      release?.()
+      settle()
+      return undefined
+    }
+    this.#held += held
+    this.#queued.events += events
+    this.#queued.bytes += bytes
+    return downstream.write(batch)
+  }
+
+  #ack(settle: () => void, held: number): Ack {
+    return new Ack(status => {
+      this.#held -= held
+      // An event given back stays in the buffer for the next run.
+      if (status !== 'errored') settle()
+      this.wake()
+    })
+  }
+
+  #settling(settle: () => void): () => void {
+    return () => {
+      settle()
+      this.#context.settled()
+    }
+  }
+
+  #skipMissing(): void {
+    const { queue, settlement, report } = this.#context
+    const missing = queue.takeMissing()
+    if (!missing) return
+    report.missing(missing)
+    this.#settling(settlement.take(missing))()
+  }
+}

@@ -1,0 +1,111 @@
+import { constants } from 'node:fs'
+import { type FileHandle, open, readdir, rename, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { syncFolder } from '../../../lib/files/atomic-file.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
+
+/** The disk operations of a buffer, which tests can replace. They reject with system errors. */
+export interface BufferFolder {
+  /** Path of the folder, for messages. */
+  readonly path: string
+  /** Creates the folder if missing, and syncs its name. */
+  make(): Promise<void>
+  /** Names of its files; empty if there is no folder. */
+  list(): Promise<string[]>
+  /** Creates a file for reading and writing; rejects if the name exists. */
+  create(name: string): Promise<BufferFile>
+  open(name: string): Promise<BufferFile>
+  rename(from: string, to: string): Promise<void>
+  remove(name: string): Promise<void>
+  /** Syncs the names of its files. */
+  sync(): Promise<void>
+}
+
+export interface BufferFile {
+  /** Writes all parts in sequence, starting at offset `at`. */
+  write(parts: readonly Buffer[], at: number): Promise<void>
+  /** Reads from offset `at` until `into` is full or the file ends. Returns the number of bytes. */
+  read(into: Buffer, at: number): Promise<number>
+  /** Syncs content and size; rejects if the file was removed. */
+  sync(): Promise<void>
+  truncate(size: number): Promise<void>
+  size(): Promise<number>
+  close(): Promise<void>
+}
+
+const { O_RDWR, O_CREAT, O_EXCL } = constants
+
+const REMOVED = { code: 'ENOENT' }
+
+/** A folder on disk, `depth` levels below an existing one. */
+export function folderOnDisk(path: string, depth = 2): BufferFolder {
+  const inside = (name: string) => `${path}/${name}`
+  return {
+    path,
+    async make() {
+      await makeFolder(path, 0o700)
+      for (let above = dirname(path), i = 0; i < depth; i++, above = dirname(above)) await syncFolder(above)
+    },
+    async list() {
+      try {
+        return await readdir(path)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+        throw error
+      }
+    },
+    create: async name => new DiskFile(await open(inside(name), O_RDWR | O_CREAT | O_EXCL, 0o600)),
+    open: async name => new DiskFile(await open(inside(name), O_RDWR)),
+    rename: (from, to) => rename(inside(from), inside(to)),
+    remove: name => unlink(inside(name)),
+    sync: () => syncFolder(path),
+  }
+}
+
+class DiskFile implements BufferFile {
+  readonly #file: FileHandle
+
+  constructor(file: FileHandle) {
+    this.#file = file
+  }
+
+  async write(parts: readonly Buffer[], at: number): Promise<void> {
+    let left = [...parts]
+    for (;;) {
+      let { bytesWritten } = await this.#file.writev(left, at)
+      at += bytesWritten
+      while (left.length > 0 && bytesWritten >= left[0]!.length) bytesWritten -= left.shift()!.length
+      if (left.length === 0) return
+      left = [left[0]!.subarray(bytesWritten), ...left.slice(1)]
+    }
+  }
+
+  async read(into: Buffer, at: number): Promise<number> {
+    let filled = 0
+    while (filled < into.length) {
+      const { bytesRead } = await this.#file.read(into, filled, into.length - filled, at + filled)
+      if (bytesRead === 0) break
+      filled += bytesRead
+    }
+    return filled
+  }
+
+  async sync(): Promise<void> {
+    await this.#file.datasync()
+    const { nlink } = await this.#file.stat()
+    // The content would be unreachable.
+    if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was being written'), REMOVED)
+  }
+
+  truncate(size: number): Promise<void> {
+    return this.#file.truncate(size)
+  }
+
+  async size(): Promise<number> {
+    return (await this.#file.stat()).size
+  }
+
+  close(): Promise<void> {
+    return this.#file.close()
+  }
+}

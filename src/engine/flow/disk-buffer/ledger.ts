@@ -1,0 +1,157 @@
+import { crc32 } from 'node:zlib'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
+import type { BufferFile, BufferFolder } from './files.js'
+import type { Place } from './frame.js'
+import type { Cursor, Incoming } from './segment-reader.js'
+
+/**
+ * Records how far a buffer's events are settled, in a file of two slots written alternately, so that one is always
+ * intact. Both are allocated from the start, so progress can be recorded even on a full disk. A lost or outdated ledger
+ * causes repetition and nothing worse.
+ */
+
+/** Records that follow each other. */
+export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
+
+/** Most ranges that fit into a slot, however large their numbers are. */
+export const MOST_RANGES = 20
+
+export interface LedgerState {
+  /** Everything before it is settled. */
+  readonly settled: Cursor & Place
+  /** What is settled behind it, in order; at most MOST_RANGES. Earlier releases did not record this. */
+  readonly ahead?: readonly Range[]
+  /** The place after everything that was safe on disk. */
+  readonly end: Place
+  /** The highest segment number ever used. */
+  readonly highest: number
+}
+
+const NAME = 'ledger'
+const FORMAT = 1
+/** Each slot has its own disk block. */
+const SLOT_SIZE = 4096
+const SLOTS = 2
+/** Attempts to read the ledger before its buffer is given up for now. */
+const ATTEMPTS = 3
+
+/** The newest intact state of the file, and its number. */
+export interface LedgerFound {
+  readonly state: LedgerState | undefined
+  readonly turn: number
+  /** Whether there is a file without an intact state. */
+  readonly damaged: boolean
+}
+
+/** Throws StateUnreadable if a ledger exists but cannot be read: it must not be replaced. */
+export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
+  for (let attempts = 1; ; attempts++) {
+    try {
+      return await read(folder)
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') return { state: undefined, turn: 0, damaged: false }
+      if (attempts === ATTEMPTS || error instanceof NewerFormat)
+        throw new StateUnreadable(`${folder.path}/${NAME}`, error)
+    }
+  }
+}
+
+async function read(folder: BufferFolder): Promise<LedgerFound> {
+  const file = await folder.open(NAME)
+  try {
+    const bytes = Buffer.alloc(SLOT_SIZE * SLOTS)
+    const size = await file.read(bytes, 0)
+    const slots = Array.from({ length: SLOTS }, (_, i) => readSlot(bytes.subarray(i * SLOT_SIZE, (i + 1) * SLOT_SIZE)))
+    const newest = slots.reduce((a, b) => (b && (!a || b.turn > a.turn) ? b : a))
+    return newest ? { ...newest, damaged: false } : { state: undefined, turn: 0, damaged: size > 0 }
+  } finally {
+    await file.close().catch(() => {})
+  }
+}
+
+/** Removes the ledger, so that its content cannot reappear beside a new one. */
+export async function removeLedger(folder: BufferFolder): Promise<void> {
+  try {
+    await folder.remove(NAME)
+  } catch (cause) {
+    if (errorCode(cause) === 'ENOENT') return
+    const message = `${folder.path}/${NAME} can neither be read nor removed: ${errorText(cause)}`
+    throw new Error(message, { cause })
+  }
+}
+
+function readSlot(slot: Buffer): { turn: number; state: LedgerState } | undefined {
+  const [sum, text = ''] = slot.toString('latin1').trimEnd().split(' ', 2)
+  if (sum !== checksum(text)) return undefined
+  const { sluice_buffer: format, turn, ...state } = JSON.parse(text) as LedgerState & Record<string, number>
+  refuseNewer(format, FORMAT)
+  return format === FORMAT && turn !== undefined ? { turn, state } : undefined
+}
+
+function writeSlot(turn: number, state: LedgerState): Buffer {
+  const text = JSON.stringify({ sluice_buffer: FORMAT, turn, ...state })
+  return Buffer.from(`${checksum(text)} ${text}`.padEnd(SLOT_SIZE - 1).concat('\n'))
+}
+
+function checksum(text: string): string {
+  return crc32(text).toString(16).padStart(8, '0')
+}
+
+/** Writes the states of one buffer. Calls must not overlap. */
+export class Ledger {
+  readonly #folder: BufferFolder
+  #turn: number
+  #file: BufferFile | undefined
+
+  constructor(folder: BufferFolder, turn: number) {
+    this.#folder = folder
+    this.#turn = turn
+  }
+
+  /** Resolves when the state is on disk. If it rejects, the previous state still is. */
+  async write(state: LedgerState): Promise<void> {
+    const turn = this.#turn + 1
+    const slot = writeSlot(turn, state)
+    try {
+      if (this.#file) await this.#file.write([slot], (turn % SLOTS) * SLOT_SIZE)
+      else await this.#begin(turn, slot)
+      await this.#file!.sync()
+    } catch (error) {
+      await this.close()
+      throw error
+    }
+    this.#turn = turn
+  }
+
+  async #begin(turn: number, slot: Buffer): Promise<void> {
+    try {
+      this.#file = await this.#folder.open(NAME)
+      await this.#file.write([slot], (turn % SLOTS) * SLOT_SIZE)
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') throw error
+      await this.#folder.make()
+      this.#file = await this.#folder.create(NAME)
+      await this.#file.write(Array(SLOTS).fill(slot), 0)
+      await this.#folder.sync()
+    }
+  }
+
+  /** Removes the file. Returns whether it is gone for good. */
+  async remove(): Promise<boolean> {
+    await this.close()
+    try {
+      await removeLedger(this.#folder)
+      await this.#folder.sync()
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  async close(): Promise<void> {
+    const file = this.#file
+    this.#file = undefined
+    await file?.close().catch(() => {})
+  }
+}

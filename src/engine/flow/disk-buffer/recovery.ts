@@ -1,0 +1,238 @@
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
+import { type Amount, add } from '../counters.js'
+import type { BufferFolder } from './files.js'
+import { HEAD_SIZE, type Place, placeBehind, readHead } from './frame.js'
+import { type LedgerFound, type Range, readLedger, removeLedger } from './ledger.js'
+import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
+import { FORMAT, formatOf, type Segment, Segments, segmentName, segmentNumber, TITLE } from './segments.js'
+
+/** The recovered contents of a buffer's folder, ready for reading and writing. */
+export interface Recovered {
+  readonly segments: Segments
+  readonly ledger: LedgerFound
+  /** Where reading resumes; everything before it is settled. */
+  readonly settled: Cursor & Place
+  /** What is settled behind it, in order. */
+  readonly ahead: readonly Range[]
+  /** The place after the last event. */
+  readonly end: Place
+  /** Size of an unfinished record that was cut off. */
+  readonly tornBytes: number
+}
+
+/** Attempts to read a segment before it is skipped. */
+export const ATTEMPTS = 3
+
+const ANYWHERE: Place = { event: 0, byte: 0 }
+
+/**
+ * Recovers a buffer's folder. Reads only the end of the last segment, and cuts off what a crash left unfinished there,
+ * which was never acknowledged. Other damage is detected when it is read. With `readOnly`, it changes nothing.
+ */
+export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
+  const ledger = await readLedger(folder)
+  const { state } = ledger
+  if (ledger.damaged && !readOnly) {
+    const fields = { code: 'SLUICE_BUFFER_LEDGER_DAMAGED', folder: folder.path }
+    log.error(
+      fields,
+      'the saved progress of the buffer is damaged; all of its events are delivered, some of them again',
+    )
+    await removeLedger(folder)
+  }
+  const found = await listSegments(folder)
+  const kept: Segment[] = []
+  for (const segment of found) {
+    if (state && segment.number < state.settled.segment) {
+      if (!readOnly) await folder.remove(segment.name).catch(() => {})
+    } else if (await measure(folder, segment, log, readOnly)) kept.push(segment)
+  }
+  const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
+  const { end, tornBytes, cuts } = await findEnd(folder, segments, log, readOnly)
+  // The ledger may be older than the last acknowledged record, so only one of the two is certain.
+  const isShort = state !== undefined && state.end.event > Math.max(end.event, state.settled.event)
+  for (const cut of cuts)
+    if (isShort)
+      log.error(
+        { code: 'SLUICE_BUFFER_CUT_SHORT', ...cut },
+        'the buffer was cut short; removed an incomplete record of events that were acknowledged',
+      )
+    else log.warn(cut, 'removed an unfinished record at the end of the buffer, such as a crash leaves behind')
+  const leaveOut = async (segment: Segment, error: unknown) => {
+    if (!readOnly) await setAside(folder, segment, error, log)
+  }
+  const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))
+  return { segments, ledger, settled, ahead: state?.ahead ?? [], end: furthest(end, state?.end, settled), tornBytes }
+}
+
+/** The events from `from` to `to` without those of the settled ranges in between. */
+export function unsettled(from: Place, to: Place, settled: readonly Range[]): Amount {
+  const amount = { events: to.event - from.event, bytes: to.byte - from.byte }
+  for (const { events, bytes } of settled) add(amount, -events, -bytes)
+  return amount
+}
+
+async function listSegments(folder: BufferFolder): Promise<Segment[]> {
+  const numbers = (await folder.list()).map(segmentNumber).filter(number => number !== undefined)
+  return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
+}
+
+/** Finds the size and the first record of a segment; false if it is gone. Throws StateUnreadable if it cannot be opened. */
+async function measure(folder: BufferFolder, segment: Segment, log: Logger, readOnly: boolean): Promise<boolean> {
+  for (let attempts = 1; ; attempts++) {
+    try {
+      const file = await folder.open(segment.name)
+      try {
+        segment.end = await file.size()
+        const start = Buffer.alloc(TITLE.length + HEAD_SIZE)
+        await file.read(start, 0)
+        refuseNewer(formatOf(start.subarray(0, TITLE.length)), FORMAT)
+        segment.first = readHead(start, TITLE.length)?.place
+        return true
+      } finally {
+        await file.close().catch(() => {})
+      }
+    } catch (error) {
+      if (attempts < ATTEMPTS && !(error instanceof NewerFormat)) continue
+      if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
+      if (!readOnly) await setAside(folder, segment, error, log)
+      return false
+    }
+  }
+}
+
+/** Renames a segment, so that operators find it and the next start ignores it. Returns whether that succeeded. */
+export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
+  const { name } = segment
+  const fields = { file: `${folder.path}/${name}`, error: errorText(error) }
+  if (errorCode(error) === 'ENOENT') {
+    log.error({ code: 'SLUICE_BUFFER_SEGMENT_GONE', ...fields }, 'a file of the buffer is missing')
+    return true
+  }
+  const renamed = await folder.rename(name, `${name}.unreadable`).then(
+    () => true,
+    () => false,
+  )
+  const text = 'cannot read a file of the buffer; skipping it without delivering its events'
+  log.error({ code: 'SLUICE_BUFFER_UNREADABLE', ...fields, set_aside: renamed }, text)
+  return renamed
+}
+
+/** Finds the last intact record, and cuts off what follows it. */
+async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, readOnly: boolean): Promise<Found> {
+  let tornBytes = 0
+  let unknownBytes = 0
+  const cuts: Cut[] = []
+  for (let segment = segments.last; segment; segment = segments.last) {
+    const { last, error } = await lastRecord(folder, segment)
+    const to = last?.cursor.offset ?? 0
+    const rest = segment.end - to
+    if (error === undefined) {
+      tornBytes += rest
+      if (rest > 0 && !readOnly) cuts.push({ file: `${folder.path}/${segment.name}`, at: to, bytes: rest })
+      if ((rest > 0 || !last) && !readOnly) await cut(folder, segment, to)
+    } else if (last || readOnly || !(await setAside(folder, segment, error, log))) unknownBytes += rest
+    if (last) {
+      segment.end = to
+      const { event, byte } = placeBehind(last)
+      return { end: { event: event + unknownBytes, byte: byte + unknownBytes }, tornBytes, cuts }
+    }
+    segments.remove(segment)
+  }
+  return { end: { event: unknownBytes, byte: unknownBytes }, tornBytes, cuts }
+}
+
+interface Found {
+  /**
+   * The place after all records, including those that cannot be read now: their places must not be reused. An event is
+   * assumed to take one byte, the minimum.
+   */
+  readonly end: Place
+  readonly tornBytes: number
+  /** What was cut off, for the log. */
+  readonly cuts: readonly Cut[]
+}
+
+interface Cut {
+  readonly file: string
+  readonly at: number
+  readonly bytes: number
+}
+
+async function cut(folder: BufferFolder, { name }: Segment, to: number): Promise<void> {
+  try {
+    if (to === 0) return await folder.remove(name)
+    const file = await folder.open(name)
+    try {
+      await file.truncate(to)
+    } finally {
+      await file.close()
+    }
+  } catch {
+    // In this run the rest is ignored; the next run will not recognize it as a record.
+  }
+}
+
+/** The last intact record of a segment, and the error that prevented reading further. */
+async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ last?: Range; error?: unknown }> {
+  const found: { last?: Range; error?: unknown } = {}
+  const alone = new Segments([segment], segment.number)
+  const reader = readerOf(folder, alone, async (_, error) => {
+    found.error = error
+  })
+  try {
+    for (let next: Incoming | undefined; (next = await reader.next(ANYWHERE)); ) {
+      found.last = next
+      next.release?.()
+    }
+  } finally {
+    await reader.close()
+  }
+  return found
+}
+
+/** The place of the first record, for a buffer without a ledger. */
+async function firstPlace(
+  folder: BufferFolder,
+  segments: Segments,
+  end: Place,
+  leaveOut: (segment: Segment, error: unknown) => Promise<void>,
+): Promise<Cursor & Place> {
+  const reader = readerOf(folder, segments, leaveOut)
+  try {
+    const first = await reader.next(ANYWHERE)
+    first?.release?.()
+    const place = first?.place ?? end
+    return { segment: segments.first?.number ?? 0, offset: 0, ...place }
+  } finally {
+    await reader.close()
+  }
+}
+
+/** A reader from the beginning that removes unreadable segments from the list. */
+function readerOf(
+  folder: BufferFolder,
+  segments: Segments,
+  unreadable: (segment: Segment, error: unknown) => Promise<void>,
+): SegmentReader {
+  return new SegmentReader(
+    folder,
+    segments,
+    { segment: 0, offset: 0 },
+    {
+      damaged: () => {},
+      failed: async (_, error, failures) =>
+        failures < ATTEMPTS && !(error instanceof ForeignSegment) ? 'again' : 'leave_out',
+      unreadable: async (segment, error) => {
+        segments.remove(segment)
+        await unreadable(segment, error)
+      },
+    },
+  )
+}
+
+function furthest(...places: (Place | undefined)[]): Place {
+  return places.reduce<Place>((a, b) => (b && b.event > a.event ? b : a), ANYWHERE)
+}

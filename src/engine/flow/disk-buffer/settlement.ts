@@ -1,0 +1,171 @@
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../../core/errors.js'
+import type { after } from '../../../lib/time.js'
+import { LowWaterMark } from '../low-water-mark.js'
+import type { BufferFolder } from './files.js'
+import { type Place, placeBehind } from './frame.js'
+import { Ledger, type LedgerState, MOST_RANGES, type Range } from './ledger.js'
+import { type Recovered, unsettled } from './recovery.js'
+import type { Cursor, Incoming } from './segment-reader.js'
+import type { Segment, Segments } from './segments.js'
+
+/** How long a settlement may be in memory only. */
+const INTERVAL_MS = 1000
+/** Bytes of events that may be settled in memory only. A kill repeats them. */
+const MOST_UNSAVED = 1024 * 1024
+
+export interface SettlementContext {
+  readonly folder: BufferFolder
+  readonly log: Logger
+  readonly segments: Segments
+  readonly after: typeof after
+  /** The end of the events that are safe on disk. */
+  readonly end: () => Place
+  /** Records behind all that were taken, which an earlier run settled. */
+  readonly settledBefore: () => readonly Range[]
+  /** The segment being written. */
+  readonly current: () => Segment | undefined
+  /** Called before a segment is removed, to close it. */
+  readonly closeSegment: (segment: Segment) => Promise<void>
+  /** Called after segments were removed. */
+  readonly freed: () => void
+}
+
+/**
+ * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
+ * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself.
+ */
+export class Settlement {
+  readonly #context: SettlementContext
+  readonly #ledger: Ledger
+  readonly #records: LowWaterMark<Cursor & Place>
+  #dirty = false
+  /** Bytes of events that were settled since the last write. */
+  #unsavedBytes = 0
+  #writing: Promise<void> | undefined
+  #cancel: (() => void) | undefined
+  #failure = ''
+  #closed = false
+
+  constructor(found: Recovered, context: SettlementContext) {
+    this.#context = context
+    this.#ledger = new Ledger(context.folder, found.ledger.turn)
+    this.#records = new LowWaterMark(found.settled)
+  }
+
+  /** The place before which every record is settled. */
+  get mark(): Place {
+    return this.#records.mark
+  }
+
+  /** Whether the last write of the ledger succeeded. */
+  get isSaved(): boolean {
+    return this.#failure === ''
+  }
+
+  /** Registers a record that was taken. Call the returned function when it is settled. */
+  take(incoming: Incoming): () => void {
+    const settle = this.#records.add({ ...incoming.cursor, ...placeBehind(incoming) })
+    return () => {
+      settle()
+      this.#unsavedBytes += incoming.bytes
+      this.changed()
+    }
+  }
+
+  /** Schedules a write of the ledger, at once if that frees segments or much is settled. */
+  changed(): void {
+    this.#dirty = true
+    if (this.#closed || this.#writing) return
+    const isDue = this.#unsavedBytes >= MOST_UNSAVED || this.#passed().length > 0
+    if (isDue && this.#failure === '') void this.#write()
+    else this.#cancel ??= this.#context.after(INTERVAL_MS, () => void this.#write())
+  }
+
+  /** Writes pending changes and closes the ledger. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#stopTimer()
+    await this.#writing
+    if (this.#dirty || this.#passed().length > 0) await this.#write()
+    await this.#ledger.close()
+  }
+
+  #write(): Promise<void> {
+    this.#stopTimer()
+    this.#writing ??= this.#save().finally(() => {
+      this.#writing = undefined
+      if (this.#dirty) this.changed()
+    })
+    return this.#writing
+  }
+
+  async #save(): Promise<void> {
+    const { segments, end } = this.#context
+    this.#dirty = false
+    this.#unsavedBytes = 0
+    const passed = this.#passed()
+    const { segment, offset, event, byte } = this.#records.mark
+    const settled = { segment, offset, event, byte }
+    const state: LedgerState = { settled, ahead: this.#ahead(), end: end(), highest: segments.highest }
+    try {
+      await this.#ledger.write(state)
+      this.#report('')
+    } catch (error) {
+      this.#dirty = true
+      this.#report(errorCode(error) ?? errorText(error))
+      // Settled records must not keep a full disk full, but beside an outdated ledger they would be missing.
+      if (passed.length === 0 || !(await this.#ledger.remove())) return
+    }
+    for (const old of passed) await this.#remove(old)
+    if (passed.length > 0) this.#context.freed()
+  }
+
+  /** One request that is retried must not cause everything that was delivered behind it to be delivered again. */
+  #ahead(): readonly Range[] {
+    const ranges = this.#records.ahead(MOST_RANGES).map(([place, { segment, offset, ...end }]) => ({
+      place: { event: place.event, byte: place.byte },
+      ...unsettled(place, end, []),
+      cursor: { segment, offset },
+    }))
+    return [...ranges, ...this.#context.settledBefore()].slice(0, MOST_RANGES)
+  }
+
+  #passed(): Segment[] {
+    const { segments, current } = this.#context
+    const { segment, offset } = this.#records.mark
+    const passed = segments.before(segment)
+    const at = segments.from(segment)
+    if (at?.number === segment && offset >= at.end && at !== current()) passed.push(at)
+    return passed
+  }
+
+  async #remove(segment: Segment): Promise<void> {
+    const { folder, segments, log, closeSegment } = this.#context
+    try {
+      await closeSegment(segment)
+      await folder.remove(segment.name)
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') {
+        const file = `${folder.path}/${segment.name}`
+        log.warn({ file, error: errorText(error) }, 'cannot remove a delivered file of the buffer')
+      }
+    }
+    segments.remove(segment)
+  }
+
+  #report(cause: string): void {
+    if (this.#failure === cause) return
+    this.#failure = cause
+    const { folder, log } = this.#context
+    const fields = { code: 'SLUICE_BUFFER_LEDGER_NOT_WRITTEN', folder: folder.path, cause }
+    if (cause === '') log.info({ folder: folder.path }, 'the progress of the buffer can be saved again')
+    else
+      log.error(fields, 'cannot save the progress of the buffer; after a restart, delivered events are delivered again')
+  }
+
+  #stopTimer(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+}

@@ -1,0 +1,121 @@
+import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import { Ack } from '../../core/event/ack.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Share } from '../../core/event/share.js'
+import { type Decides, DISCARDED, type EmitReason, type Plan, UNROUTED } from '../../core/processor.js'
+import type { LogLimit } from '../../lib/log-limit.js'
+import type { TimerClock } from '../../lib/time.js'
+import type { DecidedContext } from './decided.js'
+import { lineBatch, madeLine } from './made-batch.js'
+import type { SideOutput } from './side-output.js'
+
+export interface EmissionContext extends DecidedContext {
+  readonly log: Logger
+  readonly clock: TimerClock
+}
+
+/** The events that a processor emits to one output. */
+interface Lines {
+  readonly lines: string[]
+  readonly shares: Set<Share>
+}
+
+/** A batch of emitted events, already counted, and the side output that it goes to. */
+export interface EmittedBatch {
+  readonly batch: EventBatch
+  readonly output: SideOutput | undefined
+}
+
+/** Makes batches of the events that a processor emits. */
+export class Emission {
+  readonly #processor: Decides
+  /** The side output in the place of the main one. */
+  readonly #main: string | undefined
+  readonly #context: EmissionContext
+  readonly #outputs: ReadonlyMap<string, SideOutput>
+  readonly #shares: Set<Share>
+  readonly #limit: LogLimit
+
+  /** `shares`: those that the processor holds. */
+  constructor(
+    processor: Decides,
+    plan: Plan,
+    context: EmissionContext,
+    outputs: ReadonlyMap<string, SideOutput>,
+    shares: Set<Share>,
+    limit: LogLimit,
+  ) {
+    this.#processor = processor
+    this.#main = plan.main
+    this.#context = context
+    this.#outputs = outputs
+    this.#shares = shares
+    this.#limit = limit
+  }
+
+  /** The events that are due, a batch for each output. Those for an output that nobody reads go nowhere. */
+  emitted(why: EmitReason): EmittedBatch[] {
+    const batches: EmittedBatch[] = []
+    for (const [to, made] of this.#lines(why)) {
+      const output = to === undefined ? undefined : this.#outputs.get(to)
+      if (to === DISCARDED && !output?.isRead) {
+        // As with what is discarded, which nobody has to read.
+        for (const share of made.shares) share.settle('delivered')
+        continue
+      }
+      if (to !== undefined && !output) this.#logFailure(`it emitted to ${to}, which is no output of its plan`)
+      const batch = this.#batch(made, to, to === undefined || output?.connected === true)
+      if (to === undefined || output?.isRead) batches.push({ batch, output })
+      else batch.ack.settle('delivered')
+    }
+    for (const { batch, output } of batches) if (output) output.events += batch.length
+    return batches
+  }
+
+  #lines(why: EmitReason): Map<string | undefined, Lines> {
+    const outputs = new Map<string | undefined, Lines>()
+    const unwritten: Share[] = []
+    try {
+      for (const { fields, to = this.#main, shares = [] } of this.#processor.emit?.(why) ?? []) {
+        try {
+          const line = madeLine(fields)
+          const made = outputs.get(to) ?? { lines: [], shares: new Set() }
+          outputs.set(to, made)
+          made.lines.push(line)
+          for (const share of shares) made.shares.add(share)
+        } catch (error) {
+          unwritten.push(...shares)
+          this.#logFailure(error)
+        }
+      }
+    } catch (error) {
+      this.#logFailure(error)
+    }
+    const isWritten = (share: Share) => [...outputs.values()].some(({ shares }) => shares.has(share))
+    // The source would read the same events again, with the same result.
+    for (const share of unwritten) if (!isWritten(share)) share.settle('rejected')
+    return outputs
+  }
+
+  #batch({ lines, shares }: Lines, to: string | undefined, isRouted: boolean): EventBatch {
+    const { metrics, origin, clock } = this.#context
+    for (const share of shares) this.#shares.delete(share)
+    const ack = new Ack(status => {
+      for (const share of shares) share.settle(status)
+    })
+    const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
+    metrics.emitted(batch.length, batch.bytes)
+    if (isRouted) metrics.sent(batch.length, batch.bytes, to)
+    else metrics.discarded(UNROUTED, batch.length, batch.bytes)
+    return batch
+  }
+
+  #logFailure(cause: unknown): void {
+    this.#context.metrics.failed('bug')
+    const limited = this.#limit.next('emit')
+    if (!limited) return
+    const fields = { code: 'SLUICE_PROCESSOR_FAILED', error: errorText(cause), ...limited }
+    this.#context.log.error(fields, 'processor failed to emit events')
+  }
+}

@@ -1,0 +1,125 @@
+import type { Readable, Writable } from 'node:stream'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { ComponentCounters } from './counters.js'
+import type { SideOutput } from './side-output.js'
+
+/** Sees a batch before its readers do. Must keep no reference to it. */
+export type Tap = (batch: EventBatch) => void
+
+/** The input of a component. Counts arriving batches, and ends when all of its feeders have ended. */
+export class Input {
+  readonly taps = new Set<Tap>()
+  readonly #stream: Writable
+  readonly #counters: Pick<ComponentCounters, 'arrived'>
+  #feeders = 0
+  /** What feeders wait for while the stream is full. */
+  #room: { promise: Promise<void>; resolve: () => void } | undefined
+
+  constructor(stream: Writable, counters: Pick<ComponentCounters, 'arrived'>) {
+    this.#stream = stream
+    this.#counters = counters
+    const go = () => {
+      this.#room?.resolve()
+      this.#room = undefined
+    }
+    stream.on('drain', go)
+    // A stream that ends while full emits no drain event, and not every stream closes itself.
+    stream.on('finish', go)
+    stream.on('close', go)
+  }
+
+  feed(): void {
+    this.#feeders++
+  }
+
+  /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
+  write(batch: EventBatch): Promise<void> | undefined {
+    const stream = this.#stream
+    for (const tap of this.taps) tap(batch)
+    this.#counters.arrived(batch.length, batch.bytes)
+    if (stream.destroyed) {
+      // Shut down at its deadline: the batch stays in flight and is read again after the next start.
+      batch.ack.settle('errored')
+      return undefined
+    }
+    if (stream.write(batch)) return undefined
+    if (!this.#room) {
+      let resolve = () => {}
+      const promise = new Promise<void>(done => {
+        resolve = done
+      })
+      this.#room = { promise, resolve }
+    }
+    return this.#room.promise
+  }
+
+  end(): void {
+    if (--this.#feeders === 0) this.#stream.end()
+  }
+}
+
+/** An output and its readers. Each reader gets a copy; the slowest sets the pace. */
+export class FanOut {
+  readonly taps = new Set<Tap>()
+  readonly #inputs: Input[] = []
+
+  connect(input: Input): void {
+    input.feed()
+    this.#inputs.push(input)
+  }
+
+  /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
+  write(batch: EventBatch): Promise<void> | undefined {
+    const inputs = this.#inputs
+    for (const tap of this.taps) tap(batch)
+    if (inputs.length === 0) {
+      batch.ack.settle('delivered')
+      return undefined
+    }
+    if (inputs.length === 1) return inputs[0]!.write(batch)
+    // Make all copies before passing on the first: its reader may change or settle it at once.
+    const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
+    const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
+    return full.length === 0 ? undefined : Promise.all(full).then(() => {})
+  }
+
+  end(): void {
+    for (const input of this.#inputs) input.end()
+  }
+}
+
+/** Pipes an output of a processor into a fan-out. The result counts the events passed on so far. */
+export function pump(from: Readable, fanOut: FanOut): { readonly events: number } {
+  const handedOn = { events: 0 }
+  from.on('data', (batch: EventBatch) => {
+    handedOn.events += batch.length
+    const room = fanOut.write(batch)
+    if (!room) return
+    from.pause()
+    void room.then(() => from.resume())
+  })
+  from.on('end', () => fanOut.end())
+  return handedOn
+}
+
+/** Pipes a side output into a fan-out. The result returns the number of events on their way. */
+export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
+  const handedOn = pump(output, fanOut)
+  return () => output.events - handedOn.events
+}
+
+/** An input whose batches were counted before. */
+export function directly(delivery: Writable): Input {
+  const input = new Input(delivery, { arrived: () => {} })
+  input.feed()
+  return input
+}
+
+/** Resolves when the stream has finished or was destroyed. */
+export function finish(stream: Writable): Promise<void> {
+  return new Promise(resolve => {
+    if (stream.closed) return resolve()
+    stream.once('close', resolve)
+    stream.once('error', () => resolve())
+  })
+}

@@ -1,0 +1,70 @@
+import { type Linked, LinkedList } from '../../lib/linked-list.js'
+
+interface Passed<P> extends Linked<Passed<P>> {
+  readonly position: P
+  isSettled: boolean
+  /** Where it is settled up to, if not as a whole. */
+  reached: P | undefined
+}
+
+/** Tracks positions settled in any order. The mark is the last position up to which everything is settled. */
+export class LowWaterMark<P> {
+  #mark: P
+  readonly #waiting = new LinkedList<Passed<P>>()
+  readonly #moved: () => void
+
+  /** `moved` is called after the mark has changed. */
+  constructor(start: P, moved: () => void = () => {}) {
+    this.#mark = start
+    this.#moved = moved
+  }
+
+  get mark(): P {
+    return this.#mark
+  }
+
+  /** Whether any position is unsettled. */
+  get unsettled(): boolean {
+    return this.#waiting.size > 0
+  }
+
+  /**
+   * Adds the next position. Call the result when everything up to it, from the previous position on, is settled, or
+   * with a position in between when the rest will not be.
+   */
+  add(position: P): (reached?: P) => void {
+    const passed: Passed<P> = { position, isSettled: false, reached: undefined }
+    this.#waiting.add(passed)
+    return reached => {
+      passed.isSettled = reached === undefined
+      passed.reached = reached
+      this.#move()
+    }
+  }
+
+  /** What is settled behind the mark: at most `most` ranges, each from the position before it to its last one. */
+  ahead(most: number): [before: P, last: P][] {
+    const ranges: [P, P][] = []
+    let range: [P, P] | undefined
+    let before = this.#mark
+    for (const { position, isSettled } of this.#waiting) {
+      if (!isSettled) range = undefined
+      else if (range) range[1] = position
+      else if (ranges.length < most) ranges.push((range = [before, position]))
+      else break
+      before = position
+    }
+    return ranges
+  }
+
+  #move(): void {
+    const waiting = this.#waiting
+    if (!waiting.first?.isSettled && waiting.first?.reached === undefined) return
+    for (let { first } = waiting; first?.isSettled; { first } = waiting) {
+      this.#mark = first.position
+      waiting.delete(first)
+    }
+    this.#mark = waiting.first?.reached ?? this.#mark
+    this.#moved()
+  }
+}

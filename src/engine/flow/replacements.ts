@@ -1,0 +1,56 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+
+/** An event that is not replaced. */
+const NONE = -1
+
+/** Larger memory is not kept for the next batch. */
+const MOST_SPARE = 4 * 1024 * 1024
+let spare: GrowingBytes | undefined
+
+/** The lines of the events that take the place of others in a batch. */
+export class Replacements {
+  readonly #bytes: GrowingBytes
+  /** Those in the place of event `i` are [starts[i], ends[i]). */
+  readonly #starts: Int32Array
+  readonly #ends: Int32Array
+
+  constructor(length: number) {
+    this.#bytes = spare ?? new GrowingBytes()
+    this.#bytes.clear()
+    spare = undefined
+    this.#starts = new Int32Array(length).fill(NONE)
+    this.#ends = new Int32Array(length)
+  }
+
+  has(i: number): boolean {
+    return this.#starts[i] !== NONE
+  }
+
+  set(i: number, lines: Buffer, start = 0, end = lines.length): void {
+    this.#starts[i] = this.#bytes.length
+    this.#bytes.add(lines, start, end)
+    this.#ends[i] = this.#bytes.length
+  }
+
+  delete(i: number): void {
+    this.#starts[i] = NONE
+  }
+
+  /** A copy of the lines in the place of events [from, to), all of which are replaced. */
+  lines(from: number, to: number): Buffer {
+    const parts: Buffer[] = []
+    for (let i = from; i < to; ) {
+      const start = this.#starts[i]!
+      let end = this.#ends[i]!
+      // Mostly they were written one after the other.
+      for (i++; i < to && this.#starts[i] === end; i++) end = this.#ends[i]!
+      parts.push(this.#bytes.bytes.subarray(start, end))
+    }
+    return Buffer.concat(parts)
+  }
+
+  /** Gives the memory to the next batch. */
+  release(): void {
+    if (this.#bytes.bytes.length <= MOST_SPARE) spare = this.#bytes
+  }
+}

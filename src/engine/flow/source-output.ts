@@ -1,0 +1,330 @@
+import type { Codec } from '../../core/codec.js'
+import type { ComponentMetrics, Output } from '../../core/component.js'
+import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Origin } from '../../core/event/origin.js'
+import { Places } from '../../core/event/places.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
+import { type Linked, LinkedList } from '../../lib/linked-list.js'
+import type { ComponentCounters } from './counters.js'
+import type { FanOut } from './fan-out.js'
+
+/**
+ * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, so a blocked source does not
+ * slow the others. The share has a maximum and a minimum.
+ */
+const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
+const LARGEST_SHARE = 32 * 1024 * 1024
+const LEAST_SHARE = 2 * 1024 * 1024
+
+/** The share of each of `sources` sources, in bytes. */
+export function shareOf(sources: number): number {
+  return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
+}
+
+/** The ack of a batch, with data about the batch until it is settled. */
+class Open extends Ack implements Linked<Open> {
+  /** Called after it has settled. */
+  readonly settled: OnSettled
+  /** Memory that counts against the budget. */
+  held = 0
+  events = 0
+  bytes = 0
+  origin: Origin | undefined
+  /** The batches before and after it from the same origin that are not settled, or were given back. */
+  earlier: Open | undefined
+  later: Open | undefined
+  /** Events of settled batches behind it. If it is given back, they are read again, too. */
+  behind = 0
+  isGivenBack = false
+  /** The batch as it was sent, if its source cannot read it again. */
+  kept: Kept | undefined
+  previous: Open | undefined
+  next: Open | undefined
+  list: unknown
+
+  constructor(
+    settled: OnSettled,
+    onSettled: (open: Open, status: AckStatus, before?: number) => void,
+    onShrink: (open: Open, bytes: number) => void,
+  ) {
+    super(
+      (status, before) => onSettled(this, status, before),
+      bytes => onShrink(this, bytes),
+    )
+    this.settled = settled
+  }
+}
+
+/** A batch with its own flags, because those of a sent batch change. */
+interface Kept {
+  readonly frame: Frame
+  readonly origin: Origin
+  readonly receivedAt: number
+  readonly release: (() => void) | undefined
+}
+
+/**
+ * Where a source sends its batches. Limits the memory of everything downstream: unsettled batches may hold at most
+ * `maxBytes`, plus one batch. A source that keeps running while the components behind it are replaced keeps its output:
+ * `hold`, then `attach`. With `keeps`, events given back in between are resent from here, because the source cannot
+ * read them again.
+ */
+export class SourceOutput implements Output {
+  readonly #counters: ComponentCounters
+  readonly #keeps: boolean
+  #maxBytes: number
+  #fanOut: FanOut
+  #held = 0
+  readonly #open = new LinkedList<Open>()
+  /** The last batch of each origin that has any that are not settled. */
+  readonly #newest = new Map<Origin, Open>()
+  #waiting: (() => void)[] = []
+  /** While downstream components are replaced: `send` waits for this promise. */
+  #gate: { promise: Promise<void>; open: () => void } | undefined
+  /** Whether downstream components have been replaced. */
+  #moved = false
+  /** The source is being replaced; its successor reads again what is given back. */
+  #replaced = false
+  /** Batches that stay with their holders during the current replacement, or the last one. */
+  #passedOn: ReadonlySet<Ack> = new Set()
+  /** Whether events were given back to the source during the current replacement, or the last one. */
+  #gaveBack = false
+  /** Whether nothing takes its batches any more. */
+  #isOver = false
+
+  constructor(fanOut: FanOut, counters: ComponentCounters, maxBytes: number, keeps = false) {
+    this.#fanOut = fanOut
+    this.#counters = counters
+    this.#maxBytes = maxBytes
+    this.#keeps = keeps
+    counters.gauge(
+      'sluice_source_unacknowledged_bytes',
+      'Memory held by unacknowledged events, in bytes.',
+      () => this.#held,
+    )
+  }
+
+  get unsettled(): number {
+    return this.#open.size
+  }
+
+  ack(onSettled: OnSettled): Open {
+    const open = new Open(
+      onSettled,
+      (open, status, before) => this.#settled(open, status, before),
+      (open, bytes) => this.#shrunk(open, bytes),
+    )
+    this.#open.add(open)
+    return open
+  }
+
+  #settled(open: Open, status: AckStatus, before?: number): void {
+    // The batch was given up earlier; its holder settled it only now.
+    if (!this.#open.has(open)) return
+    // Given back during the replacement: `attach` sends it to the next components.
+    if (status === 'errored' && open.kept && this.#gate) return
+    this.#open.delete(open)
+    open.kept?.release?.()
+    if (status !== 'errored') this.#passed(open)
+    else if (this.#gate || this.#replaced) this.#gotBack(open)
+    this.#release(open.held)
+    open.settled(status, before)
+  }
+
+  #gotBack(open: Open): void {
+    this.#gaveBack = true
+    open.isGivenBack = true
+    this.#counters.gotBack(open.events, open.bytes, true)
+    this.#counters.toRepeat += open.behind
+  }
+
+  #passed(open: Open): void {
+    const { origin, earlier, later, events, behind } = open
+    if (earlier?.isGivenBack) this.#counters.toRepeat += events + behind
+    else if (earlier) earlier.behind += events + behind
+    if (earlier) earlier.later = later
+    if (later) later.earlier = earlier
+    if (origin && this.#newest.get(origin) === open) {
+      if (earlier) this.#newest.set(origin, earlier)
+      else this.#newest.delete(origin)
+    }
+    open.earlier = open.later = undefined
+  }
+
+  /** Adds a batch to those of its origin, which its source reads again together. */
+  #follow(open: Open, origin: Origin): void {
+    open.origin = origin
+    open.earlier = this.#newest.get(origin)
+    if (open.earlier) open.earlier.later = open
+    this.#newest.set(origin, open)
+  }
+
+  #shrunk(open: Open, bytes: number): void {
+    // A kept batch holds its chunk until it is settled.
+    if (open.kept || !this.#open.has(open)) return
+    open.held -= bytes
+    this.#release(bytes)
+  }
+
+  #release(bytes: number): void {
+    this.#held -= bytes
+    if (this.#waiting.length === 0 || this.#held >= this.#maxBytes) return
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const go of waiting) go()
+  }
+
+  async send(batch: EventBatch): Promise<void> {
+    // It may be held again in the turn in which it is resumed.
+    while (this.#gate) await this.resumed()
+    const open = batch.ack as Open
+    if (!this.#open.has(open)) return
+    if (this.#isOver) {
+      open.settle('errored')
+      return
+    }
+    // The batch was created before the replacement, when processors may have read other fields.
+    if (this.#moved) {
+      batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack, batch.isBacklog)
+    }
+    batch.places = new Places(batch.starts[0]!)
+    const { length, bytes } = batch
+    const undecoded = batch.scan()
+    if (undecoded > 0) undecodedCounter(this.#counters, batch.origin.codec)!.value += undecoded
+    open.held = batch.held
+    this.#held += open.held
+    open.events = length
+    open.bytes = bytes
+    this.#counters.read(length, bytes, !this.#keeps)
+    if (this.#keeps) open.kept = keep(batch)
+    else this.#follow(open, batch.origin)
+    const room = this.#fanOut.write(batch)
+    if (room) await room
+    while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
+  }
+
+  /** The source ends and is replaced by another one. */
+  replace(): void {
+    this.#replaced = true
+  }
+
+  get isHeld(): boolean {
+    return this.#gate !== undefined
+  }
+
+  /** Resolves when sending is not paused. */
+  async resumed(): Promise<void> {
+    while (this.#gate) await this.#gate.promise
+  }
+
+  /** Pauses sending. */
+  hold(): void {
+    if (this.#gate) return
+    this.#gaveBack = false
+    this.#passedOn = new Set()
+    let open = () => {}
+    const promise = new Promise<void>(resolve => {
+      open = resolve
+    })
+    this.#gate = { promise, open }
+  }
+
+  /**
+   * While sending is paused: these batches stay with those who hold them, for the next components. Returns false if
+   * others were given back, which they would overtake; then they must be given back, too.
+   */
+  passOn(acks: ReadonlySet<Ack>): boolean {
+    this.#passedOn = acks
+    if (!this.repeats && ![...acks].some(({ isErrored }) => isErrored)) return true
+    this.#passedOn = new Set()
+    return false
+  }
+
+  /**
+   * While sending is paused: gives up all batches that are not settled. Kept batches are resent by `attach`; the others
+   * are given back to their source. Unless `isAborted`, this applies only if events were already given back, because
+   * they would otherwise be overtaken.
+   */
+  giveUp(isAborted = true): void {
+    if (this.#keeps || !(isAborted || this.#gaveBack)) return
+    for (const open of [...this.#open]) {
+      if (this.#passedOn.has(open)) continue
+      this.#open.delete(open)
+      this.#gotBack(open)
+      this.#release(open.held)
+      open.settled('errored')
+    }
+  }
+
+  /** Resumes sending, to `fanOut`. Kept batches are resent first, in order. */
+  attach(fanOut: FanOut, maxBytes: number): void {
+    this.#fanOut = fanOut
+    this.#maxBytes = maxBytes
+    this.#moved = true
+    // What was given back is read again from now on.
+    this.#newest.clear()
+    for (const open of [...this.#open]) {
+      const { kept, settled, held, events, bytes } = open
+      if (!kept || this.#passedOn.has(open)) continue
+      this.#open.delete(open)
+      const ack = this.ack(settled)
+      Object.assign(ack, { kept, held, events, bytes })
+      this.#counters.gotBack(events, bytes, false)
+      const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
+      batch.scan()
+      void fanOut.write(batch)
+    }
+    const gate = this.#gate
+    this.#gate = undefined
+    gate?.open()
+  }
+
+  /** Whether downstream components have seen events that they, or their successors, will receive again. */
+  get repeats(): boolean {
+    if (this.#gaveBack) return true
+    for (const open of this.#open) if (open.kept && !this.#passedOn.has(open)) return true
+    return false
+  }
+
+  /** The source has ended. A batch that still comes, after waiting for a replacement, is given back. */
+  end(): void {
+    this.#isOver = true
+  }
+
+  /** Releases all waiting senders, because the run is over. */
+  close(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    this.#held = Number.NEGATIVE_INFINITY
+    for (const go of waiting) go()
+    const gate = this.#gate
+    // The components behind it have ended, and no others have been attached.
+    if (gate) this.#isOver = true
+    this.#gate = undefined
+    gate?.open()
+  }
+}
+
+/** Counts the lines that `codec` cannot decode; undefined if it decodes every line. */
+export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
+  const { name, form, undecodedHelp } = codec.definition
+  return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
+}
+
+function frameOf({ chunk, length, starts, ends, flags, bytes, isRun, unreadable }: EventBatch): Frame {
+  return { chunk, length, starts, ends, flags, bytes, isRun, unreadable }
+}
+
+/** A batch never changes the columns of starts and ends that it was made with. */
+function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame): Frame {
+  return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
+}
+
+/** Defers the release of the batch's chunk until the batch is settled. */
+function keep(batch: EventBatch): Kept {
+  const { origin, receivedAt, ack } = batch
+  const { release } = ack
+  ack.release = undefined
+  return { frame: columnsOf(frameOf(batch)), origin, receivedAt, release }
+}

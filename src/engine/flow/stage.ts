@@ -1,0 +1,391 @@
+import { Transform, type TransformCallback } from 'node:stream'
+import type { Processor, WaitState } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Share } from '../../core/event/share.js'
+import { type EmitReason, MAIN, outputNames, type Plan } from '../../core/processor.js'
+import { holdChunk } from '../../lib/lines/chunk-pool.js'
+import { LogLimit } from '../../lib/log-limit.js'
+import { orAborted } from '../../lib/time.js'
+import { BatchWork } from './batch-work.js'
+import { Busy } from './busy.js'
+import { Calls, LateError } from './calls.js'
+import { type Amount, add, sum } from './counters.js'
+import type { DeadLetters } from './dead-letters.js'
+import { Decided } from './decided.js'
+import { Emission, type EmissionContext } from './emission.js'
+import { FailedEvents } from './failed-events.js'
+import { FailureLog } from './failure-log.js'
+import { Later } from './later.js'
+import { SideOutput, STREAM_DEPTH } from './side-output.js'
+import { LONGEST_WORK_MS, SlowWork } from './slow-work.js'
+import { atOnce } from './steady-clock.js'
+import { stopInTime } from './stop-in-time.js'
+import type { Left, Waiting } from './waiting-events.js'
+
+export interface StageContext extends EmissionContext {
+  /** Whether an error of the processor fails the stream instead of the events that cause it. */
+  readonly isStrict?: boolean
+  readonly highWaterMark?: number | undefined
+  /** Receives events that could not be processed, if `onError` is `dead_letter`. */
+  readonly deadLetters?: DeadLetters | undefined
+  /** Whether a source reads again what was given back; default: none does. */
+  readonly readsAgain?: (source: string) => boolean
+}
+
+/** A batch that has not left yet. */
+interface Pending {
+  work: BatchWork
+  readonly since: number
+  isDecided: boolean
+}
+
+/**
+ * A processor as a stream of batches. The processor decides; the stage does everything else. Invariants:
+ * - Batches leave in the order in which they arrived, each event once: to the main output, to a side output, or
+ *   discarded, consumed or kept as a dead letter; and each event is counted accordingly.
+ * - Events that are LATER leave after others that arrived after them, unless these are of the same source and due.
+ * - At most `plan.concurrency` batches are in the processor, and no batch is taken while an output is full.
+ * - A failure of the processor is never an error of the stream, and never affects other events.
+ */
+export class Stage extends Transform {
+  readonly outputs: ReadonlyMap<string, SideOutput>
+  readonly busy = new Busy()
+  readonly slow: SlowWork
+  readonly processor: Processor
+  /** Set before the end of the stream when a successor replaces this stage. */
+  isReplaced = false
+  /** After the end of the stream: what is left to the successor, by `endWaiting`. */
+  leftWaiting: readonly Left[] = []
+  readonly #plan: Plan
+  readonly #concurrency: number
+  readonly #context: StageContext
+  readonly #decided: Decided
+  readonly calls: Calls
+  readonly #pending: Pending[] = []
+  readonly #failed: FailedEvents
+  readonly #ended = new AbortController()
+  /** Shares held by the processor. */
+  readonly #shares = new Set<Share>()
+  readonly #failureLog: FailureLog
+  readonly #emission: Emission
+  /** The events whose decision waits; undefined: the processor decides at once. */
+  readonly #later: Later | undefined
+  /** The column for the next batch. */
+  #column = new Uint8Array(1024)
+  #isLeaving = false
+  /** While a side output is full. */
+  #room: Promise<void> | undefined
+  /** Takes the next batch. */
+  #next: TransformCallback | undefined
+  #flushed: TransformCallback | undefined
+  #cancelTimer: (() => void) | undefined
+  #isEmitDue = false
+  /** Whether the main output requested a batch and got none since. */
+  #isAsked = false
+
+  constructor(processor: Processor, plan: Plan, context: StageContext) {
+    const { highWaterMark = STREAM_DEPTH } = context
+    super({ objectMode: true, highWaterMark })
+    this.processor = processor
+    this.#plan = plan
+    this.#concurrency = plan.concurrency ?? 1
+    this.#context = context
+    this.slow = new SlowWork(processor, context)
+    this.calls = new Calls(processor, plan.deadline, context.clock)
+    const limit = new LogLimit(context.clock)
+    this.#failureLog = new FailureLog(context, limit)
+    this.#failed = new FailedEvents(context, limit, this.#ended.signal)
+    this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
+    this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, limit)
+    if (plan.waits) this.#later = this.#laterEvents()
+    this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
+  }
+
+  #laterEvents(): Later {
+    const { clock, metrics, readsAgain = () => false } = this.#context
+    return new Later({
+      clock,
+      metrics,
+      readsAgain,
+      mayAsk: () => this.#mayAsk(),
+      ask: waiting => this.#ask(waiting.batch, waiting),
+      onRound: () => {
+        this.#takeNext()
+        this.#endIfDone()
+      },
+    })
+  }
+
+  protected hand(batch: EventBatch, output?: SideOutput): void {
+    if (output) output.write(batch)
+    else this.push(batch)
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    // A processor that ignores its signal must not keep the daemon from stopping.
+    await orAborted(Promise.resolve(this.processor.start?.(signal)), signal)
+    this.#setTimer()
+  }
+
+  /** Never throws, and returns soon after the deadline, so that others can save their state. */
+  async stop(deadline: AbortSignal): Promise<void> {
+    this.#cancelTimer?.()
+    await stopInTime(this.processor, deadline, this.#context)
+  }
+
+  /** Whether events leave by the main output; otherwise a side output is in its place. */
+  get hasMain(): boolean {
+    return this.#plan.main === undefined
+  }
+
+  /** Events and bytes that were taken and have not left. */
+  holds(): Amount {
+    // What waits is counted there, also while the processor is asked about it.
+    const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
+    if (this.#failed.held) batches.push(this.#failed.held)
+    const held = { events: 0, bytes: 0 }
+    for (const { length, bytes } of batches) add(held, length, bytes)
+    return this.#later ? sum(held, this.#later.amount) : held
+  }
+
+  /** Events and bytes whose decision waits. */
+  get waiting(): Amount {
+    return this.#later?.amount ?? { events: 0, bytes: 0 }
+  }
+
+  /** What the events wait for whose decision waits; undefined: none does. */
+  get waitState(): WaitState | undefined {
+    return this.#later && !this.#later.isEmpty ? this.processor.waitsFor?.(this.#later.batches()) : undefined
+  }
+
+  /** From now on, events that wait are left to the successor, given back, or decided; see Later. */
+  endWaiting(passesOn: (source: string) => boolean): void {
+    this.#later?.end(passesOn)
+  }
+
+  /** Takes what was left to it, after the start and before the first batch. */
+  inherit(left: Left): void {
+    if (this.#later) this.#later.inherit(left)
+    else this.write(left.batch)
+  }
+
+  /** Whether it has work and no good reason to wait. */
+  get owes(): boolean {
+    if (this.destroyed || this.writableLength + this.readableLength === 0) return false
+    if (this.#later?.isFull || this.processor.isWaiting) return false
+    if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
+    const first = this.#pending[0]
+    return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WORK_MS
+  }
+
+  override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
+    if (batch.length === 0) {
+      // A processor may assume an event. Without one it could take a share that is never settled.
+      batch.ack.settle('delivered')
+      done()
+      return
+    }
+    this.#context.metrics.took(batch.length, batch.bytes)
+    const later = this.#later
+    if (!later) this.#ask(batch)
+    else atOnce(this.#context.clock, () => later.takes(batch) || this.#ask(batch))
+    this.#next = done
+    this.#takeNext()
+  }
+
+  /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
+  #ask(batch: EventBatch, asked?: Waiting): void {
+    const to = this.#columnFor(batch.length)
+    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
+    if (this.#later) this.#noteTime(work)
+    if (!this.#context.isStrict) batch.remember()
+    if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
+    let waits: void | Promise<void>
+    try {
+      waits = this.calls.process(batch, to, work)
+      if (!waits) work.end()
+    } catch (error) {
+      if (this.#context.isStrict) {
+        this.destroy(error as Error)
+        return
+      }
+      waits = Promise.reject(error)
+    }
+    if (!waits && this.#pending.length === 0 && !this.#isLeaving && !this.#decided.needsLetters(work)) {
+      this.#leave(work)
+      this.busy.end()
+      return
+    }
+    // The processor may still write to the column.
+    this.#column = new Uint8Array(this.#column.length)
+    const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
+    this.#pending.push(pending)
+    if (waits) void this.#decide(pending, waits)
+    else void this.#releaseDecided()
+  }
+
+  #noteTime(work: BatchWork): void {
+    const now = this.#context.clock.now()
+    work.since = work.asked?.since ?? now
+    work.keptMs = now - work.since
+    work.mayWait = this.#later!.mayWait(work.batch)
+  }
+
+  #mayAsk(): boolean {
+    if (this.destroyed || this.#isLeaving || this.#pending.length >= this.#concurrency || !this.#isWanted) return false
+    if (this.#fullOutputs().length === 0) return true
+    void this.#hasRoom().then(hasRoom => hasRoom && this.#later!.advance())
+    return false
+  }
+
+  #columnFor(length: number): Uint8Array {
+    if (this.#column.length < length) this.#column = new Uint8Array(length * 2)
+    return this.#column.fill(MAIN, 0, length)
+  }
+
+  async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
+    // After an abort the batch is settled while the processor may still read its bytes.
+    const release = holdChunk(pending.work.batch.chunk)
+    const end = this.slow.begin(pending.work.batch)
+    try {
+      await waits
+      pending.work.end()
+    } catch (error) {
+      if (this.destroyed) return
+      if (error instanceof LateError) pending.work = pending.work.abandoned(error.message)
+      else await pending.work.processEach(this.calls)
+      if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
+    } finally {
+      release?.()
+      end()
+    }
+    pending.isDecided = true
+    await this.#releaseDecided()
+  }
+
+  /** Releases decided batches, in order, while there is room for them. */
+  async #releaseDecided(): Promise<void> {
+    if (this.#isLeaving || this.destroyed) return
+    this.#isLeaving = true
+    while (this.#pending[0]?.isDecided && this.#isWanted) {
+      const { work } = this.#pending.shift()!
+      if (this.#pending.length === this.#concurrency - 1) this.busy.end()
+      const letters = this.#leave(work)
+      if (letters) await this.#failed.keep(letters, work.letterErrors)
+      if (!(await this.#hasRoom())) return
+    }
+    this.#isLeaving = false
+    this.#later?.advance()
+    this.#takeNext()
+    if (this.#isEmitDue) this.#emitInTime()
+    this.#endIfDone()
+  }
+
+  #takeNext(): void {
+    const next = this.#next
+    if (!next || this.#pending.length >= this.#concurrency || this.#later?.isFull) return
+    this.#next = undefined
+    if (this.#fullOutputs().length === 0) next()
+    else void this.#hasRoom().then(hasRoom => hasRoom && next())
+  }
+
+  #leave(work: BatchWork): EventBatch | undefined {
+    const failures = this.#decided.failures(work)
+    if (failures > 0) this.#failureLog.events(work, failures)
+    const letters = this.#decided.send(work, failures)
+    if (work.asked || work.kept) this.#later!.decided(work)
+    return letters
+  }
+
+  #fullOutputs(): SideOutput[] {
+    const full: SideOutput[] = []
+    for (const output of this.outputs.values()) if (output.writableNeedDrain && !output.destroyed) full.push(output)
+    return full
+  }
+
+  /** Resolves when every side output has room; false: it never will. */
+  async #hasRoom(): Promise<boolean> {
+    while (this.#fullOutputs().length > 0) {
+      // All who wait share the listeners.
+      this.#room ??= this.#fullOutputs()[0]!
+        .drained()
+        .finally(() => {
+          this.#room = undefined
+        })
+      await this.#room
+    }
+    return !this.destroyed
+  }
+
+  /** Whether the main output accepts another batch. */
+  get #isWanted(): boolean {
+    return this.#isAsked || this.readableLength < this.readableHighWaterMark
+  }
+
+  override push(batch: unknown): boolean {
+    this.#isAsked = false
+    return super.push(batch)
+  }
+
+  override _read(size: number): void {
+    // Node.js calls this before it takes a batch from a full queue, and not again before it receives one.
+    this.#isAsked = true
+    super._read(size)
+    if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
+    // Not now: a batch may be on its way out.
+    if (this.#later && !this.#later.isEmpty) process.nextTick(() => this.#later!.advance())
+  }
+
+  #setTimer(): void {
+    const { every } = this.#plan
+    if (every === undefined || this.destroyed || this.writableEnded) return
+    this.#cancelTimer = this.#context.clock.after(every, () => {
+      this.#setTimer()
+      this.#emitInTime()
+    })
+  }
+
+  /** Emits now, or later if there is no room. */
+  #emitInTime(): void {
+    const isBlocked = this.#fullOutputs().length > 0
+    this.#isEmitDue = isBlocked || !this.#isWanted
+    if (!this.#isEmitDue) this.#emit('time')
+    else if (isBlocked) void this.#hasRoom().then(hasRoom => hasRoom && this.#isEmitDue && this.#emitInTime())
+  }
+
+  #emit(why: EmitReason): void {
+    if (this.destroyed) return
+    for (const { batch, output } of this.#emission.emitted(why)) this.hand(batch, output)
+  }
+
+  override _flush(done: TransformCallback): void {
+    this.#flushed = done
+    this.#endIfDone()
+  }
+
+  #endIfDone(): void {
+    if (!this.#flushed || this.#pending.length > 0 || this.#isLeaving || this.#later?.isDone === false) return
+    this.#end(this.#flushed)
+  }
+
+  #end(done: TransformCallback): void {
+    this.#flushed = undefined
+    this.#cancelTimer?.()
+    this.leftWaiting = this.#later?.takeLeft() ?? []
+    this.#emit(this.isReplaced ? 'reload' : 'drain')
+    for (const output of this.outputs.values()) output.end()
+    done()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#cancelTimer?.()
+    this.slow.stop()
+    this.#ended.abort()
+    for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
+    // The source reads the events again, unless the successor has them.
+    if (!this.#plan.keeps || !this.isReplaced) for (const share of [...this.#shares]) share.settle('errored')
+    for (const { work } of this.#pending) work.batch.ack.settle('errored')
+    this.#later?.destroy()
+    done(error)
+  }
+}

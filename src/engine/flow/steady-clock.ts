@@ -1,0 +1,43 @@
+import type { TimerClock } from '../../lib/time.js'
+
+/**
+ * A clock that can stand still for a moment. A processor that lets events wait for a certain time decides about those
+ * that wait and about those that arrive at one moment; otherwise what arrives could overtake what is due in between.
+ */
+export class SteadyClock implements TimerClock {
+  readonly #clock: TimerClock
+  #at: number | undefined
+
+  constructor(clock: TimerClock) {
+    this.#clock = clock
+  }
+
+  now(): number {
+    return this.#at ?? this.#clock.now()
+  }
+
+  wall(): number {
+    return this.#clock.wall()
+  }
+
+  after(ms: number, fn: () => void): () => void {
+    return this.#clock.after(ms, fn)
+  }
+
+  /** Calls `work`, which takes no time. */
+  during(work: () => void): void {
+    const outer = this.#at
+    this.#at = this.now()
+    try {
+      work()
+    } finally {
+      this.#at = outer
+    }
+  }
+}
+
+/** Calls `work`, in no time if the clock can stand still. */
+export function atOnce(clock: TimerClock, work: () => void): void {
+  if (clock instanceof SteadyClock) clock.during(work)
+  else work()
+}

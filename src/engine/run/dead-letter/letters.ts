@@ -1,0 +1,172 @@
+import { type FileHandle, open } from 'node:fs/promises'
+import { z } from 'zod'
+// Dead letters may name any codec.
+import '../../../core/codecs/list.js'
+import { PLAIN_TEXT } from '../../../core/codecs/text.js'
+import { type AnyDefinition, defineSource } from '../../../core/component.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import type { Origin } from '../../../core/event/origin.js'
+import type { WantedNames } from '../../../lib/formats/json-scan.js'
+import { type Frame, LINE_END, LineSplitter, PIECE } from '../../../lib/lines/line-splitter.js'
+import { LowWaterMark } from '../../flow/low-water-mark.js'
+import { decodeLetter, type Letter } from './record.js'
+
+/** Longer than any record, in bytes. */
+const LONGEST_RECORD = 2 ** 30
+const READ_SIZE = 256 * 1024
+
+/** A record and its end in the file. `letter` is undefined for a line that is not a dead letter. */
+interface Found {
+  readonly letter: Letter | undefined
+  readonly end: number
+}
+
+/**
+ * Yields the records of a file from `from` on, several at a time. An unterminated last line counts if it is complete.
+ * Otherwise a crash left it, and the component that had the event sends it again.
+ */
+async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
+  const splitter = new LineSplitter(LONGEST_RECORD)
+  let file: FileHandle | undefined
+  try {
+    file = await open(path, 'r')
+    let end = from
+    for (let at = from; ; ) {
+      const { bytesRead } = await file.read(splitter.reserve(READ_SIZE), 0, READ_SIZE, at)
+      at += bytesRead
+      const frame = bytesRead > 0 ? splitter.commit(bytesRead) : splitter.flush()
+      if (frame) {
+        const found = recordsOf(frame, end)
+        frame.release?.()
+        end += frame.bytes
+        yield bytesRead > 0 ? found : found.filter(({ letter }) => letter)
+      }
+      if (bytesRead === 0) return
+    }
+  } finally {
+    splitter.drop()
+    await file?.close()
+  }
+}
+
+function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number): Found[] {
+  const found: Found[] = []
+  for (let i = 0; i < length; i++) {
+    const [start, end] = [starts[i]!, ends[i]!]
+    from += end - start + (flags[i]! & LINE_END)
+    const letter = flags[i]! & PIECE ? undefined : decodeLetter(chunk, start, end)
+    if (letter || end > start) found.push({ letter, end: from })
+  }
+  return found
+}
+
+/** The contents of a dead-letter file. */
+export interface Survey {
+  events: number
+  readonly reasons: Map<string, number>
+  /** Number of the first line that is not a dead letter. */
+  wrongLine: number | undefined
+}
+
+export async function surveyLetters(path: string, from = 0): Promise<Survey> {
+  const survey: Survey = { events: 0, reasons: new Map(), wrongLine: undefined }
+  let line = 0
+  for await (const records of readRecords(path, from)) {
+    for (const { letter } of records) {
+      line++
+      if (!letter) survey.wrongLine ??= line
+      else {
+        survey.events++
+        survey.reasons.set(letter.reason, (survey.reasons.get(letter.reason) ?? 0) + 1)
+      }
+    }
+    if (survey.wrongLine !== undefined) break
+  }
+  return survey
+}
+
+/** How much of a dead-letter file is settled. */
+export class LettersProgress {
+  /** Number of events settled in this run. */
+  events = 0
+  readonly #ends: LowWaterMark<number>
+
+  constructor(done: number, changed: () => void) {
+    this.#ends = new LowWaterMark(done, changed)
+  }
+
+  /** Byte offset before which all events are settled. */
+  get done(): number {
+    return this.#ends.mark
+  }
+
+  /** Registers the event that ends at `end`. Call the returned function when it is settled. */
+  send(end: number): () => void {
+    const settle = this.#ends.add(end)
+    return () => {
+      this.events++
+      settle()
+    }
+  }
+}
+
+/** A source of the events in a dead-letter file, starting at the current progress. */
+export function lettersSource(path: string, progress: LettersProgress): AnyDefinition<'source'> {
+  return defineSource({
+    type: 'dead_letters',
+    summary: 'Reads the events of a dead-letter file.',
+    options: z.strictObject({}),
+    examples: [{ title: 'Dead letters', yaml: '' }],
+    create: (_options, context) => ({
+      async run(out, signal) {
+        const { wanted } = context.origin(PLAIN_TEXT)
+        let last: Letter | undefined
+        let origin: Origin | undefined
+        for await (const records of readRecords(path, progress.done)) {
+          for (const { letter, end } of records) {
+            if (signal.aborted) return
+            if (!letter) continue
+            if (!last || !isAlike(last, letter)) origin = originOf(letter, context.id, wanted)
+            last = letter
+            // One event per batch, so that the progress is exact when the run ends early.
+            const settle = progress.send(end)
+            const ack = out.ack(status => {
+              if (status !== 'errored') settle()
+            })
+            await out.send(new EventBatch(frameOf(letter), origin!, letter.receivedAt, ack))
+          }
+        }
+      },
+    }),
+  })
+}
+
+export function originOf({ path, peer, host, codec }: Letter, source: string, wanted: WantedNames): Origin {
+  return {
+    source,
+    host,
+    codec,
+    wanted,
+    ...(path === undefined ? {} : { path }),
+    ...(peer === undefined ? {} : { peer }),
+  }
+}
+
+/** Whether two letters may come from the same file or connection. If so, the pieces of a line can be matched. */
+function isAlike(a: Letter, b: Letter): boolean {
+  return a.codec.isSame(b.codec) && a.path === b.path && a.peer === b.peer && a.host === b.host
+}
+
+const LF = Buffer.from('\n')
+
+export function frameOf({ line, flags }: Letter): Frame {
+  const chunk = flags & LINE_END ? Buffer.concat([line, LF]) : line
+  return {
+    chunk,
+    length: 1,
+    starts: Int32Array.of(0),
+    ends: Int32Array.of(line.length),
+    flags: Uint8Array.of(flags),
+    bytes: chunk.length,
+  }
+}

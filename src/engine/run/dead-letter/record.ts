@@ -1,0 +1,167 @@
+import type { Codec } from '../../../core/codec.js'
+import { eventText } from '../../../core/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import { codecOf } from '../../../core/codecs/loaded.js'
+import { PLAIN_TEXT } from '../../../core/codecs/text.js'
+import type { DeliveryError } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { partialMark } from '../../../core/event/event.js'
+import { DECODED, INVALID, MODIFIED } from '../../../core/event/flags.js'
+import { SLOT, scanObject, WantedNames } from '../../../lib/formats/json-scan.js'
+import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
+
+/**
+ * A rejected event as a line of JSON with time, destination, status (if any), reason, request_id (if any), error and
+ * event: the event as sent with `encoding: json`. If that differs from the line as sent with `encoding: raw`, `line`
+ * describes the line:
+ * - "message", "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
+ * - {"syslog": the text, "options": those of the codec, if any}: a line for the codec of this name.
+ * - {"raw": "syslog", "options"}: the same if the line is not UTF-8; its bytes are the event's member `raw`.
+ * The object forms also have "partial" if the line is a piece, because a line may contain a field of this name; and
+ * "host", that of the origin, unless the piece is the last.
+ */
+
+/** Encodes the events of a request as lines. */
+export function encodeLetters(
+  request: readonly EventBatch[],
+  error: DeliveryError,
+  { destination, wall }: { destination: string; wall: number },
+): Buffer {
+  const { status, reason, requestId: request_id, message, messages } = error
+  const time = new Date(wall).toISOString()
+  const head = JSON.stringify({ time, destination, status, reason, request_id }).slice(0, -1)
+  const lines: Buffer[] = []
+  for (const batch of request) {
+    for (let i = 0; i < batch.length; i++) {
+      const line = lineMember(batch, i)
+      const member = line === undefined ? '' : `,"line":${JSON.stringify(line)}`
+      const event = eventText(JSON_OBJECTS, batch, i)
+      const said = JSON.stringify(messages?.[lines.length] ?? message)
+      lines.push(Buffer.from(`${head},"error":${said}${member},"event":${event}}\n`))
+    }
+  }
+  return Buffer.concat(lines)
+}
+
+type Line = 'message' | 'raw' | Readonly<Record<string, unknown>> | undefined
+
+function lineMember(batch: EventBatch, i: number): Line {
+  const flags = batch.look(i)
+  if (flags & MODIFIED) return undefined
+  const { codec, host } = batch.origin
+  const { form, name, options } = codec
+  if (form === 'fields') {
+    // The line's own host hides that of the origin, which is needed to match the pieces of a line.
+    const more = {
+      ...(Object.keys(options).length > 0 && { options }),
+      ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
+      ...(flags & PIECE && { host }),
+    }
+    return flags & INVALID ? { raw: name, ...more } : { [name]: batch.event(i).line.toString(), ...more }
+  }
+  if (flags & INVALID) return 'raw'
+  return flags & DECODED ? undefined : 'message'
+}
+
+/** Everything needed to resend an event: its line, and the data for fields from elsewhere. */
+export interface Letter {
+  readonly reason: string
+  readonly line: Buffer
+  /** Flags of the line, see lib/lines/line-splitter.ts. */
+  readonly flags: number
+  readonly codec: Codec
+  readonly path: string | undefined
+  readonly peer: string | undefined
+  readonly host: string
+  /** Wall clock, in milliseconds. */
+  readonly receivedAt: number
+}
+
+const wanted = new WantedNames()
+const EVENT = wanted.slot('event')
+const slots = new Int32Array(SLOT)
+
+interface LetterRecord {
+  readonly reason: string
+  readonly line?: Line
+  readonly event: Record<string, unknown>
+}
+
+/** Parses the record in the line [start, end) of `bytes`; undefined if it is not a dead letter. */
+export function decodeLetter(bytes: Buffer, start: number, end: number): Letter | undefined {
+  if (!scanObject(bytes, start, end, wanted, slots, 0)) return undefined
+  const record = JSON.parse(bytes.toString('utf8', start, end)) as LetterRecord
+  let from = slots[EVENT * SLOT]!
+  let to = slots[EVENT * SLOT + 1]! >> 1
+  // White space around an object is part of its line.
+  while (isSpace(bytes[from - 1]!)) from--
+  while (isSpace(bytes[to]!)) to++
+  const { reason, line, event } = record
+  if (typeof reason !== 'string' || typeof event !== 'object' || event === null || Array.isArray(event))
+    return undefined
+  const { file, peer, host, timestamp, partial } = event
+  const found = lineOf(line, event)
+  if (found === undefined) return undefined
+  const isObject = found.codec.form === 'object'
+  const time = Date.parse(String(timestamp))
+  return {
+    reason,
+    line: found.bytes ?? Buffer.from(bytes.subarray(from, to)),
+    flags: isObject ? 1 : flagsOf(found.partial ?? (hasOwnPartial(found.codec) ? undefined : partial)),
+    codec: found.codec,
+    path: typeof file === 'string' && !isObject ? file : undefined,
+    peer: typeof peer === 'string' && !isObject ? peer : undefined,
+    host: found.host ?? (typeof host === 'string' ? host : ''),
+    receivedAt: Number.isNaN(time) ? 0 : time,
+  }
+}
+
+interface Found {
+  readonly bytes?: Buffer
+  readonly codec: Codec
+  /** Host of the origin, if it differs from that of the event. */
+  readonly host?: string
+  /** Which piece of a line it is, if the record states it separately from the event. */
+  readonly partial?: unknown
+}
+
+/** Whether a field `partial` of an event may come from its line. */
+function hasOwnPartial({ form, eventFields }: Codec): boolean {
+  return form === 'fields' && (eventFields === undefined || eventFields.names.includes('partial'))
+}
+
+/** The bytes of the line and its codec. Without bytes, the line is the event's own JSON. */
+function lineOf(line: unknown, event: Record<string, unknown>): Found | undefined {
+  const { message, raw } = event
+  if (line === undefined) return { codec: JSON_OBJECTS }
+  if (line === 'message')
+    return typeof message === 'string' ? { bytes: Buffer.from(message), codec: PLAIN_TEXT } : undefined
+  const base64 = typeof raw === 'string' ? Buffer.from(raw, 'base64') : undefined
+  if (line === 'raw') return base64 && { bytes: base64, codec: codecOfBytes(base64, event) }
+  if (typeof line !== 'object' || line === null) return undefined
+  const { options, host, partial, ...named } = line as Record<string, unknown>
+  const [[name, text] = []] = Object.entries(named)
+  const isRaw = name === 'raw'
+  const codec = codecOf(String(isRaw ? text : name), options)
+  const bytes = isRaw ? base64 : typeof text === 'string' ? Buffer.from(text) : undefined
+  return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
+}
+
+/** The only codec besides json and text whose lines earlier releases wrote as just "raw". */
+const FORMERLY_RAW = 'syslog'
+
+/** The codec of bytes that are not UTF-8: all of them are the message, or they are an object. */
+function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
+  if (message === bytes.toString()) return PLAIN_TEXT
+  return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!
+}
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x09 || byte === 0x0d
+}
+
+function flagsOf(partial: unknown): number {
+  if (partial === 'first') return PIECE
+  if (partial === 'middle') return PIECE | CONTINUES
+  return partial === 'last' ? CONTINUES | 1 : 1
+}

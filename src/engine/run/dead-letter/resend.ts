@@ -1,0 +1,279 @@
+import { existsSync, statSync } from 'node:fs'
+import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { readState, StateUnreadable } from '../../../core/unreadable.js'
+import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
+import type { ComponentConfig, Config } from '../../config/load.js'
+import { splitInput } from '../../config/yaml/input.js'
+import { PROCESSING_FAILED } from '../../flow/decided.js'
+import { cutTornRecord, deadLetterPath } from '../dead-letter.js'
+import { Engine, type Runtime } from '../engine.js'
+import { DataDirError, lockDataDir } from '../state/data-dir.js'
+import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
+import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './places.js'
+
+/**
+ * Resends the events of a dead-letter file. The file is first moved to a folder beside it, so a daemon can start a new
+ * one. Invariants: until the destination has accepted an event, it is in the file, or in the folder after the recorded
+ * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
+ * end. A crash repeats events but loses none: the next call resumes with the contents of the folder.
+ */
+
+const SAVE_EVERY_MS = 1000
+const COPY_SIZE = 1024 * 1024
+const SOURCE = 'dead_letters'
+
+/** The result for one file. */
+export interface Resent {
+  sent: number
+  /** Events rejected again, by reason. They are back in the file. */
+  readonly refused: Map<string, number>
+  /** Events not sent because the run ended. The next call sends them. */
+  left: number
+}
+
+/** The file cannot be sent; nothing was changed. */
+export class ResendError extends Error {
+  readonly code = 'SLUICE_RESEND'
+}
+
+export interface ResendContext {
+  readonly config: Config
+  /** The destination or processor that the events belong to. */
+  readonly target: ComponentConfig
+  /** Creates a runtime for each run, with its own counters. */
+  readonly newRuntime: () => Runtime
+  /** Receives the running engine, to stop it later. */
+  readonly running: (engine: Engine) => void
+  /** Whether to start no further work. */
+  readonly stopped: () => boolean
+}
+
+/** Whether there are events of this file to send. */
+export function isToSend(path: string): boolean {
+  return isThere(path) || isThere(folderOf(path))
+}
+
+/** Throws ResendError if this cannot be determined: an existing file must not be treated as missing. */
+function isThere(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined
+  } catch (error) {
+    throw new ResendError(new StateUnreadable(path, error).message)
+  }
+}
+
+/** Counts the events to send, in the file and left by an earlier call. Changes nothing. */
+export async function surveyFile(path: string): Promise<Survey> {
+  const folder = folderOf(path)
+  const surveys: Survey[] = []
+  if (existsSync(recordsIn(folder))) surveys.push(await surveyLetters(recordsIn(folder), await readProgress(folder)))
+  if (existsSync(path)) surveys.push(await surveyLetters(path))
+  const sum: Survey = { events: 0, reasons: new Map(), wrongLine: surveys.at(-1)?.wrongLine }
+  for (const { events, reasons } of surveys) {
+    sum.events += events
+    for (const [reason, n] of reasons) sum.reasons.set(reason, (sum.reasons.get(reason) ?? 0) + n)
+  }
+  return sum
+}
+
+/** Sends all events; throws ResendError if it cannot start. */
+export async function resendFile(path: string, context: ResendContext): Promise<Resent> {
+  const folder = folderOf(path)
+  const lock = await lockFolder(folder, path)
+  const resent: Resent = { sent: 0, refused: new Map(), left: 0 }
+  try {
+    if (existsSync(recordsIn(folder))) await send(folder, context, resent)
+    if (!existsSync(recordsIn(folder)) && existsSync(path) && !context.stopped()) {
+      await rename(path, recordsIn(folder))
+      await syncFolder(dirname(path))
+      await checkRecords(folder, path)
+      await send(folder, context, resent)
+    }
+  } finally {
+    for (const { id } of partFrom(context).destinations) {
+      const scratch = join(folder, encodeURIComponent(id))
+      if (id !== context.target.id) await giveBack(deadLetterPath(context.config.dataDir, id), folder, id, scratch)
+    }
+    await giveBack(path, folder, context.target.id)
+    if (!existsSync(recordsIn(folder))) await rm(folder, { recursive: true, force: true })
+    lock.release()
+  }
+  return resent
+}
+
+async function lockFolder(folder: string, path: string): Promise<{ release(): void }> {
+  try {
+    return await lockDataDir(folder)
+  } catch (error) {
+    if (!(error instanceof DataDirError)) throw error
+    if (error.code !== 'SLUICE_DATA_DIR_IN_USE') throw new ResendError(errorText(error.cause ?? error))
+    throw new ResendError(`${path} is being sent by another sluice resend`)
+  }
+}
+
+/** Moves the file back if not all of its lines are dead letters. */
+async function checkRecords(folder: string, path: string): Promise<void> {
+  const { wrongLine } = await surveyLetters(recordsIn(folder))
+  if (wrongLine === undefined) return
+  await putBack(recordsIn(folder), path, folder)
+  throw new ResendError(`${path}:${wrongLine}: is not a dead letter; no event of this file was sent`)
+}
+
+/** Sends the records in the folder, and removes them when all are settled. */
+async function send(folder: string, context: ResendContext, resent: Resent): Promise<void> {
+  const { config, target, newRuntime } = context
+  const records = recordsIn(folder)
+  const runtime = newRuntime()
+  const from = await readProgress(folder, file =>
+    runtime.log.error({ file }, 'the progress file of an earlier resend is damaged; sending all of its events again'),
+  )
+  const { events } = await surveyLetters(records, from)
+  if (events === 0) return await remove(folder)
+  let saving = Promise.resolve()
+  let savedAt = runtime.clock.now()
+  const save = () => {
+    savedAt = runtime.clock.now()
+    saving = saving
+      .then(() => writeAtomic(progressIn(folder), JSON.stringify({ done: progress.done })))
+      .catch(error =>
+        runtime.log.warn({ error: errorText(error) }, 'cannot save the progress; a crash would repeat events'),
+      )
+  }
+  const progress = new LettersProgress(from, () => {
+    if (runtime.clock.now() - savedAt >= SAVE_EVERY_MS) save()
+  })
+  const engine = await Engine.build(
+    {
+      ...config,
+      dataDir: folder,
+      sources: [
+        {
+          id: SOURCE,
+          kind: 'source',
+          type: SOURCE,
+          inputs: [],
+          options: {},
+          definition: lettersSource(records, progress),
+        },
+      ],
+      ...partFrom(context),
+    },
+    runtime,
+  )
+  context.running(engine)
+  await engine.run()
+  save()
+  await saving
+  const { discards } = runtime.metrics.components.get(target.id)!
+  resent.sent += progress.events
+  for (const [reason, { events }] of discards) {
+    // Other discards by a processor are not kept as dead letters.
+    if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
+    resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
+    resent.sent -= events
+  }
+  resent.left += events - progress.events
+  if (progress.events === events) await remove(folder)
+}
+
+/** The target and everything behind it. Events that fail or are rejected are always kept. */
+function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
+  const all = [...config.processors, ...config.destinations]
+  const reached = new Set([target.id])
+  const isReached = (input: string) => reached.has(splitInput(input)[0])
+  for (let size = 0; size !== reached.size; ) {
+    size = reached.size
+    for (const { id, inputs } of all) if (inputs.some(isReached)) reached.add(id)
+  }
+  const inputsOf = ({ id, inputs }: ComponentConfig) => (id === target.id ? [SOURCE] : inputs.filter(isReached))
+  return {
+    processors: config.processors
+      .filter(({ id }) => reached.has(id))
+      .map(one => ({ ...one, inputs: inputsOf(one), ...(one.id === target.id ? { onError: 'dead_letter' } : {}) })),
+    destinations: config.destinations
+      .filter(({ id }) => reached.has(id))
+      .map(one => ({
+        ...one,
+        inputs: inputsOf(one),
+        delivery: { ...one.delivery!, buffer: { type: 'memory' }, on_reject: 'dead_letter' },
+      })),
+  }
+}
+
+/** Removes the records, which are all settled. */
+async function remove(folder: string): Promise<void> {
+  await unlink(recordsIn(folder))
+  await unlink(progressIn(folder)).catch(ignoreMissing)
+}
+
+/** Reads the offset before which all records are settled. Calls `damaged` if the file is not valid. */
+async function readProgress(folder: string, damaged: (file: string) => void = () => {}): Promise<number> {
+  const path = progressIn(folder)
+  const text = await readState(path, path => readFile(path, 'utf8')).catch(error => {
+    throw new ResendError(`no event was sent, because some may have been sent before: ${errorText(error)}`)
+  })
+  const { size } = await stat(recordsIn(folder))
+  const done = text === undefined ? 0 : doneIn(text)
+  if (done !== undefined && done <= size) return done
+  damaged(path)
+  return 0
+}
+
+/** Returns events that were rejected again to the file. */
+async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
+  const refused = deadLetterPath(folder, id)
+  // An interrupted call may have left a file to merge.
+  if (existsSync(mergingIn(scratch))) await merge(refused, scratch)
+  if (!existsSync(refused)) return
+  const file = await open(refused, 'r+')
+  await cutTornRecord(file).finally(() => file.close())
+  await makeFolder(scratch, 0o700)
+  await makeFolder(dirname(path), 0o700)
+  await putBack(refused, path, scratch)
+}
+
+/** Renames the file `from` to `path`, putting it before what a daemon wrote there in the meantime. */
+async function putBack(from: string, path: string, folder: string): Promise<void> {
+  for (;;) {
+    try {
+      // Unlike rename, link fails if the target exists, so no file is overwritten.
+      await link(from, path)
+      break
+    } catch (error) {
+      if (errorCode(error) !== 'EEXIST') throw error
+    }
+    await rename(path, mergingIn(folder)).catch(ignoreMissing)
+    await merge(from, folder)
+  }
+  await syncFolder(dirname(path))
+  await unlink(from)
+}
+
+/** Appends the file to merge to `into`. Torn records of both are cut off. */
+async function merge(into: string, folder: string): Promise<void> {
+  await makeFolder(dirname(into), 0o700)
+  const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])
+  try {
+    if (!from) return
+    await cutTornRecord(to)
+    await cutTornRecord(from)
+    const piece = Buffer.allocUnsafe(COPY_SIZE)
+    for (let at = 0, bytesRead = 1; bytesRead > 0; at += bytesRead) {
+      bytesRead = (await from.read(piece, 0, piece.length, at)).bytesRead
+      await to.appendFile(piece.subarray(0, bytesRead))
+    }
+    await to.sync()
+  } finally {
+    await to.close()
+    await from?.close()
+  }
+  await syncFolder(dirname(into))
+  await unlink(mergingIn(folder))
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (errorCode(error) !== 'ENOENT') throw error
+}

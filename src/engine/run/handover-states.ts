@@ -1,0 +1,42 @@
+import type { HandoverState, Lifecycle } from '../../core/component.js'
+import type { WaitingBatches } from '../flow/left-batch.js'
+
+/** State that components pass to their successors on reload, by component id. */
+export class HandoverStates {
+  readonly #left = new Map<string, HandoverState>()
+  readonly #taken = new Set<string>()
+  /** Batches that wait for the decision of a processor, until the new components run. */
+  waiting: WaitingBatches = new Map()
+
+  /** Takes the state of a component that has ended normally. */
+  collect(id: string, component: Lifecycle): void {
+    const handoverState = component.handOver?.()
+    if (handoverState) this.#left.set(id, handoverState)
+  }
+
+  /** The state for a new component, under its id or the one that it had before; undefined if there is none. */
+  take(id: string, renamedFrom = id): unknown {
+    const from = this.#left.has(id) ? id : renamedFrom
+    this.#taken.add(from)
+    return this.#left.get(from)?.value
+  }
+
+  /** The batches that wait, once. */
+  takeWaiting(): WaitingBatches {
+    const { waiting } = this
+    this.waiting = new Map()
+    return waiting
+  }
+
+  /** The new configuration failed to start. Its components return the state that they had taken. */
+  giveBack(): void {
+    this.#taken.clear()
+  }
+
+  /** The new components run. Releases states that no component took. */
+  async settle(): Promise<void> {
+    const rest = [...this.#left].filter(([id]) => !this.#taken.has(id))
+    this.#left.clear()
+    for (const [, { release }] of rest) await release?.()
+  }
+}

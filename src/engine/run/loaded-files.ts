@@ -1,0 +1,44 @@
+import { createHash } from 'node:crypto'
+import { errorCode } from '../../core/errors.js'
+import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
+import { moduleDigest } from '../../lib/modules/module-files.js'
+import type { ComponentConfig, Config } from '../config/load.js'
+
+/** Larger files are compared by their size and time. */
+const LARGEST_READ = 64 * 1024 * 1024
+
+/** A configuration, and what its components read from files when it was loaded, by id. */
+export interface Loaded {
+  readonly config: Config
+  readonly files: ReadonlyMap<string, string>
+}
+
+export const componentsOf = ({ sources, processors, destinations }: Config): readonly ComponentConfig[] => [
+  ...sources,
+  ...processors,
+  ...destinations,
+]
+
+/** Call it before the components read their files: what changes in between then counts as changed at the next reload. */
+export function withFiles(config: Config): Loaded {
+  return { config, files: new Map(componentsOf(config).map(component => [component.id, filesOf(component)])) }
+}
+
+function filesOf({ reads = [], definition, options }: ComponentConfig): string {
+  const module = 'module' in definition && (options as Record<string, unknown>)[definition.module!]
+  const texts = [...reads.map(fileState), ...(typeof module === 'string' ? [moduleDigest(module)] : [])]
+  return texts.join(' ')
+}
+
+function fileState(path: string): string {
+  try {
+    const stats = statSync(path, { bigint: true })
+    // Reading a FIFO may never end.
+    if (!stats.isFile()) return 'not a file'
+    const { size, mtimeNs, ino } = stats
+    if (size > LARGEST_READ) return `${size} ${mtimeNs} ${ino}`
+    return createHash('sha256').update(readFileSync(path)).digest('hex')
+  } catch (error) {
+    return errorCode(error) ?? 'unreadable'
+  }
+}

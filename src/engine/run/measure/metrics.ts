@@ -1,0 +1,311 @@
+import type { Logger } from 'pino'
+import type { Metric, Registry, RegistryContentType } from 'prom-client'
+import type { Exemplar } from '../../../core/component.js'
+import { nextTurn } from '../../../lib/time.js'
+import { packageVersion } from '../../../lib/version.js'
+import { type Amount, type ComponentCounters, ComponentSet } from '../../flow/counters.js'
+
+type Labels = Readonly<Record<string, string>>
+
+interface About {
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  /** Reads all samples, for families that are not those of components. */
+  readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
+}
+
+/** Metrics of prom-client that promtool objects to: gauges whose names end in _total. */
+const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
+
+/** Sampling interval of the event loop delay. Node.js includes this interval in the values. */
+const LOOP_DELAY_MS = 500
+const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
+
+/** How long a scrape waits for values read from disk. After that it shows the previous ones. */
+const REFRESH_MS = 1000
+
+export type Format = 'text' | 'openmetrics'
+
+/** As in prom-client, which is not loaded before it is needed. */
+export const CONTENT_TYPES = {
+  text: 'text/plain; version=0.0.4; charset=utf-8',
+  openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
+} as const satisfies Record<Format, RegistryContentType>
+
+/** Number of components read per turn of the event loop. */
+const SLICE = 100
+
+/** Maximum length of all labels of an exemplar together, names and values, in characters. */
+const MOST_EXEMPLAR = 128
+
+const RECEIVED = 'received by the component'
+const SENT = 'passed on by the component or accepted by its receiver'
+const DISCARDED = 'discarded on purpose, by reason'
+const OF_COMPONENTS: Readonly<Record<string, About>> = {
+  sluice_component_received_events_total: { type: 'counter', help: `Events ${RECEIVED}.` },
+  sluice_component_received_bytes_total: { type: 'counter', help: `Bytes ${RECEIVED}.` },
+  sluice_component_sent_events_total: { type: 'counter', help: `Events ${SENT}.` },
+  sluice_component_sent_bytes_total: { type: 'counter', help: `Bytes ${SENT}.` },
+  sluice_component_discarded_events_total: { type: 'counter', help: `Events ${DISCARDED}.` },
+  sluice_component_discarded_bytes_total: { type: 'counter', help: `Bytes ${DISCARDED}.` },
+  sluice_component_consumed_events_total: {
+    type: 'counter',
+    help: 'Events merged into the events that the component emits.',
+  },
+  sluice_component_emitted_events_total: { type: 'counter', help: 'Events created by the component.' },
+  sluice_component_in_flight_events: { type: 'gauge', help: 'Events inside the component.' },
+  sluice_component_in_flight_bytes: { type: 'gauge', help: 'Bytes inside the component.' },
+  sluice_component_errors_total: { type: 'counter', help: 'Errors, by kind.' },
+  sluice_conservation_errors_total: {
+    type: 'counter',
+    help: 'Checks in which received + emitted events differed from sent + discarded + consumed + in flight.',
+  },
+}
+
+/** A sample in the form of prom-client. The text of `sharedLabels` is built once per object. */
+interface Sample {
+  readonly metricName?: string
+  readonly labels?: Readonly<Record<string, string | number>>
+  readonly sharedLabels?: Labels
+  value: number
+  readonly exemplar?: { readonly labelSet: Labels; readonly value: number; readonly timestamp: number }
+}
+
+/** All samples of one metric in a scrape. */
+class Family {
+  readonly #values: Sample[] = []
+  /** Samples by labels, if several with the same labels are possible. */
+  readonly #merged: Map<string, Sample> | undefined
+  readonly #name: string
+  readonly #about: Omit<About, 'read'>
+
+  constructor(name: string, about: Omit<About, 'read'>, isMerged: boolean) {
+    this.#name = name
+    this.#about = about
+    if (isMerged) this.#merged = new Map()
+  }
+
+  add(sample: Sample): void {
+    const key = this.#merged && JSON.stringify([sample.metricName, sample.labels, sample.sharedLabels])
+    const present = key && this.#merged!.get(key)
+    if (present) {
+      present.value = this.#about.type === 'gauge' ? sample.value : present.value + sample.value
+      return
+    }
+    if (key) this.#merged!.set(key, sample)
+    this.#values.push(sample)
+  }
+
+  /** The metric for a registry. Each family is written in its own turn of the event loop. */
+  asMetric(format: Format, turn: () => Promise<void>): Metric {
+    const { type, help } = this.#about
+    const get = async () => {
+      await turn()
+      const name = format === 'openmetrics' && type === 'counter' ? this.#name.replace(/_total$/, '') : this.#name
+      return { name, type, help, values: this.#values }
+    }
+    return { name: this.#name, type, get } as unknown as Metric
+  }
+}
+
+/**
+ * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a prom-client
+ * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns of
+ * the event loop.
+ */
+export class Metrics extends ComponentSet {
+  #process: ReturnType<typeof measureProcess> | undefined
+  /** Families that were shown once keep their HELP and TYPE lines. */
+  readonly #known = new Map<string, About>()
+  readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
+  readonly #log: Logger
+  readonly #imbalances = new Map<ComponentCounters, number>()
+  readonly #labels = new WeakMap<ComponentCounters, { readonly id: Labels; readonly all: Labels }>()
+
+  constructor(log: Logger) {
+    super()
+    this.#log = log
+    const build = { version: packageVersion(), node: process.version }
+    this.series('gauge', 'sluice_build_info', 'Version of Sluice and Node.js; always 1.', () => [
+      { labels: build, value: 1 },
+    ])
+    for (const [name, about] of Object.entries(OF_COMPONENTS)) this.#known.set(name, about)
+  }
+
+  /**
+   * Begins to measure the delays and the garbage collections of this process. The first scrape does this if nothing did
+   * it before: it loads prom-client, which takes too long for the start of a process.
+   */
+  measureProcess(): ReturnType<typeof measureProcess> {
+    this.#process ??= measureProcess()
+    return this.#process
+  }
+
+  /** Registers a gauge of the daemon, without a component. */
+  daemonGauge(name: string, help: string, read: () => number): void {
+    this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
+  }
+
+  /** Returns a counter of the daemon, one series of `name`. */
+  daemonCounter(name: string, help: string, labels: Labels): { value: number } {
+    const all = this.#counters.get(name) ?? []
+    if (all.length === 0) this.series('counter', name, help, () => all)
+    const counter = { labels, value: 0 }
+    all.push(counter)
+    this.#counters.set(name, all)
+    return counter
+  }
+
+  /** Registers series that do not belong to components, read at each scrape. */
+  series(type: 'counter' | 'gauge', name: string, help: string, read: NonNullable<About['read']>): void {
+    this.#known.set(name, { type, help, read })
+  }
+
+  /** Checks the balance of each component (see ComponentCounters). Counts and logs mismatches. */
+  checkConservation(): boolean {
+    let holds = true
+    for (const c of this.components.values()) if (!this.#check(c)) holds = false
+    return holds
+  }
+
+  #check(c: ComponentCounters): boolean {
+    const off = c.imbalance()
+    if (off.events === 0 && off.bytes === 0) return true
+    const before = this.#imbalances.get(c) ?? 0
+    this.#imbalances.set(c, before + 1)
+    if (before === 0) {
+      this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'event counts do not add up')
+    }
+    return false
+  }
+
+  /** The response to a scrape. */
+  async render(format: Format = 'text'): Promise<Buffer> {
+    await this.refresh(REFRESH_MS)
+    const { Registry, registry: ofProcess } = await this.measureProcess()
+    const registry = new Registry<RegistryContentType>()
+    registry.setContentType(CONTENT_TYPES[format])
+    let turns: Promise<void> = Promise.resolve()
+    const turn = () => (turns = turns.then(() => nextTurn()))
+    const families = [...(await familiesOf(ofProcess, format)), ...(await this.#ofComponents(format))]
+    for (const family of families) registry.registerMetric(family.asMetric(format, turn))
+    return Buffer.from(await registry.metrics())
+  }
+
+  async #ofComponents(format: Format): Promise<Iterable<Family>> {
+    // Components of different types that had the same id share the series without a type label.
+    const shared = [...this.components].some(([key, { id }]) => key !== id)
+    const families = new Map<string, Family>()
+    const familyOf = (name: string, about: About): Family => {
+      let family = families.get(name)
+      if (!family) {
+        if (!this.#known.has(name)) this.#known.set(name, { type: about.type, help: about.help })
+        const known = this.#known.get(name)!
+        families.set(name, (family = new Family(name, known, shared || known.read !== undefined)))
+      }
+      return family
+    }
+    for (const [name, about] of this.#known) {
+      const family = familyOf(name, about)
+      for (const sample of about.read?.() ?? []) family.add(sample)
+    }
+    for (const [i, c] of [...this.components.values()].entries()) {
+      if (i > 0 && i % SLICE === 0) await nextTurn()
+      this.#check(c)
+      this.#readAmounts(c, name => families.get(name)!)
+      this.#readOwn(c, familyOf, format)
+    }
+    return families.values()
+  }
+
+  /** Adds the amounts that every component counts. */
+  #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
+    const { id, all } = this.#labelsOf(c)
+    const add = (name: string, { events, bytes }: Amount, labels: Partial<Sample> = { sharedLabels: all }) => {
+      to(`sluice_component_${name.replace('*', 'events')}`).add({ ...labels, value: events })
+      to(`sluice_component_${name.replace('*', 'bytes')}`).add({ ...labels, value: bytes })
+    }
+    add('received_*_total', c.received)
+    add('sent_*_total', c.passed)
+    for (const [reason, amount] of c.discards) add('discarded_*_total', amount, { labels: { ...all, reason } })
+    for (const [output, amount] of c.aside) add('sent_*_total', amount, { labels: { ...all, output } })
+    add('in_flight_*', c.inFlight())
+    const one = (name: string, value: number) => value > 0 && to(name).add({ sharedLabels: all, value })
+    one('sluice_component_consumed_events_total', c.consumedEvents.events)
+    one('sluice_component_emitted_events_total', c.emittedEvents.events)
+    for (const [kind, value] of c.failures) to('sluice_component_errors_total').add({ labels: { ...all, kind }, value })
+    to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
+  }
+
+  /** Adds the metrics specific to the component's type. */
+  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
+    const { id } = this.#labelsOf(c)
+    for (const [name, all] of c.series) {
+      if (!all[0]) continue
+      const family = to(name, all[0])
+      for (const series of all) {
+        for (const { labels, value, exemplar } of series.read()) {
+          family.add({ labels: { ...id, ...labels }, value, ...shown(exemplar, 1) })
+        }
+      }
+    }
+    for (const [name, { help, buckets, counts, exemplars, sum }] of c.histograms) {
+      const family = to(name, { type: 'histogram', help })
+      let count = 0
+      for (let i = 0; i <= buckets.length; i++) {
+        count += counts[i]!
+        const le = bound(buckets[i] ?? Number.POSITIVE_INFINITY, format)
+        const last = exemplars[i]
+        family.add({ metricName: `${name}_bucket`, labels: { le, ...id }, value: count, ...shown(last, last?.value) })
+      }
+      family.add({ metricName: `${name}_sum`, sharedLabels: id, value: sum })
+      family.add({ metricName: `${name}_count`, sharedLabels: id, value: count })
+    }
+  }
+
+  #labelsOf(c: ComponentCounters): { readonly id: Labels; readonly all: Labels } {
+    let labels = this.#labels.get(c)
+    if (!labels) {
+      const { id, kind, type } = c
+      labels = {
+        id: { component_id: id },
+        all: { component_id: id, component_kind: kind, component_type: type },
+      }
+      this.#labels.set(c, labels)
+    }
+    return labels
+  }
+}
+
+async function measureProcess() {
+  const { collectDefaultMetrics, Registry } = await import('prom-client')
+  const registry = new Registry()
+  // The measurement wakes the process at this interval, and every 100 ms would be most of what wakes an idle one.
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
+  for (const name of MISNAMED) registry.removeSingleMetric(name)
+  return { Registry, registry }
+}
+
+/** The metrics of the process. */
+async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
+  return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
+    const family = new Family(name, { help, type: String(type) as About['type'] }, false)
+    for (const { labels, value, ...rest } of values) {
+      const delay = LOOP_DELAYS.test(name) ? Math.max(0, value - LOOP_DELAY_MS / 1000) : value
+      const shown = typeof labels.le === 'number' ? { ...labels, le: bound(labels.le, format) } : labels
+      family.add({ ...rest, labels: shown as Labels, value: delay })
+    }
+    return family
+  })
+}
+
+/** The upper bound of a bucket as a label; a float in OpenMetrics. */
+function bound(value: number, format: Format): string {
+  if (!Number.isFinite(value)) return '+Inf'
+  return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)
+}
+
+function shown(exemplar: Exemplar | undefined, value = 1): Pick<Sample, 'exemplar'> {
+  if (!exemplar || 'request_id'.length + exemplar.requestId.length > MOST_EXEMPLAR) return {}
+  return { exemplar: { labelSet: { request_id: exemplar.requestId }, value, timestamp: exemplar.at / 1000 } }
+}

@@ -1,0 +1,189 @@
+import { REJECTED } from '../../../core/options/delivery-options.js'
+import { DISCARDED } from '../../../core/processor.js'
+import type { Config } from '../../config/load.js'
+import { splitInput } from '../../config/yaml/input.js'
+import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
+
+/** What happened to the events of a run. Counts since the start of the process. */
+export interface Totals {
+  /** Events read by sources, each counted once. */
+  readonly received: number
+  /**
+   * Events that reloads gave back to their sources, which pass them on again, once each time. Missing if there are
+   * none. What was settled behind them may be read again with them; it is not counted here.
+   */
+  readonly given_back?: number
+  /** Events created by processors, by component, without those that a reader of `.discarded` got. Missing if there are none. */
+  readonly emitted?: Readonly<Record<string, number>>
+  /** Events merged by processors into emitted ones, by component. Missing if there are none. */
+  readonly consumed?: Readonly<Record<string, number>>
+  /**
+   * Events that passed every component on their way, each counted once regardless of the number of destinations:
+   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if there is no
+   * such number: an event has several ways through processors, was discarded in several places, or was given back by
+   * a reload, so that it may be discarded or consumed twice.
+   */
+  readonly passed?: number
+  /** By component, then by reason. */
+  readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
+  /** Events accepted by each destination, including readers of side outputs. */
+  readonly delivered: Readonly<Record<string, number>>
+  /** Events read in this run and neither delivered nor discarded, each counted once. */
+  readonly undelivered: number
+}
+
+export type TotalsOf = Pick<Config, 'processors' | 'destinations'>
+
+export interface Counted {
+  /** The counters of all components that existed, by id. */
+  readonly components: ReadonlyMap<string, ComponentCounters>
+  /** Events that disk buffers held at the start, by destination. They were received in an earlier run. */
+  readonly heldBefore: ReadonlyMap<string, number>
+  /** Events in the pipeline, within components and between them. */
+  readonly underWay: number
+}
+
+export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }: Counted): Totals {
+  const delivered: Record<string, number> = {}
+  const discarded: Record<string, Record<string, number>> = {}
+  const emitted: Record<string, number> = {}
+  const consumed: Record<string, number> = {}
+  let received = 0
+  let undelivered = underWay
+  let returned = 0
+  let repeated = false
+  for (const { id, kind, received: read, passed, discards, ...counted } of components.values()) {
+    returned += counted.returned
+    repeated ||= counted.repeated
+    // What was emitted beside discarded events is not on the way.
+    addTo(emitted, id, counted.emittedEvents.events - (counted.aside.get(DISCARDED)?.events ?? 0))
+    addTo(consumed, id, counted.consumedEvents.events)
+    if (kind === 'source') received += read.events - counted.receivedAgain
+    if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
+    for (const [reason, { events }] of discards) {
+      // Events given back by a removed component arrived elsewhere again.
+      if (reason === GIVEN_BACK) continue
+      discarded[id] ??= {}
+      discarded[id][reason] = (discarded[id][reason] ?? 0) + events
+    }
+  }
+  const ways = new Ways(config)
+  // Events held by several destinations are counted once, below.
+  for (const counters of components.values()) {
+    if (counters.kind === 'destination' || ways.aside.has(counters.id)) undelivered -= counters.held().events
+  }
+  const places = ways.ends.map(end => end.map(id => placeOf(components.get(id), heldBefore.get(id) ?? 0)))
+  for (const end of places) undelivered += Math.max(0, ...end.map(place => place.held))
+  const changed = [...Object.values(discarded).flatMap(reasons => Object.values(reasons)), ...Object.values(consumed)]
+  const rest = {
+    ...(sumOf(emitted) > 0 && { emitted }),
+    ...(sumOf(consumed) > 0 && { consumed }),
+    discarded,
+    delivered,
+    undelivered,
+  }
+  const twice = repeated && changed.length > 0
+  const changedAside = [...ways.aside].some(id => discarded[id] || emitted[id] || consumed[id])
+  const once = !twice && !ways.several && places.every(isOnce) && !changedAside
+  const read = { received, ...(returned > 0 && { given_back: returned }) }
+  if (!once) return { ...read, ...rest }
+  const passed = received + sumOf(emitted) - changed.reduce((sum, events) => sum + events, 0) - undelivered
+  return { ...read, passed, ...rest }
+}
+
+function addTo(sums: Record<string, number>, id: string, events: number): void {
+  if (events > 0) sums[id] = (sums[id] ?? 0) + events
+}
+
+const sumOf = (sums: Readonly<Record<string, number>>) => Object.values(sums).reduce((sum, events) => sum + events, 0)
+
+/** The events that a destination holds from this run, and whether it discarded any. */
+interface Place {
+  readonly held: number
+  readonly discards: boolean
+  /** It discarded events, some of which may be from an earlier run. */
+  readonly unclear: boolean
+}
+
+/** Buffers are first in, first out: events held before leave before those of this run. */
+function placeOf(counters: ComponentCounters | undefined, heldBefore: number): Place {
+  if (!counters) return { held: 0, discards: false, unclear: false }
+  const dropped = [...counters.discards].reduce(
+    (sum, [reason, { events }]) => sum + (reason === GIVEN_BACK ? 0 : events),
+    0,
+  )
+  const old = Math.max(0, heldBefore - counters.passed.events - dropped)
+  return { held: counters.held().events - old, discards: dropped > 0, unclear: dropped > 0 && heldBefore > 0 }
+}
+
+/**
+ * Whether the held and discarded events of the destinations of one output can be determined. All take the same events
+ * in the same order, so the events they hold are the tail of those of the destination that holds most. Discards of two
+ * destinations may overlap.
+ */
+function isOnce(end: readonly Place[]): boolean {
+  const discarding = end.filter(({ discards }) => discards)
+  if (end.some(({ unclear }) => unclear) || discarding.length > 1) return false
+  return discarding.length === 0 || end.every(place => place.held === 0 || place.discards)
+}
+
+/** The ways of events through a configuration. */
+class Ways {
+  /** Groups of destinations with the same inputs. */
+  readonly ends: readonly (readonly string[])[]
+  /**
+   * Components reached only through side outputs, whose events were discarded or rejected before, and those that copies
+   * of events reach which go nowhere.
+   */
+  readonly aside: ReadonlySet<string>
+  /** Whether an event can take more than one way. */
+  readonly several: boolean
+
+  constructor({ processors, destinations }: TotalsOf) {
+    const main = new Map([...processors, ...destinations].map(({ id, inputs }) => [id, inputsOnWay(inputs)]))
+    const beside = deadEnds(main, destinations)
+    for (let grown = true; grown; ) {
+      grown = false
+      for (const [id, inputs] of main) {
+        if (beside.has(id) || inputs.some(input => !beside.has(splitInput(input)[0]))) continue
+        beside.add(id)
+        grown = true
+      }
+    }
+    this.aside = beside
+    const onWay = destinations.filter(({ id }) => !beside.has(id))
+    const groups = new Map<string, string[]>()
+    for (const { id, inputs } of onWay) {
+      const key = JSON.stringify([...inputs].sort())
+      groups.set(key, [...(groups.get(key) ?? []), id])
+    }
+    this.ends = [...groups.values()]
+    const readers = new Map<string, Set<string>>()
+    for (const [key, [first]] of groups) add(readers, inputsOnWay(JSON.parse(key)), `${first}`)
+    for (const { id, inputs } of processors) if (!beside.has(id)) add(readers, inputsOnWay(inputs), id)
+    const mixed = [...processors, ...onWay].some(
+      ({ id, inputs }) => !beside.has(id) && inputsOnWay(inputs).length < inputs.length,
+    )
+    const copying = processors.some(({ id, plan }) => plan?.copies && !beside.has(id))
+    this.several = mixed || copying || [...readers.values()].some(({ size }) => size > 1)
+  }
+}
+
+/** Components that pass no event on to a destination, where others read the same events. */
+function deadEnds(main: ReadonlyMap<string, readonly string[]>, destinations: TotalsOf['destinations']): Set<string> {
+  const leading = new Set(destinations.map(({ id }) => id))
+  // The set grows during this loop.
+  for (const id of leading) for (const input of main.get(id) ?? []) leading.add(splitInput(input)[0])
+  const read = new Set([...main].flatMap(([id, inputs]) => (leading.has(id) ? inputs : [])))
+  const dead = [...main].filter(([id, inputs]) => !leading.has(id) && inputs.every(input => read.has(input)))
+  return new Set(dead.map(([id]) => id))
+}
+
+/** All inputs except outputs of discarded and rejected events. Other side outputs are on the way. */
+function inputsOnWay(inputs: readonly string[]): string[] {
+  return inputs.filter(input => ![DISCARDED, REJECTED].includes(splitInput(input)[1] ?? ''))
+}
+
+function add(readers: Map<string, Set<string>>, inputs: readonly string[], id: string): void {
+  for (const input of inputs) readers.set(input, (readers.get(input) ?? new Set()).add(id))
+}

@@ -1,0 +1,68 @@
+import type { Readable, Writable } from 'node:stream'
+import type { Logger } from 'pino'
+import type { WantedNames } from '../../lib/formats/json-scan.js'
+import type { TimerClock } from '../../lib/time.js'
+import type { Config } from '../config/load.js'
+import type { CounterSet } from '../flow/counters.js'
+import type { RequestPool } from '../flow/delivery/request-slots.js'
+import type { DiskAllowance } from '../flow/disk-allowance.js'
+import type { HandoverStates } from './handover-states.js'
+import type { Outages } from './measure/outages.js'
+import type { OwnOutputs } from './own-outputs.js'
+import type { SourceRun } from './source-run.js'
+import type { CheckpointStore } from './state/checkpoints.js'
+
+/** What an engine is built from. */
+export type EngineConfig = Pick<Config, 'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations'>
+
+/** The runtime environment of the engine. */
+export interface Runtime {
+  readonly log: Logger
+  readonly clock: TimerClock
+  /** The clock of processors and their stages, if they have another one. */
+  readonly processorClock?: TimerClock
+  readonly random: () => number
+  readonly metrics: CounterSet
+  readonly stdin: Readable
+  readonly stdout: Writable
+  readonly env: NodeJS.ProcessEnv
+  /** Limits buffers and dead letters in addition to their own options. */
+  readonly disk?: DiskAllowance | undefined
+  /** Limits the requests of all destinations together, in addition to their own options. */
+  readonly requests?: RequestPool | undefined
+  /** Called when a destination cannot start and waiting would not help. If missing, the run ends. */
+  readonly failed?: (error: Error) => void
+  /** Called when every destination has started. */
+  readonly started?: () => void
+}
+
+export interface DestinationState {
+  readonly id: string
+  readonly state: string
+  readonly reason: string | undefined
+  /** While attempts fail: when that began, their number, and when the last and the next one are. ISO 8601. */
+  readonly since?: string
+  readonly failures?: number
+  readonly last_failure?: string
+  readonly next_attempt?: string
+  /** The last finished outage since this component started. */
+  readonly last_outage?: {
+    readonly since: string
+    readonly until: string
+    readonly failures: number
+    readonly error: string
+  }
+  /** When the oldest waiting event was received. */
+  readonly oldest_event?: string
+}
+
+/** What an engine passes to its successor. */
+export interface EngineHandover {
+  readonly checkpoints: CheckpointStore
+  readonly wanted: WantedNames
+  readonly outputs: OwnOutputs
+  /** Sources that keep running, by id. */
+  readonly sources: ReadonlyMap<string, SourceRun>
+  readonly handoverStates: HandoverStates
+  readonly outages: Outages
+}

@@ -1,0 +1,323 @@
+import { readdirSync, readFileSync, renameSync, unlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import type { Logger } from 'pino'
+import type { Checkpoints } from '../../../core/component.js'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
+import { writeAtomic } from '../../../lib/files/atomic-file.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
+import type { TimerClock } from '../../../lib/time.js'
+
+/**
+ * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the
+ * second line, and the document of the source. Invariants: a file is replaced atomically and the previous one is kept,
+ * so a damaged file costs a second of repetition. No problem with these files ends the daemon: failed writes are
+ * retried, damaged files are set aside. A file that cannot be read, or has a later format, counts as neither missing
+ * nor damaged: its source waits until it can be read.
+ */
+
+const FORMAT = 1
+const INTERVAL_MS = 1000
+/** Building documents takes at most 1/20 of the time of the process. */
+const BUSY_SHARE = 20
+/** Writing takes at most 1/4 of the time, including waits for other work. */
+const WRITING_SHARE = 4
+const RETRY_MAX_MS = 30_000
+/** Number of damaged files kept per source. */
+const MAX_CORRUPT = 5
+
+/** The file with a source's saved positions. With `.1` appended, those of the previous save. */
+export function checkpointPath(dataDir: string, source: string): string {
+  return join(dataDir, 'checkpoints', `${encodeURIComponent(source)}.json`)
+}
+
+/** Positions whose last save failed. */
+export interface UnsavedPositions {
+  readonly source: string
+  readonly file: string
+  readonly error: string
+  /** When they were last saved; undefined: not in this run. */
+  readonly savedAt: number | undefined
+}
+
+export interface CheckpointStore {
+  /** The positions of one source. */
+  forSource(id: string): Checkpoints
+  /** Writes all changes; false if a write failed (which was logged). */
+  flush(): Promise<boolean>
+  /**
+   * Closes the positions of these sources. Their next `forSource` reads them from disk, or takes over what could not be saved
+   * unless other sources were released in the meantime.
+   */
+  release(ids: readonly string[]): void
+  /** Stops writing. */
+  close(): void
+  unsaved(): UnsavedPositions[]
+  /** Failed writes and damaged files so far. */
+  readonly counts: Readonly<CheckpointCounts>
+}
+
+interface CheckpointCounts {
+  written: number
+  failed: number
+  corrupt: number
+}
+
+/** Opens the store in `dataDir`; this process must hold its lock. */
+export function openCheckpoints(
+  dataDir: string,
+  log: Logger,
+  clock: TimerClock,
+  intervalMs = INTERVAL_MS,
+): CheckpointStore {
+  const folder = join(dataDir, 'checkpoints')
+  const counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
+  const open = new Map<string, SourceCheckpoints>()
+  /** Documents of released sources that could not be saved. */
+  const unsaved = new Map<string, unknown>()
+  return {
+    counts,
+    forSource(id) {
+      let checkpoints = open.get(id)
+      if (!checkpoints) {
+        checkpoints = new SourceCheckpoints(folder, id, { log, clock, intervalMs, counts })
+        if (unsaved.has(id)) checkpoints.takeOver(unsaved.get(id))
+        unsaved.delete(id)
+        open.set(id, checkpoints)
+      }
+      return checkpoints
+    },
+    async flush() {
+      const results = await Promise.allSettled([...open.values()].map(checkpoints => checkpoints.flush()))
+      return results.every(({ status }) => status === 'fulfilled')
+    },
+    unsaved: () => [...open.values()].flatMap(checkpoints => checkpoints.unsaved ?? []),
+    release(ids) {
+      unsaved.clear()
+      for (const id of ids) {
+        const checkpoints = open.get(id)
+        if (checkpoints?.unsaved) unsaved.set(id, checkpoints.document())
+        checkpoints?.close()
+        open.delete(id)
+      }
+    },
+    close() {
+      for (const checkpoints of open.values()) checkpoints.close()
+    },
+  }
+}
+
+type Loaded =
+  | { readonly state: 'whole'; readonly document: unknown }
+  | { readonly state: 'missing' }
+  | { readonly state: 'damaged'; readonly aside: string | undefined }
+
+interface Shared {
+  readonly log: Logger
+  readonly clock: TimerClock
+  readonly intervalMs: number
+  readonly counts: CheckpointCounts
+}
+
+class SourceCheckpoints implements Checkpoints {
+  readonly #folder: string
+  readonly #path: string
+  readonly #id: string
+  readonly #shared: Shared
+  #saved: { readonly document: unknown } | undefined
+  #snapshot: (() => unknown) | undefined
+  #dirty = false
+  #savedAt = 0
+  #writing: Promise<void> | undefined
+  /** Monotonic time before which nothing is written. */
+  #notBefore = 0
+  #cancel: (() => void) | undefined
+  #failures = 0
+  #loggedCause = ''
+  /** Why the last save failed. */
+  #failure: string | undefined
+  #closed = false
+
+  constructor(folder: string, id: string, shared: Shared) {
+    this.#folder = folder
+    this.#id = id
+    this.#path = join(folder, `${encodeURIComponent(id)}.json`)
+    this.#shared = shared
+  }
+
+  get file(): string {
+    return this.#path
+  }
+
+  read(): unknown {
+    this.#saved ??= { document: this.#load() }
+    return this.#saved.document
+  }
+
+  provide(snapshot: () => unknown): void {
+    this.#snapshot = snapshot
+  }
+
+  /** The current state, as it would be read from disk. */
+  document(): unknown {
+    return JSON.parse(JSON.stringify(this.#snapshot?.()))
+  }
+
+  /** Starts from a document that its predecessor could not save. */
+  takeOver(document: unknown): void {
+    this.#saved = { document }
+    this.#snapshot = () => document
+    this.changed()
+  }
+
+  get unsaved(): UnsavedPositions | undefined {
+    if (this.#failure === undefined) return undefined
+    return { source: this.#id, file: this.#path, error: this.#failure, savedAt: this.#savedAt || undefined }
+  }
+
+  get savedAt(): number {
+    return this.#dirty || this.#writing || !this.#snapshot ? this.#savedAt : this.#shared.clock.wall()
+  }
+
+  changed(): void {
+    this.#dirty = true
+    this.#schedule()
+  }
+
+  #schedule(): void {
+    if (this.#cancel || this.#writing || this.#closed || !this.#dirty) return
+    const { clock, intervalMs } = this.#shared
+    const waitMs = Math.max(this.#notBefore - clock.now(), intervalMs / 10, 1)
+    this.#cancel = clock.after(waitMs, () => {
+      this.#cancel = undefined
+      this.#write().catch(() => {})
+    })
+  }
+
+  async flush(): Promise<void> {
+    while (this.#writing) await this.#writing.catch(() => {})
+    this.#stopTimer()
+    if (this.#dirty && !this.#closed) await this.#write(true)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#stopTimer()
+  }
+
+  #stopTimer(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  /** Writes the current state. Rejects if that fails, after logging and counting the error. */
+  #write(urgent = false): Promise<void> {
+    this.#writing ??= this.#save(urgent).finally(() => {
+      this.#writing = undefined
+      this.#schedule()
+    })
+    return this.#writing
+  }
+
+  /** `urgent`: written on request, without delaying the next scheduled save. */
+  async #save(urgent: boolean): Promise<void> {
+    const { clock, intervalMs, counts } = this.#shared
+    if (!this.#snapshot) return
+    const started = clock.now()
+    const takenAt = clock.wall()
+    this.#dirty = false
+    try {
+      const document = JSON.stringify(this.#snapshot())
+      const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
+      const busyMs = clock.now() - started
+      await makeFolder(this.#folder, 0o700)
+      await writeAtomic(this.#path, `${JSON.stringify(head)}\n${document}\n`, `${this.#path}.1`)
+      counts.written++
+      this.#savedAt = takenAt
+      this.#failures = 0
+      this.#failure = undefined
+      const now = clock.now()
+      const restMs = Math.max(urgent ? 0 : intervalMs, BUSY_SHARE * busyMs, WRITING_SHARE * (now - started))
+      this.#notBefore = Math.max(this.#notBefore, now + restMs)
+      if (this.#loggedCause) this.#shared.log.info({ source: this.#id }, 'positions can be saved again')
+      this.#loggedCause = ''
+    } catch (error) {
+      this.#dirty = true
+      counts.failed++
+      this.#failure = errorText(error)
+      this.#notBefore = clock.now() + Math.min(RETRY_MAX_MS, intervalMs * 2 ** this.#failures++)
+      this.#report(error)
+      throw error
+    }
+  }
+
+  #report(error: unknown): void {
+    const cause = errorCode(error) ?? errorText(error)
+    if (this.#loggedCause === cause) return
+    this.#loggedCause = cause
+    this.#shared.log.error(
+      { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.#path, cause, error: errorText(error) },
+      'cannot save positions; retrying. A restart would deliver events since the last save again',
+    )
+  }
+
+  /** The newest intact document; null if there were documents but none is intact. */
+  #load(): unknown {
+    const newest = this.#loadFile(this.#path)
+    if (newest.state === 'whole') return newest.document
+    const before = this.#loadFile(`${this.#path}.1`)
+    if (before.state === 'whole') {
+      if (newest.state === 'damaged')
+        this.#reportDamaged('the previous save is used; some lines may be repeated', newest.aside)
+      return before.document
+    }
+    if (newest.state === 'missing' && before.state === 'missing') return undefined
+    const aside = newest.state === 'damaged' ? newest.aside : before.state === 'damaged' ? before.aside : undefined
+    this.#reportDamaged('the source starts from the beginning of every file; lines may be repeated', aside)
+    return null
+  }
+
+  #reportDamaged(meaning: string, aside: string | undefined): void {
+    const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, set_aside: aside, meaning }
+    this.#shared.log.error(fields, 'saved positions are damaged; the file was renamed')
+  }
+
+  /** Throws StateUnreadable for an existing file that cannot be read. */
+  #loadFile(path: string): Loaded {
+    let text: string
+    try {
+      text = readFileSync(path, 'utf8')
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') return { state: 'missing' }
+      throw new StateUnreadable(path, error)
+    }
+    try {
+      const [head = '', document = ''] = text.split('\n')
+      const { sluice_checkpoint: format, crc32: sum } = JSON.parse(head) as { sluice_checkpoint: number; crc32: number }
+      refuseNewer(format, FORMAT)
+      if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
+    } catch (error) {
+      if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
+      // Torn, empty, or not a checkpoint: treated like a wrong checksum.
+    }
+    return { state: 'damaged', aside: this.#setAside(path) }
+  }
+
+  /** Renames a damaged file. Returns the new name; undefined if renaming failed. */
+  #setAside(path: string): string | undefined {
+    this.#shared.counts.corrupt++
+    try {
+      const prefix = `${encodeURIComponent(this.#id)}.json`
+      const old = readdirSync(this.#folder).filter(name => name.startsWith(prefix) && name.includes('.corrupt-'))
+      for (const name of old.sort().slice(0, -MAX_CORRUPT + 1)) unlinkSync(join(this.#folder, name))
+      const at = new Date(this.#shared.clock.wall()).toISOString().replace(/[:.]/g, '')
+      const aside = `${path}.corrupt-${at}`
+      renameSync(path, aside)
+      return aside
+    } catch {
+      // The file stays in place; the next save replaces it.
+      return undefined
+    }
+  }
+}

@@ -1,0 +1,320 @@
+import { randomUUID } from 'node:crypto'
+import {
+  existsSync,
+  linkSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { connect, createServer, type Server } from 'node:net'
+import { join } from 'node:path'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { StateUnreadable } from '../../../core/unreadable.js'
+import { makeFolderSync } from '../../../lib/files/make-folder.js'
+import { shortPath } from '../../../lib/network/short-path.js'
+
+/**
+ * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts,
+ * and binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the
+ * link fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes
+ * lower numbers. Its own file remains after the release, so N never decreases. On a full disk the file that becomes the
+ * lock is written over `lock.spare`, which has its space already: the lock before the current one.
+ *
+ * The process is found by its id, which is valid in its PID namespace only. A process in another one, such as that of
+ * another container, connects to the socket that the lock names: the holder listens there before it takes the lock, and
+ * the kernel refuses connections when the holder has ended.
+ */
+
+export interface DataDirLock {
+  release(): void
+  /** Takes the folder again, and returns true, if it was removed or replaced. Rejects with DataDirError if that fails. */
+  renew(): Promise<boolean>
+}
+
+/** Another daemon holds the folder, or it cannot be used. */
+export class DataDirError extends Error {
+  readonly code: 'SLUICE_DATA_DIR_IN_USE' | 'SLUICE_DATA_DIR_UNUSABLE'
+  /** The process that holds it; undefined if it is in another PID namespace. */
+  readonly pid: number | undefined
+  constructor(code: DataDirError['code'], message: string, { cause, pid }: { cause?: unknown; pid?: number } = {}) {
+    super(message, { cause })
+    this.code = code
+    this.pid = pid
+  }
+}
+
+function adviceFor(error: unknown): string {
+  switch (errorCode(error)) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'free some disk space; positions cannot be saved without it'
+    case 'EROFS':
+      return 'mount its file system for writing'
+    default:
+      return 'it must be a folder that this user can write to'
+  }
+}
+
+interface Holder {
+  readonly pid: number
+  /** Start time of the process in ticks since boot, because pids are reused. */
+  readonly started: string
+  readonly boot: string
+  /** The PID namespace that `pid` belongs to. */
+  readonly namespace: string
+  /** The name of its socket in the folder; undefined if its file system has no sockets. */
+  readonly socket: string | undefined
+}
+
+/** A lock that this process has taken. */
+interface Taken {
+  readonly path: string
+  readonly text: string
+  readonly socket: Server | undefined
+}
+
+const LOCK = /^lock\.(\d{1,15})$/
+/** Its successor has a name that is not read as one. */
+const HIGHEST = 10 ** 15 - 1
+const SPARE = 'lock.spare'
+const FULL = ['ENOSPC', 'EDQUOT']
+const SOCKET = /^lock-[\da-f-]{36}\.sock$/
+
+/** Creates the folder if missing, and locks it; rejects with DataDirError if another living process holds it. */
+export async function lockDataDir(dir: string, namespace = ownNamespace()): Promise<DataDirLock> {
+  let taken = await take(dir, namespace)
+  let held = true
+  return {
+    release: () => {
+      if (held) release(taken)
+      held = false
+    },
+    renew: async () => {
+      if (!held || has(taken)) return false
+      const renewed = await take(dir, namespace)
+      taken.socket?.close()
+      taken = renewed
+      // It was released in the meantime.
+      if (!held) release(taken)
+      return held
+    },
+  }
+}
+
+async function take(dir: string, namespace: string): Promise<Taken> {
+  const name = `lock-${randomUUID()}`
+  const beside = join(dir, `${name}.new`)
+  let socket: Server | undefined
+  try {
+    makeFolderSync(dir, 0o700)
+    socket = listen(join(dir, `${name}.sock`))
+    const text = JSON.stringify({ ...identify(process.pid), namespace, socket: socket && `${name}.sock` })
+    try {
+      writeNew(join(dir, SPARE), beside, text)
+      const path = await acquire(dir, beside, namespace)
+      keepSpare(dir, text)
+      return { path, text, socket }
+    } finally {
+      rmSync(beside, { force: true })
+    }
+  } catch (error) {
+    socket?.close()
+    if (error instanceof DataDirError) throw error
+    const why = `data_dir ${dir} cannot be used: ${errorText(error)}; ${adviceFor(error)}`
+    throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, { cause: error })
+  }
+}
+
+/** Writes a new file; on a full disk over the spare one, which only one process gets. */
+function writeNew(spare: string, path: string, text: string): void {
+  try {
+    writeFileSync(path, text, { mode: 0o600 })
+  } catch (error) {
+    if (!FULL.includes(errorCode(error) ?? '') || !existsSync(spare)) throw error
+    renameSync(spare, path)
+    writeFileSync(path, text, { flag: 'r+' })
+    truncateSync(path, Buffer.byteLength(text))
+  }
+}
+
+function replaceSpare(dir: string, old: string): void {
+  try {
+    renameSync(old, join(dir, SPARE))
+  } catch {
+    // Something else has the name.
+    unlinkSync(old)
+  }
+}
+
+function keepSpare(dir: string, text: string): void {
+  try {
+    writeFileSync(join(dir, SPARE), text, { mode: 0o600, flag: 'wx' })
+  } catch {
+    // There is one, or no room for one.
+  }
+}
+
+/** Listens for those who ask whether this process lives. The kernel accepts their connections while it is busy. */
+function listen(path: string): Server | undefined {
+  const { short, release } = shortPath(path)
+  const server = createServer(connection => connection.destroy())
+  server
+    .once('close', release)
+    .once('error', release)
+    .on('error', () => {})
+  // Exclusive: in a worker of a cluster, its primary would listen instead. Sets `listening` before it returns.
+  server.listen({ path: short, exclusive: true }).unref()
+  return server.listening ? server : undefined
+}
+
+/** Whether the lock is still ours; also true if that cannot be determined. */
+function has({ path, text }: Taken): boolean {
+  try {
+    return readFileSync(path, 'utf8') === text
+  } catch (error) {
+    return !['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '')
+  }
+}
+
+/** Returns the path of the lock. */
+async function acquire(dir: string, beside: string, namespace: string): Promise<string> {
+  for (;;) {
+    const numbers = locksIn(dir)
+    const highest = numbers.at(-1) ?? 0
+    const holder = highest > 0 ? read(join(dir, `lock.${highest}`)) : undefined
+    if (holder && (await isAlive(holder, dir, namespace))) {
+      const isNear = holder.namespace === namespace
+      const where = isNear ? '' : ' of another PID namespace, such as a container'
+      throw new DataDirError(
+        'SLUICE_DATA_DIR_IN_USE',
+        `data_dir ${dir} is in use by another sluice, process ${holder.pid}${where}; stop that process, or configure another data_dir`,
+        isNear ? { pid: holder.pid } : {},
+      )
+    }
+    if (highest === HIGHEST) throw new Error(`lock.${highest} has the highest number; remove it`)
+    const path = join(dir, `lock.${highest + 1}`)
+    try {
+      linkSync(beside, path)
+    } catch (error) {
+      if (errorCode(error) === 'EEXIST') continue
+      throw error
+    }
+    if (locksIn(dir).at(-1) !== highest + 1) {
+      // In the meantime our number was taken and released, and a later one taken.
+      unlinkSync(path)
+      continue
+    }
+    for (const number of numbers) replaceSpare(dir, join(dir, `lock.${number}`))
+    if (holder?.socket) rmSync(join(dir, holder.socket), { force: true })
+    return path
+  }
+}
+
+/** The numbers of the lock files, ascending. */
+function locksIn(dir: string): number[] {
+  return readdirSync(dir)
+    .flatMap(name => LOCK.exec(name)?.slice(1, 2).map(Number) ?? [])
+    .sort((a, b) => a - b)
+}
+
+/** The holder; undefined if the lock was released or contains nothing that a process wrote. Throws StateUnreadable. */
+function read(path: string): Holder | undefined {
+  let text: string
+  try {
+    // Nobody may ever write to a FIFO.
+    if (!statSync(path).isFile()) throw new Error('it is not a file')
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    // Removed by a new holder with a higher number.
+    if (errorCode(error) === 'ENOENT') return undefined
+    // A living process may hold it.
+    throw new StateUnreadable(path, error)
+  }
+  try {
+    const { pid, started, boot, namespace, socket } = JSON.parse(text) as Partial<Holder>
+    const named = socket !== undefined && SOCKET.test(socket) ? socket : undefined
+    const isWhole = [started, boot, namespace].every(part => typeof part === 'string')
+    if (isWhole && typeof pid === 'number' && pid > 0) {
+      return { pid, started: started!, boot: boot!, namespace: namespace!, socket: named }
+    }
+  } catch {
+    // Damaged: a living process has written its own completely.
+  }
+  return undefined
+}
+
+function release(taken: Taken): void {
+  const { path, socket } = taken
+  try {
+    if (!has(taken)) return
+    writeFileSync(`${path}.new`, '{}', { mode: 0o600 })
+    renameSync(`${path}.new`, path)
+  } catch {
+    // The lock ends with the process.
+    rmSync(`${path}.new`, { force: true })
+  } finally {
+    socket?.close()
+  }
+}
+
+async function isAlive(holder: Holder, dir: string, namespace: string): Promise<boolean> {
+  const now = identify(holder.pid)
+  if (holder.boot !== now.boot) return false
+  if (holder.namespace !== namespace) return holder.socket !== undefined && (await answers(join(dir, holder.socket)))
+  if (now.started !== '') return now.started === holder.started
+  if (holder.started !== '') return false
+  // Without /proc, only the existence of the process can be checked.
+  try {
+    process.kill(holder.pid, 0)
+    return true
+  } catch (error) {
+    return errorCode(error) === 'EPERM'
+  }
+}
+
+/** Whether a process listens there; also true if that cannot be determined. */
+function answers(path: string): Promise<boolean> {
+  const { short, release } = shortPath(path)
+  return new Promise<boolean>(resolve => {
+    const connection = connect(short, () => resolve(true))
+    connection.once('error', error => resolve(!['ECONNREFUSED', 'ENOENT'].includes(errorCode(error) ?? '')))
+    connection.once('connect', () => connection.destroy())
+  }).finally(release)
+}
+
+function identify(pid: number): Pick<Holder, 'pid' | 'started' | 'boot'> {
+  return { pid, started: startOf(pid), boot: readText('/proc/sys/kernel/random/boot_id').trim() }
+}
+
+/** Empty on systems without PID namespaces. */
+function ownNamespace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
+  } catch {
+    return ''
+  }
+}
+
+/**
+ * Field 22 of /proc/PID/stat, after the command name, which may contain any characters. Empty if there is no such
+ * process, it is a zombie, or there is no /proc.
+ */
+function startOf(pid: number): string {
+  const stat = readText(`/proc/${pid}/stat`)
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return fields[0] === 'Z' || fields[0] === 'X' ? '' : (fields[19] ?? '')
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'latin1')
+  } catch {
+    return ''
+  }
+}

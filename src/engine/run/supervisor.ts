@@ -1,0 +1,438 @@
+import type { BucketState, KeyWatch, WaitState } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
+import { deadline, everyOf, nextTurn } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
+import type { Config } from '../config/load.js'
+import type { Tap } from '../flow/fan-out.js'
+import { dryRun } from './dry-run.js'
+import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
+import { type Loaded, withFiles } from './loaded-files.js'
+import type { Watched } from './measure/progress.js'
+import type { SourceFailure } from './source-run.js'
+import type { UnsavedPositions } from './state/checkpoints.js'
+import { EventsLeftBehind, leftBehind } from './state/left-behind.js'
+import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './state/orphans.js'
+import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
+import { findRepeats, refuseRepeats } from './state/repeats.js'
+import type { Stuck } from './stuck.js'
+
+/** How long a reload waits for attempts at failing destinations, for removed ones, and for processors that hang. */
+const STUCK_MS = 2000
+const CHECK_MS = 100
+/** The largest disk buffer, in bytes, whose events are delivered during a reload. */
+const MOST_DRAINED_BYTES = 16 * 1024 * 1024
+/** Consecutive checks that must find all remaining destinations paused before the shutdown stops waiting for them. */
+const HOLD_CHECKS = 2
+
+/**
+ * Called when `failed` was built but could not start, and `back`, the configuration before it, runs again. The caller
+ * of `replace` was already notified that `failed` was applied.
+ */
+export type WentBack = (error: Error, failed: Config, back: Config) => void
+
+/** The configuration may be valid, but it cannot be replaced at this moment. */
+export class NotNow extends Error {}
+
+export interface ReplaceOptions {
+  /** Refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
+  readonly keepsEvents?: boolean
+}
+
+/**
+ * Runs a configuration, and replaces it by another one while events flow. Invariants:
+ * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
+ * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
+ *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
+ * - Processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
+ *   its connections. They do not if events that they have seen were given back, which would be counted twice. Events
+ *   that wait for a decision stay with their batch, and go to the successor too.
+ * - What a failing or paused destination has not delivered goes to its successor, if it has one. Other events that the
+ *   old engine cannot deliver in time are sent again through the new one: by their source or, if it cannot read them
+ *   again, on its behalf.
+ */
+export class Supervisor {
+  readonly #runtime: Runtime
+  readonly #wentBack: WentBack | undefined
+  #config: Config
+  /** The running configuration, with its files as they were when it was loaded. */
+  #loaded: Loaded
+  /** The previous configuration, until the current one has started. */
+  #fallback: Loaded | undefined
+  /** A configuration that could not start, until it has been replaced. */
+  #broken: Config | undefined
+  #engine: Engine
+  #running: Promise<void> | undefined
+  /** Replacements run one at a time. */
+  #queue: Promise<unknown> = Promise.resolve()
+  #deadline: AbortSignal | undefined
+  #aborted = false
+  #isOver = false
+  /** Whether the current engine is about to be replaced. */
+  #isDraining = false
+  #stopChecking: (() => void) | undefined
+  #failed = false
+  #replaced = 0
+  #replacingSince: number | undefined
+  #orphans: readonly Orphan[] = []
+
+  /** Creates every component; throws if one cannot be created. Nothing is read or sent yet. */
+  static async build(config: Config, runtime: Runtime, wentBack?: WentBack): Promise<Supervisor> {
+    const supervised: { by?: Supervisor } = {}
+    const all = {
+      ...runtime,
+      failed: (error: Error) => supervised.by!.#cannotStart(error),
+      started: () => supervised.by!.#discardOrphans(),
+    }
+    // Duplicate events are better than none: unlike a reload, a start is not refused for this.
+    for (const { path, message } of findRepeats(config))
+      runtime.log.warn(
+        { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
+        'a source starts from the beginning',
+      )
+    await carryOver(config.dataDir, renamesOf(config), runtime.log)
+    const loaded = withFiles(config)
+    supervised.by = new Supervisor(loaded, all, await Engine.build(config, all), wentBack)
+    await supervised.by.#findOrphans(config)
+    return supervised.by
+  }
+
+  private constructor(loaded: Loaded, runtime: Runtime, engine: Engine, wentBack: WentBack | undefined) {
+    this.#config = loaded.config
+    this.#loaded = loaded
+    this.#runtime = runtime
+    this.#engine = engine
+    this.#wentBack = wentBack
+  }
+
+  /** Deletes data only after the configuration that requests it has started, and not during a replacement. */
+  #discardOrphans(): void {
+    this.#queue = this.#queue.then(async () => {
+      this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#runtime.log)
+    })
+  }
+
+  async #findOrphans(config: Config): Promise<void> {
+    const { log } = this.#runtime
+    this.#orphans = await findOrphans(config, log)
+    reportOrphans(
+      this.#orphans.filter(({ id }) => !config.discardOrphans.includes(id)),
+      log,
+    )
+  }
+
+  #cannotStart(error: Error): void {
+    if (this.#isDraining) {
+      // It is being replaced anyway and delivers nothing.
+      this.#engine.abort()
+      return
+    }
+    const fallback = this.#fallback
+    if (!fallback) {
+      this.abort()
+      return
+    }
+    const failed = this.#config
+    // Another destination of the same configuration has already been reported.
+    if (failed === this.#broken) return
+    this.#broken = failed
+    const back = this.#queue.then(nextTurn).then(async () => {
+      // A pending replacement has already replaced it.
+      if (this.#config !== failed) return
+      this.#wentBack?.(error, failed, fallback.config)
+      await this.#swap(fallback, undefined)
+    })
+    this.#queue = back.catch(() => this.abort())
+  }
+
+  /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
+  async run(): Promise<void> {
+    this.#running = this.#engine.run()
+    if (this.#deadline) this.#stopChecking ??= this.#endOnHold()
+    try {
+      for (let known: Promise<void> | undefined; known !== this.#running; ) {
+        known = this.#running
+        await known
+        await this.#queue
+      }
+    } finally {
+      this.#isOver = true
+      this.#stopChecking?.()
+    }
+  }
+
+  /** Replaces the configuration. Resolves when the new one runs. Rejects if it is unusable; then the old one stays. */
+  replace(config: Config, options: ReplaceOptions = {}): Promise<void> {
+    const replaced = this.#queue.then(() => this.#replace(config, options))
+    this.#queue = replaced
+      .catch(() => {})
+      .then(() => {
+        this.#replacingSince = undefined
+      })
+    return replaced
+  }
+
+  async #replace(config: Config, { keepsEvents = false }: ReplaceOptions): Promise<void> {
+    if (this.#deadline || !this.#running) throw new NotNow('Sluice is starting or stopping')
+    this.#replacingSince = this.#runtime.clock.wall()
+    if (config.dataDir !== this.#config.dataDir)
+      throw new Error('data_dir can only be changed by a restart; the current one is still in use')
+    const loaded = withFiles(config)
+    const { isUnchanged } = await import('./unchanged.js')
+    if (this.#config !== this.#broken && isUnchanged(this.#loaded, loaded)) {
+      this.#config = config
+      this.#loaded = loaded
+      await this.#findOrphans(config)
+      this.#discardOrphans()
+      return
+    }
+    refuseRepeats(config)
+    // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are excluded.
+    const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
+    if (keepsEvents)
+      await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
+    await dryRun(config, this.#runtime)
+    await this.#swap(loaded, this.#config === this.#broken ? this.#fallback : this.#loaded, keepsEvents)
+  }
+
+  /** Throws EventsLeftBehind if `config` has no destination for buffered events. */
+  async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
+    const left = (await leftBehind(this.#config, config, this.#runtime.log)).filter(isMeant)
+    if (left.length > 0) throw new EventsLeftBehind(left)
+  }
+
+  /** Replaces the engine. `fallback` runs again if `config` cannot start. */
+  async #swap(loaded: Loaded, fallback: Loaded | undefined, keepsEvents = false): Promise<void> {
+    const { config } = loaded
+    if (this.#deadline) throw new NotNow('Sluice is stopping')
+    const before = this.#engine
+    await this.#drain(before, loaded)
+    const handover = before.handover()
+    let failure: unknown
+    let carried = false
+    try {
+      if (keepsEvents) await this.#refuseLeftBehind(config)
+      carried = true
+      await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
+      this.#engine = await Engine.build(config, this.#runtime, handover)
+      await this.#findOrphans(config)
+      this.#config = config
+      this.#loaded = loaded
+      this.#fallback = fallback
+      this.#broken = undefined
+      this.#replaced++
+    } catch (error) {
+      failure = error
+      if (carried) await this.#carryOver(renamesBack(config, this.#config))
+      await this.#goBack(handover)
+    }
+    this.#abandonRemoved()
+    await handover.handoverStates.settle()
+    if (!this.#failed) this.#running = this.#engine.run()
+    if (this.#aborted) this.#engine.abort()
+    else if (this.#deadline) this.#engine.stop(this.#deadline, this.#config.shutdownTimeoutMs)
+    if (failure) throw failure
+  }
+
+  /** Events given back by components that were removed will not reach them again. */
+  #abandonRemoved(): void {
+    const { sources, processors, destinations } = this.#config
+    const ids = new Set([...sources, ...processors, ...destinations].map(({ id }) => id))
+    for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
+  }
+
+  #carryOver(renames: readonly Rename[]): Promise<void> {
+    return carryOver(this.#config.dataDir, renames, this.#runtime.log)
+  }
+
+  /** Rebuilds the previous configuration after the new one failed despite the dry run. */
+  async #goBack(handover: EngineHandover): Promise<void> {
+    handover.handoverStates.giveBack()
+    try {
+      this.#engine = await Engine.build(this.#config, this.#runtime, handover)
+    } catch (error) {
+      const text = 'cannot restore the previous configuration; nothing is running'
+      this.#runtime.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
+      this.#failed = true
+      handover.handoverStates.giveBack()
+      for (const run of handover.sources.values()) {
+        run.end()
+        run.output.close()
+      }
+      handover.checkpoints.close()
+    }
+  }
+
+  /** Stops an engine, except for the sources that `next` also has. */
+  async #drain(engine: Engine, { config: next, files }: Loaded): Promise<void> {
+    const { sameComponents } = await import('./same-options.js')
+    const same = sameComponents(this.#config, next)
+    // Other components are created anew, and read their files then.
+    for (const { id } of next.sources) if (files.get(id) !== this.#loaded.files.get(id)) same.delete(id)
+    const emptied = (id: string) =>
+      !next.destinations.some(
+        other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
+      )
+    const { clock } = this.#runtime
+    const after = (ms: number, fn: () => void) => clock.after(ms, fn)
+    this.#isDraining = true
+    const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline, after)
+    const giveUp = new AbortController()
+    let cancelLast: (() => void) | undefined
+    const last = () => {
+      engine.leaveFailing(true)
+      if (this.#deadline?.aborted || !engine.cutAttempts()) giveUp.abort()
+      else cancelLast = after(STUCK_MS, () => giveUp.abort())
+    }
+    limit.signal.addEventListener('abort', last, { once: true })
+    let cancel: (() => void) | undefined
+    const stopChecking = everyOf(clock, CHECK_MS, () => {
+      engine.leaveFailing()
+      const stuck = engine.stuck()
+      if (!stuck) cancel?.()
+      else if (!cancel && stuck.processors.length > 0) this.#reportHanging(stuck)
+      cancel =
+        stuck &&
+        (cancel ??
+          after(STUCK_MS, () => {
+            cancel = undefined
+            if (!engine.cutAttempts()) giveUp.abort()
+          }))
+    })
+    try {
+      engine.leave(same, emptied, giveUp.signal, next)
+      await this.#running
+    } finally {
+      this.#isDraining = false
+      stopChecking()
+      cancel?.()
+      cancelLast?.()
+      limit.clear()
+    }
+  }
+
+  #reportHanging({ processors }: Stuck): void {
+    const text = `processors do not finish with their events; going on without them in ${formatDuration(STUCK_MS)}, and their events go through the new configuration`
+    this.#runtime.log.warn({ code: 'SLUICE_PROCESSOR_STUCK', components: processors }, text)
+  }
+
+  /** Stops reading. Delivers what was read until `deadline` aborts. */
+  stop(deadline: AbortSignal): void {
+    this.#deadline = deadline
+    this.#engine.stop(deadline, this.#config.shutdownTimeoutMs)
+    // A check that outlives the run would keep the process from ending.
+    if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
+  }
+
+  /** Ends the shutdown early if the remaining events are safe and wait for an operator or a longer pause. */
+  #endOnHold(): () => void {
+    const { clock } = this.#runtime
+    const end = clock.now() + this.config.shutdownTimeoutMs
+    let checks = 0
+    return everyOf(clock, CHECK_MS, () => {
+      checks = this.#engine.isOnHold(end - clock.now()) ? checks + 1 : 0
+      if (checks < HOLD_CHECKS) return
+      this.#stopChecking?.()
+      const text = 'not waiting for paused or failing destinations; their events are delivered after the next start'
+      this.#runtime.log.info({ events: this.undelivered() }, text)
+      this.abort()
+    })
+  }
+
+  /** Ends immediately. Undelivered events are read again after the next start. */
+  abort(): void {
+    this.#aborted = true
+    this.#deadline ??= AbortSignal.abort()
+    this.#engine.abort()
+  }
+
+  /** Whether the run ended because a component could not start. */
+  get failed(): boolean {
+    return this.#failed || this.#engine.failed
+  }
+
+  /** The running configuration. */
+  get config(): Config {
+    return this.#config
+  }
+
+  /** When the replacement that is under way began, wall clock in milliseconds; undefined: none is. */
+  get replacingSince(): number | undefined {
+    return this.#replacingSince
+  }
+
+  /** The number of replacements so far. */
+  get replaced(): number {
+    return this.#replaced
+  }
+
+  /** Taps an output of the running engine; see Taps. */
+  tap(output: string, tap: Tap): (() => void) | undefined {
+    return this.#engine.taps.tap(output, tap)
+  }
+
+  outputs(): string[] {
+    return this.#engine.taps.outputs()
+  }
+
+  /** Starts counting a component's decisions by key; undefined if it has no keys. */
+  watchKeys(component: string): KeyWatch | undefined {
+    return this.#engine.taps.watchKeys(component)
+  }
+
+  /** The state of a bucket of a component; undefined if it has none. */
+  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
+    return this.#engine.taps.bucket(component, key, rule)
+  }
+
+  /** What events wait for in a component; undefined if none waits. */
+  waitState(component: string): WaitState | undefined {
+    return this.#engine.taps.waitState(component)
+  }
+
+  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
+  readers(output: string): string[] | null {
+    const { processors, destinations } = this.#config
+    if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
+    return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
+  }
+
+  /** The current state of each destination. */
+  states(): DestinationState[] {
+    return this.#engine.states()
+  }
+
+  /** The parts of the running engine that can get stuck. */
+  get watched(): readonly Watched[] {
+    return this.#engine.watched
+  }
+
+  /** Data in data_dir of components that are not configured. */
+  get orphans(): readonly Orphan[] {
+    return stillThere(this.#orphans)
+  }
+
+  /** Sources whose positions could not be saved at the last attempt. */
+  get unsaved(): readonly UnsavedPositions[] {
+    return this.#engine.checkpoints.unsaved()
+  }
+
+  /** Sources that are blocked or failed recently, and why. */
+  failures(): SourceFailure[] {
+    return this.#engine.failures()
+  }
+
+  /** Processors that need a server which does not reply, or that do not finish with events. */
+  outages() {
+    return this.#engine.taps.outages()
+  }
+
+  /** Whether `stop` or `abort` was called. */
+  get isStopping(): boolean {
+    return this.#deadline !== undefined
+  }
+
+  /** Number of events read and not settled. */
+  undelivered(): number {
+    return this.#engine.undelivered()
+  }
+}

@@ -1,0 +1,121 @@
+import { Writable } from 'node:stream'
+import { Codec } from '../../core/codec.js'
+import { codecOf } from '../../core/codecs/list.js'
+import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
+import { parseFieldPath } from '../../core/event/field-path.js'
+import { FieldReader } from '../../core/event/field-reader.js'
+import { MODIFIED } from '../../core/event/flags.js'
+import type { Origin } from '../../core/event/origin.js'
+import { WantedNames } from '../../lib/formats/json-scan.js'
+import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
+
+export interface BatchOptions {
+  /** The codec, by its name alone or with options, or itself. */
+  readonly decode?: Codec | string | { readonly codec: string; readonly [option: string]: unknown }
+  /** The names that readers of this batch look for; make the readers first. */
+  readonly wanted?: WantedNames
+  readonly path?: string
+  readonly host?: string
+  readonly source?: string
+  readonly peer?: string
+  readonly receivedAt?: number
+  /** Longer lines come in pieces. */
+  readonly maxLineBytes?: number
+  /** Gives the last line no line end. */
+  readonly unterminated?: boolean
+  readonly onSettled?: OnSettled
+  readonly onShrink?: (bytes: number) => void
+  readonly isBacklog?: boolean
+}
+
+/** A batch of lines, each with an LF (write \r for CRLF); an object becomes its JSON. Its chunk is its own. */
+export function batchOf(lines: readonly (string | Buffer | object)[], options: BatchOptions = {}): EventBatch {
+  const { decode = 'json', host = 'test-host', source = 'test', receivedAt = 0, wanted = new WantedNames() } = options
+  const origin = {
+    source,
+    host,
+    codec: decode instanceof Codec ? decode : codecNamed(decode),
+    wanted,
+    ...(options.path === undefined ? {} : { path: options.path }),
+    ...(options.peer === undefined ? {} : { peer: options.peer }),
+  }
+  const ack = new Ack(options.onSettled ?? (() => {}), options.onShrink)
+  return new EventBatch(frameOf(lines, options), origin, receivedAt, ack, options.isBacklog)
+}
+
+function codecNamed(decode: string | { readonly codec: string }): Codec {
+  const { codec: name, ...options } = typeof decode === 'string' ? { codec: decode } : decode
+  return codecOf(name, options)!
+}
+
+function frameOf(lines: readonly (string | Buffer | object)[], options: BatchOptions): Frame {
+  const bytes = Buffer.concat(lines.flatMap(line => [bytesOf(line), Buffer.from('\n')]))
+  const splitter = new LineSplitter(options.maxLineBytes ?? 2 ** 30)
+  if (!options.unterminated) return splitter.push(bytes) ?? EMPTY_FRAME
+  if (bytes.subarray(0, -1).includes(0x0a)) throw new Error('only a single line may be unterminated')
+  splitter.push(bytes.subarray(0, -1))
+  return splitter.flush() ?? EMPTY_FRAME
+}
+
+function bytesOf(line: string | Buffer | object): Buffer {
+  if (Buffer.isBuffer(line)) return line
+  return Buffer.from(typeof line === 'string' ? line : JSON.stringify(line))
+}
+
+const EMPTY_FRAME: Frame = {
+  chunk: Buffer.alloc(0),
+  length: 0,
+  starts: new Int32Array(0),
+  ends: new Int32Array(0),
+  flags: new Uint8Array(0),
+  bytes: 0,
+}
+
+/** A reader of `path` for batches that share `wanted`. */
+export function readerOf(path: string, wanted: WantedNames): FieldReader {
+  return new FieldReader(parseFieldPath(path), wanted)
+}
+
+/** What the batch's events are now: the line as it was read, or the JSON of an event that was changed. */
+export function linesOf(batch: EventBatch): string[] {
+  return Array.from({ length: batch.length }, (_, i) =>
+    batch.flags[i]! & MODIFIED
+      ? JSON.stringify(batch.event(i).fields)
+      : batch.chunk.toString('utf8', batch.starts[i], batch.ends[i]),
+  )
+}
+
+/** Where the lines of a source come from: of files at `path` if there is one. */
+export function originOf(decode: string, path?: string): Origin {
+  return {
+    source: 'in',
+    host: 'h',
+    codec: codecOf(decode)!,
+    wanted: new WantedNames(),
+    ...(path === undefined ? {} : { path }),
+  }
+}
+
+/** The batches that a reader makes of `bytes`, with the last unfinished line too. */
+export function batchesOf(
+  bytes: Buffer | string,
+  origin: Origin,
+  onSettled: (status: AckStatus) => void = () => {},
+  splitter = new LineSplitter(1 << 20),
+): EventBatch[] {
+  const frames = [splitter.push(Buffer.from(bytes as string)), splitter.flush()]
+  return frames.flatMap(frame => (frame ? [new EventBatch(frame, origin, 1_700_000_000_000, new Ack(onSettled))] : []))
+}
+
+/** Reads an output to its end: notes the lines, and settles what comes. */
+export function collectLines(into: string[], status: AckStatus = 'delivered'): Writable {
+  return new Writable({
+    objectMode: true,
+    write(batch: EventBatch, _encoding, done) {
+      into.push(...linesOf(batch))
+      batch.ack.settle(status)
+      done()
+    },
+  })
+}

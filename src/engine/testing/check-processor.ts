@@ -1,0 +1,183 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import type { AnyDefinition } from '../../core/component.js'
+import type { AckStatus } from '../../core/event/ack.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Example } from '../../core/example.js'
+import { outputNames } from '../../core/processor.js'
+import { batchOf, linesOf } from './batches.js'
+import { Findings, optionsOf } from './findings.js'
+import { settle } from './manual-time.js'
+import { loadedStageOf } from './stage.js'
+
+/** Values that users have in fields, and lines that are no objects. */
+export const LINES: readonly string[] = [
+  '{"app":"a","host":"edge-1","level":"error","ts":"2021-06-01T12:00:00.000Z","took_ms":5,"path":"/health"}',
+  '{"app":"b","level":"info","ts":1622548800500,"took_ms":"12"}',
+  '{"app":null,"level":["error"],"ts":"yesterday","nested":{"app":"a"}}',
+  '{}',
+  '{"app":"\\u00e4\\"","level":"error"}',
+  'no object at all',
+  '[1,2,3]',
+  `{"app":"${'x'.repeat(5000)}"}`,
+  '{"__proto__":1,"app":"a"}',
+]
+const MANY = 20_000
+
+type Processor = AnyDefinition<'processor'>
+type Check = (definition: Processor, example: Example, found: Findings) => Promise<void>
+
+/** What the checks are called, in findings. */
+const CHECKS: Readonly<Record<string, Check>> = {
+  'its example': givesItsOutput,
+  'every event leaves once, in order, and is acknowledged once': keepsAll,
+  'it does what its plan says': keepsToPlan,
+  'it may be stopped without a start, twice, and in the middle': stops,
+  'its successor at a reload decides as it would have': handsOver,
+}
+
+/**
+ * Holds a processor to its contract, with the options of each of its examples: their output, acknowledgements, order,
+ * back-pressure, stop and reload. Resolves with what does not hold; nothing: it conforms.
+ */
+export async function checkProcessor(definition: Processor): Promise<string[]> {
+  const found = new Findings()
+  for (const example of definition.examples)
+    await withFiles(example, async placed => {
+      for (const [name, check] of Object.entries(CHECKS)) {
+        const title = `${definition.type}, ${example.title}: ${name}`
+        const own = new Findings()
+        await own.during(title, () => check(definition, placed, own))
+        found.list.push(...own.list.map(text => (text.startsWith(title) ? text : `${title}: ${text}`)))
+      }
+    })
+  return found.list
+}
+
+/** Runs `check` with an example whose files are in a temporary folder. */
+async function withFiles(example: Example, check: (placed: Example) => Promise<void>): Promise<void> {
+  const files = Object.entries(example.files ?? {})
+  if (files.length === 0) return check(example)
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-example-'))
+  try {
+    await Promise.all(files.map(([name, text]) => writeFile(join(folder, name), text)))
+    const yaml = files.reduce((text, [name]) => text.replaceAll(`./${name}`, join(folder, name)), example.yaml)
+    await check({ ...example, yaml })
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}
+
+/** Takes batches a turn of the event loop later, so that there is no room in between. */
+function collect(into: EventBatch[]): Writable {
+  return new Writable({
+    objectMode: true,
+    highWaterMark: 1,
+    write(batch: EventBatch, _encoding, done) {
+      into.push(batch)
+      setImmediate(done)
+    },
+  })
+}
+
+async function givesItsOutput(definition: Processor, example: Example, found: Findings): Promise<void> {
+  const { yaml, input, output = [], outputs = {} } = example
+  if (!input) {
+    found.ok(false, 'it has no input')
+    return
+  }
+  const { stage, wanted } = await loadedStageOf(definition, optionsOf(yaml))
+  const left: EventBatch[] = []
+  const aside = new Map(Object.keys(outputs).map(name => [name, [] as EventBatch[]]))
+  const reading = [...aside].map(([name, batches]) => {
+    const side = stage.outputs.get(name)
+    if (!side) throw new Error(`it has no output ${name}`)
+    side.connected = true
+    return pipeline(side, collect(batches))
+  })
+  await Promise.all([pipeline(Readable.from([batchOf(input, { wanted })]), stage, collect(left)), ...reading])
+  found.same(left.flatMap(linesOf), output, 'what leaves it')
+  for (const [name, lines] of Object.entries(outputs)) found.same(aside.get(name)!.flatMap(linesOf), lines, name)
+}
+
+async function keepsAll(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
+  const { stage, counters, wanted } = await loadedStageOf(definition, optionsOf(yaml))
+  const settled: AckStatus[] = []
+  const onSettled = (status: AckStatus) => settled.push(status)
+  const many = Array.from({ length: MANY }, (_, i) => LINES[i % LINES.length]!)
+  const batches = [
+    batchOf([], { wanted, onSettled }),
+    ...LINES.map(line => batchOf([line], { wanted, onSettled })),
+    batchOf(many, { wanted, onSettled }),
+    batchOf(['{"n":1}'], { wanted, onSettled, decode: 'text', unterminated: true }),
+  ]
+  for (const batch of batches) counters.arrived(batch.length, batch.bytes)
+  const left = new Map<string, EventBatch[]>([['', []]])
+  const reading = [...stage.outputs].map(([name, output]) => {
+    output.connected = true
+    left.set(name, [])
+    return pipeline(output, collect(left.get(name)!))
+  })
+  await Promise.all([pipeline(Readable.from(batches), stage, collect(left.get('')!)), ...reading])
+  const sum = (all: readonly EventBatch[]) => all.reduce((events, { length }) => events + length, 0)
+  const events = [...left.values()].map(sum).reduce((a, b) => a + b, 0)
+  const { consumedEvents, emittedEvents, received } = counters
+  found.same(events, received.events - consumedEvents.events + emittedEvents.events, 'events that left it')
+  found.same(counters.imbalance(), { events: 0, bytes: 0 }, 'events and bytes that are not accounted for')
+  found.same(settled.length, 1, 'acknowledgements while all that leaves it is under way, but for the empty batch')
+  for (const batch of [...left.values()].flat()) batch.ack.settle('delivered')
+  const delivered = batches.map(() => 'delivered')
+  found.same(settled, delivered, 'acknowledgements of the batches when all is delivered')
+}
+
+async function keepsToPlan(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
+  const options = definition.options.parse(optionsOf(yaml)) as never
+  const plan = definition.plan?.(options) ?? {}
+  for (const reason of plan.reasons ?? [])
+    found.ok(Boolean(definition.reasons?.[reason]), `reasons of the definition do not explain ${reason}`)
+  const { stage } = await loadedStageOf(definition, optionsOf(yaml))
+  found.same([...stage.outputs.keys()], outputNames(plan, 'pass'), 'its outputs')
+  stage.destroy()
+}
+
+async function stops(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
+  const { stage } = await loadedStageOf(definition, optionsOf(yaml))
+  const over = AbortSignal.abort()
+  await stage.stop(over)
+  await stage.stop(over)
+  const running = await loadedStageOf(definition, optionsOf(yaml))
+  await running.stage.start(new AbortController().signal)
+  const settled: AckStatus[] = []
+  const onSettled = (status: AckStatus) => void settled.push(status)
+  for (let n = 0; n < 10; n++) running.stage.write(batchOf(LINES, { wanted: running.wanted, onSettled }))
+  running.stage.destroy()
+  await running.stage.stop(over)
+  await settle()
+  found.ok(!settled.includes('rejected'), 'events were rejected')
+}
+
+interface Through {
+  readonly inherited?: unknown
+  readonly isReplaced?: boolean
+}
+
+async function handsOver(definition: Processor, { yaml }: Example, found: Findings): Promise<void> {
+  const options = optionsOf(yaml)
+  const { keeps = false } = definition.plan?.(definition.options.parse(options) as never) ?? {}
+  const through = async (lines: readonly string[], { inherited, isReplaced = false }: Through = {}) => {
+    const { stage, processor, wanted } = await loadedStageOf(definition, options, { inherited })
+    stage.isReplaced = isReplaced
+    const left: EventBatch[] = []
+    await pipeline(Readable.from([batchOf(lines, { wanted })]), stage, collect(left))
+    const state = processor.handOver?.()
+    await stage.stop(AbortSignal.timeout(1000))
+    return { lines: left.flatMap(linesOf), state: state?.value }
+  }
+  const lines = Array.from({ length: 300 }, (_, i) => LINES[i % LINES.length]!)
+  const first = await through(lines.slice(0, 100), { isReplaced: keeps })
+  const second = await through(lines.slice(100), { inherited: first.state })
+  found.same([...first.lines, ...second.lines], (await through(lines)).lines, 'what leaves both')
+}

@@ -1,0 +1,244 @@
+import type { Readable } from 'node:stream'
+import { PassThrough } from 'node:stream'
+import { loadCodecs } from '../../core/codec.js'
+import type { AnyDefinition, SourceContext } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Fields } from '../../core/event/event.js'
+import { FieldReader } from '../../core/event/field-reader.js'
+import { WantedNames } from '../../lib/formats/json-scan.js'
+import { nextTurn, systemClock } from '../../lib/time.js'
+import { ComponentCounters } from '../flow/counters.js'
+import { Findings, until } from './findings.js'
+import { type Logged, recordingLog } from './recording-log.js'
+import { MemoryCheckpoints, Taker } from './taker.js'
+
+type SourceDefinition = AnyDefinition<'source'>
+
+/** What a source is to read, and how to write to it. Each check opens one of its own. */
+export interface SourceInput {
+  readonly options: object
+  /** Standard input, for a source that reads it. */
+  readonly stdin?: Readable
+  /** Whoever writes hears what became of it: `write` resolves with the status of the answer. */
+  readonly answers?: true
+  /** Writes lines, in one portion. `port` is where the source listens, if it logs `listening` with its `address`. */
+  write(lines: readonly string[], port: number): unknown
+  /** The line of an event; default: `.message`. */
+  lineOf?(event: Fields): unknown
+  close?(): void
+}
+
+type Open = () => SourceInput | Promise<SourceInput>
+type Check = (opened: OpenedSource, found: Findings) => Promise<void>
+
+const CHECKS: Readonly<Record<string, Check>> = {
+  'it may be stopped without a start, and twice': stops,
+  'every line is sent once, in order, while there is room': keepsOrder,
+  'an end in the middle, with no room, loses and repeats nothing': endsInTheMiddle,
+  'what is given back comes again, or whoever sent it hears so': givesBack,
+}
+
+/**
+ * Holds a source to its contract: order, back-pressure, acknowledgements, an end in the middle and what is given back.
+ * `open` makes an empty input. Resolves with what does not hold; nothing: it conforms.
+ */
+export async function checkSource(definition: SourceDefinition, open: Open): Promise<string[]> {
+  const found = new Findings()
+  for (const [name, check] of Object.entries(CHECKS)) {
+    const own = new Findings()
+    const opened = new OpenedSource(definition, await open())
+    await own.during(name, () => check(opened, own))
+    await own.during(name, () => opened.close())
+    found.list.push(...own.list.map(text => `${definition.type}: ${text.startsWith(name) ? text : `${name}: ${text}`}`))
+  }
+  return found.list
+}
+
+/** Takes batches some turns of the event loop later, and knows how many were given to it at once. */
+class Slow extends Taker {
+  /** Read at once: the bytes of a batch are valid until it is settled. */
+  readonly received: unknown[] = []
+  most = 0
+  #sending = 0
+  readonly #lineOf: (event: Fields) => unknown
+
+  constructor(lineOf: (event: Fields) => unknown, settlesAs?: 'delivered') {
+    super(settlesAs)
+    this.#lineOf = lineOf
+  }
+
+  override async send(batch: EventBatch): Promise<void> {
+    this.most = Math.max(this.most, ++this.#sending)
+    for (let i = 0; i < batch.length; i++) this.received.push(this.#lineOf(batch.fields(i)))
+    const room = super.send(batch)
+    for (let turns = 0; turns < 5; turns++) await nextTurn()
+    await room
+    this.#sending--
+  }
+}
+
+/** A source with its input, which runs any number of times. */
+export class OpenedSource {
+  readonly input: SourceInput
+  readonly #definition: SourceDefinition
+  readonly #ends: (() => Promise<void>)[] = []
+
+  constructor(definition: SourceDefinition, input: SourceInput) {
+    this.#definition = definition
+    this.input = input
+  }
+
+  slow(settlesAs?: 'delivered'): Slow {
+    return new Slow(this.input.lineOf ?? (({ message }) => message), settlesAs)
+  }
+
+  async create(checkpoints = new MemoryCheckpoints()) {
+    const counters = new ComponentCounters('in', 'source', this.#definition.type)
+    const logged: Logged[] = []
+    const wanted = new WantedNames()
+    const context: SourceContext = {
+      id: 'in',
+      log: recordingLog(logged),
+      clock: systemClock,
+      metrics: counters,
+      checkpoints,
+      field: path => new FieldReader(path, wanted),
+      origin: (codec, path) => ({ source: 'in', host: 'here', codec, wanted, ...(path !== undefined && { path }) }),
+      stdin: this.input.stdin ?? new PassThrough().end(),
+    }
+    const options = this.#definition.options.parse(this.input.options) as never
+    loadCodecs(options, undefined)
+    const source = await this.#definition.create(options, context)
+    return { source, counters, logged }
+  }
+
+  async begin(out: Taker, checkpoints?: MemoryCheckpoints) {
+    const { source, counters, logged } = await this.create(checkpoints)
+    const controller = new AbortController()
+    await source.start?.(controller.signal)
+    const run = source.run(out, controller.signal)
+    let hasFailed = false
+    run.catch(() => void (hasFailed = true))
+    const end = async () => {
+      controller.abort()
+      out.settlesAs ??= 'delivered'
+      out.unblock()
+      out.settle('delivered')
+      await run.catch(() => {})
+      await source.stop?.(AbortSignal.timeout(100))
+      await source.stop?.(AbortSignal.timeout(100))
+    }
+    this.#ends.push(end)
+    let port = 0
+    if ('listen' in this.input.options) {
+      const address = () => logged.find(({ text }) => text === 'listening')?.fields.address
+      await until(() => hasFailed || address() !== undefined, 'it logs "listening" with its address')
+      port = Number(/:(\d+)$/.exec(String(address()))?.[1])
+    }
+    const write = (lines: readonly string[]) => this.input.write(lines, port)
+    return { source, counters, run, abort: () => controller.abort(), end, write }
+  }
+
+  async close(): Promise<void> {
+    for (const end of this.#ends) await end()
+    this.input.close?.()
+  }
+}
+
+const numbered = (from: number, to: number, rest = '') =>
+  Array.from({ length: to - from }, (_, i) => `line ${from + i}${rest}`)
+
+async function stops(opened: OpenedSource, found: Findings): Promise<void> {
+  const { source, logged } = await opened.create()
+  await source.stop?.(AbortSignal.abort())
+  await source.stop?.(AbortSignal.abort())
+  found.same(
+    logged.filter(({ level }) => level === 'error' || level === 'fatal'),
+    [],
+    'errors in the log',
+  )
+}
+
+async function keepsOrder(opened: OpenedSource, found: Findings): Promise<void> {
+  const out = opened.slow('delivered')
+  const { write, end } = await opened.begin(out)
+  const lines = numbered(0, 6000, ` ${'x'.repeat(100)}`)
+  lines[500] = `${'é'.repeat(100_000)} "\\`
+  lines[501] = ' '
+  let written = 0
+  for (const count of [1, 2, 997, 5000]) {
+    const portion = lines.slice(written, (written += count))
+    await Promise.all([write(portion), until(() => out.events >= written, `${written} lines arrive`)])
+  }
+  found.same(out.received, lines, 'the lines')
+  found.same(out.most, 1, 'batches that are given at once')
+  await end()
+  found.same(out.events, lines.length, 'events, after the end')
+}
+
+async function endsInTheMiddle(opened: OpenedSource, found: Findings): Promise<void> {
+  const out = opened.slow()
+  out.block()
+  const { write, run, abort, end } = await opened.begin(out)
+  const lines = numbered(0, 5000, ` ${'y'.repeat(100)}`)
+  const answer = write(lines)
+  await until(() => out.batches.length > 0, 'a batch arrives')
+  abort()
+  out.settlesAs = 'delivered'
+  out.unblock()
+  out.settle('delivered')
+  await run
+  await answer
+  const sent = [...out.received]
+  found.same(sent, lines.slice(0, sent.length), 'the lines')
+  await end()
+  found.same(out.events, sent.length, 'events, after the end')
+}
+
+async function givesBack(opened: OpenedSource, found: Findings): Promise<void> {
+  const out = opened.slow()
+  const checkpoints = new MemoryCheckpoints()
+  const { source, counters, write, run, end } = await opened.begin(out, checkpoints)
+  const answers: unknown[] = []
+  for (let n = 0; n < 3; n++) {
+    answers.push(write(numbered(n, n + 1)))
+    await until(() => out.batches.length === n + 1, 'a batch for each portion')
+  }
+  const [first, second, third] = out.unsettled.splice(0)
+  third!.settle('delivered')
+  first!.settle('delivered')
+  second!.settle('errored')
+  if (opened.input.answers) {
+    const statuses = (await Promise.all(answers)) as number[]
+    found.ok(statuses[0]! < 300 && statuses[1]! >= 500 && statuses[2]! < 300, `it answers ${statuses}`)
+  } else if (source.once) {
+    await end()
+    found.same(counters.failures.get('undelivered'), 1, 'failures of the kind "undelivered"')
+  } else {
+    const failure = await run.then(
+      () => 'nothing',
+      () => undefined,
+    )
+    found.same(failure, undefined, 'what `run` rejects with after an event was given back')
+    await checkpoints.flush()
+    await end()
+    await readsAgain(opened, checkpoints, found)
+  }
+  found.same(out.received, ['line 0', 'line 1', 'line 2'], 'the lines')
+}
+
+async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, found: Findings): Promise<void> {
+  const next = opened.slow('delivered')
+  const again = await opened.begin(next, checkpoints)
+  await until(() => next.events === 2, 'what was given back is read again, and what followed it')
+  found.same(next.received, ['line 1', 'line 2'], 'lines of the next run')
+  again.write(numbered(3, 4))
+  await until(() => next.events === 3, 'another line is read')
+  await again.end()
+  await checkpoints.flush()
+  const last = opened.slow('delivered')
+  const rest = await opened.begin(last, checkpoints)
+  rest.write(numbered(4, 5))
+  await until(() => last.events > 0, 'another line is read')
+  found.same(last.received, ['line 4'], 'lines after a restart')
+}

@@ -1,0 +1,74 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Codec } from '../../core/codec.js'
+import { MISSING } from '../../core/event/field-reader.js'
+import { DECODED, INVALID } from '../../core/event/flags.js'
+import { stringEnd, valueEnd, WantedNames } from '../../lib/formats/json-scan.js'
+import { Members } from '../../lib/formats/members.js'
+import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
+import { type BatchOptions, batchOf, readerOf } from './batches.js'
+
+/** What `read` gives, as an object; undefined: the line cannot be decoded. */
+export function readFields(codec: Codec, line: Buffer, start = 0, end = line.length): unknown {
+  const members = new Members()
+  if (!codec.read(line, start, end, members, 1e12)) return undefined
+  const { out } = members
+  const { length } = out
+  // A scan needs a byte to stop at.
+  out.addByte(0)
+  const entries: [string, unknown][] = []
+  // Each name by itself: some engines' JSON.parse takes an escaped name of a member for another one.
+  for (let p = 0; p < length; p++) {
+    const nameEnd = stringEnd(out.bytes, p + 1) + 1
+    const name = JSON.parse(out.bytes.toString('utf8', p, nameEnd)) as string
+    p = valueEnd(out.bytes, nameEnd + 1, length)
+    entries.push([name, JSON.parse(out.bytes.toString('utf8', nameEnd + 1, p))])
+  }
+  return Object.fromEntries(entries)
+}
+
+/** What a reader finds is what the whole event has, and what `read` gives: before and after the batch has moved, in a copy, with bad bytes. */
+export function agreesWithFields(
+  t: { same(found: unknown, wanted: unknown, what: string): unknown },
+  decode: NonNullable<BatchOptions['decode']>,
+  names: readonly string[],
+  lines: readonly (string | Buffer)[],
+): void {
+  const wanted = new WantedNames()
+  const readers = names.map(name => [name, readerOf(`."${name}"`, wanted)] as const)
+  const given = [...lines, ...lines.map(line => Buffer.concat([Buffer.from(line as string), Buffer.from([0xff])]))]
+  for (const piece of [0, 3]) {
+    const batch = batchOf(given, {
+      decode,
+      wanted,
+      path: '/f',
+      peer: '192.0.2.7',
+      receivedAt: 1e12,
+      ...(piece ? { maxLineBytes: 5 } : {}),
+    })
+    const check = (what: string) => {
+      for (let i = 0; i < batch.length; i++) {
+        const fields = batch.fields(i)
+        for (const [name, reader] of readers) {
+          const value = Object.hasOwn(fields, name) ? fields[name] : undefined
+          const found = [reader.load(batch, i) === MISSING, reader.value()]
+          const wanted = [value === undefined, value]
+          if (!isDeepStrictEqual(found, wanted)) t.same(found, wanted, `${what}: ${name} of event ${i}`)
+        }
+      }
+    }
+    check('at first')
+    for (let i = 0; i < batch.length; i++) {
+      const { chunk, starts, ends, receivedAt } = batch
+      const flags = batch.look(i)
+      if (flags & (INVALID | PIECE | CONTINUES) || batch.origin.codec.form === 'message') continue
+      const found = readFields(batch.origin.codec, chunk, starts[i]!, ends[i]!)
+      const wanted = flags & DECODED ? batch.origin.codec.fields(chunk, starts[i]!, ends[i]!, receivedAt) : undefined
+      if (!isDeepStrictEqual(found, wanted)) t.same(found, wanted, `read: ${chunk.subarray(starts[i]!, ends[i]!)}`)
+    }
+    batch.retain(i => i % 3 !== 1)
+    check('some gone')
+    batch.fork(0, 1).ack.settle('delivered')
+    batch.compact()
+    check('elsewhere')
+  }
+}

@@ -1,0 +1,64 @@
+import { inspect, isDeepStrictEqual } from 'node:util'
+import { sleep } from '../../lib/time.js'
+import { readYaml } from '../config/yaml/load-yaml.js'
+import { toValue } from '../config/yaml/node.js'
+import { Problems } from '../config/yaml/problems.js'
+
+/** How long a component may take for what takes no time. */
+const PATIENCE_MS = 10_000
+const LONGEST_SHOWN = 2000
+
+/** Collects what does not hold. */
+export class Findings {
+  readonly list: string[] = []
+
+  ok(holds: boolean, what: string): void {
+    if (!holds) this.list.push(what)
+  }
+
+  same(found: unknown, wanted: unknown, what: string): void {
+    if (isDeepStrictEqual(found, wanted)) return
+    if (Array.isArray(found) && Array.isArray(wanted)) {
+      const at = wanted.findIndex((value, i) => !isDeepStrictEqual(value, found[i]))
+      if (at >= 0 && at < found.length) {
+        this.same(found[at], wanted[at], `${what}, number ${at} of ${found.length}`)
+        return
+      }
+    }
+    const shown = (value: unknown) => inspect(value, { depth: 8, breakLength: 110 }).slice(0, LONGEST_SHOWN)
+    this.list.push(`${what}: it is ${shown(found)}, and should be ${shown(wanted)}`)
+  }
+
+  /** Makes findings of what `work` throws, and of its not coming to an end. */
+  async during(what: string, work: () => unknown): Promise<void> {
+    const over = new AbortController()
+    const late = sleep(PATIENCE_MS, over.signal).then(() => {
+      throw new Error(`it did not end within ${PATIENCE_MS / 1000} seconds`)
+    })
+    try {
+      await Promise.race([work(), late])
+    } catch (error) {
+      this.list.push(`${what}: ${error instanceof Error ? (error.stack ?? error.message) : error}`)
+    } finally {
+      late.catch(() => {})
+      over.abort()
+    }
+  }
+}
+
+/** Waits until `test` holds. Throws when it does not come about. */
+export async function until(test: () => boolean, what: string): Promise<void> {
+  for (let waited = 0; !test(); waited += 5) {
+    if (waited > PATIENCE_MS) throw new Error(`${what}: it did not come about`)
+    await sleep(5)
+  }
+}
+
+/** The options of an example. */
+export function optionsOf(yaml: string): object {
+  const problems = new Problems()
+  const { root } = readYaml(yaml, 'example', process.env, problems)
+  const [problem] = problems.list()
+  if (problem) throw new Error(`the YAML of an example: ${problem.message}`)
+  return root ? (toValue(root) as object) : {}
+}

@@ -1,0 +1,91 @@
+import { RawEncoder } from '../../core/codecs/encode.js'
+import type { Checkpoints, Output } from '../../core/component.js'
+import { Ack, type AckStatus } from '../../core/event/ack.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Fields } from '../../core/event/event.js'
+
+/** Takes what a source sends. Settles it on request, and has room as long as `room` is open. */
+export class Taker implements Output {
+  readonly batches: EventBatch[] = []
+  readonly unsettled: Ack[] = []
+  /** How batches are settled at once; undefined: by `settle`. */
+  settlesAs: AckStatus | undefined
+  #room: { promise: Promise<void>; open: () => void } | undefined
+
+  constructor(settlesAs?: AckStatus) {
+    this.settlesAs = settlesAs
+  }
+
+  ack(onSettled: (status: AckStatus) => void): Ack {
+    return new Ack(onSettled)
+  }
+
+  async send(batch: EventBatch): Promise<void> {
+    // The memory, and that of what is found in it, is used again when the batch is settled.
+    batch.move(Buffer.from(batch.chunk), batch.starts.slice(), batch.ends.slice())
+    batch.scan()
+    this.batches.push(batch)
+    if (this.settlesAs) batch.ack.settle(this.settlesAs)
+    else this.unsettled.push(batch.ack)
+    await this.#room?.promise
+  }
+
+  settle(status: AckStatus): void {
+    for (const ack of this.unsettled.splice(0)) ack.settle(status)
+  }
+
+  /** From now on there is no room. */
+  block(): void {
+    let open = () => {}
+    const promise = new Promise<void>(resolve => {
+      open = resolve
+    })
+    this.#room = { promise, open }
+  }
+
+  unblock(): void {
+    this.#room?.open()
+    this.#room = undefined
+  }
+
+  get bytes(): number {
+    return this.batches.reduce((sum, batch) => sum + batch.bytes, 0)
+  }
+
+  get events(): number {
+    return this.batches.reduce((sum, batch) => sum + batch.length, 0)
+  }
+
+  get fields(): Fields[] {
+    return this.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
+  }
+
+  get lines(): string[] {
+    const line = (batch: EventBatch, i: number) => batch.chunk.toString('latin1', batch.starts[i], batch.ends[i])
+    return this.batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => line(batch, i)))
+  }
+
+  get raw(): Buffer {
+    return Buffer.concat(new RawEncoder().encode(this.batches).parts)
+  }
+}
+
+/** A document in memory: what is saved stays for the next run, the rest is lost as in a kill. */
+export class MemoryCheckpoints implements Checkpoints {
+  document: unknown
+  changes = 0
+  savedAt = 0
+  #snapshot: (() => unknown) | undefined
+  read(): unknown {
+    return this.document
+  }
+  provide(snapshot: () => unknown): void {
+    this.#snapshot = snapshot
+  }
+  changed(): void {
+    this.changes++
+  }
+  async flush(): Promise<void> {
+    this.document = JSON.parse(JSON.stringify(this.#snapshot?.()))
+  }
+}

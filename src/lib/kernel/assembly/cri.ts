@@ -1,0 +1,31 @@
+import { find, SPACE } from './bytes'
+import { isIsoTime } from './iso-time'
+import { putOther, putText } from './members'
+
+/** Reads lines of container runtimes that are whole, as core/codecs/cri.ts does. It leaves those of several parts. */
+
+/** The fields, in the order of CRI_LINES. */
+const MESSAGE: u32 = 0
+const TIMESTAMP: u32 = 1
+const STREAM: u32 = 2
+
+/** `stdout` and `stderr`, and the space before the tag, in a u64 without its highest byte. */
+const STREAM_BYTES: usize = 6
+const STDOUT: u64 = 0x2074756f647473
+const STDERR: u64 = 0x20727265647473
+/** `F` and a space. */
+const WHOLE: u32 = 0x2046
+
+/** Reads the line [p, end). False if it must be read elsewhere. */
+export function readCriLine(p: usize, end: usize): bool {
+  const stop = find(p, end, <u8>SPACE)
+  const stream = stop + 1
+  const text = stream + STREAM_BYTES + 3
+  if (text > end || !isIsoTime(p, stop)) return false
+  const name = load<u64>(stream) & 0xffffffffffffff
+  if ((name != STDOUT && name != STDERR) || <u32>load<u16>(stream + STREAM_BYTES + 1) != WHOLE) return false
+  putText(MESSAGE, text, end)
+  putText(TIMESTAMP, p, stop)
+  putOther(STREAM, stream, STREAM_BYTES)
+  return true
+}

@@ -1,0 +1,235 @@
+import { SLOT, WantedNames } from '../formats/json-scan.js'
+import type { ScanFlags } from './json-lines.js'
+import type { LineMemory, Lines } from './line-memory.js'
+
+/** A format of lines that the kernel reads. */
+export interface LineFormat {
+  /** Its number in assembly/field-lines.ts. */
+  readonly number: number
+  /** The names of its fields, in the order of their numbers there. One that origins have is in every line it takes. */
+  readonly names: readonly string[]
+}
+
+/** What events consist of besides the fields of their lines. */
+export interface EventFrame {
+  /** What comes first. With `hasLine`, it ends with the quote behind which the line begins. */
+  readonly head: Buffer
+  /** Whether the line follows, as within the quotes of a string. */
+  readonly hasLine: boolean
+  /** What comes before the fields: without a comma at its end, unless all before it is a brace. */
+  readonly middle: Buffer
+  /** What follows the fields. */
+  readonly end: Buffer
+  /** Where wanted values are in the middle: three numbers each, the slot and those of a SLOT. */
+  readonly middleSlots: Int32Array
+  /** When the lines were received, which gives the year of times without one. Wall clock in milliseconds; 0: not known. */
+  readonly receivedAt: number
+}
+
+export interface FieldExports {
+  setFields(table: number): void
+  setReceived(minutes: number, year: number): void
+  setFrame(
+    bytes: number,
+    head: number,
+    middle: number,
+    end: number,
+    hasLine: number,
+    slot: number,
+    slots: number,
+    count: number,
+  ): void
+  scanFields(
+    format: number,
+    length: number,
+    starts: number,
+    ends: number,
+    flags: number,
+    out: number,
+    stride: number,
+    shift: number,
+    skipped: number,
+    scanned: number,
+    decoded: number,
+  ): number
+  writeFields(
+    format: number,
+    length: number,
+    starts: number,
+    ends: number,
+    flags: number,
+    asked: number,
+    taken: number,
+    slots: number,
+    stride: number,
+    shift: number,
+    to: number,
+    toEnd: number,
+  ): number
+}
+
+/** Bytes of events that are written at a time. */
+const OUTPUT_BYTES = 512 * 1024
+/** The longest frame, and the most numbers of its slots. */
+const FRAME_BYTES = 16 * 1024
+const MIDDLE_SLOTS = 3 * 16
+const MOST_FIELDS = 64
+/** An entry of the table of fields, and what of it is for the name. */
+const ENTRY_BYTES = 40
+const NAME_BYTES = 32
+/** Shorter batches are read faster in JavaScript. */
+const LEAST_BYTES = 1024
+
+/** From March 1 of the year 0 to the epoch. */
+const MINUTES_BEFORE = 719_468 * 1440
+
+const NO_NAMES = new WantedNames()
+
+/** Reads lines that consist of fields. One that is rare in its format is left to the caller. */
+export class FieldLines {
+  /** What was written last: `output` holds event i of the group at [starts[i], ends[i]); `ends[i]` is 0 if it was left. */
+  readonly output: Buffer
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  /** The slots of each, which are positions in `output`. */
+  readonly slots: Int32Array
+  readonly #code: FieldExports
+  readonly #memory: LineMemory
+  readonly #output: number
+  readonly #table: number
+  readonly #frame: number
+  readonly #middleSlots: Int32Array
+  #format: LineFormat | undefined
+  #wanted: WantedNames | undefined
+  #version = -1
+
+  constructor(code: FieldExports, memory: LineMemory) {
+    this.#code = code
+    this.#memory = memory
+    this.starts = memory.starts
+    this.ends = memory.ends
+    this.slots = memory.slots
+    this.#table = memory.take(MOST_FIELDS * ENTRY_BYTES)
+    this.#middleSlots = new Int32Array(memory.bytes.buffer, memory.take(MIDDLE_SLOTS * 4), MIDDLE_SLOTS)
+    this.#frame = memory.take(FRAME_BYTES)
+    this.#output = memory.take(OUTPUT_BYTES)
+    this.output = memory.bytes.subarray(this.#output, this.#output + OUTPUT_BYTES)
+    code.setFields(this.#table)
+  }
+
+  /** Whether there is enough of the lines. */
+  isWorthwhile({ length, starts, ends }: Lines): boolean {
+    return length > 0 && ends[length - 1]! - starts[0]! >= LEAST_BYTES
+  }
+
+  /** As JsonLines.scan, with the slots of a codec of the form `fields`. It leaves lines with a flag of `by.skipped`. */
+  scan(format: LineFormat, lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number {
+    const { length, flags } = lines
+    const memory = this.#memory
+    const stride = wanted.names.length * SLOT
+    let left = 0
+    this.#use(format, wanted)
+    for (let from = 0; from < length; ) {
+      const to = memory.put(lines, from, stride)
+      if (to === from) {
+        left++
+        flags[from++]! &= ~by.scanned
+        continue
+      }
+      left += this.#code.scanFields(
+        format.number,
+        to - from,
+        memory.starts.byteOffset,
+        memory.ends.byteOffset,
+        memory.flags.byteOffset,
+        memory.slots.byteOffset,
+        stride * 4,
+        memory.shift(lines, from),
+        by.skipped,
+        by.scanned,
+        by.decoded,
+      )
+      flags.set(memory.flags.subarray(0, to - from), from)
+      if (stride > 0) out.set(memory.slots.subarray(0, (to - from) * stride), from * stride)
+      from = to
+    }
+    return left
+  }
+
+  /** Sets what surrounds the fields of events that are written. False if it is too long. */
+  setFrame(
+    { head, hasLine, middle, end, middleSlots, receivedAt }: EventFrame,
+    wanted: WantedNames = NO_NAMES,
+  ): boolean {
+    if (head.length + middle.length + end.length > FRAME_BYTES || middleSlots.length > MIDDLE_SLOTS) return false
+    const { bytes } = this.#memory
+    const year = receivedAt === 0 ? 0 : new Date(receivedAt).getUTCFullYear()
+    this.#code.setReceived(MINUTES_BEFORE + Math.floor(receivedAt / 60_000), year)
+    bytes.set(head, this.#frame)
+    bytes.set(middle, this.#frame + head.length)
+    bytes.set(end, this.#frame + head.length + middle.length)
+    this.#middleSlots.set(middleSlots)
+    this.#code.setFrame(
+      this.#frame,
+      head.length,
+      middle.length,
+      end.length,
+      hasLine ? 1 : 0,
+      wanted.names.indexOf('message'),
+      this.#middleSlots.byteOffset,
+      middleSlots.length / 3,
+    )
+    return true
+  }
+
+  /**
+   * Writes the events of lines of valid UTF-8 from `from` on, as many as fit, of which the flags are `taken` among
+   * `asked`. Returns where the group ends.
+   */
+  write(
+    format: LineFormat,
+    lines: Lines,
+    from: number,
+    asked: number,
+    taken: number,
+    wanted: WantedNames = NO_NAMES,
+  ): number {
+    const memory = this.#memory
+    const stride = wanted.names.length * SLOT
+    this.#use(format, wanted)
+    const to = memory.put(lines, from, stride)
+    if (to === from) {
+      memory.ends[0] = 0
+      return from + 1
+    }
+    const count = this.#code.writeFields(
+      format.number,
+      to - from,
+      memory.starts.byteOffset,
+      memory.ends.byteOffset,
+      memory.flags.byteOffset,
+      asked,
+      taken,
+      memory.slots.byteOffset,
+      stride * 4,
+      memory.shift(lines, from),
+      this.#output,
+      this.#output + OUTPUT_BYTES,
+    )
+    return from + count
+  }
+
+  /** Writes the table of fields, if it changed. */
+  #use(format: LineFormat, wanted: WantedNames): void {
+    if (this.#format === format && this.#wanted === wanted && this.#version === wanted.version) return
+    this.#format = format
+    this.#wanted = wanted
+    this.#version = wanted.version
+    const { bytes, view } = this.#memory
+    for (const [field, name] of format.names.entries()) {
+      const entry = this.#table + field * ENTRY_BYTES
+      view.setUint32(entry, bytes.write(`,"${name}":`, entry + 8, NAME_BYTES), true)
+      view.setInt32(entry + 4, wanted.names.indexOf(name), true)
+    }
+  }
+}

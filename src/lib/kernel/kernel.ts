@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs'
+import { chunkMemory } from '../lines/chunk-memory.js'
+import { type FieldExports, FieldLines } from './field-lines.js'
+import { type JsonExports, JsonLines } from './json-lines.js'
+import { type LineEndExports, LineEnds } from './line-ends.js'
+import { LineMemory } from './line-memory.js'
+import { type StringExports, Strings } from './strings.js'
+
+/**
+ * Runs what costs most for each byte in WebAssembly with SIMD. Lines are read where they are if their chunk is in the
+ * memory that it shares with the pool of chunks, and are copied there in groups otherwise. The code is in `assembly/`.
+ * Calls never yield, so one instance serves the whole process.
+ */
+
+/** The part of the global that is used here; its types come with those of a browser. */
+declare const WebAssembly: {
+  readonly Module: new (bytes: Uint8Array) => object
+  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
+}
+
+type Exports = JsonExports &
+  FieldExports &
+  LineEndExports &
+  StringExports & { readonly base: { readonly value: number } }
+
+export interface Kernel {
+  readonly json: JsonLines
+  readonly fields: FieldLines
+  readonly lines: LineEnds
+  readonly strings: Strings
+}
+
+let kernel: Kernel | undefined
+let isLoaded = false
+
+/** The kernel; undefined where WebAssembly with SIMD cannot run, as with `node --jitless`. */
+export function theKernel(): Kernel | undefined {
+  if (isLoaded) return kernel
+  isLoaded = true
+  try {
+    const shared = chunkMemory()!
+    const module = new WebAssembly.Module(readFileSync(new URL('./kernel.wasm', import.meta.url)))
+    const code = new WebAssembly.Instance(module, { env: { memory: shared } }).exports as Exports
+    const memory = new LineMemory(code.base.value, shared)
+    kernel = {
+      json: new JsonLines(code, memory),
+      fields: new FieldLines(code, memory),
+      lines: new LineEnds(code, memory),
+      strings: new Strings(code, memory),
+    }
+  } catch {
+    kernel = undefined
+  }
+  return kernel
+}

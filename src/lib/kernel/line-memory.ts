@@ -1,0 +1,99 @@
+import { type FixedMemory, isInChunkMemory, OWN_BYTES } from '../lines/chunk-memory.js'
+
+/** Lines as ranges of a chunk, as in an EventBatch. */
+export interface Lines {
+  readonly chunk: Buffer
+  readonly length: number
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly flags: Uint8Array
+}
+
+/** Lines that were scanned: `stride` numbers of `slots` for each. */
+export interface ScannedLines extends Lines {
+  readonly slots: Int32Array
+  readonly stride: number
+}
+
+/** Bytes of lines, and lines, that are read at a time. A longer line is not read here. */
+const TEXT_BYTES = 512 * 1024
+export const MOST_LINES = 4096
+/** Bytes for the slots of a group of lines. */
+const SLOT_BYTES = 512 * 1024
+/** The kernel reads ahead of the end of a line. */
+export const AHEAD = 64
+
+/** The part of the shared memory that is the kernel's own: columns of a group of lines, and whatever else is taken. */
+export class LineMemory {
+  readonly bytes: Buffer
+  readonly view: DataView
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly flags: Uint8Array
+  readonly slots: Int32Array
+  readonly #text: number
+  #used: number
+
+  /** `base`: the first address that the kernel does not use itself. */
+  constructor(base: number, { buffer }: FixedMemory) {
+    this.#used = (base + 15) & ~15
+    this.bytes = Buffer.from(buffer)
+    this.view = new DataView(buffer)
+    this.starts = new Int32Array(buffer, this.take(MOST_LINES * 4), MOST_LINES)
+    this.ends = new Int32Array(buffer, this.take(MOST_LINES * 4), MOST_LINES)
+    this.flags = new Uint8Array(buffer, this.take(MOST_LINES), MOST_LINES)
+    this.slots = new Int32Array(buffer, this.take(SLOT_BYTES), SLOT_BYTES / 4)
+    this.#text = this.take(TEXT_BYTES + AHEAD)
+  }
+
+  /** The address of memory of so many bytes, a multiple of 16, that is used for nothing else. */
+  take(bytes: number): number {
+    const at = this.#used
+    this.#used += bytes
+    if (this.#used > OWN_BYTES) throw new Error('the memory of the kernel is too small')
+    return at
+  }
+
+  /**
+   * Puts lines from `from` on into the columns, as many as fit, and their text into the memory if it is not there.
+   * `stride`: slots of each. Returns where the group ends; `from` if not even one fits.
+   */
+  put(lines: Lines, from: number, stride: number): number {
+    const { chunk, length, starts, ends, flags } = lines
+    const until = this.#until(length, from, stride)
+    const to = isInChunkMemory(chunk) ? until : this.#copy(from, until, lines)
+    this.starts.set(starts.subarray(from, to))
+    this.ends.set(ends.subarray(from, to))
+    this.flags.set(flags.subarray(from, to))
+    return to
+  }
+
+  /** Puts flags and slots of lines in the shared memory from `from` on, as many as fit. Returns where the group ends. */
+  putScanned(lines: ScannedLines, from: number): number {
+    const { length, flags, slots, stride } = lines
+    const to = this.#until(length, from, stride)
+    this.flags.set(flags.subarray(from, to))
+    this.slots.set(slots.subarray(from * stride, to * stride))
+    return to
+  }
+
+  #until(length: number, from: number, stride: number): number {
+    const most = stride === 0 ? MOST_LINES : Math.min(MOST_LINES, Math.floor(this.slots.length / stride))
+    return Math.min(length, from + most)
+  }
+
+  /** What is subtracted from the positions of lines from `from` on to get addresses. */
+  shift({ chunk, starts }: Lines, from: number): number {
+    return isInChunkMemory(chunk) ? -chunk.byteOffset : starts[from]! - this.#text
+  }
+
+  /** Copies the lines from `from` on, at most up to `to`, that fit into the memory. Returns where they end. */
+  #copy(from: number, to: number, { chunk, starts, ends }: Lines): number {
+    const begin = starts[from]!
+    let until = from
+    while (until < to && ends[until]! - begin < TEXT_BYTES) until++
+    // With the byte after the last line, which is part of its line end.
+    if (until > from) this.bytes.set(chunk.subarray(begin, ends[until - 1]! + 1), this.#text)
+    return until
+  }
+}

@@ -1,0 +1,196 @@
+import { isInChunkMemory } from '../lines/chunk-memory.js'
+import { type LineMemory, MOST_LINES, type ScannedLines } from './line-memory.js'
+
+/** Which lines have slots to be looked at: those whose flags under `mask` are `plain`. */
+export interface PlainFlags {
+  readonly mask: number
+  readonly plain: number
+}
+
+export interface StringExports {
+  narrowStrings(
+    length: number,
+    flags: number,
+    slots: number,
+    stride: number,
+    shift: number,
+    mask: number,
+    plain: number,
+    text: number,
+    textLength: number,
+    same: number,
+    isString: number,
+    among: number,
+  ): number
+  hashStrings(
+    length: number,
+    flags: number,
+    slots: number,
+    stride: number,
+    shift: number,
+    mask: number,
+    plain: number,
+    seed: number,
+    longest: number,
+    owner: number,
+    starts: number,
+    ends: number,
+    hashes: number,
+    skipped: number,
+    ids: number,
+  ): number
+  setKnown(table: number): void
+  learnKey(owner: number, address: number, size: number, hash: number, number: number): void
+}
+
+/** What values are compared with. */
+export interface WantedText {
+  readonly text: Buffer
+  /** Whether values with this text are wanted, or those with another one. */
+  readonly same: boolean
+  /** Whether only a string can have this text. */
+  readonly isString: boolean
+}
+
+export interface HashOptions {
+  readonly seed: number
+  readonly longest: number
+  /** Whose numbers of values are looked up. */
+  readonly owner: number
+}
+
+/** What is known of each value: where it is, its hash, and its number or one of those of src/components/throttle/key-table.ts. */
+export interface StringColumns {
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly hashes: Int32Array
+  readonly ids: Int32Array
+}
+
+/** The longest text that values are compared with. */
+const TEXT_BYTES = 1024
+/** Bytes of the table of known values. */
+const KNOWN_BYTES = 256 * 1024
+/** Bytes of a number in a slot. */
+const NUMBER = 4
+
+/** The values of one name in lines of JSON whose chunk is in the memory of the kernel. */
+export class Strings {
+  readonly #code: StringExports
+  readonly #memory: LineMemory
+  readonly #text: number
+  readonly #hashes: Int32Array
+  readonly #ids: Int32Array
+  /** A number for each line: those that are left out, or left. */
+  readonly #column: Uint8Array
+  #owners = 0
+
+  constructor(code: StringExports, memory: LineMemory) {
+    this.#code = code
+    this.#memory = memory
+    this.#text = memory.take(TEXT_BYTES)
+    this.#hashes = new Int32Array(memory.bytes.buffer, memory.take(MOST_LINES * 4), MOST_LINES)
+    this.#ids = new Int32Array(memory.bytes.buffer, memory.take(MOST_LINES * 4), MOST_LINES)
+    this.#column = new Uint8Array(memory.bytes.buffer, memory.take(MOST_LINES), MOST_LINES)
+    code.setKnown(memory.take(KNOWN_BYTES))
+  }
+
+  /** Whether it can look at values of these lines: they are in its memory, and there is room for the slots of one. */
+  #reaches({ chunk, stride }: ScannedLines): boolean {
+    return isInChunkMemory(chunk) && stride <= this.#memory.slots.length
+  }
+
+  /** An owner of numbers of values. Another one is needed when any of these changes. */
+  owner(): number {
+    return ++this.#owners
+  }
+
+  /** Keeps the number of the value [start, end) of a chunk, if it is short. Others may be forgotten for it. */
+  learn(owner: number, chunk: Buffer, start: number, end: number, hash: number, number: number): void {
+    if (isInChunkMemory(chunk)) this.#code.learnKey(owner, chunk.byteOffset + start, end - start, hash, number)
+  }
+
+  /**
+   * Compares the values whose numbers begin at `first` with a text, for lines with a 1 in `among`. Sets it to 0 where
+   * the value is not wanted, and to 2 where it is not known. Returns how many these are; undefined: it cannot.
+   */
+  narrow(
+    lines: ScannedLines,
+    first: number,
+    { text, same, isString }: WantedText,
+    among: Uint8Array,
+    by: PlainFlags,
+  ): number | undefined {
+    const { length, stride } = lines
+    if (!this.#reaches(lines) || text.length > TEXT_BYTES) return undefined
+    const memory = this.#memory
+    memory.bytes.set(text, this.#text)
+    let unknown = 0
+    for (let from = 0; from < length; ) {
+      const to = memory.putScanned(lines, from)
+      this.#column.set(among.subarray(from, to))
+      unknown += this.#code.narrowStrings(
+        to - from,
+        memory.flags.byteOffset,
+        memory.slots.byteOffset + first * NUMBER,
+        stride * NUMBER,
+        memory.shift(lines, from),
+        by.mask,
+        by.plain,
+        this.#text,
+        text.length,
+        same ? 1 : 0,
+        isString ? 1 : 0,
+        this.#column.byteOffset,
+      )
+      among.set(this.#column.subarray(0, to - from), from)
+      from = to
+    }
+    return unknown
+  }
+
+  /**
+   * Finds the texts whose numbers begin at `first`, and hashes those of 1 to `longest` bytes. `skipped`: 1 for lines
+   * that are left out. Returns of how many others no number is known; undefined: it cannot.
+   */
+  hash(
+    lines: ScannedLines,
+    first: number,
+    { seed, longest, owner }: HashOptions,
+    skipped: Uint8Array | undefined,
+    columns: StringColumns,
+    by: PlainFlags,
+  ): number | undefined {
+    const { length, stride } = lines
+    if (!this.#reaches(lines)) return undefined
+    const memory = this.#memory
+    let left = 0
+    for (let from = 0; from < length; ) {
+      const to = memory.putScanned(lines, from)
+      if (skipped) this.#column.set(skipped.subarray(from, to))
+      left += this.#code.hashStrings(
+        to - from,
+        memory.flags.byteOffset,
+        memory.slots.byteOffset + first * NUMBER,
+        stride * NUMBER,
+        memory.shift(lines, from),
+        by.mask,
+        by.plain,
+        seed,
+        longest,
+        owner,
+        memory.starts.byteOffset,
+        memory.ends.byteOffset,
+        this.#hashes.byteOffset,
+        skipped ? this.#column.byteOffset : 0,
+        this.#ids.byteOffset,
+      )
+      columns.starts.set(memory.starts.subarray(0, to - from), from)
+      columns.ends.set(memory.ends.subarray(0, to - from), from)
+      columns.hashes.set(this.#hashes.subarray(0, to - from), from)
+      columns.ids.set(this.#ids.subarray(0, to - from), from)
+      from = to
+    }
+    return left
+  }
+}

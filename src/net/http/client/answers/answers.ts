@@ -1,0 +1,158 @@
+import { DeliveryError, type Failure } from '../../../../core/errors.js'
+import type { EventBatch } from '../../../../core/event/batch.js'
+import { hideSecrets } from '../../../../lib/formats/escapes.js'
+import type { Clock } from '../../../../lib/time.js'
+import type { AccessKey } from '../../../auth/access-key.js'
+import type { Answer } from '../connection/connections.js'
+import { proxyWords } from '../connection/network-error.js'
+import type { ClientOptions } from '../options.js'
+import type { RequestFormat } from '../request-format.js'
+import type { Transport } from '../transport.js'
+import { decoded, parametersOf, withoutQuery } from '../urls.js'
+import { bodyText, cutText, drain } from './answer-text.js'
+import { type Divided, divided } from './divided.js'
+import { type ReadAnswer, readAnswer } from './read-answer.js'
+import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
+
+/** Values of headers and of a query at least this long are redacted from every text. */
+const SECRET_LENGTH = 8
+/** As in `Bearer KEY`. */
+const SCHEME = /^\w+ +(?=\S+$)/
+
+/** The request that a response belongs to. */
+export interface Asked {
+  /** Method and URL. */
+  readonly place: string
+  /** Undefined for a request without events. */
+  readonly request?: readonly EventBatch[]
+}
+
+/** The client whose responses are read. */
+interface AnswersOf {
+  readonly options: ClientOptions
+  readonly format: RequestFormat
+  readonly transport: Transport
+  readonly key: AccessKey | undefined
+  readonly clock: Clock
+}
+
+/** Interprets responses: what they mean for the events of a request, and what an operator can do about an error. */
+export class Answers {
+  readonly #of: AnswersOf
+
+  constructor(of: AnswersOf) {
+    this.#of = of
+  }
+
+  /** The error for events that a response with a success status rejects; undefined if there are none. */
+  async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
+    const { statusCode: status, headers, body } = answer
+    const { answerList } = this.#of.format
+    if (!answerList || !asked.request || !mayBeJson(headers)) {
+      await drain(body)
+      return undefined
+    }
+    const read = await readAnswer(body, answerList)
+    const incomplete = read.broken !== undefined || read.unreadable
+    if (incomplete && headers['content-type'] === undefined) return undefined
+    // The missing part could have listed rejected events.
+    if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
+    if (read.unreadable) return this.#unreadable(answer, asked)
+    const found = divided(read.entries, status, () => this.#countable(asked.request!))
+    return found && this.#error(this.#shown(answer, asked, found.message ?? read.text), found.failure, answer, found)
+  }
+
+  /** The meaning of an error response, and what to do about it. */
+  async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
+    const { statusCode: status, headers, body } = answer
+    const { request } = asked
+    const { answerList } = this.#of.format
+    const failure = failureOf(status)
+    const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
+    const read: Partial<ReadAnswer> = mayDivide ? await readAnswer(body, mayDivide) : { text: await bodyText(body) }
+    if (read.unreadable) return this.#unreadable(answer, asked)
+    const found = mayDivide ? divided(read.entries, status, () => this.#countable(request!)) : undefined
+    const said = found?.message ?? read.text ?? ''
+    const advice = found ? undefined : connectionAdvice(status, said)
+    if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
+    return this.#error(this.#shown(answer, asked, said), found?.failure ?? failure, answer, found)
+  }
+
+  /** The error for a request that must succeed before events are sent. Delivery pauses, whatever the status is. */
+  async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
+    const error = await this.refusal(answer, asked)
+    if (error.failure === 'retry' || error.failure === 'hold') return error
+    return this.#error(`${error.message}; "validate" must be an address that answers HEAD with 200`, 'hold', answer)
+  }
+
+  #countable(request: readonly EventBatch[]): number {
+    return this.#of.format.countable?.(request) ?? request.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  /** A smaller request has a shorter response. A single event whose response is still too long counts as rejected. */
+  #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
+    const message = `${status} from ${place}: the answer is too long to be read, so it is not known which events were refused; they are sent again in smaller requests`
+    const requestId = text(headers['x-request-id'])
+    return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
+  }
+
+  #shown({ statusCode: status, headers }: Answer, { place }: Asked, text: string): string {
+    const said = cutText(this.#withoutSecrets(text))
+    const proxy = this.#of.transport.answeringProxy(this.#of.format.url)
+    const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
+    return `${status} from ${place}${through}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
+  }
+
+  #advice(status: number, headers: Answer['headers']): string {
+    if (status === 401 || status === 403) {
+      const what = status === 401 ? 'the access key was refused' : 'the access key lacks a permission'
+      return this.#of.key ? `; ${what}: put another ${this.#of.key.place}` : '; it wants an access key: set "auth"'
+    }
+    if (status >= 300 && status < 400) {
+      const to = text(headers.location)
+      const shown = to ? withoutQuery(to) : 'elsewhere'
+      return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
+    }
+    if (status === 407) return `; a proxy answered this${proxyWords(status)}`
+    if (status === 404) return '; there is nothing at this address'
+    return ''
+  }
+
+  #error(message: string, failure: Failure, { statusCode, headers }: Answer, found?: Divided): DeliveryError {
+    const status = found?.status ?? statusCode
+    return new DeliveryError(this.#withoutSecrets(message), {
+      failure,
+      reason: isSuccess(status) ? 'rejected' : `status_${status}`,
+      status,
+      rejected: found?.rejected,
+      again: found?.again,
+      requestId: text(headers['x-request-id']),
+      retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#of.clock.wall()),
+    })
+  }
+
+  /** A receiver may echo what it was sent. */
+  #withoutSecrets(text: string): string {
+    const { options, format } = this.#of
+    const inQuery = [format.url, options.validate ?? ''].flatMap(url => {
+      const values = parametersOf(url).map(({ from, to }) => url.slice(from, to))
+      return [...values, ...values.map(decoded)]
+    })
+    const inHeaders = Object.values(options.headers).flatMap(value => [value, value.replace(SCHEME, '')])
+    const secrets = [...inHeaders, ...inQuery].filter(value => value.length >= SECRET_LENGTH)
+    if (this.#of.key?.last) secrets.push(this.#of.key.last)
+    secrets.push(...this.#of.transport.secrets)
+    return hideSecrets(text, secrets)
+  }
+}
+
+/** Whether a response may be JSON. Simple receivers send no content type. */
+function mayBeJson(headers: Answer['headers']): boolean {
+  const type = text(headers['content-type'])
+  return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
+}
+
+/** The values of a header as one string. */
+export function text(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header.join(', ') : header
+}

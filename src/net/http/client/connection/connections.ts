@@ -1,0 +1,179 @@
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import { isDeepStrictEqual } from 'node:util'
+import type { Reach } from '../../../../core/options/reach.js'
+import { setIdleTimeout } from '../../../../lib/network/idle-timeout.js'
+import { request as httpRequest } from '../../../../lib/network/node-http.js'
+import { nextTurn } from '../../../../lib/time.js'
+import type { TlsContent } from '../../../tls/tls-content.js'
+import { isSuccess } from '../answers/statuses.js'
+import type { ClientOptions } from '../options.js'
+import type { Body } from '../request-bodies.js'
+import { Connector } from './connector.js'
+import { UnexpectedUpgrade } from './network-error.js'
+import { Pool, type PooledRequest } from './pool.js'
+import type { Via } from './proxy.js'
+import { connectProxy, openTunnel } from './tunnel.js'
+
+/** How long a response body may stall. The time limit of the delivery covers the attempt as a whole. */
+const STALLED_BODY_MS = 10_000
+
+export type ConnectionOptions = Pick<ClientOptions, 'tls' | 'connect_timeout'>
+
+/** The proxy for a URL; undefined if there is none. */
+export type FindProxy = (target: URL) => Promise<Via | undefined>
+
+export interface Sent {
+  /** Where the connection leads: a URL that is only an origin. */
+  readonly target: URL
+  readonly path: string
+  readonly method: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Body | null
+}
+
+/** A response; its body has not been read. */
+export interface Answer {
+  readonly statusCode: number
+  readonly headers: IncomingHttpHeaders
+  readonly body: IncomingMessage
+  /** Resolves when the request has been sent, or will not be sent any further. */
+  readonly sent: Promise<void>
+}
+
+/** As many kept-alive connections as concurrent requests. */
+export class Connections {
+  readonly #options: ConnectionOptions
+  readonly #reach: Reach | undefined
+  #content: TlsContent
+  #pool: Pool
+  readonly #connecting = new Set<Socket>()
+  readonly #connected = new Set<Socket>()
+  /** Connections on which a response has arrived. */
+  readonly #answered = new WeakSet<Socket>()
+  /** Whether a connection was closed before any response, and none has received one since. */
+  unanswered = false
+  /** Selects the proxy of a connection. Not used for http URLs, whose requests go to the proxy itself. */
+  findProxy: FindProxy | undefined
+
+  constructor(options: ConnectionOptions, content: TlsContent, reach?: Reach) {
+    this.#options = options
+    this.#reach = reach
+    this.#content = content
+    this.#pool = this.#newPool()
+  }
+
+  /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
+  async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
+    // An idle connection that the receiver has closed meanwhile is noticed, and another one is made.
+    await nextTurn()
+    signal.throwIfAborted()
+    const pool = this.#pool
+    const length = body && { 'content-length': body.bytes }
+    const all = { host: target.host, ...headers, ...length }
+    const options: PooledRequest = { agent: pool, target, path, method, headers: all }
+    return await new Promise<Answer>((resolve, reject) => {
+      const sent = httpRequest(options)
+      const abort = () => {
+        reject(signal.reason)
+        sent.destroy()
+      }
+      signal.addEventListener('abort', abort, { once: true })
+      // None of these but `error` comes twice.
+      sent.on('error', reject)
+      sent.on('close', () => signal.removeEventListener('abort', abort))
+      const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
+      sent.on('socket', socket => setIdleTimeout(socket, 0))
+      sent.on('upgrade', (_, socket) => {
+        socket.destroy()
+        reject(new UnexpectedUpgrade())
+      })
+      sent.on('response', body => {
+        const { statusCode = 0, headers, socket } = body
+        this.unanswered = false
+        this.#answered.add(socket)
+        pool.answered(socket, headers['keep-alive'])
+        setIdleTimeout(socket, STALLED_BODY_MS)
+        if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
+        resolve({ statusCode, headers, body, sent: isSent })
+      })
+      // The parts wait for the connection, and leave in one call, with the head.
+      if (body) for (const part of body.parts) sent.write(part)
+      sent.end()
+    })
+  }
+
+  /** Further requests use connections made with `content`; requests in progress finish unchanged. */
+  renew(content: TlsContent): void {
+    const { ca, cert, key } = content
+    const { ca: oldCa, cert: oldCert, key: oldKey } = this.#content
+    this.#content = content
+    if (isDeepStrictEqual([ca, cert, key], [oldCa, oldCert, oldKey])) return
+    this.#pool.retire()
+    this.#pool = this.#newPool()
+  }
+
+  /** Closes every connection, including those being established. */
+  async close(): Promise<void> {
+    this.#pool.retire()
+    const sockets = [...this.#connecting, ...this.#connected]
+    const closed = sockets.map(socket => new Promise(resolve => socket.once('close', resolve)))
+    for (const socket of sockets) socket.destroy(new Error('closing'))
+    await Promise.all(closed)
+  }
+
+  #newPool(): Pool {
+    const { connect_timeout: timeoutMs, tls } = this.#options
+    const { ca, cert, key } = this.#content
+    const common = { ca, timeoutMs, reach: this.#reach }
+    const receiver = new Connector({ ...common, cert, key, serverName: tls.server_name }, this.#connecting)
+    const proxy = new Connector(common, this.#connecting)
+    return new Pool(target => this.#connect(target, receiver, proxy))
+  }
+
+  async #connect(target: URL, receiver: Connector, proxy: Connector): Promise<Socket> {
+    const via = await this.findProxy?.(target)
+    const isProxy = via && target.origin === via.url.origin
+    if (!via || isProxy || target.protocol !== 'https:')
+      return this.#made(await (isProxy ? proxy : receiver).connect(target))
+    const denied = receiver.denied(target)
+    if (denied) throw denied
+    return this.#made(await receiver.connect(target, await this.#tunnel(via, target, proxy)))
+  }
+
+  async #tunnel(via: Via, { hostname, port }: URL, proxy: Connector): Promise<Socket> {
+    const socket = await connectProxy(via, proxy)
+    this.#connecting.add(socket)
+    try {
+      return await openTunnel(socket, via, `${hostname}:${port || 443}`, this.#options.connect_timeout)
+    } finally {
+      this.#connecting.delete(socket)
+    }
+  }
+
+  #made(socket: Socket): Socket {
+    this.#connected.add(socket)
+    // Registered before the listeners of the HTTP client: it must run before the failed request is reported.
+    const ended = () => {
+      if (!this.#answered.has(socket)) this.unanswered = true
+    }
+    socket.once('end', ended).once('error', () => {
+      ended()
+      // Otherwise the following `end` would replace the error, which may be a TLS alert with the reason.
+      socket.destroy()
+    })
+    // It was idle for long enough, or a response stalls.
+    socket.on('timeout', () => socket.destroy(new Error('the answer stalled')))
+    socket.once('close', () => this.#connected.delete(socket))
+    return socket
+  }
+}
+
+/**
+ * Closes the connection of a request that was refused before it was sent: a receiver that reads no further would keep
+ * it, and the body, for as long as it likes. What the receiver has read is known to be written a turn later.
+ */
+async function closeUnlessSent(sent: ClientRequest): Promise<void> {
+  await nextTurn()
+  if (!sent.writableFinished) sent.destroy()
+}

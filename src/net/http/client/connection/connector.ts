@@ -1,0 +1,121 @@
+import { type LookupAddress, lookup } from 'node:dns'
+import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
+import type { Reach } from '../../../../core/options/reach.js'
+import { nodeTls } from '../../../../lib/network/node-tls.js'
+import { after } from '../../../../lib/time.js'
+import { DeniedAddress } from './network-error.js'
+
+/** TCP probes of connections on which nothing is sent begin after this time. */
+const PROBE_MS = 60_000
+
+export interface ConnectorOptions {
+  readonly ca: Buffer | undefined
+  readonly cert?: Buffer | undefined
+  readonly key?: Buffer | undefined
+  /** The name in the certificate, if it is not that of the URL. */
+  readonly serverName?: string | undefined
+  /** How long connecting may take, with the TLS handshake, in milliseconds. */
+  readonly timeoutMs: number
+  readonly reach: Reach | undefined
+}
+
+/** Makes connections. Certificates are verified, whatever the environment says. */
+export class Connector {
+  readonly #options: ConnectorOptions
+  readonly #connecting: Set<Socket>
+  /** The last TLS session with each receiver, which makes the next handshake shorter. */
+  readonly #sessions = new Map<string, Buffer>()
+
+  /** `connecting`: has the sockets that are being connected. */
+  constructor(options: ConnectorOptions, connecting: Set<Socket>) {
+    this.#options = options
+    this.#connecting = connecting
+  }
+
+  /** Connects to the host and port of a URL, with TLS for https; through `tunnel` if there is one. */
+  connect(target: URL, tunnel?: Socket): Promise<Socket> {
+    const { reach, timeoutMs } = this.#options
+    const denied = this.denied(target)
+    if (denied) return Promise.reject(denied)
+    const secure = target.protocol === 'https:'
+    const { host, port } = placeOf(target)
+    const tcp = {
+      host,
+      port,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: PROBE_MS,
+      ...(reach && { lookup: permittedLookup(reach, port) }),
+    }
+    const socket = secure ? this.#secure(tcp, tunnel) : connect(tcp)
+    return this.#connected(socket, secure ? 'secureConnect' : 'connect', timeoutMs)
+  }
+
+  /** Why the host of a URL, if it is an address, must not be connected to. Names are checked when they are looked up. */
+  denied(target: URL): DeniedAddress | undefined {
+    const { host, port } = placeOf(target)
+    const denied = isIP(host) ? this.#options.reach?.deniedAddress(host, port) : undefined
+    return denied === undefined ? undefined : new DeniedAddress(host, host, denied)
+  }
+
+  #secure(tcp: { readonly host: string; readonly port: number }, tunnel: Socket | undefined): Socket {
+    const { ca, cert, key, serverName } = this.#options
+    const { host, port } = tcp
+    const servername = serverName ?? (isIP(host) ? undefined : host)
+    const name = `${host}:${port}`
+    const session = this.#sessions.get(name)
+    const socket = nodeTls().connect({
+      ...(tunnel ? { socket: tunnel, host, port } : tcp),
+      ALPNProtocols: ['http/1.1'],
+      rejectUnauthorized: true,
+      ...(ca && { ca }),
+      ...(cert && { cert }),
+      ...(key && { key }),
+      ...(servername !== undefined && { servername }),
+      ...(session && { session }),
+    })
+    return socket.on('session', session => this.#sessions.set(name, session))
+  }
+
+  #connected(socket: Socket, event: 'connect' | 'secureConnect', timeoutMs: number): Promise<Socket> {
+    this.#connecting.add(socket)
+    return new Promise<Socket>((resolve, reject) => {
+      const cancel = after(timeoutMs, () => socket.destroy(coded('ETIMEDOUT', 'connecting timed out')))
+      const closed = () => reject(coded('ECONNRESET', 'closed while connecting'))
+      socket.once('error', reject).once('close', closed)
+      socket.once(event, () => resolve(socket))
+      const ended = () => {
+        cancel()
+        this.#connecting.delete(socket)
+        socket.off('error', reject).off('close', closed)
+      }
+      socket.once(event, ended).once('close', ended)
+    })
+  }
+}
+
+function placeOf({ protocol, hostname, port }: URL): { readonly host: string; readonly port: number } {
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (protocol === 'https:' ? 443 : 80)) }
+}
+
+function coded(code: string, message: string): Error {
+  return Object.assign(new Error(message), { code })
+}
+
+/**
+ * Looks up only addresses that `reach` allows. A resolved name is checked in the lookup of the connection itself, so the
+ * name server cannot give another answer between check and connection.
+ */
+export function permittedLookup(reach: Reach, port: number): LookupFunction {
+  return (name, options, callback) => {
+    lookup(name, { ...options, all: true }, (error, found: LookupAddress[]) => {
+      if (error) return callback(error, '')
+      const refused = found.map(({ address }) => reach.deniedAddress(address, port))
+      const permitted = found.filter((_, i) => refused[i] === undefined)
+      const first = permitted[0]
+      if (!first) return callback(new DeniedAddress(name, found[0]?.address ?? name, refused[0] ?? 'unknown'), '')
+      if (options.all) callback(null, permitted)
+      else callback(null, first.address, first.family)
+    })
+  }
+}

@@ -1,0 +1,146 @@
+import { isIP } from 'node:net'
+import type { DestinationContext } from '../../../../core/component.js'
+import { DeliveryError } from '../../../../core/errors.js'
+import { AddressList } from '../../../../lib/network/address-list.js'
+import { AccessKey } from '../../../auth/access-key.js'
+import type { ProxyOptions } from './proxy-options.js'
+
+/** The proxy of a request. */
+export interface Via {
+  readonly url: URL
+  /** Undefined if it needs no authorization. */
+  readonly authorization: string | undefined
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** Selects the proxy and its password for a URL. */
+export class ProxySettings {
+  readonly #options: ProxyOptions
+  readonly #env: Environment
+  readonly #direct: DirectHosts
+  readonly #password: AccessKey | undefined
+  #secrets: readonly string[] = []
+
+  constructor(options: ProxyOptions, { log, reach }: DestinationContext, env: Environment = process.env) {
+    // The proxy of the operator could open connections that this pipeline must not open.
+    if (options === 'environment' && reach)
+      throw new DeliveryError('"proxy: environment" is not available to a published pipeline', {
+        failure: 'hold',
+        reason: 'proxy_denied',
+      })
+    this.#options = options
+    this.#env = env
+    this.#direct = options === 'environment' ? directHostsOf(env) : new DirectHosts(options.no_proxy)
+    if (options === 'environment' || !options.auth) return
+    const { password, password_file, credential } = options.auth
+    const source = { key: password, key_file: password_file, credential }
+    const auth = { type: 'token', scheme: '', header: 'proxy-authorization', ...source } as const
+    this.#password = new AccessKey(auth, log.child({ option: 'proxy.auth' }), reach)
+  }
+
+  /** Texts that must not be shown. */
+  get secrets(): readonly string[] {
+    return this.#secrets
+  }
+
+  /** The URL of the proxy for `target` without its password; undefined if there is none. */
+  urlFor(target: URL): URL | undefined {
+    if (this.#direct.has(target)) return undefined
+    return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)
+  }
+
+  /** Undefined if `target` is reached directly. */
+  async viaFor(target: URL): Promise<Via | undefined> {
+    const url = this.urlFor(target)
+    if (!url) return undefined
+    const user = this.#options === 'environment' ? decoded(url.username) : this.#options.auth?.user
+    if (!user) return { url, authorization: undefined }
+    const password = this.#password ? await this.#current() : decoded(url.password)
+    const encoded = Buffer.from(`${user}:${password}`).toString('base64')
+    this.#secrets = password === '' ? [encoded] : [encoded, password]
+    return { url, authorization: `Basic ${encoded}` }
+  }
+
+  /** Resolves with true if the password was replaced. */
+  async changed(): Promise<boolean> {
+    return (await this.#password?.changed()) ?? false
+  }
+
+  async #current(): Promise<string> {
+    try {
+      return await this.#password!.current()
+    } catch (cause) {
+      if (!(cause instanceof DeliveryError)) throw cause
+      const { failure, reason, message } = cause
+      throw new DeliveryError(`proxy.auth: ${message}`, { failure, reason, cause })
+    }
+  }
+}
+
+/** The names of the proxy variables for a URL, in order of precedence. */
+function variablesFor({ protocol }: URL): string[] {
+  const name = protocol === 'https:' ? 'https_proxy' : 'http_proxy'
+  return [name, name.toUpperCase(), 'all_proxy', 'ALL_PROXY']
+}
+
+/** The environment variable that names a proxy for the URL; undefined if there is none. */
+export function variableFor(target: URL, env: Environment = process.env): string | undefined {
+  return directHostsOf(env).has(target) ? undefined : variablesFor(target).find(name => env[name])
+}
+
+/** The proxy in the environment for a URL that is not reached directly. */
+function proxyFrom(env: Environment, target: URL): URL | undefined {
+  const name = variablesFor(target).find(name => env[name])
+  const text = name && env[name]
+  if (!text) return undefined
+  const full = text.includes('://') ? text : `http://${text}`
+  const url = URL.canParse(full) ? new URL(full) : undefined
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
+  // The value may contain a password.
+  const message = `the variable ${name} must be the address of a proxy that begins with http:// or https://`
+  throw new DeliveryError(message, { failure: 'hold', reason: 'proxy' })
+}
+
+function directHostsOf(env: Environment): DirectHosts {
+  return new DirectHosts((env.no_proxy ?? env.NO_PROXY ?? '').split(/[\s,]+/).filter(entry => entry !== ''))
+}
+
+const withoutBrackets = (host: string) => host.replace(/^\[|\]$/g, '')
+
+/** A list of hosts as in NO_PROXY. */
+class DirectHosts {
+  readonly #all: boolean
+  readonly #ranges = new AddressList()
+  readonly #hosts: readonly { readonly domain: string; readonly port: string | undefined }[]
+
+  constructor(list: readonly string[]) {
+    this.#all = list.includes('*')
+    for (const entry of list) if (entry.includes('/')) this.#ranges.tryAdd(entry)
+    this.#hosts = list
+      .filter(entry => !entry.includes('/'))
+      .map(entry => {
+        const [, name = '', port] = isIP(entry) ? [entry, entry] : (/^(.*?)(?::(\d+))?$/.exec(entry) ?? [])
+        const domain = withoutBrackets(name).replace(/^\*?\./, '')
+        return { domain: domain.toLowerCase(), port }
+      })
+  }
+
+  has({ hostname, port, protocol }: URL): boolean {
+    const host = withoutBrackets(hostname).toLowerCase()
+    const usedPort = port || (protocol === 'https:' ? '443' : '80')
+    if (this.#all || this.#ranges.has(host)) return true
+    return this.#hosts.some(
+      ({ domain, port }) =>
+        (port === undefined || port === usedPort) && (host === domain || host.endsWith(`.${domain}`)),
+    )
+  }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

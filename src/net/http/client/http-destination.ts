@@ -1,0 +1,160 @@
+import type { Destination, DestinationContext, HandoverState, Receipt } from '../../../core/component.js'
+import { DeliveryError } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { holdChunk } from '../../../lib/lines/chunk-pool.js'
+import { packageVersion } from '../../../lib/version.js'
+import { AccessKey } from '../../auth/access-key.js'
+import { drain } from './answers/answer-text.js'
+import { Answers, text } from './answers/answers.js'
+import { isSuccess } from './answers/statuses.js'
+import type { Answer } from './connection/connections.js'
+import type { ClientOptions } from './options.js'
+import { type Body, RequestBodies } from './request-bodies.js'
+import type { RequestFormat } from './request-format.js'
+import { Transport } from './transport.js'
+import { plainKeyHost, withoutQuery } from './urls.js'
+
+/** A destination that sends over HTTP in the given request format. */
+export class HttpDestination implements Destination {
+  readonly #options: ClientOptions
+  readonly #format: RequestFormat
+  readonly #context: DestinationContext
+  readonly #key: AccessKey | undefined
+  /** The headers of every request that others may replace, and those of the options, in lower case. */
+  readonly #headers: Readonly<Record<string, string>>
+  readonly #ownHeaders: Readonly<Record<string, string>>
+  /** Where requests with events go. */
+  readonly #address: Address
+  readonly #place: string
+  readonly #transport: Transport
+  readonly #bodies: RequestBodies
+  readonly #answers: Answers
+
+  constructor(options: ClientOptions, format: RequestFormat, context: DestinationContext) {
+    const { auth, compression } = options
+    const { clock, log, reach } = context
+    this.#options = options
+    this.#format = format
+    this.#context = context
+    if (auth.type === 'token') this.#key = new AccessKey(auth, log, reach)
+    this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json', ...format.headers }
+    this.#ownHeaders = Object.fromEntries(Object.entries(options.headers).map(([k, v]) => [k.toLowerCase(), v]))
+    this.#address = addressOf(format.url)
+    this.#place = `${format.method ?? 'POST'} ${withoutQuery(format.url)}`
+    this.#transport = new Transport(options, context)
+    this.#bodies = new RequestBodies(request => format.encode(request), compression)
+    this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
+    const host = plainKeyHost(options)
+    if (host !== undefined) log.warn({ host }, 'the access key is sent without encryption; use https')
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    await this.#transport.open()
+    const { validate } = this.#options
+    if (validate === undefined) await this.#key?.current()
+    else await this.#validate(validate, signal)
+  }
+
+  sizeOf(request: readonly EventBatch[], maxBytes: number): number {
+    return this.#bodies.sizeOf(request, maxBytes)
+  }
+
+  async write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt> {
+    const { method = 'POST', contentType } = this.#format
+    const { compression } = this.#options
+    const { body, idempotencyKey } = await this.#bodies.of(request)
+    const headers: Record<string, string> = { 'content-type': contentType, 'idempotency-key': idempotencyKey }
+    if (compression !== 'none') headers['content-encoding'] = compression
+    const asked = { place: this.#place, request }
+    let answer: Answer | undefined
+    try {
+      answer = await this.#send(this.#address, method, headers, body, signal)
+      const requestId = text(answer.headers['x-request-id'])
+      this.#count(String(answer.statusCode), requestId)
+      if (!isSuccess(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
+      const refused = await this.#answers.refusedOf(answer, asked)
+      // A receiver may accept a request before it has read it. More requests would only take more memory.
+      await answer.sent
+      this.#bodies.delivered(request)
+      if (refused) throw refused
+      return { requestId }
+    } catch (error) {
+      if (answer) holdUntil(answer.sent, request)
+      if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
+        this.#count(error.reason)
+      throw error
+    }
+  }
+
+  async changed(): Promise<boolean> {
+    const [key, files] = await Promise.all([this.#key?.changed() ?? false, this.#transport.changed()])
+    return key || files
+  }
+
+  handOver(): HandoverState | undefined {
+    return this.#transport.handOver()
+  }
+
+  async stop(): Promise<void> {
+    await this.#transport.stop()
+  }
+
+  async #validate(url: string, signal: AbortSignal): Promise<void> {
+    const answer = await this.#send(addressOf(url), 'HEAD', {}, null, signal)
+    const place = withoutQuery(url)
+    const { headers, body } = answer
+    if (!isSuccess(answer.statusCode)) throw await this.#answers.heldBy(answer, { place: `HEAD ${place}` })
+    await drain(body)
+    const fields = {
+      url: place,
+      request_id: text(headers['x-request-id']),
+      subject: text(headers['x-auth-subject-id']),
+      account: text(headers['x-auth-account-id']),
+      account_short_id: text(headers['x-auth-account-short-id']),
+      enterprise: text(headers['x-auth-enterprise-id']),
+      access_type: text(headers['x-auth-access-type']),
+    }
+    this.#context.log.info(fields, 'destination accepts the access key')
+  }
+
+  async #send(
+    { url, target, path }: Address,
+    method: 'POST' | 'PUT' | 'HEAD',
+    headers: Record<string, string>,
+    body: Body | null,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const { auth } = this.#options
+    const key = await this.#key?.current()
+    const all: Record<string, string> = { ...this.#headers, ...headers, ...this.#ownHeaders }
+    if (key !== undefined) all[auth.header.toLowerCase()] = auth.scheme ? `${auth.scheme} ${key}` : key
+    return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
+  }
+
+  #count(status: string, requestId?: string): void {
+    const { metrics, clock } = this.#context
+    const help = 'Requests by the status of the response, or by why there was none.'
+    const counter = metrics.counter('sluice_http_requests_total', help, { status })
+    counter.value++
+    if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }
+  }
+}
+
+interface Address {
+  readonly url: string
+  readonly target: URL
+  readonly path: string
+}
+
+function addressOf(url: string): Address {
+  const { origin, pathname, search } = new URL(url)
+  return { url, target: new URL(origin), path: pathname + search }
+}
+
+/** Keeps the bytes of a request while they may still be read: a receiver may refuse it before all of it is sent. */
+function holdUntil(sent: Promise<void>, request: readonly EventBatch[]): void {
+  const releases = request.map(({ chunk }) => holdChunk(chunk))
+  void sent.then(() => {
+    for (const release of releases) release?.()
+  })
+}

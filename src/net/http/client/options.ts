@@ -1,0 +1,90 @@
+import zlib from 'node:zlib'
+import { z } from 'zod'
+import { duration, refuse, refuseAt } from '../../../core/options/options.js'
+import { filePath, reaches } from '../../../core/options/reach.js'
+import { auth, HEADER_NAME } from '../../auth/auth-options.js'
+import { httpUrl, proxy } from './connection/proxy-options.js'
+
+const HEADER_VALUE = /^[\t\x20-\x7e]*$/
+
+/** Headers that sluice or the HTTP protocol sets. */
+const OWN_HEADERS = new Set(
+  'host connection content-length content-encoding transfer-encoding expect upgrade keep-alive te trailer idempotency-key'.split(
+    ' ',
+  ),
+)
+
+const tls = z
+  .strictObject({
+    ca_file: filePath()
+      .optional()
+      .describe('Certificates (PEM) of the authorities to trust, instead of the default ones.'),
+    server_name: reaches('nothing', z.string().min(1))
+      .optional()
+      .describe("The name that the receiver's certificate must have, if it differs from the URL."),
+    cert_file: filePath().optional().describe('Client certificate (PEM), for receivers that ask for one.'),
+    key_file: filePath().optional().describe('Private key (PEM) of the client certificate.'),
+  })
+  .superRefine((tls, context) => {
+    if ((tls.cert_file === undefined) !== (tls.key_file === undefined)) {
+      refuse(context, 'cert_file and key_file belong together: give both or neither')
+    }
+  })
+
+/** Options shared by all destinations that send over HTTP; they can also be used one by one. */
+export const clientOptions = {
+  url: httpUrl().describe('The URL to send events to.'),
+  headers: z
+    .record(
+      z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
+      reaches('nothing', z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' })),
+    )
+    .prefault({})
+    .describe('Additional headers of every request. Their values are never logged.'),
+  auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
+  validate: httpUrl()
+    .optional()
+    .describe('URL that is requested with HEAD on start. No events are sent before it accepts the key.'),
+  compression: z
+    .enum(['none', 'gzip', 'zstd'])
+    .prefault('none')
+    .superRefine((compression, context) => {
+      if (compression === 'zstd' && !('zstdCompress' in zlib)) {
+        refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
+      }
+    })
+    .describe('How the body is compressed. zstd requires a Node.js version that has it.'),
+  connect_timeout: duration()
+    .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
+    .prefault('10 Seconds')
+    .describe('Time limit for connecting, within `timeout`.'),
+  proxy: proxy
+    .optional()
+    .describe(
+      'A proxy between this machine and the receiver. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host. Without this option, these variables are ignored.',
+    ),
+  tls: tls
+    .prefault({})
+    .describe('TLS options for https. Certificates are always verified. Replaced files are used without a restart.'),
+}
+
+export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>
+
+/** Rejects options that set the same header twice. `others`: further headers in lower case, with their options. */
+export function checkHeaders(
+  { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,
+  context: z.RefinementCtx,
+  others: Readonly<Record<string, string | undefined>> = {},
+): void {
+  if (auth.type === 'token' && OWN_HEADERS.has(auth.header.toLowerCase()))
+    refuseAt(context, ['auth', 'header'], 'is set by sluice itself')
+  for (const name of Object.keys(headers)) {
+    const lower = name.toLowerCase()
+    const other =
+      (OWN_HEADERS.has(lower) && 'is set by sluice itself') ||
+      (auth.type === 'token' && lower === auth.header.toLowerCase() && 'is set by auth') ||
+      (lower === 'proxy-authorization' && 'is set by proxy.auth') ||
+      (others[lower] !== undefined && `is set by ${others[lower]}`)
+    if (other) refuseAt(context, ['headers', name], other)
+  }
+}

@@ -1,0 +1,106 @@
+import { randomUUID } from 'node:crypto'
+import { promisify } from 'node:util'
+import zlib from 'node:zlib'
+import type { Encoded } from '../../../core/codecs/encode.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { ClientOptions } from './options.js'
+
+const COMPRESSORS = {
+  none: undefined,
+  gzip: promisify(zlib.gzip),
+  zstd: compressor('zstdCompress'),
+}
+
+/** The bytes of a request, in parts to be sent one after the other. */
+export interface Body {
+  readonly parts: readonly Buffer[]
+  readonly bytes: number
+}
+
+/** A request as it is sent, identical in each attempt. */
+interface Prepared {
+  /** Slices of the chunks of its batches, which keep them until the request is settled; compressed once it is sent. */
+  body: Body
+  compressed?: Promise<Body>
+  readonly idempotencyKey: string
+}
+
+type Request = readonly EventBatch[]
+
+/** Encodes and compresses the body of each request once, however often it is sent. */
+export class RequestBodies {
+  readonly #encode: (request: Request) => Encoded
+  readonly #compress: ((body: Buffer) => Promise<Buffer>) | undefined
+  readonly #memory = new JoinMemory()
+  readonly #prepared = new WeakMap<Request, Prepared>()
+
+  constructor(encode: (request: Request) => Encoded, compression: ClientOptions['compression']) {
+    this.#encode = encode
+    this.#compress = COMPRESSORS[compression]
+  }
+
+  /** The uncompressed size of a request. If it is at most `maxBytes`, the request is sent next, so its body is kept. */
+  sizeOf(request: Request, maxBytes: number): number {
+    const body = this.#encode(request)
+    if (body.bytes <= maxBytes) this.#prepared.set(request, { body, idempotencyKey: randomUUID() })
+    return body.bytes
+  }
+
+  async of(request: Request): Promise<{ body: Body; idempotencyKey: string }> {
+    if (!this.#prepared.has(request)) this.sizeOf(request, Number.POSITIVE_INFINITY)
+    const prepared = this.#prepared.get(request)!
+    if (!this.#compress) return prepared
+    prepared.compressed ??= this.#compressed(prepared.body, this.#compress)
+    try {
+      prepared.body = await prepared.compressed
+      return prepared
+    } catch (error) {
+      delete prepared.compressed
+      throw error
+    }
+  }
+
+  /** The request was delivered and will not be repeated. */
+  delivered(request: Request): void {
+    this.#prepared.delete(request)
+  }
+
+  async #compressed(plain: Body, compress: (body: Buffer) => Promise<Buffer>): Promise<Body> {
+    const joined = this.#memory.join(plain)
+    try {
+      const compressed = await compress(joined)
+      return { parts: [compressed], bytes: compressed.length }
+    } finally {
+      this.#memory.giveBack(joined)
+    }
+  }
+}
+
+function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefined {
+  const compress = (zlib as unknown as Record<string, typeof zlib.gzip | undefined>)[name]
+  return compress && promisify(compress)
+}
+
+/** The memory of a larger body is not kept for reuse. */
+const LARGEST = 2 * 1024 * 1024
+const MOST_KEPT = 4
+const STEP = 64 * 1024
+
+/** Memory for bodies while they are compressed. Fresh memory for each would cost many garbage collections. */
+class JoinMemory {
+  readonly #kept: Buffer[] = []
+
+  /** The body in one piece, to be given back. */
+  join({ parts, bytes }: Body): Buffer {
+    const kept = this.#kept.pop()
+    const memory = kept && kept.length >= bytes ? kept : Buffer.allocUnsafeSlow(Math.ceil(bytes / STEP) * STEP)
+    let at = 0
+    for (const part of parts) at += part.copy(memory, at)
+    return memory.subarray(0, at)
+  }
+
+  giveBack(joined: Buffer): void {
+    const memory = Buffer.from(joined.buffer)
+    if (memory.length <= LARGEST && this.#kept.length < MOST_KEPT) this.#kept.push(memory)
+  }
+}

@@ -1,0 +1,39 @@
+import type { Encoded } from '../../../core/codecs/encode.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Entry } from './answers/divided.js'
+
+/**
+ * What a type of HTTP destination adds to the client: URL, content and the interpretation of responses.
+ *
+ * The client does the rest. The status decides: 2xx means delivered; 401, 403, 407 and redirects pause delivery; 408,
+ * 425, 429, 5xx and network errors are retried, after Retry-After if given; a request with 413 is sent in halves; any
+ * other 4xx means rejected.
+ */
+export interface RequestFormat {
+  /** The URL of requests with events. */
+  readonly url: string
+  /** Default: POST. */
+  readonly method?: 'POST' | 'PUT'
+  readonly contentType: string
+  /** Additional headers of every request; names in lower case. */
+  readonly headers?: Readonly<Record<string, string>>
+  /**
+   * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
+   * may be slices of the chunks of the batches; the client keeps these until the last attempt is over.
+   */
+  encode(request: readonly EventBatch[]): Encoded
+  /** How responses distinguish events. If missing, the status counts for all of them. */
+  readonly answerList?: AnswerList
+  /** How many events of a request a response can distinguish; 0: none. If missing, all of them. */
+  countable?(request: readonly EventBatch[]): number
+}
+
+/** A JSON list that distinguishes events. Events that are not listed were accepted with a 2xx, and not with a 4xx. */
+export interface AnswerList {
+  readonly name: string
+  /**
+   * Reads the entry at `position` of the list: the index of an event in its request, from 0, and its own status if it
+   * has one (below 300: accepted). Undefined if the response has another form; then its status counts for all events.
+   */
+  entry(value: unknown, position: number): Entry | undefined
+}

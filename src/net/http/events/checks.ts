@@ -1,0 +1,99 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { Codec } from '../../../core/codec.js'
+import { errorText } from '../../../core/errors.js'
+import type { AccessKey } from '../../auth/access-key.js'
+import type { AuthOptions } from '../../auth/auth-options.js'
+import { Refusal, tooLarge } from '../server/refusal.js'
+
+/** The format of a body: JSON lines, JSON, or lines of text. */
+export type Content = 'lines' | 'json' | 'text'
+
+const CONTENTS: Record<string, Content> = {
+  'application/x-ndjson': 'lines',
+  'application/ndjson': 'lines',
+  'application/jsonl': 'lines',
+  'application/x-jsonlines': 'lines',
+  'application/json': 'json',
+  'text/plain': 'text',
+}
+
+const METHODS = 'POST, PUT, HEAD'
+
+const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
+
+/** Checks what is known before the body arrives; throws a Refusal. Text lines may also have the type of `decode`. */
+export function checkRequest(
+  request: IncomingMessage,
+  path: string,
+  maxBytes: number,
+  decode?: Codec,
+): { content: Content; gzip: boolean } {
+  const { headers, method, url = '' } = request
+  if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `events are taken at ${path}`)
+  if (method !== 'POST' && method !== 'PUT')
+    throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
+  // HTTP 1.0 does not require it.
+  if (headers.host === undefined && request.httpVersion === '1.1')
+    throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)
+  if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
+    throw new Refusal(417, 'unsupported_expectation', 'expect must be 100-continue')
+  if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
+    throw new Refusal(501, 'unsupported_transfer_encoding', 'transfer-encoding must be chunked', {}, true)
+  const type = mediaType(headers['content-type'])
+  const own = mediaType(decode?.definition.contentType)
+  const isOwn = type !== '' && (type === own || decode?.definition.mediaTypes?.includes(type) === true)
+  const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : isOwn ? 'text' : undefined
+  if (!content) {
+    const isListed = own === '' || Object.hasOwn(CONTENTS, own)
+    const others = ['application/json (an array of objects, or objects)', 'text/plain', ...(isListed ? [] : [own])]
+    throw new Refusal(
+      415,
+      'unsupported_content',
+      `content-type must be application/x-ndjson, ${others.slice(0, -1).join(', ')} or ${others.at(-1)}`,
+      { accept: ['application/x-ndjson, application/json, text/plain', ...(isListed ? [] : [own])].join(', ') },
+    )
+  }
+  const gzip = isGzip(headers)
+  if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+  return { content, gzip }
+}
+
+function isGzip(headers: IncomingHttpHeaders): boolean {
+  const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase()
+  if (encoding === 'identity' || encoding === '') return false
+  if (encoding === 'gzip' || encoding === 'x-gzip') return true
+  throw new Refusal(415, 'unsupported_encoding', 'content-encoding must be gzip or none', { 'accept-encoding': 'gzip' })
+}
+
+/** Throws a Refusal unless the request is authorized. */
+export async function checkAccess(
+  headers: IncomingHttpHeaders,
+  auth: AuthOptions,
+  key: AccessKey | undefined,
+): Promise<void> {
+  // Only browsers send this header: otherwise any web page could send events to a daemon on the same machine.
+  if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests of web pages are not taken')
+  if (!key) return
+  const wanted = await key.current().catch(error => {
+    throw new Refusal(503, 'no_key', errorText(error), { 'retry-after': '30' })
+  })
+  const given = headers[auth.header.toLowerCase()]
+  if (typeof given === 'string' && isSame(withoutScheme(given, auth.scheme), wanted)) return
+  const scheme = auth.scheme || 'Token'
+  throw new Refusal(401, 'unauthorized', `send the access key as "${auth.header}: ${auth.scheme} ..."`, {
+    'www-authenticate': scheme,
+  })
+}
+
+function withoutScheme(given: string, scheme: string): string {
+  if (scheme === '') return given
+  const prefix = `${scheme.toLowerCase()} `
+  return given.toLowerCase().startsWith(prefix) ? given.slice(prefix.length).trimStart() : ''
+}
+
+/** Compares in a time that reveals nothing about the wanted key. */
+function isSame(given: string, wanted: string): boolean {
+  const hash = (text: string) => createHash('sha256').update(text, 'latin1').digest()
+  return timingSafeEqual(hash(given), hash(wanted))
+}

@@ -1,0 +1,79 @@
+import { checkRecords, type FramedSplitter, type Framing, FramingError } from '../../../lib/lines/framed-splitter.js'
+import { type Frame, LINE_END, LineSplitter } from '../../../lib/lines/line-splitter.js'
+import { Refusal } from '../server/refusal.js'
+import type { Content } from './checks.js'
+import { linesOfJson } from './json-body.js'
+
+/** Bytes of a body per frame. Small chunks limit what is retained of a large body. */
+export const PORTION_BYTES = 256 * 1024
+const LF = 0x0a
+
+interface Portion {
+  readonly frame: Frame
+  readonly pieces: number
+}
+
+/** Splits a body into lines, in frames of limited size. Needs room for one byte after `size`; modifies the body. */
+export function* framesOf(bytes: Buffer, size: number, content: Content, maxLineBytes: number): Generator<Portion> {
+  const marked = content !== 'text' && size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
+  const body = marked ? bytes.subarray(3) : bytes
+  let end = marked ? size - 3 : size
+  if (content === 'json') end = linesOfJson(body, end)
+  else if (end > 0 && body[end - 1] !== LF) body[end++] = LF
+  yield* portionsOf(body.subarray(0, end), new LineSplitter(maxLineBytes), content === 'lines')
+}
+
+/** Splits a body into the records of a codec. Throws a Refusal before the first if it is not whole records. */
+export function* recordsOf(body: Buffer, framing: Framing, splitter: FramedSplitter): Generator<Portion> {
+  try {
+    checkRecords(framing, body)
+  } catch (error) {
+    if (!(error instanceof FramingError)) throw error
+    const text = `byte ${error.at} of the body: ${error.message}; nothing of this request was taken`
+    throw new Refusal(400, 'malformed', text)
+  }
+  yield* portionsOf(body, splitter, false, framing.isWhole ? body.length : PORTION_BYTES)
+}
+
+function* portionsOf(
+  body: Buffer,
+  splitter: LineSplitter,
+  skipsBlank = false,
+  size = PORTION_BYTES,
+): Generator<Portion> {
+  let pieces = 0
+  try {
+    for (let at = 0; at < body.length; at += size) {
+      const lines = splitter.push(body.subarray(at, at + size))
+      const frame = lines && skipsBlank ? withoutBlankLines(lines) : lines
+      if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
+      else frame?.release?.()
+      pieces = splitter.pieces
+    }
+    if (splitter.problem) throw splitter.problem
+  } finally {
+    splitter.drop()
+  }
+}
+
+/** Removes blank lines, which have no meaning in JSON lines. */
+function withoutBlankLines(frame: Frame): Frame {
+  const { chunk, starts, ends, flags } = frame
+  let { bytes } = frame
+  let kept = 0
+  for (let i = 0; i < frame.length; i++) {
+    if (isBlank(chunk, starts[i]!, ends[i]!) && flags[i]! <= LINE_END) {
+      bytes -= ends[i]! - starts[i]! + flags[i]!
+      continue
+    }
+    starts[kept] = starts[i]!
+    ends[kept] = ends[i]!
+    flags[kept++] = flags[i]!
+  }
+  return { ...frame, length: kept, bytes, isRun: frame.isRun === true && kept === frame.length }
+}
+
+function isBlank(chunk: Buffer, start: number, end: number): boolean {
+  while (start < end && (chunk[start] === 0x20 || chunk[start] === 0x09 || chunk[start] === 0x0d)) start++
+  return start === end
+}

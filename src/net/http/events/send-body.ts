@@ -1,0 +1,96 @@
+import type { Codec } from '../../../core/codec.js'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import { PLAIN_TEXT } from '../../../core/codecs/text.js'
+import type { Output, SourceContext } from '../../../core/component.js'
+import type { AckStatus } from '../../../core/event/ack.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import { recordSplitter } from '../../../core/options/multiline-options.js'
+import type { Content } from './checks.js'
+import { framesOf, PORTION_BYTES, recordsOf } from './frames.js'
+
+/** The memory of a body. */
+export interface BodyBytes {
+  readonly bytes: Buffer
+  /** Called once, when nobody will read or write the bytes any more. */
+  readonly release?: () => void
+}
+
+/** A complete body. Its bytes have room for one more after `size`. */
+export interface Body extends BodyBytes {
+  readonly size: number
+  readonly content: Content
+  /** The address of the sender. */
+  readonly peer: string | undefined
+}
+
+export interface Sending {
+  readonly context: SourceContext
+  readonly out: Output
+  readonly maxLineBytes: number
+  /** For lines of text. */
+  readonly codec?: Codec | undefined
+  /** Resolves when the next part of the body, of at most this many bytes, may be processed. */
+  readonly turn?: (bytes: number) => Promise<void>
+  /** Counts pieces of over-long lines. */
+  readonly pieces?: { value: number }
+}
+
+/**
+ * Emits all events of a body as fast as there is room, and resolves with their number; `settled` resolves with the
+ * worst status of any of them. The body is modified, and then released. Throws a Refusal before anything was emitted.
+ */
+export async function sendBody(
+  { bytes, size, content, peer, release }: Body,
+  { context, out, maxLineBytes, codec = PLAIN_TEXT, turn, pieces: counter }: Sending,
+): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  const base = context.origin(content === 'text' ? codec : JSON_OBJECTS)
+  const origin = peer === undefined ? base : { ...base, peer }
+  const outcome = new Outcome()
+  const framing = content === 'text' ? codec.framing : undefined
+  let received = 0
+  try {
+    await turn?.(Math.min(size, PORTION_BYTES))
+    const portions = framing
+      ? recordsOf(bytes.subarray(0, size), framing, recordSplitter(framing, maxLineBytes, context.metrics))
+      : framesOf(bytes, size, content, maxLineBytes)
+    for (const { frame, pieces } of portions) {
+      if (received > 0) await turn?.(PORTION_BYTES)
+      received += frame.length
+      if (counter) counter.value += pieces
+      await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
+    }
+  } finally {
+    // The frames have memory of their own.
+    release?.()
+  }
+  return { received, settled: outcome.whole() }
+}
+
+const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
+
+/** The status of a request: the worst of its parts, once all of them are settled. */
+class Outcome {
+  #open = 1
+  #worst: AckStatus = 'delivered'
+  #resolve: (worst: AckStatus) => void = () => {}
+  readonly #whole = new Promise<AckStatus>(resolve => {
+    this.#resolve = resolve
+  })
+
+  /** Adds a part. The returned function settles it. */
+  part(): (status: AckStatus) => void {
+    this.#open++
+    return status => this.#settle(status)
+  }
+
+  /** Marks the request as complete. Must be called once, after the last part. */
+  whole(): Promise<AckStatus> {
+    this.#settle('delivered')
+    return this.#whole
+  }
+
+  #settle(status: AckStatus): void {
+    if (RANK[status] > RANK[this.#worst]) this.#worst = status
+    if (--this.#open === 0) this.#resolve(this.#worst)
+  }
+}

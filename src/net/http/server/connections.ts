@@ -1,0 +1,328 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Server, Socket } from 'node:net'
+import { descriptorLimit } from '../../../lib/files/descriptor-limit.js'
+import { networkOf, plainAddress } from '../../../lib/network/network-address.js'
+import { every, systemClock } from '../../../lib/time.js'
+
+/**
+ * Limits the connections of a server in number and time. A server of Node.js closes neither a connection that its
+ * client leaves open after the last response, nor one whose client does not read, and at `maxConnections` it refuses
+ * new connections even if open ones are idle.
+ */
+
+export interface ConnectionLimits {
+  /** Limit of concurrent connections. */
+  readonly max: number
+  /** Limit of concurrent connections of all servers in this process. Default: a share of its descriptors. */
+  readonly maxInProcess?: number
+  /** Limit of concurrent connections of one address (IPv6: one /64 network). */
+  readonly maxPerAddress?: number | undefined
+  /** Addresses exempt from `maxPerAddress`, since many clients share them. */
+  readonly isShared?: ((address: string) => boolean) | undefined
+  /** Time limit of the TLS handshake. */
+  readonly handshakeMs?: number | undefined
+  /** Time within which a client has to read what is sent, or make progress. */
+  readonly sendMs?: number | undefined
+  /** Time between the end of the last response and the end of the connection. */
+  readonly closeMs?: number | undefined
+  /** Whether used connections that are idle make room for new ones; if not, only unused ones do. */
+  readonly closesUsed: boolean
+}
+
+/** Why this side closed a connection. With `unused`, `idle` and `slow_sender` it made room for a new one. */
+export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
+export type RefuseReason = 'total' | 'address' | 'descriptors'
+
+export interface ConnectionEvents {
+  closed(reason: CloseReason, peer: string | undefined): void
+  refused(reason: RefuseReason, peer: string | undefined): void
+}
+
+/** A client that reads this much of a response counts as making progress. */
+const PROGRESS_BYTES = 64 * 1024
+const LONGEST_SWEEP_MS = 1000
+/** From this age on, a connection without any request is closed before used ones. */
+const FIRST_REQUEST_MS = 1000
+
+/** A request slower than this, in bytes per second, may be closed to make room. */
+const SLOW_RATE = 4096
+
+/** The share of the process's descriptors that connections may use: files and buffers need the rest. */
+const DESCRIPTORS_SHARE = 1 / 3
+
+/** Number of connections of all servers in this process. */
+let inProcess = 0
+
+/** Connections by state. Sets keep insertion order, so the first has been in its state for the longest time. */
+class Pool {
+  size = 0
+  /** Without any complete request or message so far, oldest first. */
+  readonly unused = new Set<Connection>()
+  /** Between two requests, longest idle first. */
+  readonly idle = new Set<Connection>()
+  /** Receiving a request or waiting for its response, oldest request first. */
+  readonly busy = new Set<Connection>()
+}
+
+interface Connection {
+  readonly socket: Socket
+  readonly peer: string | undefined
+  readonly network: Pool | undefined
+  readonly networkName: string | undefined
+  readonly openedAt: number
+  /** The stream that is read and written; for TLS, set after the handshake. */
+  stream: Socket | undefined
+  busy: number
+  used: boolean
+  /** The last request and its response. */
+  last: Exchange | undefined
+  /** When its headers were complete, and how many bytes had been received by then. */
+  lastAt: number
+  lastFrom: number
+  /** Since when the client has read nothing, and how much had been sent then. */
+  blocked: { at: number; sent: number } | undefined
+  endedAt: number | undefined
+}
+
+interface Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+}
+
+export class Connections {
+  readonly #limits: ConnectionLimits
+  readonly #events: ConnectionEvents
+  readonly #all = new Pool()
+  readonly #networks = new Map<string, Pool>()
+  readonly #bySocket = new Map<Socket, Connection>()
+  /** Connections in the TLS handshake by both endpoints: their two socket objects do not refer to each other. */
+  readonly #handshaking = new Map<string, Connection>()
+  readonly #maxInProcess: number
+  #stopSweeping: (() => void) | undefined
+  #isTls = false
+
+  constructor(limits: ConnectionLimits, events: ConnectionEvents) {
+    this.#limits = limits
+    this.#events = events
+    this.#maxInProcess = limits.maxInProcess ?? Math.max(1, Math.floor(descriptorLimit() * DESCRIPTORS_SHARE))
+  }
+
+  get size(): number {
+    return this.#all.size
+  }
+
+  /** Manages the connections of `server` until it is closed. Must be called before it listens. */
+  attach(server: Server, isTls: boolean): void {
+    this.#isTls = isTls
+    server.on('connection', (socket: Socket) => this.#opened(socket))
+    if (isTls) server.on('secureConnection', (socket: Socket) => this.#secured(socket))
+    const { handshakeMs, sendMs, closeMs } = this.#limits
+    const bounds = [handshakeMs, sendMs, closeMs].map(ms => (ms ?? Number.POSITIVE_INFINITY) / 2)
+    this.#stopSweeping = every(Math.max(10, Math.min(...bounds, LONGEST_SWEEP_MS)), () => this.#sweep())
+    server.once('close', () => this.#stopSweeping?.())
+  }
+
+  /** Reports a request whose headers are complete. */
+  request(request: IncomingMessage, response: ServerResponse): void {
+    const connection = this.#bySocket.get(request.socket)
+    if (!connection) return
+    connection.last = { request, response }
+    connection.lastAt = systemClock.now()
+    connection.lastFrom = request.socket.bytesRead
+    connection.busy++
+    connection.used = true
+    this.#sort(connection)
+    response.once('close', () => {
+      connection.busy--
+      this.#sort(connection)
+    })
+  }
+
+  /** Reports that too many requests of a connection wait for earlier ones. */
+  pipelined(socket: Socket): void {
+    const connection = this.#bySocket.get(socket)
+    if (connection) this.#end(connection, 'pipelined')
+  }
+
+  /** Reports a complete message on a connection without requests. */
+  received(socket: Socket): void {
+    const connection = this.#bySocket.get(socket)
+    if (!connection || connection.used) return
+    connection.used = true
+    this.#sort(connection)
+  }
+
+  /** The last request on a connection, answered or not. */
+  lastOf(socket: Socket): Exchange | undefined {
+    return this.#bySocket.get(socket)?.last
+  }
+
+  /** Closes every connection immediately. */
+  close(): void {
+    this.#stopSweeping?.()
+    for (const { socket } of this.#bySocket.values()) socket.destroy()
+  }
+
+  #opened(socket: Socket): void {
+    const { remoteAddress } = socket
+    const peer = remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
+    const networkName = this.#boundedNetwork(peer)
+    const network = networkName === undefined ? undefined : (this.#networks.get(networkName) ?? new Pool())
+    const isFull = (pool: Pool, max: number) => pool.size >= max && !this.#makeRoom(pool)
+    const refusal =
+      network && isFull(network, this.#limits.maxPerAddress!)
+        ? 'address'
+        : isFull(this.#all, this.#limits.max)
+          ? 'total'
+          : inProcess >= this.#maxInProcess && !this.#makeRoom(this.#all)
+            ? 'descriptors'
+            : undefined
+    if (refusal) {
+      this.#refuse(socket, refusal, peer)
+      return
+    }
+    const connection: Connection = {
+      socket,
+      peer,
+      network,
+      networkName,
+      openedAt: systemClock.now(),
+      stream: this.#isTls ? undefined : socket,
+      busy: 0,
+      used: false,
+      last: undefined,
+      lastAt: 0,
+      lastFrom: 0,
+      blocked: undefined,
+      endedAt: undefined,
+    }
+    inProcess++
+    for (const pool of this.#poolsOf(connection)) pool.size++
+    if (networkName !== undefined) this.#networks.set(networkName, network!)
+    this.#bySocket.set(socket, connection)
+    this.#sort(connection)
+    const endpoints = this.#isTls ? endpointsOf(socket) : undefined
+    if (endpoints !== undefined) this.#handshaking.set(endpoints, connection)
+    socket.once('close', () => {
+      this.#forget(connection)
+      if (endpoints !== undefined && this.#handshaking.get(endpoints) === connection)
+        this.#handshaking.delete(endpoints)
+    })
+  }
+
+  #secured(socket: Socket): void {
+    const endpoints = endpointsOf(socket)
+    const connection = endpoints === undefined ? undefined : this.#handshaking.get(endpoints)
+    if (!connection) return
+    this.#handshaking.delete(endpoints!)
+    connection.stream = socket
+    if (this.#bySocket.has(connection.socket)) this.#bySocket.set(socket, connection)
+  }
+
+  /** The address or network that limits this connection; undefined if it is exempt. */
+  #boundedNetwork(peer: string | undefined): string | undefined {
+    const { maxPerAddress, isShared } = this.#limits
+    if (maxPerAddress === undefined || peer === undefined || isShared?.(peer)) return undefined
+    return networkOf(peer)
+  }
+
+  #refuse(socket: Socket, reason: RefuseReason, peer: string | undefined): void {
+    socket.on('error', () => {})
+    socket.destroy()
+    this.#events.refused(reason, peer)
+  }
+
+  /** Closes the least valuable connection; returns false if all are in use. */
+  #makeRoom({ unused, idle, busy }: Pool): boolean {
+    const [oldest] = unused
+    const [longestIdle] = this.#limits.closesUsed ? idle : []
+    // The first request of a new connection may be on its way.
+    const isNew = oldest && systemClock.now() - oldest.openedAt < FIRST_REQUEST_MS
+    if (oldest && !(isNew && longestIdle)) return this.#end(oldest, 'unused')
+    if (longestIdle) return this.#end(longestIdle, 'idle')
+    const now = systemClock.now()
+    for (const connection of busy) if (sendsSlowly(connection, now)) return this.#end(connection, 'slow_sender')
+    return false
+  }
+
+  #end(connection: Connection, reason: CloseReason): true {
+    this.#forget(connection)
+    connection.stream?.destroy()
+    connection.socket.destroy()
+    this.#events.closed(reason, connection.peer)
+    return true
+  }
+
+  #forget(connection: Connection): void {
+    const { socket, stream, networkName, network } = connection
+    if (!this.#bySocket.delete(socket)) return
+    inProcess--
+    if (stream) this.#bySocket.delete(stream)
+    for (const pool of this.#poolsOf(connection)) {
+      pool.size--
+      pool.unused.delete(connection)
+      pool.idle.delete(connection)
+      pool.busy.delete(connection)
+    }
+    if (networkName !== undefined && network!.size === 0) this.#networks.delete(networkName)
+  }
+
+  /** Moves a connection to the end of the set that matches its state. */
+  #sort(connection: Connection): void {
+    if (!this.#bySocket.has(connection.socket)) return
+    const { used, busy } = connection
+    for (const pool of this.#poolsOf(connection)) {
+      pool.unused.delete(connection)
+      pool.idle.delete(connection)
+      pool.busy.delete(connection)
+      const set = busy > 0 ? pool.busy : used ? pool.idle : pool.unused
+      set.add(connection)
+    }
+  }
+
+  #poolsOf({ network }: Connection): Pool[] {
+    return network ? [this.#all, network] : [this.#all]
+  }
+
+  #sweep(): void {
+    const now = systemClock.now()
+    for (const connection of new Set(this.#bySocket.values())) {
+      const reason = this.#overdue(connection, now)
+      if (reason) this.#end(connection, reason)
+    }
+  }
+
+  #overdue(connection: Connection, now: number): CloseReason | undefined {
+    const { handshakeMs, sendMs, closeMs } = this.#limits
+    const { socket, stream, openedAt } = connection
+    if (!stream) {
+      const isLate = handshakeMs !== undefined && now - openedAt > handshakeMs && endpointsOf(socket) !== undefined
+      return isLate ? 'handshake' : undefined
+    }
+    if (stream.writableLength === 0) {
+      connection.blocked = undefined
+      if (closeMs === undefined || !stream.writableEnded) return undefined
+      connection.endedAt ??= now
+      return now - connection.endedAt > closeMs ? 'left_open' : undefined
+    }
+    const sent = stream.bytesWritten - stream.writableLength
+    const { blocked } = connection
+    if (!blocked || sent - blocked.sent >= PROGRESS_BYTES) connection.blocked = { at: now, sent }
+    else if (sendMs !== undefined && now - blocked.at > sendMs) return 'slow_reader'
+    return undefined
+  }
+}
+
+/** Whether the client, and not the reader of the request, causes the delay. */
+function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
+  // If there are several, the earlier ones are complete.
+  if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
+  const ms = now - lastAt
+  return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms
+}
+
+/** Undefined for Unix sockets and closed ones. */
+function endpointsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
+  if (remoteAddress === undefined || remotePort === undefined) return undefined
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
+}

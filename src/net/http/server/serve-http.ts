@@ -1,0 +1,110 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { STATUS_CODES } from '../../../lib/network/node-http.js'
+import type { Connections } from './connections.js'
+import { inOrder } from './in-order.js'
+
+/** Precision of the timeouts, unless they are shorter. */
+const CHECK_MS = 1000
+
+export interface HttpTimeouts {
+  /** For the headers of a request. */
+  readonly headersMs: number
+  /** For a request including its whole body. */
+  readonly requestMs: number
+  /** Between two requests. */
+  readonly keepAliveMs?: number
+}
+
+/** The options of Node.js for a server with these timeouts. */
+export function timeoutOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
+  return {
+    headersTimeout: headersMs,
+    requestTimeout: requestMs,
+    connectionsCheckingInterval: Math.min(CHECK_MS, headersMs),
+    ...(keepAliveMs !== undefined && { keepAliveTimeout: keepAliveMs }),
+  }
+}
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => void
+
+export interface Serving {
+  /** The connections of the server. */
+  readonly connections: Connections
+  /** Limit of concurrently handled requests of one connection. */
+  readonly atOnce: number
+  /** Called when the headers of a request are complete. `handle` follows when it is its turn. */
+  arrived?(request: IncomingMessage, response: ServerResponse): void
+  handle(request: IncomingMessage, response: ServerResponse): void
+  /** Answers bytes that are not a valid request (see `endWith`). */
+  refuse(socket: Socket, status: number, error: string): void
+  /** Handles a body that arrives too slowly (408) or is not valid HTTP. Returns false if `refuse` should answer. */
+  unfinished?(request: IncomingMessage, status: number): boolean
+}
+
+/**
+ * Serves the requests of a server: a few of each connection at a time, within the limits of its connections. Invalid
+ * requests are refused, but a complete request before them still gets its response.
+ */
+export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
+  const { connections, atOnce } = serving
+  const handle: Handler = inOrder((request, response) => serving.handle(request, response), {
+    atOnce,
+    tooMany: socket => connections.pipelined(socket),
+  })
+  for (const event of events) {
+    server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      connections.request(request, response)
+      serving.arrived?.(request, response)
+      handle(request, response)
+    })
+  }
+  server.on('connect', (_request, socket) => serving.refuse(socket as Socket, 405, 'CONNECT'))
+  server.on('clientError', (error, socket) => notUnderstood(error, socket as Socket, serving))
+}
+
+/** Handles input that is not HTTP or that did not arrive in time. */
+function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfinished }: Serving): void {
+  const status = statusOf(errorCode(error))
+  if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
+  if (status === undefined || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const last = connections.lastOf(socket)
+  if (last?.request.complete && !last.response.writableFinished) {
+    // A complete request before it keeps its response, the last one of the connection.
+    last.response.shouldKeepAlive = false
+    last.response.once('close', () => socket.destroySoon())
+    return
+  }
+  if (last && !last.request.complete) {
+    // For a request that was already answered, only the rest of the body is missing.
+    if (last.response.headersSent) socket.destroy()
+    if (last.response.headersSent || unfinished?.(last.request, status)) return
+  }
+  refuse(socket, status, errorText(error))
+}
+
+/** The status for input that is not HTTP or that did not arrive in time; undefined if the connection failed. */
+function statusOf(code: string | undefined): number | undefined {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return 408
+  if (code === 'HPE_HEADER_OVERFLOW') return 431
+  return code?.startsWith('HPE_') ? 400 : undefined
+}
+
+/** Ends a connection with a response that belongs to no request. */
+export function endWith(
+  socket: Socket,
+  status: number,
+  headers: Readonly<Record<string, string>> = {},
+  body = '',
+): void {
+  const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
+  // A client that is too slow may never close its side. Others may still be sending: closing immediately could discard
+  // the response.
+  if (status === 408) socket.destroySoon()
+}

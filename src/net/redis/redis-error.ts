@@ -1,0 +1,65 @@
+import { DeliveryError, errorText } from '../../core/errors.js'
+import { printable } from '../../lib/printable.js'
+import { RedisRefusal } from './connector.js'
+
+/** Of what a server replies, in characters. */
+const LONGEST_TEXT = 500
+
+export interface RedisProblem {
+  /** A label of metrics. */
+  readonly kind: 'timeout' | 'connection' | 'denied' | 'refused'
+  /** What is wrong and what to do. */
+  readonly text: string
+}
+
+/** No reply within the time limit. */
+export class RedisTimeout extends Error {
+  constructor(ms: number) {
+    super(`no reply within ${ms} ms; check the server's load and the network, or raise "timeout"`)
+  }
+}
+
+/** Replies of the server that only an operator can change, by how they begin or what they hold. */
+const DENIED: readonly [RegExp, string][] = [
+  [/^WRONGPASS|invalid password/, 'the user name or the password is wrong; correct "username" and the password'],
+  [
+    /^NOAUTH|^ERR AUTH|called without any password/,
+    'the password setting differs from that of the server: give it a password exactly if the server has one',
+  ],
+  [
+    /unknown command \W?AUTH\b/i,
+    'the server does not know the command AUTH; remove the password, or enable the command',
+  ],
+  [
+    /NOPERM|no permissions? to (run|access)|can't run this command/i,
+    'the user lacks a permission; it needs "~sluice:* +ping +eval +evalsha +time +get +set" (ACL SETUSER)',
+  ],
+]
+/** Replies that say that another server has to be asked, or that the settings do not fit it. */
+const REFUSED: readonly [RegExp, string][] = [
+  [/^MOVED|^CROSSSLOT/, 'the server belongs to a Redis Cluster; set "cluster: true"'],
+  [/cluster support disabled/, 'the server belongs to no Redis Cluster; remove "cluster"'],
+  [/^READONLY/, 'the server is a replica; name its primary in "url", or use "sentinel"'],
+  [/^OOM/, 'the server has no memory left; raise its maxmemory'],
+]
+
+/** The arguments of a command that a server does not know, among which can be a password. */
+const ARGUMENTS = /,? with args beginning with:.*/s
+
+/** What went wrong, without secrets. */
+export function redisProblem(error: unknown): RedisProblem {
+  if (error instanceof RedisTimeout) return { kind: 'timeout', text: error.message }
+  const text = textOf(error)
+  for (const [pattern, advice] of DENIED) if (pattern.test(text)) return { kind: 'denied', text: advice }
+  for (const [pattern, advice] of REFUSED) if (pattern.test(text)) return { kind: 'refused', text: advice }
+  if (error instanceof RedisRefusal || error instanceof DeliveryError) return { kind: 'refused', text }
+  return { kind: 'connection', text }
+}
+
+/** On one line and not too long, since a server says what it likes. */
+function textOf(error: unknown): string {
+  // A failure of several addresses has no message of its own.
+  const isSeveral = error instanceof AggregateError && error.message === ''
+  const text = isSeveral ? error.errors.map(errorText).join('; ') : errorText(error)
+  return printable(text.replace(ARGUMENTS, '').slice(0, LONGEST_TEXT))
+}

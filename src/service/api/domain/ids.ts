@@ -1,0 +1,43 @@
+import type { Clock } from '../../../lib/time.js'
+
+/** 24 hexadecimal digits. */
+export const ID = /^[0-9a-f]{24}$/
+
+const SHORT_ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
+const SHORT_LENGTH = 9
+/** Larger byte values are dropped, which makes all letters equally likely. */
+const FAIR = 256 - (256 % SHORT_ALPHABET.length)
+
+/** Creates ids of 6 bytes of time and 6 random bytes, so lists are sorted by creation time. */
+export class Ids {
+  readonly #clock: Clock
+  readonly #random: (bytes: number) => Buffer
+  #last = 0
+
+  constructor(clock: Clock, random: (bytes: number) => Buffer) {
+    this.#clock = clock
+    this.#random = random
+  }
+
+  /** Greater than all previous ones in this process. */
+  next(): string {
+    this.#last = Math.max(Math.floor(this.#clock.wall()), this.#last + 1)
+    return this.#last.toString(16).padStart(12, '0') + this.#random(6).toString('hex')
+  }
+
+  /** 9 letters and digits; the caller must check that they are unique. */
+  short(): string {
+    let text = ''
+    while (text.length < SHORT_LENGTH) {
+      for (const byte of this.#random(SHORT_LENGTH)) {
+        if (byte < FAIR && text.length < SHORT_LENGTH) text += SHORT_ALPHABET[byte % SHORT_ALPHABET.length]
+      }
+    }
+    return text
+  }
+}
+
+/** When an id was created, in milliseconds since the epoch. */
+export function timeOfId(id: string): number {
+  return Number.parseInt(id.slice(0, 12), 16)
+}

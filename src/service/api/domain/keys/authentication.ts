@@ -1,0 +1,161 @@
+import { timingSafeEqual } from 'node:crypto'
+import { networkOf } from '../../../../lib/network/network-address.js'
+import { type Grant, Grants } from '../accounts/grants.js'
+import type { Context } from '../context.js'
+import { ApiError, forbidden, unauthorized } from '../errors.js'
+import { ID } from '../ids.js'
+import { type AccountRecord, at } from '../records.js'
+import { isKey, isOver, type Keys } from './keys.js'
+import type { Principal } from './principal.js'
+import { RateLimiter, rateHeaders } from './rate-limiter.js'
+
+/** Identifies the caller from the headers of a request. Changes in the store apply to the next request. */
+
+export interface AuthenticateRequest {
+  readonly authorization?: string | undefined
+  /** x-delegate-account-id. */
+  readonly delegateAccountId?: string | undefined
+  /** Of the client, if it comes through trusted proxies. */
+  readonly address: string
+  readonly requestId?: string | undefined
+  /** Identifies the connection; most of its requests have the same key. */
+  readonly connection?: object | undefined
+}
+
+interface Brought {
+  readonly authorization: Buffer
+  readonly hash: Buffer
+}
+
+/** The usual spelling. */
+const USUAL_START = 'Token '
+/** A longer header contains no key. */
+const LONGEST_HEADER = 200
+
+export class Authentication {
+  readonly refused: Record<string, number> = { missing: 0, malformed: 0, unknown: 0, expired: 0, revoked: 0 }
+  authenticated = 0
+  rateLimited = 0
+  readonly #context: Context
+  readonly #keys: Keys
+  readonly #grants: Grants
+  /** The last header of each connection. */
+  readonly #brought = new WeakMap<object, Brought>()
+  readonly #requests: RateLimiter
+  readonly #failures: RateLimiter
+
+  constructor(context: Context, keys: Keys) {
+    this.#context = context
+    this.#keys = keys
+    this.#grants = new Grants(context, keys)
+    this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock)
+    this.#failures = new RateLimiter(context.limits.failedTries, context.clock)
+  }
+
+  /** Synchronous if the grant of the key is cached and nothing else has to be read. */
+  authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
+    const hash = this.#hashOf(request)
+    const known = this.#grants.known(hash)
+    if (known) return this.#enter(request, known)
+    return this.#grants.read(hash).then(grant => this.#enter(request, grant))
+  }
+
+  #enter(request: AuthenticateRequest, grant: Grant | undefined): Principal | Promise<Principal> {
+    if (!grant) throw this.#guessed(request, 'unknown', 'nobody has this access key')
+    if (grant.revoked) throw this.#refuse('revoked', 'this access key was revoked; use the one that replaced it')
+    if (isOver(grant.expiresAt, this.#context.time())) {
+      throw this.#refuse('expired', `this access key expired at ${grant.expiresAt}; make a new one`)
+    }
+    const rate = this.#requests.take(grant.keyId)
+    const principal: Principal = {
+      type: grant.type,
+      subject: grant.subject,
+      enterpriseId: grant.enterpriseId,
+      account: grant.account,
+      scopes: grant.scopes,
+      role: grant.role,
+      keyId: grant.keyId,
+      expiresAt: grant.expiresAt,
+      givesUntil: grant.givesUntil,
+      delegated: false,
+      rate,
+      address: request.address,
+      requestId: request.requestId,
+    }
+    if (!rate.allowed) {
+      this.rateLimited++
+      const message = `more than ${rate.limit} requests in ${rate.windowMs / 1000} seconds with this key; wait`
+      throw new ApiError(429, 'too_many_requests', message, { headers: rateHeaders(rate), principal })
+    }
+    this.authenticated++
+    this.#keys.used(grant.keyId)
+    return request.delegateAccountId === undefined ? principal : this.#delegate(principal, request.delegateAccountId)
+  }
+
+  /** Hashing costs more than everything else, so the hash of the previous request of the connection is reused. */
+  #hashOf(request: AuthenticateRequest): Buffer {
+    const { connection, authorization = '' } = request
+    if (!connection) return this.#keys.hash(this.#keyOf(request))
+    const given = Buffer.from(authorization)
+    const before = this.#brought.get(connection)
+    if (before?.authorization.length === given.length && timingSafeEqual(before.authorization, given))
+      return before.hash
+    const hash = this.#keys.hash(this.#keyOf(request))
+    this.#brought.set(connection, { authorization: given, hash })
+    return hash
+  }
+
+  #keyOf(request: AuthenticateRequest): string {
+    const { authorization } = request
+    if (authorization === undefined || authorization.trim() === '') {
+      throw this.#refuse('missing', 'send an access key: "Authorization: Token KEY"')
+    }
+    const usual = authorization.startsWith(USUAL_START) ? authorization.slice(USUAL_START.length) : ''
+    if (isKey(usual)) return usual
+    const match = authorization.length <= LONGEST_HEADER ? /^ *token +(\S+) *$/i.exec(authorization) : null
+    const key = match?.[1]
+    if (key !== undefined && isKey(key)) return key
+    const message = match
+      ? 'this is not an access key: one is sts_, ste_ or sta_ and 40 hexadecimal digits'
+      : 'the header must be "Authorization: Token KEY"'
+    throw this.#guessed(request, 'malformed', message)
+  }
+
+  async #delegate(principal: Principal, accountId: string): Promise<Principal> {
+    if (principal.type !== 'enterprise_service_account') {
+      throw forbidden(
+        'delegation_not_allowed',
+        'x-delegate-account-id is for the keys of enterprise service accounts only; leave it out',
+        principal,
+      )
+    }
+    const account = ID.test(accountId)
+      ? await this.#context.read<AccountRecord>(at.account(principal.enterpriseId, accountId))
+      : undefined
+    if (!account) {
+      throw forbidden(
+        'account_not_in_enterprise',
+        'there is no account of this id in the enterprise of the key',
+        principal,
+      )
+    }
+    const scopes = new Set(principal.scopes)
+    scopes.delete('enterprise:manage')
+    return { ...principal, account: { id: account.id, shortId: account.short_id }, scopes, delegated: true }
+  }
+
+  #refuse(problem: string, message: string): ApiError {
+    this.refused[problem] = (this.refused[problem] ?? 0) + 1
+    return unauthorized(problem, message)
+  }
+
+  /** The error for a key that may be guessed. After too many from one address, the address has to wait. */
+  #guessed({ address }: AuthenticateRequest, problem: string, message: string): ApiError {
+    const error = this.#refuse(problem, message)
+    const state = this.#failures.take(networkOf(address))
+    if (state.allowed) return error
+    this.rateLimited++
+    const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
+    return new ApiError(429, 'too_many_failed_tries', 'too many wrong access keys from this address; wait', { headers })
+  }
+}

@@ -1,0 +1,92 @@
+import { BoundedMap } from '../../../../lib/bounded-map.js'
+import type { Clock } from '../../../../lib/time.js'
+
+/** Allows `limit` uses in any window of `windowMs`, including all of them at once. */
+export interface Rate {
+  readonly limit: number
+  readonly windowMs: number
+}
+
+export interface RateState extends Rate {
+  readonly allowed: boolean
+  readonly remaining: number
+  /** Time until all of `limit` is available again. */
+  readonly resetMs: number
+  /** Time until one more use is allowed; 0 if one is. */
+  readonly waitMs: number
+}
+
+/** Limit of keys in memory. Beyond it, the key that was added first is dropped. */
+const MOST_KEYS = 100_000
+
+/** Uses within this fraction of a window are counted together, and expire with the last of them. */
+const PARTS = 20
+
+interface Uses {
+  readonly firstAt: number
+  expiresAt: number
+  count: number
+}
+
+/** The uses of a key within the last window, oldest first. */
+interface Used {
+  readonly uses: Uses[]
+  count: number
+}
+
+/**
+ * Counts uses by key, without timers. The limit holds for every window, wherever it begins: a token bucket that refills
+ * steadily would allow nearly twice as many in its first window.
+ */
+export class RateLimiter {
+  readonly rate: Rate
+  readonly #clock: Clock
+  readonly #known: BoundedMap<string, Used>
+
+  constructor(rate: Rate, clock: Clock, most = MOST_KEYS) {
+    this.rate = rate
+    this.#clock = clock
+    this.#known = new BoundedMap(most)
+  }
+
+  /** Takes one use if any is left. */
+  take(key: string): RateState {
+    const now = this.#clock.now()
+    const { limit, windowMs } = this.rate
+    const used = this.#known.get(key) ?? this.#add(key)
+    while (used.uses[0] && used.uses[0].expiresAt <= now) used.count -= used.uses.shift()!.count
+    const allowed = used.count < limit
+    if (allowed) {
+      const last = used.uses.at(-1)
+      const expiresAt = now + windowMs
+      if (last && now - last.firstAt < windowMs / PARTS) {
+        last.count++
+        last.expiresAt = expiresAt
+      } else used.uses.push({ firstAt: now, expiresAt, count: 1 })
+      used.count++
+    }
+    const remaining = limit - used.count
+    const resetMs = used.uses.at(-1)!.expiresAt - now
+    const waitMs = remaining > 0 ? 0 : used.uses[0]!.expiresAt - now
+    return { limit, windowMs, allowed, remaining, resetMs, waitMs }
+  }
+
+  #add(key: string): Used {
+    const used = { uses: [], count: 0 }
+    this.#known.set(key, used)
+    return used
+  }
+}
+
+const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)))
+
+/** The RateLimit headers, which show the remaining requests of a client. */
+export function rateHeaders(state: RateState): Record<string, string> {
+  return {
+    'ratelimit-limit': String(state.limit),
+    'ratelimit-remaining': String(state.remaining),
+    'ratelimit-reset': String(Math.ceil(state.resetMs / 1000)),
+    'ratelimit-policy': `${state.limit};w=${seconds(state.windowMs)}`,
+    ...(state.allowed ? {} : { 'retry-after': seconds(state.waitMs) }),
+  }
+}

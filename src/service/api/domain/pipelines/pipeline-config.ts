@@ -1,0 +1,84 @@
+import { z } from 'zod'
+import { type AnyDefinition, defineSource } from '../../../../core/component.js'
+import { ConfigError } from '../../../../core/errors.js'
+import { type ComponentConfig, type Config, parseDocument } from '../../../../engine/config/load.js'
+import { literalSecrets, misplacedSecrets } from '../../../../engine/config/managed/secret-places.js'
+import { SECTIONS } from '../../../../engine/config/sections.js'
+import { ApiError, type Fault } from '../errors.js'
+
+/** The source that every pipeline has implicitly. */
+export const INGEST = 'ingest'
+/** Limit of reported faults. */
+const MOST_FAULTS = 100
+const LONGEST_MESSAGE = 500
+const MOST_LEVELS = 64
+
+/** Stands in for the source when a pipeline is only checked. */
+const standIn = defineSource({
+  type: INGEST,
+  summary: 'Events that are sent to the pipeline.',
+  options: z.strictObject({}),
+  examples: [{ title: 'As it is', yaml: '' }],
+  create: () => {
+    throw new Error('it is there for validation only')
+  },
+})
+
+/** The source `ingest` with a definition that can run, for `parseDocument`. */
+export function ingestSource<D extends AnyDefinition<'source'>>(
+  definition: D,
+  options: unknown = {},
+): ComponentConfig<'source'> {
+  return { id: INGEST, kind: 'source', type: definition.type, inputs: [], options, definition }
+}
+
+/**
+ * Checks the configuration of a pipeline with the schemas of the daemon. References to the environment stay as they
+ * are, since only the runner has the values. With `literals`, literal keys are accepted, as in revisions saved by
+ * earlier versions. Throws ApiError 400 with the place of every fault.
+ */
+export function checkPipelineConfig(
+  config: Readonly<Record<string, unknown>>,
+  components: readonly AnyDefinition[],
+  most: { readonly bytes: number; readonly components: number },
+  { literals = false }: { literals?: boolean } = {},
+): Config {
+  // Must come first: a value of unlimited depth cannot even be serialized.
+  if (isDeeper(config, MOST_LEVELS)) {
+    throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
+  }
+  const bytes = Buffer.byteLength(JSON.stringify(config))
+  if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
+  if (countComponents(config) > most.components)
+    throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
+  const secrets = [...misplacedSecrets(config, components), ...(literals ? [] : literalSecrets(config, components))]
+  if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
+  try {
+    return parseDocument(config, 'config', { env: {}, components, literal: true, given: [ingestSource(standIn)] })
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    throw invalid(error.problems.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
+  }
+}
+
+function countComponents(config: Readonly<Record<string, unknown>>): number {
+  return Object.values(SECTIONS).reduce((count, section) => {
+    const components = config[section]
+    return count + (typeof components === 'object' && components !== null ? Object.keys(components).length : 0)
+  }, 0)
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return levels === 0 || Object.values(value).some(member => isDeeper(member, levels - 1))
+}
+
+function fault(path: string, message: string): Fault {
+  const place =
+    path === '' ? 'config' : path.startsWith('[') || path.startsWith('"') ? `config[${path}]` : `config.${path}`
+  return { path: place.slice(0, LONGEST_MESSAGE), message: message.slice(0, LONGEST_MESSAGE) }
+}
+
+function invalid(errors: readonly Fault[]): ApiError {
+  return new ApiError(400, 'invalid_pipeline', 'this is not a configuration that could run', { errors })
+}

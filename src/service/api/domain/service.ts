@@ -1,0 +1,175 @@
+import { every } from '../../../lib/time.js'
+import { Accounts } from './accounts/accounts.js'
+import { type InitOptions, initialize } from './accounts/first-steps.js'
+import { SCOPES } from './accounts/scopes.js'
+import { ServiceAccounts } from './accounts/service-accounts.js'
+import { Users } from './accounts/users.js'
+import { Audit } from './audit.js'
+import { Context, type ServiceOptions } from './context.js'
+import type { InitResult, TokenDocument } from './documents.js'
+import { type AuthenticateRequest, Authentication } from './keys/authentication.js'
+import { KeyEnds } from './keys/key-ends.js'
+import { Keys } from './keys/keys.js'
+import type { Principal } from './keys/principal.js'
+import { UserKeys } from './keys/user-keys.js'
+import { Fleet } from './pipelines/fleet.js'
+import { Pipelines } from './pipelines/pipelines.js'
+import { prepareRevisions } from './pipelines/prepare-revisions.js'
+import { at } from './records.js'
+import { Literals } from './secrets/literals.js'
+import { Sealer } from './secrets/sealer.js'
+import { Secrets } from './secrets/secrets.js'
+
+export type { InitOptions } from './accounts/first-steps.js'
+export type { ServiceLimits, ServiceOptions } from './context.js'
+
+/** How often data in memory is written to the store, and after how many of these intervals old data is removed. */
+const TICK_MS = 10_000
+const USES_EVERY = 6
+const SWEEP_EVERY = 360
+
+/** Counts for metrics. */
+export interface ServiceCounts {
+  /** Refused keys by problem: missing, malformed, unknown, expired, revoked. */
+  readonly refusedKeys: Readonly<Record<string, number>>
+  readonly authenticated: number
+  readonly rateLimited: number
+  /** Daemons that were removed to make room for new ones, and new ones that were refused. */
+  readonly daemonsEvicted: number
+  readonly daemonsRefused: number
+  /** As of the last hourly check. */
+  readonly keysExpiringSoon: number
+  readonly keysExpired: number
+}
+
+/**
+ * All functions of the service, independent of HTTP. Each method takes the principal first, checks scope, role and
+ * visibility itself, and writes its audit entry together with the change. Inputs must be parsed by the schemas of
+ * inputs.ts.
+ */
+export class Service {
+  readonly accounts: Accounts
+  readonly users: Users
+  readonly serviceAccounts: ServiceAccounts
+  readonly userKeys: UserKeys
+  readonly pipelines: Pipelines
+  readonly secrets: Secrets
+  readonly fleet: Fleet
+  readonly audit: Audit
+  readonly #context: Context
+  readonly #literals: Literals
+  readonly #keys: Keys
+  readonly #keyEnds: KeyEnds
+  readonly #authentication: Authentication
+  #stopTicking: () => void = () => {}
+  #ticks = 0
+  #busy: Promise<void> | undefined
+
+  private constructor(options: ServiceOptions) {
+    const context = new Context(options)
+    this.#context = context
+    this.#keys = new Keys(context, options.secret)
+    this.#keyEnds = new KeyEnds(context)
+    this.#authentication = new Authentication(context, this.#keys)
+    this.users = new Users(context, this.#keys)
+    this.accounts = new Accounts(context, this.users)
+    this.serviceAccounts = new ServiceAccounts(context, this.#keys)
+    this.userKeys = new UserKeys(context, this.#keys)
+    const sealer = new Sealer(options.secret, context.random)
+    this.#literals = new Literals(sealer, options.components)
+    this.secrets = new Secrets(context, sealer)
+    this.pipelines = new Pipelines(context, options.components, this.secrets, this.#literals)
+    this.fleet = new Fleet(context)
+    this.audit = new Audit(context)
+  }
+
+  static async open(options: ServiceOptions): Promise<Service> {
+    const service = new Service(options)
+    await prepareRevisions(service.#context, service.#literals)
+    await service.pipelines.sizes.load(options.store)
+    await service.#keyEnds.look()
+    if (options.background !== false) service.#stopTicking = every(TICK_MS, () => service.#tick())
+    return service
+  }
+
+  /** Synchronous if possible. Throws or rejects with ApiError 401 (token_PROBLEM), 403 or 429. */
+  authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
+    return this.#authentication.authenticate(request)
+  }
+
+  /** Creates the first enterprise, account, manager and keys; throws ApiError 409 already_initialized. */
+  init(options: InitOptions = {}): Promise<InitResult> {
+    return initialize(this.#context, this, options)
+  }
+
+  /** Whether `init` was done. */
+  async initialized(): Promise<boolean> {
+    return (await this.#context.read(at.initialized)) !== undefined
+  }
+
+  /** Describes the token. */
+  token(principal: Principal): TokenDocument {
+    const { type, subject, account, enterpriseId, role, scopes, expiresAt, keyId, delegated } = principal
+    return {
+      type,
+      subject,
+      account_id: account?.id ?? null,
+      account_short_id: account?.shortId ?? null,
+      enterprise_id: enterpriseId,
+      role: role ?? null,
+      scopes: SCOPES.filter(scope => scopes.has(scope)),
+      expires_at: expiresAt,
+      key_id: keyId,
+      delegated,
+    }
+  }
+
+  counts(): ServiceCounts {
+    const { refused, authenticated, rateLimited } = this.#authentication
+    const { expiringSoon, expired } = this.#keyEnds
+    const { evicted: daemonsEvicted, refused: daemonsRefused } = this.fleet
+    const counted = { refusedKeys: { ...refused }, authenticated, rateLimited, daemonsEvicted, daemonsRefused }
+    return { ...counted, keysExpiringSoon: expiringSoon, keysExpired: expired }
+  }
+
+  /** Writes data that is only in memory (last uses, reports). */
+  async flush(): Promise<void> {
+    await this.fleet.flush()
+    await this.#keys.flush()
+  }
+
+  /** Warns of keys that expire soon, and removes old data. */
+  async sweep(): Promise<void> {
+    await this.#keyEnds.look()
+    await this.fleet.forgetOld()
+    await this.audit.forgetOld()
+  }
+
+  /** Stops periodic tasks, and flushes if possible. The store stays open. */
+  async close(): Promise<void> {
+    this.#stopTicking()
+    await this.#busy
+    await this.flush().catch(error => this.#cannotFlush(error))
+  }
+
+  #tick(): void {
+    this.#ticks++
+    this.#busy ??= this.#lookAfter(this.#ticks).finally(() => {
+      this.#busy = undefined
+    })
+  }
+
+  async #lookAfter(ticks: number): Promise<void> {
+    try {
+      await this.fleet.flush()
+      if (ticks % USES_EVERY === 0) await this.#keys.flush()
+      if (ticks % SWEEP_EVERY === 0) await this.sweep()
+    } catch (error) {
+      this.#cannotFlush(error)
+    }
+  }
+
+  #cannotFlush(error: unknown): void {
+    this.#context.log.error({ err: error }, 'cannot save the data that the service has in memory')
+  }
+}

@@ -1,0 +1,232 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { isIP, type Socket } from 'node:net'
+import type { TlsOptions } from 'node:tls'
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import type { Logger } from 'pino'
+import type { z } from 'zod'
+import { parseOptions } from '../../../engine/config/parse-options.js'
+import { type Clock, systemClock } from '../../../lib/time.js'
+import type { Connections } from '../../../net/http/server/connections.js'
+import { endWith, type HttpTimeouts, serveHttp, timeoutOptions } from '../../../net/http/server/serve-http.js'
+import { ApiError } from '../domain/errors.js'
+import type { Service } from '../domain/service.js'
+import type { Ingest } from './ingest.js'
+import { leaveBody, takeJson } from './json-body.js'
+import { RequestCounts } from './request-counts.js'
+import type { Route } from './route.js'
+import { allRoutes } from './routes.js'
+import { Sender } from './sender.js'
+
+/** The HTTP server of the service: all routes, authentication, and response envelopes. */
+
+export interface AppOptions extends Required<HttpTimeouts> {
+  readonly service: Service
+  /** Undefined: this process accepts no events. */
+  readonly ingest?: Ingest | undefined
+  readonly log: Logger
+  readonly counts?: RequestCounts
+  /** Whether to log each request. */
+  readonly requestLog?: boolean
+  readonly clock?: Clock
+  readonly maxBody: number
+  readonly trustedProxies: readonly string[]
+  /** Limits the connections. */
+  readonly connections: Connections
+  readonly tls?: TlsOptions | undefined
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+/** A longer path parameter cannot be an id. */
+const LONGEST_PARAM = 100
+
+/** Builds the app, ready to listen. */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { log, service, counts = new RequestCounts() } = options
+  const sender = new Sender(log, counts, options.clock ?? systemClock, options.requestLog)
+  const app = create(options, sender)
+  app.decorateRequest('principal', undefined)
+  app.decorateRequest('began', 0)
+  app.decorateRequest('route', 'unknown')
+  app.setErrorHandler((error, request, reply) => sender.refuse(error, request, reply))
+  const enter: Enter = request => {
+    const { headers } = request
+    const delegate = headers['x-delegate-account-id']
+    const found = service.authenticate({
+      authorization: headers.authorization,
+      delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
+      address: addressOf(request),
+      requestId: request.id,
+      connection: request.raw.socket,
+    })
+    if (!(found instanceof Promise)) request.principal = found
+    else
+      return found.then(principal => {
+        request.principal = principal
+      })
+  }
+  app.addHook('onRequest', (request, _reply, done) => {
+    sender.begin(request)
+    const { expect } = request.headers
+    done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
+  })
+  app.setNotFoundHandler(async request => {
+    // Unknown paths are reported without a key, but a key that is sent is checked anyway.
+    if (request.headers.authorization !== undefined) await enter(request)
+    throw new ApiError(404, 'not_found', 'there is no such path')
+  })
+  app.addHook('preClose', done => {
+    sender.close()
+    done()
+  })
+  const routes = allRoutes(options.ingest)
+  const shared = { service, sender, enter }
+  leaveBody(app)
+  for (const route of routes) if (!route.body) serve(app, route, shared)
+  refuseOtherMethods(app, routes, enter)
+  await app.register(async plugin => {
+    takeJson(plugin, options.maxBody)
+    for (const route of routes) if (route.body) serve(plugin, route, shared)
+  })
+  await app.ready()
+  return app
+}
+
+function create(options: AppOptions, sender: Sender): FastifyInstance {
+  const { trustedProxies, tls } = options
+  const common = {
+    logger: false,
+    genReqId: () => randomUUID(),
+    bodyLimit: options.maxBody,
+    trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
+    requestTimeout: options.requestMs,
+    keepAliveTimeout: options.keepAliveMs,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: LONGEST_PARAM },
+    frameworkErrors: (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+      sender.begin(request)
+      sender.refuse(error, request, reply)
+    },
+  } as const
+  // The app also answers requests without a Host header, which gives them a request id.
+  const server = { requireHostHeader: false, ...timeoutOptions(options) }
+  const app = (
+    tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
+  ) as FastifyInstance
+  const { connections } = options
+  const handlers = app.server.listeners('request') as ((request: IncomingMessage, response: ServerResponse) => void)[]
+  for (const event of ['request', 'clientError']) app.server.removeAllListeners(event)
+  connections.attach(app.server, tls !== undefined)
+  serveHttp(app.server, ['request', 'checkExpectation'], {
+    connections,
+    atOnce: 1,
+    handle: (request, response) => {
+      for (const handler of handlers) handler(request, response)
+    },
+    refuse: (socket, status, error) => refuseBare(socket, status, error, options),
+  })
+  return app
+}
+
+/** The address of the client. A trusted proxy may pass on anything that the client has written. */
+function addressOf({ ip, raw }: FastifyRequest): string {
+  return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
+}
+
+/** Answers input that is not a request the app could handle. */
+function refuseBare(
+  socket: Socket,
+  status: number,
+  error: string,
+  { counts, log, requestLog }: Pick<AppOptions, 'counts' | 'log' | 'requestLog'>,
+): void {
+  const requestId = randomUUID()
+  counts?.add('UNKNOWN', 'unknown', status, 0)
+  const fields = { request_id: requestId, status, address: socket.remoteAddress, error }
+  log[requestLog ? 'info' : 'debug'](fields, 'not a request')
+  const body = `${JSON.stringify({ code: 'invalid_request', message: BARE[status] ?? 'this is not HTTP', errors: [] })}\n`
+  endWith(socket, status, { 'content-type': 'application/json; charset=utf-8', 'x-request-id': requestId }, body)
+}
+
+const BARE: Readonly<Record<number, string>> = {
+  405: 'CONNECT is not possible here',
+  408: 'the request did not come in time',
+  431: 'the headers are too large',
+}
+
+/** Authenticates a request, synchronously if possible. Throws or rejects if the service refuses it. */
+type Enter = (request: FastifyRequest) => Promise<void> | undefined
+
+function serve(
+  app: FastifyInstance,
+  route: Route,
+  { service, sender, enter }: { service: Service; sender: Sender; enter: Enter },
+): void {
+  const { method, query, body } = route
+  const usual = query?.parse({})
+  const status = Number(Object.keys(route.answers)[0])
+  app.route({
+    method,
+    url: urlOf(route.path),
+    onRequest: (request, _reply, done) => {
+      request.route = route.path
+      let entering: Promise<void> | undefined
+      try {
+        entering = enter(request)
+      } catch (error) {
+        return done(error as Error)
+      }
+      if (entering) entering.then(() => done(), done)
+      else done()
+    },
+    handler: async (request, reply) => {
+      const given = request.query as object
+      const result = await route.handle({
+        service,
+        principal: request.principal!,
+        params: request.params as Record<string, string>,
+        query: query && (Object.keys(given).length === 0 ? usual! : read(query, given, 'query')),
+        body: body && read(body, request.body ?? bodyInstead(route), 'body'),
+        request,
+      } as never)
+      sender.answer(request, reply, route, result, status)
+    },
+  })
+}
+
+/** Responds with 405 to methods that no route of a path supports. */
+function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], enter: Enter): void {
+  for (const path of new Set(routes.map(({ path }) => path))) {
+    const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)
+    if (own.includes('GET')) own.push('HEAD')
+    const others = METHODS.filter(method => !own.includes(method))
+    const allow = own.join(', ')
+    const onRequest = async (request: FastifyRequest) => {
+      request.route = path
+      await enter(request)
+      throw new ApiError(405, 'method_not_allowed', `use one of ${allow}`, { headers: { allow } })
+    }
+    app.route({ method: others, url: urlOf(path), onRequest, handler: async () => undefined, exposeHeadRoute: false })
+  }
+}
+
+function bodyInstead({ bodyOptional }: Route): unknown {
+  if (bodyOptional) return {}
+  throw new ApiError(400, 'invalid_body', 'the body is missing: send a JSON object')
+}
+
+const unexpected = () =>
+  new ApiError(417, 'invalid_request', 'expect must be 100-continue', { headers: { connection: 'close' } })
+
+const urlOf = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
+
+function read<S extends z.ZodObject>(schema: S, value: unknown, what: 'query' | 'body'): z.output<S> {
+  const parsed = parseOptions(schema, value)
+  if ('value' in parsed) return parsed.value
+  const { faults } = parsed
+  const [first] = faults
+  const text = first ? `: ${first.path ? `${first.path} ` : ''}${first.message}` : ''
+  const more = faults.length > 1 ? `, and ${faults.length - 1} more` : ''
+  throw new ApiError(400, `invalid_${what}`, `the ${what} does not hold${text}${more}`, { errors: faults })
+}

@@ -1,0 +1,94 @@
+import { isUtf8 } from 'node:buffer'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { errorText } from '../../../core/errors.js'
+import { readBody } from '../../../net/http/server/body.js'
+import type { Lease } from '../../../net/http/server/quota.js'
+import { Refusal, tooLarge } from '../../../net/http/server/refusal.js'
+import { onReplyOver } from '../../../net/http/server/reply.js'
+import { AccountQuotas } from '../../ingest/account/account-quota.js'
+import { ApiError } from '../domain/errors.js'
+import { accountOf } from '../domain/keys/principal.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Memory reserved for the body until the request is answered; undefined if no body is read. */
+    lease: Lease | undefined
+  }
+}
+
+/** No legitimate document is nested deeper. The limit makes recursion over documents safe. */
+const DEEPEST = 64
+
+/** Limit of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
+const MOST_BYTES = 32 * 1024 * 1024
+const LARGEST = 8
+
+/**
+ * Makes the app of `plugin` parse bodies as JSON of up to `maxBytes`, and reject all others. An empty body counts as
+ * none. The memory of bodies whose requests are unanswered is limited and shared fairly among the accounts.
+ */
+export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
+  const bytes = Math.max(MOST_BYTES, LARGEST * maxBytes)
+  const quotas = new AccountQuotas({ requests: Number.POSITIVE_INFINITY, bytes }, 'that are not answered yet')
+  plugin.removeAllContentTypeParsers()
+  plugin.decorateRequest('lease')
+  plugin.addContentTypeParser('application/json', async (request: FastifyRequest) => {
+    const body = await bodyOf(request, maxBytes)
+    return body.length === 0 ? undefined : parseBody(body)
+  })
+  plugin.addHook('preParsing', async (request, reply, payload) => {
+    const encoding = request.headers['content-encoding']
+    if (encoding !== undefined && !/^identity$/i.test(encoding))
+      throw new ApiError(415, 'unsupported_encoding', 'send the body without content-encoding')
+    const lease = quotas.lease(accountOf(request.principal!))
+    onReplyOver(reply.raw, lease.release)
+    request.lease = lease
+    return payload
+  })
+}
+
+/** Makes the app of `plugin` leave bodies of any type unread. */
+export function leaveBody(plugin: FastifyInstance): void {
+  plugin.removeAllContentTypeParsers()
+  plugin.addContentTypeParser('*', (_request, _payload, done) => done(null, undefined))
+}
+
+async function bodyOf({ raw, lease }: FastifyRequest, maxBytes: number): Promise<Buffer> {
+  try {
+    if (Number(raw.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+    const { bytes, size } = await readBody(raw, { gzip: false, maxBytes, lease: lease!, onBegin: () => {} })
+    return bytes.subarray(0, size)
+  } catch (error) {
+    if (error instanceof Refusal && error.status === 413) throw new ApiError(413, 'body_too_large', error.message)
+    throw error
+  }
+}
+
+function parseBody(body: Buffer): unknown {
+  if (!isUtf8(body)) throw invalid('is not valid UTF-8')
+  let value: unknown
+  try {
+    value = JSON.parse(body.toString())
+  } catch (error) {
+    throw invalid(`is not valid JSON: ${errorText(error)}`)
+  }
+  checkShape(value)
+  return value
+}
+
+/** Iterative: the value may be nested as deeply as its text is long. */
+function checkShape(value: unknown): void {
+  let level: unknown[] = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > DEEPEST) throw invalid(`is nested deeper than ${DEEPEST} levels`)
+    const next: unknown[] = []
+    for (const node of level) {
+      if (typeof node !== 'object' || node === null) continue
+      if (Object.hasOwn(node, '__proto__')) throw invalid('has the name __proto__, which is not possible')
+      for (const inner of Object.values(node)) next.push(inner)
+    }
+    level = next
+  }
+}
+
+const invalid = (what: string): ApiError => new ApiError(400, 'invalid_json', `the body ${what}`)

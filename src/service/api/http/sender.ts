@@ -1,0 +1,155 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import { errorFields } from '../../../core/errors.js'
+import type { Clock } from '../../../lib/time.js'
+import { readPast } from '../../../net/http/server/answers.js'
+import { headerText } from '../../../net/http/server/reply.js'
+import type { Page } from '../domain/documents.js'
+import { ID } from '../domain/ids.js'
+import { accountOf, type Principal } from '../domain/keys/principal.js'
+import { rateHeaders } from '../domain/keys/rate-limiter.js'
+import { refusalFor } from './refusals.js'
+import type { RequestCounts } from './request-counts.js'
+import type { Reply, Route } from './route.js'
+import { Unread } from './unread.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    principal: Principal | undefined
+    /** When it arrived, on the clock of the sender. */
+    began: number
+    /** The path as declared in the route. */
+    route: string
+  }
+}
+
+const JSON_TYPE = 'application/json; charset=utf-8'
+
+const UNWRITTEN = JSON.stringify({ code: 'failed', message: 'the reply could not be written', errors: [] })
+
+/** Sends responses in their envelopes with the common headers, and counts and logs them. */
+export class Sender {
+  readonly #log: Logger
+  readonly #counts: RequestCounts
+  readonly #clock: Clock
+  readonly #requestLevel: 'info' | 'debug'
+  /** The same page object always has the same text. */
+  readonly #pages = new WeakMap<Page<unknown>, string>()
+  readonly #unread = new Unread()
+  #closing = false
+
+  constructor(log: Logger, counts: RequestCounts, clock: Clock, logRequests = false) {
+    this.#requestLevel = logRequests ? 'info' : 'debug'
+    this.#log = log
+    this.#counts = counts
+    this.#clock = clock
+  }
+
+  /** From now on, each response ends its connection: idle connections would prevent the server from stopping. */
+  close(): void {
+    this.#closing = true
+  }
+
+  begin(request: FastifyRequest): void {
+    request.began = this.#clock.now()
+  }
+
+  /** `usual` is the status unless the handler sets one. */
+  answer(request: FastifyRequest, reply: FastifyReply, route: Route, result: Reply, usual: number): void {
+    const { status = usual, headers, one, page, raw } = result
+    const { answers } = route
+    let text: string | undefined
+    if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
+    else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
+    else if (raw !== undefined) text = JSON.stringify(raw)
+    if (text !== undefined && request.principal) this.#unread.check(accountOf(request.principal), text.length)
+    this.#send(request, reply, status, request.principal, headers, text)
+  }
+
+  /** Sends the response for an error. The rest of a body is discarded, which lets the client read the response. */
+  refuse(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const refusal = refusalFor(error, this.#log, request.id)
+    const { status, code, message, errors, headers } = refusal
+    if (!request.raw.complete) readPast(request.raw)
+    const text = JSON.stringify({ code, message, errors })
+    this.#send(request, reply, status, refusal.principal ?? request.principal, headers, text)
+  }
+
+  #pageText(page: Page<unknown>, type: string | undefined): string {
+    let text = this.#pages.get(page)
+    if (text === undefined) {
+      const { items, next, limit } = page
+      text = JSON.stringify({ meta: { type, page: { limit, next } }, data: items })
+      this.#pages.set(page, text)
+    }
+    return text
+  }
+
+  /** A reply that cannot be written, for example because of an invalid character in a header, becomes a status 500. */
+  #send(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    status: number,
+    principal: Principal | undefined,
+    more: Readonly<Record<string, string>> | undefined,
+    text: string | undefined,
+  ): void {
+    reply.code(status).header('x-request-id', request.id)
+    if (principal) setIdentity(reply, principal)
+    if (more) reply.headers(more)
+    if (text !== undefined) reply.header('content-type', JSON_TYPE)
+    if (this.#closing) reply.header('connection', 'close')
+    if (text !== undefined && principal) this.#unread.hold(accountOf(principal), text.length, reply.raw)
+    try {
+      // The client may have disconnected.
+      if (!reply.raw.destroyed) reply.send(text)
+    } catch (error) {
+      this.#failed(request, error)
+      if (reply.raw.headersSent) reply.raw.destroy()
+      else {
+        for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name)
+        reply.code(500).headers({ 'x-request-id': request.id, 'content-type': JSON_TYPE, connection: 'close' })
+        reply.send(UNWRITTEN)
+      }
+    }
+    this.#count(request, reply.statusCode, principal)
+  }
+
+  #failed({ id, method, route }: FastifyRequest, error: unknown): void {
+    const fields = { request_id: id, method, route, ...errorFields(error) }
+    this.#log.error(fields, 'cannot write a response; sending status 500')
+  }
+
+  #count(request: FastifyRequest, status: number, principal: Principal | undefined): void {
+    const { method, route } = request
+    const ms = this.#clock.now() - request.began
+    this.#counts.add(method, route, status, ms)
+    if (!this.#log.isLevelEnabled(this.#requestLevel)) return
+    const fields = {
+      request_id: request.id,
+      method,
+      route,
+      id: idOf(request),
+      status,
+      ms: +ms.toFixed(1),
+      account: principal?.account?.id,
+      subject: principal?.subject.id,
+      address: request.ip,
+    }
+    this.#log[this.#requestLevel](fields, 'request')
+  }
+}
+
+/** The id in the path. Nothing else that was sent there is logged, since it may be a key. */
+function idOf({ params }: FastifyRequest): string | undefined {
+  const { id } = (params ?? {}) as { id?: string }
+  return id !== undefined && ID.test(id) ? id : undefined
+}
+
+/** Sets headers for the identity of the caller and its remaining requests. */
+function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate }: Principal): void {
+  reply.header('x-auth-subject-id', subject.id).header('x-auth-subject-email', headerText(subject.email))
+  reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')
+  if (account) reply.header('x-auth-account-id', account.id).header('x-auth-account-short-id', account.shortId)
+  reply.headers(rateHeaders(rate))
+}

@@ -1,0 +1,49 @@
+import type { Logger } from 'pino'
+import type { AnyDefinition } from '../../core/component.js'
+import type { Clock } from '../../lib/time.js'
+import { Service } from './domain/service.js'
+import { openState, type ServiceState } from './store/state.js'
+
+export interface OpenOptions {
+  readonly dataDir: string
+  readonly limits: { readonly failed_tries: number; readonly requests: number }
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: (bytes: number) => Buffer
+  readonly components: readonly AnyDefinition[]
+}
+
+export interface OpenService {
+  readonly service: Service
+  readonly state: ServiceState
+  /** Writes data that is only in memory, and closes the store. */
+  close(): Promise<void>
+}
+
+const MINUTE_MS = 60_000
+
+/** Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another process has it. */
+export async function openService(options: OpenOptions): Promise<OpenService> {
+  const { dataDir, limits, random, ...rest } = options
+  const state = await openState(dataDir, random, options.log)
+  try {
+    const service = await Service.open({
+      ...rest,
+      random,
+      store: state.store,
+      secret: state.secret,
+      limits: {
+        requestsPerKey: { limit: limits.requests, windowMs: MINUTE_MS },
+        failedTries: { limit: limits.failed_tries, windowMs: MINUTE_MS },
+      },
+    })
+    const close = async () => {
+      await service.close()
+      await state.close()
+    }
+    return { service, state, close }
+  } catch (error) {
+    await state.close()
+    throw error
+  }
+}

@@ -1,0 +1,212 @@
+import { createHmac } from 'node:crypto'
+import { chmod, cp, lstat, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../../core/errors.js'
+import { StateUnreadable } from '../../../core/unreadable.js'
+import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
+import { openLevelStore } from './level.js'
+import { requireUnused } from './level-database.js'
+import { type Store, StoreError } from './store.js'
+
+/**
+ * The data_dir of the service: the folder `store`, and the file `secret`, the key of the access key hashes. They belong
+ * together: the store contains a check value of the secret, and a new secret is never created for a store that has one.
+ * A backup includes both.
+ */
+
+export interface ServiceState {
+  readonly store: Store
+  readonly secret: Buffer
+  /** Copies both to a new folder while the service runs; `more` can add to that folder. */
+  backup(path: string, more?: (path: string) => Promise<void>): Promise<void>
+  close(): Promise<void>
+}
+
+const SECRET_BYTES = 32
+const CHECK = 'secret-check'
+
+/** Opens the state, or creates it. Throws StoreError SLUICE_STORE_IN_USE if another process has it open. */
+export async function openState(
+  dataDir: string,
+  random: (bytes: number) => Buffer,
+  log?: Logger,
+): Promise<ServiceState> {
+  const store = await openLevelStore(join(dataDir, 'store'), log)
+  try {
+    const secret = await openSecret(dataDir, store, random)
+    return { store, secret, backup: (path, more) => backUp(store, secret, path, more), close: () => store.close() }
+  } catch (error) {
+    await store.close()
+    throw error instanceof StoreError
+      ? error
+      : unusable(`data_dir ${dataDir} cannot be used: ${errorText(error)}`, error)
+  }
+}
+
+function unusable(message: string, cause?: unknown): StoreError {
+  return new StoreError('SLUICE_STORE_UNUSABLE', message, cause)
+}
+
+async function openSecret(dataDir: string, store: Store, random: (bytes: number) => Buffer): Promise<Buffer> {
+  const path = join(dataDir, 'secret')
+  const check = await store.get(CHECK)
+  let secret = await readSecret(path)
+  if (!secret && check !== undefined) {
+    throw unusable(`${path} is missing: without it no key is known; restore it from a backup of this data_dir`)
+  }
+  if (!secret) {
+    secret = random(SECRET_BYTES)
+    await writeAtomic(path, `${secret.toString('hex')}\n`)
+  }
+  if (check === undefined) await store.write([{ key: CHECK, value: checkOf(secret) }])
+  else if (check !== checkOf(secret)) throw unusable(`${path} is not the secret that this store was made with`)
+  return secret
+}
+
+async function readSecret(path: string): Promise<Buffer | undefined> {
+  try {
+    const found = await stat(path)
+    // Nobody may ever write to a FIFO.
+    if (!found.isFile()) throw unusable(`${path} is not a file; restore it from a backup of this data_dir`)
+    if (found.mode & 0o077) throw unusable(`others can read ${path}; chmod 600 it`)
+    const text = (await readFile(path, 'latin1')).trim()
+    if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, 'hex')
+    throw unusable(`${path} does not hold a secret; restore it from a backup of this data_dir`)
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined
+    if (error instanceof StoreError) throw error
+    throw unusable(new StateUnreadable(path, error).message, error)
+  }
+}
+
+function checkOf(secret: Buffer): string {
+  return createHmac('sha256', secret).update('the secret of this store').digest('hex')
+}
+
+async function backUp(
+  store: Store,
+  secret: Buffer,
+  path: string,
+  more?: (path: string) => Promise<void>,
+): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o700 })
+  } catch (error) {
+    throw unusable(`the backup cannot be made in ${path}: ${errorText(error)}; name a folder that does not exist yet`)
+  }
+  try {
+    await store.backup(join(path, 'store'))
+    await more?.(path)
+    await secureTree(path)
+    // Written last: a backup without it is incomplete and cannot be restored.
+    await writeAtomic(join(path, 'secret'), `${secret.toString('hex')}\n`)
+  } catch (error) {
+    await rm(path, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/**
+ * Puts a backup into `dataDir`, which must not contain a store. With `replace`, its content is kept beside the new one.
+ * The backup is opened and checked before anything is changed. `folders` beside the store are restored too, if the
+ * backup has them.
+ */
+export async function restoreState(
+  backup: string,
+  dataDir: string,
+  options: { replace?: boolean; folders?: readonly string[] } = {},
+): Promise<void> {
+  const secret = await readSecret(join(backup, 'secret'))
+  if (!secret) throw unusable(`${backup} is not a whole backup: it has no secret`)
+  const target = join(dataDir, 'store')
+  const present = await stat(target).catch(() => undefined)
+  if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
+  await makeFolder(dataDir, 0o700)
+  const beside = (name: string) => join(dataDir, `${name}.restored`)
+  const names = ['store']
+  for (const name of options.folders ?? []) if (await exists(join(backup, name))) names.push(name)
+  for (const name of names)
+    if (name !== 'store' && !options.replace && (await exists(join(dataDir, name))))
+      throw unusable(`${join(dataDir, name)} exists; restore into an empty data_dir, or replace it`)
+  try {
+    for (const name of names) {
+      await rm(beside(name), { recursive: true, force: true })
+      await cp(join(backup, name), beside(name), { recursive: true, filter: isContent })
+    }
+    await checkCopy(beside('store'), secret, backup)
+    for (const name of names) await secureTree(beside(name))
+    if (options.replace) await setAside(dataDir, names)
+    // The store comes last: without it, an interrupted restore does not look complete.
+    for (const name of names.reverse()) await rename(beside(name), join(dataDir, name))
+    await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
+  } catch (error) {
+    for (const name of names) await rm(beside(name), { recursive: true, force: true })
+    throw error instanceof StoreError ? error : unusable(`cannot restore ${backup}: ${errorText(error)}`, error)
+  }
+}
+
+async function checkCopy(path: string, secret: Buffer, backup: string): Promise<void> {
+  const store = await openLevelStore(path)
+  try {
+    if ((await store.get(CHECK)) !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not fit`)
+  } finally {
+    await store.close()
+  }
+}
+
+async function setAside(dataDir: string, names: readonly string[]): Promise<void> {
+  const present = await Promise.all(names.map(name => exists(join(dataDir, name))))
+  if (!present.includes(true)) return
+  if (present[0]) await requireUnused(join(dataDir, 'store'))
+  for (let i = 1; ; i++) {
+    const old = join(dataDir, `replaced-${i}`)
+    try {
+      await mkdir(old, { mode: 0o700 })
+    } catch (error) {
+      if (errorCode(error) === 'EEXIST') continue
+      throw error
+    }
+    for (const name of [...names, 'secret'])
+      await rename(join(dataDir, name), join(old, name)).catch(error => {
+        if (errorCode(error) !== 'ENOENT') throw error
+      })
+    return
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** Whoever can put a link into a backup must not choose what is read or written at its target. */
+async function isContent(path: string): Promise<boolean> {
+  const found = await lstat(path)
+  if (found.isFile() || found.isDirectory()) return true
+  throw unusable(`${path} is neither a file nor a folder, and so not part of a backup; remove it`)
+}
+
+/** Makes everything in it durable, and its owner the only one who can read it. */
+async function secureTree(folder: string): Promise<void> {
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) await secureTree(path)
+    else await secureFile(path)
+  }
+  await chmod(folder, 0o700)
+  await syncFolder(folder)
+}
+
+async function secureFile(path: string): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await file.chmod(0o600)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}

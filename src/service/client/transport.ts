@@ -1,0 +1,171 @@
+import { deadline, sleep, systemClock } from '../../lib/time.js'
+import { retryAfterMs } from '../../net/http/client/answers/statuses.js'
+import { unreachableText } from './unreachable.js'
+
+/** Sends requests to the service and parses responses. It knows no routes. */
+
+export interface ClientOptions {
+  /** Base URL, `https://sluice.example`. A path in it becomes a prefix of /v3. */
+  readonly url: string
+  /** The access key, or a function called before each request, which allows the key to be rotated. */
+  readonly key: string | (() => string | Promise<string>)
+  /** Acts within this account. Only for keys of an enterprise service account. */
+  readonly delegateAccountId?: string | undefined
+  /**
+   * Retries after status 429 or 503 or when the service cannot be reached; default 2. A request that changes something
+   * is only repeated if the service did not process it.
+   */
+  readonly retries?: number
+  /** Time limit of one attempt in milliseconds; default 30,000. */
+  readonly timeoutMs?: number
+  readonly fetch?: typeof globalThis.fetch
+}
+
+export interface RequestOptions {
+  readonly query?: Readonly<Record<string, string | number | undefined>>
+  /** Body, serialized as JSON. */
+  readonly json?: unknown
+  /** Body, sent unchanged. Set its content type in `headers`. */
+  readonly body?: Uint8Array | string
+  readonly headers?: Readonly<Record<string, string | undefined>>
+  /** Whether repeating the request is safe. GET and HEAD always are. */
+  readonly repeatable?: boolean
+}
+
+export interface Answered {
+  readonly status: number
+  readonly headers: Headers
+  /** The complete body, parsed; undefined if there is none. */
+  readonly body: unknown
+  readonly requestId: string | undefined
+}
+
+/** The service rejected the request or failed, or another program answered. */
+export class ServiceError extends Error {
+  override readonly name = 'ServiceError'
+  readonly status: number
+  /** Stable and in snake case; programs may depend on it. */
+  readonly code: string
+  /** Every problem with the request, with its place. */
+  readonly errors: readonly { readonly path: string; readonly message: string }[]
+  readonly requestId: string | undefined
+  readonly retryAfterMs: number | undefined
+  /** The original response. */
+  readonly answer: Answered
+
+  constructor(answer: Answered) {
+    const { code, message, errors } = (answer.body ?? {}) as Partial<Record<'code' | 'message' | 'errors', unknown>>
+    super(typeof message === 'string' ? message : textOf(answer))
+    this.answer = answer
+    this.status = answer.status
+    this.code = typeof code === 'string' ? code : `status_${answer.status}`
+    this.errors = Array.isArray(errors) ? errors : []
+    this.requestId = answer.requestId
+    this.retryAfterMs = retryAfterMs(answer.headers.get('retry-after') ?? undefined, systemClock.wall())
+  }
+}
+
+/** The service did not respond, or not completely. The message has the URL and the reason; `cause` is fetch's error. */
+export class UnreachableError extends Error {
+  override readonly name = 'UnreachableError'
+
+  constructor(url: string, error: unknown) {
+    super(`cannot reach ${url}: ${unreachableText(url, error)}`, { cause: error })
+  }
+}
+
+const FIRST_WAIT_MS = 200
+const LONGEST_WAIT_MS = 30_000
+
+export class Transport {
+  readonly #options: ClientOptions
+  readonly #base: string
+
+  constructor(options: ClientOptions) {
+    const { protocol, origin, pathname } = new URL(options.url)
+    if (protocol !== 'http:' && protocol !== 'https:') throw new TypeError('url must begin with http:// or https://')
+    this.#options = options
+    this.#base = origin + pathname.replace(/\/+$/, '')
+  }
+
+  /** A transport to the same service with the same key that acts within another account. */
+  within(delegateAccountId: string | undefined): Transport {
+    return new Transport({ ...this.#options, delegateAccountId })
+  }
+
+  /** Resolves with a response of status 2xx or 304. Throws ServiceError, or UnreachableError if there is none. */
+  async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
+    const { retries = 2 } = this.#options
+    const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')
+    for (let tried = 0; ; tried++) {
+      const last = tried >= retries
+      let wait = FIRST_WAIT_MS * 2 ** tried
+      try {
+        const answer = await this.#once(method, path, options)
+        if (answer.status < 300 || answer.status === 304) return answer
+        const error = new ServiceError(answer)
+        const notTaken = answer.status === 429 || (answer.status === 503 && repeatable)
+        wait = error.retryAfterMs ?? wait
+        if (last || !notTaken || wait > LONGEST_WAIT_MS) throw error
+      } catch (error) {
+        if (last || error instanceof ServiceError || !repeatable) throw error
+      }
+      await sleep(wait)
+    }
+  }
+
+  async #once(method: string, path: string, options: RequestOptions): Promise<Answered> {
+    const { key, delegateAccountId, timeoutMs = 30_000, fetch = globalThis.fetch } = this.#options
+    const headers = new Headers({ accept: 'application/json' })
+    headers.set('authorization', `Token ${typeof key === 'string' ? key : await key()}`)
+    if (delegateAccountId !== undefined) headers.set('x-delegate-account-id', delegateAccountId)
+    if (options.json !== undefined) headers.set('content-type', 'application/json')
+    for (const [name, value] of Object.entries(options.headers ?? {})) if (value !== undefined) headers.set(name, value)
+    const body = options.json === undefined ? options.body : JSON.stringify(options.json)
+    const url = this.#base + path + queryText(options.query)
+    const limit = deadline(timeoutMs)
+    try {
+      const response = await fetch(url, {
+        method,
+        headers,
+        ...(body === undefined ? {} : { body: body as NonNullable<RequestInit['body']> }),
+        redirect: 'manual',
+        signal: limit.signal,
+      })
+      const text = await response.text()
+      return {
+        status: response.status,
+        headers: response.headers,
+        body: readBody(text),
+        requestId: response.headers.get('x-request-id') ?? undefined,
+      }
+    } catch (error) {
+      throw new UnreachableError(this.#base, error)
+    } finally {
+      limit.clear()
+    }
+  }
+}
+
+function textOf({ status, headers }: Answered): string {
+  if (status >= 400) return `the service answered ${status}`
+  const location = headers.get('location')
+  if (location !== null) return `it redirects to ${location}, which is not followed`
+  return 'this is not a response of a Sluice service'
+}
+
+function readBody(text: string): unknown {
+  if (text === '') return undefined
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+function queryText(query: RequestOptions['query'] = {}): string {
+  const parts = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) parts.set(name, String(value))
+  const text = parts.toString()
+  return text && `?${text}`
+}

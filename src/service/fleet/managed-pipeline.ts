@@ -1,0 +1,384 @@
+import type { Logger } from 'pino'
+import { ConfigError, errorText, formatProblem } from '../../core/errors.js'
+import { StateUnreadable } from '../../core/unreadable.js'
+import type { Config } from '../../engine/config/load.js'
+import type { ManagedConfig } from '../../engine/config/managed/managed-config.js'
+import type { DestinationState } from '../../engine/run/engine.js'
+import { EventsLeftBehind } from '../../engine/run/state/left-behind.js'
+import { NotNow, type ReplaceOptions } from '../../engine/run/supervisor.js'
+import { Backoff, type Random } from '../../lib/backoff.js'
+import { type Clock, sleep } from '../../lib/time.js'
+import type { ManagedStatus } from './managed-status.js'
+import { type Present, Reporter } from './reporter.js'
+import type { RevisionCache } from './revision-cache.js'
+import type { Link, PublishedRevision, Report } from './service-link.js'
+
+/** Upper limit of the growing wait between requests while the service is unreachable. */
+const LONGEST_WAIT_MS = 60_000
+const FIRST_WAIT_MS = 1000
+/** Intervals vary randomly by up to this share, which spreads the requests of daemons that started together. */
+const JITTER = 0.2
+const LONGEST_ERROR = 1000
+
+export interface Replaceable {
+  replace(config: Config, options: ReplaceOptions): Promise<void>
+  states(): DestinationState[]
+}
+
+interface Refused {
+  readonly revision: number
+  readonly why: string
+}
+
+export interface ManagedPipelineOptions {
+  readonly name: string
+  readonly link: Link
+  readonly cache: Pick<RevisionCache, 'read' | 'write'>
+  /** Dry run: rejects if the configuration cannot be built. */
+  readonly dryRun: (config: Config) => Promise<void>
+  /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
+  readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Logger
+  readonly daemon: Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
+  /** Defaults to the one of lib/time.ts. */
+  readonly sleep?: typeof sleep
+}
+
+/**
+ * A pipeline that a service publishes, running on this machine. Invariants: a revision only replaces the running one
+ * after it was built successfully; a revision that cannot run changes nothing and is reported until another one is
+ * published; the cached revision on disk is the one that runs.
+ */
+export class ManagedPipeline {
+  readonly #options: ManagedPipelineOptions
+  readonly #sleep: typeof sleep
+  #local: ManagedConfig
+  #running: PublishedRevision | undefined
+  /** The revision that each configuration was made from. */
+  readonly #revisions = new WeakMap<Config, PublishedRevision>()
+  /** Of the last response, whether its revision runs or not. */
+  #etag: string | undefined
+  /** The newest revision, if it cannot run. */
+  #refused: Refused | undefined
+  /** Why the cached revision cannot be read. */
+  #unreadable: string | undefined
+  /** Why the service cannot be reached, as it was logged; empty while it responds. */
+  #unreachable = ''
+  /** When the service last responded; wall clock in milliseconds. */
+  #contactAt: number | undefined
+  /** Since when it has not responded; monotonic clock. */
+  #awaySince: number | undefined
+  /** The newest revision that was received. */
+  #newest: PublishedRevision | undefined
+  /** Refusals that were already logged; cleared when another revision runs or the local part is read again. */
+  readonly #logged = new Set<string>()
+  /** What runs; set by `follow`. */
+  #pipeline: Replaceable | undefined
+  #totals: () => Record<string, number> = () => ({})
+  /** Why the revision cannot start yet. */
+  #held: string | undefined
+  readonly #leaving = new AbortController()
+  readonly #reporter: Reporter
+  #reporting: Promise<void> | undefined
+  #polling: Promise<void> = Promise.resolve()
+  /** Ends the wait between two attempts to start. */
+  #retry = new AbortController()
+  #caching: Promise<void> = Promise.resolve()
+  /** Replacements of the running configuration happen one after the other. */
+  #turns: Promise<void> = Promise.resolve()
+
+  constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
+    this.#local = local
+    this.#options = options
+    this.#sleep = options.sleep ?? sleep
+    const { link, clock, log, daemon } = options
+    const interval = () => this.#local.local.managed.report_interval
+    const present = () => this.#present()
+    const totals = () => this.#totals()
+    this.#reporter = new Reporter({ link, clock, log, daemon, sleep: this.#sleep, interval, present, totals })
+  }
+
+  /** The revision that runs. */
+  get revision(): number | undefined {
+    return this.#running?.revision
+  }
+
+  /** Why there is nothing to start with. */
+  get waitsFor(): string | undefined {
+    return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
+  }
+
+  /** The status for operators on this machine. */
+  get status(): ManagedStatus {
+    const { clock } = this.#options
+    const away = this.#awaySince === undefined ? undefined : (clock.now() - this.#awaySince) / 1000
+    return {
+      revision: this.#running?.revision,
+      published: this.#newest?.revision,
+      refused: this.#refused?.revision,
+      refusal: this.#refused?.why,
+      last_contact: this.#contactAt === undefined ? undefined : this.#contactAt / 1000,
+      unreachable_seconds: away,
+      unreachable: this.#unreachable || undefined,
+      report_problem: this.#reporter.problem,
+    }
+  }
+
+  get #refusal(): string | undefined {
+    return this.#refused && `revision ${this.#refused.revision} cannot run: ${this.#refused.why}`
+  }
+
+  /**
+   * Resolves with the configuration to start with. While none can run, calls `waiting` once, reports the reason to the
+   * service, and retries. Resolves with undefined if the signal aborts.
+   */
+  async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
+    const { cache, log, random } = this.#options
+    const backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
+    let isRead = false
+    let known: PublishedRevision | undefined
+    for (let tries = 0; !signal.aborted; tries++) {
+      if (!isRead) known = await this.#readKept()
+      isRead = this.#unreadable === undefined
+      const published = (await this.#ask()) ?? this.#newest
+      let refused: Refused | undefined
+      const others = known && known.revision !== published?.revision ? [known] : []
+      for (const revision of published ? [published, ...others] : others) {
+        const config = await this.#try(revision)
+        if (!config || (revision === published && (await this.#isObjectedTo(config, published, others[0])))) {
+          // The problem of the newest revision takes precedence.
+          refused ??= this.#refused
+          this.#refused = refused
+          continue
+        }
+        this.#running = revision
+        if (revision === published) {
+          this.#refused = undefined
+          this.#logged.clear()
+          await cache.write(revision)
+        } else {
+          const why = published ? 'cannot run the published revision' : 'cannot use the service'
+          log.warn({ revision: revision.revision }, `${why}: running the cached revision`)
+        }
+        return config
+      }
+      if (signal.aborted) break
+      if (tries === 0) await waiting()
+      this.#reporting ??= this.#reporter.run(this.#leaving.signal)
+      const { poll_interval } = this.#local.local.managed
+      const waitMs =
+        this.#unreachable || !this.#newest ? FIRST_WAIT_MS + backoff.next() : poll_interval * this.#jitter()
+      if (!this.#retry.signal.aborted) await this.#sleep(waitMs, AbortSignal.any([signal, this.#retry.signal]))
+      this.#retry = new AbortController()
+    }
+    return undefined
+  }
+
+  /** Whether it would repeat events that the cached revision has read, or leave its events behind; then that runs. */
+  async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
+    if (!known) return false
+    try {
+      const before = this.#configOf(known)
+      const objection = await this.#options.objectionTo(config, before)
+      if (!objection) return false
+      await this.#options.dryRun(before)
+      this.#refuse(published, objection)
+      return true
+    } catch {
+      // The cached revision cannot run either.
+      return false
+    }
+  }
+
+  /** Immediately retries to find a revision to start with, using another local part. */
+  retry(local: ManagedConfig): void {
+    this.#local = local
+    this.#retry.abort()
+  }
+
+  /** The cached revision. Retries while it cannot be read. */
+  async #readKept(): Promise<PublishedRevision | undefined> {
+    const { cache, log } = this.#options
+    try {
+      const revision = await cache.read()
+      this.#unreadable = undefined
+      return revision
+    } catch (error) {
+      if (!(error instanceof StateUnreadable)) throw error
+      const { code, file, message } = error
+      if (this.#unreadable !== message)
+        log.error({ code, file, error: message }, 'cannot read the cached revision; trying again')
+      this.#unreadable = message
+      return undefined
+    }
+  }
+
+  /** Waits until no other replacement is in progress, and prevents others during `work`. */
+  inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#turns.then(work)
+    this.#turns = done.catch(() => {})
+    return done
+  }
+
+  /** The running revision with another local part, for a reload; call it within `inTurn`. Throws ConfigError. */
+  reread(local: ManagedConfig): Config {
+    const config = this.#configOf(this.#running!, local)
+    this.#local = local
+    // A revision that was refused may be permitted now.
+    if (this.#refused) this.#etag = undefined
+    this.#logged.clear()
+    return config
+  }
+
+  /** Records why the revision cannot start yet. */
+  held(reason: string): void {
+    this.#held = reason
+    this.#reporting ??= this.#reporter.run(this.#leaving.signal)
+  }
+
+  /** Applies each revision that is published from now on, and sends reports. Returns `leave`. */
+  follow(pipeline: Replaceable, totals: () => Record<string, number>): () => Promise<void> {
+    this.#pipeline = pipeline
+    this.#totals = totals
+    this.#held = undefined
+    const { signal } = this.#leaving
+    this.#polling = this.#poll(pipeline, signal)
+    this.#reporting ??= this.#reporter.run(signal)
+    return () => this.leave()
+  }
+
+  /** Stops polling, and sends a last report. */
+  async leave(): Promise<void> {
+    this.#leaving.abort()
+    await Promise.all([this.#polling, this.#reporting])
+  }
+
+  /** `failed` replaced `back` but cannot start; `back` runs again. */
+  wentBack(error: Error, failed: Config, back: Config): void {
+    const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
+    // If both have the same revision, it is the local part that cannot start.
+    if (!refused || !running || refused.revision === running.revision) return
+    this.#running = running
+    this.#refuse(refused, error)
+    void this.#keep(running)
+  }
+
+  #jitter(): number {
+    return 1 - JITTER + 2 * JITTER * this.#options.random()
+  }
+
+  async #poll(pipeline: Replaceable, signal: AbortSignal): Promise<void> {
+    let waitMs = 0
+    for (;;) {
+      const { poll_interval } = this.#local.local.managed
+      // Polls less often while the service is unreachable.
+      waitMs = this.#unreachable ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
+      await this.#sleep(waitMs * this.#jitter(), signal)
+      if (signal.aborted) return
+      const published = await this.#ask()
+      if (published && !signal.aborted) await this.inTurn(() => this.#apply(published, pipeline))
+    }
+  }
+
+  async #apply(published: PublishedRevision, pipeline: Replaceable): Promise<void> {
+    const before = this.#running!
+    if (published.revision === before.revision) {
+      this.#refused = undefined
+      return
+    }
+    try {
+      await pipeline.replace(this.#configOf(published), { keepsEvents: true })
+      this.#running = published
+      this.#refused = undefined
+      this.#logged.clear()
+      this.#options.log.info({ revision: published.revision, before: before.revision }, 'a published revision runs')
+      await this.#keep(published)
+    } catch (error) {
+      if (error instanceof NotNow) this.#etag = undefined
+      else this.#refuse(published, error)
+    }
+  }
+
+  /** Fetches the published revision; undefined if it is unchanged or cannot be fetched, which is logged once. */
+  async #ask(): Promise<PublishedRevision | undefined> {
+    const { link, log, clock } = this.#options
+    try {
+      const published = await link.published(this.#etag)
+      if (this.#unreachable) log.info('the service responds again')
+      this.#unreachable = ''
+      this.#awaySince = undefined
+      this.#contactAt = clock.wall()
+      if (published) {
+        this.#etag = published.etag || undefined
+        this.#newest = published
+      }
+      return published
+    } catch (error) {
+      const text = errorText(error)
+      if (this.#unreachable !== text)
+        log.warn(
+          { error: text },
+          this.revision === undefined
+            ? 'cannot reach the service; trying again'
+            : 'cannot reach the service; the current revision keeps running',
+        )
+      this.#unreachable = text
+      this.#awaySince ??= clock.now()
+      return undefined
+    }
+  }
+
+  /** Saves revisions one after the other. */
+  #keep(revision: PublishedRevision): Promise<void> {
+    this.#caching = this.#caching.then(() => this.#options.cache.write(revision))
+    return this.#caching
+  }
+
+  async #try(revision: PublishedRevision): Promise<Config | undefined> {
+    try {
+      const config = this.#configOf(revision)
+      await this.#options.dryRun(config)
+      return config
+    } catch (error) {
+      this.#refuse(revision, error)
+      return undefined
+    }
+  }
+
+  #refuse({ revision }: PublishedRevision, error: unknown): void {
+    const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
+    this.#refused = { revision, why }
+    // The events will be delivered in time, so the same revision is requested again.
+    if (error instanceof EventsLeftBehind) this.#etag = undefined
+    const key = `${revision} ${why}`
+    if (this.#logged.has(key)) return
+    this.#logged.add(key)
+    const text = this.#running
+      ? 'cannot apply the published revision; keeping the current one'
+      : 'cannot run the published revision; trying again. Correct the pipeline, or correct the local configuration and reload'
+    this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
+  }
+
+  /** Throws ConfigError. */
+  #configOf(revision: PublishedRevision, local = this.#local): Config {
+    const config = local.with(revision.config, `${this.#options.name}, revision ${revision.revision}`)
+    this.#revisions.set(config, revision)
+    return config
+  }
+
+  #present(): Present {
+    const revision = this.#running?.revision ?? null
+    const cut = (text: string | undefined) => text?.slice(0, LONGEST_ERROR) || null
+    if (!this.#pipeline) {
+      const health = this.#held === undefined ? 'failed' : 'holding'
+      return { revision, health, error: cut(this.#held ?? this.waitsFor) }
+    }
+    const states = this.#pipeline.states()
+    const waiting = states.find(({ state }) => state === 'holding') ?? states.find(({ state }) => state === 'starting')
+    const health = waiting ? (waiting.state as 'holding' | 'starting') : 'ready'
+    const held = waiting?.reason && `${waiting.id}: ${waiting.reason}`
+    return { revision, health, error: cut([this.#refusal, held].filter(Boolean).join('; ')) }
+  }
+}

@@ -1,0 +1,69 @@
+import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import type { Clock, sleep } from '../../lib/time.js'
+import type { Link, Report } from './service-link.js'
+
+/** How often to check for changes. */
+const CHECK_MS = 1000
+
+type Daemon = Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
+
+/** A change in any of these is reported immediately. */
+export type Present = Pick<Report, 'revision' | 'health' | 'error'>
+
+export interface ReporterOptions {
+  readonly link: Pick<Link, 'report'>
+  readonly clock: Clock
+  readonly log: Logger
+  readonly daemon: Daemon
+  readonly sleep: typeof sleep
+  /** Milliseconds between reports while nothing changes. */
+  readonly interval: () => number
+  readonly present: () => Present
+  readonly totals: () => Report['totals']
+}
+
+/** Sends the reports of a managed daemon to its service: on each change, and at least once per interval. */
+export class Reporter {
+  readonly #options: ReporterOptions
+  #problem: string | undefined
+
+  constructor(options: ReporterOptions) {
+    this.#options = options
+  }
+
+  /** Why the last report did not reach the service or was refused. */
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
+  /** Sends reports until the signal aborts, and then a last one. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, present, interval, sleep } = this.#options
+    let last: string | undefined
+    let dueAt = 0
+    for (;;) {
+      const now = present()
+      const text = JSON.stringify(now)
+      if (text !== last || clock.now() >= dueAt || signal.aborted) {
+        await this.#send(now)
+        last = text
+        dueAt = clock.now() + interval()
+      }
+      if (signal.aborted) return
+      await sleep(CHECK_MS, signal)
+    }
+  }
+
+  async #send(present: Present): Promise<void> {
+    const { link, log, daemon, totals } = this.#options
+    try {
+      await link.report({ ...daemon, ...present, totals: totals() })
+      this.#problem = undefined
+    } catch (error) {
+      const text = errorText(error)
+      if (this.#problem !== text) log.warn({ error: text }, 'the service did not accept the report; trying again')
+      this.#problem = text
+    }
+  }
+}

@@ -1,0 +1,77 @@
+import type { Lease } from '../../../net/http/server/quota.js'
+import { overloaded, Refusal } from '../../../net/http/server/refusal.js'
+
+/**
+ * One account may hold so many times what is left for all. It gets three quarters while it is alone, and however many
+ * accounts take what they can get, something is left for the next one.
+ */
+const TIMES_WHAT_IS_LEFT = 3
+
+interface Used {
+  requests: number
+  bytes: number
+}
+
+/** Bounds what the requests that are not answered yet hold together, and each account's part of it. */
+export class AccountQuotas {
+  readonly #max: Used
+  readonly #used: Used = { requests: 0, bytes: 0 }
+  readonly #accounts = new Map<string, Used>()
+  readonly #which: string
+
+  /** `which`: what the requests are, as a refusal says it. */
+  constructor(max: { readonly requests: number; readonly bytes: number }, which = 'that wait to be delivered') {
+    this.#max = { ...max }
+    this.#which = which
+  }
+
+  get requests(): number {
+    return this.#used.requests
+  }
+
+  get bytes(): number {
+    return this.#used.bytes
+  }
+
+  /** The share of one request; throws a Refusal when there are too many. */
+  lease(account: string): Lease {
+    this.#check(account, 'requests', 1)
+    const own = this.#accounts.get(account) ?? { requests: 0, bytes: 0 }
+    this.#accounts.set(account, own)
+    own.requests++
+    this.#used.requests++
+    let held = 0
+    const add = (bytes: number) => {
+      own.bytes += bytes
+      this.#used.bytes += bytes
+      held += bytes
+    }
+    return {
+      hold: bytes => {
+        if (bytes > held) this.#check(account, 'bytes', bytes - held)
+        add(bytes - held)
+      },
+      received: () => {},
+      release: () => {
+        add(-held)
+        own.requests--
+        this.#used.requests--
+        if (own.requests === 0) this.#accounts.delete(account)
+      },
+    }
+  }
+
+  #check(account: string, what: keyof Used, more: number): void {
+    const left = this.#max[what] - this.#used[what] - more
+    if (left < 0) throw overloaded()
+    const own = (this.#accounts.get(account)?.[what] ?? 0) + more
+    if (own <= TIMES_WHAT_IS_LEFT * left) return
+    const share = Math.floor((TIMES_WHAT_IS_LEFT * (left + own)) / (TIMES_WHAT_IS_LEFT + 1))
+    throw new Refusal(
+      503,
+      'account_share_exceeded',
+      `the requests of this account ${this.#which} would be ${own} ${what}, more than its share of ${share} at present; send this again later`,
+      { 'retry-after': '5' },
+    )
+  }
+}

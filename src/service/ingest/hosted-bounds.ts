@@ -1,0 +1,147 @@
+import type { AggregateOptions } from '../../components/processors/aggregate.js'
+import type { ComponentConfig, Config } from '../../engine/config/load.js'
+import { formatDuration, formatSize } from '../../lib/units.js'
+
+/** Requests on their way, of all destinations of a pipeline. */
+const MOST_IN_FLIGHT = 64
+const MOST_BATCH_EVENTS = 50_000
+const MOST_BATCH_BYTES = 4 * 1024 * 1024
+/** Keys of all its throttles. */
+const MOST_KEYS = 1_000_000
+/** Series of metrics of all its aggregates: the service shows them beside those of all others. */
+const MOST_SERIES = 10_000
+/** Rows of an aggregate besides those of its keys: events without a key, and all others. */
+const FURTHER_ROWS = 2
+/** A receiver that refuses at once is not asked so often that nothing else gets done. */
+const LEAST_RETRY_MS = 1000
+const LEAST_LONGEST_RETRY_MS = 10_000
+
+type Components = Pick<Config, 'processors' | 'destinations'>
+
+/** What the service runs otherwise than a daemon would. */
+export interface Bound {
+  /** Of the option; empty for the whole pipeline. */
+  readonly path: string
+  readonly message: string
+}
+
+/** What a pipeline takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */
+export function boundedComponents({ processors, destinations }: Components): Components {
+  return {
+    processors: withFewerSeries(withFewerKeys(processors)),
+    destinations: destinations.map(one => boundedDestination(one, destinations.length)),
+  }
+}
+
+function boundedDestination(
+  destination: ComponentConfig<'destination'>,
+  destinations: number,
+): ComponentConfig<'destination'> {
+  const { delivery } = destination
+  if (!delivery) return destination
+  const { max_in_flight, batch, retry } = delivery
+  const share = Math.max(1, Math.floor(MOST_IN_FLIGHT / destinations))
+  return {
+    ...destination,
+    delivery: {
+      ...delivery,
+      max_in_flight: Math.min(max_in_flight, share),
+      batch: {
+        ...batch,
+        max_events: Math.min(batch.max_events, MOST_BATCH_EVENTS),
+        max_bytes: Math.min(batch.max_bytes, MOST_BATCH_BYTES),
+      },
+      retry: {
+        ...retry,
+        initial: Math.max(retry.initial, LEAST_RETRY_MS),
+        max: Math.max(retry.max, LEAST_LONGEST_RETRY_MS),
+      },
+    },
+  }
+}
+
+/** Throttles share the keys that one pipeline may keep. */
+function withFewerKeys(processors: Config['processors']): Config['processors'] {
+  const keeping = processors.filter(one => keysOf(one) !== undefined).length
+  const share = Math.floor(MOST_KEYS / Math.max(1, keeping))
+  return processors.map(one => {
+    const keys = keysOf(one)
+    if (keys === undefined || keys <= share) return one
+    return { ...one, options: { ...(one.options as object), max_keys: share } }
+  })
+}
+
+/** Aggregates share the series that one pipeline may have. */
+function withFewerSeries(processors: Config['processors']): Config['processors'] {
+  const share = shareOfSeries(processors)
+  return processors.map(one => {
+    const most = Math.floor(share / seriesOfKey(one)) - FURTHER_ROWS
+    if (seriesOfKey(one) === 0 || keysOf(one)! <= most) return one
+    return { ...one, options: { ...(one.options as object), max_keys: Math.max(1, most) } }
+  })
+}
+
+/** Aggregates that have too many series even with one key. */
+export function tooManySeries({ processors }: Components): Bound[] {
+  const share = shareOfSeries(processors)
+  return processors
+    .filter(one => seriesOfKey(one) * (1 + FURTHER_ROWS) > share)
+    .map(({ id }) => ({
+      path: `processors.${id}`,
+      message: `with its counters and buckets the pipeline has more than the ${MOST_SERIES} series of metrics that the service shows of one; use fewer`,
+    }))
+}
+
+function shareOfSeries(processors: Config['processors']): number {
+  const showing = processors.filter(one => seriesOfKey(one) > 0).length
+  return Math.floor(MOST_SERIES / Math.max(1, showing))
+}
+
+/** How many series each key of an aggregate has; 0 for other processors. */
+function seriesOfKey({ type, options }: ComponentConfig): number {
+  if (type !== 'aggregate') return 0
+  const { counters, histograms } = options as AggregateOptions
+  const ofHistograms = Object.values(histograms).map(({ buckets }) => buckets.length + 3)
+  return ofHistograms.reduce((sum, one) => sum + one, Object.keys(counters).length)
+}
+
+function keysOf({ options }: ComponentConfig): number | undefined {
+  const { max_keys } = options as { readonly max_keys?: unknown }
+  return typeof max_keys === 'number' ? max_keys : undefined
+}
+
+/** What differs between a configuration and what runs of it, for people; `maxDisk` is what the account may take on the disk. */
+export function boundsOf(asked: Components, runs: Components, maxDisk: number): Bound[] {
+  const bounds: Bound[] = []
+  const add = (path: string, before = 0, after = 0, text = String as (value: number) => string) => {
+    if (before !== after)
+      bounds.push({ path, message: `the service runs it with ${text(after)} instead of ${text(before)}` })
+  }
+  for (const [i, processor] of runs.processors.entries())
+    add(`processors.${processor.id}.max_keys`, keysOf(asked.processors[i]!), keysOf(processor))
+  for (const [i, { id, delivery: after }] of runs.destinations.entries()) {
+    const before = asked.destinations[i]!.delivery
+    if (!before || !after) continue
+    const at = (option: string) => `destinations.${id}.${option}`
+    add(at('max_in_flight'), before.max_in_flight, after.max_in_flight)
+    add(at('batch.max_events'), before.batch.max_events, after.batch.max_events)
+    add(at('batch.max_bytes'), before.batch.max_bytes, after.batch.max_bytes, formatSize)
+    add(at('retry.initial'), before.retry.initial, after.retry.initial, formatDuration)
+    add(at('retry.max'), before.retry.max, after.retry.max, formatDuration)
+    const { buffer } = after
+    if (buffer.type === 'disk' && buffer.max_bytes > maxDisk)
+      bounds.push({
+        path: at('buffer.max_bytes'),
+        message: `${formatSize(buffer.max_bytes)} are more than the ${formatSize(maxDisk)} of disk space that all pipelines of the account share in the service`,
+      })
+  }
+  const onDisk = runs.destinations.filter(
+    ({ delivery }) => delivery?.buffer.type === 'disk' || delivery?.on_reject === 'dead_letter',
+  )
+  if (onDisk.length > 0)
+    bounds.push({
+      path: '',
+      message: `in the service, disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of the account share ${formatSize(maxDisk)} of disk space; when it is used up, destinations wait and ingest answers 503`,
+    })
+  return bounds
+}

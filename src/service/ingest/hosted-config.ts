@@ -1,0 +1,107 @@
+import type { AnyDefinition } from '../../core/component.js'
+import { ConfigError, errorText } from '../../core/errors.js'
+import { sharedOutputs } from '../../engine/config/checks/outputs.js'
+import { type ComponentConfig, type Config, parseDocument } from '../../engine/config/load.js'
+import { secretVariable } from '../../engine/config/managed/account-secrets.js'
+import { LimitedReach } from '../../engine/config/managed/limited-reach.js'
+import { type Permitted, refusedBy } from '../../engine/config/managed/permitted.js'
+import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
+
+/** The source that the requests to a pipeline come in by. */
+export const INGEST = 'ingest'
+
+/** Of a pipeline. */
+const MOST_DESTINATIONS = 32
+
+/** A published configuration that the service cannot run; the message says why, for people. */
+export class NotHosted extends Error {}
+
+export interface HostedOptions {
+  readonly name: string
+  readonly dataDir: string
+  readonly components: readonly AnyDefinition[]
+  readonly ingest: AnyDefinition<'source'>
+  readonly permitted: Permitted
+  /** Of the account, by name: those that the document refers to. */
+  readonly secrets: Readonly<Record<string, string>>
+  /** Bytes that its account may take on the disk. */
+  readonly maxDisk: number
+}
+
+export interface Hosted {
+  readonly config: Config
+  readonly bounds: readonly Bound[]
+}
+
+/**
+ * What of a published document runs in the service: all that the events sent to it reach. Its other sources are for
+ * daemons. The environment of the service stays its own. Throws NotHosted.
+ */
+export function hostedConfig(document: unknown, options: HostedOptions): Hosted {
+  const { name, dataDir, components, ingest, permitted, secrets, maxDisk } = options
+  const source: ComponentConfig<'source'> = {
+    id: INGEST,
+    kind: 'source',
+    type: ingest.type,
+    inputs: [],
+    options: {},
+    definition: ingest,
+  }
+  let config: Config
+  try {
+    const env = Object.fromEntries(Object.entries(secrets).map(([secret, value]) => [secretVariable(secret), value]))
+    config = parseDocument(document, name, { env, components, given: [source] })
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    throw new NotHosted(textOf(error.problems), { cause: error })
+  }
+  const reached = reachedFrom(config)
+  const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
+  if (all.destinations.length === 0) throw new NotHosted(`nothing that reaches a destination reads ${INGEST}`)
+  const toStdout = all.destinations.find(({ type }) => type === 'stdout')
+  if (toStdout)
+    throw new NotHosted(
+      `destinations.${toStdout.id}.type: the standard output of the service is not for pipelines; choose another destination, or run this pipeline in a daemon`,
+    )
+  refuse(refusedBy(permitted, all))
+  refuse(sharedOutputs(all.destinations))
+  const { length } = all.destinations
+  if (length > MOST_DESTINATIONS)
+    throw new NotHosted(
+      `events from ${INGEST} reach ${length} destinations, and the service runs at most ${MOST_DESTINATIONS} of a pipeline; run it in a daemon, or divide it`,
+    )
+  refuse(tooManySeries(all))
+  const reach = new LimitedReach(permitted)
+  const { processors, destinations } = boundedComponents(all)
+  const limited = <T extends object>(all: readonly T[]) => all.map(one => ({ ...one, reach }))
+  return {
+    config: { ...all, processors: limited(processors), destinations: limited(destinations) },
+    bounds: boundsOf(all, { processors, destinations }, maxDisk),
+  }
+}
+
+function refuse(faults: readonly Bound[]): void {
+  if (faults.length > 0) throw new NotHosted(textOf(faults))
+}
+
+export function textOf(faults: readonly Bound[]): string {
+  return faults.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
+}
+
+export function whyNot(error: unknown): string {
+  return error instanceof NotHosted ? error.message : errorText(error)
+}
+
+/** Processors and destinations that events from `ingest` come to, with those of their inputs alone. */
+function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
+  const reached = new Set([INGEST])
+  const isReached = (input: string) => reached.has(input.split('.')[0]!)
+  const components: readonly ComponentConfig[] = [...processors, ...destinations]
+  for (let before = -1; before !== reached.size; ) {
+    before = reached.size
+    for (const { id, inputs } of components) if (inputs.some(isReached)) reached.add(id)
+  }
+  const kept = <T extends ComponentConfig>(all: readonly T[]): T[] =>
+    all.filter(({ id }) => reached.has(id)).map(one => ({ ...one, inputs: one.inputs.filter(isReached) }))
+  return { processors: kept(processors), destinations: kept(destinations) }
+}

@@ -1,0 +1,76 @@
+import { copyFile, lstat, open, readdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { errorCode } from '../../core/errors.js'
+import { syncFolder } from '../../lib/files/atomic-file.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
+
+/**
+ * A copy of what the published pipelines keep (buffers, dead letters, idempotency keys), while they run. Invariants: a key
+ * is in the copy only with its events, so keys are copied first, since each is written after its events; what is known
+ * as delivered was delivered, so a buffer's ledger is copied before its segments. What is delivered later is in the
+ * copy as well, and comes twice when that is restored.
+ */
+
+/** What it is called in a data_dir of the service, and in a backup. */
+export const INGEST_FOLDER = 'ingest'
+/** Files that only mean something to the process that made them. */
+const OF_A_PROCESS = /^lock[.-]|\.sock$/
+/** In this order. The newer keys become the older ones by a rename. */
+const FIRST = ['keys.ndjson', 'keys.before.ndjson', 'ledger']
+/** So often a folder whose files are renamed or removed meanwhile is copied again. */
+const TRIES = 5
+
+/** Adds the folder of all pipelines in `dataDir` to a backup; does nothing where there is none. */
+export async function backUpIngest(dataDir: string, backup: string): Promise<void> {
+  const [from, to] = [join(dataDir, INGEST_FOLDER), join(backup, INGEST_FOLDER)]
+  const pipelines = await namesIn(from)
+  if (pipelines.length === 0) return
+  await makeFolder(to, 0o700)
+  for (const pipeline of pipelines) await copyFolder(join(from, pipeline), join(to, pipeline))
+  await syncFolder(to)
+}
+
+async function copyFolder(from: string, to: string): Promise<void> {
+  for (let tried = 1; ; tried++) {
+    const names = await namesIn(from)
+    await makeFolder(to, 0o700)
+    for (const name of names) await copy(join(from, name), join(to, name))
+    const now = await namesIn(from)
+    // A file that was renamed meanwhile may be missing in the copy.
+    if (tried === TRIES || names.every(name => now.includes(name))) break
+    await rm(to, { recursive: true })
+  }
+  await syncFolder(to)
+}
+
+async function copy(from: string, to: string): Promise<void> {
+  try {
+    const found = await lstat(from)
+    if (found.isDirectory()) return await copyFolder(from, to)
+    if (!found.isFile()) return
+    await copyFile(from, to)
+    const file = await open(to, 'r')
+    await file.sync().finally(() => file.close())
+  } catch (error) {
+    // Its events were delivered meanwhile, or the next try finds it under another name.
+    if (errorCode(error) !== 'ENOENT') throw error
+  }
+}
+
+/** Folders come last. */
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    const entries = await readdir(folder, { withFileTypes: true })
+    const rank = (entry: (typeof entries)[number]) => {
+      const early = FIRST.indexOf(entry.name)
+      return entry.isDirectory() ? FIRST.length + 1 : early === -1 ? FIRST.length : early
+    }
+    return entries
+      .filter(({ name }) => !OF_A_PROCESS.test(name))
+      .sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1))
+      .map(({ name }) => name)
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT' || errorCode(error) === 'ENOTDIR') return []
+    throw error
+  }
+}

@@ -1,0 +1,208 @@
+import type { Logger } from 'pino'
+import type { Metrics } from '../../../engine/run/measure/metrics.js'
+import { MirroredCounters } from '../../../engine/run/measure/mirrored-counters.js'
+import { type Clock, settledWithin } from '../../../lib/time.js'
+import { formatDuration, formatSize } from '../../../lib/units.js'
+import { Refusal } from '../../../net/http/server/refusal.js'
+import { AccountProcess, type ProcessBounds } from './account-process.js'
+import type { Death, StartLink } from './link.js'
+import type { Facts, Look, ShareFigures } from './messages.js'
+import { Restarts } from './restarts.js'
+
+export const PROCESS_ENDED = 'pipeline_process_ended'
+/** Decisions wait no longer for what processes say of themselves. */
+const LOOK_ALL_MS = 500
+
+const NO_FIGURES: ShareFigures = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+
+export interface ProcessesOptions extends ProcessBounds {
+  readonly start: StartLink
+  readonly log: Logger
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly facts: (account: string) => Facts
+  readonly looked: (account: string, look: Look) => void
+  /** The process of an account died; returns the pipelines that ran in it, and those of them that clients waited for. */
+  readonly died: (account: string) => { readonly pipelines: readonly string[]; readonly attended: readonly string[] }
+}
+
+interface Running {
+  readonly process: AccountProcess
+  share: ShareFigures
+  pipelines: Set<string>
+}
+
+/** The processes of all accounts with pipelines that run: one each. */
+export class AccountProcesses {
+  readonly #options: ProcessesOptions
+  readonly #running = new Map<string, Running>()
+  readonly #ending = new Map<string, Promise<void>>()
+  readonly #counters: MirroredCounters
+  readonly #restarts: Restarts
+  readonly #deaths = new Map<Death, { value: number }>()
+  /** Of processes that have ended. */
+  #forgottenKeys = 0
+
+  constructor(options: ProcessesOptions) {
+    this.#options = options
+    const { metrics, clock } = options
+    this.#counters = new MirroredCounters(metrics)
+    this.#restarts = new Restarts(clock)
+    this.#showMetrics(metrics)
+  }
+
+  /** The process of an account, which is started where there is none. Throws a Refusal while it is held back. */
+  async of(account: string): Promise<AccountProcess> {
+    await this.#ending.get(account)
+    const running = this.#running.get(account)
+    if (running) return running.process
+    this.check(account)
+    return this.#start(account)
+  }
+
+  /** Throws a Refusal while the account has to wait for another process. */
+  check(account: string): void {
+    if (this.isHeldBack(account)) throw this.refusal(account)
+  }
+
+  isHeldBack(account: string): boolean {
+    return this.#restarts.waitOf(account) > 0
+  }
+
+  /** Ends the process of an account that has no pipeline any more. */
+  end(account: string): Promise<void> {
+    const running = this.#running.get(account)
+    if (running && !this.#ending.has(account)) {
+      const ending = running.process.end().finally(() => this.#ending.delete(account))
+      this.#ending.set(account, ending)
+    }
+    return this.#ending.get(account) ?? Promise.resolve()
+  }
+
+  /** Looks at every process, but waits for none that does not answer. */
+  async lookAll(): Promise<void> {
+    const looks = [...this.#running.values()].map(({ process }) => process.look())
+    await settledWithin(LOOK_ALL_MS, looks)
+  }
+
+  /** The pipeline is gone, and so is what it counted. */
+  async forget(pipeline: string): Promise<void> {
+    for (const { process, pipelines } of this.#running.values())
+      if (pipelines.delete(pipeline)) await process.call('forget', { pipeline }).catch(() => {})
+    this.#counters.forget(id => pipelineOf(id) === pipeline)
+    this.#options.metrics.forget(`${pipeline}/`)
+  }
+
+  async endAll(): Promise<void> {
+    await Promise.all([...this.#running.keys()].map(account => this.end(account)))
+  }
+
+  /** Ends all of them at once. */
+  kill(): void {
+    for (const { process } of this.#running.values()) process.kill()
+  }
+
+  #start(account: string): AccountProcess {
+    const { start, log, facts, deadlineMs, maxMemory } = this.#options
+    const running: Running = {
+      share: NO_FIGURES,
+      pipelines: new Set(),
+      process: new AccountProcess(start, {
+        account,
+        log,
+        deadlineMs,
+        maxMemory,
+        facts: () => facts(account),
+        looked: look => this.#looked(account, running, look),
+        ended: (death, text) => this.#ended(account, running, death, text),
+        refusal: () => this.refusal(account),
+      }),
+    }
+    this.#running.set(account, running)
+    log.info({ account, pid: running.process.pid }, 'started a process for the pipelines of an account')
+    return running.process
+  }
+
+  #looked(account: string, running: Running, look: Look): void {
+    running.share = look.share
+    for (const { id } of look.counters) running.pipelines.add(id.split('/', 1)[0]!)
+    this.#counters.show(look.counters, async () => void (await running.process.look(true)))
+    this.#options.looked(account, look)
+  }
+
+  #ended(account: string, running: Running, death: Death | undefined, text: string): void {
+    this.#running.delete(account)
+    this.#forgottenKeys += running.share.forgottenKeys
+    this.#counters.ended(id => running.pipelines.has(pipelineOf(id)))
+    const { died, log, deadlineMs, maxMemory } = this.#options
+    if (death) this.#restarts.died(account)
+    const { pipelines, attended } = died(account)
+    if (!death) return
+    this.#deaths.get(death)!.value++
+    const why = {
+      looped: `it did not answer for ${formatDuration(deadlineMs)}: look for a processor that takes too long, or events that are too large, or raise process_timeout`,
+      memory: `it took more than ${formatSize(maxMemory)} of memory: reduce keys, batches and buffers of the pipelines, or raise max_memory_per_account`,
+      crashed: 'it ended by itself, sent what is no message, or another program ended it',
+    }[death]
+    const retry = this.#restarts.waitOf(account)
+    log.error(
+      { code: 'SLUICE_PIPELINE_PROCESS_ENDED', account, reason: death, pipelines, attended, retry_ms: retry, text },
+      `the process that ran the pipelines of an account was ended: ${why}. Their requests were answered 503, and events in disk buffers are kept; it starts again with the next request`,
+    )
+  }
+
+  /** What clients of an account hear whose process has died. */
+  refusal(account: string): Refusal {
+    const waitMs = this.#restarts.waitOf(account)
+    const retry = String(Math.max(1, Math.ceil(waitMs / 1000)))
+    const message =
+      'the process that ran the pipelines of this account has ended before the events were delivered; send this again later. The log of the service has the reason'
+    return new Refusal(503, PROCESS_ENDED, message, { 'retry-after': retry })
+  }
+
+  #sumOf(read: (running: Running) => number): number {
+    return [...this.#running.values()].reduce((sum, running) => sum + read(running), 0)
+  }
+
+  #showMetrics(metrics: Metrics): void {
+    const gauge = (name: string, help: string, read: (running: Running) => number) =>
+      metrics.daemonGauge(name, help, () => this.#sumOf(read))
+    gauge('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
+    gauge('sluice_ingest_process_memory_bytes', 'Resident memory of these processes.', ({ process }) => process.memory)
+    for (const reason of ['looped', 'memory', 'crashed'] as const)
+      this.#deaths.set(
+        reason,
+        metrics.daemonCounter(
+          'sluice_ingest_process_deaths_total',
+          'Processes with published pipelines that did not answer, took too much memory, or crashed.',
+          { reason },
+        ),
+      )
+    gauge(
+      'sluice_ingest_idempotency_keys',
+      'Idempotency keys of the published pipelines that run, in memory.',
+      ({ share }) => share.keys,
+    )
+    gauge(
+      'sluice_ingest_request_bytes',
+      'Bytes of the requests to receivers that are under way, of all published pipelines.',
+      ({ share }) => share.requestBytes,
+    )
+    gauge(
+      'sluice_ingest_waiting_destinations',
+      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
+      ({ share }) => share.waiting,
+    )
+    metrics.series(
+      'counter',
+      'sluice_ingest_forgotten_idempotency_keys_total',
+      'Idempotency keys that were forgotten early because their account had too many.',
+      () => [{ labels: {}, value: this.#forgottenKeys + this.#sumOf(({ share }) => share.forgottenKeys) }],
+    )
+  }
+}
+
+/** The ids of its components begin with that of a pipeline. */
+function pipelineOf(component: string): string {
+  return component.split('/', 1)[0]!
+}

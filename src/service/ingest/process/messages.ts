@@ -1,0 +1,120 @@
+import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
+import type { Body } from '../../../net/http/events/send-body.js'
+
+/**
+ * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
+ * itself what became of a pipeline and what is to be logged. All of it is plain data: it is copied between processes, as
+ * the head of a frame (lib/frames.ts). The bytes of a request are behind its call.
+ */
+
+/** The descriptors that the process of an account reads and writes frames at. */
+export const TO_PROCESS = 3
+export const FROM_PROCESS = 4
+
+/** What is published of a pipeline, with the values of its secrets. */
+export interface PublishedData {
+  readonly id: string
+  readonly account_id: string
+  readonly revision: number
+  readonly config: unknown
+  readonly secrets?: {
+    readonly version: string
+    readonly names: readonly string[]
+    /** By name; or why there are none. */
+    readonly values: ReadonlyMap<string, string> | string
+  }
+}
+
+/** A path and the bytes that it takes on the disk. */
+export type Taken = readonly [path: string, bytes: number]
+
+/** What the process cannot know by itself. Comes with each call but `take`. */
+export interface Facts {
+  /** Bytes that the account takes beside what its process writes: saved revisions, and paths of pipelines that do not run. */
+  readonly revisions: number
+  readonly resting: readonly Taken[]
+  /** Where the service listens. */
+  readonly ownPorts: readonly number[]
+}
+
+/** A pipeline that runs, as the service has to know it. */
+export interface PipelineState {
+  /** What runs, see versionName. */
+  readonly version: string
+  readonly revision: number
+  readonly secrets: readonly string[]
+  readonly hasDiskBuffers: boolean
+  /** It could not start, or was stopped. */
+  readonly hasEnded: boolean
+}
+
+/** What the process looks like at a moment. */
+export interface Look {
+  /** Events that are not delivered, by pipeline. */
+  readonly undelivered: ReadonlyMap<string, number>
+  /** Of what runs. */
+  readonly disk: readonly Taken[]
+  readonly share: ShareFigures
+  /** Of components that have counted something since the last look with any. */
+  readonly counters: readonly CounterSnapshot[]
+}
+
+export interface ShareFigures {
+  /** Idempotency keys in memory. */
+  readonly keys: number
+  /** Those that were forgotten early, since the process started. */
+  readonly forgottenKeys: number
+  /** Of requests to receivers. */
+  readonly requestBytes: number
+  /** Destinations that wait for room. */
+  readonly waiting: number
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body: unknown
+}
+
+/** A refusal as data. */
+export interface RefusalData {
+  readonly status: number
+  readonly code: string
+  readonly message: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly close: boolean
+}
+
+/** What the service asks for, and what it gets. */
+export interface Calls {
+  start: { of: PublishedData; gets: Look }
+  update: { of: PublishedData; gets: Look }
+  /** The bytes come beside it. */
+  take: { of: { pipeline: string; key: string | undefined; body: Omit<Body, 'bytes'> }; gets: Answer }
+  /** Gets how many events were not delivered before. `now`: nothing is waited for. `why`: what those hear whose events are not delivered. */
+  stop: { of: { pipeline: string; now: boolean; why?: RefusalData | undefined }; gets: Look }
+  /** A pipeline that stops has to hurry. */
+  abort: { of: { pipeline: string }; gets: undefined }
+  /** A pipeline is gone for good. */
+  forget: { of: { pipeline: string }; gets: undefined }
+  /** `fresh`: with what has to be looked up on the disk. */
+  look: { of: { fresh: boolean }; gets: Look }
+}
+
+export type CallName = keyof Calls
+
+export interface Call<N extends CallName = CallName> {
+  readonly id: number
+  readonly name: N
+  readonly of: Calls[N]['of']
+  readonly facts: Facts | undefined
+}
+
+/** Why a call failed. */
+export type Failure = { readonly refusal: RefusalData } | { readonly error: string }
+
+export type FromProcess =
+  | { readonly type: 'reply'; readonly id: number; readonly value: unknown }
+  | { readonly type: 'failed'; readonly id: number; readonly failure: Failure }
+  | { readonly type: 'state'; readonly pipeline: string; readonly state: PipelineState }
+  | { readonly type: 'log'; readonly line: string }

@@ -1,0 +1,53 @@
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import type { AnyDefinition } from '../../core/component.js'
+import type { Config } from '../../engine/config/load.js'
+import { secretNamesIn } from '../../engine/config/managed/account-secrets.js'
+import type { Permitted } from '../../engine/config/managed/permitted.js'
+import { EventsLeftBehind, leftInBuffers } from '../../engine/run/state/left-behind.js'
+import type { Bound } from './hosted-bounds.js'
+import { type Hosted, hostedConfig, NotHosted } from './hosted-config.js'
+import { Feed } from './worker/feed.js'
+
+export interface ReadingOptions {
+  /** With a folder for each pipeline. */
+  readonly folder: string
+  readonly log: Logger
+  readonly components: readonly AnyDefinition[]
+  readonly permitted: Permitted
+  readonly maxDiskPerAccount: number
+}
+
+/** What of published documents would run in the service, for those who only look at it. */
+export class Readings {
+  readonly #options: ReadingOptions
+
+  constructor(options: ReadingOptions) {
+    this.#options = options
+  }
+
+  /** Throws NotHosted. */
+  config(id: string, document: unknown): Config {
+    return this.#read(id, document).config
+  }
+
+  /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
+  async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
+    try {
+      const { config, bounds } = this.#read(id, document)
+      const left = await leftInBuffers(config, this.#options.log)
+      return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
+    } catch (error) {
+      if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]
+      throw error
+    }
+  }
+
+  #read(id: string, document: unknown): Hosted {
+    const { folder, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
+    const dataDir = join(folder, id, 'state')
+    const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
+    const { definition: ingest } = new Feed()
+    return hostedConfig(document, { name: '', dataDir, components, ingest, permitted, secrets, maxDisk })
+  }
+}

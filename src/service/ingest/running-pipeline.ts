@@ -1,0 +1,248 @@
+import type { IncomingMessage } from 'node:http'
+import { after } from '../../lib/time.js'
+import { type Content, checkRequest } from '../../net/http/events/checks.js'
+import type { Body } from '../../net/http/events/send-body.js'
+import { readBody } from '../../net/http/server/body.js'
+import { freeBody } from '../../net/http/server/body-memory.js'
+import { peerOf } from '../../net/http/server/listener.js'
+import { type Lease, Quota } from '../../net/http/server/quota.js'
+import { Refusal, stopping } from '../../net/http/server/refusal.js'
+import { onConnectionClosed } from '../../net/http/server/reply.js'
+import type { AccountQuotas } from './account/account-quota.js'
+import type { AccountProcess } from './process/account-process.js'
+import type { Answer, PipelineState } from './process/messages.js'
+import { dataOfRefusal } from './process/refusal-data.js'
+import { dataOf, type Published, versionName } from './published.js'
+import type { Attendance } from './room.js'
+
+/** A client that sends the same key again need not be kept waiting for longer. */
+const PATIENCE_MS = 20_000
+const MOST_REQUESTS = 1000
+/** What an idempotency key may look like. */
+const KEY = /^[\x21-\x7e]{1,255}$/
+
+export interface RunningOptions {
+  readonly process: AccountProcess
+  readonly maxBody: number
+  /** Memory that requests which are not answered may hold. */
+  readonly maxUnsettled: number
+  /** The same of all pipelines, and of each account. */
+  readonly quotas: AccountQuotas
+  /** By the monotonic clock. */
+  readonly startedAt: number
+}
+
+/** A published pipeline that runs in the process of its account: reads the bodies of its requests, and hands them over. */
+export class RunningPipeline {
+  readonly id: string
+  readonly accountId: string
+  readonly startedAt: number
+  /** Events that were taken and are not delivered, when the process was looked at last. */
+  undelivered = 0
+  readonly #options: RunningOptions
+  readonly #quota: Quota
+  /** Bodies that come in, and how each is refused. */
+  readonly #reading = new Set<(refusal: Refusal) => void>()
+  #state: PipelineState
+  #requests = 0
+  /** Clients that wait for an answer. */
+  #waiting = 0
+  #isStopped = false
+
+  /** Throws NotHosted where it cannot run, and a Refusal when the process ends. */
+  static async start(published: Published, options: RunningOptions): Promise<RunningPipeline> {
+    const pipeline = new RunningPipeline(published, options)
+    const data = dataOf(published)
+    const { process } = options
+    process.onState(published.id, state => {
+      pipeline.#state = state
+    })
+    const look = await process.call('start', data)
+    process.took(look)
+    pipeline.undelivered = look.undelivered.get(published.id) ?? 0
+    return pipeline
+  }
+
+  private constructor(published: Published, options: RunningOptions) {
+    this.id = published.id
+    this.accountId = published.account_id
+    this.startedAt = options.startedAt
+    this.#options = options
+    this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
+    const { revision, secrets } = published
+    const version = versionName(published)
+    this.#state = { version, revision, secrets: secrets?.names ?? [], hasDiskBuffers: false, hasEnded: false }
+  }
+
+  /** It could not start, or was stopped. */
+  get hasEnded(): boolean {
+    return this.#state.hasEnded
+  }
+
+  /** The revision that runs. */
+  get revision(): number {
+    return this.#state.revision
+  }
+
+  get hasDiskBuffers(): boolean {
+    return this.#state.hasDiskBuffers
+  }
+
+  /** Whether it is this that runs, with the same secrets. */
+  runs(published: Published): boolean {
+    return this.#state.version === versionName(published)
+  }
+
+  usesSecret(name: string): boolean {
+    return this.#state.secrets.includes(name)
+  }
+
+  get attendance(): Attendance {
+    if (this.#requests > 0) return this.#waiting > 0 ? 'attended' : 'unattended'
+    // What was acknowledged and is not delivered is in disk buffers.
+    return this.undelivered > 0 ? 'buffered' : 'idle'
+  }
+
+  /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
+  async update(published: Published): Promise<void> {
+    const { process } = this.#options
+    process.took(await process.call('update', dataOf(published)))
+  }
+
+  /** Takes the events of a request. Throws a Refusal. */
+  async take(request: IncomingMessage): Promise<Answer> {
+    const { maxBody, quotas } = this.#options
+    if (this.hasEnded && !this.#isStopped) {
+      const message = `revision ${this.revision} of the pipeline cannot start here: see the log of the service for the reason`
+      throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
+    }
+    const path = (request.url ?? '').replace(/\?.*$/s, '')
+    const { content, gzip } = checkRequest(request, path, maxBody)
+    const key = keyOf(request)
+    const lease = bothLeases(this.#quota.lease(), () => quotas.lease(this.accountId))
+    this.#requests++
+    const leave = this.#wait(request)
+    let answer: Promise<Answer> | undefined
+    try {
+      const { bytes, release, ...body } = await this.#read(request, content, gzip, lease)
+      answer = this.#options.process.call('take', { pipeline: this.id, key, body }, { bytes, release })
+    } finally {
+      const done = () => {
+        this.#requests--
+        lease.release()
+      }
+      if (answer) answer.then(done, done)
+      else {
+        done()
+        leave()
+      }
+    }
+    return (key === undefined ? answer : patiently(answer)).finally(leave)
+  }
+
+  async #read(request: IncomingMessage, content: Content, gzip: boolean, lease: Lease): Promise<Required<Body>> {
+    let refuse: ((refusal: Refusal) => void) | undefined
+    const onBegin = (fail: (refusal: Refusal) => void) => {
+      refuse = fail
+      if (this.#isStopped) fail(stopping())
+      else this.#reading.add(fail)
+    }
+    try {
+      const options = { gzip, maxBytes: this.#options.maxBody, lease, onBegin }
+      const { bytes, size } = await readBody(request, options)
+      const release = () => freeBody(bytes)
+      return { bytes: bytes.subarray(0, size), release, size, content, peer: peerOf(request.socket) }
+    } finally {
+      if (refuse) this.#reading.delete(refuse)
+    }
+  }
+
+  /** A client waits until the returned function is called, or its connection closes. */
+  #wait({ socket }: IncomingMessage): () => void {
+    this.#waiting++
+    let waits = true
+    let cancel = () => {}
+    const leave = () => {
+      if (waits) this.#waiting--
+      waits = false
+      cancel()
+    }
+    cancel = onConnectionClosed(socket, leave)
+    return leave
+  }
+
+  /**
+   * Takes nothing more; what was taken is delivered, at most until `deadline` aborts. `why`: what clients that wait then
+   * hear. It is over as well when the process ends.
+   */
+  async stop(deadline: AbortSignal, why?: Refusal): Promise<void> {
+    const { process } = this.#options
+    const { id: pipeline } = this
+    this.close(stopping())
+    const hurry = () => void process.call('abort', { pipeline }).catch(() => {})
+    deadline.addEventListener('abort', hurry)
+    try {
+      const of = { pipeline, now: deadline.aborted, why: why && dataOfRefusal(why) }
+      const look = await process.call('stop', of)
+      process.took(look)
+      this.undelivered = look.undelivered.get(pipeline) ?? 0
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+    } finally {
+      deadline.removeEventListener('abort', hurry)
+    }
+  }
+
+  /** Takes nothing more. */
+  close(refusal: Refusal): void {
+    this.#isStopped = true
+    for (const refuse of this.#reading) refuse(refusal)
+  }
+}
+
+export function stillStarting(): Refusal {
+  const message = 'the pipeline is still starting; send this again later'
+  return new Refusal(503, 'pipeline_starting', message, { 'retry-after': '5' })
+}
+
+function keyOf({ headers }: IncomingMessage): string | undefined {
+  const key = headers['idempotency-key']
+  if (key === undefined) return undefined
+  if (typeof key === 'string' && KEY.test(key)) return key
+  throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
+}
+
+/** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */
+function patiently(answer: Promise<Answer>): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const cancel = after(PATIENCE_MS, () =>
+      reject(
+        new Refusal(503, 'not_delivered_yet', 'the events wait to be delivered; send this again with the same key', {
+          'retry-after': '1',
+        }),
+      ),
+    )
+    answer.then(resolve, reject).finally(cancel)
+  })
+}
+
+function bothLeases(first: Lease, second: () => Lease): Lease {
+  let other: Lease
+  try {
+    other = second()
+  } catch (error) {
+    first.release()
+    throw error
+  }
+  return {
+    hold(bytes) {
+      first.hold(bytes)
+      other.hold(bytes)
+    },
+    received() {},
+    release() {
+      first.release()
+      other.release()
+    },
+  }
+}

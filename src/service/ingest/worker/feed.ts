@@ -1,0 +1,55 @@
+import { createHash } from 'node:crypto'
+import { z } from 'zod'
+import { defineSource, type Output, type SourceContext } from '../../../core/component.js'
+import type { AckStatus } from '../../../core/event/ack.js'
+import { aborted, nextTurn } from '../../../lib/time.js'
+import { type Body, sendBody } from '../../../net/http/events/send-body.js'
+import { stopping } from '../../../net/http/server/refusal.js'
+
+const MAX_LINE_BYTES = 1024 * 1024
+
+/** What no two bodies have in common: whoever knows a key of somebody else must not be able to make a body that passes for theirs. */
+export function digestOf({ bytes, size, content }: Body, ...of: readonly string[]): string {
+  const head = JSON.stringify([...of, content])
+  return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
+}
+
+/** The source `ingest` of one pipeline, and the way into it. */
+export class Feed {
+  readonly definition = defineSource({
+    type: 'ingest',
+    summary: 'Events that are sent to the pipeline.',
+    options: z.strictObject({}),
+    examples: [{ title: 'As it is', yaml: '' }],
+    // Who sent them could send them again, but need not hear of a publish.
+    create: (_options, context) => ({
+      once: true,
+      answers: true,
+      run: (out, signal) => this.#run(context, out, signal),
+    }),
+  })
+  #open: { context: SourceContext; out: Output } | undefined
+  readonly #sending = new Set<Promise<unknown>>()
+
+  async #run(context: SourceContext, out: Output, signal: AbortSignal): Promise<void> {
+    this.#open = { context, out }
+    await aborted(signal)
+    this.#open = undefined
+    // What has begun is passed on.
+    while (this.#sending.size > 0) await Promise.allSettled(this.#sending)
+  }
+
+  /** Passes on all events of a body; resolves with how many, and what became of them. Where it throws a Refusal it took nothing. */
+  send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+    const sending = this.#send(body)
+    this.#sending.add(sending)
+    sending.finally(() => this.#sending.delete(sending)).catch(() => {})
+    return sending
+  }
+
+  async #send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+    if (!this.#open) throw stopping()
+    // Requests of one account take turns, and calls of the service are answered between two portions.
+    return await sendBody(body, { ...this.#open, maxLineBytes: MAX_LINE_BYTES, turn: () => nextTurn() })
+  }
+}

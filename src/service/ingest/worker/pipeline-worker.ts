@@ -1,0 +1,199 @@
+import { join } from 'node:path'
+import { serialize } from 'node:v8'
+import type { Logger } from 'pino'
+import { errorCode } from '../../../core/errors.js'
+import { type ComponentCounters, ComponentSet } from '../../../engine/flow/counters.js'
+import { type CounterSnapshot, snapshotOf } from '../../../engine/run/measure/counter-snapshot.js'
+import { sleep } from '../../../lib/time.js'
+import type { BodyBytes } from '../../../net/http/events/send-body.js'
+import { Refusal, stopping } from '../../../net/http/server/refusal.js'
+import { AccountDisk } from '../account/account-disk.js'
+import { whyNot } from '../hosted-config.js'
+import type { Answer, Call, CallName, Calls, Failure, FromProcess, Look, PublishedData } from '../process/messages.js'
+import { dataOfRefusal, refusalOf } from '../process/refusal-data.js'
+import { AccountShare } from './account-share.js'
+import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
+
+/** A process of a service that was killed releases its folders within this time. */
+const LOCKED_MS = 5000
+const BETWEEN_MS = 50
+/** What has to be looked up on the disk for a scrape is waited for so long. */
+const REFRESH_MS = 500
+/** How long no counters are told for each series that was, except for a scrape. */
+const REST_MS_PER_SERIES = 1
+
+export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
+  readonly account: string
+  /** With a folder for each pipeline. */
+  readonly folder: string
+  /** Bytes on the disk of all pipelines. */
+  readonly maxDisk: number
+  /** Series by key that all pipelines show together. */
+  readonly maxSeries: number
+  readonly log: Logger
+  readonly tell: (message: FromProcess) => void
+}
+
+/** The pipelines of one account, as its process runs them: it answers the calls of the service. */
+export class PipelineWorker {
+  readonly #options: WorkerOptions
+  readonly #share: AccountShare
+  readonly #disk: AccountDisk
+  readonly #counters: ComponentSet
+  /** The last snapshot of each component that the service has. */
+  readonly #told = new WeakMap<ComponentCounters, Buffer>()
+  #nextTelling = 0
+  readonly #pipelines = new Map<string, HostedPipeline>()
+  /** Aborts the end of a pipeline that stops. */
+  readonly #stopping = new Map<string, AbortController>()
+  #revisions = 0
+  #ownPorts: readonly number[] = []
+  readonly #calls: {
+    readonly [N in CallName]: (of: Calls[N]['of'], body?: BodyBytes) => Promise<Calls[N]['gets']> | Calls[N]['gets']
+  } = {
+    start: published => this.#start(published),
+    update: published => this.#update(published),
+    take: (of, body) => this.#take(of, body!),
+    stop: of => this.#stop(of),
+    abort: ({ pipeline }) => this.#abort(pipeline),
+    forget: ({ pipeline }) => this.#forget(pipeline),
+    look: ({ fresh }) => this.#freshLook(fresh),
+  }
+
+  constructor(options: WorkerOptions) {
+    this.#options = options
+    const { account, log, maxDisk, maxSeries, runtime } = options
+    this.#counters = new ComponentSet(maxSeries)
+    this.#share = new AccountShare({ account, log, clock: runtime.clock })
+    this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, revisions: () => this.#revisions })
+  }
+
+  /** Where the service listens. */
+  get ownPorts(): readonly number[] {
+    return this.#ownPorts
+  }
+
+  /** `body`: of a call `take`, with room for a byte more. */
+  receive({ id, name, of, facts }: Call, body?: BodyBytes): void {
+    const { tell } = this.#options
+    if (facts) {
+      this.#revisions = facts.revisions
+      this.#ownPorts = facts.ownPorts
+      this.#disk.setResting(facts.resting)
+    }
+    const call = this.#calls[name] as (of: unknown, body?: BodyBytes) => unknown
+    Promise.resolve()
+      .then(() => call(of, body))
+      .then(
+        value => tell({ type: 'reply', id, value }),
+        error => tell({ type: 'failed', id, failure: failureOf(error) }),
+      )
+  }
+
+  /** Ends everything at once: what is in disk buffers stays there, and nothing else was acknowledged. */
+  async close(): Promise<void> {
+    await Promise.allSettled([...this.#pipelines.keys()].map(pipeline => this.#stop({ pipeline, now: true })))
+  }
+
+  async #start(published: PublishedData): Promise<Look> {
+    const { id } = published
+    const { log, folder, runtime, components, permitted, tell } = this.#options
+    const options: HostedOptions = {
+      folder: join(folder, id),
+      log: log.child({ pipeline: id }),
+      runtime,
+      disk: this.#disk,
+      keys: this.#share.keys,
+      requests: this.#share.requests,
+      counters: this.#counters,
+      components,
+      permitted,
+      changed: state => tell({ type: 'state', pipeline: id, state }),
+    }
+    this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
+    await this.#disk.measure(options.folder)
+    return this.#look()
+  }
+
+  async #update(published: PublishedData): Promise<Look> {
+    await this.#pipelines.get(published.id)?.update(published)
+    await this.#disk.measure(join(this.#options.folder, published.id))
+    return this.#look()
+  }
+
+  async #take({ pipeline, key, body }: Calls['take']['of'], bytes: BodyBytes): Promise<Answer> {
+    const hosted = this.#pipelines.get(pipeline)
+    if (!hosted) throw stopping()
+    return await hosted.take({ ...body, ...bytes }, key)
+  }
+
+  async #stop({ pipeline, now, why }: Calls['stop']['of']): Promise<Look> {
+    const hosted = this.#pipelines.get(pipeline)
+    const hurry = new AbortController()
+    if (now) hurry.abort()
+    const left = hosted?.undelivered ?? 0
+    this.#stopping.set(pipeline, hurry)
+    await hosted?.stop(hurry.signal, why && refusalOf(why))
+    this.#stopping.delete(pipeline)
+    this.#pipelines.delete(pipeline)
+    this.#counters.end(`${pipeline}/`)
+    // From now on the service counts it.
+    this.#disk.forget(join(this.#options.folder, pipeline))
+    const look = this.#look()
+    return { ...look, undelivered: new Map(look.undelivered).set(pipeline, left) }
+  }
+
+  #forget(pipeline: string): undefined {
+    this.#counters.forget(`${pipeline}/`)
+  }
+
+  #abort(pipeline: string): undefined {
+    this.#stopping.get(pipeline)?.abort()
+  }
+
+  async #freshLook(fresh: boolean): Promise<Look> {
+    if (fresh) await this.#counters.refresh(REFRESH_MS)
+    return this.#look(fresh || this.#options.runtime.clock.now() >= this.#nextTelling)
+  }
+
+  #look(isDue = true): Look {
+    return {
+      undelivered: new Map([...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered])),
+      disk: this.#disk.own(),
+      share: this.#share.figures(),
+      counters: isDue ? this.#changedCounters() : [],
+    }
+  }
+
+  /** What has counted something since it was told last. The more series that is, the longer nothing is told. */
+  #changedCounters(): CounterSnapshot[] {
+    let series = 0
+    const changed: CounterSnapshot[] = []
+    for (const counters of this.#counters.components.values()) {
+      const snapshot = snapshotOf(counters)
+      const bytes = serialize(snapshot)
+      if (this.#told.get(counters)?.equals(bytes)) continue
+      this.#told.set(counters, bytes)
+      changed.push(snapshot)
+      for (const { rows } of snapshot.series.values()) series += rows.length
+    }
+    this.#nextTelling = this.#options.runtime.clock.now() + series * REST_MS_PER_SERIES
+    return changed
+  }
+}
+
+/** Where the service was killed, its processes may still hold the folders for a moment. */
+async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
+  for (let waited = 0; ; waited += BETWEEN_MS) {
+    try {
+      return await start()
+    } catch (error) {
+      if (errorCode(error) !== 'SLUICE_DATA_DIR_IN_USE' || waited >= LOCKED_MS) throw error
+      await sleep(BETWEEN_MS)
+    }
+  }
+}
+
+function failureOf(error: unknown): Failure {
+  return error instanceof Refusal ? { refusal: dataOfRefusal(error) } : { error: whyNot(error) }
+}

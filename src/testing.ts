@@ -1,0 +1,21 @@
+/**
+ * Holds components to the contract that the engine relies on, in any test runner: each function resolves with what does
+ * not hold, as sentences, and with an empty list for a component that conforms. docs/plugins.md shows how.
+ */
+
+import { fileURLToPath } from 'node:url'
+import { loadModule } from './lib/load-module.js'
+
+/** Loads a plugin as the daemon does, with its types stripped. */
+// biome-ignore lint/suspicious/noExplicitAny: what a module exports is not known
+export function loadPlugin(file: URL | string): Promise<any> {
+  return loadModule(typeof file === 'string' ? file : fileURLToPath(file))
+}
+
+export { type BatchOptions, batchOf, linesOf } from './engine/testing/batches.js'
+export { checkCodec } from './engine/testing/check-codec.js'
+export { checkDestination, type DestinationOutput } from './engine/testing/check-destination.js'
+export { checkProcessor } from './engine/testing/check-processor.js'
+export { checkSource, type SourceInput } from './engine/testing/check-source.js'
+export { ManualTime, settle } from './engine/testing/manual-time.js'
+export { loadedStageOf, type StageOptions, stageOf } from './engine/testing/stage.js'

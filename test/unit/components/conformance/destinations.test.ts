@@ -1,0 +1,200 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import t, { type Test } from 'tap'
+import { parse } from 'yaml'
+import { components } from '../../../../src/components/list.js'
+import type { AnyDefinition } from '../../../../src/core/component.js'
+import type { AckStatus } from '../../../../src/core/event/ack.js'
+import { textOptions } from '../../../../src/core/options/reach.js'
+import { checkDestination, type DestinationOutput } from '../../../../src/engine/testing/check-destination.js'
+import { batchOf } from '../../../support/batches.js'
+import { deliver, json, make, receiver } from '../../../support/destination.js'
+import { testFolder } from '../../../support/folder.js'
+import { heldBytes } from '../../../support/heap.js'
+import type { Receiver } from '../../../support/receiver.js'
+import { until } from '../../../support/until.js'
+
+/** What holds for every destination of the list, with the options of each of its examples, here instead of where they lead. */
+
+const destinations = components.filter(
+  (definition): definition is AnyDefinition<'destination'> => definition.kind === 'destination',
+)
+
+interface Place {
+  readonly folder: string
+  readonly to: Receiver
+  readonly stdout: Writable
+  /** The events that arrived, by number. */
+  arrived(): number[]
+}
+
+async function place(t: Test): Promise<Place> {
+  const folder = testFolder(t)
+  const to = await receiver(t)
+  let text = ''
+  const stdout = new Writable({
+    write(chunk, _encoding, done) {
+      text += chunk
+      done()
+    },
+  })
+  writeFileSync(join(folder, 'key'), 'a-key')
+  process.env.CREDENTIALS_DIRECTORY = folder
+  t.teardown(() => delete process.env.CREDENTIALS_DIRECTORY)
+  writeFileSync(join(folder, 'out'), '')
+  const accepted = () => to.requests.filter(({ status = 0 }) => status >= 200 && status < 300).map(({ body }) => body)
+  const arrived = () => {
+    const all = [readFileSync(join(folder, 'out'), 'utf8'), text, ...accepted()].join('')
+    return Array.from(all.matchAll(/event-(\d+)/g), ([, number]) => Number(number))
+  }
+  return { folder, to, stdout, arrived }
+}
+
+/** The options of an example, with what they name replaced by what is here. */
+function local({ options, writes }: AnyDefinition<'destination'>, yaml: string, { folder, to }: Place) {
+  const { tls: _, ...own } = (parse(yaml) ?? {}) as Record<string, unknown>
+  const here = {
+    urls: to.url('/'),
+    files: join(folder, 'key'),
+    credentials: 'key',
+    listen: undefined,
+    code: undefined,
+    host: undefined,
+    secret: 'key',
+  }
+  for (const { path, reaches } of textOptions(options)) {
+    const name = path.at(-1)!
+    const at = path.slice(0, -1).reduce<unknown>((value, step) => (value as Record<string, unknown>)?.[step], own)
+    const holder = at as Record<string, unknown> | undefined
+    if (typeof holder?.[name] !== 'string' || reaches === undefined || reaches === 'nothing') continue
+    holder[name] = path.join('.') === writes ? join(folder, 'out') : here[reaches]
+  }
+  return own
+}
+
+/** Each runs for every example of every destination. */
+function conforms(title: string, run: (t: Test, definition: AnyDefinition<'destination'>, yaml: string) => unknown) {
+  for (const definition of destinations)
+    t.test(`${definition.type}: ${title}`, async t => {
+      for (const example of definition.examples)
+        await t.test(example.title, async t => void (await run(t, definition, example.yaml)))
+    })
+}
+
+const line = (number: number, more = '') => `{"message":"event-${number}","more":"${more}"}`
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i)
+
+/** A delivery to the destination of an example, and batches of events that are numbered one after the other. */
+async function delivering(t: Test, definition: AnyDefinition<'destination'>, yaml: string, more: object = {}) {
+  const at = await place(t)
+  const own = local(definition, yaml, at)
+  const made = await make(own, definition, at.stdout)
+  const batch = { max_wait: '5ms', ...more }
+  const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch })
+  // Whether anything arrives anywhere.
+  const { bytes } = definition.explain!(
+    definition.options.parse(own) as never,
+    made.context,
+  )(batchOf([line(0)], { wanted: json.wanted }))
+  /** What became of each batch, as often as it is said. */
+  const settled: AckStatus[][] = []
+  let count = 0
+  const put = (events: number, more = '', unterminated = false) => {
+    const said: AckStatus[] = []
+    settled.push(said)
+    const lines = numbers(count, (count += events)).map(n => line(n, more))
+    const onSettled = (status: AckStatus) => void said.push(status)
+    const batch = batchOf(lines, { wanted: json.wanted, onSettled, unterminated, path: '/var/log/app.log' })
+    if (!delivery.write(batch)) return new Promise<void>(resolve => delivery.once('drain', resolve))
+  }
+  t.teardown(() => delivery.stop(AbortSignal.abort()))
+  return { ...at, delivery, end, put, settled, keeps: bytes!.length > 0 }
+}
+
+conforms('every event arrives once and in order, and is acknowledged once', async (t, definition, yaml) => {
+  const { delivery, put, end, arrived, settled, keeps } = await delivering(t, definition, yaml)
+  await delivery.start()
+  for (const events of [1, 0, 3, 5000, 1, 0]) await put(events)
+  await put(1, 'x'.repeat(1_500_000))
+  await put(2)
+  await put(1, '', true)
+  t.same(await end(), { events: 0, bytes: 0 })
+  t.same(arrived(), keeps ? numbers(0, 5009) : [])
+  t.same(
+    settled,
+    settled.map(() => ['delivered']),
+  )
+})
+
+conforms('it keeps to the contract, as plugins are held to it', async (t, definition, yaml) => {
+  const open = async (): Promise<DestinationOutput> => {
+    const at = await place(t)
+    const options = local(definition, yaml, at)
+    const { destination, context } = await make(options, definition, at.stdout)
+    const bytes = definition.explain!(definition.options.parse(options) as never, context)(batchOf([line(0)])).bytes!
+    await destination.stop?.(AbortSignal.abort())
+    const fail = (attempts: number) => {
+      if (attempts === Number.POSITIVE_INFINITY) at.to.otherwise = { status: 503 }
+      else at.to.script.push(...Array.from({ length: attempts }, () => 503))
+    }
+    const arrived = () =>
+      at
+        .arrived()
+        .map(number => `event-${number}\n`)
+        .join('')
+    return { options, stdout: at.stdout, fail, ...(bytes.length > 0 && { arrived }) }
+  }
+  t.same(await checkDestination(definition, open), [])
+})
+
+conforms('an end in the middle gives back what is not delivered', async (t, definition, yaml) => {
+  const { delivery, put, to, arrived, settled, keeps } = await delivering(t, definition, yaml)
+  await delivery.start()
+  to.otherwise = { hang: 'after_body' }
+  for (let batch = 0; batch < 5; batch++) void put(10)
+  const reached = to.requests.length
+  await until(() => to.requests.length > reached || settled.flat().length === 5)
+  const left = await delivery.stop(AbortSignal.abort())
+  t.ok(settled.every(({ length }) => length === 1))
+  const delivered = settled.flat().filter(status => status === 'delivered').length
+  t.equal(left.events, 50 - 10 * delivered)
+  t.ok(!settled.flat().includes('rejected'))
+  if (keeps) t.same(arrived().slice(0, 10 * delivered), numbers(0, 10 * delivered))
+})
+
+conforms('a retry sends the same, and one refusal costs no other event', async (t, definition, yaml) => {
+  const { delivery, put, end, to, arrived, settled } = await delivering(t, definition, yaml, { max_events: 10 })
+  await delivery.start()
+  const from = to.requests.length
+  to.script.push(200, 503, { reset: 'after_body' }, 200, 400, 200)
+  for (let request = 0; request < 4; request++) await put(10)
+  await end()
+  const sent = to.requests.slice(from)
+  if (sent.length === 0) {
+    t.same(settled, [['delivered'], ['delivered'], ['delivered'], ['delivered']])
+    return
+  }
+  t.equal(new Set(sent.slice(1, 4).map(({ body }) => body)).size, 1, 'three attempts at one request')
+  t.equal(new Set(sent.slice(1, 4).map(({ headers }) => headers['idempotency-key'])).size, 1)
+  t.same(settled, [['delivered'], ['delivered'], ['rejected'], ['delivered']])
+  t.same(arrived(), [...numbers(0, 20), ...numbers(30, 40)])
+})
+
+conforms('its memory stays flat', async (t, definition, yaml) => {
+  const { delivery, put, end, to, settled } = await delivering(t, definition, yaml)
+  await delivery.start()
+  const send = async (batches: number) => {
+    for (let batch = 0; batch < batches; batch++) {
+      await put(500)
+      to.requests.length = 0
+    }
+    await until(() => settled.every(({ length }) => length === 1))
+    to.requests.length = 0
+    return heldBytes()
+  }
+  const before = await send(20)
+  const grown = (await send(60)) - before
+  t.ok(grown < 4 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 30,000 events`)
+  await end()
+})

@@ -1,0 +1,112 @@
+import { renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Discovery, type Found } from '../../../../src/components/file/discovery/discovery.js'
+import type { Remote } from '../../../../src/components/file/discovery/remote.js'
+import type { PathProblems } from '../../../../src/components/file/path-problems.js'
+import { Slices } from '../../../../src/components/file/slices.js'
+import { testFolder } from '../../../support/folder.js'
+import { ManualTime } from '../../../support/manual-time.js'
+
+/** Walks over folders whose names were made so long ago that they are trusted. */
+function walksOf(t: Test, include: readonly string[], isFar = (_: string) => false) {
+  const dir = testFolder(t, { a: { 'one.log': '', deep: { 'two.log': '' } }, b: { 'three.log': '' } })
+  const age = (...folders: string[]) => {
+    for (const folder of folders) utimesSync(join(dir, folder), 1, 1)
+  }
+  symlinkSync('a', join(dir, 'current'))
+  age('.', 'a', 'a/deep', 'b')
+  const time = new ManualTime()
+  const discovery = new Discovery(
+    include.map(pattern => join(dir, pattern)),
+    [],
+    {
+      clock: { now: () => time.now(), wall: () => Date.now() },
+      problems: { failed: () => {} } as unknown as PathProblems,
+      remote: { has: isFar, answers: async () => true } as unknown as Remote,
+    },
+  )
+  const walk = (areWatched = false) => discovery.walk(new Slices(time), areWatched)
+  const names = ({ files }: Found) => [...files.keys()].map(path => path.slice(dir.length + 1)).sort()
+  return { dir, age, walk, names, time, discovery }
+}
+
+t.test('while no folder changes, a walk finds what the one before found', async t => {
+  const { walk, names } = walksOf(t, ['**/*.log'])
+  await walk()
+  const second = await walk()
+  t.same([...second.files.values()], ['same', 'same', 'same'])
+  const third = await walk()
+  t.equal(third.files, second.files)
+  t.same(names(third), ['a/deep/two.log', 'a/one.log', 'b/three.log'])
+  third.folders.add('of the caller')
+  t.notOk((await walk()).folders.has('of the caller'))
+  // Now and then all names are read again.
+  const later: Found[] = []
+  for (let i = 0; i < 10; i++) later.push(await walk())
+  t.equal(later.filter(({ files }) => [...files.values()].includes('plain')).length, 1)
+})
+
+t.test('a new file, a removed one and a removed folder are noticed', async t => {
+  const { dir, age, walk, names } = walksOf(t, ['a/*.log', 'a/*/*.log', 'b/*.log'])
+  for (let i = 0; i < 3; i++) await walk()
+  writeFileSync(join(dir, 'a/deep/new.log'), '')
+  t.same(names(await walk()), ['a/deep/new.log', 'a/deep/two.log', 'a/one.log', 'b/three.log'])
+  age('a/deep')
+  for (let i = 0; i < 3; i++) await walk()
+  rmSync(join(dir, 'a/deep/new.log'))
+  t.same(names(await walk()), ['a/deep/two.log', 'a/one.log', 'b/three.log'])
+  rmSync(join(dir, 'b'), { recursive: true })
+  t.same(names(await walk()), ['a/deep/two.log', 'a/one.log'])
+})
+
+t.test('a link that leads to another folder now is noticed', async t => {
+  const { dir, walk, names } = walksOf(t, ['current/*.log'])
+  for (let i = 0; i < 3; i++) t.same(names(await walk()), ['current/one.log'])
+  symlinkSync('b', join(dir, 'next'))
+  renameSync(join(dir, 'next'), join(dir, 'current'))
+  t.same(names(await walk()), ['current/three.log'])
+})
+
+t.test('names of remote folders are read by each walk, as far as their folders changed', async t => {
+  let isFar = false
+  const { walk } = walksOf(t, ['b/*.log'], () => isFar)
+  await walk()
+  const second = await walk()
+  t.equal((await walk()).files, second.files)
+  isFar = true
+  t.not((await walk()).files, second.files)
+})
+
+t.test('watched folders that were quiet for a minute are checked every 8 seconds, and after a report', async t => {
+  const { dir, age, walk, names, time, discovery } = walksOf(t, ['b/*.log'])
+  for (let i = 0; i < 2; i++) await walk(true)
+  await time.advance(60_000)
+  await walk(true)
+  writeFileSync(join(dir, 'b/new.log'), '')
+  age('b')
+  utimesSync(join(dir, 'b'), 2, 2)
+  t.same(names(await walk(true)), ['b/three.log'])
+  await time.advance(8000)
+  t.same(names(await walk(true)), ['b/new.log', 'b/three.log'])
+  rmSync(join(dir, 'b/new.log'))
+  utimesSync(join(dir, 'b'), 3, 3)
+  t.same(names(await walk(true)), ['b/three.log'], 'it is not quiet any more')
+  await walk(true)
+  await time.advance(60_000)
+  await walk(true)
+  writeFileSync(join(dir, 'b/late.log'), '')
+  t.same(names(await walk(true)), ['b/three.log'])
+  discovery.checks.report()
+  t.same(names(await walk(true)), ['b/late.log', 'b/three.log'])
+})
+
+t.test('a walk visits each folder once for each part of a pattern', async t => {
+  let visits = 0
+  const { walk, names } = walksOf(t, [`${'**/'.repeat(9)}*.log`], () => {
+    visits++
+    return false
+  })
+  t.same(names(await walk()), ['a/deep/two.log', 'a/one.log', 'b/three.log'])
+  t.ok(visits <= 4 * 10, `${visits} visits of 4 folders`)
+})

@@ -1,0 +1,653 @@
+import {
+  appendFileSync,
+  closeSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  watch,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import picomatch from 'picomatch'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { Descriptors } from '../../../../src/components/file/descriptors.js'
+import {
+  compileExclude,
+  compileGlobs,
+  expandBraces,
+  globFault,
+  matchPath,
+} from '../../../../src/components/file/discovery/glob.js'
+import type { Remote } from '../../../../src/components/file/discovery/remote.js'
+import { Watches } from '../../../../src/components/file/discovery/watches.js'
+import {
+  BirthTimes,
+  FINGERPRINT_BYTES,
+  fingerprint,
+  fingerprintAt,
+  judge,
+  keyOf,
+  NO_BYTES,
+} from '../../../../src/components/file/identity.js'
+import type { PathProblems } from '../../../../src/components/file/path-problems.js'
+import { emptyStart, positionsIn } from '../../../../src/components/file/positions.js'
+import { Portion } from '../../../../src/components/file/reading/portion.js'
+import { Tailer } from '../../../../src/components/file/reading/tailer.js'
+import type { TailerContext } from '../../../../src/components/file/reading/tailing.js'
+import { type Candidate, Copy, Slots } from '../../../../src/components/file/rotation/copy.js'
+import { Missing, type MissingOptions } from '../../../../src/components/file/rotation/missing.js'
+import { PossibleCopies } from '../../../../src/components/file/rotation/possible-copies.js'
+import { Rotated } from '../../../../src/components/file/rotation/rotated.js'
+import { type Entry, Saved } from '../../../../src/components/file/saved.js'
+import { Slices } from '../../../../src/components/file/slices.js'
+import { file } from '../../../../src/components/file/source.js'
+import { beginningOf, resumeOf } from '../../../../src/components/file/start.js'
+import { EventBatch } from '../../../../src/core/event/batch.js'
+import type { Origin } from '../../../../src/core/event/origin.js'
+import { Splitting } from '../../../../src/core/options/multiline-options.js'
+import { LowWaterMark } from '../../../../src/engine/flow/low-water-mark.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
+import { type Frame, LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
+import { systemClock } from '../../../../src/lib/time.js'
+import { testFolder } from '../../../support/folder.js'
+import { ManualTime } from '../../../support/manual-time.js'
+import { Receiver } from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
+
+t.test('braces', async t => {
+  const cases: [string, string[]][] = [
+    ['a', ['a']],
+    ['a{b,c}d', ['abd', 'acd']],
+    ['{a,b/{c,d}}/e', ['a/e', 'b/c/e', 'b/d/e']],
+    ['{a,b}{c,}', ['ac', 'a', 'bc', 'b']],
+    ['f{1..3}', ['f1', 'f2', 'f3']],
+    ['f{08..10}', ['f08', 'f09', 'f10']],
+    ['{3..1}', ['3', '2', '1']],
+    ['{a..c}', ['a', 'b', 'c']],
+    ['a{b}c', ['a{b}c']],
+    ['a{b,c', ['a{b,c']],
+    ['a\\{b,c}', ['a\\{b,c}']],
+    ['{1..x}', ['{1..x}']],
+  ]
+  for (const [pattern, expected] of cases) t.same(expandBraces(pattern), expected, pattern)
+  t.throws(() => expandBraces('{1..100000}'), /too many/)
+  t.throws(() => expandBraces('{1..99}{1..99}'), /too many/)
+})
+
+t.test('patterns', async t => {
+  const cases: [string, string, 'whole' | 'prefix' | 'no'][] = [
+    ['/var/log/*.log', '/var/log/a.log', 'whole'],
+    ['/var/log/*.log', '/var/log/.a.log', 'no'],
+    ['/var/log/*.log', '/var/log/b/a.log', 'no'],
+    ['/var/log/*.log', '/var/log', 'prefix'],
+    ['/var/log/*.log', '/var/other', 'no'],
+    ['/var/log/[!a-c]?.log', '/var/log/dx.log', 'whole'],
+    ['/var/log/[!a-c]?.log', '/var/log/ax.log', 'no'],
+    ['/var/log/[[:digit:]].log', '/var/log/7.log', 'whole'],
+    ['/logs/**/x.log', '/logs/x.log', 'whole'],
+    ['/logs/**/x.log', '/logs/a/b/x.log', 'whole'],
+    ['/logs/**/x.log', '/logs/.a/x.log', 'no'],
+    ['/logs/**/x.log', '/logs/a/b', 'prefix'],
+    ['/logs/**', '/logs/a/b', 'whole'],
+    ['/logs/**', '/logs/a/.b', 'no'],
+    ['/a/{b,c/d}/e', '/a/c/d/e', 'whole'],
+    ['/a\\*b', '/a*b', 'whole'],
+    ['/a\\*b', '/axb', 'no'],
+    ['/!a', '/!a', 'whole'],
+    ['/!a', '/b', 'no'],
+    ['/a(1)+b@c', '/a(1)+b@c', 'whole'],
+    ['/a+b@c ü', '/a+b@c ü', 'whole'],
+    ['/x/../a//b/', '/a/b', 'whole'],
+  ]
+  for (const [pattern, path, expected] of cases) {
+    const results = compileGlobs([pattern]).map(segments => matchPath(path, segments))
+    const result = results.find(one => one === 'whole') ?? results.find(one => one === 'prefix') ?? 'no'
+    t.equal(result, expected, `${pattern} ${path}`)
+  }
+  t.equal(matchPath(join(process.cwd(), 'a.log'), compileGlobs(['*.log'])[0]!), 'whole', 'relative to the work folder')
+})
+
+t.test('exclude', async t => {
+  const excluded = compileExclude(['*.gz', '/var/log/no/**', '**/tmp/*', '{a,b}.old'])
+  const test = (path: string) => excluded(path, path.slice(path.lastIndexOf('/') + 1))
+  for (const path of ['/x/a.gz', '/x/.a.gz', '/var/log/no/a/b', '/x/y/tmp/z', '/x/b.old']) t.ok(test(path), path)
+  for (const path of ['/x/a.gz.log', '/var/log/not/a', '/x/tmp/y/z', '/x/c.old']) t.notOk(test(path), path)
+})
+
+t.test('patterns that make a backtracking matcher take minutes', async t => {
+  const name = `${'a'.repeat(250)}.log`
+  const evil = ['+(a|aa)+(a|aa)x', '*a*a*a*a*a*a*a*a*a*a*x', '+(*a)x', '!(+(a|aa))x', '**/+(a|a)/*a*a*a*a*a*a*x']
+  const { user } = process.cpuUsage()
+  for (const pattern of evil) {
+    t.notOk(compileExclude([pattern])(`/var/log/${name}`, name), pattern)
+    t.not(matchPath(`/var/log/${name}`, compileGlobs([`/var/log/${pattern}`])[0]!), 'whole', pattern)
+  }
+  t.ok(process.cpuUsage().user - user < 2_000_000)
+  t.equal(globFault(['/var/log/*.log', '+(a|aa)x']), undefined)
+  t.match(globFault(['(a)\\1']), /^the file pattern \(a\)\\1 cannot be used: .*back-reference/)
+})
+
+t.test('a pattern with many ** is matched in bounded time', async t => {
+  const [segments] = compileGlobs([`/${'**/a/'.repeat(9)}b`])
+  const path = '/a'.repeat(40)
+  const { user } = process.cpuUsage()
+  t.equal(matchPath(path, segments!), 'prefix')
+  t.equal(matchPath(`${path}/b`, segments!), 'whole')
+  t.ok(process.cpuUsage().user - user < 2_000_000, 'an exponential search takes half a minute')
+})
+
+t.test('patterns mean what they mean to picomatch', async t => {
+  const options = { posix: true, nonegate: true, dot: true }
+  const patterns = [
+    '*.gz',
+    '?.log',
+    '[a-c]*',
+    '[!a]*',
+    '*.{gz,old}',
+    '@(a|b).log',
+    '!(a).log',
+    '+(ab).log',
+    'a?(b).log',
+  ]
+  patterns.push('/x/**/a.log', '**/tmp/**', '/x/*/a*', 'a\\*b', '.*', '*[[:digit:]]*', '/x/!(y)/*')
+  const paths = [
+    '/x/a.log',
+    '/x/y/a.log',
+    '/x/y/z/a.log',
+    '/x/b.gz',
+    '/x/c.old',
+    '/x/ab.log',
+    '/x/abab.log',
+    '/x/.a.log',
+  ]
+  paths.push('/x/tmp/a', '/tmp/x/y', '/x/a*b', '/x/é', '/x/a1', '/x/😀.log')
+  for (const pattern of patterns) {
+    const [excluded, usual] = [compileExclude([pattern]), picomatch(pattern, options)]
+    for (const path of paths) {
+      const name = path.slice(path.lastIndexOf('/') + 1)
+      const expected = pattern.includes('/') ? usual(path) : usual(name)
+      if (excluded(path, name) !== expected) t.fail(`${pattern} of ${path}`)
+    }
+  }
+})
+
+t.test('is it the same file', async t => {
+  const dir = testFolder(t)
+  const path = join(dir, 'a')
+  const content = Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join('')
+  writeFileSync(path, content)
+  const births = new BirthTimes()
+  const born = statSync(path, { bigint: true })
+  const remember = (offset: number) => {
+    const fd = openSync(path, 'r')
+    const head = fingerprintAt(fd, 0, Math.min(1024, offset))
+    const tail = fingerprintAt(fd, Math.max(0, offset - 1024), offset)
+    closeSync(fd)
+    return { birth: born.birthtimeNs, offset, head, tail }
+  }
+  const [none, small, all] = [{ ...remember(0), head: remember(10).head }, remember(10), remember(content.length)]
+  const check = (text: string, remembered: typeof all) => {
+    writeFileSync(path, text)
+    const fd = openSync(path, 'r')
+    const verdict = judge(fd, statSync(path, { bigint: true }), remembered, births)
+    closeSync(fd)
+    return verdict
+  }
+  const cases: [string, string, typeof all, string][] = [
+    ['grown', `${content}more\n`, all, 'same'],
+    ['as it was', content, all, 'same'],
+    ['shorter', content.slice(0, -1), all, 'truncated'],
+    ['empty', '', all, 'truncated'],
+    ['another head', `X${content.slice(1)}`, all, 'truncated'],
+    ['another end, the same head', `${content.slice(0, -3)}Xxx`, all, 'truncated'],
+    ['another middle', content.replace('line 200', 'line 2oo'), all, 'same'],
+    ['small, grown', content, small, 'same'],
+    ['small, another', 'LINE 0\nline 1\n', small, 'truncated'],
+    ['nothing delivered yet', content, none, 'same'],
+    ['nothing delivered yet, another', 'other content', none, 'replaced'],
+    ['nothing known', 'other content', { ...none, head: NO_BYTES }, 'same'],
+  ]
+  for (const [what, text, remembered, expected] of cases) t.equal(check(text, remembered), expected, what)
+  const stat = statSync(path, { bigint: true })
+  births.learn({ ...stat, birthtimeNs: stat.ctimeNs } as typeof stat)
+  births.learn({ ...stat, birthtimeNs: 0n } as typeof stat)
+  t.equal(check(content, { ...all, birth: 1n }), 'same', 'a time of birth is not believed where none is kept')
+  births.learn({ ...stat, birthtimeNs: 5n } as typeof stat)
+  t.equal(check(content, { ...all, birth: 1n }), 'replaced')
+  t.equal(check(content, { ...all, birth: 0n }), 'same')
+  t.equal(check(content, all), 'same')
+})
+
+t.test('positions', async t => {
+  const at = (offset: number) => ({ ...emptyStart(), offset })
+  let commits = 0
+  const positions = new LowWaterMark(at(0), () => commits++)
+  const [a, b, c] = [positions.add(at(1)), positions.add(at(2)), positions.add(at(3))]
+  t.ok(positions.unsettled)
+  b()
+  t.equal(positions.mark.offset, 0)
+  a()
+  t.equal(positions.mark.offset, 2)
+  const d = positions.add(at(4))
+  d()
+  t.equal(positions.mark.offset, 2)
+  c()
+  t.equal(positions.mark.offset, 4)
+  t.notOk(positions.unsettled)
+  positions.add(at(5))()
+  t.equal(positions.mark.offset, 5)
+  t.equal(commits, 3)
+})
+
+t.test('watches that the system refuses', async t => {
+  const dir = testFolder(t, { a: {}, b: {}, far: {} })
+  const time = new ManualTime()
+  const log: { msg: string; cause?: string }[] = []
+  const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
+  let refuse = true
+  let asked = 0
+  const hints: string[] = []
+  const watches = new Watches(
+    logger,
+    time,
+    (folder, type, name) => hints.push(`${folder} ${type} ${name}`),
+    folder => folder === join(dir, 'far'),
+    ((...args: Parameters<typeof watch>) => {
+      asked++
+      if (refuse) throw Object.assign(new Error('no space'), { code: 'ENOSPC' })
+      return watch(...args)
+    }) as typeof watch,
+  )
+  const folders = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c', 'd')]
+  for (let i = 0; i < 3; i++) t.equal(await watches.sync(folders, new Slices(time)), false)
+  t.equal(asked, 1, 'it is not asked again and again')
+  t.equal(watches.areComplete, false)
+  t.match(log, [{ cause: 'ENOSPC', msg: /cannot watch/ }])
+  await time.advance(60_000)
+  refuse = false
+  t.equal(await watches.sync(folders, new Slices(time)), true)
+  t.equal(asked, 4, 'both, and the folder above the missing one')
+  t.equal(watches.areComplete, true)
+  t.equal(await watches.sync(folders, new Slices(time)), false)
+  writeFileSync(join(dir, 'a', 'x'), '')
+  await until('a hint', () => hints.includes(`${join(dir, 'a')} rename x`))
+  mkdirSync(join(dir, 'c'))
+  await until('a hint', () => hints.includes(`${dir} rename c`))
+  t.equal(await watches.sync(folders, new Slices(time)), true)
+  rmSync(join(dir, 'a'), { recursive: true })
+  mkdirSync(join(dir, 'a'))
+  t.equal(await watches.sync(folders, new Slices(time)), true, 'another folder under the same name')
+  t.equal(watches.areComplete, true)
+  t.equal(await watches.sync([...folders, join(dir, 'far')], new Slices(time)), false, 'none on another machine')
+  t.equal(watches.areComplete, false, 'changes by other machines are not reported')
+  watches.close()
+  t.equal(log.length, 1)
+})
+
+t.test('saved positions', async t => {
+  const entry = (ino: number, path: string, more: Partial<Entry> = {}): Entry => ({
+    path,
+    dev: '1',
+    ino: String(ino),
+    birth: '0',
+    offset: 10,
+    continues: false,
+    head: { bytes: 10, hash: 1 },
+    tail: { bytes: 10, hash: 1 },
+    ...more,
+  })
+  const document = { version: 1, saved: 5, files: [entry(1, '/a/x'), entry(2, '/a/y'), entry(3, '/b/z'), { path: 1 }] }
+  const saved = new Saved(document)
+  t.equal(saved.savedAt, 5)
+  t.equal(saved.unreadable, 1)
+  t.same([...saved.byFolder()].map(([folder, entries]) => [folder, entries.length]).sort(), [
+    ['/a', 2],
+    ['/b', 1],
+  ])
+  const found = [saved.find(1n, 1n, '/elsewhere')!, saved.find(9n, 2n, '/a/y')!]
+  t.match(found, [{ path: '/a/x' }, { path: '/a/y' }], 'the device has another number after a restart')
+  t.equal(saved.find(9n, 3n, '/b/other'), undefined)
+  for (const one of found) saved.remove(one)
+  t.ok(saved.has('/b/z'))
+  saved.prune(1000)
+  t.match([...saved.entries()], [{ path: '/b/z', away: 1000 }])
+  saved.prune(1000 + 6 * 24 * 3_600_000)
+  t.equal(saved.size, 1)
+  saved.prune(1001 + 7 * 24 * 3_600_000)
+  t.equal(saved.size, 0)
+  for (let i = 0; i < 10_010; i++) saved.put(entry(i, `/many/${i}`, { away: i }))
+  saved.prune(20_000)
+  t.equal(saved.size, 10_000)
+  t.notOk(saved.has('/many/9'), 'the oldest go')
+  t.ok(saved.has('/many/10'))
+  t.equal(new Saved(undefined).unreadable, 0)
+  const files = [entry(1, '/a/x', { birth: '1', offset: 10 }), entry(1, '/a/x', { birth: '2', offset: 20 })]
+  const both = new Saved({ version: 1, saved: 5, files })
+  t.match([...both.entries()], [{ offset: 10, gone: true }, { offset: 20 }], 'the inode was given to another file')
+  both.prune(1000)
+  t.equal(both.size, 2)
+})
+
+/** Opens a file of which nothing was read. */
+function opened(t: Test, path: string): { tailer: Tailer; fd: number } {
+  const fd = openSync(path, 'r')
+  t.teardown(() => closeSync(fd))
+  return { tailer: tailerOf(path, fd), fd }
+}
+
+function tailerOf(path: string, fd: number): Tailer {
+  const context: Partial<TailerContext> = {
+    clock: new ManualTime(),
+    splitting: new Splitting(file.options.parse({ include: [path] })),
+    onCommit: () => {},
+    follows: true,
+    remote: { has: () => false } as Partial<Remote> as Remote,
+    pieces: { value: 0 },
+    before: Buffer.alloc(2 * FINGERPRINT_BYTES),
+  }
+  const stat = statSync(path, { bigint: true })
+  const origin = { path, wanted: new WantedNames() } as Partial<Origin> as Origin
+  const tailer = new Tailer(path, stat, origin, beginningOf(fd), context as TailerContext)
+  tailer.open(fd)
+  return tailer
+}
+
+t.test('a file of which more than its size was seen is known by its first bytes', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const { tailer, fd } = opened(t, path)
+  writeFileSync(path, 'first\n')
+  tailer.look(6, 1n)
+  t.equal(tailer.entry().size, undefined, 'what nothing can be found by is not said to be missing')
+  t.equal(tailer.holds(), true)
+  const head = fingerprintAt(fd, 0, 6)
+  t.match(tailer.entry(), { offset: 0, size: 6, head })
+  t.same(resumeOf(fd, { ...tailer.entry(), head: NO_BYTES }).content, { head }, 'also by the next run')
+  truncateSync(path)
+  t.equal(tailer.holds(), false)
+  tailer.detach()
+  t.match(tailer.sought, { offset: 0, head, read: false })
+})
+
+t.test('a file that shrinks between two looks, or between the look and the read, is truncated', async t => {
+  const path = join(testFolder(t, { 'app.log': 'one\n' }), 'app.log')
+  const { tailer } = opened(t, path)
+  const out = new Receiver()
+  const take = () => tailer.take(tailer.read(tailer.left()) as number, out)
+  t.type(take(), EventBatch)
+  appendFileSync(path, 'two\nthree\n')
+  const left = tailer.left()
+  t.equal(left, 10)
+  truncateSync(path, 8)
+  t.equal(tailer.take(tailer.read(left) as number, out), 'truncated', 'what was seen of it is missing')
+  t.equal(tailer.left(), -1)
+  writeFileSync(path, 'one\ntwo\nthree\n')
+  t.type(take(), EventBatch)
+  appendFileSync(path, 'four\n')
+  tailer.look(19, 1n)
+  truncateSync(path, 14)
+  t.equal(tailer.left(), -1, 'as long as what was read, but shorter than what was seen')
+  truncateSync(path, 4)
+  t.equal(tailer.left(), -1)
+})
+
+t.test('the middle of a frame is a position only if its lines lie in the file as in memory', async t => {
+  const frame = { length: 2, bytes: 8, isRun: true } as Frame
+  const from = { ...emptyStart(), offset: 100 }
+  const to = { ...emptyStart(), offset: 108 }
+  t.match(positionsIn(frame, from, to)?.(4), { offset: 104, continues: false, carry: 0, tail: NO_BYTES })
+  t.equal(positionsIn({ ...frame, isRun: false }, from, to), undefined)
+  t.equal(positionsIn(frame, { ...from, continues: true }, to), undefined)
+  t.equal(positionsIn({ ...frame, bytes: 9 }, from, to), undefined)
+})
+
+t.test('when the system refuses a descriptor, a tenth of the files is closed', async t => {
+  const dir = testFolder(t, Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`${n}.log`, ''])))
+  const descriptors = new Descriptors(100)
+  const tailers = Array.from({ length: 10 }, (_, n) => {
+    const path = join(dir, `${n}.log`)
+    const fd = openSync(path, 'r')
+    const tailer = tailerOf(path, fd)
+    descriptors.used(tailer)
+    return tailer
+  })
+  descriptors.refused()
+  t.same(
+    tailers.map(({ isOpen }) => isOpen),
+    [false, ...Array(9).fill(true)],
+    'the one that was not read for the longest time',
+  )
+  for (const tailer of tailers) descriptors.close(tailer)
+})
+
+t.test('a copy that was replaced by another file is searched for again', async t => {
+  const path = join(testFolder(t, { 'app.log.1.gz': gzipSync('first\n') }), 'app.log.1.gz')
+  const candidate = (key: string): Candidate => {
+    const known = { path, key, changedAt: 0n, size: 6, crc: 0, first: Buffer.from('first\n') }
+    return { ...known, not: new Set(), owner: undefined, spoken: 0, over: false }
+  }
+  const read = async (key: string) => {
+    const copy = new Copy([candidate(key)], 'gone', {} as PathProblems, new Slots())
+    const room = Buffer.alloc(100)
+    const length = await copy.read(Buffer.alloc(0), room, 0, NO_BYTES)
+    copy.close()
+    return { isLost: copy.isLost, text: room.toString('latin1', 0, Math.max(0, length)) }
+  }
+  t.same(await read(keyOf(statSync(path, { bigint: true }))), { isLost: false, text: 'first\n' })
+  t.same(await read('1:1'), { isLost: true, text: '' })
+})
+
+t.test('an original that is truncated while its copy is compared with it', async t => {
+  const path = join(testFolder(t, { 'app.log.1': 'first\n' }), 'app.log.1')
+  let isSettled = true
+  const examined: string[] = []
+  const possibleCopies = new PossibleCopies({
+    clock: systemClock,
+    problems: {} as PathProblems,
+    tailers: () => [],
+    entries: () => [],
+    open: name => openSync(name, 'r'),
+    rotated: {
+      isCopyOf: () => {
+        isSettled = false
+        return false
+      },
+    } as Partial<Rotated> as Rotated,
+    isName: () => true,
+    at: original => (original.endsWith('.log') ? ({ fd: 1 } as Tailer) : undefined),
+    isSettled: original => isSettled || !original.endsWith('.log'),
+    examine: name => examined.push(name),
+  })
+  possibleCopies.add(path, 'same', statSync(path, { bigint: true }))
+  await possibleCopies.takeUp(new Slices(systemClock))
+  t.same(examined, [], 'its copy is no file of its own')
+  t.equal(possibleCopies.wait, true)
+})
+
+t.test('a copy as long as a file that is read from another copy was read by nobody', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const text = 'first\nsecond\n'
+  writeFileSync(`${path}.1.gz`, gzipSync(text))
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const head = fingerprint(Buffer.from(text), 0, 6)
+  const tailer = { path, size: text.length, sought: { head, offset: 0 } }
+  const found = async (more: object) => {
+    rotated.begin()
+    const tailers = [{ ...tailer, ...more } as unknown as Tailer]
+    return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length
+  }
+  t.equal(await found({}), 0, 'all of it was seen')
+  t.equal(await found({ copy: { isFound: true, key: '0:1' } }), 1)
+})
+
+t.test('a copy that nobody saw is waited for while it may still grow', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const found = async (now: number) => {
+    rotated.begin()
+    return (await rotated.unseen(path, 0, now, [], new Slices(systemClock)))?.length
+  }
+  const content = gzipSync('first\n'.repeat(1000))
+  writeFileSync(`${path}.1.gz`, content.subarray(0, -20))
+  t.equal(await found(Date.now()), undefined, 'its end is missing')
+  writeFileSync(`${path}.1.gz`, content)
+  t.equal(await found(Date.now()), undefined, 'it was written a moment ago')
+  t.equal(await found(Date.now() + 60_000), 1)
+})
+
+t.test('two copies of the same size that begin alike, of one of which all was read', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const head = fingerprint(Buffer.from('same\n'), 0, 5)
+  const found = async (later: string) => {
+    for (const [i, text] of [later, 'same\nfirst\n'].entries()) {
+      writeFileSync(`${path}.${i + 1}.gz`, gzipSync(text))
+      utimesSync(`${path}.${i + 1}.gz`, 1000 - i, 1000 - i)
+    }
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+    rotated.begin()
+    const tailers = [{ path, size: 11, sought: { head, offset: 11 } } as unknown as Tailer]
+    const unseen = await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock))
+    return unseen?.map(({ place }) => place.path)
+  }
+  t.same(await found('same\nother\n'), [`${path}.1.gz`], 'the later one was not seen')
+  t.same(await found('same\nfirst\n'), [], 'both are the same')
+})
+
+t.test('a copy with the inode of another one that was read and deleted was read by nobody', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  writeFileSync(`${path}.1.gz`, gzipSync('second\n'))
+  const { dev, ino } = statSync(`${path}.1.gz`, { bigint: true })
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const found = async (text: string) => {
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+    rotated.begin()
+    const sought = { head: fingerprint(Buffer.from(text), 0, 5), offset: text.length - 1 }
+    const tailer = { path, size: sought.offset, sought, copyKey: `${dev}:${ino}` } as unknown as Tailer
+    return (await rotated.unseen(path, 0, undefined, [tailer], new Slices(systemClock)))?.length
+  }
+  t.equal(await found('second\n'), 0, 'its beginning was read')
+  t.equal(await found('first\n'), 1)
+})
+
+t.test('a folder that changes between the searches for two of its names is listed again', async t => {
+  const dir = testFolder(t, { 'app.log': '', 'other.log': '', 'other.log.1': 'first\n' })
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const found = async (name: string) => {
+    const unseen = await rotated.unseen(join(dir, name), 0, undefined, [], new Slices(systemClock))
+    return unseen?.map(({ place }) => place.path)
+  }
+  rotated.begin()
+  t.same(await found('app.log'), [])
+  writeFileSync(join(dir, 'other.log.2.gz'), gzipSync('first\n'))
+  rmSync(join(dir, 'other.log.1'))
+  t.equal(await found('other.log'), undefined)
+  rotated.begin()
+  t.same(await found('other.log'), [join(dir, 'other.log.2.gz')])
+})
+
+t.test('a copy of a file that waits to be read has what was written to it since it was looked at', async t => {
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
+  const { tailer } = opened(t, path)
+  writeFileSync(path, 'first\n')
+  rmSync(path)
+  writeFileSync(`${path}.1.gz`, gzipSync('first\n'))
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const found = async (tailers: Tailer[]) => {
+    rotated.begin()
+    return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length
+  }
+  t.equal(await found([]), 1)
+  t.equal(await found([tailer]), 0)
+})
+
+t.test('a file that nobody saw and that cannot be opened any more is looked for again', async t => {
+  const dir = testFolder(t, { 'app.log.1': 'first\n' })
+  const place = { path: join(dir, 'app.log.1'), stat: statSync(join(dir, 'app.log.1'), { bigint: true }) }
+  const since: number[] = []
+  const saved = new Saved(undefined)
+  const missing = new Missing({
+    saved,
+    rotated: {
+      begin: () => {},
+      hasUnread: async () => true,
+      unseen: async (_path: string, from: number) => {
+        since.push(from)
+        return since.length > 1 ? [] : [{ place: { ...place, first: Buffer.from('first\n') }, changedAt: 0n }]
+      },
+    },
+    context: { clock: systemClock },
+    // Its name leads nowhere.
+    adopt: () => undefined,
+    at: () => undefined,
+    tailers: () => [],
+  } as unknown as MissingOptions)
+  const slices = new Slices(systemClock)
+  missing.displaced(join(dir, 'app.log'), 1000)
+  await missing.findUnseen(2000, slices)
+  t.equal(missing.isIncomplete, true)
+  t.equal(missing.isWaiting, true)
+  t.match([...saved.entries()], [{ path: place.path, offset: 0, size: 6 }], 'it is known by its size as well')
+  missing.isIncomplete = false
+  await missing.findUnseen(3000, slices)
+  t.same(since, [990, 990])
+  t.equal(missing.isWaiting, false)
+  t.same(missing.displacements, [])
+})
+
+t.test('files that were rotated during a search wait for it, but not for ever', async t => {
+  const clock = new ManualTime()
+  const file = (more: object) => ({ path: '/logs/app.log.1', origin: { path: '/logs/app.log' }, held: true, ...more })
+  const [current, rotated, copied] = [file({ path: '/logs/app.log' }), file({}), file({ copy: { isFound: true } })]
+  const [begun, other] = [file({ held: false }), file({ origin: { path: '/logs/other.log' } })]
+  let found: object[] | undefined
+  const missing = new Missing({
+    context: { clock },
+    saved: new Saved(undefined),
+    rotated: { begin: () => {}, hasUnread: async () => true, unseen: async () => found },
+    adopt: () => undefined,
+    at: () => current,
+    open: () => false,
+    tailers: () => [current, rotated, copied, begun, other],
+  } as unknown as MissingOptions)
+  const delays = async () => {
+    await missing.findUnseen(0, new Slices(systemClock))
+    return [...missing.delays]
+  }
+  missing.displaced('/logs/app.log', 0)
+  t.same(await delays(), [current, rotated])
+  await clock.advance(10_000)
+  t.same(await delays(), [current, rotated])
+  await clock.advance(1)
+  t.same(await delays(), [current], 'rotations that never rest do not stop everything')
+  found = []
+  t.same(await delays(), [], 'nothing is searched for any more')
+  missing.displaced('/logs/app.log', 0)
+  const place = { path: '/logs/app.log.2', stat: statSync('/'), first: Buffer.from('first\n') }
+  found = [{ place, changedAt: 0n }]
+  t.same(await delays(), [current, rotated], 'what was just renamed is looked for again')
+})
+
+t.test('what follows a long unfinished line is read into memory that is reused', async t => {
+  for (const pending of [0, 20_000, 100_000, 268_287]) {
+    const splitter = new LineSplitter(1_000_000)
+    const portion = new Portion()
+    // The place in a page that leaves the least room.
+    const offset = 2 ** 33 + pending - 1
+    splitter.reserve(pending, offset - pending).fill('x', 0, pending)
+    splitter.commit(pending)
+    const room = portion.begin(splitter, 256 * 1024, offset)
+    t.ok(isInChunkMemory(room), `${pending} bytes`)
+    t.equal(room.byteOffset % 4096, offset % 4096, 'as it lies in pages of the file')
+    t.ok(room.length >= 128 * 1024, 'and much of it')
+  }
+})

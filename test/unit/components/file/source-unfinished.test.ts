@@ -1,0 +1,352 @@
+import { appendFileSync, linkSync, mkdirSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { CONTINUES } from '../../../../src/lib/lines/line-splitter.js'
+import { testFolder } from '../../../support/folder.js'
+import { freeChunks } from '../../../support/free-chunks.js'
+import { MemoryCheckpoints, Receiver, type Tailing, TestTime, tail } from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
+
+const lines = ({ out }: Tailing, count: number) =>
+  until(`${count} lines`, () => out.lines.length >= count, { show: () => out.texts() })
+const unread = (run: Tailing, bytes: number, file?: string) =>
+  until(`${bytes} unread bytes`, () => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes, {
+    show: () => run.value('sluice_file_unread_bytes', file ? { file } : {}),
+  })
+/**
+ * Resolves when everything that was seen of other files is read, by an event of this one: files are read in turns. Their sizes are
+ * known before, and the time of growth of a file is that of the read.
+ */
+const seenIsRead = async ({ out }: Tailing, marker: string, text = 'marker\n') => {
+  const count = out.texts(marker).length
+  appendFileSync(marker, text)
+  await until('the marker', () => out.texts(marker).length > count)
+}
+/** Long enough for a line that is not being written. */
+const QUIET_MS = 300
+
+for (const [title, options] of [
+  ['by default', {}],
+  ['with partial_line_at_stop: deliver', { partial_line_at_stop: 'deliver' }],
+] as const) {
+  t.test(`the rest of a line that comes just before a stop is not cut off, ${title}`, async t => {
+    const dir = testFolder(t, { 'a.log': 'first half ', 'marker.log': '' })
+    const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
+    const clock = new TestTime()
+    const run = await tail({ include: [path, marker], ...options }, undefined, undefined, clock)
+    await unread(run, 11, path)
+    await seenIsRead(run, marker)
+    clock.ms += QUIET_MS
+    appendFileSync(path, 'second half\n')
+    await run.stop()
+    const next = await tail({ include: [path] }, run.checkpoints)
+    await until('all of it', () => next.value('sluice_file_unread_bytes') === 0)
+    await next.stop()
+    t.same([...run.out.texts(path), ...next.out.texts()], ['first half second half'])
+  })
+}
+
+t.test('a file that got a second name was not renamed, so its unfinished line waits', async t => {
+  const dir = testFolder(t, { 'b.log': 'whole\nhalf', 'marker.log': '' })
+  const clock = new TestTime()
+  const options = { include: [join(dir, '*.log')], rotate_wait: '1s' }
+  const run = await tail(options, undefined, undefined, clock)
+  await lines(run, 1)
+  await run.stop()
+  linkSync(join(dir, 'b.log'), join(dir, 'a.log'))
+  const next = await tail(options, run.checkpoints, undefined, clock)
+  await seenIsRead(next, join(dir, 'marker.log'))
+  clock.ms += 10_000
+  await next.scanned(2)
+  await seenIsRead(next, join(dir, 'marker.log'))
+  t.same(next.out.texts(), ['marker', 'marker'])
+  appendFileSync(join(dir, 'b.log'), ' and rest\n')
+  await lines(next, 3)
+  t.same(next.out.texts()[2], 'half and rest')
+  await next.stop()
+})
+
+t.test('a stop keeps an unfinished line for the next start, or delivers it', async t => {
+  const files = { 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha', 'marker.log': '' }
+  const dir = testFolder(t, files)
+  const [a, b, c, marker] = Object.keys(files).map(name => join(dir, name)) as [string, string, string, string]
+  const clock = new TestTime()
+  const start = (path: string, options: object = {}) =>
+    tail({ include: [path, marker], ...options }, undefined, undefined, clock)
+  const keeps = await start(a)
+  const delivers = await start(b, { partial_line_at_stop: 'deliver' })
+  const grows = await start(c, { partial_line_at_stop: 'deliver' })
+  for (const run of [keeps, delivers, grows]) {
+    await lines(run, 1)
+    await seenIsRead(run, marker)
+  }
+  clock.ms += QUIET_MS
+  clock.hold()
+  appendFileSync(c, 'lf')
+  await unread(grows, 4, c)
+  for (const run of [grows, keeps, delivers]) await run.stop()
+  t.same(keeps.out.texts(a), ['whole'])
+  t.same(delivers.out.texts(b), ['whole', 'half'])
+  t.same(grows.out.texts(c), ['whole'])
+  for (const [path, run, text, flags] of [
+    [a, keeps, 'half and half', 1],
+    [b, delivers, ' and half', 1 | CONTINUES],
+    [c, grows, 'half and half', 1],
+  ] as const) {
+    appendFileSync(path, ' and half\n')
+    const next = await tail({ include: [path] }, run.checkpoints)
+    // What another run had appended to the marker may come, too.
+    const own = () => next.out.lines.filter(({ file }) => file === path)
+    await until('the rest of the line', () => own().length > 0)
+    await next.stop()
+    t.match(own(), [{ text, flags }])
+  }
+})
+
+t.test('a stop in the middle of an event of several lines keeps it whole', async t => {
+  const dir = testFolder(t, { 'a.log': 'S1\n a\n', 'marker.log': '' })
+  const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
+  const options = { include: [path, marker], multiline: { start: '^S', timeout: '1m' } }
+  const clock = new TestTime()
+  const run = await tail(options, undefined, undefined, clock)
+  await unread(run, 6, path)
+  await seenIsRead(run, marker, 'S\nS\n')
+  clock.ms += QUIET_MS
+  await run.stop()
+  appendFileSync(path, ' b\nS2\n')
+  const next = await tail(options, run.checkpoints)
+  await lines(next, 1)
+  await next.stop()
+  t.same([...run.out.texts(path), ...next.out.texts(path)], ['S1\n a\n b'])
+})
+
+t.test(
+  'an unfinished line waits as long as its file may grow, and is delivered when it was renamed and is quiet',
+  async t => {
+    const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'marker.log': '' })
+    const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
+    const clock = new TestTime()
+    const run = await tail({ include: [join(dir, '*.log*')] }, new MemoryCheckpoints(), new Receiver(), clock)
+    await lines(run, 1)
+    await seenIsRead(run, marker)
+    clock.ms += 3_600_000
+    await seenIsRead(run, marker)
+    t.same(run.out.texts(path), ['whole'])
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, 'new\n')
+    await until('the new file', () => run.out.texts(path).length === 2)
+    appendFileSync(`${path}.1`, ' of it')
+    await unread(run, 10, path)
+    await seenIsRead(run, marker)
+    clock.ms += 50_000
+    await seenIsRead(run, marker)
+    t.same(run.out.texts(path), ['whole', 'new'], 'rotated, and not quiet for long enough')
+    clock.ms += 11_000
+    appendFileSync(path, 'next\n')
+    await until('the unfinished line', () => run.out.texts(path).length === 4)
+    await run.stop()
+    t.same(run.out.texts(path).sort(), ['half of it', 'new', 'next', 'whole'])
+  },
+)
+
+t.test('with partial_line_timeout, a writer that fills buffers has no line cut', async t => {
+  const line = `${'x'.repeat(99)}\n`
+  const all = line.repeat(200)
+  const dir = testFolder(t, { 'a.log': 'before\n', 'b.log': 'before\n', 'marker.log': '' })
+  const [a, b, marker] = ['a.log', 'b.log', 'marker.log'].map(name => join(dir, name)) as [string, string, string]
+  const clock = new TestTime()
+  const options = { include: [join(dir, '*.log')], partial_line_timeout: '5s' }
+  const run = await tail(options, new MemoryCheckpoints(), new Receiver(), clock)
+  await lines(run, 2)
+  const later = async () => {
+    await seenIsRead(run, marker)
+    clock.ms += 7000
+    await seenIsRead(run, marker)
+  }
+  for (let at = 0; at < 4 * 4096; at += 4096) {
+    appendFileSync(a, all.slice(at, at + 4096))
+    await until('a block', () => run.out.texts(a).length === 1 + Math.floor((at + 4096) / 100))
+    await later()
+  }
+  appendFileSync(a, all.slice(4 * 4096))
+  await until('the rest', () => run.out.texts(a).length >= 201)
+  t.same(new Set(run.out.texts(a).slice(1)), new Set(['x'.repeat(99)]))
+  appendFileSync(b, 'one, ')
+  await unread(run, 5, b)
+  await later()
+  await until('delivered after its time', () => run.out.texts(b).length === 2)
+  appendFileSync(b, 'two\nthree, ')
+  await unread(run, 7, b)
+  await later()
+  appendFileSync(b, 'four\n')
+  await until('the end', () => run.out.texts(b).length >= 4)
+  t.same(run.out.texts(b), ['before', 'one, ', 'two', 'three, four'], 'a line was cut once: no second one is')
+  await run.stop()
+})
+
+t.test('what the next start could not find is delivered at a stop', async t => {
+  const dir = testFolder(t, { 'deleted.log': 'half', 'moved.log': 'half', 'renamed.log': 'half', old: {} })
+  const [deleted, moved, renamed] = ['deleted', 'moved', 'renamed'].map(name => join(dir, `${name}.log`)) as [
+    string,
+    string,
+    string,
+  ]
+  const run = await tail({ include: [join(dir, '*.log')] })
+  await until('open', () => run.value('sluice_files_open') === 3)
+  for (const path of [deleted, moved, renamed]) await unread(run, 4, path)
+  const more = ` line\n${'more\n'.repeat(100_000)}the end`
+  for (const path of [deleted, moved]) appendFileSync(path, more)
+  unlinkSync(deleted)
+  renameSync(moved, join(dir, 'old/moved.log'))
+  renameSync(renamed, `${renamed}.1`)
+  await run.stop()
+  for (const path of [deleted, moved]) t.ok(run.out.bytes(path).toString() === `half${more}`, path)
+  t.same(run.out.texts(renamed), [])
+  appendFileSync(`${renamed}.1`, ' and half')
+  const next = await tail({ include: [join(dir, '*.log')], rotate_wait: '20ms' }, run.checkpoints)
+  await lines(next, 1)
+  await next.stop()
+  t.match(next.out.lines, [{ file: renamed, text: 'half and half', flags: 0 }])
+  t.equal(next.out.lines.length, 1)
+})
+
+t.test('unfinished lines that wait for room at a stop come once, now or after the next start', async t => {
+  const names = ['a.log', 'b.log', 'deleted.log', 'deleted too.log']
+  const dir = testFolder(t, { ...Object.fromEntries(names.map(name => [name, 'half'])), 'marker.log': '' })
+  const paths = names.map(name => join(dir, name))
+  const clock = new TestTime()
+  const out = new Receiver()
+  const options = { include: [join(dir, '*.log')] }
+  const run = await tail({ ...options, partial_line_timeout: '1m' }, undefined, out, clock)
+  for (const path of paths) await unread(run, 4, path)
+  out.room = new Promise(() => {})
+  clock.ms += 60_000
+  appendFileSync(join(dir, 'marker.log'), 'marker\n')
+  await until('the first one', () => out.batches === 1)
+  for (const path of paths.slice(2)) unlinkSync(path)
+  out.room = Promise.resolve()
+  await run.stop()
+  for (const path of paths.slice(0, 2)) appendFileSync(path, ' and half\n')
+  const next = await tail(options, run.checkpoints)
+  await until('the rest', () => next.value('sluice_file_unread_bytes') === 0)
+  await next.stop()
+  const all = paths.map(path => Buffer.concat([out.bytes(path), next.out.bytes(path)]).toString())
+  t.same(all, ['half and half\n', 'half and half\n', 'half', 'half'])
+})
+
+t.test('a stop gives up on a deleted file when nothing is delivered any more', async t => {
+  const dir = testFolder(t, { 'a.log': 'line\nhalf' })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.hold = true
+  const checkpoints = new MemoryCheckpoints()
+  const run = await tail({ include: [path] }, checkpoints, out)
+  await lines(run, 1)
+  let go = () => {}
+  out.room = new Promise(resolve => {
+    go = resolve
+  })
+  appendFileSync(path, ' a line\n'.repeat(200_000))
+  await lines(run, 2)
+  t.equal(run.value('sluice_file_deleted_undelivered_bytes'), 0)
+  const { size } = statSync(path)
+  unlinkSync(path)
+  await until(() => run.value('sluice_file_deleted_undelivered_bytes') === size)
+  const { batches } = out
+  const stopped = run.stop()
+  await until('the rest of the deleted file is read', () => out.batches > batches)
+  const told = run.log.find(({ code }) => code === 'SLUICE_FILE_DELETED')
+  t.match(told, { file: path, undelivered_bytes: size }, 'before it is lost')
+  t.equal(statSync((told as { open_as?: string }).open_as!).size, size, 'and it can be copied')
+  out.settle('errored')
+  go()
+  await stopped
+  t.match(run.log.at(-1), { code: 'SLUICE_FILE_VANISHED', file: path, undelivered_bytes: size })
+  t.equal(run.value('sluice_file_lost_bytes_total'), 0)
+  const next = await tail({ include: [join(dir, '*.log')] }, checkpoints)
+  await until(() => next.value('sluice_file_lost_bytes_total') === size, { show: () => next.log })
+  await next.stop()
+})
+
+t.test('the next start counts what was read of a deleted file and was not delivered', async t => {
+  const dir = testFolder(t, { 'a.log': 'line\n' })
+  const path = join(dir, 'a.log')
+  const checkpoints = new MemoryCheckpoints()
+  const out = new Receiver()
+  const run = await tail({ include: [path] }, checkpoints, out)
+  await lines(run, 1)
+  out.hold = true
+  appendFileSync(path, 'line\n'.repeat(100))
+  await lines(run, 101)
+  let { changes } = checkpoints
+  unlinkSync(path)
+  await until(() => run.value('sluice_file_deleted_undelivered_bytes') === 500)
+  t.ok(checkpoints.changes > changes, 'a kill may follow')
+  changes = checkpoints.changes
+  await run.stop()
+  t.ok(checkpoints.changes > changes, 'it may have grown')
+  out.settle('errored')
+  const next = await tail({ include: [join(dir, '*.log')] }, checkpoints)
+  await until(() => next.value('sluice_file_lost_bytes_total') === 500, { show: () => next.log })
+  await next.stop()
+})
+
+t.test('unfinished lines take no descriptors from other files, and are whole all the same', async t => {
+  const dir = testFolder(t, { logs: {} })
+  const paths = Array.from({ length: 5 }, (_, i) => join(dir, `logs/${i}.log`))
+  for (const path of paths) writeFileSync(path, 'first\nhalf')
+  const options = { include: [join(dir, 'logs/*.log')], max_open_files: 2 }
+  const run = await tail(options)
+  await lines(run, 5)
+  t.ok(run.value('sluice_files_open')! <= 2, `${run.value('sluice_files_open')} are open`)
+  for (const path of paths) appendFileSync(path, ' and')
+  for (const path of paths) await unread(run, 8, path)
+  renameSync(paths[0]!, `${paths[0]}.1`)
+  await run.scanned(2)
+  for (const path of [`${paths[0]}.1`, ...paths.slice(1)]) appendFileSync(path, ' half\n')
+  await lines(run, 10)
+  await run.stop()
+  t.same(run.out.texts().sort(), [...Array(5).fill('first'), ...Array(5).fill('half and half')])
+})
+
+t.test('unfinished lines beyond the memory for them are not cut', async t => {
+  const dir = testFolder(t)
+  mkdirSync(join(dir, 'logs'))
+  const long = 'x'.repeat(15 << 20)
+  const paths = Array.from({ length: 4 }, (_, i) => join(dir, `logs/${i}.log`))
+  for (const path of paths) writeFileSync(path, long)
+  // The longest one is read last.
+  writeFileSync(join(dir, 'logs/z.log'), `${'z'.repeat(20 << 20)}\n`)
+  const run = await tail({ include: [join(dir, 'logs/*.log')], max_line_bytes: '32MiB' })
+  await until('all are read', () => run.out.lines.some(({ text }) => text.startsWith('z')))
+  for (const path of paths) appendFileSync(path, '\n')
+  await until('all lines', () => run.out.lines.length >= 5)
+  await run.stop()
+  const cut = run.out.lines.filter(({ text, flags }) => text.length < 15 << 20 || flags !== 1)
+  t.same(
+    cut.map(({ text, flags }) => ({ length: text.length, flags })),
+    [],
+  )
+})
+
+t.test('a long unfinished line gives its memory back when its file is closed', async t => {
+  const before = freeChunks()
+  const dir = testFolder(t, { 'a.log': 'x'.repeat(300_000) })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path] })
+  await until(() => freeChunks() < before, { show: () => 'that it takes memory' })
+  await run.stop()
+  t.equal(freeChunks(), before)
+})
+
+t.test('so does that of a file that was truncated, at a stop', async t => {
+  const before = freeChunks()
+  const path = join(testFolder(t, { 'a.log': 'x'.repeat(300_000) }), 'a.log')
+  const run = await tail({ include: [path] })
+  await until(() => freeChunks() < before, { show: () => 'that it takes memory' })
+  writeFileSync(path, 'new\n')
+  await lines(run, 1)
+  t.ok(freeChunks() < before, 'the line may be continued in a copy')
+  await run.stop()
+  t.equal(freeChunks(), before)
+})

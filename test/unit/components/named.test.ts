@@ -1,0 +1,43 @@
+import { join } from 'node:path'
+import t from 'tap'
+import { components } from '../../../src/components/list.js'
+import { componentsNamed } from '../../../src/components/named.js'
+import { codecs } from '../../../src/core/codecs/list.js'
+import { loadQuickly } from '../../../src/daemon/run/load-quickly.js'
+import { testFolder } from '../../support/folder.js'
+
+t.test('every component is found by its type', async t => {
+  const text = components.map(({ type }) => `a: { type: ${type} }`).join('\n')
+  t.same(new Set(await componentsNamed([text])), new Set(components))
+})
+
+t.test('every codec is in a file with its name, where it is looked for', async t => {
+  for (const { name } of codecs) {
+    const module = (await import(`../../../src/core/codecs/${name}.js`)) as object
+    t.ok(
+      Object.values(module).some(one => codecs.includes(one)),
+      name,
+    )
+  }
+})
+
+t.test('only what is named is loaded', async t => {
+  const text = `x: { type: throttle }\n"type": 'stdin'\ntype:   nothing_like_it\n`
+  const found = await componentsNamed([text, 'out: { type: blackhole }'])
+  t.same(found.map(({ type }) => type).sort(), ['blackhole', 'stdin', 'throttle'])
+})
+
+t.test('a type that is written in another way is found all the same, and errors know all types', async t => {
+  const folder = testFolder(t, {
+    'wrong.yaml': 'sources: { a: { type: stdn } }\ndestinations: { b: { type: stdout, inputs: [a] } }\n',
+  })
+  await t.rejects(loadQuickly(join(folder, 'wrong.yaml'), { env: {} }), /did you mean "stdin"/)
+  const plain = testFolder(t, {
+    'odd.yaml': 'sources: { a: { ? type : stdin } }\ndestinations: { b: { "t\\x79pe": stdout, inputs: [a] } }\n',
+  })
+  const config = await loadQuickly(join(plain, 'odd.yaml'), { env: {} })
+  t.same(
+    config.destinations.map(({ type }) => type),
+    ['stdout'],
+  )
+})

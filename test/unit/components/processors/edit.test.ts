@@ -1,0 +1,385 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: templates of Sluice, not of the test
+import { createHash, createHmac } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import t from 'tap'
+import { components } from '../../../../src/components/list.js'
+import { KINDS } from '../../../../src/components/processors/edit/kinds.js'
+import { truncated } from '../../../../src/components/processors/edit/truncate.js'
+import { edit } from '../../../../src/components/processors/edit.js'
+import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { EventEditor } from '../../../../src/core/event/event-editor.js'
+import type { FieldPath } from '../../../../src/core/event/field-path.js'
+import { FieldReader } from '../../../../src/core/event/field-reader.js'
+import type { OnError } from '../../../../src/core/processor.js'
+import { parseConfig } from '../../../../src/engine/config/load.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { type BatchOptions, batchOf } from '../../../support/batches.js'
+import { collectBytes } from '../../../support/collect-bytes.js'
+import { testFolder } from '../../../support/folder.js'
+import { loadedStageOf } from '../../../support/stage.js'
+
+interface More extends BatchOptions {
+  readonly onError?: OnError
+  readonly change?: (batch: EventBatch) => void
+}
+
+async function edited(steps: readonly object[], lines: readonly string[], more: More = {}): Promise<string[]> {
+  const { onError = 'pass', change, ...batchOptions } = more
+  const { stage, wanted, counters } = await loadedStageOf(edit, { steps }, { onError })
+  const batch = batchOf(lines, { wanted, ...batchOptions })
+  change?.(batch)
+  counters.arrived(batch.length, batch.bytes)
+  const out: string[] = []
+  await pipeline(Readable.from([batch]), stage, collectBytes(out))
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+  return out
+}
+
+const sha = (text: string) => createHash('sha256').update(text).digest('hex')
+
+type Row = readonly [steps: object | readonly object[], line: string, out: string]
+
+const ROWS: readonly Row[] = [
+  [{ set: { '.env': 'prod' } }, '{"a": 1 }', '{"a": 1 ,"env":"prod"}'],
+  [{ set: { '.a': 'new' } }, '{ "a" : {"x":1} , "b":1.50}', '{ "a" : "new" , "b":1.50}'],
+  [
+    { set: { '.n': 5, '.f': 1.5, '.b': false, '.z': null, '.l': [1, 'x'], '.o': { a: { b: [] } }, '.e': '' } },
+    '{}',
+    '{"n":5,"f":1.5,"b":false,"z":null,"l":[1,"x"],"o":{"a":{"b":[]}},"e":""}',
+  ],
+  [{ set: { '.o': { text: 'x', parts: [] } } }, '{}', '{"o":{"text":"x","parts":[]}}'],
+  [{ set: { '.id': '${.host}-${.app}' } }, '{"host":"a\\n","app":7}', '{"host":"a\\n","app":7,"id":"a\\n-7"}'],
+  [{ set: { '.id': '${.x:-none}"$${.x}' } }, '{}', '{"id":"none\\"${.x}"}'],
+  [{ set: { '.a': '1', '.b': '${.a}${.a}', '.c': '${.b}${.b}' } }, '{}', '{"a":"1","b":"11","c":"1111"}'],
+  [[{ set: { '.a.b': 'x' } }, { set: { '.c': '${.a}' } }], '{"a":{}}', '{"a":{"b":"x"},"c":"{\\"b\\":\\"x\\"}"}'],
+  [{ set: { '.a.b.c': 1 } }, '{"a":{"d":2}}', '{"a":{"d":2,"b":{"c":1}}}'],
+  [{ set: { '.l[1]': 'x' } }, '{"l":[0,1]}', '{"l":[0,"x"]}'],
+  [{ default: { '.a': 'x', '.b': '${.a}' } }, '{"a":null}', '{"a":null,"b":"null"}'],
+  [{ default: { '.a': 'x' } }, '{"a": "y"}', '{"a": "y"}'],
+  [[{ remove: ['.a'] }, { default: { '.a': 1 } }], '{"a":0,"b":1}', '{"b":1,"a":1}'],
+  [{ rename: { '.msg': '.message', '.none': '.b' } }, '{"msg":1.0,"b":2}', '{"message":1.0,"b":2}'],
+  [{ rename: { '.a': '.b', '.b': '.c' } }, '{"a":1,"b":2}', '{"c":1}'],
+  [{ move: { '.a': '.o.a' } }, '{"a":{"x":1},"b":2}', '{"b":2,"o":{"a":{"x":1}}}'],
+  [
+    { copy: { '.a': '.b', '.l[0]': '.c.d' } },
+    '{"a":"x\\"y","l":[1.50]}',
+    '{"a":"x\\"y","l":[1.50],"b":"x\\"y","c":{"d":1.50}}',
+  ],
+  [{ copy: { '.none': '.b' } }, '{"a": 1}', '{"a": 1}'],
+  [{ remove: ['.a', '.o.x', '.l[0]', '.none.x'] }, '{"a":1,"o":{"x":1,"y":2},"l":[1,2]}', '{"o":{"y":2},"l":[2]}'],
+  [
+    { keep: ['.b', '.o.y', '."\\""'] },
+    '{"a":1, "o":{"x":1, "y": 2},"b":1.0,"\\u0022":3}',
+    '{"o":{"y": 2},"b":1.0,"\\u0022":3}',
+  ],
+  [{ keep: ['.a', '.a.b', '.c.d'] }, '{"a": {"b":1,"x":2}, "c": 5}', '{"a": {"b":1,"x":2}}'],
+  [{ keep: ['.a', '.o.b'] }, '{ "a": 1, "o": { "b": [] } }', '{ "a": 1, "o": { "b": [] } }'],
+  [{ keep: ['.a'] }, '{}', '{}'],
+  [[{ set: { '.n': 1 } }, { keep: ['.n'] }, { set: { '.m': '${.a}${.n}' } }], '{"a":1}', '{"n":1,"m":"1"}'],
+  [
+    { convert: { '.a': 'int', '.b': 'float', '.c': 'bool' } },
+    '{"a":" 12345678901234567890 ","b":"1e3","c":"Yes"}',
+    '{"a":12345678901234567890,"b":1000,"c":true}',
+  ],
+  [
+    { convert: { '.a': 'int', '.b': 'float', '.c': 'bool', '.d': 'string' } },
+    '{"a": 5,"b": 1.50,"c": true,"d": "x"}',
+    '{"a": 5,"b": 1.50,"c": true,"d": "x"}',
+  ],
+  [
+    { convert: { '.a': 'string', '.b': 'string', '.c': 'string' } },
+    '{"a":1.50,"b":true,"c":{"x": [1]}}',
+    '{"a":"1.5","b":"true","c":"{\\"x\\":[1]}"}',
+  ],
+  [
+    { convert: { '.a': 'duration', '.b': 'duration', '.c': 'bytes', '.d': 'duration' } },
+    '{"a":"1h30m","b":"250 µs","c":"64KiB","d":7}',
+    '{"a":5400000,"b":0.25,"c":65536,"d":7}',
+  ],
+  [{ convert: { '.a': 'int', '.b': 'int' } }, '{"a":null}', '{"a":null}'],
+  [{ lower: ['.a', '.b'] }, '{"a":"ÀB","b": 5}', '{"a":"àb","b": 5}'],
+  [{ upper: ['.a'] }, '{"a": "ABC" }', '{"a": "ABC" }'],
+  [{ trim: ['.a'] }, '{"a":" \\tx y\\n"}', '{"a":"x y"}'],
+  [{ truncate: { '.a': 3, '.b': 3 } }, '{"a":"abcdef","b":"ab"}', '{"a":"abc","b":"ab"}'],
+  [{ split: { '.a': ',', '.b': '::' } }, '{"a":"x,,y","b":""}', '{"a":["x","","y"],"b":[""]}'],
+  [{ join: { '.a': ', ' } }, '{"a":["x",1,null,{"y":[2]}]}', '{"a":"x, 1, null, {\\"y\\":[2]}"}'],
+  [{ replace: { field: '.a', pattern: '\\d+', with: 'N' } }, '{"a":"1 of 22"}', '{"a":"N of N"}'],
+  [{ replace: { field: '.a', pattern: '\\d', with: '', all: false } }, '{"a":"1 of 2"}', '{"a":" of 2"}'],
+  [{ replace: { field: '.a', pattern: '(?<k>\\w)=(\\w)?', with: '$2$<k>$$1' } }, '{"a":"x=y z="}', '{"a":"yx$1 z$1"}'],
+  [{ replace: { field: '.a', pattern: 'x*', with: '-' } }, '{"a":"axxb😀"}', '{"a":"-a--b-😀-"}'],
+  [{ replace: { field: '.a', pattern: 'none' } }, '{"a": "x" }', '{"a": "x" }'],
+  [
+    { hash: { fields: ['.a', '.b', '.none'] } },
+    '{"a":"x","b":{"y": 1}}',
+    `{"a":"${sha('x')}","b":"${sha('{"y":1}')}"}`,
+  ],
+  [
+    [{ set: { '.level': 'error' }, when: 'if (.status greater 499)' }, { default: { '.level': 'info' } }],
+    '{"status":500}',
+    '{"status":500,"level":"error"}',
+  ],
+  [
+    [
+      { convert: { '.s': 'int' } },
+      { remove: ['.s'], when: 'if (.s is_number)' },
+      { set: { '.t': 1 }, when: 'if (.s exists)' },
+    ],
+    '{"s":"5","a":1}',
+    '{"a":1}',
+  ],
+  [
+    [{ lower: ['.a'] }, { split: { '.a': ' ' } }, { rename: { '.a': '.b' } }, { join: { '.b': '+' } }],
+    '{"a":"X Y"}',
+    '{"b":"x+y"}',
+  ],
+]
+
+t.test('what each kind of step does, whatever way the event is kept', async t => {
+  for (const [steps, line, out] of ROWS) {
+    const list = [steps].flat() as object[]
+    const title = `${JSON.stringify(list)} on ${line}`
+    t.same(await edited(list, [line]), [out], title)
+    const objects = await edited(list, ['{"old":1}'], {
+      change: batch => batch.modify(0, JSON.parse(line) as object as never),
+    })
+    t.same(JSON.parse(objects[0]!), JSON.parse(out), `an object: ${title}`)
+    const texts = await edited(list, ['{"old":1}'], { change: batch => batch.changeTo(0, Buffer.from(line)) })
+    t.same(texts, [out], `changed before: ${title}`)
+  }
+  const used = ROWS.flatMap(([steps]) => [steps].flat().flatMap(step => Object.keys(step))).filter(
+    key => key !== 'when',
+  )
+  t.same([...new Set(used)].sort(), KINDS.map(({ name }) => name).sort(), 'no kind is missing here')
+})
+
+t.test('a number beyond the range of a double is copied as it came, alone and in an object', async t => {
+  const steps = [{ set: { '.text': '${.o}' } }, { copy: { '.o': '.p', '.o.l[0]': '.q' } }]
+  const line = '{"o":{"l":[ 1e400, null, 1.0]}}'
+  const copies = '"text":"{\\"l\\":[1e400,null,1]}","p":{"l":[ 1e400, null, 1.0]},"q":1e400'
+  t.same(await edited(steps, [line]), [`${line.slice(0, -1)},${copies}}`])
+})
+
+t.test('lines of text have the fields of their origin', async t => {
+  const steps = [{ set: { '.id': '${.host}/${.message}' } }, { remove: ['.timestamp'] }, { upper: ['.message'] }]
+  const [line] = await edited(steps, ['plain "text"'], { decode: 'text' })
+  const { id, message, host, ...rest } = JSON.parse(line!)
+  t.same([id, message, rest], [`${host}/plain "text"`, 'PLAIN "TEXT"', {}])
+})
+
+const FAILS: readonly (readonly [steps: object | readonly object[], line: string, message: string | RegExp])[] = [
+  [{ set: { '.a.b': 1 } }, '{"a":"x"}', '.a.b cannot be set: what contains it is not an object'],
+  [{ set: { '.a.b': '${.a}' } }, '{"a":[]}', '.a.b cannot be set: what contains it is not an object'],
+  [{ set: { '.l[2]': 1 } }, '{"l":[0]}', '.l[2] cannot be set: what contains it is not an object'],
+  [{ rename: { '.b': '.a.b' } }, '{"a":"x","b":1}', '.a.b cannot be set: what contains it is not an object'],
+  [{ copy: { '.b': '.a.b' } }, '{"a":"x","b":1}', '.a.b cannot be set: what contains it is not an object'],
+  [{ convert: { '.a': 'int' } }, '{"a":"x"}', '.a should be an integer, and is a text of 1 character'],
+  [{ convert: { '.a': 'int' } }, '{"a":1.5}', '.a should be an integer, and is another number'],
+  [{ convert: { '.a': 'bool' } }, '{"a":{}}', '.a should be true or false, and is an object'],
+  [
+    { convert: { '.a': 'duration' } },
+    '{"a":"5 parsecs"}',
+    '.a should be a duration such as 250ms, and is a text of 9 characters',
+  ],
+  [{ lower: ['.a'] }, '{"a":[]}', '.a is an array, not a text'],
+  [{ truncate: { '.a': 5 } }, '{"a":{}}', '.a is an object, not a text'],
+  [{ split: { '.a': ',' } }, `{"a":"${','.repeat(10_000)}"}`, '.a has more than 10000 parts'],
+  [{ join: { '.a': ',' } }, '{"a":"x"}', '.a is no array'],
+  [
+    { replace: { field: '.a', pattern: '', with: 'x'.repeat(10_000) } },
+    `{"a":"${'y'.repeat(2000)}"}`,
+    'the text would become longer than 16 MiB',
+  ],
+  [[{ set: { '.x': 1 } }, { set: { '.y': '${.x}' } }, { convert: { '.a': 'int' } }], '{"a":"x"}', /an integer/],
+]
+
+t.test('steps that double an event end at a bound, and the event follows on_error', async t => {
+  const twice = { set: { '.a': '${.a}${.a}', '.c': 1 } }
+  const steps = Array.from({ length: 100 }, () => twice)
+  const [line] = await edited(steps, ['{"a":"x"}'])
+  const { processing_error: error, ...rest } = JSON.parse(line!)
+  t.match(error.message, 'it would be more than 1 MiB longer, and more than twice as long')
+  t.same(rest, { a: 'x' })
+  const copies = Object.fromEntries(Array.from({ length: 1000 }, (_, n) => [`.b${n}`, '${.a}${.a}']))
+  const [copied] = await edited([{ set: copies }], [`{"a":"${'x'.repeat(100_000)}"}`])
+  t.match(copied, 'it would be more than 1 MiB longer', 'within a step')
+  const long = `{"a":"${'x'.repeat(1_000_000)}"}`
+  const before = process.memoryUsage().arrayBuffers
+  const [whole] = await edited([{ set: { '.b': '${.a}'.repeat(64) } }], [long])
+  t.match(whole, 'it would be more than 1 MiB longer', 'within a text')
+  t.ok(process.memoryUsage().arrayBuffers - before < 32_000_000, 'which is not made')
+  const [grown] = await edited([{ replace: { field: '.a', pattern: '(.*)', with: '$1'.repeat(5000) } }], [long])
+  t.match(grown, 'the text would become longer than 16 MiB', 'within a match')
+  const large = `{"a":"${'x'.repeat(3 * 1024 * 1024)}"}`
+  t.equal((await edited([{ copy: { '.a': '.b' } }], [large]))[0]!.length, 2 * large.length - 1, 'twice as long')
+})
+
+t.test('of the events of a read, those that steps make much longer may fill 32 MiB', async t => {
+  const steps = [{ set: { '.b': 'x'.repeat(16_000) } }, { set: { '.c': '${.b}'.repeat(64) } }]
+  const small = Array.from({ length: 40 }, (_, n) => `{"a":${n}}`)
+  const lines = await edited(steps, [...small, `{"d":"${'y'.repeat(100_000)}"}`])
+  const refused = lines.filter(line => line.includes('events of more than 32 MiB together'))
+  t.equal(refused.length, 8)
+  t.match(refused[0], /^\{"a":32,"processing_error"/)
+  t.match(lines.at(-1), '"c":"xxx', 'one that does not grow much')
+})
+
+t.test('where a step cannot be done, the event follows on_error, without the changes of the other steps', async t => {
+  for (const [steps, line, message] of FAILS) {
+    const list = [
+      { set: { '.before': 1 } },
+      { set: { '.then': '${.before}' } },
+      ...[steps].flat().map(step => ({ ...step, when: 'if (NOT .n exists)' })),
+    ]
+    const ways: Record<string, More> = {
+      '': {},
+      'an object: ': { change: batch => batch.modify(1, JSON.parse(line) as never) },
+      'changed before: ': { change: batch => batch.changeTo(1, Buffer.from(line)) },
+    }
+    for (const [way, more] of Object.entries(ways)) {
+      const [first, second, third] = await edited(list, ['{"n":1}', line, '{"n":2}'], more)
+      t.same(
+        [first, third],
+        ['{"n":1,"before":1,"then":"1"}', '{"n":2,"before":1,"then":"1"}'].map(one => one),
+      )
+      const { processing_error, ...rest } = JSON.parse(second!)
+      t.same(rest, JSON.parse(line), `${way}${line.slice(0, 60)} is as it was`)
+      t.match(processing_error, { component: 'p', message })
+    }
+    t.same(await edited(list, [line], { onError: 'discard' }), [], line.slice(0, 60))
+  }
+})
+
+t.test('a text is truncated to characters, and none of them is divided', async t => {
+  const cases: readonly (readonly [text: string, most: number, out: string])[] = [
+    ['abc', 2, 'ab'],
+    ['😀😀😀', 2, '😀😀'],
+    ['ae\u0301x', 2, 'a'],
+    ['ae\u0301x', 3, 'ae\u0301'],
+    ['👨‍👩‍👧 family', 3, ''],
+    ['a👨‍👩‍👧', 1, 'a'],
+    ['🇩🇪🇫🇷', 3, '🇩🇪'],
+    ['a\r\nb', 2, 'a'],
+    ['é', 1, 'é'],
+    ['日本語', 2, '日本'],
+  ]
+  for (const [text, most, out] of cases) t.equal(truncated(text, most), out, `${text} to ${most}`)
+})
+
+t.test('hashes with a key are HMACs, and a key that cannot be read is an error of the start', async t => {
+  const file = join(testFolder(t), 'key')
+  writeFileSync(file, 'secret\n')
+  const steps = [{ hash: { fields: ['.a', '.b'], algorithm: 'sha512', key_file: file } }]
+  const expected = (text: string) => createHmac('sha512', 'secret').update(text).digest('hex')
+  t.same(await edited(steps, ['{"a":"x","b":7}']), [`{"a":"${expected('x')}","b":"${expected('7')}"}`])
+  const missing = [{ hash: { fields: ['.a'], key_file: join(testFolder(t), 'none') } }]
+  await t.rejects(edited(missing, []), { code: 'SLUICE_CONFIG', message: /cannot read the key of hashes/ })
+})
+
+t.test('explain says for each step whether it was done, as the event was then', async t => {
+  const steps = [
+    { convert: { '.status': 'int' } },
+    { set: { '.level': 'error' }, when: 'if (.status greater 499)' },
+    { remove: ['.debug'] },
+    { set: { '.key': '${.level}' }, when: 'if (NOT .level exists)' },
+    { set: { '.status.text': 'x' } },
+    { lower: ['.level'] },
+  ]
+  const wanted = new WantedNames()
+  const context = { field: (path: FieldPath) => new FieldReader(path, wanted), editor: () => new EventEditor(wanted) }
+  const findings = await edit.findings!(edit.options.parse({ steps }), context as never)
+  const batch = batchOf(['{"status":"503"}'], { wanted })
+  const condition = { text: ".status greater '499'", holds: true, value: '.status is 503' }
+  t.match(findings(batch), [
+    { text: 'steps[0]: convert', holds: true },
+    { text: 'steps[1]: set', holds: true, parts: [condition] },
+    { text: 'steps[2]: remove', holds: true, value: 'nothing to change' },
+    { text: 'steps[3]: set', holds: false, parts: [{ text: 'not' }] },
+    { text: 'steps[4]: set', holds: false, value: /^\.status\.text cannot be set/ },
+  ])
+  t.equal(findings(batch).length, 5, 'steps after the one that fails are not done')
+  t.same(batch.fields(0), { status: '503' }, 'the event itself stays')
+})
+
+function problems(...steps: string[]): string[] {
+  const text = [
+    'sources: { in: { type: stdin, decode: json } }',
+    'destinations: { out: { type: stdout, inputs: [ed] } }',
+    'processors:',
+    '  ed:',
+    '    type: edit',
+    '    inputs: [in]',
+    '    steps:',
+    ...steps.map(step => `      - ${step}`),
+    '',
+  ].join('\n')
+  try {
+    parseConfig(text, 'c.yaml', { env: {}, components })
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(formatProblem)
+  }
+}
+
+t.test('what is wrong with a step is told at its place', async t => {
+  t.same(
+    problems(
+      "{ set: { .env: prod, .id: '${.host}-${.app}' } }",
+      '{ rename: { .msg: .message } }',
+      '{ remove: [.debug] }',
+      '{ keep: [.a, .b] }',
+    ),
+    [],
+  )
+  const cases: readonly (readonly [step: string, RegExp])[] = [
+    ['{ sett: { .a: 1 } }', /^c.yaml:8:11: processors.ed.steps\[0\].sett: unknown option; did you mean "set"\?/],
+    [
+      '{ remove: [.a], keep: [.b] }',
+      /^c.yaml:8:31: processors.ed.steps\[0\].keep: a step does one thing; write it as a step of its own, behind remove/,
+    ],
+    [
+      '{ when: if (.a exists) }',
+      /^c.yaml:8:9: processors.ed.steps\[0\]: does nothing; it must have one of set, default, rename/,
+    ],
+    [
+      '{ set: { env: prod } }',
+      /^c.yaml:8:23: processors.ed.steps\[0\].set.env: a field path starts with a dot: write \.env/,
+    ],
+    ['{ set: { } }', /^c.yaml:8:16: processors.ed.steps\[0\].set: must have 1 to 1000 fields/],
+    [
+      "{ set: { .a: '${.b c}' } }",
+      /^c.yaml:8:22: processors.ed.steps\[0\].set."\.a": expected "}" or ":-" after the field/,
+    ],
+    [
+      "{ set: { .a: ['${.b}'] } }",
+      /^c.yaml:8:23: .*stands for the value of a field, and this option is the same for all events/,
+    ],
+    [
+      '{ rename: { .a: b } }',
+      /^c.yaml:8:25: processors.ed.steps\[0\].rename."\.a": a field path starts with a dot: write \.b/,
+    ],
+    [
+      '{ convert: { .a: number } }',
+      /^c.yaml:8:26: processors.ed.steps\[0\].convert."\.a": must be one of int, float, bool/,
+    ],
+    ['{ keep: ["\\.l[0]"] }'.replace('\\', ''), /takes names of fields, and no items of arrays/],
+    ['{ truncate: { .a: 0 } }', /must be at least 1/],
+    ["{ split: { .a: '' } }", /must not be empty/],
+    ["{ replace: { field: .a, pattern: '(', with: x } }", /not a regular expression/],
+    [
+      "{ replace: { field: .a, pattern: 'x', with: '$1' } }",
+      /^c.yaml:8:53: .*with: the pattern has no group \$1; write \$\$ for "\$" itself/,
+    ],
+    ['{ set: { .a: 1 }, when: .b == 2 }', /write: if \(\.b equal 2\)/],
+    ['{ hash: { fields: [.a], algorithm: crc } }', /must be one of sha256/],
+  ]
+  for (const [step, message] of cases) {
+    const found = problems(step)
+    t.equal(found.length, 1, found.join('\n'))
+    t.match(found[0], message, step)
+  }
+})

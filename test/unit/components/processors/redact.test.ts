@@ -1,0 +1,602 @@
+import { createHmac } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import t from 'tap'
+import { redact } from '../../../../src/components/processors/redact.js'
+import { eventText, RawEncoder } from '../../../../src/core/codecs/encode.js'
+import { DeliveryError } from '../../../../src/core/errors.js'
+import { Ack } from '../../../../src/core/event/ack.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { BatchDecoder, encodeBatch } from '../../../../src/engine/flow/disk-buffer/batch-record.js'
+import { encodeLetters } from '../../../../src/engine/run/dead-letter/record.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { type BatchOptions, batchOf, linesOf } from '../../../support/batches.js'
+import { testFolder } from '../../../support/folder.js'
+import { Seeded } from '../../../support/seeded.js'
+import { loadedStageOf } from '../../../support/stage.js'
+
+type Lines = readonly (string | Buffer | object)[]
+
+/** What becomes of lines. */
+async function redacted(options: object, lines: Lines, more: BatchOptions = {}) {
+  const { stage, wanted, counters } = await loadedStageOf(redact, options)
+  const batch = batchOf(lines, { ...more, wanted })
+  counters.arrived(batch.length, batch.bytes)
+  const left: EventBatch[] = []
+  await pipeline(Readable.from([batch]), stage, async all => {
+    for await (const one of all) left.push(one as EventBatch)
+  })
+  const raw = Buffer.concat(new RawEncoder().encode(left).parts).toString()
+  return { batch: left[0]!, counters, lines: linesOf(left[0]!), raw }
+}
+
+t.test('a reason that quotes a value is redacted, whatever the fields are', async t => {
+  const message = '.pan should be an integer, and is "4111 1111 1111 1111"'
+  const event = { pan: '4111 1111 1111 1111', other: '4111111111111111', processing_error: { component: 'p', message } }
+  const { lines } = await redacted({ fields: ['.pan'], presets: ['card'] }, [event])
+  t.same(JSON.parse(lines[0]!), {
+    pan: '***',
+    other: '4111111111111111',
+    processing_error: { component: 'p', message: '.pan should be an integer, and is "***"' },
+  })
+})
+
+const ALL = redact.options.shape.presets.unwrap().element.options
+
+/** `length` characters of `alphabet` behind the mark of a key. Nothing here is a key of anybody. */
+const key = (mark: string, length: number, alphabet = 'aB3dE5gH7') =>
+  mark + alphabet.repeat(Math.ceil(length / alphabet.length)).slice(0, length)
+const HEX = '0a1b2c3d4e5f'
+const JWT = ['eyJhbGciOiJIUzI1NiJ9', 'eyJzdWIiOiIxMjM0In0', 'dozjgNryP4J3'].join('.')
+const PEM = ['RSA ', '', 'ENCRYPTED '].map(
+  kind => `-----BEGIN ${kind}PRIVATE KEY-----\nMIIEow+/=\nAAAA\n-----END ${kind}PRIVATE KEY-----`,
+)
+
+/** What each preset promises to find. `behind`: only there. */
+const FOUND: Readonly<Record<string, { behind?: string; secrets: readonly string[] }>> = {
+  card: {
+    secrets: [
+      ...['4111111111111111', '4222222222222', '4000000000000000006', '5500000000000004', '2223003122003222'],
+      ...['2200000000000004', '378282246310005', '6011111111111117', '3530111333300000', '30569309025904'],
+      ...['6240008631401148', '8171999927660000', '9792000000000003', '6304000000000000', '501800000009'],
+      ...['4111 1111 1111 1111', '5500-0000-0000-0004', '3782 822463 10005', '6011.1111.1111.1117'],
+      ...['4111/1111/1111/1111', '4111+1111+1111+1111', '4111\u00a01111\u00a01111\u00a01111'],
+      ...['4111\u202f1111\u202f1111\u202f1111', '4111\u20111111\u20111111\u20111111'],
+    ],
+  },
+  email: { secrets: ['a@b.io', 'first.last+tag@mail.example.co.uk', 'müller@exämple.de', 'a@[192.0.2.1]'] },
+  ipv4: { secrets: ['192.0.2.7', '10.0.0.255', '0.0.0.0', '127.0.0.1'] },
+  ipv6: { secrets: ['2001:db8::1', '::1', 'fe80::1%eth0', '2001:db8:0:0:0:0:2:1', '::ffff:192.0.2.1'] },
+  mac: {
+    secrets: [
+      ...['00:1a:2b:3c:4d:5e', '00-1A-2B-3C-4D-5E', '00:11:22:33:44:55:66:77'],
+      ...['001a.2b3c.4d5e', '001A.2B3C.4D5E', '0050.5612.3456', '001a-2b3c-4d5e'],
+    ],
+  },
+  jwt: { secrets: [JWT, 'eyJhbGciOiJub25lIn0.eyJzdWIiOiIxMjM0In0.'] },
+  bearer: { behind: 'Authorization: Bearer ', secrets: ['abcdef0123', 'AbCdEfGhIjKlMnOpQrSt+/==', JWT] },
+  private_key: { secrets: PEM },
+  api_key: {
+    secrets: [
+      'AKIAIOSFODNN7EXAMPLE',
+      ...['ASIA', 'ABIA', 'ACCA', 'AROA', 'AIDA', 'A3TX'].map(mark => key(mark, 16, 'IOSFODNN7')),
+      ...['ABSK', 'bedrock-api-key-'].map(mark => `${key(mark, 100)}+/==`),
+      ...['ghp_', 'gho_', 'ghu_', 'ghs_', 'ghr_'].map(mark => key(mark, 36)),
+      ...[`${key('ghs_', 6, '123456')}_${JWT}`, `${key('github_pat_', 22)}_${key('', 59)}`],
+      ...['glpat-', 'gloas-', 'gldt-', 'glrt-', 'glrtr-', 'glcbt-', 'glptt-'].map(mark => key(mark, 20)),
+      ...['glft-', 'glimt-', 'glagent-', 'glwt-', 'glsoat-', 'glffct-', 'GR1348941'].map(mark => key(mark, 20)),
+      ...[`${key('glpat-', 27)}.${key('', 9, 'a1')}`, `${key('glrt-t1_', 27)}.${key('', 9, 'a1')}`],
+      ...[key('AIza', 35, 'Sy0-_'), key('GOCSPX-', 28), key('ya29.', 60)],
+      ...['a', 'b', 'c', 'd', 'e', 'o', 'p', 'r', 's'].map(letter => key(`xox${letter}-`, 24, '12345-')),
+      ...[key('xapp-', 40, '1-AB'), key('xwfp-', 40, '1-AB')],
+      ...['services', 'workflows', 'triggers'].map(kind => key(`hooks.slack.com/${kind}/`, 40, 'T0A/B1C')),
+      ...['sk', 'rk'].flatMap(kind => ['live', 'test', 'prod'].map(mode => key(`${kind}_${mode}_`, 24))),
+      ...[key('whsec_', 32), key('sk-', 48), key('sk-proj-', 40), key('sk-ant-api03-', 95)],
+      ...['dop_v1_', 'doo_v1_', 'dor_v1_'].map(mark => key(mark, 64, HEX)),
+      ...[key('hf_', 34, 'aBcDe'), key('api_org_', 34, 'aBcDe'), key('npm_', 36), key('pypi-AgE', 60)],
+      ...['shpat_', 'shpca_', 'shppa_', 'shpss_', 'shpua_'].map(mark => key(mark, 32, HEX)),
+      `${key('SG.', 22)}.${key('', 43)}`,
+    ],
+  },
+  iban: {
+    secrets: [
+      ...['DE89370400440532013000', 'NO9386011117947', 'GB82 WEST 1234 5698 7654 32', 'GB82-WEST-1234-5698-7654-32'],
+      ...[
+        'DE89/3704/0044/0532/0130/00',
+        'DE89+3704+0044+0532+0130+00',
+        'DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000',
+      ],
+    ],
+  },
+  phone: {
+    secrets: [
+      ...['+49 30 901820', '+442071838750', '+1 (555) 010-0199', '555-234-5678', '(555) 234-5678', '+49/30/901820'],
+      ...['+49\u00a030\u00a0901820', '555\u2011234\u20115678', '555/234/5678', '+49+30+901820'],
+    ],
+  },
+}
+
+/** What looks like what a preset finds, and is not. */
+const NOT_FOUND: Readonly<Record<string, readonly string[]>> = {
+  card: [
+    ...['4111111111111112', '1763000000000', '0.4111111111111111', '2026-11-22 10:00:00', '41111111111111110000000'],
+    ...['7992739871300000', 'a/41/11/11/11/11/11/11/11', '9f4111111111111111', '4111111111111111e0'],
+  ],
+  email: ['a@b', '@example.com', 'user@', 'x @ y.de', 'a@1.2'],
+  ipv4: ['1.2.3', '256.1.1.1', '1.2.3.4.5', '1234.1.1.1'],
+  ipv6: ['10:24:29', 'std::string', '::', 'a::b::c', 'key:value'],
+  mac: [
+    ...[
+      '00:1a:2b:3c:4d',
+      '00:1a:2b:3c:4d:5e:6f',
+      '2026-11-22-10-24',
+      '2026.1122.1024',
+      'dead.beef',
+      'abcd.ef01.2345.log',
+    ],
+    ...['001a.2b3c.4d5e.6f70', '001a:2b3c:4d5e', '1234-1a2b-3c4d-5e6f-7890'],
+  ],
+  jwt: ['eyJhbGciOiJIUzI1NiJ9', 'eyJ', 'keyJab.cd.ef'],
+  bearer: ['Bearer of news', 'basic things', 'bearer token'],
+  private_key: ['-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----', '-----', '----- BEGIN'],
+  api_key: [
+    ...['AKIA', 'ghp_short', 'sk_live_', 'risk-management-of-all-things-in-the-world', 'a_b', 'ASIAisALargeContinent'],
+    ...[
+      'sk-learn-pipeline-with-a-long-name',
+      'pypi-mirror-of-the-whole-team',
+      'hooks.slack.com',
+      'desk_test_0123456789',
+    ],
+  ],
+  iban: ['DE89370400440532013001', 'XX89370400440532013000', 'DE893704', 'be71096123456769ff'],
+  phone: ['2026-11-22', '+1', '12:00:00+0100', '10:00:00 +1000 2026-11-22', '1-555-1234', '10.0.0.1', '555-234-56789'],
+}
+
+/** What logs are full of, and no preset finds. */
+const ORDINARY = [
+  ...['2026-11-22T10:24:29.123456789Z', '2026-11-22 10:24:29,123 +0100', '22/Nov/2026:10:24:29 +0000', '1763806800123'],
+  ...['1763806800.123456', '1763806800123456789', 'took 12.345678901234 ms', '20261122102429', '+12.5', '1e21'],
+  ...['d41d8cd98f00b204e9800998ecf8427e', 'da39a3ee5e6b4b0d3255bfef95601890afd80709', `sha256:${key('', 64, HEX)}`],
+  ...['6ba7b810-9dad-11d1-80b4-00c04fd430c8', '00000000-0000-4000-8000-000000000000', '01ARZ3NDEKTSV4RRFFQ69G5FAV'],
+  ...['00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01', '4bf92f3577b34da6', '507f1f77bcf86cd799439011'],
+  ...['app-7d4b9c6f5-x2x9z', '/var/log/app/2026-11-22.log.gz', 'IMG_20261122_102429.jpg', 'v18.20.4', '1.2.0-rc.1'],
+  ...['lib_crypto_sk-helper.so.1.1', 'C:\\new\\temp\\readme.txt', 'a%20b%2Fc', 'W/"5e8f-18a9c2d4e6f"', '50%', '#0123'],
+]
+
+/** How a log carries a text: what is before and behind it, and how it is written. */
+const same = (text: string) => text
+const each = (pattern: RegExp, write: (code: number) => string) => (text: string) =>
+  text.replace(pattern, char => write(char.charCodeAt(0)))
+const inHex = (code: number, length: number) => code.toString(16).padStart(length, '0')
+const inJson = (text: string) => JSON.stringify(text).slice(1, -1)
+const inUrl = encodeURIComponent
+const WRITTEN: Readonly<Record<string, readonly [before: string, write: (text: string) => string, behind: string]>> = {
+  'as it is': ['x ', same, ', y'],
+  'in quotes': ['a="', same, '"'],
+  'in parentheses': ['a (', same, ')'],
+  'in markup': ['<a>', same, '</a>'],
+  'behind an encoded =': ['a%3D', same, '%26b%3D'],
+  'behind an encoded = in lower case': ['a%3d', same, '%26b'],
+  'behind an = that is encoded twice': ['a%253D', same, '%2526b'],
+  'behind an encoded space': ['a%20', same, '%20b'],
+  'behind an encoded quote': ['%7B%22a%22%3A%22', same, '%22%7D'],
+  'behind an escaped line end': ['at\\n', same, '\\n at'],
+  'behind an escaped line end and tab': ['at\\r\\n\\t', same, '\\r\\nat'],
+  'behind a line end that is escaped twice': ['at\\\\n', same, '\\\\nat'],
+  'behind an escape of JSON': ['a\\u003d', same, '\\u0026b'],
+  'behind an escape of JSON that is escaped': ['a\\\\u003d', same, '\\\\u0026b'],
+  'behind an escape of nginx': ['\\x22a\\x22: \\x22', same, '\\x22'],
+  'behind an octal escape': ['at\\012', same, '\\012'],
+  'behind an escape of rsyslog': ['at#012', same, '#012#011at'],
+  'in color': ['\x1b[1;31m', same, '\x1b[0m'],
+  'in color, escaped': ['\\u001b[31m', same, '\\u001b[0m'],
+  'in color, by rsyslog': ['#033[31m', same, '#033[0m'],
+  'in a URL': ['/p?a=', inUrl, '&b=1'],
+  'in a URL in a URL': ['/p?u=%2Fq%3Fa%3D', text => inUrl(inUrl(text)), '%26b%3D1'],
+  'in a form': ['a=', text => `${new URLSearchParams({ a: text })}`.slice(2), '&b=1'],
+  'in escapes of JSON': ['a ', each(/./gsu, code => `\\u${inHex(code, 4)}`), ' b'],
+  'in escapes of nginx': [
+    'a ',
+    each(/[^ -~]|["\\@:+=]/g, code => (code < 256 ? `\\x${inHex(code, 2)}` : String.fromCharCode(code))),
+    ' b',
+  ],
+  'in references of HTML': ['<a b="', each(/[^\w\s]/g, code => `&#${code};`), '">'],
+  'in references of XML': ['<a b="', each(/[^\w\s]/g, code => `&#x${inHex(code, 2)};`), '">'],
+  'in JSON in JSON': ['{"a":"', inJson, '"}'],
+  'in JSON in JSON in JSON': ['{"a":"{\\"b\\":\\"', text => inJson(inJson(text)), '\\"}"}'],
+  'in JSON in a URL': ['?q=%7B%22a%22%3A%22', text => inUrl(inJson(text)), '%22%7D'],
+}
+
+/** Texts of which the presets must make others, in a member of JSON and in a line. Returns those that are wrong. */
+async function wrongly(presets: readonly string[], cases: readonly (readonly [text: string, wanted: string])[]) {
+  const inMembers = await redacted(
+    { presets },
+    cases.map(([m]) => ({ m })),
+  )
+  const oneLine = cases.filter(([text]) => !text.includes('\n'))
+  const inLines = await redacted(
+    { presets },
+    oneLine.map(([text]) => text),
+    { decode: 'text' },
+  )
+  const members = inMembers.lines.map(line => JSON.parse(line).m as string)
+  const lines = inLines.raw.split('\n')
+  return [
+    ...cases.flatMap(([text, wanted], n) => (members[n] === wanted ? [] : [{ text, wanted, got: members[n] }])),
+    ...oneLine.flatMap(([text, wanted], n) => (lines[n] === wanted ? [] : [{ line: text, wanted, got: lines[n] }])),
+  ]
+}
+
+t.test('each preset finds what it promises, however a log carries it, and nothing that looks like it', async t => {
+  t.same(Object.keys(FOUND), ALL)
+  for (const preset of ALL) {
+    const { behind = '', secrets } = FOUND[preset]!
+    const cases = Object.values(WRITTEN).flatMap(([before, write, after]) => [
+      ...secrets.map(secret => {
+        const lead = before + write(behind)
+        return [lead + write(secret) + after, `${lead}***${after}`] as const
+      }),
+      ...NOT_FOUND[preset]!.map(text => before + write(text) + after).map(text => [text, text] as const),
+    ])
+    t.same(await wrongly([preset], cases), [], preset)
+  }
+})
+
+t.test('what logs are full of stays', async t => {
+  const random = new Seeded(1)
+  const hex = (length: number) => Array.from({ length }, () => random.below(16).toString(16)).join('')
+  const ids = Array.from({ length: 4000 }, (_, n) => (n % 2 === 0 ? hex(64) : [8, 4, 4, 4, 12].map(hex).join('-')))
+  const texts = Object.values(WRITTEN).flatMap(([before, write, after]) =>
+    ORDINARY.map(text => before + write(text) + after),
+  )
+  t.same(
+    await wrongly(
+      ALL,
+      [...texts, ...ids].map(text => [text, text] as const),
+    ),
+    [],
+  )
+})
+
+t.test('a letter behind a backslash may be one of an escape, or of a path', async t => {
+  const texts = ['\\\\127.0.0.1\\share', 'C:\\new\\10.0.0.1', 'CORP\\nick@b.io', `C:\\${key('npm_', 36)}\\x`]
+  const { lines } = await redacted(
+    { presets: ['ipv4', 'email', 'api_key'] },
+    texts.map(m => ({ m })),
+  )
+  t.same(
+    lines.map(line => JSON.parse(line).m),
+    ['\\\\***\\share', 'C:\\new\\***', 'CORP\\n***', 'C:\\***\\x'],
+  )
+})
+
+t.test('the value of a member whose name says that it is a key is found', async t => {
+  const secret = key('wJalrXUtnFEMI/', 26)
+  const { lines } = await redacted({ presets: ['api_key'] }, [
+    { aws_secret_access_key: secret, a: secret },
+    `{"SecretAccessKey" : "${secret}"}`,
+    { m: `{"SecretAccessKey":"${secret}"}` },
+    { m: `AWS_SECRET_ACCESS_KEY=${secret} x` },
+    { m: `//registry.npmjs.org/:_authToken=${'01234567-89ab-4cde-8f01-23456789abcd'}` },
+    { m: `Cookie: _gitlab_session=${key('', 32, HEX)}; a=b` },
+  ])
+  t.same(lines, [
+    `{"aws_secret_access_key":"***","a":"${secret}"}`,
+    '{"SecretAccessKey":"***"}',
+    '{"m":"{\\"SecretAccessKey\\":\\"***\\"}"}',
+    '{"m":"AWS_SECRET_ACCESS_KEY=*** x"}',
+    '{"m":"//registry.npmjs.org/:_authToken=***"}',
+    '{"m":"Cookie: _gitlab_session=***; a=b"}',
+  ])
+})
+
+t.test('a secret has the same hash however it is written, and counts once', async t => {
+  const options = { presets: ['email'], action: { hash: { key: 'k' } } }
+  const { lines, counters } = await redacted(options, [
+    { m: 'a=a@b.io' },
+    { m: 'a%3Da%40b.io' },
+    { m: 'a\\u003da@b.io' },
+  ])
+  const hash = createHmac('sha256', 'k').update('a@b.io').digest('hex')
+  t.same(lines, [`{"m":"a=${hash}"}`, `{"m":"a%3D${hash}"}`, `{"m":"a\\\\u003d${hash}"}`])
+  t.equal(counters.counter('sluice_redact_matches_total', '', { rule: 'email' }).value, 3)
+})
+
+t.test('a pattern finds what is behind an escape, also beside bytes that are not UTF-8 without it', async t => {
+  const options = { patterns: [{ name: 'ticket', pattern: '\\bT-\\d+' }] }
+  const { lines } = await redacted(options, [{ m: 'a%3DT-17%20%FF%20%C3%BCT-18' }, { m: 'über\\nT-19' }])
+  t.same(lines, ['{"m":"a%3D***%20%FF%20%C3%BCT-18"}', '{"m":"über\\\\n***"}'])
+})
+
+const SECRETS = [
+  '4111 1111 1111 1111',
+  'jane.doe@example.com',
+  '203.0.113.77',
+  '2001:db8::beef',
+  'AKIAIOSFODNN7EXAMPLE',
+  'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3',
+  'DE89370400440532013000',
+  'T-471147',
+]
+const EVERY = { presets: ALL, patterns: [{ name: 'ticket', pattern: 'T-\\d+' }] }
+
+t.test('no secret is left, however deep and however written, and everything else is', async t => {
+  const random = new Seeded(4711)
+  const below = (n: number) => random.below(n)
+  const pick = <T>(all: readonly T[]) => all[below(all.length)]!
+  const words = ['order', 'ünïcode', '"quoted"', 'a\\b', 'tab\there', '😀', '']
+  let wantedSecrets = SECRETS
+  const text = () => {
+    const parts = Array.from({ length: below(4) }, () => pick(words))
+    if (below(2) === 0) {
+      const secret = pick(SECRETS)
+      parts.splice(below(parts.length + 1), 0, secret)
+    }
+    return parts.join(' ')
+  }
+  const value = (depth: number): unknown => {
+    const kind = below(depth > 0 ? 8 : 5)
+    if (kind < 3) return text()
+    if (kind === 3) return below(3) > 0 ? below(100000) / 8 : 4111111111111111
+    if (kind === 4) return pick([true, false, null])
+    if (kind < 6) return Array.from({ length: below(4) }, () => value(depth - 1))
+    return Object.fromEntries(Array.from({ length: below(4) }, (_, n) => [`k${n}`, value(depth - 1)]))
+  }
+  /** The JSON of a value, in which any character may be written as an escape, with white space. */
+  const written = (one: unknown): string => {
+    const space = () => pick(['', '', '', ' ', '\t'])
+    if (Array.isArray(one)) return `[${space()}${one.map(written).join(`${space()},${space()}`)}]`
+    if (typeof one === 'object' && one !== null) {
+      return `{${space()}${Object.entries(one)
+        .map(([name, inner]) => `"${name}"${space()}:${space()}${written(inner)}`)
+        .join(',')}${space()}}`
+    }
+    if (typeof one !== 'string' || below(2) === 0) return JSON.stringify(one)
+    const escaped = [...JSON.stringify(one).slice(1, -1)].join('')
+    return `"${one === '' ? '' : escaped.replace(/(?<!\\)[a-z0-9@:.](?![^"]*\\u$)/g, char => (below(5) > 0 ? char : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`))}"`
+  }
+  const masked = (one: unknown): unknown => {
+    if (one === 4111111111111111) return '***'
+    if (typeof one === 'string') return wantedSecrets.reduce((all, secret) => all.replaceAll(secret, '***'), one)
+    if (Array.isArray(one)) return one.map(masked)
+    return typeof one === 'object' && one !== null
+      ? Object.fromEntries(Object.entries(one).map(([name, inner]) => [name, masked(inner)]))
+      : one
+  }
+  for (let n = 0; n < 400; n++) {
+    // With patterns, every value is searched; without, only those in which something was seen.
+    const options = n % 2 === 0 ? EVERY : { presets: ['card', 'email', 'ipv4', 'ipv6', 'jwt', 'iban'] }
+    wantedSecrets = n % 2 === 0 ? SECRETS : SECRETS.filter(secret => !/^(AKIA|T-)/.test(secret))
+    const event = { id: n, a: value(4), b: value(2) }
+    const line = written(event)
+    if (JSON.stringify(JSON.parse(line)) !== JSON.stringify(event)) continue
+    const { lines, counters } = await redacted(options, [line])
+    const wanted = masked(event)
+    if (JSON.stringify(wanted) === JSON.stringify(event)) t.equal(lines[0], line, 'its bytes are the same')
+    else if (JSON.stringify(JSON.parse(lines[0]!)) !== JSON.stringify(wanted)) t.same(lines[0], wanted, line)
+    if (JSON.stringify(counters.imbalance()) !== '{"events":0,"bytes":0}') t.fail('bytes are missing')
+  }
+})
+
+t.test('a line that is text is another line afterwards, for every reader', async t => {
+  const bad = Buffer.concat([Buffer.from([0xff, 0x20]), Buffer.from('card 4111111111111111')])
+  const input = ['by a@example.com', 'nothing', bad, 'T-471147 für 203.0.113.77']
+  const { batch, counters, raw } = await redacted(EVERY, input, { decode: 'text' })
+  const wanted = ['by ***', 'nothing', '\ufffd card ***', '*** für ***']
+  t.equal(raw, `${wanted.join('\n')}\n`)
+  t.equal(Buffer.byteLength(raw), batch.bytes)
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+  t.same(
+    [0, 1, 2, 3].map(i => batch.fields(i).message),
+    wanted,
+  )
+  t.notMatch(Buffer.from(String(batch.fields(2).raw ?? ''), 'base64').toString('latin1'), /4111/)
+  t.same(
+    [0, 1, 2, 3].map(i => eventText('raw', batch, i).replace(/.*"message":"([^"]*)".*/, '$1')),
+    wanted,
+  )
+})
+
+t.test('nothing of a secret is in disk buffers and dead letters', async t => {
+  const lines = ['{"m":"a@example.com","n":"203.0.113.77"}', 'no object, T-471147', '{"m":"\\u0061@example.com"}']
+  for (const decode of ['json', 'text', 'logfmt']) {
+    const { batch } = await redacted(EVERY, lines, { decode })
+    const record = encodeBatch(batch)
+    const letters = encodeLetters([batch], new DeliveryError('no', { failure: 'reject', reason: 'x' }), {
+      destination: 'd',
+      wall: 0,
+    })
+    const again = new BatchDecoder(new WantedNames()).decode(record, new Ack(() => {}))
+    for (const bytes of [record, letters, Buffer.from(JSON.stringify(linesOf(again)))]) {
+      t.notMatch(bytes.toString('latin1'), /example\.com|203\.0|471147/, decode)
+    }
+    t.same(linesOf(again), linesOf(batch))
+  }
+})
+
+t.test('what was read from elsewhere, or changed before, is covered as well', async t => {
+  const { lines } = await redacted({ presets: ['ipv4'] }, ['text'], { decode: 'text', peer: '203.0.113.77:5140' })
+  t.match(JSON.parse(lines[0]!), { message: 'text', peer: '***:5140' })
+  const { stage, wanted } = await loadedStageOf(redact, EVERY)
+  const batch = batchOf(['{"a":1}', '{"a":2}'], { wanted })
+  batch.modify(0, { raw: Buffer.from('from a@example.com').toString('base64'), message: 'm' })
+  batch.changeTo(1, Buffer.from('{"x":["a@example.com"]}'))
+  const left: EventBatch[] = []
+  await pipeline(Readable.from([batch]), stage, async all => {
+    for await (const one of all) left.push(one as EventBatch)
+  })
+  t.same(linesOf(left[0]!), ['{"raw":"***","message":"m"}', '{"x":["***"]}'])
+})
+
+t.test('a secret in two pieces of a line is in neither', async t => {
+  const line = `${'x '.repeat(100)}4111 1111 1111 1111${' y'.repeat(100)}`
+  for (const maxLineBytes of [205, 210, 215]) {
+    const { lines, counters } = await redacted({ presets: ['card'] }, [line], { decode: 'text', maxLineBytes })
+    t.ok(lines.length > 1)
+    t.notMatch(lines.join('\n'), /1111/)
+    t.match(lines[0], /^(x )+\*\*\*$/)
+    t.equal(counters.counter('sluice_redact_matches_total', '', { rule: 'divided_line' }).value, 2 * (lines.length - 1))
+  }
+})
+
+t.test('fields are those at the paths, with all that is in them, under each name of the same', async t => {
+  const line =
+    '{"message":"a@b.io","message":{"x":["a@b.io",1]},"\\u006dessage":"a@b.io","to":"a@b.io","list":["a@b.io",{"y":"a@b.io"}]}'
+  const { lines, raw } = await redacted({ fields: ['.message', '.list[1].y'], presets: ['email'] }, [line])
+  t.equal(
+    raw,
+    '{"message":"***","message":{"x":["***",1]},"\\u006dessage":"***","to":"a@b.io","list":["a@b.io",{"y":"***"}]}\n',
+  )
+  t.equal(lines.length, 1)
+  const csv = { codec: 'csv', columns: ['a', 'b'] }
+  const { lines: fromCsv } = await redacted({ fields: ['.a'], presets: ['email'] }, ['"x ""a@b.io""",a@b.io'], {
+    decode: csv,
+  })
+  t.match(JSON.parse(fromCsv[0]!), { a: 'x "***"', b: 'a@b.io' })
+  const { lines: texts } = await redacted({ fields: ['.other'], presets: ['email'] }, ['a@b.io'], { decode: 'text' })
+  t.same(texts, ['a@b.io'], 'the text of a line is its message')
+})
+
+t.test('a value is searched as its readers will read it', async t => {
+  const all = { presets: ['card', 'email'] }
+  const of = async (lines: Lines, more: BatchOptions = {}) => (await redacted(all, lines, more)).raw.trim().split('\n')
+  t.same(await of(['{"n":4.111111111111111e15,"d":-4111111111111111,"f":0.4111111111111111,"x":1e3}']), [
+    '{"n":"***","d":"-***","f":0.4111111111111111,"x":1e3}',
+  ])
+  const nested = '{"log":"{\\"to\\":\\"a\\\\u0040b.io, c@d.io\\"}","n":"\\u0041"}'
+  t.same(await of([nested]), ['{"log":"{\\"to\\":\\"***, ***\\"}","n":"\\u0041"}'])
+  t.same(await of(['{"to":"a\\u0040b.io"}'], { decode: 'text' }), ['{"to":"***"}'])
+  const [bad] = await of([Buffer.from('{"a":"\xff","to":"a@b.io"}', 'latin1')])
+  t.same(JSON.parse(bad!), { a: '\ufffd', to: '***', raw: '***' }, 'its bytes would show it')
+})
+
+t.test('a word of a line that its codec takes for a name is covered as well', async t => {
+  const of = async (line: string, decode: string) =>
+    (await redacted({ presets: ['card', 'email'] }, [line], { decode })).raw
+  for (const decode of ['logfmt', 'key_value']) {
+    t.match(await of('paid 4111111111111111 ok=1', decode), /^\{"paid":true,"\*{3}":true,"ok":"1",/)
+    t.match(await of('msg=by a@b.io a@c.io=2', decode), /^\{"msg":"by","\*{3}":true,"\*{3}":"2",/)
+  }
+  t.equal(await of('{"a@b.io":"a@b.io"}', 'json'), '{"a@b.io":"***"}\n')
+})
+
+t.test('a long run of backslashes takes a time proportional to its length', async t => {
+  const run = '\\'.repeat(500_000)
+  const before = process.cpuUsage()
+  const { raw } = await redacted({ presets: ['email'] }, [`${run}u0061${run}u0040b.io${run}`], { decode: 'text' })
+  const { user, system } = process.cpuUsage(before)
+  t.ok(user + system < 10e6)
+  t.ok(raw.startsWith('***'))
+})
+
+t.test('a long run of what begins like a secret takes a time proportional to its length', async t => {
+  const runs = [
+    'sk-',
+    'glpat-',
+    'eyJ.',
+    'aws_secret_access_key',
+    '%25',
+    '%4',
+    '&#',
+    '#01',
+    '\x1b[',
+    '4-',
+    '+1',
+    'a.',
+    'de89 ',
+  ]
+  const before = process.cpuUsage()
+  await redacted(
+    { presets: ALL },
+    runs.map(run => run.repeat(100_000)),
+    { decode: 'text', maxLineBytes: 1 << 22 },
+  )
+  const { user, system } = process.cpuUsage(before)
+  t.ok(user + system < 10e6)
+})
+
+t.test('many matches of several rules take a time proportional to their number', async t => {
+  const message = 'a@b.io 12 '.repeat(100_000)
+  const { user } = process.cpuUsage()
+  const options = {
+    presets: ['email'],
+    patterns: [
+      { name: 'n', pattern: '\\d+' },
+      { name: 'b', pattern: '.(?=io)' },
+    ],
+  }
+  const { lines } = await redacted(options, [{ message }])
+  t.equal(lines[0], JSON.stringify({ message: '*** *** '.repeat(100_000) }))
+  t.ok((process.cpuUsage().user - user) / 1000 < 3000)
+})
+
+t.test('actions', async t => {
+  const of = async (action: unknown, text = 'by a@example.com;') =>
+    JSON.parse(
+      (
+        await redacted({ presets: ['email'], patterns: [{ name: 'x', pattern: 'q"+é', ignore_case: true }], action }, [
+          { m: text },
+        ])
+      ).lines[0]!,
+    ).m
+  const file = `${testFolder(t)}/key`
+  writeFileSync(file, 'secret\n')
+  const digest = createHmac('sha256', 'secret').update('a@example.com').digest('hex')
+  t.equal(await of('mask'), 'by ***;')
+  t.equal(await of({ mask: { keep_last: 4 } }), 'by ***.com;')
+  t.equal(await of({ mask: { keep_last: 2 } }, 'Q"""é'), '***"é')
+  t.equal(await of({ mask: { keep_last: 3 } }, 'Q"""é'), '***')
+  t.equal(await of({ replace: '["x"]' }), 'by ["x"];')
+  t.equal(await of({ hash: { key_file: file } }), `by ${digest};`)
+  await t.rejects(loadedStageOf(redact, { presets: ['email'], action: { hash: { key_file: `${file}s` } } }), {
+    message: /keys:1:1: cannot read the key of hashes: .*/,
+  })
+  for (const options of [
+    {},
+    { presets: ['email'], patterns: [{ name: 'email', pattern: 'a' }] },
+    { presets: ['email'], action: { hash: {} } },
+    { presets: ['email'], fields: [] },
+    { patterns: [{ name: 'a b', pattern: 'x' }] },
+    { patterns: [{ name: 'a', pattern: '(a)\\1' }] },
+  ]) {
+    t.notOk(redact.options.safeParse(options).success, JSON.stringify(options))
+  }
+})
+
+t.test('a private key without its first or last line reaches to the end of the value', async t => {
+  const lines = [
+    '{"m":"a -----BEGIN EC PRIVATE KEY-----\\\\nMHc","n":"kept"}',
+    '{"m":"MHc\\n-----END EC PRIVATE KEY----- b"}',
+  ]
+  t.same((await redacted({ presets: ['private_key'] }, lines)).lines, ['{"m":"a ***","n":"kept"}', '{"m":"*** b"}'])
+})
+
+t.test('each rule counts what it has found', async t => {
+  const { counters } = await redacted(EVERY, ['{"m":"a@example.com b@example.com T-1","n":203.0}', '{}'])
+  const count = (rule: string) => counters.counter('sluice_redact_matches_total', '', { rule }).value
+  t.same(['email', 'ticket', 'card'].map(count), [2, 1, 0])
+  const patterns = ['x.*y', 'b', 'y z'].map((pattern, n) => ({ name: `p${n}`, pattern }))
+  t.same(
+    (await redacted({ patterns }, ['{"m":"a x b y z"}'])).lines,
+    ['{"m":"a ***"}'],
+    'what overlaps is replaced once',
+  )
+})
+
+t.test('an event that cannot be redacted is not passed as it is', async t => {
+  const { stage, wanted, counters } = await loadedStageOf(redact, EVERY)
+  const batch = batchOf(['{"a":1}', '{"b":"a@example.com"}'], { wanted })
+  const fields = Object.defineProperty({ secret: 'a@example.com' }, 'toJSON', {
+    value: () => {
+      throw new Error('a@example.com')
+    },
+  })
+  batch.modify(0, fields)
+  const left: EventBatch[] = []
+  await pipeline(Readable.from([batch]), stage, async all => {
+    for await (const one of all) left.push(one as EventBatch)
+  })
+  t.same(linesOf(left[0]!), ['{"message":"***"}', '{"b":"***"}'])
+  t.equal(counters.counter('sluice_redact_failed_events_total', '').value, 1)
+})

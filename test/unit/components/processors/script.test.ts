@@ -1,0 +1,398 @@
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { checkedDone, checkedHead } from '../../../../src/components/processors/script/from-script.js'
+import { isSameObject } from '../../../../src/components/processors/script/notation.js'
+import { syntaxProblem } from '../../../../src/components/processors/script/syntax.js'
+import { jsonHead } from '../../../../src/components/processors/script/write-frame.js'
+import { script } from '../../../../src/components/processors/script.js'
+import type { OnError } from '../../../../src/core/processor.js'
+import { FrameReader } from '../../../../src/lib/frames.js'
+import { batchOf, collectLines } from '../../../support/batches.js'
+import { testFolder } from '../../../support/folder.js'
+import { loadedStageOf } from '../../../support/stage.js'
+
+/** What comes out of each output for batches of lines, and the counters. */
+async function through(
+  t: Test,
+  options: object,
+  batches: readonly (readonly (string | object)[])[],
+  onError: OnError = 'pass',
+) {
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) })
+  const { stage, processor, counters, wanted } = await loadedStageOf(script, options, { onError, log })
+  t.teardown(() => processor.stop?.(AbortSignal.abort()))
+  const left: Record<string, string[]> = { main: [] }
+  const reading = [...stage.outputs].map(([name, output]) => {
+    output.connected = true
+    left[name] = []
+    return pipeline(output, collectLines(left[name]))
+  })
+  const given = batches.map(lines => batchOf(lines, { wanted }))
+  await Promise.all([pipeline(Readable.from(given), stage, collectLines(left.main!)), ...reading])
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+  return { left, counters, logged }
+}
+
+const reasonsIn = (lines: readonly string[] = []) =>
+  lines.map(line => (JSON.parse(line) as { processing_error?: { message: string } }).processing_error?.message)
+
+t.test('what the function returns: the event, none, several, or a route', async t => {
+  const code = `(event, context) => {
+    if (event.drop) return null
+    if (event.many) return event.many.map(n => ({ n }))
+    if (event.to) return context.to(event.to, event)
+    return event.add ? { ...event, id: context.id } : event
+  }`
+  const lines = ['{"n": 1}', '{"add":"ä"}', '{"drop":1}', '{"many":[1,2]}', '{"many":[]}', '{"to":"b"}', '{"n":2}']
+  const { left, counters } = await through(t, { code, outputs: ['a', 'b'] }, [lines, ['{"n":3}']])
+  t.same(left.main, ['{"n": 1}', '{"add":"ä","id":"p"}', '{"n":1}', '{"n":2}', '{"n":2}', '{"n":3}'])
+  t.same([left.a, left.b, left.discarded], [[], ['{"to":"b"}'], ['{"drop":1}', '{"many":[]}']])
+  t.same(counters.discards.get('dropped')?.events, 2)
+})
+
+t.test('what cannot be an event fails, with the reason', async t => {
+  const code = `const broken = {
+    none: () => undefined, text: () => 'x', nested: () => [[{}]], absent: () => [null], missing: (e, { to }) => to('c', e),
+    bigint: () => ({ n: 1n }), cycle: e => { e.e = e; return e }, method: () => ({ f() {} }), date: () => new Date(0),
+    route: (e, { to }) => [to('a', e)], thrown: () => { throw 'a text' }, well: e => e,
+  };
+  (event, context) => broken[event.what](event, context)`
+  const reasons = {
+    none: /returned undefined; return the event, or null/,
+    text: /returned a string where an event must be/,
+    nested: /returned an array where/,
+    absent: /returned null where/,
+    missing: /^code, line \d+: there is no output c/,
+    bigint: /has no JSON: .*BigInt/,
+    cycle: /has no JSON: .*circular structure[^\n]*$/,
+    method: /field \.f is a function/,
+    date: /whose JSON is not an object/,
+    route: /a route in an array/,
+    thrown: /^a text$/,
+  }
+  const { left, logged } = await through(t, { code, outputs: ['a'] }, [
+    [...Object.keys(reasons).map(what => ({ what })), { what: 'well' }],
+  ])
+  const found = reasonsIn(left.main)
+  for (const [n, [what, reason]] of Object.entries(reasons).entries()) t.match(found[n], reason, what)
+  t.equal(left.main!.at(-1), '{"what":"well"}', 'the others pass')
+  t.match(logged, [{ code: 'SLUICE_PROCESSOR_FAILED', events: 11, error: reasons.none }])
+})
+
+t.test('a function that waits: in order, so many at a time, and not longer than the time of the batch', async t => {
+  const code = `let open = 0
+  async (event, { signal }) => {
+    const atOnce = ++open
+    signal.addEventListener('abort', () => console.log('given up: ' + event.n))
+    if (event.never) await new Promise(() => {})
+    await new Promise(resolve => setTimeout(resolve, event.ms ?? 0))
+    open--
+    return { ...event, atOnce }
+  }`
+  const events = [{ n: 1, ms: 9 }, { n: 2 }, { n: 3 }, { n: 4 }]
+  const alone = await through(t, { code }, [events.slice(0, 2), events.slice(2)])
+  t.same(
+    alone.left.main!.map(line => JSON.parse(line)),
+    events.map(event => ({ ...event, atOnce: 1 })),
+  )
+  const together = await through(t, { code, concurrency: 3 }, [events])
+  const seen = together.left.main!.map(line => JSON.parse(line) as { n: number; atOnce: number })
+  t.same(
+    seen.map(({ n }) => n),
+    [1, 2, 3, 4],
+  )
+  t.equal(Math.max(...seen.map(({ atOnce }) => atOnce)), 3)
+
+  const never = [{ n: 1 }, { n: 2, never: true }, { n: 3 }]
+  const late = await through(t, { code, timeout: '300ms' }, [never, [{ n: 4 }]], 'discard')
+  t.same(
+    late.left.main!.map(line => JSON.parse(line).n),
+    [1, 4],
+  )
+  t.same(late.counters.discards.get('processing_failed')?.events, 2)
+  t.match(
+    late.logged.filter(({ code }) => code !== undefined),
+    [{ error: 'the batch took longer than 300ms' }],
+  )
+})
+
+t.test('a slow function that does not wait is ended between two calls', async t => {
+  const code = `event => { const end = performance.now() + 5; while (performance.now() < end); return { n: 1 } }`
+  const { left, counters } = await through(t, { code, timeout: '50ms' }, [Array.from({ length: 100 }, () => ({}))])
+  t.ok(left.main!.includes('{"n":1}'))
+  t.ok(reasonsIn(left.main).includes('the batch took longer than 50ms'))
+  t.equal(counters.passed.events, 100)
+})
+
+t.test('a function of batches returns a result for each event', async t => {
+  const code = `let sum = 0;
+  (events, { to }) => {
+    if (events.length === 2) return [events[0]]
+    return events.map(event => event.to ? to('a', event) : event.n === 0 ? null : { n: sum += event.n })
+  }`
+  const batches = [[{ n: 1 }, { n: 0 }, { n: 2, to: 1 }, { n: 3 }], [{ n: 1 }, { n: 1 }], [{ n: 5 }]]
+  const { left } = await through(t, { code, per: 'batch', outputs: ['a'] }, batches)
+  const reason = 'the script returned 1 results for 2 events; return an array with a result for each'
+  t.same(reasonsIn(left.main), [undefined, undefined, reason, reason, undefined])
+  t.same([left.main![0], left.main![1], left.main![4], left.a], ['{"n":1}', '{"n":4}', '{"n":9}', ['{"n":2,"to":1}']])
+})
+
+t.test('what ends the process costs its event; the script is started again', async t => {
+  const code = `let n = 0
+  event => {
+    if (event.exit) process.exit(3)
+    if (event.fill) for (const all = []; ; ) all.push(new Array(1e6).fill(n))
+    return { n: ++n }
+  }`
+  const options = { code, max_memory: '32MiB' }
+  const { left, logged } = await through(t, options, [[{}, { exit: 1 }, {}], [{ exit: 1 }, { fill: 1 }], [{}]])
+  t.same(reasonsIn(left.main), [
+    undefined,
+    'it ended itself (exit code 3)',
+    undefined,
+    'it ended itself (exit code 3)',
+    'it needed more than max_memory',
+    undefined,
+  ])
+  t.same([left.main![0], left.main![2], left.main![5]], ['{"n":1}', '{"n":2}', '{"n":1}'], 'what it kept is lost')
+  t.match(logged[0], { code: 'SLUICE_SCRIPT_ENDED', component: undefined, error: 'it ended itself (exit code 3)' })
+})
+
+t.test('what needs much memory at once ends the process of the script alone, and costs its event', async t => {
+  const code = `const made = {
+    text: () => 'x'.repeat(2e8).split(''), array: () => new Array(2 ** 27).fill(1), json: () => JSON.parse('[' + '1,'.repeat(5e7) + '1]'),
+    buffers: () => { for (const all = []; ; ) all.push(Buffer.alloc(1e7, 1)) }, well: () => 1,
+  };
+  event => ({ n: made[event.what]().length })`
+  const cases = ['text', 'array', 'json', 'buffers', 'well']
+  const { left } = await through(t, { code, max_memory: '64MiB', timeout: '20 Seconds' }, [
+    cases.map(what => ({ what })),
+  ])
+  const reasons = reasonsIn(left.main)
+  t.same([reasons.at(-1), left.main!.at(-1)], [undefined, '{}'])
+  for (const [i, reason] of reasons.slice(0, -1).entries())
+    t.match(reason, /^it needed more than max_memory$|Array buffer allocation failed$/, String(cases[i]))
+})
+
+t.test('a batch whose process ends again and again fails as a whole', async t => {
+  const ending = await through(t, { code: 'event => process.exit()' }, [Array.from({ length: 14 }, () => ({}))])
+  t.same(reasonsIn(ending.left.main), Array(14).fill('it ended itself'))
+  t.equal(ending.counters.passed.events, 14)
+  // In no call.
+  const late = await through(
+    t,
+    { code: 'setTimeout(() => { throw new Error("late") }); e => new Promise(() => {})', timeout: '9s', per: 'batch' },
+    [[{}]],
+  )
+  t.same(reasonsIn(late.left.main), ['it failed: code, line 1: late'])
+})
+
+t.test('events that grow without bounds fail', async t => {
+  const code = `event => event.many ? Array.from({ length: event.many }, () => ({ text: 'x'.repeat(event.size) })) : { text: 'x'.repeat(event.size) }`
+  const events = [{ size: 1e6 }, { size: 1.1e6 }, { many: 1000, size: 1e4 }, { many: 1000, size: 2e4 }]
+  const { left } = await through(t, { code, timeout: '30 Seconds' }, [
+    events,
+    Array.from({ length: 40 }, () => ({ size: 9e5 })),
+  ])
+  const failed = reasonsIn(left.main).filter(reason => reason !== undefined)
+  t.match(failed[0], /^the script returned more than an event may become: it would be more than 1 MiB longer/)
+  t.match(failed[1], /events of more than 16 MiB together$/)
+  t.match(failed[2], /^the script returned more .*: it and others read with it would become events of more than 32 MiB/)
+  t.equal(failed.length, 2 + 40 - Math.floor((32 * 1024 * 1024) / (9e5 + '{"text":""}\n'.length)))
+})
+
+t.test('what the process of a script says is checked as input', async t => {
+  const expected = { length: 2, bytes: 20, isNoted: true, at: 0 }
+  const of = (id: unknown) => (id === 7 ? expected : undefined)
+  const head = (more: object) => checkedHead({ type: 'done', id: 7, several: [], errors: [], ...more }, of)
+  const wrong: Record<string, () => unknown> = {
+    null: () => checkedHead(null, of),
+    'no type': () => checkedHead({}, of),
+    'an unknown type': () => head({ type: 'other' }),
+    'an error that is no text': () => checkedHead({ type: 'failed', error: 1 }, of),
+    'a batch that is not waited for': () => head({ id: 8 }),
+    'an event that came before': () => head({ type: 'at', event: 0 }),
+    'an event that does not exist': () => head({ type: 'at', event: 2 }),
+    'no list': () => head({ several: {} }),
+    'an event twice': () => head({ several: [1, 1] }),
+    'errors of other events': () => head({ errors: [[2, 'x']] }),
+    'an error that is too long': () => head({ errors: [[1, 'x'.repeat(1001)]] }),
+  }
+  for (const [what, check] of Object.entries(wrong)) t.throws(check, /^its process sent /, what)
+  t.same(head({ errors: [[1, 'x']] }), { type: 'done', id: 7, several: [], errors: [[1, 'x']] })
+  t.equal(checkedHead({ type: 'wrote', line: 'x'.repeat(9999) }, of).type, 'wrote')
+
+  const done = (to: number[], places: number[], text: string, more: object = {}) => {
+    const columns = Buffer.alloc(18)
+    for (const [i, n] of places.entries()) columns.writeInt32LE(n, i * 4)
+    columns.set(to, 16)
+    const message = { type: 'done' as const, id: 7, several: [], errors: [], ...more }
+    return checkedDone(message, 2, 1, Buffer.concat([columns, Buffer.from(text)]))
+  }
+  const A = '{"a":1}\n'
+  t.same(done([0, 1], [0, 0, 7, 0], A).bytes.toString(), A)
+  t.equal(done([0, 255], [0, 0, 16, 0], A + A, { several: [0], errors: [[1, 'x']] }).bytes.length, 16)
+  const broken: Record<string, () => unknown> = {
+    'an output that is none': () => done([0, 2], [0, 0, 0, 0], ''),
+    'a discarded event with text': () => done([0, 128], [0, 0, 0, 7], A),
+    'a place behind the end': () => done([0, 0], [0, 0, 8, 0], A),
+    'a place before the beginning': () => done([0, 0], [-1, 0, 7, 0], A),
+    'one place twice': () => done([0, 0], [0, 0, 7, 7], A),
+    'a line feed in an event': () => done([0, 0], [0, 0, 15, 0], A + A),
+    'no object': () => done([0, 0], [0, 0, 3, 0], '[1]\n'),
+    'what is no JSON': () => done([0, 0], [0, 0, 5, 0], '{bad}\n'),
+    'what is no JSON, among several': () => done([0, 0], [0, 0, 14, 0], `${A}{bad}\n`, { several: [0] }),
+    'an empty line among several': () => done([0, 0], [0, 0, 9, 0], `${A}\n`, { several: [0] }),
+    'text of no event': () => done([0, 0], [0, 0, 0, 0], A),
+    'an error of an event that passes': () => done([0, 0], [0, 0, 0, 0], '', { errors: [[1, 'x']] }),
+    'no columns': () => checkedDone({ type: 'done', id: 7, several: [], errors: [] }, 2, 1, Buffer.alloc(17)),
+  }
+  for (const [what, check] of Object.entries(broken)) t.throws(check, /^its process sent /, what)
+
+  const taken: unknown[] = []
+  const reader = new FrameReader(20, head => ({
+    most: 4,
+    take: bytes => void taken.push([JSON.parse(String(head)), String(bytes)]),
+  }))
+  const frames = Buffer.concat([
+    jsonHead({ n: 1 }, 3),
+    Buffer.from('abc'),
+    jsonHead({ n: 2 }, 0),
+    jsonHead({ n: 3 }, 5),
+  ])
+  t.throws(() => {
+    for (const byte of frames) reader.push(Buffer.of(byte))
+  }, /5 bytes where at most 4/)
+  t.same(taken, [
+    [{ n: 1 }, 'abc'],
+    [{ n: 2 }, ''],
+  ])
+  t.throws(
+    () => new FrameReader(20, () => ({ most: 0, take: () => {} })).push(Buffer.alloc(8, 0xff)),
+    /bytes where at most/,
+  )
+})
+
+t.test('a process that says something else is ended', async t => {
+  const folder = testFolder(t, {
+    'mine.js': `import { writeSync } from 'node:fs'
+export default event => {
+  if (event.lie) writeSync(4, Buffer.from([4, 0, 0, 0, 0, 0, 0, 0, 0x6e, 0x75, 0x6c, 0x6c]))
+  while (event.lie);
+  return event
+}
+`,
+  })
+  const { left } = await through(t, { file: join(folder, 'mine.js'), timeout: '20s' }, [
+    [{ n: 1 }, { lie: 1 }, { n: 2 }],
+  ])
+  t.same(reasonsIn(left.main), [undefined, 'its process sent a head that is not an object', undefined])
+})
+
+t.test('a call that does not return is ended, also if it writes all the time', async t => {
+  const folder = testFolder(t, {
+    'busy.js': `import { existsSync, writeFileSync, writeSync } from 'node:fs'
+const started = new URL('started', import.meta.url)
+const isFirst = !existsSync(started)
+writeFileSync(started, '')
+const head = Buffer.from('{"type":"wrote","line":"busy"}')
+const cell = new Int32Array(new SharedArrayBuffer(4))
+export default event => {
+  while (isFirst) {
+    writeSync(4, Buffer.concat([Buffer.from([head.length, 0, 0, 0, 0, 0, 0, 0]), head]))
+    Atomics.wait(cell, 0, 0, 50)
+  }
+  return event
+}
+`,
+  })
+  const { left, logged } = await through(t, { file: join(folder, 'busy.js'), timeout: '100ms' }, [[{ n: 1 }]])
+  t.same(left.main, ['{"n":1}'])
+  const ended = logged.find(({ code }) => code === 'SLUICE_SCRIPT_ENDED')
+  t.match(ended, { error: 'a call did not return within 100ms' })
+})
+
+t.test('a call that does not return is noticed after a start that took longer than a call may', async t => {
+  const folder = testFolder(t, {
+    'slow.js': `import { existsSync, writeFileSync } from 'node:fs'
+const started = new URL('started', import.meta.url)
+const end = existsSync(started) ? performance.now() + 1500 : 0
+writeFileSync(started, '')
+while (performance.now() < end);
+export default event => {
+  if (event.exit) process.exit(3)
+  while (event.hang);
+  return event
+}
+`,
+  })
+  const options = { file: join(folder, 'slow.js'), timeout: '100ms' }
+  const { left } = await through(t, options, [
+    [{ exit: 1 }, { exit: 1 }],
+    [{ hang: 1 }, { n: 1 }],
+  ])
+  const late = 'a call did not return within 100ms'
+  const ended = 'it ended itself (exit code 3)'
+  t.same(reasonsIn(left.main), [ended, ended, late, undefined])
+})
+
+t.test('a file, in JavaScript or TypeScript, with what it imports; an error names the line', async t => {
+  const folder = testFolder(t, {
+    'mine.ts': `import { twice } from './twice.ts'
+interface Event { readonly n: number }
+export default (event: Event) => ({ n: twice(event.n) })
+`,
+    'twice.ts':
+      'export const twice = (n: number): number => {\n  if (n > 4) throw new RangeError("too many")\n  return 2 * n\n}\n',
+    'none.js': 'export const other = 1\n',
+    'broken.js': 'export default event => {\n  return { ...event\n}\n',
+  })
+  const file = join(folder, 'mine.ts')
+  const { left } = await through(t, { file }, [[{ n: 4 }, { n: 5 }]])
+  t.equal(left.main![0], '{"n":8}')
+  t.same(reasonsIn(left.main), [undefined, `${join(folder, 'twice.ts')}:2: RangeError: too many`])
+  const failing = (name: string) => loadedStageOf(script, { file: join(folder, name) })
+  await t.rejects(failing('none.js'), { message: /default export of .*none\.js must be a function/ })
+  await t.rejects(failing('broken.js'), { message: /^Unexpected end of input \(.*broken\.js:4\)$/ })
+  await t.rejects(failing('nowhere.js'), { message: /there is no file .*nowhere\.js/ })
+})
+
+t.test('code that is no function is refused', async t => {
+  await t.rejects(loadedStageOf(script, { code: '1 + 1' }), {
+    message: /^it must be a function, as in/,
+  })
+  await t.rejects(loadedStageOf(script, { code: 'let a\nnowhere.x' }), {
+    message: /^code, line 2: ReferenceError: nowhere/,
+  })
+  t.equal(syntaxProblem('let n = 0\nevent => ++n'), undefined)
+  t.equal(syntaxProblem('event => event;'), undefined)
+  t.match(syntaxProblem('event => {\n  return { ...event\n}'), /^line 3 of the code: /)
+  t.throws(() => script.options.parse({}), /either file or code/)
+  t.throws(() => script.options.parse({ code: 'e => e', file: 'a.js' }), /either file or code/)
+})
+
+t.test('an event that was not changed keeps its line, however that is written', async t => {
+  const same = ['{"n": 1}', '{ "n":1}', '{"n":1 }', '{"n":1}\r', '{"a":[1, 2]}', '{"n":1.0}', '{"n":1e2}', '{"n":-0}']
+  same.push(
+    '{"n":12345678901234567890}',
+    '{"n":0.10000000000000000555}',
+    String.raw`{"n":"\/"}`,
+    String.raw`{"n":"\u00e4"}`,
+  )
+  same.push(String.raw`{"n":"\ud83D"}`, String.raw`{"n":"\u000a"}`, '{"n":1E2,"m":"e"}')
+  for (const line of same) t.ok(isSameObject(line, JSON.stringify(JSON.parse(line))), line)
+  const changed: [line: string, text: string][] = [
+    ['{"n":1}', '{"n":2}'],
+    ['{"n":1}', '{"n":1,"m":2}'],
+    ['{"n": 1}', '{"n":2}'],
+    ['{"n":12345678901234567890}', '{"n":1}'],
+    ['{"n":1e2}', '{"n":100,"m":1}'],
+    ['{"n":"e"}', '{"n":"f"}'],
+    ['{"n":1}', '{}'],
+  ]
+  for (const [line, text] of changed) t.notOk(isSameObject(line, text), `${line} ${text}`)
+})

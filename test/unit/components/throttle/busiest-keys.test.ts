@@ -1,0 +1,96 @@
+import t from 'tap'
+import { BusiestKeys } from '../../../../src/components/throttle/busiest-keys.js'
+import { EXCLUDED, NO_BACKEND } from '../../../../src/components/throttle/decisions.js'
+import { DISCARD, PASS } from '../../../../src/components/throttle/limiter.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { batchOf, readerOf } from '../../../support/batches.js'
+import { heldBytes } from '../../../support/heap.js'
+import { seeded } from '../../../support/seeded.js'
+
+function counting(path = '.app') {
+  const clock = { at: 0, now: () => clock.at, wall: () => clock.at }
+  const wanted = new WantedNames()
+  const field = readerOf(path, wanted)
+  const keys = new BusiestKeys([field], clock)
+  const see = (lines: object[], decisions: number[]) => keys.see(batchOf(lines, { wanted }), Uint8Array.from(decisions))
+  return { clock, keys, see }
+}
+
+t.test('what passed and what did not, by key', async t => {
+  const { keys, see } = counting()
+  see([{ app: 'a' }, { app: 'b' }, { app: 'a' }, {}], [PASS, PASS, DISCARD, PASS])
+  see([{ app: 'a' }, { app: 7 }, { app: 'b' }, { app: null }, { app: '' }], [DISCARD, PASS, EXCLUDED, PASS, DISCARD])
+  t.same(keys.busiest(10), {
+    exact: true,
+    keys: [
+      { key: 'a', passed: 1, discarded: 2 },
+      { key: null, passed: 2, discarded: 1 },
+      { key: 'b', passed: 1, discarded: 0 },
+      { key: '7', passed: 1, discarded: 0 },
+    ],
+  })
+  t.equal(keys.busiest(2).keys.length, 2)
+
+  const all = new BusiestKeys([], { now: () => 0, wall: () => 0 })
+  all.see(batchOf(['x', 'y']), Uint8Array.from([PASS, DISCARD]))
+  t.same(all.busiest(1).keys, [{ key: null, passed: 1, discarded: 1 }])
+})
+
+t.test('long keys that begin alike are not the same', async t => {
+  const { keys, see } = counting()
+  const long = 'k'.repeat(10_000)
+  see([{ app: `${long}1` }, { app: `${long}2` }, { app: `${long}1` }, { app: 'k' }], [PASS, PASS, NO_BACKEND, PASS])
+  const { keys: found } = keys.busiest(9)
+  t.match(found, [
+    { key: /^k{200}…[0-9a-f]{16}$/, passed: 1, discarded: 1 },
+    { key: /^k{200}…[0-9a-f]{16}$/, passed: 1, discarded: 0 },
+    { key: 'k', passed: 1 },
+  ])
+  t.same(
+    found.map(({ key }) => keys.isName(key)),
+    [true, true, false],
+  )
+})
+
+t.test('of very many a sample stands for the rest, and its memory is bounded', async t => {
+  const { clock, keys, see } = counting()
+  const random = seeded(7)
+  const events = 1000
+  let busy = 0
+  // Keys that come in turns beside chance: a step that is always the same would see some of them only.
+  for (let n = 0; n < 200; n++) {
+    clock.at = n * 4
+    const lines = Array.from({ length: events }, (_, i) => ({
+      app: i % 2 === 0 ? (i % 4 === 0 ? 'busy' : 'other') : `k${Math.floor(random() * 100_000)}`,
+    }))
+    busy += events / 4
+    see(
+      lines,
+      lines.map((_, i) => (i % 8 === 0 ? PASS : DISCARD)),
+    )
+  }
+  const { exact, keys: found } = keys.busiest(3)
+  t.notOk(exact)
+  t.same(
+    found
+      .slice(0, 2)
+      .map(({ key }) => key)
+      .sort(),
+    ['busy', 'other'],
+  )
+  for (const { key, passed, discarded } of found.slice(0, 2)) {
+    const off = Math.abs((passed + discarded) / busy - 1)
+    t.ok(off < 0.15, `${key}: ${passed + discarded} of ${busy}`)
+    if (key === 'busy') t.ok(Math.abs(passed / (passed + discarded) - 0.5) < 0.1, 'half of it passed')
+    else t.equal(passed, 0)
+  }
+  t.ok(found[2]!.passed + found[2]!.discarded < busy / 100)
+})
+
+t.test('of keys that are long only the beginning is in memory', async t => {
+  const { keys, see } = counting()
+  const before = heldBytes()
+  for (let i = 0; i < 200; i++) see([{ app: `${i} ${'x'.repeat(100_000)}` }], [PASS])
+  t.ok(heldBytes() - before < 5_000_000)
+  t.equal(keys.busiest(300).keys.length, 200)
+})

@@ -1,0 +1,474 @@
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { Replay } from '../../../../src/cli/check/simulate/replay.js'
+import { Trials } from '../../../../src/cli/check/simulate/trials.js'
+import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
+import { throttle } from '../../../../src/components/processors/throttle.js'
+import { EXCLUDED, FAIL_OPEN, TOO_LATE } from '../../../../src/components/throttle/decisions.js'
+import { EventDecider } from '../../../../src/components/throttle/event-decider.js'
+import { eventTime } from '../../../../src/components/throttle/event-time.js'
+import { LATE } from '../../../../src/components/throttle/event-windows.js'
+import type { WindowMode } from '../../../../src/components/throttle/limit.js'
+import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter.js'
+import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
+import { type FieldPath, parseFieldPath } from '../../../../src/core/event/field-path.js'
+import { FieldReader } from '../../../../src/core/event/field-reader.js'
+import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
+import { batchesOf, batchOf, originOf } from '../../../support/batches.js'
+import { checkout } from '../../../support/checkout.js'
+import { seeded } from '../../../support/seeded.js'
+
+const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
+const NAMES: Record<number, string> = {
+  [PASS]: 'pass',
+  [FAIL_OPEN]: 'pass',
+  [EXCLUDED]: 'excluded',
+  [DISCARD]: 'discard',
+  [FULL]: 'discard',
+  [LATE]: 'late',
+  [TOO_LATE]: 'too late',
+}
+/** The wall clock. */
+const NOW = 2_000_000_000_000
+
+interface Timed {
+  readonly t?: unknown
+  /** The file that it is from. */
+  readonly file?: string
+  readonly [field: string]: unknown
+}
+
+/** A throttle in event time. Events go through it one after another, `size` of a file in a batch. */
+function throttleOf(config: Record<string, unknown>) {
+  const time = { now: 0 }
+  const origins = new Map<string, ReturnType<typeof originOf>>()
+  const { wanted } = originOf('json')
+  const field = (path: FieldPath) => new FieldReader(path, wanted)
+  const options = deciderOptions(throttle.options.parse({ window: '1s', time_field: '.t', ...config }), { field })
+  const decider = new EventDecider(options, options.eventTime!, { now: () => time.now, wall: () => NOW + time.now })
+  const untimed = { unreadable: 0, ahead: 0 }
+  const originFor = (file: string) => {
+    const origin = origins.get(file) ?? { ...originOf('json', file), wanted }
+    origins.set(file, origin)
+    return origin
+  }
+  const decide = (events: readonly Timed[], size = 1): string[] => {
+    const names: string[] = []
+    for (let from = 0; from < events.length; ) {
+      const file = events[from]!.file ?? ''
+      let to = from + 1
+      while (to < events.length && to - from < size && (events[to]!.file ?? '') === file) to++
+      const text = events.slice(from, to).map(event => `${JSON.stringify(event)}\n`)
+      for (const batch of batchesOf(text.join(''), originFor(file))) {
+        decider.decide(Object.assign(batch, { receivedAt: NOW + time.now }))
+        for (let i = 0; i < batch.length; i++) names.push(NAMES[decider.decisions[i]!]!)
+        untimed.unreadable += decider.unreadable
+        untimed.ahead += decider.ahead
+      }
+      from = to
+    }
+    return names
+  }
+  const at = (...times: number[]) => decide(times.map(t => ({ t }))).map(name => name[0]!.toUpperCase())
+  return { decider, decide, at: (...times: number[]) => at(...times).join(''), time, untimed }
+}
+
+interface Vector {
+  readonly name: string
+  readonly config: Record<string, unknown>
+  readonly events: { readonly t: number; readonly event: Record<string, unknown>; readonly decision: string }[]
+}
+const vectors = JSON.parse(readFileSync(join(checkout, 'test/vectors/throttle.json'), 'utf8')) as Vector[]
+
+t.test('the vectors hold in the time of the events, but for what that changes', async t => {
+  /** On a clock that goes back an event counts in the window of the moment: here in its own. */
+  const differently: Record<string, readonly string[]> = {
+    'fixed: an event from before the window is counted in it': ['pass', 'pass', 'discard', 'pass', 'pass'],
+    'aligned: an event from before the window is counted in it': ['pass', 'pass', 'pass', 'pass'],
+    'sliding: an event from before the newest counts at the time of the newest': [
+      ...['pass', 'pass', 'discard', 'pass', 'pass', 'discard', 'discard'],
+    ],
+  }
+  let same = 0
+  for (const { name, config, events } of vectors) {
+    const timed = events.map(({ t, event }) => ({ ...event, t_: t }))
+    const inOrder = events.every(({ t }, i) => i === 0 || t >= events[i - 1]!.t)
+    const expected = inOrder ? events.map(({ decision }) => decision) : differently[name]
+    if (inOrder) same++
+    // Where max_keys is reached, a bucket is needed for as long as events may be late.
+    const lateness = inOrder ? ['0s', ...('max_keys' in config ? [] : ['1m'])] : ['1m']
+    for (const allowed_lateness of lateness) {
+      for (const size of [1, 1000]) {
+        const { decide } = throttleOf({ ...config, time_field: '.t_', allowed_lateness })
+        t.same(decide(timed, size), expected, `${name}, ${allowed_lateness}, ${size} in a batch`)
+      }
+    }
+  }
+  t.equal(same, vectors.length - Object.keys(differently).length)
+})
+
+t.test('events out of order, by hand: P passes, D is discarded, L is late', async t => {
+  const cases: [what: string, config: Record<string, unknown>, times: number[], decisions: string][] = [
+    ['into a window that is kept', { limit: 1 }, [0, 5000, 999, 1], 'PPDD'],
+    ['between two that are kept', { limit: 1 }, [0, 5000, 2000, 2500, 1000], 'PPPDP'],
+    ['its window ends where the next begins', { limit: 2 }, [5000, 5900, 4800, 4900, 5100, 5800], 'PPPPDD'],
+    ['before a window that it fits in: one window', { limit: 1 }, [1000, 999, 500, 1], 'PDDD'],
+    ['the window begins earlier then, and ends earlier', { limit: 2 }, [1000, 500, 1499, 1500, 1999], 'PPDPP'],
+    ['in reverse, one of limit a window passes', { limit: 1 }, [9000, 8500, 8000, 7500, 7000], 'PDPDP'],
+    ['kept to the millisecond', { limit: 1, allowed_lateness: '2s' }, [0, 3000, 999, 3001, 999], 'PPDDD'],
+    ['and not one more', { limit: 1, allowed_lateness: '2s' }, [0, 3000, 3999, 4000, 0], 'PPDPL'],
+    ['a window is kept whole', { limit: 1, window: '1h', allowed_lateness: '1s' }, [0, 3_599_999, 1], 'PDD'],
+    ['no window, and late', { limit: 1, allowed_lateness: '2s' }, [5000, 2999, 3000], 'PLP'],
+    ['no lateness', { limit: 1, allowed_lateness: '0s' }, [1000, 1500, 999, 2000, 1999], 'PDLPD'],
+    ['aligned: its own window', { limit: 1, window_mode: 'aligned' }, [2500, 1999, 1000, 2001, 500], 'PPDDP'],
+    [
+      'aligned: kept to the end of the window',
+      { limit: 1, window_mode: 'aligned', allowed_lateness: '2s' },
+      [100, 3000, 999, 3001, 999, 50],
+      'PPDDDD',
+    ],
+    [
+      'aligned: late when its window has ended for long enough',
+      { limit: 1, window_mode: 'aligned', allowed_lateness: '2s' },
+      [4000, 1000, 4001, 4999, 5001, 999, 0],
+      'PPDDPLL',
+    ],
+    ['sliding: what came before it', { limit: 1, window_mode: 'sliding' }, [0, 5000, 999, 1000, 1999], 'PPDPD'],
+    ['sliding: what comes after it, too', { limit: 1, window_mode: 'sliding' }, [5000, 4001, 4000], 'PDP'],
+    [
+      'sliding: no span of a window holds more',
+      { limit: 2, window_mode: 'sliding' },
+      [1000, 1900, 1500, 950, 900, 0, -1, 901],
+      'PPDDPPDD',
+    ],
+    ['sliding: several of one time', { limit: 3, window_mode: 'sliding' }, [500, 9000, 500, 500, 500], 'PPPPD'],
+    ['sliding: counted in the window that is open', { limit: 3, window_mode: 'sliding' }, [0, 500, 0, 700], 'PPPD'],
+    ['sliding: late', { limit: 1, window_mode: 'sliding', allowed_lateness: '2s' }, [5000, 2999, 3000], 'PLP'],
+    [
+      'sliding: discarded events move the window, and one before them finds it',
+      { limit: 1, window_mode: 'sliding' },
+      [0, 1000, 1990, 1980, 2000, 2999, 2001, 3000],
+      'PPDDPDDP',
+    ],
+  ]
+  for (const [what, config, times, decisions] of cases) t.equal(throttleOf(config).at(...times), decisions, what)
+})
+
+/** What passed in each bucket, and the newest time of each file: the throttle without a thought for memory. */
+class Model {
+  readonly #mode: WindowMode
+  readonly #limit: number
+  readonly #windowMs: number
+  readonly #latenessMs: number
+  readonly #newest = new Map<string, number>()
+  /** By key: windows with the times that passed in them; under sliding a single one. */
+  readonly #windows = new Map<string, { start: number; times: number[] }[]>()
+
+  constructor(mode: WindowMode, limit: number, windowMs: number, latenessMs: number) {
+    this.#mode = mode
+    this.#limit = limit
+    this.#windowMs = windowMs
+    this.#latenessMs = latenessMs
+  }
+
+  /** Whether all files have left the bucket behind: then it may be forgotten, and an event from before is any case. */
+  isDoubtful(key: string, time: number): boolean {
+    const newest = this.#windows.get(key)?.flatMap(({ start, times }) => (this.#mode === 'sliding' ? times : [start]))
+    const reached = Math.min(...this.#newest.values())
+    const latest = Math.max(...(newest ?? []))
+    return reached - latest >= this.#windowMs + this.#latenessMs && time - latest < this.#windowMs
+  }
+
+  take(file: string, key: string, time: number): number {
+    this.#newest.set(file, Math.max(time, this.#newest.get(file) ?? time))
+    const windows = this.#windows.get(key) ?? []
+    this.#windows.set(key, windows)
+    const newest = Math.max(...windows.flatMap(({ times }) => times))
+    const lateBefore = Math.min(newest, this.#newest.get(file)!) - this.#latenessMs
+    if (this.#mode === 'sliding') return this.#slide(windows, time, lateBefore)
+    const length = this.#windowMs
+    const start = this.#mode === 'aligned' ? Math.floor(time / length) * length : time
+    const next = windows.find(window => window.start > time)
+    const own = windows.findLast(window => window.start <= time && time - window.start < length)
+    if (own && own.start + length >= lateBefore) return this.#count(own, time)
+    if ((this.#mode === 'aligned' ? start + length : time) < lateBefore) return LATE
+    if (this.#mode === 'fixed' && next && Math.max(...next.times) - time < length) {
+      const taken = this.#count(next, time)
+      if (taken === PASS) next.start = time
+      return taken
+    }
+    windows.push({ start, times: [time] })
+    windows.sort((a, b) => a.start - b.start)
+    return PASS
+  }
+
+  #count({ times }: { times: number[] }, time: number): number {
+    if (times.length >= this.#limit) return DISCARD
+    times.push(time)
+    return PASS
+  }
+
+  #slide(windows: { start: number; times: number[] }[], time: number, lateBefore: number): number {
+    if (time < lateBefore) return LATE
+    if (windows.length === 0) windows.push({ start: 0, times: [] })
+    const { times } = windows[0]!
+    const isFull = [...times.filter(other => other <= time && time - other < this.#windowMs), time].some(
+      first => times.filter(other => other >= first && other - first < this.#windowMs).length >= this.#limit,
+    )
+    if (isFull) return DISCARD
+    times.push(time)
+    return PASS
+  }
+}
+
+t.test('decides as the model does, in whatever order events come, from however many files', async t => {
+  for (const mode of MODES) {
+    for (const [seed, limit, windowMs, latenessMs, keys, files] of [
+      [1, 1, 1000, 5000, 2, 1],
+      [2, 3, 1000, 0, 3, 1],
+      [3, 2, 100, 1000, 8, 1],
+      [4, 5, 60_000, 1000, 3, 2],
+      [5, 2, 1.5, 20, 5, 3],
+      [6, 8, 1000, 3000, 1, 2],
+    ] as const) {
+      const random = seeded(seed)
+      const { decide } = throttleOf({
+        limit,
+        window: `${windowMs}ms`,
+        window_mode: mode,
+        allowed_lateness: `${latenessMs}ms`,
+        key_field: '.key',
+      })
+      const model = new Model(mode, limit, windowMs, latenessMs)
+      const heads = Array.from({ length: files }, (_, n) => 1_700_000_000_000 + n * windowMs * 40)
+      // From the first moment it is known how far each has come.
+      for (const [file, time] of heads.entries()) {
+        decide([{ t: time, file: String(file), key: 'first' }])
+        model.take(String(file), 'first', time)
+      }
+      const seen: Record<string, number> = {}
+      const wrong: string[] = []
+      for (let step = 0; step < 1500 && wrong.length === 0; step++) {
+        const file = Math.floor(random() * files)
+        const roll = random()
+        const ahead = roll < 0.7 ? windowMs / 8 : roll < 0.97 ? windowMs : windowMs + latenessMs
+        heads[file]! += Math.floor(random() * ahead * 8) / 8
+        const back = random() < 0.6 ? 0 : random() * (random() < 0.9 ? latenessMs + windowMs : 3 * latenessMs)
+        const time = heads[file]! - Math.floor(back * 8) / 8
+        const key = String(Math.floor(random() ** 2 * keys))
+        if (model.isDoubtful(key, time)) continue
+        const expected = NAMES[model.take(String(file), key, time)]!
+        const [got] = decide([{ t: time, key, file: String(file) }])
+        seen[expected] = (seen[expected] ?? 0) + 1
+        if (got !== expected) wrong.push(`step ${step}: ${got} rather than ${expected}`)
+      }
+      const what = `${mode}, seed ${seed}, limit ${limit} in ${windowMs} ms, ${latenessMs} ms late, ${files} files`
+      t.same(wrong, [], `${what}: ${JSON.stringify(seen)}`)
+      t.ok(seen.pass! > 100 && seen.discard! > 50 && seen.late! > 0, what)
+    }
+  }
+})
+
+t.test('what it promises, in whatever order events come', async t => {
+  for (const mode of ['fixed', 'sliding'] as const) {
+    for (const [seed, limit, spread] of [
+      [11, 1, 500],
+      [12, 4, 3000],
+      [13, 10, 20_000],
+    ] as const) {
+      const random = seeded(seed)
+      const { decide } = throttleOf({ limit, window_mode: mode, allowed_lateness: '1m' })
+      const times = Array.from({ length: 1500 }, (_, n) => n * (300 / limit) + Math.floor(random() * spread))
+      const decisions = decide(
+        times.map(t => ({ t })),
+        50,
+      )
+      const passed: number[] = []
+      for (const [n, time] of times.entries()) {
+        if (decisions[n] === 'pass') passed.push(time)
+        else if (!isFullAround(passed, time, limit)) t.fail(`${mode}: ${time} is discarded within the limit`)
+      }
+      passed.sort((a, b) => a - b)
+      // Two windows meet at an edge; three only where one that came out of order is between them.
+      const most = mode === 'sliding' ? limit : limit * 3
+      t.notOk(
+        passed.some((first, i) => passed[i + most]! - first < 1000),
+        `${mode}: at most ${most} in a second`,
+      )
+      t.ok(passed.length > 1500 / 6 && passed.length < 1400, `${passed.length} passed`)
+    }
+  }
+  /** Whether `limit` passed in a span shorter than a second that `time` is in. */
+  function isFullAround(passed: readonly number[], time: number, limit: number): boolean {
+    const near = passed.filter(other => Math.abs(other - time) < 1000).sort((a, b) => a - b)
+    return near.some((first, i) => {
+      const last = near[i + limit - 1]
+      return last !== undefined && Math.max(last, time) - Math.min(first, time) < 1000
+    })
+  }
+})
+
+t.test('agrees with a simulation of the same events, in order', async t => {
+  for (const mode of MODES) {
+    for (const time_field of [undefined, '.t']) {
+      const random = seeded(MODES.indexOf(mode) + 40)
+      const config = { limit: 3, window: '10s', key_field: '.k', exclude: "if (.k equal 'x')", window_mode: mode }
+      let time = 1_700_000_000_000
+      const events = Array.from({ length: 3000 }, () => {
+        time += random() < 0.5 ? 0 : Math.floor(random() * 5000)
+        const key = ['a', 'b', 'c', 'x', '', null][Math.floor(random() * 6)]
+        const written = random() < 0.3 ? time : random() < 0.5 ? String(time) : new Date(time).toISOString()
+        return { t: written, k: key }
+      })
+      const options = throttle.options.parse(time_field ? { ...config, time_field } : config)
+      const way = { throttle: 'it', sources: [], processors: [], readers: new Map([['in', ['it']]]) }
+      const replay = new Replay(
+        parseFieldPath('.t'),
+        way,
+        (context, slots) => new Trials([options], context, slots, true),
+      )
+      replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS }, 0)
+      const splitter = new LineSplitter(1024)
+      const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
+      await replay.replay(splitter.push(Buffer.from(text))!)
+      const simulated = replay.visitor.decisions
+        .trimEnd()
+        .split('\n')
+        .map(line => (JSON.parse(line) as { decision: string }).decision)
+      t.same(throttleOf(config).decide(events, 100), simulated, `${mode}, time_field ${time_field}`)
+      t.same([...new Set(simulated)].sort(), ['discard', 'excluded', 'pass'])
+    }
+  }
+})
+
+t.test('one file catches up while another is live, both in one bucket: no event of either is late', async t => {
+  for (const mode of MODES) {
+    const { decide, decider, time } = throttleOf({ limit: 1, window_mode: mode, allowed_lateness: '10s' })
+    const day = 86_400_000
+    const start = 1_700_000_000_000
+    const names: string[] = []
+    for (let n = 0; n < 100; n++) {
+      time.now += 100
+      names.push(...decide([{ file: 'live', t: start + day + n * 1000 }]))
+      names.push(...decide([0, 500, 1000].map(ms => ({ file: 'old', t: start + n * 2000 + ms }))))
+    }
+    t.same(new Set(names), new Set(['pass', 'discard']), mode)
+    t.equal(names.filter(name => name === 'discard').length, 100, 'the limit holds in both')
+    const kept = decider.limiter.kept
+    t.ok(kept >= 100, `what the old one has passed by is dropped, what it may reach is kept: ${kept}`)
+    // The old one has nothing more: a minute later it is not waited for.
+    for (let n = 100; n < 200; n++) {
+      time.now += 1000
+      decide([{ file: 'live', t: start + day + n * 1000 }])
+    }
+    t.ok(decider.limiter.kept <= 12, `${decider.limiter.kept} windows are kept for late events`)
+    t.same(decide([{ file: 'live', t: start + day }]), ['late'])
+    // Something more of it, much later.
+    t.same(decide([0, 500, 1000].map(ms => ({ file: 'old', t: start + 900_000 + ms }))), ['pass', 'discard', 'pass'])
+    time.now += 7_200_000
+    t.same(
+      decide([500, 2000].map(ms => ({ file: 'old', t: start + 901_000 + ms }))),
+      ['discard', 'pass'],
+      'after a pause',
+    )
+  }
+})
+
+t.test('one host is far behind the others in the same connection: in a bucket of its own it is not late', async t => {
+  for (const mode of MODES) {
+    const { decide } = throttleOf({ limit: 1, window_mode: mode, allowed_lateness: '10s', key_field: '.host' })
+    const names = { ahead: [] as string[], behind: [] as string[] }
+    for (let n = 0; n < 50; n++) {
+      names.ahead.push(...decide([{ t: n * 1000 + 3_600_000, host: 'ahead' }]))
+      // In order, and one of five seconds before.
+      names.behind.push(...decide([n * 1000, n < 5 ? n * 1000 : (n - 5) * 1000].map(t => ({ t, host: 'behind' }))))
+    }
+    t.same(new Set(names.ahead), new Set(['pass']), mode)
+    t.same(names.behind, Array.from({ length: 50 }, () => ['pass', 'discard']).flat())
+  }
+})
+
+t.test('the time of an event', async t => {
+  const cases: [value: unknown, time: number][] = [
+    [1_700_000_000_000, 1_700_000_000_000],
+    [0, 0],
+    [-1.5, -1.5],
+    [1.7e12, 1.7e12],
+    [8.64e15, 8.64e15],
+    [8.65e15, Number.NaN],
+    ['1700000000000', 1_700_000_000_000],
+    ['1700000000000.25', 1_700_000_000_000.25],
+    ['17e11', 1.7e12],
+    ['-1', -1],
+    ['20260131', Date.UTC(2026, 0, 31)],
+    ['20269999', 20_269_999],
+    ['2026-01-31T12:00:00.250Z', Date.UTC(2026, 0, 31, 12, 0, 0, 250)],
+    ['2026-01-31T12:00:00.25+02:00', Date.UTC(2026, 0, 31, 10, 0, 0, 250)],
+    ['2026-01-31 12:00:00', Date.UTC(2026, 0, 31, 12)],
+    ...['', ' ', 'now', '1e400', '123456789012345678901234567890', null, true, {}, [1], undefined].map(
+      value => [value, Number.NaN] as [unknown, number],
+    ),
+  ]
+  const origin = originOf('json')
+  const field = new FieldReader(parseFieldPath('.a.t'), origin.wanted)
+  for (const [value, time] of cases) {
+    const line = JSON.stringify({ a: { t: value } })
+    const escaped =
+      typeof value === 'string' && value ? line.replace(value[0]!, `\\u00${value.charCodeAt(0).toString(16)}`) : line
+    for (const text of [line, escaped]) t.same(eventTime(field, batchesOf(text, origin)[0]!, 0), time, text)
+    const [batch] = batchesOf('{}', origin)
+    batch!.modify(0, { a: { t: value } })
+    t.same(eventTime(field, batch!, 0), time, `${line} as an object`)
+  }
+  const batch = batchOf(['{}'], { wanted: origin.wanted })
+  for (const [value, time] of [
+    [new Date(1234), 1234],
+    [new Date('x'), Number.NaN],
+    [10n, 10],
+  ]) {
+    batch.modify(0, { a: { t: value } })
+    t.same(eventTime(field, batch, 0), time)
+  }
+  const text = batchOf(['2026-01-31T12:00:00Z'], { decode: 'text', receivedAt: 99 })
+  t.equal(
+    eventTime(new FieldReader(parseFieldPath('.message'), text.origin.wanted), text, 0),
+    Date.UTC(2026, 0, 31, 12),
+  )
+  t.equal(eventTime(new FieldReader(parseFieldPath('.timestamp'), text.origin.wanted), text, 0), 99)
+})
+
+t.test('without a time, or with one that cannot be, an event counts when it arrived, and makes none late', async t => {
+  const { decide, untimed, time } = throttleOf({ limit: 1, allowed_lateness: '10s', on_late: 'discard' })
+  const old = (n: number) => ({ t: NOW - 86_400_000 + n * 1000 })
+  t.same(decide([old(0), {}, old(1), { t: 'soon' }, old(2), { t: null }, old(2)], 100), [
+    ...['pass', 'pass', 'pass', 'discard', 'pass', 'discard', 'discard'],
+  ])
+  t.same(untimed, { unreadable: 3, ahead: 0 })
+  time.now = 1000
+  t.same(decide([{ t: '' }, old(3), { t: NOW + 11_001 }, old(4)], 2), ['pass', 'pass', 'discard', 'pass'])
+  t.same(untimed, { unreadable: 4, ahead: 1 })
+  t.same(decide([{ t: NOW + 11_000 }, { t: NOW + 1000 }], 2), ['pass', 'discard'], 'so far ahead is believed')
+  t.same(untimed, { unreadable: 4, ahead: 1 })
+
+  const strict = throttleOf({ limit: 9, allowed_lateness: '0s' })
+  t.same(strict.decide([{ t: NOW + 1000 }, { t: NOW + 1001 }]), ['pass', 'late'], 'a second always is')
+  t.same(strict.untimed, { unreadable: 0, ahead: 1 })
+  const none = throttleOf({ limit: 1 })
+  t.same(none.decide([{}, {}]), ['pass', 'discard'])
+  none.time.now = 1000
+  t.same(none.decide([{}, {}]), ['pass', 'discard'], 'no time in any event: as on the clock')
+})
+
+t.test('late: passed and not counted, or discarded', async t => {
+  for (const [on_late, name] of [
+    ['pass', 'late'],
+    ['discard', 'too late'],
+  ] as const) {
+    const { decide } = throttleOf({ limit: 1, on_late, allowed_lateness: '1s', key_field: '.k', max_keys: 1 })
+    t.same(decide([5000, 1, 2, 5000].map(t => ({ t, k: 'a' }))), ['pass', name, name, 'discard'])
+    t.same(decide([{ t: 1, k: '' }]), ['pass'], 'nothing is late in a new bucket')
+    t.same(decide([{ t: 1, k: 'b' }]), ['pass'], 'beyond max_keys nothing is')
+  }
+})

@@ -1,0 +1,356 @@
+import t from 'tap'
+import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
+import { throttle } from '../../../../src/components/processors/throttle.js'
+import { keyBytes } from '../../../../src/components/throttle/bucket-key.js'
+import { createDecider } from '../../../../src/components/throttle/create-decider.js'
+import { Decider } from '../../../../src/components/throttle/decider.js'
+import { keyOf } from '../../../../src/components/throttle/key-table.js'
+import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter.js'
+import { LiveDecider } from '../../../../src/components/throttle/live-decider.js'
+import { FieldReader } from '../../../../src/core/event/field-reader.js'
+import { batchesOf, originOf } from '../../../support/batches.js'
+import { seeded } from '../../../support/seeded.js'
+
+interface Event {
+  readonly app?: string
+  readonly n: number
+  readonly bytes?: number
+}
+
+function compiled(options: object) {
+  const origin = originOf('json')
+  return {
+    origin,
+    options: deciderOptions(throttle.options.parse(options), { field: path => new FieldReader(path, origin.wanted) }),
+  }
+}
+
+/** A decider with these options, asked about one event at a time. */
+function deciderOf(given: object) {
+  const { origin, options } = compiled(given)
+  const decider = new Decider(options)
+  return {
+    decider,
+    batch: (event: object) => batchesOf(`${JSON.stringify(event)}\n`, origin)[0]!,
+    decide(event: object, now: number): number {
+      const [batch] = batchesOf(`${JSON.stringify(event)}\n`, origin)
+      decider.decide(batch!, now)
+      return decider.decisions[0]!
+    },
+  }
+}
+
+/** Rules as one would apply them by hand: in order, with the times of what passed in each bucket. */
+class Model {
+  readonly #passed = new Map<string, number[]>()
+  readonly #rules: readonly ModelRule[]
+
+  constructor(rules: readonly ModelRule[]) {
+    this.#rules = rules
+  }
+
+  decide(event: Event, now: number): number {
+    const key = event.app === undefined || event.app === '' ? undefined : event.app
+    const n = this.#rules.findIndex(({ holds }) => holds(event, key))
+    const { limit, windowMs } = this.#rules[n]!
+    if (limit === Number.POSITIVE_INFINITY) return PASS
+    const bucket = `${n} ${key ?? 'default '}`
+    let opened = this.#passed.get(bucket) ?? []
+    if (opened.length > 0 && now - opened[0]! >= windowMs) opened = []
+    const passes = opened.length < limit
+    if (passes) opened.push(now)
+    this.#passed.set(bucket, opened)
+    return passes ? PASS : DISCARD
+  }
+}
+
+interface ModelRule {
+  readonly holds: (event: Event, key: string | undefined) => boolean
+  readonly limit: number
+  readonly windowMs: number
+}
+
+t.test('rules decide as they would by hand, in any order and number', async t => {
+  const random = seeded(11)
+  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!
+  const apps = ['a', 'ab', 'abc', 'b-1', 'b-2', 'é', `long-${'x'.repeat(300)}`]
+  const patterns: [string, (key: string) => boolean][] = [
+    ...apps.map((app): [string, (key: string) => boolean] => [app, key => key === app]),
+    ['a*', key => key.startsWith('a')],
+    ['*b', key => key.endsWith('b')],
+    ['b-?', key => /^b-.$/.test(key)],
+    ['[!ab]*', key => !/^[ab]/.test(key)],
+    ['long-*', key => key.startsWith('long-')],
+    ['{a,b-1}', key => key === 'a' || key === 'b-1'],
+  ]
+  let decided = 0
+  for (let round = 0; round < 300; round++) {
+    const model: ModelRule[] = []
+    const limits = Array.from({ length: 1 + Math.floor(random() * (round % 10 === 0 ? 60 : 5)) }, () => {
+      const [key, matches] = pick(patterns)
+      const below = Math.floor(random() * 4)
+      const form = random()
+      const hasKey = form < 0.7
+      const hasWhen = form > 0.4
+      const limit = random() < 0.1 ? 'unlimited' : random() < 0.8 ? 1 + Math.floor(random() * 3) : undefined
+      const window = random() < 0.4 && limit !== 'unlimited' ? pick([5, 20]) : undefined
+      model.push({
+        holds: (event, own) => (!hasKey || (own !== undefined && matches(own))) && (!hasWhen || event.n < below),
+        limit: limit === 'unlimited' ? Number.POSITIVE_INFINITY : (limit ?? 2),
+        windowMs: window ?? 10,
+      })
+      return {
+        ...(hasKey && { key }),
+        ...(hasWhen && { when: `if (.n less ${below})` }),
+        ...(limit && { limit }),
+        ...(window && { window: `${window}ms` }),
+      }
+    })
+    model.push({ holds: () => true, limit: 2, windowMs: 10 })
+    const { decide } = deciderOf({ limit: 2, window: '10ms', key_field: '.app', limits })
+    const expected = new Model(model)
+    let now = 0
+    for (let step = 0; step < 60; step++, decided++) {
+      now += Math.floor(random() * 3)
+      const event: Event = { n: Math.floor(random() * 5), ...(random() < 0.9 && { app: pick([...apps, '']) }) }
+      const [got, wanted] = [decide(event, now), expected.decide(event, now)]
+      if (got !== wanted) {
+        t.fail(`round ${round}, step ${step}: ${got} rather than ${wanted} for ${JSON.stringify({ event, limits })}`)
+        return
+      }
+    }
+  }
+  t.ok(decided > 10_000)
+})
+
+t.test('a rule replaces the options that it names, and has its own cost, bytes and further limits', async t => {
+  const { decide } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    limits: [
+      { key: 'cost', limit: 10, cost: '.n' },
+      { key: 'bytes', limit_bytes: 60, limit: 100 },
+      { key: 'also', limit: 2, also: [{ limit: 3, window: '1h' }] },
+    ],
+  })
+  const of = (app: string, n: number, now = 0) => decide({ app, n }, now)
+  t.same([of('cost', 9), of('cost', 2), of('cost', 1)], [PASS, DISCARD, PASS])
+  t.same([of('bytes', 1), of('bytes', 1), of('bytes', 1)], [PASS, PASS, DISCARD], 'events of 22 bytes')
+  t.same([of('also', 1), of('also', 1), of('also', 1)], [PASS, PASS, DISCARD])
+  t.same([of('also', 1, 1000), of('also', 1, 1000)], [PASS, DISCARD], 'three in an hour')
+  t.same([of('other', 1), of('other', 1)], [PASS, DISCARD])
+})
+
+t.test('a refusal names the rule', async t => {
+  const { decider, batch } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    limits: [
+      { key: 'x', limit: 1 },
+      { key: 'a*', when: 'if (.n greater 1)', limit: 2, window: '1m' },
+    ],
+  })
+  const refusal = (event: object) => {
+    const asked = batch(event)
+    for (let n = 0; n < 3; n++) decider.decide(asked, 0)
+    return decider.refusal(asked, 0)
+  }
+  t.same(refusal({ app: 'ab', n: 5 }), {
+    limit: 2,
+    unit: 'events',
+    windowMs: 60_000,
+    count: 2,
+    rule: { list: 'limits', place: 2, text: "key a* and if (.n greater '1')" },
+  })
+  t.match(refusal({ app: 'ab', n: 0 }), { limit: 1, rule: undefined })
+})
+
+t.test('max_keys bounds the buckets of all rules together, and idle ones of any rule make room', async t => {
+  const { decider, decide } = deciderOf({
+    limit: 1,
+    window: '1s',
+    key_field: '.app',
+    max_keys: 4,
+    on_max_keys: 'discard',
+    limits: [
+      { key: 'a*', window: '10s' },
+      { key: 'b*', window: '10s' },
+    ],
+  })
+  t.same(
+    ['a1', 'a2', 'b1', 'c1', 'b2', 'c2', 'a1'].map(app => decide({ app }, 0)),
+    [PASS, PASS, PASS, PASS, FULL, FULL, DISCARD],
+  )
+  t.equal(decider.limiter.keys, 4)
+  t.equal(decide({ app: 'b2' }, 1000), PASS, 'c1 is idle')
+  t.equal(decide({ app: 'b3' }, 1001), FULL)
+  const later = ['b3', 'a3', 'c3', 'c4'].map(app => decide({ app }, 20_000))
+  t.same(later, [PASS, PASS, PASS, PASS])
+  t.equal(decider.limiter.keys, 4)
+})
+
+t.test('the windows of rules survive a reload, and those of rules that stay a change of the rules', async t => {
+  for (const [time, rest] of [
+    [{}, '*'],
+    [{}, ''],
+    [{ time_field: '.t' }, '*'],
+    [{ time_field: '.t' }, ''],
+  ] as const) {
+    const given = (limits: object[]) => ({ limit: 1, window: '1h', key_field: '.app', ...time, limits })
+    const [a, b, c] = [
+      { key: `a${rest}`, limit: 2 },
+      { key: `b${rest}`, limit: 2 },
+      { key: `c${rest}`, limit: 2 },
+    ]
+    const { origin, options } = compiled(given([a, b]))
+    const clock = { now: () => 0, wall: () => 1_700_000_000_000 }
+    const first = createDecider(options, clock)
+    const decide = (decider: typeof first, app: string) => {
+      const [batch] = batchesOf(`{"app":"${app}","t":1700000000000}\n`, origin)
+      return decider.decide(batch!).decisions[0]!
+    }
+    t.same([decide(first, 'a'), decide(first, 'b'), decide(first, 'b')], [PASS, PASS, PASS])
+    const second = createDecider(options, clock, first.limiter)
+    t.same([decide(second, 'a'), decide(second, 'a'), decide(second, 'b')], [PASS, DISCARD, DISCARD])
+    const changed = deciderOptions(throttle.options.parse(given([c, { ...b, limit: 3 }, a])), {
+      field: path => new FieldReader(path, origin.wanted),
+    })
+    second.setRules(changed.rules!)
+    t.same([decide(second, 'a'), decide(second, 'b'), decide(second, 'c')], [DISCARD, PASS, PASS])
+    second.setRules([])
+    t.same([decide(second, 'a'), decide(second, 'a')], [PASS, DISCARD], 'without rules, the limit above')
+    t.equal(second.buckets, 1, 'the buckets of rules that are gone are dropped')
+  }
+})
+
+const MODES = ['fixed', 'aligned', 'sliding', 'gcra'].flatMap(window_mode => [
+  { window_mode },
+  { window_mode, cost: '.n' },
+  { window_mode, also: [{ limit_bytes: 90, window: '70ms' }] },
+])
+
+t.test('rules for one key each decide as a throttle alone would for it', async t => {
+  const apps = Array.from({ length: 30 }, (_, n) => `app-${n}`)
+  for (const [round, options] of MODES.entries()) {
+    const random = seeded(round)
+    const config = (limit: number) => ({ limit, window: '40ms', key_field: '.app', ...options })
+    const limits = apps.map((key, n) => ({ key, limit: 1 + (n % 4) }))
+    const all = deciderOf({ ...config(9), limits })
+    const alone = new Map(limits.map(({ key, limit }) => [key, deciderOf(config(limit))]))
+    let now = 0
+    for (let step = 0; step < 2000; step++) {
+      now += random() < 0.02 ? 50 : random() < 0.3 ? 1 : 0
+      const event = { app: apps[Math.floor(random() ** 2 * apps.length)]!, n: 1 + Math.floor(random() * 3) }
+      const one = alone.get(event.app)!
+      const [got, expected] = [all.decide(event, now), one.decide(event, now)]
+      const [levels, expectedLevels] = [all, one].map(({ decider, batch }) => decider.level(batch(event), 0, now))
+      if (got === expected && JSON.stringify(levels) === JSON.stringify(expectedLevels)) continue
+      t.same(
+        { got, levels },
+        { got: expected, levels: expectedLevels },
+        `${JSON.stringify(options)}, step ${step}: ${JSON.stringify(event)}`,
+      )
+      return
+    }
+    t.ok(all.decider.limiter.dropped > 0, 'idle buckets are dropped')
+  }
+})
+
+t.test('without room for its key, a rule counts in a default bucket of its own', async t => {
+  const { decide } = deciderOf({
+    limit: 1,
+    window: '1h',
+    key_field: '.app',
+    max_keys: 1,
+    on_max_keys: 'default_bucket',
+    limits: [
+      { key: 'a', limit: 1 },
+      { key: 'b', limit: 2 },
+    ],
+  })
+  const apps = ['z', 'a', 'a', 'b', 'b', 'b', 'c', 'c']
+  t.same(
+    apps.map(app => decide({ app }, 0)),
+    [PASS, PASS, DISCARD, PASS, PASS, DISCARD, PASS, DISCARD],
+  )
+})
+
+t.test('a rule for one key has no bucket with another one', async t => {
+  const { decider, batch, decide } = deciderOf({
+    limit: 1,
+    window: '1h',
+    key_field: '.app',
+    limits: [
+      { key: 'a', limit: 2 },
+      { key: 'b', limit: 3 },
+    ],
+  })
+  decide({ app: 'a' }, 0)
+  const b = decider.ruleOf(batch({ app: 'b' }), 0)!
+  const keyOfA = keyOf(keyBytes('a'), decider.limiter.seed)
+  t.match(decider.limiter.ofRule(b).level(keyOfA, 0, 1, 1), { used: 0, limit: { limit: 3 } })
+})
+
+t.test('a bucket of a rule is found again after others were dropped, and after a reload', async t => {
+  const given = { limit: 1, window: '1h', key_field: '.app', limits: [{ key: 'b*', limit: 2, window: '1s' }] }
+  const { origin, options } = compiled(given)
+  const clock = { now: 0, wall: 1_700_000_000_000 }
+  const first = createDecider(options, { now: () => clock.now, wall: () => clock.wall })
+  const apps = Array.from({ length: 40 }, (_, n) => `b${n}`)
+  const decide = (decider: typeof first, app: string, now: number) => {
+    clock.now = now
+    return decider.decide(batchesOf(`{"app":"${app}"}\n`, origin)[0]!).decisions[0]!
+  }
+  for (const app of apps) decide(first, app, 0)
+  for (const app of apps.slice(20)) decide(first, app, 1500)
+  t.equal(first.buckets, 20, 'the others are idle')
+  for (const app of apps.slice(20)) t.equal(decide(first, app, 1700), PASS, app)
+  for (const app of apps.slice(20)) t.equal(decide(first, app, 1800), DISCARD, app)
+  for (const app of apps.slice(0, 20)) t.equal(decide(first, app, 1800), PASS, app)
+  const second = createDecider({ ...options, seed: 99 }, { now: () => clock.now, wall: () => 0 }, first.limiter)
+  for (const app of apps.slice(20)) t.equal(decide(second, app, 1900), DISCARD, app)
+})
+
+t.test('aligned windows of a rule follow the wall clock', async t => {
+  for (const key of ['*', 'a']) {
+    const time = { now: 0, wall: 1_700_000_000_500 }
+    const { origin, options } = compiled({
+      limit: 5,
+      window: '1h',
+      key_field: '.app',
+      limits: [{ key, limit: 1, window: '1s', window_mode: 'aligned' }],
+    })
+    const decider = new LiveDecider(options, { now: () => time.now, wall: () => time.wall })
+    const decide = (now: number) => {
+      time.wall += now - time.now
+      time.now = now
+      return decider.decide(batchesOf('{"app":"a"}\n', origin)[0]!).decisions[0]
+    }
+    t.same([decide(0), decide(499), decide(500), decide(999)], [PASS, DISCARD, PASS, DISCARD])
+    time.wall -= 60_000
+    t.same([decide(999), decide(999)], [PASS, DISCARD], 'a clock that was set back')
+  }
+})
+
+t.test('invalid rules are refused with their place', async t => {
+  const refused = (limits: unknown, more = {}) => {
+    const result = throttle.options.safeParse({ limit: 1, window: '1s', key_field: '.app', limits, ...more })
+    return result.error?.issues.map(({ path, message }) => `${path.join('.')}: ${message}`) ?? []
+  }
+  t.same(refused([{ key: 'a', limit: 5 }]), [])
+  t.same(refused([{ limit: 5 }]), ['limits.0: needs when or key, or both'])
+  t.match(refused([{ key: 'a' }, { key: 'a[', limit: 5 }]), [/^limits\.1\.key: has a \[ without/])
+  t.same(refused([{ key: 'a', limit: 5 }], { key_field: undefined }), ['limits.0.key: has no effect without key_field'])
+  t.same(refused([{ key: 'a', limit: 'unlimited', window: '5s' }]), [
+    'limits.0.window: has no effect with limit: unlimited',
+  ])
+  t.match(refused([{ key: 'a', limit: 'many' }]), [/^limits\.0\.limit: must be a whole number .* or unlimited$/])
+  t.match(refused([{ key: 'a', limit: 0 }]), [/^limits\.0\.limit: /])
+  t.match(refused([{ key: 'a', lmit: 5 }]), [/^limits\.0: /])
+  t.match(refused([{ when: 'if (.a equals 5)', limit: 5 }]), [/^limits\.0\.when: /])
+  t.same(refused([{ key: 'a', window_mode: 'fixed' }], { window_mode: 'gcra', burst: 5 }), [], 'burst goes with gcra')
+  t.match(refused([{ key: 'a', also: [{ window: '1s' }] }]), [/^limits\.0\.also\.0\.limit: is missing/])
+  t.ok(refused([]).length > 0)
+})

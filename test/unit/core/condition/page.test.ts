@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { compileCondition } from '../../../../src/core/condition/condition.js'
+import { FUNCTIONS } from '../../../../src/core/condition/functions.js'
+import { OPERATORS } from '../../../../src/core/condition/operators.js'
+import { correctedCondition, parseCondition } from '../../../../src/core/condition/parse.js'
+import { FieldReader } from '../../../../src/core/event/field-reader.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { batchOf } from '../../../support/batches.js'
+import { checkout } from '../../../support/checkout.js'
+import { docBlocks } from '../../../support/doc-blocks.js'
+
+const PAGE = 'docs/conditions.md'
+const page = readFileSync(join(checkout, PAGE), 'utf8')
+
+function holds(condition: string, line: string): boolean {
+  const wanted = new WantedNames()
+  const test = compileCondition(parseCondition(condition), path => new FieldReader(path, wanted))
+  return test(batchOf([line], { wanted }), 0)
+}
+
+/** The rows of the table under a heading, as cells without their backquotes. */
+function rowsUnder(heading: string): string[][] {
+  const section = page.split(`## ${heading}\n`)[1]!.split('\n## ')[0]!
+  const lines = section.split('\n').filter(line => line.startsWith('|'))
+  return lines.map(line =>
+    line
+      .slice(2, -2)
+      .split(' | ')
+      .map(cell => cell.trim().replace(/^`(.*)`$/, '$1')),
+  )
+}
+
+t.test('the examples of the page hold as it says', async t => {
+  const blocks = docBlocks(PAGE).filter(({ language }) => language === 'condition')
+  t.ok(blocks.length > 5)
+  for (const { text } of blocks) {
+    const [condition, ...events] = text.trim().split('\n')
+    for (const event of events) {
+      const [, expected, line] = /^(holds|fails) {2}(\{.*\})$/.exec(event)!
+      t.equal(holds(condition!, line!), expected === 'holds', `${condition}: ${event}`)
+    }
+  }
+})
+
+t.test('the table says what each operator does', async t => {
+  const [header, , ...rows] = rowsUnder('What each operator does with each kind of value')
+  const values = header!.slice(1)
+  const others = '"ten":10,"nine":"9","letter":"x"'
+  for (const [comparison, ...cells] of rows) {
+    const found = values.map(value => {
+      const line = value === 'missing' ? `{${others}}` : `{"a":${value},${others}}`
+      return holds(`if (.a ${comparison})`, line) ? 'holds' : '–'
+    })
+    t.same(cells, found, comparison!)
+  }
+  t.same([...new Set(rows.map(([comparison]) => comparison!.split(' ')[0]))], [...OPERATORS.keys()], 'in this order')
+})
+
+t.test('what other languages write becomes what the page says', async t => {
+  for (const [written, meant] of rowsUnder('What other languages write').slice(2)) {
+    t.equal(correctedCondition(written!), meant)
+  }
+})
+
+t.test('the page has the functions and the grammar of the code', async t => {
+  t.same(
+    rowsUnder('Functions').slice(2),
+    [...FUNCTIONS].map(([name, { text }]) => [`${name}(…)`, text]),
+  )
+  const source = readFileSync(join(checkout, 'src/core/condition/parse.ts'), 'utf8')
+  const grammar = docBlocks(PAGE)
+    .find(({ language }) => language === 'text')!
+    .text.trimEnd()
+  t.ok(source.includes(grammar.replace(/^/gm, ' *   ')), 'the grammar in parse.ts')
+})

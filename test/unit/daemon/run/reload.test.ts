@@ -1,0 +1,138 @@
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { onReload } from '../../../../src/daemon/run/reload.js'
+import { Servers } from '../../../../src/daemon/run/servers.js'
+import type { Config } from '../../../../src/engine/config/load.js'
+import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
+import type { Supervisor } from '../../../../src/engine/run/supervisor.js'
+import { HOST, ownPort } from '../../../support/address.js'
+import { turns, until } from '../../../support/until.js'
+
+const log = pino({ level: 'silent' })
+const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
+
+const configOf = (port: number, digest: string) =>
+  ({ metrics: { host: HOST, port }, digest, files: [], warnings: [], watched: false }) as unknown as Config
+
+const answer = async (port: number) =>
+  await fetch(`http://${HOST}:${port}/metrics`).then(
+    reply => reply.text(),
+    () => 'gone',
+  )
+
+async function untilAnswer(port: number, text: string): Promise<void> {
+  await until(async () => (await answer(port)) === text)
+}
+
+const connections = { closed() {}, refused() {} }
+const serversHere = () =>
+  new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [], connections }, log)
+
+/** Reloads `pipeline` at SIGHUP, until the test is over. */
+function reloading(t: Test, read: () => Promise<Config>, pipeline: object, servers: Servers) {
+  const told: { refused: string | undefined } = { refused: undefined }
+  const reloads = onReload(
+    { read, applied: () => {} },
+    pipeline as Supervisor,
+    servers,
+    new Metrics(log),
+    log,
+    systemd,
+    told,
+  )
+  t.teardown(() => {
+    reloads.stop()
+    servers.close()
+  })
+  return { reloads, told }
+}
+
+t.test('a reload that is asked for during another one comes after it', async t => {
+  const servers = serversHere()
+  const files = { port: await ownPort(), digest: 'a' }
+  const read = () => configOf(files.port, files.digest)
+  /** Lets the replacement that is under way come to its end. */
+  let go: (() => void) | undefined
+  const pipeline = {
+    config: read(),
+    async replace(config: Config) {
+      await new Promise<void>(resolve => {
+        go = resolve
+      })
+      go = undefined
+      pipeline.config = config
+    },
+  }
+  const { told } = reloading(t, async () => read(), pipeline, servers)
+
+  process.emit('SIGHUP')
+  await until(() => go !== undefined)
+  files.digest = 'b'
+  process.emit('SIGHUP')
+  // Time for the second one to come as far as it does.
+  await turns()
+  await until('the second one', () => {
+    go?.()
+    return told.refused !== undefined || pipeline.config.digest === 'b'
+  })
+  t.equal(told.refused, undefined, 'both were taken')
+  t.equal(pipeline.config.digest, 'b')
+  t.equal(await answer(files.port), 'here')
+})
+
+t.test('however many signals come during a reload, one reload follows it, with the last content', async t => {
+  const servers = serversHere()
+  const files = { port: await ownPort(), digest: 'a' }
+  const read = () => configOf(files.port, files.digest)
+  const replaced: string[] = []
+  let go = () => {}
+  const pipeline = {
+    config: read(),
+    async replace(config: Config) {
+      replaced.push(config.digest)
+      if (replaced.length === 1)
+        await new Promise<void>(resolve => {
+          go = resolve
+        })
+      pipeline.config = config
+    },
+  }
+  reloading(t, async () => read(), pipeline, servers)
+  process.emit('SIGHUP')
+  await until(() => replaced.length === 1)
+  for (let i = 1; i <= 20; i++) {
+    files.digest = `b${i}`
+    process.emit('SIGHUP')
+    await turns()
+  }
+  go()
+  await until(() => pipeline.config.digest === 'b20')
+  files.digest = 'c'
+  process.emit('SIGHUP')
+  await until(() => pipeline.config.digest === 'c')
+  t.same(replaced, ['a', 'b20', 'c'])
+})
+
+t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
+  const servers = serversHere()
+  const [before, after] = [await ownPort(), await ownPort()]
+  const first = configOf(before, 'a')
+  const pipeline = {
+    config: first,
+    async replace(config: Config) {
+      pipeline.config = config
+    },
+  }
+  ;(await servers.prepare(pipeline.config.metrics)).use()
+  const read = () => configOf(after, 'b')
+  const { reloads, told } = reloading(t, async () => read(), pipeline, servers)
+
+  process.emit('SIGHUP')
+  await until(() => pipeline.config.digest === 'b')
+  await untilAnswer(after, 'here')
+  await untilAnswer(before, 'gone')
+  reloads.wentBack(new Error('no such thing here'), first)
+  await untilAnswer(before, 'here')
+  await untilAnswer(after, 'gone')
+  t.equal(told.refused, 'no such thing here')
+})

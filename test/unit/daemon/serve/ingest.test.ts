@@ -1,0 +1,106 @@
+import { existsSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import pino from 'pino'
+import t from 'tap'
+import { peopleText } from '../../../../src/cli/service/api-text.js'
+import { components } from '../../../../src/components/list.js'
+import { ServedIngest } from '../../../../src/daemon/serve/ingest.js'
+import { parseConfig } from '../../../../src/engine/config/load.js'
+import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
+import { as, openService } from '../../../support/api-service.js'
+import { until } from '../../../support/until.js'
+
+const PAGE = { limit: 50 }
+
+t.test('a publish answers with what the service bounds, and the log has it', async t => {
+  const { service, first } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const dataDir = join(t.testdirName, 'service')
+  const text = `service: { data_dir: ${JSON.stringify(dataDir)}, ingest: { max_disk_per_account: 2GB } }`
+  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const { pipelines } = service
+  const out = {
+    ...{ type: 'http', inputs: ['ingest'], url: 'https://logs.example/', auth: { key: '${secret:up}' } },
+    ...{ max_in_flight: 500, buffer: { type: 'disk', max_bytes: '5GB' } },
+  }
+  const { id } = (await pipelines.create(me, { title: 'p', config: { destinations: { out } } })).document
+  t.same((await pipelines.publish(me, id, {})).document.service_bounds, [], 'nothing runs here')
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const served = new ServedIngest(service, options!, { log, metrics: new Metrics(log), components, ownPorts: () => [] })
+  await served.start()
+  t.teardown(() => served.stop(AbortSignal.abort()))
+  const at = (option: string) => `config.destinations.out.${option}`
+  const bounds = [
+    { path: at('max_in_flight'), message: 'the service runs it with 64 instead of 500' },
+    { path: at('buffer.max_bytes'), message: /^5\.0 GB are more than the 2\.0 GB of disk space/ },
+    { path: '', message: /disk buffers, dead letters, .* share 2\.0 GB .* ingest answers 503$/ },
+  ]
+  const { document } = await pipelines.publish(me, id, {})
+  t.match(document, { id, published_revision: 1, service_bounds: bounds })
+  t.notOk('service_bounds' in (await pipelines.get(me, id)).document)
+  t.match(peopleText(document, 80), /\n {2}config\.destinations\.out\.max_in_flight: the service runs it with 64 /)
+
+  mkdirSync(join(dataDir, 'ingest', id, 'state/buffer'), { recursive: true })
+  const ran = async (revision: number) => {
+    const found = () =>
+      logged.find(one => / published (pipeline|revision) runs$/.test(String(one.msg)) && one.revision === revision)
+    return await until(found)
+  }
+  await service.secrets.set(me, 'up', { value: 'x' })
+  t.match(await ran(1), { pipeline: id, bounds: /out\.max_in_flight: the service runs it with 64 instead of 500;/ })
+  await pipelines.update(me, id, { config: { destinations: { out: { ...out, max_in_flight: 400 } } } })
+  await pipelines.publish(me, id, {})
+  t.match(await ran(2), { pipeline: id, bounds: /out\.max_in_flight: the service runs it with 64 instead of 400;/ })
+
+  const toStdout = { destinations: { out: { type: 'stdout', inputs: ['ingest'] } } }
+  await pipelines.update(me, id, { config: toStdout })
+  const message = /^the service cannot run it: destinations\.out\.type: the standard output/
+  t.match((await pipelines.publish(me, id, {})).document.service_bounds, [{ path: '', message }])
+})
+
+t.test('the files of a pipeline that was deleted are removed, also at the next start', async t => {
+  const { service, first, store } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  // Beside the store of the test, whose folder it is.
+  const dataDir = join(t.testdirName, 'service')
+  const text = `service: { data_dir: ${JSON.stringify(dataDir)} }`
+  const { service: options } = parseConfig(text, 'service.yaml', { env: {}, components, serviceAlone: true })
+  const config = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } }
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const open = () =>
+    new ServedIngest(service, options!, { log, metrics: new Metrics(log), components, ownPorts: () => [] })
+  const folderOf = (id: string) => join(dataDir, 'ingest', id)
+  const make = async () => {
+    const { id } = (await service.pipelines.create(me, { title: 'p', config })).document
+    await service.pipelines.publish(me, id, {})
+    mkdirSync(join(folderOf(id), 'state', 'dead-letter'), { recursive: true })
+    return id
+  }
+  const [kept, now, later] = [await make(), await make(), await make()]
+  mkdirSync(folderOf('orphan'))
+
+  // The process is killed before it comes to the files.
+  await service.pipelines.remove(me, later)
+  t.equal((await store.list('removed-pipeline/')).length, 1)
+  const served = open()
+  await served.start()
+  t.notOk(existsSync(folderOf(later)), 'left over from before')
+  t.same(await store.list('removed-pipeline/'), [])
+  t.match(
+    logged.filter(({ code }) => code === 'SLUICE_ORPHANED_PIPELINE'),
+    [{ folder: folderOf('orphan') }],
+    'what belongs to nobody is named, and kept',
+  )
+  t.ok(existsSync(folderOf('orphan')))
+
+  await service.pipelines.remove(me, now)
+  await served.stop(AbortSignal.abort())
+  await until(() => !existsSync(folderOf(now)))
+  t.ok(existsSync(folderOf(kept)))
+  t.same(
+    (await service.pipelines.list(me, PAGE)).items.map(({ id }) => id),
+    [kept],
+  )
+})

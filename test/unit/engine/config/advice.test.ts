@@ -1,0 +1,467 @@
+import t from 'tap'
+import type { z } from 'zod'
+import { components } from '../../../../src/components/list.js'
+import { codecs } from '../../../../src/core/codecs/list.js'
+import { correctedCondition, parseCondition } from '../../../../src/core/condition/parse.js'
+import { ConfigError, type Problem } from '../../../../src/core/errors.js'
+import { MEANT } from '../../../../src/engine/config/checks/foreign-names.js'
+import { parseConfig } from '../../../../src/engine/config/load.js'
+import { componentSchema, SECTIONS, settings, shapeOf, unwrapped } from '../../../../src/engine/config/schema.js'
+
+/** Everything that is wrong with a text. */
+function problemsOf(text: string, env: NodeJS.ProcessEnv = {}): readonly Problem[] {
+  try {
+    parseConfig(text, 'c.yaml', { env, components })
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems
+  }
+}
+
+const HOME = { HOME: '/root' }
+
+/** What each kind of advice says to put in the place of what stands there, to the end of the value. */
+const ADVICE: readonly [RegExp, (rest: string, advised: string) => string][] = [
+  [/did you mean "([^"]+)"\?/, (rest, name) => name + rest.replace(/^[\w."]+/, '')],
+  [/; write (\S+) for /, (rest, value) => value + rest.replace(/^[^\s,}]+/, '')],
+  [/write: (if \(.*\)) \(column/, (_rest, condition) => JSON.stringify(condition)],
+  [/: write (\..+) \(column/, (rest, path) => rest.replace(/^('[^']*'|[^\s,}\]]+)/, `'${path}'`)],
+  [/, or (\$\{HOME\}\S*)$/, (rest, path) => rest.replace(/^[^\s,}\]]+/, path)],
+  [/write it as \w+ in (\w+: \{ \w+: )… \}$/, (rest, option) => rest.replace(/^[\w.]+: ([^,}\n]+)/, `${option}$1 }`)],
+  [/; for the text, write ('[^']+')$/, (rest, text) => rest.replace(/^[^\s,}\]]+/, text)],
+  [/put it in quotes$/, rest => rest.replace(/^[^\s,}\]]+/, '"$&"')],
+  [/remove the quotes$/, rest => rest.replace(/^"([^"]*)"/, '$1')],
+]
+
+/** Does what the first error says, literally. */
+function followed(text: string, { line, column, message }: Problem): string {
+  const lines = text.split('\n')
+  const at = lines[line - 1]!
+  for (const [pattern, change] of ADVICE) {
+    const found = pattern.exec(message)
+    if (!found) continue
+    const rest = at.slice(column - 1)
+    lines[line - 1] = at.slice(0, column - 1) + change(rest, found[1] ?? '')
+    return lines.join('\n')
+  }
+  throw new Error(`no advice: ${message}`)
+}
+
+const config = ({
+  sources = 'sources',
+  processors = 'processors',
+  destinations = 'destinations',
+  top = '',
+  lim = '',
+}) =>
+  [
+    top,
+    `${sources}:`,
+    '  in: { type: stdin, decode: json }',
+    `${processors}:`,
+    '  lim:',
+    '    type: throttle',
+    '    inputs: [in]',
+    ...(lim || 'limit: 5\nwindow: 1s').split('\n').map(option => `    ${option}`),
+    `${destinations}:`,
+    '  out: { type: stdout, inputs: [lim] }',
+    '',
+  ].join('\n')
+
+/** What people write who know other languages, and what it is here. */
+const FOREIGN_CONDITIONS: readonly (readonly [string, string])[] = [
+  ['.a =~ /x y(z)/i', "if (.a regex_match '(?i)x y(z)')"],
+  [".a !~ /it's/", "if (NOT .a regex_match 'it\\'s')"],
+  ['.a /x/', "if (.a regex_match 'x')"],
+  ['exists(.a) && !exists(.b)', 'if (.a exists AND NOT .b exists)'],
+  ['!contains(.a, "x")', 'if (NOT .a contains "x")'],
+  [".a.contains('x')", "if (.a contains 'x')"],
+  ["if (.msg.startsWith('x') || endsWith(msg, 'y'))", "if (.msg starts_with 'x' OR .msg ends_with 'y')"],
+  [".level in ['a', 'b']", "if (.level in ('a', 'b'))"],
+  [".level IN ('a', 'b') && .b NOT IN (1,2)", "if (.level IN ('a', 'b') AND .b not_in (1,2))"],
+  ['level in [error, warn]', "if (.level in ('error', 'warn'))"],
+  ['.level in "a"', 'if (.level in ("a"))'],
+  ['.a == .b && .c >= .d', 'if (.a equal .b AND .c greater_or_equal .d)'],
+  ["LOWER(.a) = 'x' OR len(b) > 5", "if (lower(.a) equal 'x' OR length(.b) greater 5)"],
+  [".a.toUpperCase() === 'X'", "if (upper(.a) equal 'X')"],
+  ['.a.length() > 3', 'if (length(.a) greater 3)'],
+  ['.a BETWEEN 1 AND 5', 'if ((.a greater_or_equal 1 AND .a less_or_equal 5))'],
+  ['.a == null', 'if (.a is_null)'],
+  ['.a != null', 'if ((.a exists AND NOT .a is_null))'],
+  ['.a is not null', 'if ((.a exists AND NOT .a is_null))'],
+  ["match(.message, r'^err\\d+')", "if (.message regex_match '^err\\d+')"],
+  ["[level] == 'x'", "if (.level equal 'x')"],
+  ['[a][b] =~ /x\\/y\\\\/', "if (.a.b regex_match 'x/y\\\\\\\\')"],
+  ['is_null(.a)', 'if (.a is_null)'],
+  ['if (.a == 1 && .b != 2 || !(.c exists))', 'if (.a equal 1 AND .b not_equal 2 OR NOT (.c exists))'],
+  ['.status >= 500 & .status < 600', 'if (.status greater_or_equal 500 AND .status less 600)'],
+]
+
+t.test('whoever does what an error says has a configuration that holds', async t => {
+  const cases: readonly string[] = [
+    config({ lim: "limit: 5\nwindow: 1s\nexclude: .host == 'x'" }),
+    config({ lim: "limit: 5\nwindow: 1s\nexclude: .host != 'x' && level =~ '^e'" }),
+    config({ lim: 'limit: 5\nwindow: 1s\nexclude: (.host = web-1)' }),
+    config({ lim: "limit: 5\nwindow: 1s\nexclude: if .host equals 'x' || ! .a exists" }),
+    ...FOREIGN_CONDITIONS.map(([text]) => config({ lim: `limit: 5\nwindow: 1s\nexclude: ${JSON.stringify(text)}` })),
+    config({ lim: 'limit: 5\nwindow: 1s\nkey_field: client' }),
+    config({ lim: 'limit: 5\nwindow: 1s\nkey_field: $.client.ip' }),
+    config({ lim: 'limit: 5\nwindow: 1s\ntime_field: x y' }).replace('x y', "'x y'"),
+    config({}).replace('type: stdout', 'type: http, url: "http://127.0.0.1:1/", batch_size: 5'),
+    config({}).replace('type: stdout', 'type: http, url: "http://127.0.0.1:1/", retry_limit: 5'),
+    config({}).replace('type: stdin', 'type: file, include: [~/x.log]'),
+    config({ top: 'data_dir: ~/x' }),
+    config({ lim: 'limit: 5\nwindow: 10' }),
+    config({ lim: 'limit: 5\nwindow: "10"' }),
+    config({ lim: 'limit: "5"\nwindow: 1s' }),
+    config({ lim: 'limit: 5\nwindow: 1s\nkey: .app' }),
+    config({ lim: 'threshold: 5\nwindow_secs: 1s\ngroup_by: .app' }),
+    config({ lim: 'rate: 5\nperiod: 5 secs' }),
+    config({ top: 'metrics: { listen: 9598 }' }),
+    config({ top: 'metrics: { listen: ":9598" }' }),
+    config({ top: 'shutdown_timeout: 30' }),
+    config({ top: 'path.data: x' }),
+    config({ top: 'data_dir: *x' }),
+    config({ lim: 'limit: 5\nwindow_ms: 1s' }),
+    config({ processors: 'transforms', destinations: 'sinks' }),
+    config({ sources: 'receivers', processors: 'filters', destinations: 'exporters' }),
+    config({ sources: 'inputs', processors: 'procesors', destinations: 'outputs' }),
+    config({}).replace('type: stdout', 'type: console'),
+    config({}).replace('type: throttle', 'type: rate_limit'),
+    config({}).replace('decode: json', 'codec: ndjson'),
+    config({}).replace(
+      'type: stdout',
+      'type: http, url: "http://127.0.0.1:1/", batch: { timeout_secs: 1s }, retry: { max_delay: 1s }, buffer: { type: disk, max_size: 1MiB }',
+    ),
+  ]
+  for (const text of cases) {
+    let now = text
+    let steps = 0
+    t.not(problemsOf(now, HOME).length, 0, text)
+    for (let problems = problemsOf(now, HOME); problems.length > 0 && steps < 6; problems = problemsOf(now, HOME)) {
+      // A required option that is missing may be there under another name, which is the next error.
+      now = followed(now, problems.find(({ message }) => !message.startsWith('is missing')) ?? problems[0]!)
+      steps++
+    }
+    t.same(problemsOf(now, HOME), [], now)
+  }
+})
+
+t.test('a section under a wrong name makes one error, and its components are checked', async t => {
+  const text = config({ destinations: 'sinks' }).replace('inputs: [lim]', 'inputs: [limm]')
+  t.same(
+    problemsOf(text).map(({ line, message }) => `${line}: ${message}`),
+    [
+      '10: unknown option; did you mean "destinations"?',
+      '11: there is no source or processor "limm"; did you mean "lim"?',
+    ],
+  )
+})
+
+t.test('usual forms of units are taken', async t => {
+  for (const window of ['1 sec', '2 secs', '5 min', '5mins', '1 hr', '2 hrs', '100 msec', '1 day', '1d', '1 MIN'])
+    t.same(problemsOf(config({ lim: `limit: 5\nwindow: ${window}` })), [], window)
+})
+
+t.test('a condition that is clear but for its form', async t => {
+  const cases: readonly (readonly [string, string | undefined])[] = [
+    [".level equal 'error'", "if (.level equal 'error')"],
+    [".level == 'error'", "if (.level equal 'error')"],
+    ['level == error && (.a != 5 || !.b exists)', "if (.level equal 'error' AND (.a not_equal 5 OR NOT .b exists))"],
+    [".a not contains 'x'", "if (NOT .a contains 'x')"],
+    [".a not equal 'x'", "if (.a not_equal 'x')"],
+    ['if .a exists', 'if (.a exists)'],
+    ...FOREIGN_CONDITIONS,
+    ['.a whatever', undefined],
+    ['', undefined],
+    ['true', undefined],
+  ]
+  for (const [text, meant] of cases) {
+    t.equal(correctedCondition(text), meant, text)
+    if (meant) t.doesNotThrow(() => parseCondition(meant))
+  }
+})
+
+const BASE = config({}).slice(1)
+
+/** The problems of the text in short: line, path, message. */
+const shown = (text: string) => problemsOf(text).map(({ line, path, message }) => `${line} ${path}: ${message}`)
+
+t.test('a wrong indentation is one error, at its line, with the number of spaces that fit', async t => {
+  const fit = (n: number) => `: the indentation does not fit the lines above; use ${n} spaces before this`
+  const cases: readonly [string, string, readonly string[]][] = [
+    ['    limit: 5', '   limit: 5', [`7 ${fit(4)}`]],
+    ['    limit: 5', '     limit: 5', [`7 ${fit(4)}`]],
+    ['    inputs: [in]', ' inputs: [in]', [`6 ${fit(2)}`]],
+    ['    limit: 5', '\tlimit: 5', ['7 : a tab is used as indentation; use spaces']],
+    ['    limit: 5\n    window: 1s', '\tlimit: 5\n\twindow: 1s', ['7 : a tab is used as indentation; use spaces']],
+  ]
+  for (const [right, wrong, expected] of cases) {
+    const text = BASE.replace(right, wrong)
+    t.same(shown(text), expected, text)
+    const { line } = problemsOf(text)[0]!
+    const spaces = /use (\d+) space/.exec(expected[0]!)?.[1]
+    if (spaces === undefined || spaces === '2') continue
+    const lines = text.split('\n')
+    lines[line - 1] = ' '.repeat(Number(spaces)) + lines[line - 1]!.trimStart()
+    t.same(shown(lines.join('\n')), [], 'as it says')
+  }
+})
+
+t.test('an indentation that means something else is one error, too', async t => {
+  const beside = BASE.replace(/^ {4}(?=type|inputs|limit|window)/gm, '  ')
+  t.same(shown(beside), [
+    '5 processors.lim.type: is indented like lim; an option of lim needs more spaces before it than lim has',
+  ])
+  t.same(shown(beside.replace(/^ {2}(?=type|inputs|limit|window)/gm, '   ')), [], 'as it says')
+  const one = BASE.replace('    window: 1s', '  window: 1s')
+  t.same(shown(one), [
+    '8 processors.lim.window: is indented like lim; an option of lim needs more spaces before it than lim has',
+  ])
+  const inside = BASE.replace('destinations:\n  out', '  destinations:\n    out')
+  t.same(shown(inside), [
+    '9 processors.destinations: is indented as if it were in processors; write destinations: without spaces before it',
+  ])
+  t.same(shown(inside.replace('  destinations:', 'destinations:')), [], 'as it says')
+  const flat = BASE.replace(/^ {2}(?! )lim:/m, 'lim:')
+  t.same(shown(flat), ['4 lim: is not indented: in processors it needs at least one space before it'])
+  t.same(shown(flat.replace(/^lim:/m, ' lim:')), [], 'as it says')
+})
+
+t.test('a component in one line may have the name of an option', async t => {
+  const lines = [
+    'sources:',
+    '  in: { type: stdin }',
+    '  decode: { type: tcp, listen: 127.0.0.1:9000 }',
+    'processors:',
+    '  keep: { type: filter, inputs: [in], condition: "if (.a exists)" }',
+    '  limit: { type: throttle, inputs: [keep], limit: 5, window: 1s }',
+    '  steps: { type: throtle, inputs: [limit], limit: 5, window: 1s }',
+    'destinations:',
+    '  path: { type: stdout, inputs: [steps, decode] }',
+  ]
+  t.match(shown(lines.join('\n')), [/^7 processors\.steps\.type: .*throttle/])
+  const auth =
+    'destinations:\n  out: { type: http, inputs: [in], url: "http://127.0.0.1" }\n  auth: { type: token, key: k }'
+  t.match(shown(`sources: { in: { type: stdin } }\n${auth}`), [/^4 destinations\.out\.auth: is indented like out; /])
+})
+
+t.test('an error in the structure hides no other of its file, and none of the graph', async t => {
+  const text = [
+    'data_dri: x',
+    'sources:',
+    '  a: { type: stdin, decode: [json }',
+    '  b:',
+    '    type: file',
+    "    include: ['/x",
+    '  c: { type: fiel, include: [y] }',
+    'processors:',
+    '  lim:',
+    '    type: throttle',
+    '    inputs: [a, b, cc]',
+    '     limit: 5',
+    '  keep: { type: filter, inputs: [d], condition: .x == 1 }',
+    'destinations:',
+    '  out:',
+    '    type: stdout',
+    '    inputs: [lim, keep, limm]',
+    '    colour: red',
+    '',
+  ].join('\n')
+  t.same(shown(text), [
+    '1 data_dri: unknown option; did you mean "data_dir"?',
+    '3 : the bracket that opens here is not closed',
+    '6 : the quote that opens here is not closed',
+    '7 sources.c.type: must be one of file, stdin, journald, tcp, http, demo, not "fiel"; did you mean "file"?',
+    '12 : the indentation does not fit the lines above; use 4 spaces before this',
+    '13 processors.keep.inputs[0]: there is no source or processor "d"',
+    "13 processors.keep.condition: a condition has the form if (.field operator 'value'); write: if (.x equal 1) (column 1 of the condition)",
+    '17 destinations.out.inputs[2]: there is no source or processor "limm"; did you mean "lim"?',
+    '18 destinations.out.colour: unknown option of stdout; known are type, inputs, encoding, batch, retry, timeout, max_in_flight, hold_after_refusals, on_reject, buffer, renamed_from',
+  ])
+})
+
+t.test('ids are short enough for the names of files and the labels of metrics', async t => {
+  const named = (id: string) =>
+    problemsOf(`sources: { in: { type: stdin } }\ndestinations:\n  ${id}: { type: blackhole, inputs: [in] }\n`)
+  t.same(named('d'.repeat(128)), [])
+  t.match(named('d'.repeat(129)), [{ line: 3, column: 3, message: 'an id has at most 128 characters' }])
+  t.equal(named('d'.repeat(129)).length, 1)
+})
+
+/** The names of options that a schema has, with a dot those in options. */
+function optionNames(schema: z.core.$ZodType, before = ''): string[] {
+  const { options } = unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }
+  if (options) return options.flatMap(option => optionNames(option, before))
+  return Object.entries(shapeOf(schema) ?? {}).flatMap(([name, inner]) => [
+    before + name,
+    name,
+    ...optionNames(inner, `${name}.`),
+  ])
+}
+
+t.test('a name from another log shipper leads to an option that exists', async t => {
+  const named = new Set<string>([...Object.values(SECTIONS), ...optionNames(settings)])
+  for (const definition of components) {
+    named.add(definition.type)
+    for (const name of optionNames(componentSchema(definition))) named.add(name)
+  }
+  for (const { name, options } of codecs) {
+    named.add(name)
+    for (const option of optionNames(options)) named.add(option)
+  }
+  named.add('raw')
+  for (const [name, meant] of Object.entries(MEANT))
+    for (const option of meant) t.ok(named.has(option), `${name}: ${option}`)
+
+  const options: Readonly<Record<string, readonly (readonly [string, RegExp])[]>> = {
+    'in: { type: file, include: [/x]': [
+      ['paths: [x]', /^include$/],
+      ['exclude_files: [x]', /^exclude$/],
+      ['scan_frequency: 10s', /^scan_interval$/],
+      ['tail_files: true', /^read_from$/],
+      ['start_position: end', /^read_from$/],
+      ['read_from_head: true', /^read_from$/],
+      ['max_bytes: 1', /^max_line_bytes$/],
+      ['close_inactive: 5m', /^rotate_wait$/],
+      ['harvester_limit: 5', /^max_open_files$/],
+      ['multiline: { start_pattern: x }', /^start$/],
+      ['multiline: { line_end_pattern: x }', /^until$/],
+      ['multiline.pattern: x', /^start in multiline/],
+      ['multiline.parser: java', /^preset in multiline/],
+      ['startmsg.regex: x', /^start in multiline/],
+      ['decode: { codec: csv, separator: ";" }', /^delimiter$/],
+      ['ignore_older: 1h', /read_from: end/],
+      ['fingerprint: { length: 10 }', /identified by their inode and their content/],
+      ['sincedb_path: x', /data_dir/],
+    ],
+    'in: { type: tcp, listen: "127.0.0.1:1"': [
+      ['max_length: 1', /^max_line_bytes$/],
+      ['line_delimiter: x', /^framing$/],
+      ['connection_limit: 5', /^max_connections$/],
+    ],
+    'in: { type: http': [['endpoint: x', /^listen$/]],
+    'in: { type: journald': [
+      ['include_units: [x]', /^units$/],
+      ['since_now: true', /^read_from$/],
+      ['paths: [x]', /^files$/],
+    ],
+    'in: { type: stdin': [['codec: ndjson', /^decode$/]],
+    'out: { type: http, inputs: [in], url: "http://h/"': [
+      ['headers.x: y', /^headers$|known are/],
+      ['compress: gzip', /^compression$/],
+      ['batch.timeout_secs: 1', /^max_wait in batch/],
+      ['max_retries: 5', /^retry$/],
+      ['drop_on_full: true', /^when_full in buffer/],
+      ['concurrency: 5', /^max_in_flight$/],
+      ['api_key: x', /^auth$/],
+      ['tls: { insecure_skip_verify: true }', /^ca_file$/],
+      ['tls: { passphrase: x }', /openssl pkey/],
+      ['auth: { token: x }', /^key$/],
+    ],
+    'out: { type: http, inputs: [in]': [
+      ['uri: "http://h/"', /^url$/],
+      ['hosts: [h]', /^url$/],
+      ['endpoint: h', /^url$/],
+      ['path: /x', /^url$/],
+    ],
+    'out: { type: file, inputs: [in], path: /x': [
+      ['file_mode: "0640"', /^mode$/],
+      ['max_size: 1', /logrotate/],
+    ],
+    'lim: { type: throttle, inputs: [in]': [
+      ['rate_limit: 5', /^known are|limit/],
+      ['rate: 5', /^limit$/],
+      ['threshold: 5', /^limit$/],
+      ['interval: 5s', /^window$/],
+      ['window_secs: 5', /^window$/],
+      ['unless: x', /^exclude$/],
+    ],
+  }
+  for (const [component, cases] of Object.entries(options)) {
+    for (const [option, advice] of cases) {
+      const section = /^(in|out|lim)/.exec(component)![1]!
+      const name = { in: 'sources', out: 'destinations', lim: 'processors' }[section]
+      const found = problemsOf(`${name}:\n  ${component}, ${option} }\n`).find(({ message }) =>
+        message.startsWith('unknown option'),
+      )
+      t.ok(found, `${component}, ${option}`)
+      const meant = /did you mean "(.*)"\?|write it as (.*)/.exec(found!.message) ?? /; (.*)/.exec(found!.message)
+      t.match(meant?.slice(1).find(Boolean), advice, `${component}, ${option}: ${found!.message}`)
+    }
+  }
+  for (const top of ['log: { level: debug }', 'log_level: debug'])
+    t.match(problemsOf(config({ top })), [{ message: /SLUICE_LOG_LEVEL=debug/ }], top)
+})
+
+t.test('nothing that comes from the environment is shown', async t => {
+  const env = { V: 'hushhush1', P: '/nowhere/hushhush1', T: '~/hush', Q: '.hush' }
+  const values = {
+    sources: [
+      "type: file, include: ['${P}-%Y', '${T}'], multiline: { start: '${V}(' }",
+      "type: http, listen: '${V}', path: '${V}', auth: { key: '${V} x' }, decode: '${V}'",
+      "type: journald, priority: '${V}', directory: '${T}', renamed_from: '${P}'",
+    ],
+    processors: [
+      "type: throttle, inputs: ['${V}'], limit: '${V}', window: '${V}', window_mode: '${V}', key_field: '${V}'",
+      'type: filter, inputs: [s0], condition: "exists(.a) && .a == \'${V}\'"',
+      "type: filter, inputs: [s0], condition: '${V}'",
+      "type: filter, inputs: [s0], condition: '/${V}/'",
+    ],
+    destinations: [
+      "type: http, inputs: [s0], url: '${V}', compression: '${V}', tls: { ca_file: '${T}' }, proxy: '${V}'",
+      "type: file, inputs: [s0], path: '${T}', mode: '${V}', encoding: '${V}'",
+    ],
+  }
+  const text = Object.entries(values)
+    .map(([section, all]) => `${section}:\n${all.map((one, i) => `  ${section[0]}${i}: { ${one} }\n`).join('')}`)
+    .join('')
+  const found = problemsOf(`data_dir: '\${T}'\nlog: { format: '\${V}' }\n${text}`, env)
+  t.ok(found.length > 20, String(found.length))
+  t.same(
+    found.map(({ message }) => message).filter(message => /hush/.test(message)),
+    [],
+  )
+  // What is wrong with a configuration as a whole.
+  const whole = `sources: { a: { type: file, include: ['\${P}*'] } }
+processors:
+  t: { type: throttle, inputs: [a], limit: 1, window: 1s, key_field: '\${Q}', exclude: "if (\${Q} exists)" }
+destinations:
+  b: { type: file, inputs: [t], path: '\${P}' }
+  c: { type: file, inputs: [t], path: '\${P}' }
+`
+  const problems = problemsOf(whole, env)
+  t.equal(problems.length, 3)
+  const { warnings } = parseConfig(
+    whole.replace(/\n {2}[bc].*/g, '\n  b: { type: blackhole, inputs: [t] }').replace(/(\n {2}b: .*)\n {2}b.*/, '$1'),
+    'c.yaml',
+    { env, components },
+  )
+  t.equal(warnings.length, 2)
+  for (const { message } of [...problems, ...warnings]) t.notMatch(message, /hush/)
+})
+
+t.test('a codec that only reads is no encoding', async t => {
+  for (const encoding of ['syslog', 'text'])
+    t.match(problemsOf(config({}).replace('type: stdout', `type: stdout, encoding: ${encoding}`)), [
+      {
+        message: new RegExp(
+          `^${encoding} can only be used to decode lines; use one of raw, json, logfmt, csv(, \\w+)*$`,
+        ),
+      },
+    ])
+})
+
+t.test('signs in paths that other programs replace', async t => {
+  const warned = (source: string, destination: string) =>
+    parseConfig(
+      `sources: { a: { type: file, include: [${source}] } }\ndestinations: { b: { type: file, inputs: [a], path: ${destination} } }\n`,
+      'c.yaml',
+      { env: {}, components },
+    ).warnings.map(({ path, message }) => `${path}: ${message}`)
+  t.same(warned('/a/b.log', '/c/100%.log'), [])
+  t.match(warned("'/a/b-%Y-%m-%d.log'", '/c/d.log'), [/^sources.a.include\[0\]: %Y .*Write \/a\/b-\*\.log$/])
+  for (const path of ["'/c/%Y.log'", "'/c/{{ app }}.log'", "'/c/%{app}.log'", "'/c/<%Y>.log'"])
+    t.match(warned('/a/b.log', path), [/^destinations.b.path: .* is not replaced: .*logrotate/], path)
+})

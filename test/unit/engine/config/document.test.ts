@@ -1,0 +1,119 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: variables of the configuration, not of the test
+import t from 'tap'
+import { ConfigError } from '../../../../src/core/errors.js'
+import { type Config, type LoadOptions, parseConfig, parseDocument } from '../../../../src/engine/config/load.js'
+import { components } from './fake-components.js'
+
+const tail = components.find(({ type }) => type === 'tail') as Extract<(typeof components)[number], { kind: 'source' }>
+const ingest = {
+  id: 'ingest',
+  kind: 'source',
+  type: 'tail',
+  inputs: [],
+  options: { own: 1 },
+  definition: tail,
+} as const
+const lim = { type: 'limit', inputs: ['ingest'], limit: 5, window: '1s' }
+const out = { type: 'keep', inputs: ['lim'], path: 'p' }
+const GOOD = { processors: { lim }, destinations: { out } }
+
+type Options = Partial<Parameters<typeof parseDocument>[2]>
+const parse = (document: unknown, options: Options = {}): Config =>
+  parseDocument(document, 'it', { env: {}, components, given: [ingest], literal: true, ...options })
+
+function told(document: unknown, options?: Options): string[] {
+  try {
+    parse(document, options)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(({ path, message }) => `${path}: ${message}`)
+  }
+}
+
+t.test('a document with a source that is there by itself', async t => {
+  const config = parse(GOOD)
+  t.same(config.sources, [{ ...ingest, reads: [] }])
+  t.equal(config.sources[0]?.options, ingest.options)
+  t.same(
+    config.processors.map(({ id, inputs }) => [id, inputs]),
+    [['lim', ['ingest']]],
+  )
+  t.same(config.files, [])
+  t.same(told(GOOD, { given: [] }), [
+    'sources: there is no source: at least one is needed',
+    'processors.lim.inputs[0]: there is no source or processor "ingest"',
+  ])
+  const own = { ...GOOD, sources: { ingest: { type: 'tail', include: ['a'] } } }
+  t.same(told(own), ['sources.ingest: the source ingest is there by itself'])
+  t.match(told({ ...GOOD, destinations: { out, ingest: out } }), [
+    'destinations.ingest: the source ingest is there by itself',
+  ])
+  const more = { ...GOOD, sources: { other: { type: 'tail', include: ['a'] } } }
+  t.same(
+    parse(more).sources.map(({ id }) => id),
+    ['other', 'ingest'],
+  )
+  const output = { ...GOOD, destinations: { out: { ...out, inputs: ['ingest.more'] } } }
+  t.match(told(output), [/^destinations.out.inputs\[0\]: ingest \(type tail\) has no side outputs/])
+})
+
+t.test('what is wrong is told by path, in the order of the document', async t => {
+  const table: [unknown, RegExp[]][] = [
+    [[], [/^: must be a mapping/]],
+    ['text', [/^: must be a mapping/]],
+    [null, [/^: must be a mapping/]],
+    [{}, [/^destinations: there is no destination/]],
+    [{ ...GOOD, nope: 1, metrics: 3 }, [/^nope: unknown option/, /^metrics: must be false, or a mapping/]],
+    [
+      {
+        processors: { lim: { ...lim, limit: 0, windw: '1s' } },
+        destinations: { out: { type: 'kep', inputs: ['lim'] } },
+      },
+      [/^processors.lim.limit: must be at least 1/, /lim.windw: .*did you mean "window"/, /out.type: .*"keep"/],
+    ],
+    [
+      JSON.parse('{"destinations":{"__proto__":{},"out":{"__proto__":1}}}'),
+      [/__proto__: is not a possible name/, /out/],
+    ],
+    [JSON.parse(`{"tests":${'['.repeat(70)}${']'.repeat(70)}}`), [/must not be nested deeper than 64 levels/]],
+    [{ ...GOOD, tests: undefined }, [/^tests: is not a value that JSON has/]],
+  ]
+  for (const [document, expected] of table) {
+    const problems = told(document)
+    for (const pattern of expected) t.match(problems.join('\n'), new RegExp(pattern.source, 'm'))
+  }
+  t.equal(({} as { out?: unknown }).out, undefined, 'nothing got into all objects')
+})
+
+t.test('references to the environment', async t => {
+  const document = { ...GOOD, destinations: { out: { ...out, path: 'x-${HOME_OF}' } } }
+  const pathOf = (options: Options) => (parse(document, options).destinations[0]!.options as { path: string }).path
+  t.equal(pathOf({ env: { HOME_OF: 'secret' } }), 'x-${HOME_OF}', 'literally what is there: nothing of ours gets out')
+  t.equal(pathOf({ env: { HOME_OF: 'here' }, literal: false }), 'x-here')
+  t.match(told(document, { literal: false }), [/^destinations.out.path: the environment variable HOME_OF is not set/])
+})
+
+t.test('it agrees with the same document as a file', async t => {
+  const options: LoadOptions = { env: {}, components, given: [ingest] }
+  const parts = [
+    lim,
+    { ...lim, limit: 'x' },
+    { ...lim, limit: 1.5 },
+    {},
+    [],
+    null,
+    { type: 'limit' },
+    { ...lim, key_field: 3 },
+  ]
+  for (const part of parts) {
+    const document = { processors: { lim: part }, destinations: { out } }
+    let fromFile: string[] = []
+    try {
+      parseConfig(JSON.stringify(document), 'it', options)
+    } catch (error) {
+      fromFile = (error as ConfigError).problems.map(({ path, message }) => `${path}: ${message}`)
+    }
+    t.same(told(document, { literal: false }), fromFile, JSON.stringify(part))
+  }
+})

@@ -1,0 +1,152 @@
+import { execFileSync } from 'node:child_process'
+import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { z } from 'zod'
+import { components } from '../../../../src/components/list.js'
+import { defineProcessor } from '../../../../src/core/component.js'
+import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
+import type { Plan } from '../../../../src/core/processor.js'
+import { parseConfig } from '../../../../src/engine/config/load.js'
+import { testFolder } from '../../../support/folder.js'
+
+const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
+
+/** What is wrong with destinations that write to these files, a line each. */
+function problemsOf(paths: readonly string[], onThisMachine = true, more = ''): string[] {
+  const destinations = paths.map((path, n) => `  d${n}: { type: file, inputs: [in], path: ${JSON.stringify(path)} }\n`)
+  try {
+    const text = more + SOURCES + (destinations.join('') || '  out: { type: blackhole, inputs: [in] }\n')
+    parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine })
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(formatProblem)
+  }
+}
+
+t.test('two destinations on one file are refused, whatever their paths look like', async t => {
+  const folder = testFolder(t, { 'a.log': '', real: {} })
+  const at = (name: string) => join(folder, name)
+  linkSync(at('a.log'), at('hard.log'))
+  symlinkSync('real', at('linked'))
+  symlinkSync('real/later.log', at('dangling.log'))
+  t.same(problemsOf(['out.log', './x/../out.log'], false), [
+    'c.yaml:5:41: destinations.d1.path: the destination d0 writes to the same file as out.log at c.yaml:4:41; two destinations need two files',
+  ])
+  t.match(problemsOf(['out.log', 'out.log'], false)[0], /writes to this file at c\.yaml:4:41/)
+  const same = [
+    ['a.log', 'hard.log'],
+    ['linked/new.log', 'real/new.log'],
+    ['dangling.log', 'real/later.log'],
+    ['linked/a/b.log', 'real/./a//b.log'],
+  ] as const
+  for (const [one, other] of same) {
+    t.match(problemsOf([at(one), at(other)]), [/destinations\.d1\.path: the destination d0 writes to the same file as/])
+    t.same(problemsOf([at(one), at(other)], false), [], 'for another machine nothing is looked up here')
+  }
+  t.same(problemsOf([at('a.log'), at('real/a.log'), at('linked/b.log')]), [], 'different files')
+})
+
+t.test('what exists must be a regular file', async t => {
+  const folder = testFolder(t)
+  execFileSync('mkfifo', [join(folder, 'fifo')])
+  mkdirSync(join(folder, 'folder'))
+  writeFileSync(join(folder, 'file'), '')
+  t.match(problemsOf([join(folder, 'fifo')]), [
+    /^c\.yaml:4:\d+: destinations\.d0\.path: .*cannot be written: it is a FIFO/,
+  ])
+  t.match(problemsOf([join(folder, 'folder')]), [/it is a folder; name a file in it/])
+  t.match(problemsOf(['/proc/no/such.log']), [/\/proc belongs to the kernel \(proc\), and files cannot be kept there/])
+  t.match(problemsOf(['/dev/null']), [/it is a device; .*blackhole/])
+  t.same(problemsOf([join(folder, 'file'), join(folder, 'fifo/x'), join(folder, 'new/file')]), [])
+})
+
+t.test('data_dir is a folder that can keep files', async t => {
+  const path = join(testFolder(t, { file: '' }), 'file')
+  t.match(problemsOf([], true, `data_dir: ${path}\n`), [
+    /^c\.yaml:1:11: data_dir: .*cannot be used: it is not a folder/,
+  ])
+  t.match(problemsOf([], true, 'data_dir: /proc/sluice\n'), [/^c\.yaml:1:11: data_dir: .*belongs to the kernel/])
+  t.same(problemsOf([], true, `data_dir: ${path}-new/deep\n`), [])
+})
+
+t.test('a source that reads what comes of its own events', async t => {
+  const folder = testFolder(t, { logs: {}, 'in.log': '' })
+  symlinkSync('logs', join(folder, 'linked'))
+  const at = (name: string) => join(folder, name)
+  const check = (include: string, path: string, more = '', inputs = '[limit.discarded]') => {
+    const text = `sources:
+  in: { type: file, include: [${at(include)}]${more} }
+  other: { type: stdin }
+processors: { limit: { type: throttle, inputs: [in], limit: 1, window: 1s } }
+destinations:
+  out: { type: file, inputs: ${inputs}, path: ${at(path)} }
+  rest: { type: blackhole, inputs: [in, other, limit] }
+`
+    try {
+      return parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine: true }).warnings.map(formatProblem)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      return error.problems.map(formatProblem)
+    }
+  }
+  const refused = /^c\.yaml:6:\d+: destinations\.out\.path: the source in reads .* again.*its include at c\.yaml:2:\d+/
+  t.match(check('logs/*.log', 'logs/out.log'), [refused])
+  t.match(check('**/*.log', 'logs/../logs/out.log'), [refused])
+  t.match(check('linked/*.log', 'logs/out.log'), [refused], 'over a link in the pattern')
+  t.match(check('logs/*.log', 'linked/out.log'), [refused], 'over a link in the path')
+  t.match(check('logs/*.log', 'logs/out.log', '', '[other, in]'), [refused])
+  t.same(check('logs/*.log', 'logs/out.log', '', '[other]'), [], 'it may read what comes of other sources')
+  t.same(check('logs/*.log', 'logs/out.log', ", exclude: ['out.log*']"), [])
+  t.same(check('logs/*.log', 'out.log'), [])
+  t.same(check('in.log', 'out.log'), [])
+  t.match(check('logs/*', 'logs/out.log', ', exclude: [out.log]'), [
+    /^c\.yaml:6:\d+: destinations\.out\.path: once this file is rotated, the source in would read it again as .*out\.log\.1: add out\.log\* to/,
+  ])
+})
+
+t.test(
+  'the outputs and reasons of a processor fit into the column of decisions, and have names of their own',
+  async t => {
+    const names = (count: number) => Array.from({ length: count }, (_, i) => `n${i}`)
+    const problemsWith = (plan: Plan) => {
+      const route = defineProcessor({
+        type: 'route',
+        summary: 'Routes.',
+        options: z.strictObject({ routes: z.number() }),
+        examples: [{ title: '', yaml: '' }],
+        plan: () => plan,
+        create: () => ({ process() {} }),
+      })
+      const text = `sources: { in: { type: stdin } }
+processors:
+  by_level: { type: route, inputs: [in], routes: 1 }
+destinations:
+  out: { type: blackhole, inputs: [by_level${plan.outputs ? `.${plan.outputs[0]}` : ''}] }
+`
+      const warnings: string[] = []
+      try {
+        const config = parseConfig(text, 'c.yaml', { env: {}, components: [...components, route] })
+        warnings.push(...config.warnings.map(formatProblem))
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error
+        return error.problems.map(formatProblem)
+      }
+      return warnings
+    }
+    const most = problemsWith({ outputs: names(127), reasons: names(124) })
+    t.same(
+      most.filter(problem => !problem.includes('unrouted')),
+      [],
+    )
+    t.same(problemsWith({ outputs: names(128), option: 'routes' }), [
+      'c.yaml:3:42: processors.by_level.routes: makes 128 outputs, and a processor can have at most 127; divide them among several processors',
+    ])
+    t.match(problemsWith({ reasons: names(125) }), [
+      /^c\.yaml:3:3: processors\.by_level: makes 125 discard reasons, .* at most 124/,
+    ])
+    t.match(problemsWith({ outputs: ['a', 'b', 'a'] }), [/makes two outputs named a; rename one of them/])
+    t.match(problemsWith({ outputs: ['discarded'] }), [/makes an output named discarded/])
+  },
+)

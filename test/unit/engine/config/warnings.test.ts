@@ -1,0 +1,322 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t from 'tap'
+import { validate } from '../../../../src/cli/check/validate.js'
+import { components } from '../../../../src/components/list.js'
+import { codecOf } from '../../../../src/core/codecs/list.js'
+import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { lineFields } from '../../../../src/core/event/event.js'
+import { fieldsOfLines } from '../../../../src/core/event/event-fields.js'
+import { DECODED, INVALID } from '../../../../src/core/event/flags.js'
+import { parseConfig } from '../../../../src/engine/config/load.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
+import { PIECE } from '../../../../src/lib/lines/line-splitter.js'
+import { testFolder } from '../../../support/folder.js'
+
+/** The warnings of a configuration, without their file. */
+function warningsOf(text: string, env: NodeJS.ProcessEnv = {}): string[] {
+  return parseConfig(text, 'c.yaml', { env, components }).warnings.map(
+    ({ line, column, path, message }) => `${line}:${column}: ${path}: ${message}`,
+  )
+}
+
+/** What `sluice validate` writes to its standard error, by line. */
+async function validated(folder: string, text: string): Promise<string[]> {
+  const path = join(folder, 'c.yaml')
+  writeFileSync(path, `metrics: false\n${text}`)
+  const io = { stdout: { write: () => true }, stderr: { text: '', write: (text: string) => (io.stderr.text += text) } }
+  await validate([path], {}, io as never)
+  return io.stderr.text.split('\n').filter(Boolean)
+}
+
+const throttled = (source: string, ...options: string[]) =>
+  [
+    `sources: { in: { ${source} }, json: { type: http, listen: '127.0.0.1:0' } }`,
+    'processors:',
+    '  first: { type: filter, inputs: [in], condition: if (.message exists) }',
+    '  lim:',
+    '    type: throttle',
+    '    inputs: [first.discarded]',
+    '    limit: 5',
+    '    window: 1s',
+    ...options.map(option => `    ${option}`),
+    'destinations: { out: { type: stdout, inputs: [lim, json, first] } }',
+    '',
+  ].join('\n')
+
+t.test('a field that no event can have', async t => {
+  const text = throttled('type: stdin', 'key_field: .client')
+  t.match(warningsOf(text), [
+    '9:16: processors.lim.key_field: no event that comes here can have .client, and all events share one bucket. ' +
+      'in (decode: text) has .message, .host, .timestamp, .partial, .raw; if its lines have fields, set "decode: json" ' +
+      'or "decode: logfmt" or "decode: key_value" or "decode: gelf" in in, or put a processor of type parse behind it',
+  ])
+  t.same(warningsOf(text.replace('type: stdin', 'type: stdin, decode: json')), [], 'as it says')
+  t.same(warningsOf(text.replace('[first.discarded]', '[first, json]')), [], 'one that has it is enough')
+  const cases: readonly [string, string, RegExp | undefined][] = [
+    ['type: stdin', 'key_field: .message', undefined],
+    ['type: stdin, decode: logfmt', 'key_field: .any', undefined],
+    ['type: stdin, decode: csv', 'key_field: .column_12', undefined],
+    ['type: stdin, decode: csv', 'key_field: .app', /in \(decode: csv\) has .*, \.column_1, \.column_2 and so on$/],
+    ['type: stdin, decode: { codec: csv, columns: [time, app] }', 'key_field: .app', undefined],
+    [
+      'type: stdin, decode: { codec: csv, columns: [time, app] }',
+      'key_field: .apps',
+      /did you mean "\.app"\?.*\.time, \.app$/,
+    ],
+    ['type: stdin', 'key_field: .hots', /did you mean "\.host"\? in \(decode: text\) has/],
+    ['type: stdin', 'key_field: .file', /can have \.file/],
+    ['type: file, include: [a]', 'key_field: .file', undefined],
+    ["type: tcp, listen: '127.0.0.1:0'", 'key_field: .peer', undefined],
+    ['type: stdin, decode: syslog', 'key_field: .app', undefined],
+    ['type: stdin, decode: syslog', 'key_field: .client', /\(decode: syslog\) has .*\.severity/],
+    ['type: stdin', 'time_field: .ts', /time_field: .* and each event counts when it arrives\. in/],
+    ['type: stdin', "exclude: if (.level equal 'error' AND .message exists)", /exclude: .* can have \.level\. in/],
+    ['type: journald', 'key_field: .unit', undefined],
+    ['type: journald', 'key_field: ._SYSTEMD_SLICE', undefined],
+    ['type: journald', 'key_field: .client', /in has \.message, .*, the journal's own fields, in capitals$/],
+    ['type: journald, include_fields: [_EXE]', 'key_field: ._EXE', undefined],
+    ['type: journald, include_fields: [_EXE]', 'key_field: ._COMM', /\._EXE$/],
+  ]
+  for (const [source, option, warning] of cases) {
+    const found = warningsOf(throttled(source, option))
+    t.equal(found.length, warning ? 1 : 0, `${source} ${option}: ${found}`)
+    if (warning) t.match(found[0], warning)
+  }
+  const behind = (options: string) =>
+    warningsOf(
+      throttled('type: stdin', 'key_field: .client')
+        .replace('[first.discarded]', '[parsed]')
+        .replace('processors:', `processors:\n  parsed: { type: parse, inputs: [in], ${options} }`),
+    )
+  t.same(behind('codec: json'), [], 'parse adds it')
+  t.same(behind('codec: csv, columns: [client]'), [])
+  t.match(behind('codec: csv, columns: [app]'), [/can have \.client.* parsed adds \.app; in \(decode: text\) has/])
+  t.match(behind('codec: csv, columns: [client], target: .row'), [/parsed adds \.row/])
+  const filtered = throttled('type: stdin').replace('.message exists', '.level exists')
+  t.match(warningsOf(filtered), [/^3:\d+: processors\.first\.condition: no event .* can have \.level\./])
+})
+
+t.test('the fields that are listed are those that events have', async t => {
+  const lines = ['plain', '<13>1 2026-01-02T03:04:05Z h app 1 id [a b="c"] text', '<13>Jan  2 03:04:05 h app[1]: text']
+  for (const codec of [PLAIN_TEXT, codecOf('syslog')!]) {
+    const known = fieldsOfLines(codec, ['file', 'peer'])!.names
+    for (const line of lines) {
+      const origin = { source: 's', path: 'p', peer: 'q', host: 'h', codec, wanted: new WantedNames() }
+      const chunk = Buffer.from(line)
+      const fields = lineFields(
+        origin,
+        0,
+        PIECE | INVALID | (line.startsWith('<') ? DECODED : 0),
+        chunk,
+        0,
+        chunk.length,
+      )
+      t.same(
+        Object.keys(fields).filter(name => !known.includes(name)),
+        [],
+        `${codec} ${line}`,
+      )
+    }
+  }
+})
+
+t.test('what validate warns of, and what it says to do', async t => {
+  const dir = testFolder(t, { logs: { 'a.log': '' }, empty: {} })
+  mkdirSync(join(dir, 'nested/deep'), { recursive: true })
+  writeFileSync(join(dir, 'nested/deep/x.log'), '')
+  const run = async (text: string, env: NodeJS.ProcessEnv = {}) => {
+    const path = join(dir, 'c.yaml')
+    writeFileSync(path, text)
+    let said = ''
+    const out = { stdout: { write: () => true }, stderr: { write: (line: string) => (said += line) } }
+    await validate([path], { STATE_DIRECTORY: join(dir, 'state'), ...env }, out as never)
+    return said.replaceAll(`${dir}/`, '')
+  }
+  const local = 'sources: { in: { type: stdin } }\n'
+  t.match(
+    await run(local),
+    /: destinations: there is no destination: .*\. If a managed daemon uses this file .*, add "managed: \{\}" to it/,
+  )
+  t.equal(await run(`${local}managed: {}\n`), '', 'as it says')
+  const complete = `${local}destinations: { out: { type: stdout, inputs: [in] } }\n`
+  t.match(await run(`${complete}managed: {}\n`), /c\.yaml: warning: checked as the local part.*Remove "managed" if/)
+  t.equal(await run(complete), '', 'as it says')
+  const reading = (...include: string[]) =>
+    `sources: { in: { type: file, include: [${include.map(path => `'${join(dir, path)}'`).join(', ')}] } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
+  t.match(await run(reading('logs')), /include\[0\]: warning: logs is a folder, .* write logs\/\* for the files in it/)
+  t.match(await run(reading('logs/')), /write logs\/\* for/)
+  for (const good of ['logs/*', 'logs/a.log', '**/x.log', '*/deep/*.log', '{logs,none}/*.log', 'nested/**'])
+    t.equal(await run(reading(good)), '', good)
+  for (const none of ['logs/b.log', 'empty/*', 'none/*.log', '**/y.log'])
+    t.match(
+      await run(reading('logs/*', none)),
+      /include\[1\]: warning: .* matches no file now; files created later/,
+      none,
+    )
+  t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
+  writeFileSync(join(dir, 'logs/b'), gzipSync('line\n'))
+  t.match(
+    await run(reading('logs/*')),
+    /include\[0\]: warning: logs\/\* matches b, which is compressed; .* exclude: \['/,
+  )
+  t.equal(await run(reading('logs/*').replace('] } }', "], exclude: ['b'] } }")), '', 'as it says')
+  rmSync(join(dir, 'logs/b'))
+  const hidden = await run(reading('logs').replace(`'${dir}/logs'`, '"${LOGS}"'), { LOGS: join(dir, 'logs') })
+  t.match(hidden, /warning: \$\{LOGS\} is a folder/, 'not what the environment says')
+
+  const sending = (url: string, auth = '{ key: abc }') =>
+    `sources: { in: { type: stdin } }\ndestinations: { up: { type: http, inputs: [in], url: '${url}', auth: ${auth} } }\n`
+  t.match(await run(sending('http://logs.example.com/')), /up\.url: warning: the access key is sent without encryption/)
+  for (const quiet of ['https://logs.example.com/', 'http://127.0.0.1:8080/', 'http://localhost/'])
+    t.equal(await run(sending(quiet)), '', quiet)
+  t.equal(await run(sending('http://logs.example.com/', '{ type: none }')), '')
+  const keyed = sending('https://logs.example.com/', `{ key_file: ${join(dir, 'key')} }`)
+  t.match(await run(keyed), /up\.auth\.key_file: warning: key does not exist here; create it/)
+  writeFileSync(join(dir, 'key'), 'abc\n')
+  t.equal(await run(keyed), '', 'once it is there')
+  const listening = `sources: { in: { type: http, listen: '0.0.0.0:1', auth: { key: abc } } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
+  t.match(await run(listening), /in\.listen: warning: access keys are sent without encryption: set "tls"/)
+})
+
+t.test('what a throttle adds to events that nobody reads', async t => {
+  const text = throttled('type: stdin', 'annotate: true', 'summary: { to: both }')
+  t.match(warningsOf(text), [
+    '9:15: processors.lim.annotate: nobody reads lim.discarded, where annotated events go: add lim.discarded to the inputs of a component',
+    '10:14: processors.lim.summary: nobody reads lim.discarded, where summaries go: add lim.discarded to the inputs of a component',
+  ])
+  t.same(warningsOf(text.replace('first] }', 'first, lim.discarded] }')), [], 'as it says')
+  const marked = throttled('type: stdin', 'annotate: true', 'over_limit: mark')
+  t.same(warningsOf(marked), [], 'marked events pass')
+})
+
+t.test('a throttle in shadow needs no reader', async t => {
+  const unread = (mode: string) => throttled('type: stdin', `mode: ${mode}`).replace('inputs: [lim, ', 'inputs: [')
+  t.same(warningsOf(unread('shadow')), [])
+  t.match(warningsOf(unread('enforce')), [/nobody reads what it passes on/])
+})
+
+t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {
+  const folder = testFolder(t)
+  const warningsFor = async (source: string, ...options: string[]) =>
+    (await validated(folder, throttled(source, ...options))).filter(line => line.includes('fallen behind'))
+  writeFileSync(join(folder, 'a.log'), '')
+  const file = `type: file, include: [${join(folder, 'a.log')}]`
+  for (const source of [file, 'type: journald']) {
+    const [warning, ...others] = await warningsFor(source)
+    t.match(warning, /:5:3: processors\.lim: warning: when in has fallen behind,.* on_backlog: pace.* time_field: auto/)
+    t.same(others, [])
+  }
+  for (const option of [
+    'on_backlog: pace',
+    'on_backlog: pass',
+    'on_backlog: as_live',
+    'time_field: auto',
+    'time_field: .timestamp',
+    'mode: shadow',
+    'over_limit: mark',
+  ])
+    t.same(await warningsFor(file, option), [], option)
+  for (const source of ['type: stdin', `${file}, follow: false`, "type: tcp, listen: '127.0.0.1:0'"])
+    t.same(await warningsFor(source), [], source)
+})
+
+t.test('on_backlog says nothing where windows are in the time of the events', async t => {
+  const folder = testFolder(t)
+  for (const time of ['.timestamp', 'auto']) {
+    const text = throttled('type: stdin, decode: json', 'on_backlog: pace', `time_field: ${time}`)
+    const [warning, ...others] = await validated(folder, text)
+    t.match(warning, /:10:17: processors\.lim\.on_backlog: warning: has no effect with time_field/)
+    t.same(others, [])
+  }
+  t.same(await validated(folder, throttled('type: stdin, decode: json', 'on_backlog: pace')), [])
+})
+
+t.test('a rule behind one that takes all of its events never holds', async t => {
+  const folder = testFolder(t)
+  const warned = async (...rules: string[]) =>
+    (await validated(folder, throttled('type: stdin, decode: json', 'key_field: .k', `limits: [${rules}]`))).map(text =>
+      text.replace(/^.*(processors\.lim\.\S+ warning: .*?) comes before.*$/, '$1'),
+    )
+  const [a, any, under] = [
+    '{ key: a, limit: 1 }',
+    "{ key: '*', limit: 2 }",
+    '{ key: a, when: if (.b exists), limit: 3 }',
+  ]
+  t.same(await warned(under, a, any, '{ when: if (.c exists), limit: 4 }'), [])
+  t.same(await warned(a, under, a, any, '{ key: b, limit: 5 }'), [
+    'processors.lim.limits[1]: warning: never holds: limits[0]',
+    'processors.lim.limits[2]: warning: never holds: limits[0]',
+    'processors.lim.limits[4]: warning: never holds: limits[3]',
+  ])
+})
+
+t.test('time_field: auto finds nothing in lines that have no time', t => {
+  for (const decode of ['text', '{ codec: csv, columns: [level, message] }']) {
+    const [warning, ...others] = warningsOf(throttled(`type: stdin, decode: ${decode}`, 'time_field: auto'))
+    t.match(
+      warning,
+      /^9:17: processors\.lim\.time_field: finds no time in the lines of in, .* set decode in in/,
+      decode,
+    )
+    t.same(others, [])
+  }
+  for (const source of [
+    'type: stdin, decode: json',
+    'type: stdin, decode: logfmt',
+    'type: stdin, decode: syslog',
+    'type: stdin, decode: { codec: csv, columns: [time, message] }',
+    'type: journald',
+  ])
+    t.same(warningsOf(throttled(source, 'time_field: auto')), [], source)
+  t.same(warningsOf(throttled('type: stdin, decode: text', 'on_backlog: pace')), [])
+  t.end()
+})
+
+t.test('lines that are parts of one, where nothing joins them', async t => {
+  const folder = testFolder(t)
+  const yaml = (source: string, parser: string) =>
+    `sources: { in: { ${source} } }\nprocessors: { p: { type: parse, inputs: [in], ${parser} } }\ndestinations: { out: { type: stdout, inputs: [p] } }\n`
+  const found = await validated(folder, yaml('type: stdin', 'try: [{ codec: json }, { codec: cri }]'))
+  t.match(
+    found.join('\n'),
+    /c\.yaml:3:\d+: processors\.p\.try\[1\]\.codec: warning: a line .* "decode: cri" the sources file and stdin/,
+  )
+  const tcp = 'type: tcp, listen: "127.0.0.1:0", decode: docker_json'
+  t.match(
+    (await validated(folder, yaml(tcp, 'codec: json'))).join('\n'),
+    /sources\.in\.decode: warning: .* marked \.partial/,
+  )
+  t.notMatch((await validated(folder, yaml('type: stdin, decode: cri', 'codec: json'))).join('\n'), /divided/)
+})
+
+t.test(
+  'a file that is missing is named with its whole path, from the current directory or the configuration',
+  async t => {
+    const folder = testFolder(t)
+    const here = (name: string) => join(process.cwd(), name)
+    const found = (
+      await validated(
+        folder,
+        `sources: { in: { type: http, listen: '127.0.0.1:0', tls: { cert_file: none.pem, key_file: ./none.key } } }
+processors:
+  rows: { type: enrich, inputs: [in], table: none.csv, key_field: .app, column: app, target: .o }
+  lim: { type: throttle, inputs: [rows], limit: 1, window: 1s, key_field: .app, limits_file: none.yaml }
+destinations: { out: { type: http, inputs: [lim], url: 'https://a.example/', auth: { key_file: ../none } } }
+`,
+      )
+    ).join('\n')
+    for (const text of [
+      `cert_file: warning: none.pem (${here('none.pem')}) cannot be read`,
+      `key_file: warning: ./none.key (${here('none.key')}) cannot be read`,
+      `table: warning: ${here('none.csv')} cannot be read`,
+      `limits_file: warning: none.yaml (${here('none.yaml')}) cannot be read`,
+      `key_file: warning: ../none (${here('../none')}) does not exist here`,
+    ])
+      t.ok(found.includes(text), `${text}\n${found}`)
+    const script = `sources: { in: { type: stdin } }\nprocessors: { s: { type: script, inputs: [in], file: ./none.js } }\ndestinations: { out: { type: stdout, inputs: [s] } }\n`
+    t.match((await validated(folder, script)).join('\n'), join(folder, 'none.js'))
+    t.match((await validated(folder, `plugins: [./none.js]\n${script}`)).join('\n'), join(folder, 'none.js'))
+  },
+)

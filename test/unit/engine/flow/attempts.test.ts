@@ -1,0 +1,76 @@
+import { pino } from 'pino'
+import t from 'tap'
+import { DeliveryError } from '../../../../src/core/errors.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { Attempts } from '../../../../src/engine/flow/delivery/attempts.js'
+import type { OutageState } from '../../../../src/engine/flow/delivery/outage.js'
+import { ManualTime, settle } from '../../../support/manual-time.js'
+
+function setUp(outage?: OutageState) {
+  const time = new ManualTime()
+  const logs: Record<string, unknown>[] = []
+  const attempts = new Attempts({
+    log: pino({ base: null }, { write: line => void logs.push(JSON.parse(line)) }),
+    clock: time,
+    random: () => 0,
+    timeout: 1000,
+    retry: { initial: 1000, max: 60_000 },
+    reusesSignals: false,
+    changed: async () => false,
+    failed: () => {},
+    retried: () => {},
+    after: time.after,
+    outage,
+  })
+  return { time, logs, attempts }
+}
+
+t.test('a long pause that the receiver asks for is logged once and shown, and delivery counts as failing', async t => {
+  const { time, logs, attempts } = setUp()
+  const counters = new ComponentCounters('out', 'destination', 'fake')
+  attempts.show(counters)
+  const gauge = (name: string) => [...counters.series.get(name)![0]!.read()][0]!.value
+  const waits = [undefined, 30_000, 9_999_999_000, 9_999_999_000]
+  const task = {
+    async attempt() {
+      if (waits.length === 0) return
+      throw new DeliveryError('503', { failure: 'retry', reason: 'status_503', retryAfterMs: waits.shift() })
+    },
+    classify: (error: unknown) => error as DeliveryError,
+    limited: false,
+  }
+  const pauses = () => logs.filter(({ msg }) => /requested a long pause/.test(String(msg)))
+  const done = attempts.persist(task)
+  await time.advance(30_000)
+  t.match(pauses(), [{ reason: 'status_503', asked: '2777h 46m', waits: '1h 0m', until: '2023-11-14T23:13:50.000Z' }])
+  t.equal(attempts.pausedUntil, '2023-11-14T23:13:50.000Z')
+  await time.advance(1_800_000)
+  t.equal(gauge('sluice_delivery_failing_seconds'), 1830)
+  t.equal(gauge('sluice_delivery_paused_seconds'), 1800)
+  await time.advance(1_800_000)
+  t.equal(pauses().length, 2, 'each of them by itself')
+  await time.advance(3_600_000)
+  t.equal(await done, undefined)
+  await settle()
+  for (const name of ['failing', 'paused']) t.equal(gauge(`sluice_delivery_${name}_seconds`), 0)
+  const over = logs.find(({ msg }) => msg === 'delivery works again')
+  t.match(over, { since: '2023-11-14T22:13:20.000Z', lasted: '2h 0m', failures: 4 })
+  t.equal(attempts.pausedUntil, undefined)
+  t.equal(time.timers, 0)
+})
+
+t.test(
+  'an outage of events before a reload ends when an event is delivered, not when the destination starts',
+  async t => {
+    const failures = { since: -5000, lastAt: -1000, count: 3 }
+    const { logs, attempts } = setUp({ failures, error: '503', isOfEvents: true, isLogged: true, past: undefined })
+    const works = { attempt: async () => {}, classify: (error: unknown) => error as DeliveryError, limited: false }
+    await attempts.persist({ ...works, isStart: true })
+    t.same(attempts.outage.failures, failures)
+    t.same(logs, [])
+    await attempts.persist(works)
+    t.equal(attempts.outage.failures, undefined)
+    t.match(attempts.outage.past, { since: -5000, failures: 3, error: '503' })
+    t.match(logs, [{ msg: 'delivery works again' }])
+  },
+)

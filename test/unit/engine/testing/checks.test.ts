@@ -1,0 +1,111 @@
+import t from 'tap'
+import {
+  batchOfEvents,
+  Codec,
+  type Destination,
+  defineCodec,
+  defineDestination,
+  defineProcessor,
+  defineSource,
+  eventText,
+  JSON_OBJECTS,
+  NO_OPTIONS,
+  type Output,
+  z,
+} from '../../../../src/plugin/contract/v1/plugin.js'
+import { checkCodec, checkDestination, checkProcessor, checkSource } from '../../../../src/testing.js'
+
+/** What is wrong with a component is found. */
+
+const about = { contract: 1, summary: 'Of a test.', options: z.strictObject({}) } as const
+
+t.test('a processor that is not what its examples and its plan say', async t => {
+  const wrong = defineProcessor({
+    ...about,
+    type: 'wrong',
+    plan: () => ({ reasons: ['unexplained'] }),
+    examples: [{ title: 'One', yaml: '', input: ['{"a":1}'], output: ['{"a":2}'] }],
+    create: () => ({ process: () => {} }),
+  })
+  const found = await checkProcessor(wrong)
+  t.equal(found.length, 2)
+  t.match(found[0], /^wrong, One: its example: what leaves it, number 0 of 1: it is '\{"a":1\}', and should be /)
+  t.match(found[1], /it does what its plan says: reasons of the definition do not explain unexplained$/)
+})
+
+t.test('a destination that loses events, and says that it did not', async t => {
+  let text = ''
+  const create = (): Destination => ({
+    async write(request) {
+      for (const batch of request) for (let i = 0; i < batch.length; i += 2) text += eventText('raw', batch, i)
+    },
+  })
+  const losing = defineDestination({ ...about, type: 'losing', examples: [{ title: 'One', yaml: '' }], create })
+  const open = () => {
+    text = ''
+    return { options: {}, arrived: () => text }
+  }
+  const found = await checkDestination(losing, open)
+  t.match(found[0], /^losing: every event arrives once and in order.*: it is 3, and should be 2$/)
+  t.ok(found.some(text => text.includes('events that were acknowledged and did not arrive')))
+})
+
+t.test('a source that does not wait for room', async t => {
+  let written: string[] = []
+  const rushing = defineSource({
+    ...about,
+    type: 'rushing',
+    examples: [{ title: 'One', yaml: '' }],
+    create: (_, context) => ({
+      once: true as const,
+      async run(out: Output, signal: AbortSignal) {
+        const origin = context.origin(JSON_OBJECTS)
+        while (!signal.aborted) {
+          for (const message of written.splice(0))
+            void out.send(
+              batchOfEvents(
+                [{ message }],
+                origin,
+                0,
+                out.ack(() => {}),
+              ),
+            )
+          await new Promise(resolve => setImmediate(resolve))
+        }
+      },
+    }),
+  })
+  const open = () => {
+    written = []
+    return { options: {}, write: (lines: readonly string[]) => written.push(...lines) }
+  }
+  const found = await checkSource(rushing, open)
+  t.ok(
+    found.some(text => /^rushing: every line is sent once.*: batches that are given at once: it is \d+, /.test(text)),
+  )
+  t.ok(found.some(text => /failures of the kind "undelivered"/.test(text)))
+})
+
+t.test('a codec whose scan and fields disagree', async t => {
+  class Two extends Codec {
+    scan(b: Buffer, start: number, end: number): boolean {
+      return end > start && b[start] === 0x61
+    }
+    fields() {
+      return { level: 'x' }
+    }
+  }
+  const two = defineCodec({
+    ...about,
+    options: NO_OPTIONS,
+    name: 'two',
+    form: 'fields',
+    expects: 'an a',
+    undecodedHelp: 'Lines.',
+    joinsLines: false,
+    examples: [{ title: 'One', yaml: '', line: 'a', event: { level: 'x' } }],
+    create: (): Codec => new Two(two),
+  })
+  const found = await checkCodec(two)
+  t.match(found[0], /^two, One: its example: .*level of event 0/)
+})

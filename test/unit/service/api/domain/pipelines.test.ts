@@ -1,0 +1,437 @@
+import t from 'tap'
+import type { PublishedDocument } from '../../../../../src/service/api/domain/documents.js'
+import { ApiError } from '../../../../../src/service/api/domain/errors.js'
+import { PacedWork } from '../../../../../src/service/api/domain/pipelines/paced-work.js'
+import { as, openService, outcome } from '../../../../support/api-service.js'
+
+const PAGE = { limit: 50 }
+const out = { type: 'blackhole', inputs: ['ingest'] }
+const config = (n = 0) => ({ shutdown_timeout: `${n + 1} Seconds`, destinations: { out } })
+const throttled = {
+  processors: { lim: { type: 'throttle', inputs: ['ingest'], limit: 1, window: '1 Seconds' } },
+  destinations: { out: { ...out, inputs: ['lim'] } },
+}
+
+t.test('a draft, its revisions, and the one that is published', async t => {
+  const { service, first, time } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const { pipelines } = service
+  const created = await pipelines.create(me, { title: 'one', config: config(1) })
+  const { id } = created.document
+  const shown = {
+    id,
+    account_id: first.account.id,
+    title: 'one',
+    config: config(1),
+    revision: 1,
+    published_revision: null,
+  }
+  t.match(created, { document: shown, etag: '"v1"' })
+  t.same(await pipelines.get(me, id), created)
+  t.equal(await outcome(pipelines.published(me, id)), '409 not_published')
+  t.equal(await outcome(pipelines.forIngest(me, id)), '503 not_published')
+
+  const heard: [string, number | undefined][] = []
+  pipelines.onPublish(() => {
+    throw new Error('a listener that fails')
+  })
+  const stop = pipelines.onPublish((id, published) => heard.push([id, published?.revision]))
+  const published = await pipelines.publish(me, id, {})
+  t.match(published, { document: { ...shown, published_revision: 1 }, etag: '"v2"' })
+  const taken = await pipelines.published(me, id)
+  t.match(taken.document, {
+    id,
+    title: 'one',
+    revision: 1,
+    config: config(1),
+    published_at: published.document.updated_at,
+  })
+  t.same(await pipelines.forIngest(me, id), taken.document)
+  t.same(await pipelines.publish(me, id, {}), published, 'again: nothing changes')
+
+  await time.advance(1000)
+  const second = await pipelines.update(me, id, { config: config(2) })
+  t.match(second, { document: { config: config(2), revision: 2, published_revision: 1 }, etag: '"v3"' })
+  t.same(await pipelines.update(me, id, { config: config(2), title: 'one' }), second, 'the same again is no revision')
+  t.same(await pipelines.published(me, id), taken, 'a draft is not what runs')
+  await pipelines.publish(me, id, {})
+  t.match(await pipelines.published(me, id), { document: { revision: 2, config: config(2) } })
+  t.not((await pipelines.published(me, id)).etag, taken.etag)
+
+  await time.advance(1000)
+  await pipelines.publish(me, id, { revision: 1 })
+  t.match(await pipelines.published(me, id), { document: { revision: 1, config: config(1) } }, 'rolled back')
+  t.match((await pipelines.get(me, id)).document, { revision: 2, config: config(2), published_revision: 1 })
+  for (const revision of [3, 0, -1, 1.5, 10_000_000_000]) {
+    t.equal(await outcome(pipelines.publish(me, id, { revision })), '404 not_found')
+    t.equal(await outcome(pipelines.revision(me, id, revision)), '404 not_found')
+  }
+  const revisions = await pipelines.revisions(me, id, PAGE)
+  t.match(revisions.items, [
+    { revision: 2, published: false, config: config(2), created_by: { id: first.service_account.id } },
+    { revision: 1, published: true, config: config(1) },
+  ])
+  t.same(await pipelines.revision(me, id, 1), revisions.items[1])
+  const etag = (await pipelines.published(me, id)).etag
+  t.match(await pipelines.update(me, id, { title: 'two' }), { document: { title: 'two', revision: 2 } })
+  t.not((await pipelines.published(me, id)).etag, etag, 'its title is part of what a daemon takes')
+
+  const all: PublishedDocument[] = []
+  for await (const each of pipelines.allPublished()) all.push(each)
+  t.match(all, [{ id, revision: 1 }])
+  t.equal(all.length, 1)
+  await pipelines.remove(me, id)
+  t.equal(await outcome(pipelines.get(me, id)), '404 not_found')
+  t.equal(await outcome(pipelines.published(me, id)), '404 not_found')
+  t.same(heard, [
+    [id, 1],
+    [id, 2],
+    [id, 1],
+    [id, undefined],
+  ])
+  stop()
+})
+
+t.test('what could not run is not taken', async t => {
+  const { service, first } = await openService(t, { configBytes: 20_000 })
+  const me = await as(service, first.service_account.key)
+  const problems = async (document: unknown): Promise<string[]> => {
+    const error = await service.pipelines.create(me, { title: 'x', config: document as Record<string, unknown> }).then(
+      () => t.fail('it was taken'),
+      error => error,
+    )
+    if (!(error instanceof ApiError)) throw error
+    t.match(error, { status: 400, code: 'invalid_pipeline' })
+    return error.errors.map(({ path, message }) => `${path}: ${message}`)
+  }
+  const deep = JSON.parse(`{"tests":${'['.repeat(50_000)}${']'.repeat(50_000)}}`)
+  const lim = throttled.processors.lim
+  const table: [unknown, RegExp[]][] = [
+    [{}, [/^config.destinations: there is no destination/]],
+    [{ ...throttled, processors: { lim: { ...lim, windw: 1 } } }, [/^config.processors.lim.windw: unknown option/]],
+    [{ ...throttled, processors: { lim: { ...lim, limit: 0 } } }, [/^config.processors.lim.limit: must be at least 1/]],
+    [
+      { destinations: { out: { ...out, inputs: ['x'] } } },
+      [/^config.destinations.out.inputs\[0\]: there is no source/],
+    ],
+    [{ ...config(), sources: { ingest: { type: 'stdin' } } }, [/^config.sources.ingest: .* there by itself/]],
+    [{ ...config(), 'a b': 1 }, [/^config\["a b"\]: unknown option/]],
+    [{ ...config(), tests: 'x'.repeat(20_000) }, [/^config: must not be larger than 20000 bytes/]],
+    [
+      { destinations: Object.fromEntries(Array.from({ length: 251 }, (_, i) => [`d${i}`, out])) },
+      [/^config: must not have more than 250 components/],
+    ],
+    [deep, [/^config: must not be nested deeper than 64 levels/]],
+  ]
+  for (const [document, expected] of table) t.match(await problems(document), expected)
+  const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`option${i}`, 1]))
+  t.equal((await problems({ ...config(), ...many })).length, 100)
+  t.equal((await service.pipelines.list(me, PAGE)).items.length, 0)
+
+  const { document } = await service.pipelines.create(me, { title: 'x', config: config() })
+  t.equal(await outcome(service.pipelines.update(me, document.id, { config: {} })), '400 invalid_pipeline')
+  t.equal(await outcome(service.pipelines.update(me, document.id, { config: deep })), '400 invalid_pipeline')
+  const secret = { ...config(), data_dir: '${PATH}' }
+  const saved = await service.pipelines.update(me, document.id, { config: secret })
+  t.same(saved.document.config, secret, 'references to the environment stay text')
+})
+
+t.test('who checks many configurations holds up nobody else', async t => {
+  const work = new PacedWork()
+  const order: string[] = []
+  const take = (ms: number) => {
+    for (const end = performance.now() + ms; performance.now() < end; );
+  }
+  const all = ['a1', 'a2', 'a3', 'a4', 'b1'].map(name =>
+    work.do(name[0]!, () => {
+      order.push(name)
+      take(10)
+    }),
+  )
+  let others = 0
+  const other = setInterval(() => others++, 1)
+  t.equal(await outcome(work.do('c', () => Promise.reject(new ApiError(400, 'wrong', '')))), '400 wrong')
+  await Promise.all(all)
+  clearInterval(other)
+  t.same(order, ['a1', 'a2', 'b1', 'a3', 'a4'], 'accounts have their turns')
+  t.ok(others >= 5, 'in between there is time for everything else')
+  const many = Array.from({ length: 102 }, () => outcome(work.do('a', () => {})))
+  t.match(await Promise.race(many.toReversed()), /^429 too_many_requests/)
+  t.ok((await Promise.all(many)).filter(text => text === 'done').length >= 100)
+})
+
+t.test('changes are bounded; what ends something is not', async t => {
+  const minute = { limit: 3, windowMs: 60_000 }
+  const { service, first, time } = await openService(t, {
+    changes: minute,
+    changesOfAccount: { limit: 5, windowMs: 60_000 },
+  })
+  const [me, other] = [await as(service, first.manager.key), await as(service, first.service_account.key)]
+  const make = (who = me) => outcome(service.pipelines.create(who, { title: 'x', config: config() }))
+  const key = await service.userKeys.create(me, {})
+  t.same([await make(), await make(), await make()], ['done', 'done', '429 too_many_changes'])
+  t.same(
+    [await make(other), await make(other), await make(other)],
+    ['done', 'done', '429 too_many_changes'],
+    'of the account',
+  )
+  t.equal(await outcome(service.userKeys.revoke(me, key.id)), 'done', 'a key can be revoked whatever happens')
+  await time.advance(60_000)
+  t.equal(await make(), 'done')
+})
+
+t.test('a throttle is in beta', async t => {
+  const { service, first } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const manager = await as(service, first.manager.key)
+  const { id } = (await service.pipelines.create(me, { title: 'x', config: throttled })).document
+  const error = await service.pipelines.publish(me, id, {}).catch(error => error)
+  t.match(error, { status: 403, code: 'feature_not_enabled', message: /PUT \/v3\/account\/feature\/throttle/ })
+  t.equal((await service.pipelines.get(me, id)).document.published_revision, null)
+  t.equal(await outcome(service.accounts.setFeature(manager, 'nope', true)), '404 not_found')
+  t.equal(await outcome(service.accounts.setFeature(manager, 'toString', true)), '404 not_found')
+  t.same((await service.accounts.current(me)).features, { throttle: false })
+  t.same((await service.accounts.setFeature(manager, 'throttle', true)).features, { throttle: true })
+  t.ok(await service.pipelines.publish(me, id, {}))
+  await service.accounts.setFeature(manager, 'throttle', false)
+  await service.pipelines.update(me, id, { config: { ...throttled, shutdown_timeout: '9s' } })
+  t.equal(await outcome(service.pipelines.publish(me, id, {})), '403 feature_not_enabled')
+  t.equal((await service.pipelines.published(me, id)).document.revision, 1, 'what runs goes on running')
+})
+
+t.test('If-Match', async t => {
+  const { service, first } = await openService(t)
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  let n = 0
+  const update = (ifMatch?: string) => outcome(service.pipelines.update(me, id, { title: `t${n++}` }, ifMatch))
+  const failed = '412 precondition_failed'
+  const table: [string | undefined, string][] = [
+    ['"v1"', 'done'],
+    ['"v1"', failed],
+    ['"x", "v2" ', 'done'],
+    ['*', 'done'],
+    [undefined, 'done'],
+    ['W/"v5"', failed],
+    ['v5', failed],
+    ['', failed],
+  ]
+  for (const [ifMatch, expected] of table) t.equal(await update(ifMatch), expected, String(ifMatch))
+  t.equal(await outcome(service.pipelines.publish(me, id, {}, '"v1"')), failed)
+  t.equal(await outcome(service.pipelines.remove(me, id, '"v1"')), failed)
+  const error = await service.pipelines.remove(me, id, '"v1"').catch(error => error)
+  t.equal(error.headers.etag, '"v5"')
+  const race = await Promise.all(
+    [1, 2, 3].map(i => outcome(service.pipelines.update(me, id, { title: `r${i}` }, '"v5"'))),
+  )
+  t.same(race.sort(), [failed, failed, 'done'], 'one of those at the same time')
+  t.equal(await outcome(service.pipelines.remove(me, id, '"v6"')), 'done')
+})
+
+t.test('old revisions go, the published one stays', async t => {
+  const { service, first, store } = await openService(t, { revisions: 3, pipelines: 2 })
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config(1) })).document
+  const numbers = async () => (await service.pipelines.revisions(me, id, PAGE)).items.map(({ revision }) => revision)
+  await service.pipelines.publish(me, id, {})
+  for (let n = 2; n <= 7; n++) await service.pipelines.update(me, id, { config: config(n) })
+  t.same(await numbers(), [7, 6, 5, 1])
+  t.same((await service.pipelines.published(me, id)).document.config, config(1))
+  await service.pipelines.publish(me, id, { revision: 6 })
+  t.same(await numbers(), [7, 6, 5])
+  for (let n = 8; n <= 12; n++) await service.pipelines.update(me, id, { config: config(n) })
+  t.same(await numbers(), [12, 11, 10, 6])
+  t.same(
+    (await service.pipelines.revisions(me, id, { limit: 2 })).items.map(({ revision }) => revision),
+    [12, 11],
+  )
+  await service.pipelines.create(me, { title: 'b', config: config() })
+  t.equal(await outcome(service.pipelines.create(me, { title: 'c', config: config() })), '409 limit_reached')
+  await service.pipelines.remove(me, id)
+  t.equal((await store.list('revision/')).length, 1, 'nothing of it is left')
+  t.ok(await service.pipelines.create(me, { title: 'c', config: config() }))
+})
+
+t.test('revisions take a part of the disk space of their account', async t => {
+  const { service, first, store, again } = await openService(t, { revisions: 3 })
+  const me = await as(service, first.service_account.key)
+  const { pipelines } = service
+  const account = first.account.id
+  const stored = async () =>
+    (await store.list('revision/')).reduce((sum, { value }) => sum + JSON.stringify(value).length, 0)
+  let max = Number.POSITIVE_INFINITY
+  pipelines.sizes.hasRoom = (of, more) => of === account && pipelines.sizes.of(of) + more <= max
+  const { id } = (await pipelines.create(me, { title: 'a', config: config(1) })).document
+  const other = (await pipelines.create(me, { title: 'b', config: config(1) })).document.id
+  for (let n = 2; n <= 5; n++) await pipelines.update(me, id, { config: config(n) })
+  t.equal(pipelines.sizes.of(account), await stored())
+  t.equal((await again()).pipelines.sizes.of(account), await stored(), 'after a restart, too')
+  max = pipelines.sizes.of(account)
+  t.equal(await outcome(pipelines.update(me, other, { config: config(2) })), '409 account_disk_full')
+  t.equal(await outcome(pipelines.create(me, { title: 'c', config: config(1) })), '409 account_disk_full')
+  await t.rejects(pipelines.create(me, { title: 'c', config: config(1) }), { message: /Delete pipelines/ })
+  t.equal(await outcome(pipelines.update(me, id, { config: config(6) })), 'done', 'one that replaces another has room')
+  t.equal(await outcome(pipelines.update(me, other, { title: 'B' })), 'done')
+  await pipelines.publish(me, id, { revision: 4 })
+  max = Number.POSITIVE_INFINITY
+  for (let n = 7; n <= 9; n++) await pipelines.update(me, id, { config: config(n) })
+  await pipelines.publish(me, id, {})
+  t.equal(pipelines.sizes.of(account), await stored(), 'an old one that was published')
+  await pipelines.remove(me, id)
+  t.equal(pipelines.sizes.of(account), await stored())
+  await pipelines.remove(me, other)
+  t.equal(pipelines.sizes.all, 0)
+  t.same(await store.list('revision-bytes/'), [])
+})
+
+t.test('what others write at the same time is noticed', async t => {
+  const { service, first, again } = await openService(t)
+  const other = await again()
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  const both = await Promise.all([
+    outcome(service.pipelines.update(me, id, { title: 'b' })),
+    outcome(other.pipelines.update(me, id, { title: 'c' })),
+  ])
+  t.same(both.sort(), ['409 conflict', 'done'])
+})
+
+t.test('invented daemons do not keep real ones out', async t => {
+  const limits = { daemons: 5, newDaemons: { limit: 20, windowMs: 60_000 } }
+  const { service, first, time, again } = await openService(t, limits)
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  const base = { pipeline_id: id, host: 'h', version: '1', revision: null, health: 'ready' as const }
+  const manager = await as(service, first.manager.key)
+  const inventor = await as(service, (await service.users.create(manager, { email: 'e@x.org', role: 'editor' })).key)
+  const invent = (n: number) => service.fleet.report(inventor, { ...base, daemon_id: `invented-${n}` })
+  const report = (n: number, of = service) => of.fleet.report(me, { ...base, daemon_id: `real-${n}` })
+  await report(1)
+  await report(2)
+  await time.advance(60_000)
+  await report(1)
+  await report(2)
+  for (let n = 0; n < 20; n++) await invent(n)
+  t.equal(await outcome(invent(20)), '429 too_many_daemons')
+  await report(3)
+  const ids = async (of = service) => (await of.fleet.list(me, PAGE)).items.map(({ id }) => id)
+  t.same(await ids(), ['invented-18', 'invented-19', 'real-1', 'real-2', 'real-3'])
+  t.match(service.counts(), { daemonsEvicted: 18, daemonsRefused: 1 })
+  t.notMatch((await service.fleet.list(me, PAGE)).items[0], { registered_at: /./ }, 'the answer is as documented')
+  await service.close()
+
+  const other = await again()
+  await report(4, other)
+  await report(5, other)
+  t.same(
+    await ids(other),
+    [1, 2, 3, 4, 5].map(n => `real-${n}`),
+    'after a restart, too',
+  )
+  await time.advance(60_000)
+  for (const n of [1, 2, 3, 4, 5]) await report(n, other)
+  const invented = other.fleet.report(inventor, { ...base, daemon_id: 'invented' })
+  t.equal(await outcome(invented), '409 limit_reached', 'real ones stay')
+  await time.advance(4 * 60_000)
+  for (const n of [1, 2, 3, 4]) await report(n, other)
+  await time.advance(2 * 60_000)
+  await report(6, other)
+  t.same(
+    await ids(other),
+    [1, 2, 3, 4, 6].map(n => `real-${n}`),
+    'one that is silent makes room',
+  )
+})
+
+t.test('a full disk keeps nobody from reading the fleet, and the service from no start', async t => {
+  const { service, first, time, again, disk, logged } = await openService(t, { daemons: 3 })
+  const me = await as(service, first.service_account.key)
+  const manager = await as(service, first.manager.key)
+  await service.userKeys.create(manager, { expires_in: 1000 })
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  const base = { pipeline_id: id, host: 'h', version: '1', revision: null, health: 'ready' as const }
+  const report = (name: string) => service.fleet.report(me, { ...base, daemon_id: name })
+  for (const name of ['b', 'd', 'f']) await report(name)
+  await service.flush()
+  await time.advance(31 * 86_400_000)
+  disk.writesLeft = 0
+  await report('d')
+  await report('c')
+  t.equal(await service.flush().then(String, String), 'Error: no space left on device')
+  const page = await service.fleet.list(me, { limit: 2 })
+  const last = await service.fleet.list(me, { limit: 2, after: page.next! })
+  const found = [...page.items, ...last.items].map(({ id, silent }) => `${id} ${silent}`)
+  t.same(found, ['c false', 'd false', 'f true'], 'c has the place of b')
+  t.equal(last.next, null)
+  const next = await again()
+  t.match(logged.at(-1), { msg: /cannot remove keys that expired long ago/ })
+  t.equal((await next.fleet.list(me, PAGE)).items.length, 3)
+  disk.writesLeft = Number.POSITIVE_INFINITY
+  const writes = service.flush()
+  await report('d')
+  t.equal((await service.fleet.list(me, PAGE)).items.length, 3)
+  await writes
+  t.same(
+    (await (await again()).fleet.list(me, PAGE)).items.map(({ id }) => id),
+    ['c', 'd', 'f'],
+  )
+})
+
+t.test('the fleet', async t => {
+  const { service, first, time, again, store } = await openService(t, { daemons: 3 })
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  const report = {
+    daemon_id: 'web-1',
+    pipeline_id: id,
+    host: 'web-1',
+    version: '0.1.0',
+    revision: null,
+    health: 'starting' as const,
+  }
+  t.match(await service.fleet.report(me, report), { behind: false, published_revision: null, totals: {}, error: null })
+  await service.pipelines.publish(me, id, {})
+  t.match((await service.fleet.list(me, PAGE)).items, [
+    { id: 'web-1', behind: true, published_revision: 1, silent: false },
+  ])
+  const totals = { received: 10, sent: 7 }
+  t.match(await service.fleet.report(me, { ...report, revision: 1, health: 'ready', totals, error: 'x' }), {
+    behind: false,
+  })
+  await service.fleet.report(me, { ...report, daemon_id: 'web-2', health: 'failed', error: 'no such file' })
+  t.match((await service.fleet.list(me, PAGE)).items, [
+    { id: 'web-1', revision: 1, totals, error: 'x', behind: false },
+    { id: 'web-2', revision: null, health: 'failed', error: 'no such file', behind: true },
+  ])
+  const enterprise = await as(service, first.enterprise_service_account.key)
+  t.equal((await service.fleet.list(enterprise, PAGE)).items.length, 2)
+  const page = await service.fleet.list(me, { limit: 1 })
+  t.match((await service.fleet.list(me, { limit: 1, after: page.next! })).items, [{ id: 'web-2' }])
+  await service.fleet.report(me, { ...report, daemon_id: 'web-3' })
+  await time.advance(60_000)
+  for (const n of [1, 2, 3]) await service.fleet.report(me, { ...report, daemon_id: `web-${n}` })
+  t.equal(await outcome(service.fleet.report(me, { ...report, daemon_id: 'web-4' })), '409 limit_reached')
+  t.equal(await outcome(service.fleet.report(me, { ...report, pipeline_id: '0'.repeat(24) })), '404 not_found')
+
+  const writes = store.write
+  let written = 0
+  store.write = (...args) => {
+    written++
+    return writes(...args)
+  }
+  for (let i = 0; i < 100; i++) await service.fleet.report(me, { ...report, daemon_id: `web-${(i % 3) + 1}` })
+  t.equal(written, 0, 'a report is no write')
+  await service.close()
+  const other = await again()
+  t.equal((await other.fleet.list(me, PAGE)).items.length, 3)
+  await time.advance(6 * 60_000)
+  t.ok((await other.fleet.list(me, PAGE)).items.every(({ silent }) => silent))
+  await time.advance(29 * 86_400_000)
+  await other.fleet.report(me, report)
+  await time.advance(2 * 86_400_000)
+  await other.sweep()
+  const left = (await other.fleet.list(me, PAGE)).items.map(({ id }) => id)
+  t.same(left, ['web-1'], 'who was silent for long is forgotten')
+  await other.pipelines.remove(me, id)
+  t.same((await other.fleet.list(me, PAGE)).items, [])
+})

@@ -1,0 +1,347 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { z } from 'zod'
+import { components } from '../../../../../src/components/list.js'
+import { defineProcessor } from '../../../../../src/core/component.js'
+import { secret } from '../../../../../src/core/options/options.js'
+import { reaches } from '../../../../../src/core/options/reach.js'
+import {
+  HIDDEN,
+  hideLiterals,
+  literalSecrets,
+  misplacedSecrets,
+} from '../../../../../src/engine/config/managed/secret-places.js'
+import { secretInput } from '../../../../../src/service/api/domain/inputs.js'
+import { Sealer } from '../../../../../src/service/api/domain/secrets/sealer.js'
+import { as, openService, outcome } from '../../../../support/api-service.js'
+
+const PAGE = { limit: 50 }
+const http = (more: object) => ({
+  destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', ...more } },
+})
+const proxied = (password: string) => {
+  const proxy = { url: 'http://proxy.example.com:3128', auth: { user: 'me', password } }
+  return { destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', proxy } } }
+}
+const processing = (one: object) => ({
+  processors: { one: { inputs: ['ingest'], ...one } },
+  destinations: { out: { type: 'blackhole', inputs: ['one'] } },
+})
+const cluster = (password: string) => {
+  const redis = { url: 'redis://redis.example.com:6379', password }
+  return processing({ type: 'throttle', limit: 1, window: '1s', scope: 'cluster', redis })
+}
+const hashed = (key: string) =>
+  processing({ type: 'redact', fields: ['.message'], presets: ['email'], action: { hash: { key } } })
+const token = (key: string) => http({ auth: { type: 'token', key } })
+
+t.test('secrets are written, replaced, removed, and never shown', async t => {
+  const { service, first, time, written } = await openService(t, { secrets: 2 })
+  const { secrets, users } = service
+  const manager = await as(service, first.manager.key)
+  const invited = await users.create(manager, { email: 'v@example.com', role: 'viewer' })
+  const viewer = await as(service, invited.key)
+  const made = await secrets.set(manager, 'up', { value: 'value-1' })
+  const by = { id: first.manager.id, email: 'first@example.com' }
+  t.same(made, { name: 'up', created_at: made.created_at, updated_at: made.created_at, updated_by: by })
+  await time.advance(1000)
+  const again = await secrets.set(manager, 'up', { value: 'value-1' })
+  t.match(again, { created_at: made.created_at, updated_by: by })
+  t.not(again.updated_at, made.updated_at)
+  t.same((await secrets.list(viewer, PAGE)).items, [again])
+  t.equal(await outcome(secrets.set(viewer, 'up', { value: 'x' })), '403 scope_missing')
+  t.equal(await outcome(secrets.remove(viewer, 'up')), '403 scope_missing')
+  for (const name of ['', '1', 'a b', '../x', 'a'.repeat(65), 'ä'])
+    t.equal(await outcome(secrets.set(manager, name, { value: 'x' })), '404 not_found', name)
+  await secrets.set(manager, 'second', { value: 'value-2' })
+  t.equal(await outcome(secrets.set(manager, 'third', { value: 'value-3' })), '409 limit_reached')
+  const config = token('${secret:up}')
+  t.same((await secrets.for(first.account.id, config)).values(), { up: 'value-1' })
+  await secrets.remove(manager, 'up')
+  t.equal(await outcome(secrets.remove(manager, 'up')), '404 not_found')
+  const gone = await secrets.for(first.account.id, config)
+  t.throws(() => gone.values(), { message: /the secret up does not exist/ })
+  const actions = (await service.audit.list(manager, PAGE)).items.filter(({ target }) => target.type === 'secret')
+  t.same(
+    actions.map(({ action, target, details }) => [action, target.id, details]),
+    [
+      ['secret.remove', 'up', {}],
+      ['secret.create', 'second', {}],
+      ['secret.replace', 'up', {}],
+      ['secret.create', 'up', {}],
+    ],
+  )
+  const sealed = written.filter(text => text.includes('"sealed"'))
+  t.equal(sealed.length, 3)
+  t.equal(
+    new Set(sealed.map(text => JSON.parse(text).value.sealed.data)).size,
+    3,
+    'the same value is never the same twice',
+  )
+  for (const text of written) t.notMatch(text, /value-\d/, 'nothing of it is stored as it is')
+})
+
+t.test('another account has secrets of its own', async t => {
+  const { service, first } = await openService(t)
+  const wide = await as(service, first.enterprise_service_account.key)
+  const other = await service.accounts.create(wide, { title: 'other' })
+  const within = await as(service, first.enterprise_service_account.key, other.id)
+  const manager = await as(service, first.manager.key)
+  await service.secrets.set(manager, 'up', { value: 'mine' })
+  await service.secrets.set(within, 'up', { value: 'theirs' })
+  const valuesOf = async (account: string) => (await service.secrets.for(account, token('${secret:up}'))).values()
+  t.same([await valuesOf(first.account.id), await valuesOf(other.id)], [{ up: 'mine' }, { up: 'theirs' }])
+  t.equal(await outcome(service.secrets.list(wide, PAGE)), '403 account_required')
+})
+
+t.test('what is encrypted opens with the same key in the same place only', async t => {
+  const random = (bytes: number) => Buffer.alloc(bytes, 3)
+  const sealer = new Sealer(Buffer.alloc(32, 1), random)
+  const sealed = sealer.seal('a valüe', 'secret/a/up')
+  t.equal(sealer.open(sealed, 'secret/a/up'), 'a valüe')
+  t.equal(new Sealer(Buffer.alloc(32, 1), random).open(sealed, 'secret/a/up'), 'a valüe')
+  t.equal(sealer.open(sealed, 'secret/b/up'), undefined)
+  t.equal(new Sealer(Buffer.alloc(32, 2), random).open(sealed, 'secret/a/up'), undefined)
+  const damaged = Buffer.from(sealed.data, 'base64')
+  damaged[0]! ^= 1
+  t.equal(sealer.open({ ...sealed, data: damaged.toString('base64') }, 'secret/a/up'), undefined)
+  t.equal(sealer.open({ ...sealed, data: '' }, 'secret/a/up'), undefined)
+})
+
+t.test('texts that are made to take long to read', async t => {
+  const { service, first } = await openService(t)
+  const me = await as(service, first.manager.key)
+  const before = process.cpuUsage()
+  t.same(secretInput.safeParse({ value: `${'\n'.repeat(400_000)}x` }).success, false)
+  t.same(secretInput.parse({ value: `x${'\r\n'.repeat(200_000)}` }), { value: 'x' })
+  const texts = ['${secret:'.repeat(14_000), `${'$'.repeat(100_000)}{secret:`, '$${secret:'.repeat(12_000)]
+  for (const text of texts) {
+    const created = service.pipelines.create(me, { title: 'x', config: http({ headers: { a: text } }) })
+    t.equal(await outcome(created), '400 invalid_pipeline')
+  }
+  const { user } = process.cpuUsage(before)
+  t.ok(user < 5e6, `the time grows with the length alone: ${user / 1e6} s`)
+})
+
+t.test('no key stands in a pipeline itself', async t => {
+  const { service, first } = await openService(t)
+  const { pipelines } = service
+  const me = await as(service, first.manager.key)
+  const faults = (config: Record<string, unknown>) =>
+    pipelines.create(me, { title: 'x', config }).then(
+      () => [],
+      error => error.errors,
+    )
+  const how = /literal value.*sluice api set-secret NAME.*\$\{secret:NAME\}/
+  const refused: [string, Record<string, unknown>, string][] = [
+    ['a key', token('hunter2'), 'auth.key'],
+    ['a part of a key', token('a${secret:up}'), 'auth.key'],
+    ['a default', token('${KEY:-hunter2}'), 'auth.key'],
+    ['what is shown of one', token(HIDDEN), 'auth.key'],
+    ['a header', http({ headers: { Authorization: 'Bearer hunter2' } }), 'headers.Authorization'],
+    ['a header of any name', http({ headers: { 'X-Honeycomb-Team': 'hunter2' } }), 'headers.X-Honeycomb-Team'],
+    ['two words', http({ headers: { a: 'hunter2 hunter3 ${secret:up}' } }), 'headers.a'],
+    ['the password of a proxy', proxied('hunter2'), 'proxy.auth.password'],
+    ['what is shown of one', proxied(HIDDEN), 'proxy.auth.password'],
+    ['a token in a URL', http({ url: 'http://x/?a=b&token=hunter2' }), 'url'],
+    ['another name', http({ url: 'http://x/?DD-API-Key=hunter2' }), 'url'],
+    ['a disguised name', http({ url: 'http://x/?a=b;access%5Ft\tok%65n=hunter2#' }), 'url'],
+    ['a part of a token', http({ validate: 'http://x/?sig=a${secret:up}' }), 'validate'],
+    ['a password in a URL', http({ url: 'http://me:hunter2@x/' }), 'url'],
+  ]
+  for (const [what, config, path] of refused)
+    t.match(await faults(config), [{ path: `config.destinations.out.${path}`, message: how }], what)
+  t.match((await faults(http({ url: 'http://x/?b=c&api_key=x' })))[0], {
+    message: /^has in api_key .* write api_key=\$\{/,
+  })
+  const source = { sources: { in: { type: 'http', listen: '127.0.0.1:1', auth: { key: 'hunter2' } } } }
+  t.match(await faults({ ...source, ...http({}) }), [{ path: 'config.sources.in.auth.key', message: how }])
+  t.match(await faults(cluster('hunter2')), [{ path: 'config.processors.one.redis.password', message: how }])
+  t.match(await faults(hashed('hunter2')), [{ path: 'config.processors.one.action.hash.key', message: how }])
+  const misplaced: [Record<string, unknown>, RegExp][] = [
+    [
+      http({ url: 'http://x/${secret:up}' }),
+      /only options for a key or a password .*, headers, and the query of a URL/,
+    ],
+    [http({ url: 'http://${secret:up}/?token=${secret:up}' }), /must not refer/],
+    [http({ url: 'http://x/?${secret:up}=a' }), /must not refer/],
+    [http({ compression: '${secret:up}' }), /must not refer/],
+    [http({ headers: { a: '${secret:9}' } }), /must have A-Z/],
+    [token('${secret:a/b}'), /must have A-Z/],
+  ]
+  for (const [config, message] of misplaced) t.match((await faults(config))[0], { message })
+  const taken = [
+    token('${secret:up}'),
+    token('${KEY}'),
+    proxied('${secret:up}'),
+    cluster('${secret:up}'),
+    hashed('${REDACT_KEY}'),
+    http({ url: 'http://x/?index=main&token=${secret:up}&x=${secret:b}', validate: 'http://x/?source=a-b-c' }),
+    http({ headers: { Authorization: 'Bearer ${secret:up}', 'Content-Type': 'text/plain', a: '${secret:b}' } }),
+  ]
+  for (const config of taken) t.same(await faults(config), [])
+})
+
+t.test('the schemas of plugins say where their secrets are', async t => {
+  const options = z.strictObject({
+    access: z.union([z.literal('none'), z.strictObject({ tokens: z.array(secret()) })]).optional(),
+    by_host: z.record(z.string(), z.strictObject({ pin: secret().optional().describe('A number.') })).optional(),
+    note: reaches('nothing', z.string()).optional(),
+  })
+  const summary = 'It is only read.'
+  const create = () => {
+    throw new Error('it is not run')
+  }
+  const own = defineProcessor({ type: 'own', summary, options, examples: [{ title: 'x', yaml: '' }], create })
+  const config = processing({
+    type: 'own',
+    access: { tokens: ['a', '${secret:b}', 'c'] },
+    by_host: { d: { pin: 'e' } },
+    note: 'f',
+  })
+  const all = [...components, own]
+  t.same(
+    literalSecrets(config, all).map(({ path }) => path.replace('processors.one.', '')),
+    ['access.tokens.0', 'access.tokens.2', 'by_host.d.pin'],
+  )
+  const hidden = { access: { tokens: [HIDDEN, '${secret:b}', HIDDEN] }, by_host: { d: { pin: HIDDEN } }, note: 'f' }
+  t.match(hideLiterals(config, all), processing({ type: 'own', ...hidden }))
+  const refers = (one: object) => misplacedSecrets(processing({ type: 'own', ...one }), all).length
+  t.same([refers({ by_host: { d: { pin: '${secret:a}' } } }), refers({ note: '${secret:a}' })], [0, 1])
+  const gone = processing({ type: 'gone', auth: { key: 'a' }, redis: { password: 'b' }, url: 'http://x/?token=c' })
+  const shown = JSON.stringify(hideLiterals(gone, components))
+  t.notMatch(shown, /"a"|"b"|=c"/, 'a plugin that is not there any more has them where others have')
+})
+
+t.test('keys that were saved earlier are hidden, and still reach daemons', async t => {
+  const { service, first, store } = await openService(t)
+  const { pipelines } = service
+  const me = await as(service, first.manager.key)
+  const { id } = (await pipelines.create(me, { title: 'x', config: token('${secret:up}') })).document
+  const { proxy } = proxied('hunter2').destinations.out
+  const old = {
+    ...hashed('hunter2'),
+    ...http({
+      url: 'http://logs.example.com/?a=b&token=hunter2',
+      auth: { key: 'hunter2' },
+      proxy,
+      headers: { 'x-key': 'hunter2', accept: 'text/plain' },
+    }),
+  }
+  for (const prefix of ['pipeline/', `revision/${id}/`])
+    for (const { key, value } of await store.list(prefix))
+      await store.write([{ key, value: { ...(value as object), config: old } }])
+  const hidden = { ...proxy, auth: { user: 'me', password: HIDDEN } }
+  const shown = {
+    processors: { one: { action: { hash: { key: HIDDEN } } } },
+    destinations: {
+      out: {
+        url: `http://logs.example.com/?a=b&token=${HIDDEN}`,
+        auth: { key: HIDDEN },
+        proxy: hidden,
+        headers: { 'x-key': HIDDEN, accept: 'text/plain' },
+      },
+    },
+  }
+  t.match(
+    (await pipelines.publish(me, id, {})).document,
+    { published_revision: 1, config: shown },
+    'it can be published',
+  )
+  const documents = [
+    (await pipelines.get(me, id)).document,
+    (await pipelines.list(me, PAGE)).items[0],
+    (await pipelines.revisions(me, id, PAGE)).items[0],
+    await pipelines.revision(me, id, 1),
+    (await pipelines.published(me, id)).document,
+  ]
+  for (const document of documents) {
+    t.match(document, { config: shown })
+    t.notMatch(JSON.stringify(document), /hunter/)
+  }
+  const daemon = await as(service, first.service_account.key)
+  t.same((await pipelines.published(daemon, id)).document.config, old)
+  t.same((await pipelines.forIngest(me, id)).config, old)
+  t.equal(await outcome(pipelines.update(me, id, { config: documents[0]!.config })), '400 invalid_pipeline')
+  t.equal(await outcome(pipelines.update(me, id, { title: 'y' })), 'done')
+})
+
+t.test('keys that earlier versions stored as text are encrypted at the start', async t => {
+  const KEY = 'hunter-Zq4rEkY0vXw8Jz1'
+  const { service, first, store, again, reopen, path, logged, disk } = await openService(t)
+  const me = await as(service, first.manager.key)
+  const other = proxied('${secret:up}')
+  const ids: string[] = []
+  for (let n = 0; n < 12; n++)
+    ids.push((await service.pipelines.create(me, { title: `${n}`, config: token('${secret:up}') })).document.id)
+  const [id, second] = ids as [string, string]
+  await service.pipelines.publish(me, id, {})
+  await service.pipelines.update(me, id, { config: other })
+  const headers = { 'x-key': `Bearer ${KEY}`, accept: 'text/plain' }
+  const literal = http({ url: `http://x/?token=${KEY}`, auth: { key: KEY }, headers })
+  // As an earlier version left it.
+  const asBefore = ['revisions-prepared', ...(await store.list('revision-bytes/')).map(({ key }) => key)]
+  await store.write(asBefore.map(key => ({ key, value: undefined })))
+  for (const prefix of [`revision/${id}/`, `revision/${second}/`, 'pipeline/'])
+    for (const { key, value } of await store.list(prefix)) {
+      const { revision, id: pipeline } = value as { revision: number; id?: string }
+      if (revision !== 1 || (pipeline && pipeline !== second)) continue
+      await store.write([{ key, value: { ...(value as object), config: literal } }])
+    }
+  await reopen()
+  const files = async () => {
+    const names = await readdir(path)
+    return Buffer.concat(await Promise.all(names.map(name => readFile(join(path, name))))).includes('Zq4rEkY0vXw8Jz1')
+  }
+  t.ok(await files())
+  for (const writes of [0, 1, 2]) {
+    disk.writesLeft = writes
+    const interrupted = await again()
+    t.match(logged.at(-1), { code: 'SLUICE_LITERALS_NOT_ENCRYPTED', error: /no space left/ })
+    const daemon = await as(interrupted, first.service_account.key)
+    t.same((await interrupted.pipelines.published(daemon, id)).document.config, literal, 'it runs meanwhile')
+    await interrupted.close().catch(() => {})
+    await reopen()
+  }
+  disk.writesLeft = Number.POSITIVE_INFINITY
+  const now = await again()
+  t.match(await store.get('revisions-prepared'), { at: String })
+  t.notOk(await files(), 'nor is it anywhere in the files of the store')
+  t.notMatch(JSON.stringify([...(await store.list('revision/')), ...(await store.list('pipeline/'))]), /hunter/)
+  const daemon = await as(now, first.service_account.key)
+  t.same((await now.pipelines.published(daemon, id)).document.config, literal, 'daemons get it as before')
+  t.same((await now.pipelines.forIngest(me, id)).config, literal)
+  const shown = { config: { destinations: { out: { auth: { key: HIDDEN } } } } }
+  t.match(await now.pipelines.revision(me, id, 1), shown)
+  t.notOk('literals' in (await now.pipelines.revision(me, id, 1)))
+  t.match((await now.pipelines.get(me, id)).document, { config: other })
+  t.match((await now.pipelines.publish(me, second, {})).document, { published_revision: 1, ...shown })
+  t.match((await now.pipelines.update(me, second, { config: other })).document, { config: other, revision: 2 })
+  t.same((await now.pipelines.forIngest(me, second)).config, literal)
+  const before = logged.length
+  const third = await again()
+  t.equal(logged.length, before, 'once is enough')
+  t.same((await third.pipelines.published(daemon, id)).document.config, literal)
+  t.equal(third.pipelines.sizes.of(first.account.id), now.pipelines.sizes.of(first.account.id))
+})
+
+t.test('a pipeline tells which of its secrets do not exist', async t => {
+  const { service, first } = await openService(t)
+  const { pipelines, secrets } = service
+  const me = await as(service, first.manager.key)
+  const created = await pipelines.create(me, { title: 'x', config: token('${secret:up}') })
+  const { id } = created.document
+  t.same(created.document.missing_secrets, ['up'])
+  t.same((await pipelines.list(me, PAGE)).items[0]?.missing_secrets, ['up'])
+  await secrets.set(me, 'up', { value: 'x' })
+  const complete = await pipelines.get(me, id)
+  t.same(complete.document.missing_secrets, [])
+  t.not(complete.etag, created.etag)
+  t.equal(await outcome(pipelines.update(me, id, { title: 'y' }, created.etag)), '412 precondition_failed')
+  await pipelines.publish(me, id, {})
+  await pipelines.update(me, id, { config: token('${secret:other}') })
+  t.same((await pipelines.get(me, id)).document.missing_secrets, ['other'])
+  await secrets.remove(me, 'up')
+  t.same((await pipelines.get(me, id)).document.missing_secrets, ['other', 'up'], 'also what is published needs it')
+})

@@ -1,0 +1,247 @@
+import { existsSync, statSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { type DeliveryOptions, deliveryOptions } from '../../../../src/core/options/delivery-options.js'
+import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { Delivery } from '../../../../src/engine/flow/delivery/delivery.js'
+import { Input } from '../../../../src/engine/flow/fan-out.js'
+import { systemClock } from '../../../../src/lib/time.js'
+import { AccountKeys } from '../../../../src/service/ingest/worker/account-keys.js'
+import { AccountRequests } from '../../../../src/service/ingest/worker/account-requests.js'
+import { KnownKeys } from '../../../../src/service/ingest/worker/known-keys.js'
+import { batchesOf, originOf } from '../../../support/batches.js'
+import { testFolder } from '../../../support/folder.js'
+import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
+import { turns, until } from '../../../support/until.js'
+
+const silent = pino({ level: 'silent' })
+const TAKEN = { body: 'd'.repeat(43), received: 1 }
+
+t.beforeEach(resetStage)
+
+t.test('idempotency keys take a part of the disk space of their account', async t => {
+  const { publish, post, metrics, folder, host } = await startIngestHost(t, { maxDiskPerAccount: 2500 })
+  const used = async () => Number(/^sluice_ingest_disk_bytes (\d+)/m.exec(String(await metrics.render()))?.[1])
+  await publish(PIPELINE)
+  await publish(PIPELINE, 'neighbour')
+  await publish(PIPELINE, 'other', { account: 'another' })
+  let kept = 0
+  for (let n = 0; n < 100; n++) {
+    const { status } = await post(`{"n":${n}}`, { 'idempotency-key': `k${n}` }, n % 2 === 0 ? 'p' : 'neighbour')
+    if (status !== 202) break
+    kept++
+  }
+  t.ok(kept > 10 && kept < 25, `${kept} keys`)
+  t.match(await post('{}', { 'idempotency-key': 'more' }), {
+    status: 503,
+    code: 'account_disk_full',
+    retryAfter: '30',
+    message: /idempotency-key cannot be kept.*2\.5 kB/,
+  })
+  t.match(await post('{"n":0}', { 'idempotency-key': 'k0' }), { status: 202, repeated: true }, 'known ones are')
+  t.match(await post('{}'), { status: 202 }, 'as are requests without one')
+  t.match(await post('{}', { 'idempotency-key': 'more' }, 'other'), { status: 202 }, 'and other accounts')
+  const file = join(folder, 'p/keys.ndjson')
+  const before = await used()
+  const own = statSync(file).size
+  t.ok(before > own && before <= 2500 + 200, `${before} bytes`)
+  await host.remove('p')
+  t.equal(await used(), before - own, 'and they go with the pipeline')
+  t.match(await post('{}', { 'idempotency-key': 'more' }, 'neighbour'), { status: 202 })
+})
+
+t.test('keys of pipelines that do not run are counted; those that are too old are removed', async t => {
+  const folder = testFolder(t)
+  const old = {
+    folder: join(folder, 'p'),
+    clock: { ...systemClock, wall: () => Date.now() - 25 * 3_600_000 },
+    log: silent,
+  }
+  await mkdir(old.folder)
+  const keys = await KnownKeys.open(old)
+  for (let i = 0; i < 5; i++) await keys.add(`key ${i}`, TAKEN)
+  await keys.close()
+  const { size } = statSync(join(folder, 'p/keys.ndjson'))
+  const { publish, post, metrics } = await startIngestHost(t, { folder })
+  await publish(PIPELINE)
+  t.match(String(await metrics.render()), new RegExp(`^sluice_ingest_disk_bytes ${size}$`, 'm'))
+  t.match(await post('{}'), { status: 202 })
+  t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 0$/m)
+  t.notOk(existsSync(join(folder, 'p/keys.ndjson')))
+})
+
+t.test('idempotency keys of an account are bounded in memory: the oldest are forgotten', async t => {
+  let forgotten = 0
+  const account = new AccountKeys(40, more => {
+    forgotten += more
+  })
+  const folders = testFolder(t, { a: {}, b: {}, c: {} })
+  const of = (name: string) => ({ folder: join(folders, name), clock: systemClock, log: silent, account })
+  const [a, b] = [await KnownKeys.open(of('a')), await KnownKeys.open(of('b'))]
+  for (let i = 0; i < 30; i++) {
+    await a.add(`a${i}`, TAKEN)
+    await b.add(`b${i}`, TAKEN)
+    t.ok(account.size <= 40)
+  }
+  t.ok(forgotten >= 20)
+  for (const keys of [a, b]) t.ok(keys.size > 0)
+  t.ok(a.get('a29') && b.get('b29') && !a.get('a0') && !b.get('b0'))
+  const sizes = [a.size, b.size]
+  await Promise.all([a.close(), b.close()])
+  t.equal(account.size, 0)
+  const again = [await KnownKeys.open(of('a')), await KnownKeys.open(of('b'))]
+  t.same(
+    again.map(({ size }) => size),
+    sizes,
+    'in their files, too',
+  )
+  const idle = again[0]!
+  const c = await KnownKeys.open(of('c'))
+  for (let i = 0; i < 60; i++) await c.add(`c${i}`, TAKEN)
+  t.ok(account.size <= 40 && c.get('c59'), 'one that sends nothing makes room for others of its account')
+  await Promise.all([idle.close(), again[1]!.close(), c.close()])
+})
+
+t.test('revisions are a part of the disk space, and events always leave some to them', async t => {
+  const { publish, post, host, metrics } = await startIngestHost(t, {
+    maxDiskPerAccount: 32_000,
+    revisionBytes: 20_000,
+  })
+  await publish(BUFFERED)
+  t.ok(host.hasRoomForRevisions('account', 12_000))
+  t.notOk(host.hasRoomForRevisions('account', 12_001))
+  stage.holds = true
+  t.match(await post(`"${'x'.repeat(9000)}"\n`), { status: 202 })
+  // What the process takes is known when it was looked at.
+  await metrics.render()
+  t.notOk(host.hasRoomForRevisions('account', 4000))
+  t.ok(host.hasRoomForRevisions('another', 12_000))
+
+  const alone = await startIngestHost(t, { maxDiskPerAccount: 32_000 })
+  await alone.publish({ destinations: { out: { ...OUT, buffer: { type: 'disk' } } } })
+  t.match(await alone.post(`"${'x'.repeat(29_000)}"\n`), { status: 202 })
+  const waits = alone.post(`"${'x'.repeat(1500)}"\n`)
+  const full = /kind="account_disk_full"\} [1-9]/
+  await until(async () => full.test(String(await alone.metrics.render())))
+  t.ok(alone.host.hasRoomForRevisions('account', 2000), 'a sixteenth')
+  t.notOk(alone.host.hasRoomForRevisions('account', 3000))
+  stage.holds = false
+  t.match(await waits, { status: 202 })
+})
+
+t.test('the pipelines of an account share the requests to their receivers', async t => {
+  const SIX = { ...OUT, max_in_flight: 64, batch: { max_events: 1 } }
+  const { publish, post } = await startIngestHost(t, { maxUnsettled: 1e6 })
+  const lines = Array.from({ length: 100 }, (_, n) => `{"n":${n}}\n`).join('')
+  let open = () => {}
+  stage.gate = new Promise(resolve => {
+    open = resolve
+  })
+  let waiting = 0
+  const gate = stage.gate
+  Object.defineProperty(stage, 'gate', {
+    configurable: true,
+    get() {
+      waiting++
+      return gate
+    },
+  })
+  t.teardown(() => Object.defineProperty(stage, 'gate', { value: undefined, writable: true, configurable: true }))
+  const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
+  for (const id of ids) await publish({ destinations: { out: SIX } }, id)
+  await publish({ destinations: { out: SIX } }, 'other', { account: 'another' })
+  const answers = ids.map(id => post(lines, {}, id))
+  const waits = async (count: number) => {
+    await until(() => waiting >= count)
+    await turns()
+    t.equal(waiting, count)
+  }
+  await waits(256 + ids.length)
+  answers.push(post(lines, {}, 'other'))
+  await waits(256 + ids.length + 64)
+  open()
+  t.same([...new Set((await Promise.all(answers)).map(({ status }) => status))], [202])
+})
+
+t.test('the bodies of the requests of an account take a bounded amount of memory', async t => {
+  let full = 0
+  const pool = new AccountRequests({ requests: 2, bytes: 100 }, () => full++)
+  const open = new Map<string, (() => void)[]>()
+  const began: string[] = []
+  const deliver = (id: string) => {
+    const counters = new ComponentCounters(id, 'destination', 'fake')
+    const { took, sent, discarded, failed } = counters
+    const write = (_: unknown, signal: AbortSignal) =>
+      new Promise<void>((resolve, reject) => {
+        began.push(id)
+        open.set(id, [...(open.get(id) ?? []), resolve])
+        signal.addEventListener('abort', () => reject(signal.reason))
+      })
+    const options = deliveryOptions.parse({ batch: { max_events: 1, max_wait: '1ms' } }) as DeliveryOptions
+    const delivery = new Delivery({ write }, options, {
+      ...{ id, log: silent, clock: systemClock, random: () => 1, requests: pool, metrics: counters },
+      deadLetter: { write: async () => {} },
+      counters: {
+        received: took.bind(counters),
+        sent: sent.bind(counters),
+        discarded: discarded.bind(counters),
+        failed: failed.bind(counters),
+      },
+    })
+    const input = new Input(delivery, counters)
+    input.feed()
+    const stop = new AbortController()
+    t.teardown(() => delivery.stop(AbortSignal.abort()))
+    return {
+      delivery,
+      start: () => delivery.start(stop.signal),
+      put: (...sizes: number[]) => {
+        const text = sizes.map(size => `${'x'.repeat(size - 1)}\n`).join('')
+        void input.write(batchesOf(text, originOf('text'))[0]!)
+      },
+      answer: () => open.get(id)?.shift()?.(),
+    }
+  }
+  const begins = async (...expected: string[]) => {
+    await until(() => began.length >= expected.length)
+    await turns()
+    t.same(began, expected)
+  }
+  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map(deliver) as [
+    ReturnType<typeof deliver>,
+    ...ReturnType<typeof deliver>[],
+  ]
+  await Promise.all([a, b!, c!, d!].map(one => one.start()))
+  a.put(30, 30, 30)
+  await begins('a', 'a')
+  b!.put(50)
+  await begins('a', 'a', 'b')
+  t.equal(pool.bytes, 110)
+  c!.put(10, 10)
+  d!.put(10)
+  await begins('a', 'a', 'b')
+  t.same([pool.waiting, full], [2, 2], 'others wait, the first one of a destination too')
+  a.answer()
+  await begins('a', 'a', 'b', 'c', 'd')
+  t.equal(pool.waiting, 0)
+  t.equal(pool.bytes, 100, 'more than one only while half of it is free')
+  b!.answer()
+  a.answer()
+  await begins('a', 'a', 'b', 'c', 'd', 'a')
+  c!.answer()
+  await begins('a', 'a', 'b', 'c', 'd', 'a', 'c')
+  for (const one of [a, c!, d!]) one.answer()
+  await until(() => pool.bytes === 0)
+
+  // One that ends while it waits is in nobody's way.
+  b!.put(200)
+  await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b')
+  a.put(5)
+  d!.put(5)
+  await until(() => pool.waiting >= 2)
+  await a.delivery.stop(AbortSignal.abort())
+  b!.answer()
+  await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')
+})

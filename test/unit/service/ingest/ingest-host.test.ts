@@ -1,0 +1,792 @@
+import dns from 'node:dns'
+import { once } from 'node:events'
+import { existsSync, linkSync, readdirSync, readFileSync, realpathSync, statSync, symlinkSync } from 'node:fs'
+import { createServer, type ServerResponse } from 'node:http'
+import { syncBuiltinESMExports } from 'node:module'
+import { type AddressInfo, createServer as createTcpServer } from 'node:net'
+import { join } from 'node:path'
+import { crc32, gzipSync } from 'node:zlib'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { components as usual } from '../../../../src/components/list.js'
+import { LimitedReach } from '../../../../src/engine/config/managed/limited-reach.js'
+import type { Permitted } from '../../../../src/engine/config/managed/permitted.js'
+import { AddressRules } from '../../../../src/lib/network/address-rules.js'
+import { systemClock } from '../../../../src/lib/time.js'
+import { AccountQuotas } from '../../../../src/service/ingest/account/account-quota.js'
+import { hostedConfig } from '../../../../src/service/ingest/hosted-config.js'
+import { Feed } from '../../../../src/service/ingest/worker/feed.js'
+import { KnownKeys } from '../../../../src/service/ingest/worker/known-keys.js'
+import { limitFileSize } from '../../../support/file-limit.js'
+import { testFolder } from '../../../support/folder.js'
+import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
+import { hurried } from '../../../support/manual-time.js'
+import { needs } from '../../../support/needs.js'
+import { turns, until } from '../../../support/until.js'
+
+function closeGate(): () => void {
+  let open = () => {}
+  stage.gate = new Promise(resolve => {
+    open = resolve
+  })
+  return open
+}
+
+/** From now on this name resolves to the address. */
+function resolveName(t: Test, host: string, address: string): void {
+  const { lookup } = dns
+  const fake = (name: string, ...rest: unknown[]) => {
+    if (name !== host) return (lookup as (...all: unknown[]) => void)(name, ...rest)
+    ;(rest.at(-1) as (error: null, found: dns.LookupAddress[]) => void)(null, [{ address, family: 4 }])
+  }
+  const use = (one: unknown) => {
+    dns.lookup = one as typeof lookup
+    syncBuiltinESMExports()
+  }
+  use(fake)
+  t.teardown(() => use(lookup))
+}
+
+const line = (n: number) => `{"n":${n}}`
+
+t.beforeEach(resetStage)
+
+t.test('every kind of body, and an answer when the events are delivered', async t => {
+  const { publish, post, unanswered } = await startIngestHost(t)
+  await publish(PIPELINE)
+  t.match(await post(`${line(1)}\n${line(2)}\n`), { status: 202, received: 2 })
+  t.match(await post(`[${line(3)},\n${line(4)}]`, { 'content-type': 'application/json' }), { status: 202, received: 2 })
+  t.match(await post('five\nsix', { 'content-type': 'text/plain' }), { status: 202, received: 2 })
+  t.match(await post(gzipSync(`${line(7)}\n`), { 'content-encoding': 'gzip' }), { status: 202, received: 1 })
+  t.match(await post(''), { status: 202, received: 0 })
+  t.same(stage.got, [line(1), line(2), line(3), line(4), 'five', 'six', line(7)])
+  t.match(await post(`[${line(1)},`, { 'content-type': 'application/json' }), { status: 400, code: 'malformed' })
+  t.match(await post('x', { 'content-type': 'text/html' }), { status: 415 })
+  t.match(await post('x'.repeat(200_000)), { status: 413 })
+  t.match(await post(gzipSync('x'.repeat(200_000)), { 'content-encoding': 'gzip' }), { status: 413 })
+  t.match(await post('x', { 'idempotency-key': 'a b' }), { status: 400, code: 'invalid_idempotency_key' })
+  t.equal(stage.got.length, 7, 'nothing of what is refused is taken')
+  const open = closeGate()
+  let answered = false
+  const answer = post(line(8)).then(result => {
+    answered = true
+    return result
+  })
+  await unanswered(1)
+  await turns()
+  t.notOk(answered, 'no answer while it is on its way')
+  open()
+  t.match(await answer, { status: 202, received: 1 })
+})
+
+t.test('too much at a time is refused with a time to come again', async t => {
+  const { publish, post, unanswered } = await startIngestHost(t, { maxUnsettled: 150_000 })
+  await publish(PIPELINE)
+  const open = closeGate()
+  const first = post(`"${'x'.repeat(90_000)}"`)
+  await unanswered(1, 90_000)
+  t.match(await post(`"${'x'.repeat(90_000)}"`), { status: 503, code: 'overloaded', retryAfter: '1' })
+  open()
+  t.match(await first, { status: 202 })
+})
+
+t.test('an idempotency-key counts once', async t => {
+  const { publish, post, stop, folder, unanswered } = await startIngestHost(t)
+  await publish(PIPELINE)
+  const key = { 'idempotency-key': 'one' }
+  t.match(await post(line(1), key), { status: 202, received: 1, repeated: undefined })
+  t.match(await post(line(1), key), { status: 202, received: 1, repeated: true })
+  t.match(await post(line(2), key), { status: 422, code: 'idempotency_key_reused' })
+  const open = closeGate()
+  const tries = [0, 1, 2].map(() => post(line(3), { 'idempotency-key': 'two' }))
+  await unanswered(3, 3 * line(1).length)
+  t.match(await post(line(4), { 'idempotency-key': 'two' }), { status: 422 }, 'also while it is under way')
+  open()
+  for (const answer of await Promise.all(tries)) t.match(answer, { status: 202, received: 1 })
+  t.same(stage.got, [line(1), line(3)])
+
+  stage.holds = true
+  const waits = post(line(5), { 'idempotency-key': 'three' })
+  await unanswered(1, line(1).length)
+  await stop(AbortSignal.abort())
+  const refused = await waits.catch(() => ({ status: 0 }))
+  t.not(refused.status, 202)
+  stage.holds = false
+  const again = await startIngestHost(t, { folder })
+  await again.publish(PIPELINE)
+  t.match(await again.post(line(1), key), { status: 202, repeated: true }, 'known after a restart')
+  t.match(await again.post(line(5), { 'idempotency-key': 'three' }), { status: 202, received: 1, repeated: undefined })
+  t.same(stage.got, [line(1), line(3), line(5)], 'what was not acknowledged is not taken for done')
+})
+
+t.test('another body with the same checksum is another body', async t => {
+  const { publish, post } = await startIngestHost(t)
+  await publish(PIPELINE)
+  const [real, forged] = ['{"pay":"yXEj6h3M"}', '{"pay":"Hoockp72"}']
+  t.equal(crc32(real), crc32(forged))
+  const key = { 'idempotency-key': 'k' }
+  t.match(await post(real, key), { status: 202, received: 1 })
+  t.match(await post(forged, key), { status: 422, code: 'idempotency_key_reused' })
+  t.match(await post(real, { ...key, 'content-type': 'text/plain' }), { status: 422 }, 'nor is it the same as text')
+  t.match(await post(real, key), { status: 202, repeated: true })
+  t.same(stage.got, [real])
+})
+
+t.test('keys are bounded in number, and damaged files do no harm', async t => {
+  const folder = testFolder(t, { 'keys.ndjson': '{"k":"torn', 'keys.before.ndjson': 'nothing of ours\n' })
+  const options = { folder, clock: systemClock, log: pino({ level: 'silent' }), generationKeys: 10 }
+  const keys = await KnownKeys.open(options)
+  const taken = { body: 'd'.repeat(43), received: 1 }
+  await Promise.all(Array.from({ length: 7 }, (_, i) => keys.add(`at once ${i}`, taken)))
+  for (let i = 0; i < 100; i++) {
+    await keys.add(`key ${i}`, taken)
+    t.ok(keys.size <= 20)
+  }
+  t.ok(keys.get('key 99') && keys.get('key 90'))
+  t.notOk(keys.get('key 50'))
+  await keys.close()
+  const again = await KnownKeys.open(options)
+  t.same(again.get('key 99'), taken)
+  t.same(again.get('key 92'), taken)
+  t.equal(again.size, keys.size)
+  await again.close()
+  const late = await KnownKeys.open({ ...options, clock: { ...systemClock, wall: () => Date.now() + 25 * 3_600_000 } })
+  t.equal(late.size, 0, 'nor are they kept for ever')
+  await late.close()
+})
+
+t.test('a key that comes during the write of another one is in the file when it was taken', async t => {
+  const options = { folder: testFolder(t), clock: systemClock, log: pino({ level: 'silent' }) }
+  const taken = { body: 'd'.repeat(43), received: 1 }
+  const keys = await KnownKeys.open(options)
+  const first = keys.add('a', taken)
+  await keys.add('b', taken)
+  const again = await KnownKeys.open(options)
+  for (const key of ['a', 'b']) t.same(again.get(key), taken, key)
+  await first
+  await Promise.all([keys.close(), again.close()])
+})
+
+t.test('a key that is written behind a torn line is known again', async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const folder = testFolder(t, { 'keys.ndjson': '{"k":"of a process that was killed' })
+  const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
+  const taken = { body: 'd'.repeat(43), received: 1 }
+  const keys = await KnownKeys.open(options)
+  await keys.add('after a kill', taken)
+  // Node.js ignores it, but not where the test runner listens to it.
+  const ignore = () => {}
+  process.on('SIGXFSZ', ignore)
+  limitFileSize(prlimit, statSync(join(folder, 'keys.ndjson')).size + 20)
+  await keys.add('on a full disk', taken).finally(() => limitFileSize(prlimit, undefined))
+  await keys.add('with room', taken)
+  process.removeListener('SIGXFSZ', ignore)
+  const again = await KnownKeys.open(options)
+  for (const key of ['after a kill', 'on a full disk', 'with room']) t.same(again.get(key), taken, key)
+  await Promise.all([keys.close(), again.close()])
+})
+
+t.test('keys that cannot be read are not taken for none', async t => {
+  for (const name of ['keys.ndjson', 'keys.before.ndjson']) {
+    const folder = testFolder(t, { [name]: t.fixture('symlink', name) })
+    const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
+    const message = new RegExp(`cannot read .*${name}: ELOOP`)
+    await t.rejects(KnownKeys.open(options), { code: 'SLUICE_STATE_UNREADABLE', message })
+  }
+})
+
+t.test('a publish in the middle of requests: nothing is lost, nothing comes twice', async t => {
+  const { publish, post, metrics, host } = await startIngestHost(t)
+  const shapes = [
+    PIPELINE,
+    {
+      processors: { f: { type: 'filter', inputs: ['ingest'], condition: "if (.n less '500')" } },
+      destinations: { out: { type: 'blackhole', inputs: ['f', 'f.discarded'] } },
+    },
+    BUFFERED,
+  ]
+  await publish(PIPELINE)
+  await post('')
+  let n = 0
+  let publishing = true
+  const sender = async () => {
+    while (publishing) {
+      const body = Array.from({ length: 20 }, () => line(n++)).join('\n')
+      for (let done = false; !done; ) done = (await post(body, { 'idempotency-key': `key-${n}` })).status === 202
+    }
+  }
+  const senders = [sender(), sender(), sender()]
+  for (let i = 0; i < 12; i++) {
+    await publish(shapes[i % 3])
+    const { length } = stage.got
+    await until(() => stage.got.length > length)
+  }
+  publishing = false
+  await Promise.all(senders)
+  await until(() => stage.got.length >= n)
+  t.ok(n > 200, `${n} events`)
+  t.equal(stage.got.length, n)
+  t.equal(new Set(stage.got).size, n)
+  t.ok(metrics.checkConservation())
+  t.match(String(await metrics.render()), /received_events_total\{component_id="p\/out"/)
+  await host.remove('p')
+  t.notMatch(String(await metrics.render()), /component_id="p\/out"/, 'a pipeline that is gone is not shown any more')
+})
+
+t.test('a revision that cannot run leaves the one before it', async t => {
+  const { publish, post, logs } = await startIngestHost(t)
+  await publish(PIPELINE)
+  await post(line(1))
+  await publish({ destinations: { out: { ...OUT, broken: true } } })
+  t.match(await post(line(2)), { status: 202 })
+  t.match(logs(), /"SLUICE_REVISION_REFUSED","revision":2,"error":"it is broken"/)
+  await publish({ destinations: { out: { ...OUT, inputs: ['somewhere'] } } })
+  t.match(await post(line(3)), { status: 202 })
+  await publish(BUFFERED)
+  t.match(await post(line(4)), { status: 202 })
+  t.same(stage.got.slice(0, 3), [line(1), line(2), line(3)])
+})
+
+t.test('a revision that would leave buffered events behind waits for them', async t => {
+  let passed = 0
+  const clock = { ...hurried(20), now: () => systemClock.now() + passed }
+  const { publish, post, logs, metrics, folder, host } = await startIngestHost(t, { clock })
+  await publish(BUFFERED)
+  stage.holds = true
+  await post(line(1))
+  const holding = /errors_total\{component_id="p\/out".*kind="status_401"\} [1-9]/
+  await until(async () => holding.test(String(await metrics.render())))
+  const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
+  const waits = { path: '', message: /^the disk buffer of out holds events/ }
+  t.match((await host.boundsOf('p', other)).at(-1), waits, 'whoever publishes it is told')
+  t.notMatch((await host.boundsOf('q', other)).at(-1), waits)
+  await publish(other)
+  t.match(await post(line(2)), { status: 202 })
+  const refusals = () => logs().match(/"SLUICE_REVISION_REFUSED","revision":2,"error":"the disk buffer of out holds/g)
+  t.equal(refusals()?.length, 1)
+  passed += 10_000
+  t.match(await post(line(3)), { status: 202 })
+  t.equal(refusals()?.length, 1, 'which is logged once')
+  t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
+  stage.holds = false
+  await until(() => {
+    passed += 60_000
+    return stage.got.length >= 3
+  })
+  t.same([...stage.got].sort(), [1, 2, 3].map(line))
+  t.match(await post(line(4)), { status: 202 })
+  t.ok(existsSync(join(folder, 'p/state/buffer/other')), 'then it runs')
+  t.notMatch(logs(), /SLUICE_ORPHANED/)
+
+  stage.holds = true
+  t.match(await post(line(5)), { status: 202 })
+  await publish({ ...PIPELINE, discard_orphans: ['other'] })
+  stage.holds = false
+  t.match(await post(line(6)), { status: 202 }, 'unless it says that they are not needed')
+  await until(() => !existsSync(join(folder, 'p/state/buffer/other')))
+})
+
+t.test('after a restart, the revision that has buffered events runs first', async t => {
+  const history = new Map()
+  const first = await startIngestHost(t, { history })
+  await first.publish(BUFFERED)
+  stage.holds = true
+  await first.post(line(1))
+  await until(async () => /status_401"\} [1-9]/.test(String(await first.metrics.render())))
+  const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
+  await first.publish(other)
+  await first.stop(AbortSignal.abort())
+
+  let passed = 0
+  const clock = { ...hurried(20), now: () => systemClock.now() + passed }
+  const again = await startIngestHost(t, { history, folder: first.folder, clock })
+  await again.publish(other, 'p', { revision: 2 })
+  t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)
+  t.match(await again.post(line(2)), { status: 202 })
+  stage.holds = false
+  await until(() => {
+    passed += 60_000
+    return stage.got.length >= 2
+  })
+  t.same([...stage.got].sort(), [1, 2].map(line))
+  t.match(await again.post(line(3)), { status: 202 })
+  t.match(again.logs(), /"revision":2,"before":1,.*"msg":"a published revision runs"/)
+  t.notMatch(again.logs(), /SLUICE_ORPHANED/)
+  await again.stop()
+
+  const last = await startIngestHost(t, { history, folder: first.folder })
+  await last.publish(other, 'p', { revision: 2 })
+  await last.post(line(4))
+  t.match(
+    last.logs(),
+    /"revision":2,"bounds":"[^"]+","msg":"a published pipeline runs"/,
+    'once they are delivered, no more',
+  )
+})
+
+t.test('a pipeline that cannot start says so, until another revision is published', async t => {
+  const { publish, post } = await startIngestHost(t)
+  await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
+  await until(async () => (await post(line(1))).code === 'pipeline_cannot_run')
+  t.match(await post(line(1)), { status: 503, code: 'pipeline_cannot_run', retryAfter: '30' })
+  await publish(PIPELINE)
+  t.match(await post(line(2)), { status: 202 })
+  await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
+  for (let n = 3; n < 6; n++) t.match(await post(line(n)), { status: 202 }, 'the one before runs again')
+  t.same(new Set(stage.got), new Set([2, 3, 4, 5].map(line)))
+})
+
+t.test('what cannot run here holds what is sent, and says why', async t => {
+  const none: Permitted = {
+    files: ['/var/log/sluice/**'],
+    never: [],
+    urls: ['https://logs.example.com/v3'],
+    listen: [],
+    credentials: [],
+  }
+  const { publish, post } = await startIngestHost(t, { permitted: none })
+  const refused = async (destination: object, why: RegExp) => {
+    await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } })
+    const answer = await post(line(1))
+    t.match(answer, { status: 503, code: 'pipeline_cannot_run', retryAfter: '30', message: why })
+  }
+  await refused(
+    { type: 'file', path: '/etc/cron.d/x' },
+    /destinations\.out\.path: \/etc\/cron\.d\/x is not among the files/,
+  )
+  await refused({ type: 'file', path: '/var/log/sluice/../../x' }, /not among the files/)
+  await refused({ type: 'http', url: 'http://169.254.169.254/' }, /not among the addresses/)
+  await refused(
+    { type: 'http', url: 'https://logs.example.com/v3', auth: { key_file: '/etc/shadow' } },
+    /auth\.key_file/,
+  )
+  await refused({ type: 'http', url: 'https://logs.example.com/v3', auth: { key: '${SECRET}' } }, /SECRET is not set/)
+  const script = { type: 'script', inputs: ['ingest'], code: 'event => event' }
+  await publish({ processors: { script }, destinations: { out: { ...OUT, inputs: ['script'] } } })
+  t.match(await post(line(1)), { status: 503, message: /processors\.script\.code: .* must not run code/ })
+  await publish({ sources: { mine: { type: 'stdin' } }, destinations: { out: { ...OUT, inputs: ['mine'] } } })
+  t.match(await post(line(1)), { status: 503, message: /nothing that reaches a destination reads ingest/ })
+  await publish({
+    sources: { mine: { type: 'file', include: ['/etc/*'] } },
+    destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
+  })
+  t.match(await post(line(1)), { status: 202 }, 'sources of daemons are no matter here')
+})
+
+t.test('two destinations of a pipeline never write to one file, by links either', async t => {
+  const folder = realpathSync(testFolder(t, { out: { a: '' } }))
+  const at = (name: string) => join(folder, 'out', name)
+  symlinkSync(at('a'), at('link'))
+  linkSync(at('a'), at('hard'))
+  const permitted: Permitted = { files: [`${folder}/out/**`], never: [], urls: [], listen: [], credentials: [] }
+  const { publish, post } = await startIngestHost(t, { permitted, folder: join(folder, 'ingest') })
+  const file = (name: string) => ({ type: 'file', inputs: ['ingest'], path: at(name) })
+  for (const other of ['link', 'hard', 'a']) {
+    await publish({ destinations: { one: file('a'), two: file(other) } })
+    const message = /destinations\.two\.path: the destination one writes to .*two destinations need two files/
+    t.match(await post(line(1)), { status: 503, code: 'pipeline_cannot_run', message }, other)
+  }
+  await publish({ destinations: { one: file('a'), two: file('b') } })
+  t.match(await post(line(2)), { status: 202 })
+  for (const name of ['a', 'b']) t.equal(readFileSync(at(name), 'utf8'), `${line(2)}\n`)
+})
+
+t.test('a pipeline takes a bounded part of the memory and the connections of all', async t => {
+  const many = (length: number, more: object) => ({
+    destinations: Object.fromEntries(Array.from({ length }, (_, i) => [`d${i}`, { ...more, inputs: ['ingest'] }])),
+  })
+  const { publish, post } = await startIngestHost(t)
+  await publish(many(33, OUT))
+  t.match(await post(line(1)), { status: 503, message: /reach 33 destinations.*at most 32/ })
+  const given = { name: 'p', dataDir: '/x', components: usual, secrets: {}, maxDisk: 1e9 }
+  const options = { ...given, ingest: new Feed().definition }
+  const permitted = { files: [], never: [], urls: 'all', listen: [], credentials: [] } as const
+  const wide = {
+    type: 'http',
+    url: 'http://192.0.2.1/',
+    max_in_flight: 1000,
+    batch: { max_bytes: '1GB', max_events: 1e6 },
+  }
+  const hastily = { ...wide, retry: { initial: '1ms', max: '1ms' } }
+  const throttle = { type: 'throttle', inputs: ['ingest'], limit: 1, window: '1h', key_field: '.k' }
+  const processors = { a: { ...throttle, max_keys: 1e7 }, b: { ...throttle, inputs: ['a'] } }
+  const { config: made, bounds } = hostedConfig({ ...many(16, hastily), processors }, { ...options, permitted })
+  t.match(made.destinations[0]!.delivery, {
+    max_in_flight: 4,
+    batch: { max_bytes: 4 * 1024 ** 2, max_events: 50_000 },
+    retry: { initial: 1000, max: 10_000 },
+  })
+  t.same(
+    made.processors.map(({ options }) => (options as { max_keys: number }).max_keys),
+    [500_000, 100_000],
+  )
+  t.ok(
+    [...made.processors, ...made.destinations].every(({ reach }) => reach),
+    'and what it opens is checked',
+  )
+  const runsWith = (path: string, message: string) =>
+    t.match(
+      bounds.find(bound => bound.path === path),
+      { message: `the service runs it with ${message}` },
+    )
+  runsWith('processors.a.max_keys', '500000 instead of 10000000')
+  runsWith('destinations.d15.max_in_flight', '4 instead of 1000')
+  runsWith('destinations.d0.batch.max_bytes', '4.2 MB instead of 1.0 GB')
+  runsWith('destinations.d0.batch.max_events', '50000 instead of 1000000')
+  runsWith('destinations.d0.retry.initial', '1s instead of 1ms')
+  runsWith('destinations.d0.retry.max', '10s instead of 1ms')
+  t.match(bounds.at(-1), { path: '', message: /dead letters.* share 1\.0 GB of disk space/ })
+  t.equal(bounds.length, 1 + 16 * 5 + 1)
+  const counting = { type: 'aggregate', inputs: ['ingest'], counters: { a: {}, b: {} }, max_keys: 1e6 }
+  const took = { field: '.took', buckets: Array.from({ length: 100 }, (_, n) => n) }
+  const aggregates = (more: object) => ({ ...many(1, OUT), processors: { c: counting, d: { ...counting, ...more } } })
+  const kept = hostedConfig(aggregates({ histograms: { took } }), { ...options, permitted })
+  t.same(
+    kept.config.processors.map(({ options }) => (options as { max_keys: number }).max_keys),
+    [2498, 45],
+    'series of metrics are shared as well',
+  )
+  const histograms = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`h${n}`, took]))
+  t.throws(() => hostedConfig(aggregates({ histograms }), { ...options, permitted }), {
+    message: /processors\.d: with its counters and buckets .* more than the 10000 series/,
+  })
+  const discards = { ...OUT, type: 'blackhole', on_reject: 'discard' }
+  t.same(hostedConfig(many(1, discards), { ...options, permitted }).bounds, [])
+  const large = { ...discards, buffer: { type: 'disk', max_bytes: '10GB' } }
+  t.match(hostedConfig(many(1, large), { ...options, permitted }).bounds, [
+    { path: 'destinations.d0.buffer.max_bytes', message: /^10\.0 GB are more than the 1\.0 GB / },
+    { path: '', message: /disk buffers/ },
+  ])
+  const { config: usualOnes } = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), {
+    ...options,
+    permitted,
+  })
+  t.match(usualOnes.destinations[0]!.delivery, {
+    max_in_flight: 4,
+    batch: { max_bytes: 1e6, max_events: 1000 },
+    retry: { initial: 1000, max: 30_000 },
+  })
+})
+
+t.test('what cannot run is not read again for each request', async t => {
+  const { publish, post, logs } = await startIngestHost(t)
+  const filter = {
+    type: 'filter',
+    inputs: ['ingest'],
+    condition: `if (${Array(900).fill('.a equal 1').join(' and ')})`,
+  }
+  const processors = Object.fromEntries(Array.from({ length: 5 }, (_, i) => [`f${i}`, filter]))
+  const config = { processors, destinations: { out: { ...OUT, inputs: ['f0'], broken: true } } }
+  await publish(config)
+  for (let i = 0; i < 20; i++) t.match(await post(line(i)), { status: 503, code: 'pipeline_cannot_run' })
+  const refused = () => logs().split('SLUICE_REVISION_REFUSED').length - 1
+  t.ok(refused() <= 3, `${refused()} times for 20 requests`)
+  await publish({ destinations: { out: { ...OUT, inputs: ['ingest'] } } })
+  t.match(await post(line(1)), { status: 202 }, 'another revision is read at once')
+})
+
+t.test('files and addresses are checked again when they are opened', async t => {
+  const root = realpathSync(
+    testFolder(t, { out: {}, state: { secret: 'key-of-the-service' }, elsewhere: { secret: 'key-of-root' } }),
+  )
+  const path = (name: string) => join(root, name)
+  for (const [link, to] of [
+    ['out/link', 'elsewhere/secret'],
+    ['out/folder', 'elsewhere'],
+    ['out/dangling', 'elsewhere/new'],
+    ['out/state', 'state'],
+    ['operators', 'out'],
+  ] as const)
+    symlinkSync(path(to), path(link))
+  let connections = 0
+  const inside = createTcpServer(socket => {
+    connections++
+    socket.destroy()
+  })
+  inside.listen(0, '127.0.0.1')
+  await once(inside, 'listening')
+  t.teardown(() => inside.close())
+  const { port } = inside.address() as AddressInfo
+  resolveName(t, 'rebinds.example', '127.0.0.1')
+
+  const permitted: Permitted = {
+    files: [path('operators/**')],
+    never: [path('state')],
+    urls: 'all',
+    addresses: new AddressRules([]),
+    listen: [],
+    credentials: [],
+  }
+  const { publish, post, stop, metrics, logs } = await startIngestHost(t, { permitted, folder: path('ingest') })
+  const cases: [id: string, destination: object, kind: string][] = [
+    ['link', { type: 'file', path: path('operators/link') }, 'file_denied'],
+    ['folder', { type: 'file', path: path('operators/folder/new') }, 'file_denied'],
+    ['state', { type: 'file', path: path('operators/state/secret') }, 'file_denied'],
+    ['dangling', { type: 'file', path: path('operators/dangling') }, 'file_denied'],
+    ['key', { type: 'http', url: 'http://a.example/', auth: { key_file: path('operators/link') } }, 'file_denied'],
+    ['ca', { type: 'http', url: 'http://a.example/', tls: { ca_file: path('operators/link') } }, 'file_denied'],
+    ['name', { type: 'http', url: `http://rebinds.example:${port}/` }, 'address_denied'],
+    [
+      'validate',
+      { type: 'http', url: 'http://8.8.8.8/', validate: `http://rebinds.example:${port}/` },
+      'address_denied',
+    ],
+  ]
+  for (const [id, destination, kind] of cases) {
+    await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } }, id)
+    post(line(1), {}, id).catch(() => {})
+    const counted = new RegExp(`errors_total\\{component_id="${id}/out".*kind="${kind}"\\} [1-9]`)
+    await until(async () => counted.test(String(await metrics.render()))).catch(() => t.fail(`${id}: ${kind}`))
+  }
+  await publish(
+    { destinations: { out: { type: 'file', path: path('operators/fine/new'), inputs: ['ingest'] } } },
+    'fine',
+  )
+  t.match(await post(line(1), {}, 'fine'), { status: 202 }, "the operator's own link is followed")
+  t.equal(readFileSync(path('out/fine/new'), 'utf8'), `${line(1)}\n`)
+  t.equal(connections, 0)
+  t.match(logs(), /rebinds\.example resolves to 127\.0\.0\.1, which is a loopback address/)
+  t.notMatch(logs(), /key-of/)
+  await stop(AbortSignal.abort())
+  t.same(readdirSync(path('elsewhere')), ['secret'])
+  t.same(
+    [readFileSync(path('elsewhere/secret'), 'utf8'), readFileSync(path('state/secret'), 'utf8')],
+    ['key-of-root', 'key-of-the-service'],
+  )
+
+  const reach = new LimitedReach(permitted)
+  const real = reach.realFile(path('operators/fine/new'))
+  await reach.confirm(real, statSync(real))
+  await t.rejects(reach.confirm(real, statSync(path('elsewhere/secret'))), { message: /replaced by a link/ })
+})
+
+t.test('what an account takes on the disk is bounded, counted, and removed with its pipelines', async t => {
+  const { publish, post, host, metrics, folder, logs, stop } = await startIngestHost(t, { maxDiskPerAccount: 40_000 })
+  const gauge = async (name: string) =>
+    Number(new RegExp(`^${name} (\\d+)`, 'm').exec(String(await metrics.render()))?.[1])
+  const REFUSING = { destinations: { out: { ...OUT, refuses: true } } }
+  await publish(BUFFERED, 'buffered')
+  await publish(BUFFERED, 'neighbour')
+  await publish(REFUSING, 'refusing')
+  await publish(BUFFERED, 'other', { account: 'another' })
+  const line = (n: number) => `{"n":${n},"x":"${'x'.repeat(9000)}"}`
+  stage.holds = true
+  for (let n = 0; n < 3; n++) t.match(await post(line(n), {}, 'buffered'), { status: 202 })
+  t.match(await post(line(3), {}, 'refusing'), { status: 202 }, 'a dead letter')
+  const errors = (id: string) =>
+    new RegExp(`errors_total\\{component_id="${id}/out".*kind="account_disk_full"\\} [1-9]`)
+  const waiting = ['buffered', 'neighbour', 'refusing'].map(id => post(line(4), {}, id))
+  for (const id of ['buffered', 'neighbour', 'refusing'])
+    await until(`${id} waits`, async () => errors(id).test(String(await metrics.render())))
+  const used = await gauge('sluice_ingest_disk_bytes')
+  t.ok(used > 36_000 && used <= 40_000, `${used} bytes`)
+  t.equal(await gauge('sluice_ingest_full_accounts'), 1)
+  t.match(logs(), /"SLUICE_ACCOUNT_DISK_FULL","account":"account"/)
+  t.match(await post(line(5), {}, 'other'), { status: 202 }, 'another account has its own')
+
+  stage.holds = false
+  t.same(
+    (await Promise.all(waiting.slice(0, 2))).map(({ status }) => status),
+    [202, 202],
+    'what is delivered makes room',
+  )
+  t.match(await waiting[2], { status: 202 })
+  await until('all is delivered', () => stage.got.length === 6)
+  const letters = statSync(join(folder, 'refusing/state/dead-letter/out.ndjson')).size
+  const before = await gauge('sluice_ingest_disk_bytes')
+  await host.remove('refusing')
+  t.notOk(existsSync(join(folder, 'refusing')))
+  t.match(await post(line(6), {}, 'refusing'), { status: 404 }, 'nothing comes after it')
+  t.notOk(existsSync(join(folder, 'refusing')))
+  t.ok((await gauge('sluice_ingest_disk_bytes')) <= before - letters)
+  await host.remove('buffered')
+  await host.remove('neighbour')
+  await host.remove('other')
+  t.equal(await gauge('sluice_ingest_disk_bytes'), 0)
+  await stop()
+})
+
+t.test('after a restart, what is on the disk counts', async t => {
+  const folder = testFolder(t, { p: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(39_000) } } }, lost: {} })
+  const { publish, post, metrics, host, logs } = await startIngestHost(t, { folder, maxDiskPerAccount: 40_000 })
+  await publish(PIPELINE)
+  await publish(BUFFERED, 'q')
+  t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m)
+  const waits = post(`{"x":"${'x'.repeat(2000)}"}`, {}, 'q')
+  const full = /errors_total\{component_id="q\/out".*kind="account_disk_full"\} [1-9]/
+  await until(async () => full.test(String(await metrics.render())))
+  await publish({ destinations: { renamed: { ...OUT, renamed_from: 'out' } } })
+  t.match(await post(''), { status: 202 })
+  t.ok(existsSync(join(folder, 'p/state/dead-letter/renamed.ndjson')))
+  t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m, 'once, under another name, too')
+  await host.tellOrphans(new Set(['p', 'q']))
+  t.match(logs(), /"SLUICE_ORPHANED_PIPELINE","folder":"[^"]*lost"/)
+  t.ok(existsSync(join(folder, 'lost')))
+  await host.remove('p')
+  t.match(await waits, { status: 202 })
+})
+
+t.test('one that is idle makes room; while none is, there is none', async t => {
+  const { publish, post, host, unanswered } = await startIngestHost(t, { maxPipelines: 2 })
+  for (const id of ['a', 'b', 'c', 'd']) await publish(PIPELINE, id)
+  t.match(await post(line(1), {}, 'a'), { status: 202 })
+  t.match(await post(line(2), {}, 'b'), { status: 202 })
+  t.match(await post(line(3), {}, 'c'), { status: 202 })
+  const open = closeGate()
+  const waiting = [post(line(4), {}, 'a'), post(line(5), {}, 'b')]
+  await unanswered(2, 2 * line(1).length)
+  t.match(await post(line(6), {}, 'd'), { status: 503, code: 'too_many_pipelines' })
+  open()
+  for (const answer of await Promise.all(waiting)) t.match(answer, { status: 202 })
+  t.match(await post(line(6), {}, 'd'), { status: 202 })
+  await host.remove('d')
+  t.match(await post(line(7), {}, 'c'), { status: 202 })
+})
+
+t.test('a disk buffer: the answer comes at once, the events after a restart', async t => {
+  const { publish, post, stop, folder } = await startIngestHost(t)
+  await publish(BUFFERED)
+  stage.holds = true
+  t.match(await post(line(1), { 'idempotency-key': 'x' }), { status: 202 })
+  await stop(AbortSignal.abort())
+  stage.holds = false
+  t.ok(existsSync(join(folder, 'p/state/buffer')))
+  t.match(readFileSync(join(folder, 'p/keys.ndjson'), 'utf8'), /"n":1/)
+  const again = await startIngestHost(t, { folder })
+  await again.publish(BUFFERED)
+  await until(() => stage.got.length > 0)
+  t.same(stage.got, [line(1)])
+})
+
+/** Takes requests, and answers them from `answer` on. */
+async function startSilent(t: Test) {
+  const waiting: ServerResponse[] = []
+  let answers = false
+  const server = createServer((request, response) => {
+    request.resume()
+    if (answers) response.end()
+    else waiting.push(response)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return {
+    destination: {
+      type: 'http',
+      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+      inputs: ['ingest'],
+      batch: { max_wait: '1ms' },
+    },
+    answer() {
+      answers = true
+      for (const response of waiting) response.end()
+    },
+  }
+}
+
+t.test('every account has its share of the pipelines that run', async t => {
+  const { publish, post, metrics, unanswered, logs, stop } = await startIngestHost(t, { maxPipelines: 4 })
+  const { destination } = await startSilent(t)
+  const greedy = ['g1', 'g2', 'g3', 'g4', 'g5']
+  for (const id of greedy) await publish({ destinations: { out: destination } }, id, { account: 'greedy' })
+  for (const id of ['m1', 'm2', 'm3']) await publish(PIPELINE, id, { account: 'modest' })
+  // The one that has run for longest makes room first: they start one after the other.
+  const waiting: ReturnType<typeof post>[] = []
+  for (const id of greedy.slice(0, 4)) {
+    waiting.push(post(line(1), {}, id))
+    await unanswered(waiting.length, waiting.length)
+  }
+  t.match(await post(line(1), {}, 'g5'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /this account runs 4 pipelines and its share of the 4 that may run here is 4 at present/,
+  })
+  const open = closeGate()
+  const first = post(line(2), {}, 'm1')
+  t.match(await waiting[0], { status: 503, code: 'account_share_exceeded', message: /share of this account is 2/ })
+  const second = post(line(3), {}, 'm2')
+  t.match(await waiting[1], { status: 503, code: 'account_share_exceeded' })
+  await unanswered(4, 4)
+  t.match(await post(line(4), {}, 'm3'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /runs 2 .* is 2 at present/,
+  })
+  t.match(await post(line(1), {}, 'g5'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /runs 2 .* is 2 at present/,
+  })
+  open()
+  t.match(await Promise.all([first, second]), [{ status: 202 }, { status: 202 }])
+  t.match(await post(line(4), {}, 'm3'), { status: 202 })
+  const text = String(await metrics.render())
+  t.match(text, /sluice_ingest_refused_requests_total\{reason="too_many_pipelines"\} 3/)
+  t.match(text, /sluice_ingest_refused_requests_total\{reason="account_share_exceeded"\} 2/)
+  t.match(text, /sluice_ingest_ended_pipelines_total\{state="attended"\} 2/)
+  t.match(logs(), /"account":"greedy","attendance":"attended","msg":"ended a pipeline to make room for another"/)
+  await stop(AbortSignal.abort())
+})
+
+t.test('what nobody waits for makes room for others of the same account', async t => {
+  const { publish, post, unanswered, metrics } = await startIngestHost(t, { maxPipelines: 1 })
+  const { destination } = await startSilent(t)
+  await publish({ destinations: { out: destination } }, 'a')
+  await publish(PIPELINE, 'b')
+  const gone = new AbortController()
+  const left = post(line(1), {}, 'a', gone.signal).catch(() => 'gone')
+  await unanswered(1)
+  t.match(await post(line(2), {}, 'b'), { status: 503 }, 'not while a client waits')
+  gone.abort()
+  await left
+  let answer = await post(line(2), {}, 'b')
+  for (let i = 0; i < 200 && answer.status !== 202; i++) answer = await post(line(2), {}, 'b')
+  t.match(answer, { status: 202 })
+  t.match(String(await metrics.render()), /sluice_ingest_ended_pipelines_total\{state="unattended"\} 1/)
+})
+
+t.test('what is in disk buffers makes room, and has its turn again', async t => {
+  const { publish, post, metrics } = await startIngestHost(t, { maxPipelines: 1, turnMs: 30 })
+  const silent = await startSilent(t)
+  const buffered = { destinations: { out: { ...silent.destination, buffer: { type: 'disk' } } } }
+  await publish(buffered, 'a', { account: 'x' })
+  await publish(buffered, 'b', { account: 'x' })
+  await publish(PIPELINE, 'c', { account: 'y' })
+  t.match(await post(line(1), {}, 'a'), { status: 202 })
+  t.match(await post(line(2), {}, 'b'), { status: 202 })
+  t.match(await post(line(3), {}, 'c'), { status: 202 })
+  silent.answer()
+  const sent = (text: string) =>
+    ['a', 'b'].every(id =>
+      text.includes(`sent_events_total{component_id="${id}/out",component_kind="destination",component_type="http"} 1`),
+    )
+  let text = ''
+  await until(async () => {
+    text = String(await metrics.render())
+    return sent(text)
+  })
+  t.match(text, /sluice_ingest_parked_pipelines 0/)
+})
+
+t.test('every account has its share of the memory and of the requests', async t => {
+  const quotas = new AccountQuotas({ requests: 100, bytes: 1000 })
+  const all = Array.from({ length: 75 }, () => quotas.lease('greedy'))
+  t.throws(() => quotas.lease('greedy'), {
+    code: 'account_share_exceeded',
+    message: /76 requests, more than its share of 75/,
+  })
+  const modest = quotas.lease('modest')
+  all[0]!.hold(700)
+  t.throws(() => all[1]!.hold(100), {
+    code: 'account_share_exceeded',
+    message: /800 bytes, more than its share of 750/,
+  })
+  modest.hold(200)
+  t.throws(() => modest.hold(301), { code: 'overloaded' })
+  for (const lease of [...all, modest]) lease.release()
+  t.same([quotas.requests, quotas.bytes], [0, 0])
+})

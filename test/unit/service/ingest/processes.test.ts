@@ -1,0 +1,291 @@
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { pathToFileURL } from 'node:url'
+import { serialize } from 'node:v8'
+import { pino } from 'pino'
+import t from 'tap'
+import { components } from '../../../../src/components/list.js'
+import { forkProcesses } from '../../../../src/daemon/serve/pipeline-processes.js'
+import { Refusal } from '../../../../src/net/http/server/refusal.js'
+import { AccountProcess } from '../../../../src/service/ingest/process/account-process.js'
+import { checkedLine, checkReply, readMessage } from '../../../../src/service/ingest/process/from-process.js'
+import type { Call } from '../../../../src/service/ingest/process/messages.js'
+import { Restarts } from '../../../../src/service/ingest/process/restarts.js'
+import { Room } from '../../../../src/service/ingest/room.js'
+import { PipelineWorker } from '../../../../src/service/ingest/worker/pipeline-worker.js'
+import { testFolder } from '../../../support/folder.js'
+import { ALL, BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../../support/ingest-host.js'
+import { ManualTime } from '../../../support/manual-time.js'
+import { until } from '../../../support/until.js'
+
+t.beforeEach(resetStage)
+
+t.test('a process that does not answer is ended, and what it had in disk buffers runs again', async t => {
+  const { publish, post, held, metrics, logs } = await startIngestHost(t, { deadlineMs: 200, turnMs: 60 })
+  await publish(BUFFERED, 'stuck', { account: 'bad' })
+  await publish(PIPELINE, 'beside', { account: 'bad' })
+  await publish(PIPELINE, 'fine', { account: 'good' })
+  stage.holds = true
+  t.match(await post('{"n":1}', {}, 'stuck'), { status: 202 }, 'in the disk buffer')
+  stage.holds = false
+  t.match(await post('', {}, 'beside'), { status: 202 })
+  held.add('bad')
+  const waiting = post('{"n":2}', {}, 'beside')
+  t.match(await post('{"n":3}', {}, 'fine'), { status: 202 })
+  t.match(await waiting, { status: 503, code: 'pipeline_process_ended', retryAfter: '1' })
+  held.clear()
+  t.match(await post('{"n":2}', {}, 'beside'), { status: 202 })
+  await until(() => stage.got.length >= 3)
+  t.same([...stage.got].sort(), ['{"n":1}', '{"n":2}', '{"n":3}'])
+  const text = String(await metrics.render())
+  t.match(text, /^sluice_ingest_process_deaths_total\{reason="looped"\} 1$/m)
+  t.match(text, /^sluice_ingest_process_deaths_total\{reason="crashed"\} 0$/m)
+  t.ok(metrics.checkConservation())
+  t.match(logs(), /"SLUICE_PIPELINE_PROCESS_ENDED","account":"bad","reason":"looped",.*"attended":\["beside"\]/)
+})
+
+t.test('a process that takes too much memory is ended while it answers nothing', async t => {
+  const { publish, post, held, memory, metrics } = await startIngestHost(t, { maxMemory: 1000, deadlineMs: 3_600_000 })
+  await publish(PIPELINE, 'busy', { account: 'bad' })
+  t.match(await post('{"n":1}', {}, 'busy'), { status: 202 })
+  held.add('bad')
+  const waiting = post('{"n":2}', {}, 'busy')
+  memory.set('bad', 1001)
+  t.match(await waiting, { status: 503, code: 'pipeline_process_ended' })
+  t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} 1$/m)
+})
+
+t.test('whatever a process says or takes, it ends that process alone', async t => {
+  const frame =
+    'const frame = (head, size = head.length) => writeSync(4, Buffer.concat([Buffer.from(Uint32Array.of(size, 0).buffer), head]))'
+  const head = `import { writeSync } from 'node:fs'\nimport { serialize } from 'node:v8'\n${frame}\nsetInterval(() => {}, 1000)\n`
+  const folder = testFolder(t, {
+    'null.mjs': `${head}frame(serialize(null))`,
+    'line.mjs': `${head}frame(serialize({ type: 'log', line: 'no JSON' }))`,
+    'reply.mjs': `${head}frame(serialize({ type: 'reply', id: 1, value: { counters: [] } }))`,
+    'garbage.mjs': `${head}frame(Buffer.from('garbage'))`,
+    'size.mjs': `${head}frame(Buffer.alloc(0), 2 ** 31)`,
+    'busy.mjs': 'for (const all = []; ; ) all.push(Buffer.alloc(1e7, 1))',
+  })
+  const setup = {
+    folder,
+    maxDisk: 1,
+    maxSeries: 100,
+    logLevel: 'info',
+    files: [],
+    never: [],
+    urls: [],
+    addresses: [],
+    plugins: [],
+  }
+  const maxMemory = 100 * 1024 * 1024
+  const endOf = (name: string) =>
+    new Promise(resolve => {
+      const entry = pathToFileURL(join(folder, `${name}.mjs`))
+      const process = new AccountProcess(forkProcesses({ setup, maxMemory, env: {}, entry }), {
+        ...{ account: 'a', log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
+        facts: () => ({ revisions: 0, resting: [], ownPorts: [] }),
+        looked: () => {},
+        ended: (death, text) => resolve([death, text]),
+        refusal: () => new Refusal(503, 'ended', 'ended'),
+      })
+      process.call('look', { fresh: false }).catch(() => {})
+    })
+  t.match(await endOf('null'), ['crashed', /^it sent a message that is none of reply, failed, state, log$/])
+  t.match(await endOf('line'), ['crashed', /JSON/])
+  t.match(await endOf('reply'), ['crashed', /^it sent no answer to look$/])
+  t.match(await endOf('garbage'), ['crashed', /deserialize/])
+  t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
+  t.match(await endOf('busy'), ['memory'])
+})
+
+t.test('what a process says is checked as input', async t => {
+  const amount = { events: 1, bytes: 2 }
+  const one = {
+    ...{ id: 'p/out', kind: 'destination', type: 'http', receivedAgain: 0, returned: 0, repeated: false },
+    ...{ received: amount, passed: amount, consumed: amount, emitted: amount, inFlight: amount, toRead: amount },
+    ...{ aside: new Map(), discards: new Map([['late', amount]]), failures: new Map([['x', 1]]) },
+    series: new Map([['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]]),
+    histograms: new Map([['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [undefined] }]]),
+  }
+  const share = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
+  const look = (counters: object) => ({
+    undelivered: new Map(),
+    disk: [['/x', 1]],
+    share,
+    counters: [{ ...one, ...counters }],
+  })
+  t.doesNotThrow(() => checkReply('look', look({})))
+  const rows = (more: object) => ({
+    series: new Map([['a_total', { type: 'counter', help: '', rows: [{ labels: {}, value: 1, ...more }] }]]),
+  })
+  const sparse: unknown[] = []
+  sparse.length = 4e9
+  for (const wrong of [
+    { id: 1 },
+    { kind: 'other' },
+    { received: { events: '1', bytes: 2 } },
+    { aside: {} },
+    { series: new Map([['a b', { type: 'counter', help: '', rows: [] }]]) },
+    { series: new Map([['a', { type: 'counter', help: '', rows: sparse }]]) },
+    rows({ labels: { 'a\n': 'x' } }),
+    rows({ value: '1' }),
+    rows({ exemplar: {} }),
+  ])
+    t.throws(() => checkReply('look', look(wrong)), /^it sent no answer to look$/, JSON.stringify(Object.keys(wrong)))
+  t.doesNotThrow(() => checkReply('take', { status: 202, body: {} }))
+  t.throws(() => checkReply('take', { status: 99, body: {} }))
+  t.throws(() => checkReply('take', { status: 202, headers: { 'x-a': 'a\r\nb: c' }, body: {} }))
+  const read = (message: unknown) => readMessage(serialize(message))
+  const refusal = { status: 503, code: 'x', message: 'x', headers: {}, close: false }
+  t.same(read({ type: 'failed', id: 1, failure: { refusal } }), { type: 'failed', id: 1, failure: { refusal } })
+  for (const wrong of [undefined, 1, [], {}, { type: 'toString' }, { type: 'failed', id: 1, failure: { refusal: {} } }])
+    t.throws(() => read(wrong), /^it sent a message that is none of/)
+  t.throws(() => read({ type: 'state', pipeline: 'p', state: { secrets: [1] } }))
+  t.same(checkedLine('{"level":30,"msg":"x","a":1}'), { level: 30, msg: 'x', a: 1 })
+  for (const wrong of ['', 'null', '[]', '{"level":"info"}']) t.throws(() => checkedLine(wrong))
+})
+
+t.test('an account that nobody waits for leaves its process to another one', async t => {
+  const { publish, post, metrics, unanswered } = await startIngestHost(t, { maxProcesses: 1, turnMs: 60 })
+  await publish(BUFFERED, 'a', { account: 'x' })
+  await publish(PIPELINE, 'b', { account: 'y' })
+  await publish(PIPELINE, 'c', { account: 'z' })
+  stage.holds = true
+  t.match(await post('{"n":1}', {}, 'a'), { status: 202 })
+  const waiting = post('{"n":2}', {}, 'b')
+  await unanswered(1)
+  t.match(await post('{"n":3}', {}, 'c'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /^pipelines of 1 other accounts run here, as many as may at the same time/,
+  })
+  stage.holds = false
+  t.match(await waiting, { status: 202 })
+  await until(() => stage.got.length >= 2)
+  t.same([...stage.got].sort(), ['{"n":1}', '{"n":2}'], 'what is in disk buffers has its turn')
+  t.match(await post('{"n":3}', {}, 'c'), { status: 202 })
+  t.match(String(await metrics.render()), /^sluice_ingest_processes 1$/m)
+})
+
+t.test(
+  'a request is answered in time where other accounts start, and a metric says that processes are missing',
+  async t => {
+    const { publish, post, held, metrics } = await startIngestHost(t, { maxProcesses: 1, waitMs: 300 })
+    await publish(PIPELINE, 'a', { account: 'slow' })
+    await publish(PIPELINE, 'b', { account: 'other' })
+    held.add('slow')
+    const starting = post('{"n":1}', {}, 'a')
+    const before = process.hrtime.bigint()
+    const refused = await post('{"n":2}', {}, 'b')
+    t.match(refused, { status: 503, code: 'too_many_pipelines', retryAfter: '10' })
+    const waiting = post('{"n":2}', {}, 'b')
+    await until(async () => /^sluice_ingest_waiting_accounts 1$/m.test(String(await metrics.render())))
+    t.match(await starting, { status: 503, code: 'pipeline_starting', retryAfter: '5' })
+    await waiting
+    t.ok(process.hrtime.bigint() - before < 20_000_000_000n)
+    held.clear()
+    await until(async () => (await post('{"n":1}', {}, 'a')).status === 202)
+    await until(async () => (await post('{"n":2}', {}, 'b')).status === 202)
+    await until(async () => /^sluice_ingest_waiting_accounts 0$/m.test(String(await metrics.render())))
+  },
+)
+
+t.test('an account with a pipeline that a client waits for keeps its process', async t => {
+  const room = new Room({ maxPipelines: 10, maxProcesses: 2 })
+  const one = (id: string, accountId: string, attendance: 'idle' | 'buffered' | 'unattended' | 'attended') => {
+    room.take(id, accountId)
+    return { id, accountId, attendance, startedAt: 0 }
+  }
+  const all = [one('a1', 'a', 'idle'), one('a2', 'a', 'attended'), one('b1', 'b', 'buffered'), one('b2', 'b', 'idle')]
+  t.ok(room.hasRoomFor('a') && !room.hasRoomFor('c'))
+  t.same(room.toEnd('c', all), all.slice(2), 'all pipelines of the other one end')
+  t.same(room.toPause(all, 0), all.slice(2))
+  t.same(room.toPause(all, -1), [], 'not before it has had its turn')
+  t.same(room.toEnd('c', all.slice(0, 3)), [], 'nor while one of them starts')
+})
+
+t.test('a process that dies again and again is held back for longer and longer', async t => {
+  let now = 0
+  const restarts = new Restarts({ now: () => now, wall: () => now })
+  restarts.died('a')
+  t.equal(restarts.waitOf('a'), 0, 'the first time it may be chance')
+  const waits = [1, 2, 3, 4, 5, 6, 7, 8].map(() => {
+    restarts.died('a')
+    return restarts.waitOf('a')
+  })
+  t.same(waits, [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000])
+  t.equal(restarts.waitOf('b'), 0)
+  now += 30_000
+  t.equal(restarts.waitOf('a'), 30_000)
+  now += 300_000
+  restarts.died('a')
+  t.equal(restarts.waitOf('a'), 0, 'what is long ago is forgotten')
+})
+
+t.test('a process tells only what has changed, and less often where that is much', async t => {
+  const clock = new ManualTime()
+  const replies = new Map<number, { counters: { id: string }[] }>()
+  let calls = 0
+  const worker = new PipelineWorker({
+    ...{ account: 'a', folder: testFolder(t), maxDisk: 1e9, maxSeries: 5000, components, permitted: ALL },
+    log: pino({ level: 'silent' }),
+    tell: message => void (message.type === 'reply' && replies.set(message.id, message.value as never)),
+    runtime: { clock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough(), env: {} },
+  })
+  t.teardown(() => worker.close())
+  const ids = async (call: Pick<Call, 'name' | 'of'>) => {
+    const id = ++calls
+    worker.receive({ id, facts: undefined, ...call }, undefined)
+    const { counters } = await until(() => replies.get(id))
+    return counters.map(({ id }) => id).sort()
+  }
+  const look = (fresh = false) => ids({ name: 'look', of: { fresh } })
+  const take = (body: string) => {
+    const of = { pipeline: 'p', key: undefined, body: { size: body.length, content: 'lines', peer: 'x' } as never }
+    worker.receive({ id: 0, facts: undefined, name: 'take', of }, { bytes: Buffer.from(`${body}\n`) })
+  }
+  const counting = { type: 'aggregate', inputs: ['ingest'], key_field: '.app', counters: { n: {} } }
+  const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['ingest', 'counting'] } } }
+  const started = await ids({ name: 'start', of: { id: 'p', account_id: 'a', revision: 1, config } })
+  t.same(started, ['p/counting', 'p/ingest', 'p/out'])
+  t.same(await look(), [])
+  const events = Array.from({ length: 500 }, (_, n) => `{"app":${n}}`)
+  take(events.join('\n'))
+  await until(async () => (await look(true)).includes('p/counting'))
+  take(events.join('\n'))
+  const waited = clock.now()
+  await until(async () => {
+    await clock.advance(10)
+    return (await look()).includes('p/counting')
+  })
+  t.ok(clock.now() - waited >= 500, 'a millisecond for each series')
+  t.same(await look(), [])
+})
+
+t.test('the series by key of all pipelines of an account are bounded together', async t => {
+  const { publish, post, metrics } = await startIngestHost(t, { maxSeries: 3 })
+  const every = '100 Milliseconds'
+  const counting = { type: 'aggregate', inputs: ['ingest'], every, key_field: '.app', counters: { n: {} } }
+  const config = { processors: { counting }, destinations: { out: { ...OUT, inputs: ['counting'] } } }
+  const events = ['x', 'y', 'x', 'z'].map(app => JSON.stringify({ app })).join('\n')
+  for (const [id, account] of [
+    ['a', 'one'],
+    ['b', 'one'],
+    ['c', 'other'],
+  ] as const) {
+    await publish(config, id, { account })
+    t.match(await post(events, {}, id), { status: 202 })
+  }
+  const text = String(await metrics.render())
+  const found = [...text.matchAll(/^sluice_aggregate_n_total\{component_id="(\w)\/counting",key="(\w+)"\} (\d+)$/gm)]
+  t.same(found.map(([, id, key, value]) => `${id} ${key} ${value}`).sort(), [
+    'a x 2',
+    'a y 1',
+    'a z 1',
+    'b __other__ 4',
+    'c x 2',
+    'c y 1',
+    'c z 1',
+  ])
+})
