@@ -16,9 +16,7 @@ import { file } from '../../../../src/components/file/source.js'
 import { LimitedReach } from '../../../../src/engine/config/managed/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../../src/lib/lines/line-splitter.js'
 import { nextTurn, systemClock } from '../../../../src/lib/time.js'
-import { limitOpenFiles } from '../../../support/file-limit.js'
 import { testFolder } from '../../../support/folder.js'
-import { needs } from '../../../support/needs.js'
 import { Seeded } from '../../../support/seeded.js'
 import {
   arrived,
@@ -364,34 +362,6 @@ t.test(
     await run.stop()
   },
 )
-
-t.test('all sources together leave half of the descriptors to others, and every file has its turn', async t => {
-  const prlimit = needs(t, 'prlimit')
-  if (!prlimit) return
-  t.teardown(limitOpenFiles(prlimit, 84))
-  const FILES = 40
-  const names = Array.from({ length: FILES }, (_, i) => `${i}.log`)
-  const files = () => Object.fromEntries(names.map(name => [name, `${name} 0\n`]))
-  const dir = testFolder(t, { a: files(), b: files() })
-  const runs = [await tail({ include: [join(dir, 'a/*.log')] }), await tail({ include: [join(dir, 'b/*.log')] })]
-  for (const run of runs) await settled(run, FILES)
-  for (const folder of ['a', 'b']) {
-    for (const name of names.slice(0, FILES / 2)) {
-      const path = join(dir, folder, name)
-      appendFileSync(path, `${name} 1\n`)
-      renameSync(path, `${path}.1`)
-      writeFileSync(path, `${name} 2\n`)
-    }
-  }
-  for (const run of runs) await settled(run, 2 * FILES)
-  for (const [i, run] of runs.entries()) {
-    for (const name of names.slice(0, FILES / 2))
-      t.same(run.out.texts(join(dir, i === 0 ? 'a' : 'b', name)), [`${name} 0`, `${name} 1`, `${name} 2`])
-    t.notOk(run.log.find(({ cause }) => cause === 'EMFILE'))
-  }
-  await until('half of them are free', () => runs.reduce((sum, run) => sum + run.value('sluice_files_open')!, 0) <= 42)
-  for (const run of runs) await run.stop()
-})
 
 t.test('read_from: end skips what was there at the first start, and nothing later', async t => {
   const dir = testFolder(t, { 'a.log': 'old\nhal', 'b.log': '' })
