@@ -43,7 +43,7 @@ export function spawnBounded(entry: URL, { maxHeap, maxMemory, ...options }: Bou
 }
 
 /** What V8 and the C++ library write to standard error when they end a process that got no memory. */
-const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|bad_alloc/
+const OUT_OF_MEMORY = /out of memory|Array buffer allocation failed|Failed to allocate memory|bad_alloc/
 
 /** How a process ends that got no memory where nothing else can be done. */
 const CRASHES = new Set(['SIGABRT', 'SIGSEGV', 'SIGTRAP', 'SIGBUS', 'SIGILL'])
