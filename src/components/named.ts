@@ -9,8 +9,11 @@ import type { AnyDefinition, Kind } from '../core/component.js'
  */
 
 const KINDS: readonly Kind[] = ['source', 'processor', 'destination']
-/** Of a technology whose source and destination are named differently. */
-const FOLDERS: Readonly<Record<string, string>> = { stdin: 'stdio', stdout: 'stdio' }
+/** Of components that are not named after their technology. */
+const PLACES: Readonly<Record<string, string>> = {
+  'source stdin': 'stdio/source',
+  'destination stdout': 'stdio/destination',
+}
 const TYPE = /\btype["']?\s*:\s*["']?(\w+)/g
 
 export async function componentsNamed(texts: readonly string[]): Promise<AnyDefinition[]> {
@@ -21,10 +24,8 @@ export async function componentsNamed(texts: readonly string[]): Promise<AnyDefi
 
 async function definitionOf(kind: Kind, type: string): Promise<AnyDefinition | undefined> {
   const name = type.replaceAll('_', '-')
-  const file = new URL(
-    kind === 'processor' ? `processors/${name}.js` : `${FOLDERS[type] ?? name}/${kind}.js`,
-    import.meta.url,
-  )
+  const place = kind === 'processor' ? `processors/${name}` : (PLACES[`${kind} ${type}`] ?? `${name}/${kind}`)
+  const file = new URL(`${place}.js`, import.meta.url)
   if (!existsSync(fileURLToPath(file))) return undefined
   const module = (await import(file.href)) as Record<string, Partial<AnyDefinition> | undefined>
   return Object.values(module).find(one => one?.kind === kind && one.type === type) as AnyDefinition | undefined

@@ -4,6 +4,7 @@ import type { Condition } from '../../core/condition/parse.js'
 import { Secret } from '../../core/options/options.js'
 import { Pattern } from '../../lib/pattern.js'
 import type { Config } from '../config/load.js'
+import { componentsOf } from './loaded-files.js'
 
 /** Whether parsed options are equal, including secrets, patterns, codecs and conditions, which have private state. */
 export function sameOptions(a: unknown, b: unknown): boolean {
@@ -38,10 +39,9 @@ function isComparison(value: object): value is Condition {
  * one, with `renamed_from`.
  */
 export function sameComponents(before: Config, next: Config): Set<string> {
-  const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
-  const others = new Map(all(next).map(component => [component.id, component]))
+  const others = new Map(componentsOf(next).map(component => [component.id, component]))
   for (const processor of next.processors) if (processor.renamedFrom) others.set(processor.renamedFrom, processor)
-  const same = all(before).filter(({ id, kind, type, options, definition: { plugin } }) => {
+  const same = componentsOf(before).filter(({ id, kind, type, options, definition: { plugin } }) => {
     const other = others.get(id)
     if (other?.kind !== kind || other.type !== type || other.definition.plugin !== plugin) return false
     return sameOptions(options, other.options)

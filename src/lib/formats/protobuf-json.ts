@@ -17,7 +17,7 @@ const OPEN_OBJECT = 0x7b
 const CLOSE_OBJECT = 0x7d
 const NULL = Buffer.from('null')
 
-/** A record becomes JSON of so many times its size, and little more: names and enums are long where values are a byte. */
+/** Maximum size of the JSON of a record, in multiples of its own size: names and enums are long where values are a byte. */
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
 

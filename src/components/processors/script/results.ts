@@ -23,7 +23,7 @@ const DROPPED = discard(0)
 /** The value of the column for an event without a result. */
 const OPEN = 254
 export const LONGEST_ERROR = 1000
-/** The errors of a batch have so many characters; those of further events are short. */
+/** Maximum number of characters of the errors of a batch; those of further events are short. */
 const MOST_ERRORS = 1024 * 1024
 const SHORT_ERROR = 40
 const ROOM_MIB = 32

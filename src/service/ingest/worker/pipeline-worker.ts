@@ -19,7 +19,7 @@ const LOCKED_MS = 5000
 const BETWEEN_MS = 50
 /** What has to be looked up on the disk for a scrape is waited for so long. */
 const REFRESH_MS = 500
-/** How long no counters are told for each series that was, except for a scrape. */
+/** After counters with n series were sent, the next ones follow n times this long afterwards, or for a scrape. */
 const REST_MS_PER_SERIES = 1
 
 export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {

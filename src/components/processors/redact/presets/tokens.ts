@@ -103,7 +103,7 @@ const KEYS: readonly Key[] = KEY_MARKS.flatMap(({ marks, least, of = 'base64url'
   })),
 )
 
-/** Where no digit is in so many characters, there are only words. */
+/** A run of this many characters without a digit consists of words. */
 const MOST_WORDS = 64
 
 /** Names in lower case, each with the index of the _ or K by which it is found. */
