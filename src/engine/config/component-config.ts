@@ -83,8 +83,8 @@ export class ComponentReader {
     this.#explainer = explainer
   }
 
-  /** Reads one component and reports all problems in it. */
-  read(kind: Kind, id: string, entry: Entry): Draft {
+  /** Reads one component and reports all problems in it. `before` is the id of the component above it. */
+  read(kind: Kind, id: string, entry: Entry, before?: string): Draft {
     const path = [SECTIONS[kind], id]
     const subject: Subject = { node: entry.value, path, key: entry.key }
     if (id.length > LONGEST_ID) this.#problems.add(entry.key, path, `an id has at most ${LONGEST_ID} characters`)
@@ -95,7 +95,8 @@ export class ComponentReader {
     const node = entry.value
     if (node.kind !== 'map') {
       const broken = node.kind === 'scalar' && node.broken
-      if (!broken) this.#problems.add(entry.key, path, 'must be a mapping of options, the type first')
+      const option = before === undefined ? '' : `; if this is an option of ${before}, put more spaces before it`
+      if (!broken) this.#problems.add(entry.key, path, `must be a mapping of options, the type first${option}`)
       return draft
     }
     const definition = this.#definition(kind, node, subject)

@@ -24,10 +24,9 @@ import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import { readDocument } from './yaml/document.js'
 import { digestOf } from './yaml/files.js'
-import { withIndentationMeant } from './yaml/indentation.js'
 import { readYaml } from './yaml/load-yaml.js'
 import { mergeInto } from './yaml/merge.js'
-import { type Entry, type MapNode, placeText, SourceText, toValue } from './yaml/node.js'
+import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 import { type ConfigText, textsOf } from './yaml/texts.js'
 
@@ -128,7 +127,7 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
 export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
   const problems = new Problems()
   const root = readDocument(document, name, problems, options.literal ? undefined : options.env)
-  if (root.kind === 'map') return assemble(root, 'all', [], options, problems)
+  if (root.kind === 'map') return assemble(root, true, [], options, problems)
   problems.add(root, [], NOT_A_MAPPING)
   throw new ConfigError(problems.list())
 }
@@ -136,8 +135,8 @@ export function parseDocument(document: unknown, name: string, options: LoadOpti
 const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
 
 function build(files: readonly ConfigText[], path: string, options: LoadOptions, problems: Problems): Config {
-  const { root, legible } = merged(files, path, options, problems)
-  return assemble(root, legible, files, options, problems)
+  const { root, isWhole } = merged(files, path, options, problems)
+  return assemble(root, isWhole, files, options, problems)
 }
 
 /** The data_dir of a configuration, whose components may be wrong. Throws ConfigError. */
@@ -155,21 +154,20 @@ function merged(
   path: string,
   { env, addition }: Pick<LoadOptions, 'env' | 'addition'>,
   problems: Problems,
-): { root: MapNode; legible: Legible } {
-  let legible: Legible = problems.size === 0 ? 'all' : 'nothing'
+): { root: MapNode; isWhole: boolean } {
+  let isWhole = problems.size === 0
   const entries = new Map<string, Entry>()
   let root: MapNode | undefined
   for (const { file, text } of files) {
+    const before = problems.size
     const read = readYaml(text, file, env, problems)
-    if (!read.sound && legible === 'all') legible = 'ids'
-    if (!read.named) legible = 'nothing'
-    if (!read.root) continue
-    if (read.root.kind !== 'map') {
-      problems.add(read.root, [], NOT_A_MAPPING)
-      legible = 'nothing'
+    if (!read) isWhole &&= problems.size === before
+    else if (read.kind !== 'map') {
+      problems.add(read, [], NOT_A_MAPPING)
+      isWhole = false
     } else {
-      root ??= { ...read.root, entries }
-      mergeInto(entries, read.root, problems)
+      root ??= { ...read, entries }
+      mergeInto(entries, read, problems)
     }
   }
   root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries, size: 1 }
@@ -178,15 +176,13 @@ function merged(
     if (more.kind === 'map') mergeInto(entries, more, problems)
     else problems.add(more, [], NOT_A_MAPPING)
   }
-  return { root, legible }
+  return { root, isWhole }
 }
-
-/** How much of the configuration could be read. If its structure is wrong, perhaps only the ids of components. */
-type Legible = 'all' | 'ids' | 'nothing'
 
 function assemble(
   root: MapNode,
-  legible: Legible,
+  /** Whether all files could be read: otherwise missing components may be in the others. */
+  isWhole: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
   {
     env,
@@ -207,7 +203,6 @@ function assemble(
   const known = withPlugins(root, builtIn, plugins, { problems, warnings })
   const { components } = known
   const forService = servicePlugins(root, plugins, { problems, warnings })
-  root = withIndentationMeant(root, components, problems)
   const parsed = readSettings(root, explainer, problems)
   root = withSectionsMeant(root, explainer)
   const reader = new ComponentReader(components, problems, explainer)
@@ -215,10 +210,7 @@ function assemble(
   for (const source of given) addGiven(source, drafts, root, problems)
   const reads = checkPaths(root, drafts, problems, warnings)
   checkOutputs(drafts, onThisMachine, problems, warnings)
-  // If a file is missing or its structure is uncertain, missing components may be in it.
-  const isPart = partial || isLocalPart
-  if (legible === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
-  if (legible === 'all' && !isPart) {
+  if (isWhole && !partial && !isLocalPart) {
     if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)
@@ -291,6 +283,8 @@ function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
 /** What replaces worker threads, which earlier versions had. */
 const NO_WORKERS = 'start a second instance: systemctl enable --now sluice@NAME, and move some sources there'
 
+const UNINDENTED = 'unknown option; if this is a component of the section above, put spaces before it'
+
 const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
 
 function readSettings(root: MapNode, explainer: Explainer, problems: Problems): Settings | undefined {
@@ -300,33 +294,45 @@ function readSettings(root: MapNode, explainer: Explainer, problems: Problems): 
   let checked = check(settings, toValue(node))
   if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
   if (!('issues' in checked)) return checked.value
-  const unknown = (key: string) => (key === 'workers' ? NO_WORKERS : explainer.unknownOption(key, TOP_LEVEL))
+  const unknown = (key: string) => {
+    if (key === 'workers') return NO_WORKERS
+    const value = root.entries.get(key)?.value
+    return value?.kind === 'map' && value.entries.has('type') ? UNINDENTED : explainer.unknownOption(key, TOP_LEVEL)
+  }
   explainer.explain(checked.issues, { node, path: [], key: undefined }, unknown)
   return undefined
 }
 
+/** Whether nothing stands there, or what stands there was already reported. */
+const isEmpty = (node: ConfigNode): boolean => node.kind === 'scalar' && (node.broken || node.value === null)
+
 function readComponents(root: MapNode, reader: ComponentReader, problems: Problems): Map<string, Draft> {
   const drafts = new Map<string, Draft>()
-  for (const kind of KINDS) {
-    const section = root.entries.get(SECTIONS[kind])
-    if (!section) continue
-    const { value } = section
+  const readSection = (kind: Kind, { value }: Entry) => {
+    const path = [SECTIONS[kind]]
     if (value.kind !== 'map') {
-      const empty = value.kind === 'scalar' && (value.broken || value.value === null)
-      if (!empty) problems.add(value, [SECTIONS[kind]], `must be a mapping from the id of each ${kind} to its options`)
-      continue
+      if (!isEmpty(value)) problems.add(value, path, `must be a mapping from the id of each ${kind} to its options`)
+      return
     }
+    let before: string | undefined
     for (const [id, entry] of value.entries) {
-      const draft = reader.read(kind, id, entry)
+      const section = KINDS.find(kind => SECTIONS[kind] === id)
+      if (section && (entry.value.kind === 'map' ? !entry.value.entries.has('type') : isEmpty(entry.value))) {
+        problems.add(entry.key, [...path, id], `is a section; write ${id}: without spaces before it`)
+        readSection(section, entry)
+        continue
+      }
+      const draft = reader.read(kind, id, entry, before)
       const first = drafts.get(id)
       if (first)
-        problems.add(
-          entry.key,
-          [SECTIONS[kind], id],
-          `the id is taken by the ${first.kind} ${placeText(first.entry.key)}`,
-        )
+        problems.add(entry.key, [...path, id], `the id is taken by the ${first.kind} ${placeText(first.entry.key)}`)
       else drafts.set(id, draft)
+      if (!value.flow && (entry.value.kind === 'map' || isEmpty(entry.value))) before = id
     }
+  }
+  for (const kind of KINDS) {
+    const section = root.entries.get(SECTIONS[kind])
+    if (section) readSection(kind, section)
   }
   return drafts
 }

@@ -57,7 +57,7 @@ export async function until(test: () => boolean, what: string): Promise<void> {
 /** The options of an example. */
 export function optionsOf(yaml: string): object {
   const problems = new Problems()
-  const { root } = readYaml(yaml, 'example', process.env, problems)
+  const root = readYaml(yaml, 'example', process.env, problems)
   const [problem] = problems.list()
   if (problem) throw new Error(`the YAML of an example: ${problem.message}`)
   return root ? (toValue(root) as object) : {}

@@ -14,7 +14,7 @@ export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv
   const listed = textsOf(path, ignored).flatMap(({ file, text }) => {
     // Most have none, and need not be read twice.
     if (!/\bplugins\b/.test(text)) return []
-    const { root } = readYaml(text, file, env, ignored)
+    const root = readYaml(text, file, env, ignored)
     if (root?.kind !== 'map') return []
     return [...namesIn(root), ...namesIn(serviceOf(root))].map(({ value }) => ({ file, name: value }))
   })

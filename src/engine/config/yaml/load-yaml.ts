@@ -15,82 +15,46 @@ import {
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import { SECTIONS } from '../sections.js'
 import { isCode, plainValue, replaceVariables } from './environment.js'
-import {
-  type ConfigNode,
-  type Entry,
-  type MapNode,
-  type Path,
-  type Place,
-  placeText,
-  type ScalarNode,
-  SourceText,
-} from './node.js'
+import { type ConfigNode, type Entry, type Path, type Place, type ScalarNode, SourceText } from './node.js'
 import type { Problems } from './problems.js'
-import { entryParts, misindented, type Part, topParts } from './salvage-yaml.js'
 
 /** Deeper nesting is rejected: no configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
 /** Limit of the values that all aliases of a file stand for together. */
 const MAX_ALIASED = 10_000
 
-/** The readable content of a text. */
-export interface ReadYaml {
-  readonly root: ConfigNode | undefined
-  /** Whether the structure of the whole text is valid. */
-  readonly sound: boolean
-  /** Whether the ids of all components are known, even if their content is not. */
-  readonly named: boolean
-}
-
 type Parsed = ReturnType<typeof parseYaml>
 
-/** Reads YAML 1.2 text into a tree, or its reliable parts if its structure is wrong. Adds all errors to `problems`. */
-export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, problems: Problems): ReadYaml {
+/** Reads YAML 1.2 text into a tree; undefined: it is empty, or its structure is wrong. Adds all errors to `problems`. */
+export function readYaml(
+  text: string,
+  file: string,
+  env: NodeJS.ProcessEnv,
+  problems: Problems,
+): ConfigNode | undefined {
   const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
   const shielded = shieldReferences(source.text)
   const whole = shielded ?? source.text
   const deep = tooDeepAt(whole)
   if (deep !== undefined) {
     problems.add({ source, offset: deep }, [], TOO_DEEP)
-    return { root: undefined, sound: false, named: false }
+    return undefined
   }
   const document = parseYaml(whole)
   if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2') {
     problems.add({ source, offset: 0 }, [], 'must be YAML 1.2; remove the %YAML line')
-    return { root: undefined, sound: false, named: false }
+    return undefined
   }
-  const reader = new TreeReader(source, env, problems, shielded !== undefined, isSound(document))
-  if (isSound(document)) {
-    reportErrors(document, source, problems)
-    const contents = document.contents as ParsedNode | null
-    const isEmpty = !contents || (isScalar(contents) && contents.value === null)
-    return { root: isEmpty ? undefined : reader.read(contents, [], 0), sound: true, named: true }
+  const structural = [...document.errors, ...document.warnings].find(({ code }) => !(code in RECOVERED))
+  if (structural) {
+    const { offset, message } = placed(structural, document, source.text)
+    problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)
+    return undefined
   }
-  const parts = soundParts(whole)
-  if (!parts) {
-    reportErrors(document, source, problems, whole)
-    return { root: undefined, sound: false, named: false }
-  }
-  const entries = new Map<string, Entry>()
-  let named = true
-  for (const { part, document } of parts) {
-    const key: Place = { source, offset: part.offset }
-    let read: ConfigNode | undefined
-    if (isSound(document)) {
-      reportErrors(document, source, problems)
-      read = reader.read(document.contents as ParsedNode | null, [], 0)
-    } else {
-      const { offset, message } = structuralError(document, part.text)
-      problems.add({ source, offset }, [], message)
-      if (part.path.length === 1) {
-        if (isSection(part.path[0]!)) named = false
-        continue
-      }
-    }
-    putPart(entries, part.path, key, read, problems)
-  }
-  const root: MapNode = { kind: 'map', source, offset: 0, size: 1, flow: false, entries }
-  return { root, sound: false, named }
+  reportErrors(document, source, problems)
+  const contents = document.contents as ParsedNode | null
+  const isEmpty = !contents || (isScalar(contents) && contents.value === null)
+  return isEmpty ? undefined : new TreeReader(source, env, problems, shielded !== undefined).read(contents, [], 0)
 }
 
 function parseYaml(text: string) {
@@ -104,53 +68,8 @@ function parseYaml(text: string) {
   })
 }
 
-function isSound({ errors, warnings }: Parsed): boolean {
-  return [...errors, ...warnings].every(({ code }) => code in RECOVERED)
-}
-
-const isSection = (name: string): boolean => Object.values<string>(SECTIONS).includes(name)
-
-/** Divides a text into parts that are valid or invalid independently of each other; undefined if that is impossible. */
-function soundParts(text: string): { part: Part; document: Parsed }[] | undefined {
-  const parts = topParts(text)?.flatMap(part => {
-    const document = parseYaml(part.text)
-    const entries = isSound(document) || !isSection(part.path[0]!) ? undefined : entryParts(part)
-    return entries?.map(entry => ({ part: entry, document: parseYaml(entry.text) })) ?? [{ part, document }]
-  })
-  return parts?.some(({ document }) => !isSound(document)) ? parts : undefined
-}
-
-/** Adds the content of a part to the previous parts. Returns undefined if it cannot be read. */
-function putPart(
-  entries: Map<string, Entry>,
-  [name = '', id]: readonly string[],
-  key: Place,
-  read: ConfigNode | undefined,
-  problems: Problems,
-): void {
-  const found = read?.kind === 'map' ? read.entries.get(name) : undefined
-  const earlier = entries.get(name)
-  if (id === undefined) {
-    if (earlier) problems.add(key, [name], `is here twice; the first is ${placeText(earlier.key)}`)
-    else if (found) entries.set(name, found)
-    return
-  }
-  const component = found?.value.kind === 'map' ? found.value.entries.get(id) : undefined
-  const components = new Map(earlier?.value.kind === 'map' ? earlier.value.entries : [])
-  const first = components.get(id)
-  if (first) problems.add(key, [name, id], `is here twice; the first is ${placeText(first.key)}`)
-  else components.set(id, component ?? { key, value: scalar(key, null, true) })
-  const value: MapNode = { kind: 'map', ...key, flow: false, size: 1, entries: components }
-  entries.set(name, { key: earlier?.key ?? found?.key ?? key, value })
-}
-
-/** Reports the errors of a document. `text` is given if its structure is wrong. */
-function reportErrors(document: Parsed, source: SourceText, problems: Problems, text?: string): void {
-  if (text !== undefined) {
-    const { offset, message } = structuralError(document, text)
-    problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)
-    return
-  }
+/** Reports the errors of a document that can be read nevertheless. */
+function reportErrors(document: Parsed, source: SourceText, problems: Problems): void {
   const reported = new Set<number>()
   for (const error of [...document.errors, ...document.warnings]) {
     // One mistake often causes several errors in a line; only the first is useful.
@@ -161,25 +80,17 @@ function reportErrors(document: Parsed, source: SourceText, problems: Problems, 
   }
 }
 
-const INDENTATION = new Set(['BAD_INDENT', 'BLOCK_AS_IMPLICIT_KEY', 'MULTILINE_IMPLICIT_KEY', 'MISSING_CHAR'])
-
-/** The first error of a document whose structure is wrong, at the place to correct. Other errors follow from it. */
-function structuralError(document: Parsed, text: string): { offset: number; message: string } {
-  const error = [...document.errors, ...document.warnings].find(({ code }) => !(code in RECOVERED))!
+/** The error that makes the structure wrong, at the place to correct. Other errors follow from it. */
+function placed(error: YAMLError, document: Parsed, text: string): { offset: number; message: string } {
   const at = error.pos[0]
   const message = sentence(error)
-  if (message === OPEN_QUOTE || message === OPEN_BRACKET) {
-    const offset = openedAt(document, at, message === OPEN_QUOTE)
-    return { offset: offset ?? at, message }
-  }
-  if (error.code === 'TAB_AS_INDENT') {
-    const line = text.lastIndexOf('\n', at - 1) + 1
-    return { offset: line + /^ */.exec(text.slice(line))![0].length, message }
-  }
-  const found = INDENTATION.has(error.code) ? misindented(text) : undefined
-  if (!found) return { offset: at, message }
-  const spaces = `${found.spaces} space${found.spaces === 1 ? '' : 's'}`
-  return { offset: found.offset, message: `the indentation does not fit the lines above; use ${spaces} before this` }
+  if (message === OPEN_QUOTE || message === OPEN_BRACKET)
+    return { offset: openedAt(document, at, message === OPEN_QUOTE) ?? at, message }
+  if (error.code !== 'TAB_AS_INDENT' && error.code !== 'BAD_INDENT') return { offset: at, message }
+  const line = text.lastIndexOf('\n', at - 1) + 1
+  const offset = line + /^ */.exec(text.slice(line))![0].length
+  const section = Object.values(SECTIONS).find(name => text.startsWith(`${name}:`, offset))
+  return { offset, message: section ? `${message}; write ${section}: without spaces before it` : message }
 }
 
 /** The position of the quote or bracket that should have been closed before `at`. */
@@ -219,15 +130,12 @@ class TreeReader {
   readonly #env: NodeJS.ProcessEnv
   readonly #problems: Problems
   readonly #shielded: boolean
-  /** If false, an anchor may be in an unreadable part of the text. */
-  readonly #whole: boolean
   /** Known anchors; undefined while the anchored value is being read. */
   readonly #anchors = new Map<string, ConfigNode | undefined>()
   #aliased = 0
 
-  constructor(source: SourceText, env: NodeJS.ProcessEnv, problems: Problems, shielded: boolean, whole: boolean) {
+  constructor(source: SourceText, env: NodeJS.ProcessEnv, problems: Problems, shielded: boolean) {
     this.#source = source
-    this.#whole = whole
     this.#env = env
     this.#problems = problems
     this.#shielded = shielded
@@ -298,7 +206,6 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
-    if (!this.#whole && !this.#anchors.has(name)) return scalar(at, null, true)
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside of what it stands for`
       : `*${name} is an alias of YAML, and there is no anchor &${name} above; for the text, write '*${name}'`

@@ -486,7 +486,7 @@ t.test('YAML that is none', async t => {
     ["a: 'x\nb: 1\n", ['1:4: the quote that opens here is not closed']],
     ['a: "x" y\n', ['1:8: this is not expected here; check the quotes and brackets before it, and the indentation']],
     ['a: b: c\n', ['1:4: a mapping cannot begin here; quote a value that holds ": ", and check the indentation below']],
-    ['a:\n  b: 1\n c: 2\n', ['3:2: the indentation does not fit the lines above; use 2 spaces before this']],
+    ['a:\n  b: 1\n c: 2\n', ['3:2: the indentation does not fit the lines above']],
     ['a\nb: 1\n', ['1:1: a key must be in one line and followed by ": "']],
     ['data_dir: 1\n---\ndata_dir: 2\n', ['2:1: a second document begins here; one file holds one document']],
     ['%YAML 1.1\n---\na: yes\n', ['1:1: must be YAML 1.2; remove the %YAML line']],
@@ -531,10 +531,13 @@ t.test('YAML that is none', async t => {
   t.same(told('\uFEFFa: "b" c'), told('a: "b" c'), 'a byte order mark takes no column')
   for (const deep of ['[', '- ', '? ', '[\n ', '{ a: '].map(open => open.repeat(50_000)))
     t.match(told(`a:\n  ${deep}`), [/^c.yaml:\d+:\d+: must not be nested this deeply$/], deep.slice(0, 9))
-  const quoting = told(
-    'a: "secret-word" secret-word\nb: &secret-word *secret-word\nc: [secret-word: ]]\nd: !secret-word x',
-  )
-  t.ok(quoting.length > 1)
+  const quoting = [
+    'a: "secret-word" secret-word',
+    'b: &secret-word *other',
+    'c: [secret-word: ]]',
+    'd: !secret-word x',
+  ].map(text => told(text))
+  for (const problems of quoting) t.ok(problems.length > 0)
   t.notMatch(quoting.join(), /secret-word/, 'nothing of the document is quoted')
 })
 
