@@ -15,7 +15,8 @@ import type { ComponentMetrics, Processor, ProcessorContext } from './core/compo
 import { Ack } from './core/event/ack.js'
 import { EventBatch } from './core/event/batch.js'
 import { EventEditor } from './core/event/event-editor.js'
-import { FieldReader } from './core/event/field-reader.js'
+import { type FieldPath, valueAt } from './core/event/field-path.js'
+import { FieldReader, type ValueKind } from './core/event/field-reader.js'
 import type { Origin } from './core/event/origin.js'
 import { DISCARDED, type Plan } from './core/processor.js'
 import { silentLog } from './core/silent-log.js'
@@ -81,16 +82,17 @@ export function createThrottle(options: ThrottleOptions, surroundings: ThrottleS
   const given = surroundings.clock
   const clock = given ? { now: () => given.now(), wall: () => given.wall(), after } : systemClock
   const all = throttleOptions.parse(options)
+  const current: Current = { event: undefined }
   const context: ProcessorContext = {
     id: 'throttle',
     log: silentLog,
     clock,
     metrics: counts,
-    field: path => new FieldReader(path, wanted),
+    field: path => new ObjectReader(path, wanted, current),
     editor: () => new EventEditor(wanted),
   }
   const processor = new ThrottleProcessor(all, context, { inEventTime })
-  return new EventThrottle(processor, throttlePlan(all), context, counts, wanted, surroundings.highWaterMark)
+  return new EventThrottle(processor, throttlePlan(all), context, counts, wanted, current, surroundings.highWaterMark)
 }
 
 const NO_LINE = Buffer.alloc(0)
@@ -155,13 +157,37 @@ class Counts implements ComponentMetrics {
   }
 }
 
+/** The event that is being decided. */
+interface Current {
+  event: unknown
+}
+
+/** Reads a field of the current event, if that is an object; else of its line. */
+class ObjectReader extends FieldReader {
+  readonly #segments: FieldPath['segments']
+  readonly #current: Current
+
+  constructor(path: FieldPath, wanted: WantedNames, current: Current) {
+    super(path, wanted)
+    this.#segments = path.segments
+    this.#current = current
+  }
+
+  override load(batch: EventBatch, i: number): ValueKind {
+    const { event } = this.#current
+    return isLine(event) ? super.load(batch, i) : this.setValue(valueAt(event, this.#segments))
+  }
+}
+
+const isLine = (event: unknown) => typeof event === 'string' || event instanceof Uint8Array
+
 /** The stage of the daemon, with events that come one at a time. */
 class EventThrottle extends Stage implements Throttle {
   readonly #counts: Counts
   readonly #origin: Origin
-  /** A batch of one event, which is each object in turn. */
+  /** A batch of one event, in the place of an object. */
   readonly #one: EventBatch
-  #current: unknown
+  readonly #current: Current
 
   constructor(
     processor: Processor,
@@ -169,11 +195,13 @@ class EventThrottle extends Stage implements Throttle {
     context: ProcessorContext,
     counts: Counts,
     wanted: WantedNames,
+    current: Current,
     highWaterMark = getDefaultHighWaterMark(true),
   ) {
     const origin: Origin = { source: '', host: '', codec: JSON_OBJECTS, wanted }
     super(processor, plan, { ...context, origin, onError: 'pass', isStrict: true, highWaterMark })
     this.#counts = counts
+    this.#current = current
     this.#origin = origin
     this.#one = this.#batch(NO_LINE)
   }
@@ -209,7 +237,7 @@ class EventThrottle extends Stage implements Throttle {
       done(error as Error)
       return
     }
-    this.#current = event
+    this.#current.event = event
     super._transform(batch, encoding, done)
   }
 
@@ -219,12 +247,11 @@ class EventThrottle extends Stage implements Throttle {
       throw new TypeError(`an event must be an object, a string or a Buffer, not a ${typeof event}`)
     }
     if (event instanceof Uint8Array) return this.#batch(Buffer.from(event.buffer, event.byteOffset, event.byteLength))
-    this.#one.modify(0, event as Record<string, unknown>)
     return this.#one
   }
 
   protected override hand(_batch: EventBatch, output?: Writable): void {
-    if (output) output.write(this.#current)
-    else this.push(this.#current)
+    if (output) output.write(this.#current.event)
+    else this.push(this.#current.event)
   }
 }

@@ -150,5 +150,5 @@ export class BufferRun {
 }
 
 export function numbersOf(batch: EventBatch): number[] {
-  return Array.from({ length: batch.length }, (_, i) => batch.event(i).fields.n as number)
+  return Array.from({ length: batch.length }, (_, i) => batch.fields(i).n as number)
 }

@@ -80,7 +80,7 @@ export function setUp({ options = {}, write = () => {}, destination = {}, random
 
 export function numbers(request: readonly EventBatch[]): number[] {
   return request.flatMap(batch =>
-    Array.from({ length: batch.length }, (_, i) => Number.parseInt(batch.event(i).line.toString(), 10)),
+    Array.from({ length: batch.length }, (_, i) => Number.parseInt(batch.line(i).toString(), 10)),
   )
 }
 

@@ -50,8 +50,7 @@ const collect = defineDestination({
         await stage.gate
         if (refuses) throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
         if (stage.holds) throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
-        for (const batch of request)
-          for (let i = 0; i < batch.length; i++) stage.got.push(batch.event(i).line.toString())
+        for (const batch of request) for (let i = 0; i < batch.length; i++) stage.got.push(batch.line(i).toString())
       },
     }
   },

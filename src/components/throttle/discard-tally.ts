@@ -1,6 +1,4 @@
 import type { EventBatch } from '../../core/event/batch.js'
-import { MODIFIED } from '../../core/event/flags.js'
-import { jsonText } from '../../lib/formats/json-text.js'
 import { beginningOf } from './bucket-name.js'
 import type { EventKey } from './event-key.js'
 import { KeyTable } from './key-table.js'
@@ -132,6 +130,5 @@ export class DiscardTally {
 /** The beginning of event `i` as it is now, not as it was read: a field may have been removed since. */
 function sampleOf(batch: EventBatch, i: number): string {
   if (batch.texts?.has(i)) return beginningOf(batch.texts.text(i), LONGEST_SAMPLE)
-  if (batch.flags[i]! & MODIFIED) return beginningOf(Buffer.from(jsonText(batch.fields(i))), LONGEST_SAMPLE)
   return beginningOf(batch.chunk.subarray(batch.starts[i], batch.ends[i]), LONGEST_SAMPLE)
 }

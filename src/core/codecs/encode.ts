@@ -108,11 +108,6 @@ export class RawEncoder {
         i = texts.addLines(i, length, parts)
         continue
       }
-      if (flags[i]! & MODIFIED) {
-        batch.origin.codec.writeEvent(batch, i++, parts)
-        parts.add(NEWLINE, 0, 1)
-        continue
-      }
       const start = starts[i]!
       let end = start
       while (i < length && starts[i] === end) {

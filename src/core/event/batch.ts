@@ -5,7 +5,7 @@ import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-spl
 import type { Ack } from './ack.js'
 import { ChangedTexts } from './changed-texts.js'
 import { bytesOf, columnOf, compacted, textKind } from './columns.js'
-import { type Fields, LogEvent, lineFields } from './event.js'
+import { type Fields, lineFields, madeJson } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 import type { Places } from './places.js'
@@ -15,8 +15,8 @@ const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. No object is allocated for
- * an event until it is requested with `event(i)`. The bytes stay valid until the batch is settled.
+ * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. There is no object for an
+ * event: `fields(i)` decodes one for whoever asks. The bytes stay valid until the batch is settled.
  * Its holder passes it on or settles its ack. The size of an event is that of its line and line end, also when modified.
  */
 export class EventBatch {
@@ -38,7 +38,6 @@ export class EventBatch {
   flags: Uint8Array
   /** Whether the events are consecutive lines as they were read, each with a line end: one range of the chunk. */
   isRun: boolean
-  #events: (LogEvent | undefined)[] | undefined
   #slots: Int32Array | undefined
   /** Numbers per event in `slots`. */
   readonly stride: number
@@ -47,8 +46,6 @@ export class EventBatch {
   #remembers = false
   /** Whether somebody else may have the columns of starts and ends, so that they must not change. */
   #isShared = true
-  /** The state of modified events that have an object, before the modification. */
-  #originals: Map<number, { readonly flags: number; readonly event: LogEvent | undefined }> | undefined
   /** The state of all events before the first change of their texts. */
   #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
 
@@ -79,36 +76,20 @@ export class EventBatch {
     return this.ends[i]! - this.starts[i]! + (this.flags[i]! & LINE_END)
   }
 
-  /** Event `i` as an object; always the same one. */
-  event(i: number): LogEvent {
-    this.#events ??= new Array(this.length)
-    let event = this.#events[i]
-    if (!event) {
-      this.look(i)
-      event = new LogEvent(this.origin, this.receivedAt, this.flags[i]!, this.chunk, this.starts[i]!, this.ends[i]!)
-      if (this.#texts?.has(i)) event.json = this.#texts.text(i)
-      this.#events[i] = event
-    }
-    return event
+  /** The line of event `i` as read, without its line end. */
+  line(i: number): Buffer {
+    return this.chunk.subarray(this.starts[i], this.ends[i])
   }
 
-  /** The fields of event `i`, for a single use: unlike `event(i)`, the object is not kept with the batch. */
+  /** The fields of event `i`, decoded anew. */
   fields(i: number): Fields {
-    const event = this.#events?.[i]
-    if (event) return event.fields
     if (this.#texts?.has(i)) return JSON.parse(this.#texts.text(i).toString()) as Fields
-    const flags = this.look(i)
-    if (this.isObject(i)) return this.event(i).fields
-    return lineFields(this.origin, this.receivedAt, flags, this.chunk, this.starts[i]!, this.ends[i]!)
+    return lineFields(this.origin, this.receivedAt, this.look(i), this.chunk, this.starts[i]!, this.ends[i]!)
   }
 
-  /** Replaces the fields of event `i`. An EventEditor changes single fields without making an object. */
+  /** Replaces the fields of event `i`; throws if they cannot be written as JSON. An EventEditor changes single fields. */
   modify(i: number, fields: Fields): void {
-    if (this.#texts?.has(i)) this.textsToChange().clear(i)
-    this.isRun = false
-    this.#note(i)
-    this.event(i).fields = fields
-    this.flags[i]! |= MODIFIED
+    this.changeTo(i, Buffer.from(madeJson(fields)))
   }
 
   /** The JSON of the events that were changed to one. */
@@ -128,10 +109,7 @@ export class EventBatch {
 
   /** Replaces event `i` by the JSON object at [start, end) of `texts`. `slots`: those of the text, if known. */
   setText(i: number, start: number, end: number, slots?: Int32Array): void {
-    const event = this.#events?.[i]
-    if (event) this.#note(i)
     this.textsToChange().set(i, start, end, slots)
-    if (event) event.json = this.#texts!.text(i)
     this.flags[i]! |= MODIFIED
   }
 
@@ -142,13 +120,6 @@ export class EventBatch {
     json.copy(texts.bytes, at)
     texts.end(at + json.length)
     this.setText(i, at, at + json.length)
-  }
-
-  /** Keeps the object of event `i` for `restore`. */
-  #note(i: number): void {
-    if (!this.#remembers || this.#originals?.has(i)) return
-    this.#originals ??= new Map()
-    this.#originals.set(i, { flags: this.flags[i]!, event: this.#events?.[i]?.clone() })
   }
 
   /** Scans event `i` if needed, which sets SCANNED, DECODED and INVALID. Returns its flags. */
@@ -267,7 +238,6 @@ export class EventBatch {
     this.isRun &&= count === this.length
     this.length = count
     this.bytes = bytes
-    if (this.#events) this.#events.length = count
     this.#texts?.truncate(count)
   }
 
@@ -278,7 +248,6 @@ export class EventBatch {
     this.ends[to] = ends[from]!
     this.flags[to] = this.flags[from]!
     this.places?.move(from, to)
-    if (this.#events) this.#events[to] = this.#events[from]
     this.#texts?.move(from, to)
     if (this.#slots) this.#slots.copyWithin(to * this.stride, from * this.stride, (from + 1) * this.stride)
   }
@@ -291,16 +260,10 @@ export class EventBatch {
     return copy
   }
 
-  /** Starts recording what `modify` changes, for `restore`. */
+  /** Starts recording changes, for `restore`. */
   remember(): void {
     this.#remembers = true
-    this.#originals = undefined
     this.#before = undefined
-  }
-
-  /** The indices of the events whose objects were modified since `remember`. */
-  modified(): Iterable<number> {
-    return this.#originals?.keys() ?? []
   }
 
   /** Undoes the modifications since `remember`. */
@@ -314,8 +277,6 @@ export class EventBatch {
     if (before?.texts?.has(i)) this.changeTo(i, before.texts.text(i))
     else if (before) this.#texts?.clear(i)
     if (before) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (before.flags[i]! & MODIFIED)
-    const original = this.#originals?.get(i)
-    if (original) [this.flags[i], this.#events![i]] = [original.flags, original.event]
   }
 
   /** A copy of events [from, to) in their current state, held by the holder of this batch. */
@@ -325,16 +286,7 @@ export class EventBatch {
 
   /** Applies the modification of the only event of `other`, a snapshot of event `i`, to event `i`. */
   takeOver(other: EventBatch, i: number): void {
-    if ((other.flags[0]! & MODIFIED) === 0) return
-    const event = other.#events?.[0]
     if (other.#texts?.has(0)) this.changeTo(i, other.#texts.text(0))
-    else if (event) {
-      this.isRun = false
-      this.#texts?.clear(i)
-      this.#events ??= new Array(this.length)
-      this.#events[i] = event
-      this.flags[i] = other.flags[0]!
-    }
   }
 
   #copy(from: number, to: number): EventBatch {
@@ -352,7 +304,6 @@ export class EventBatch {
     copy.places = this.places?.slice(from, to)
     copy.#text = this.#text
     copy.#texts = this.#texts?.slice(from, to)
-    copy.#events = this.#events?.slice(from, to).map(event => event?.clone())
     return copy
   }
 
@@ -385,12 +336,10 @@ export class EventBatch {
   move(chunk: Buffer, starts: Int32Array, ends: Int32Array, changed?: Uint8Array): void {
     this.isRun = false
     this.flags = this.flags.slice(0, this.length)
-    for (let i = 0; i < this.length; i++) {
-      if (changed?.[i]) this.flags[i]! &= ~(SCANNED | DECODED | INVALID)
-      else this.#events?.[i]?.move(chunk, starts[i]!)
+    if (changed) {
+      for (let i = 0; i < this.length; i++) if (changed[i]) this.flags[i]! &= ~(SCANNED | DECODED | INVALID)
+      this.#text = undefined
     }
-    if (changed) this.#events = this.#events?.map((event, i) => (changed[i] ? undefined : event))
-    if (changed) this.#text = undefined
     this.#slots = undefined
     this.places = this.places?.kept(this.starts, this.length)
     this.chunk = chunk

@@ -2,7 +2,7 @@ import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
 import { behindMark } from '../codec.js'
 import type { EventBatch } from './batch.js'
-import { DECODED, INVALID, MODIFIED } from './flags.js'
+import { DECODED, INVALID } from './flags.js'
 
 const LF = 0x0a
 const CLOSE_OBJECT = 0x7d
@@ -22,7 +22,7 @@ export class EventJson {
     const { codec } = batch.origin
     this.#isMade = false
     if (texts?.has(i)) this.use(texts.bytes, texts.starts[i]!, texts.ends[i]!)
-    else if (codec.form === 'object' && (batch.look(i) & (DECODED | INVALID | MODIFIED)) === DECODED) {
+    else if (codec.form === 'object' && (batch.look(i) & (DECODED | INVALID)) === DECODED) {
       this.use(batch.chunk, behindMark(batch.chunk, batch.starts[i]!, batch.ends[i]!), batch.ends[i]!)
     } else {
       this.#isMade = true

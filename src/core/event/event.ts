@@ -1,80 +1,15 @@
+import { jsonText } from '../../lib/formats/json-text.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 import { DECODED, INVALID } from './flags.js'
 import type { Origin } from './origin.js'
 
 export type Fields = Record<string, unknown>
 
-/**
- * A log record as an object: the byte range of its line, and its fields, decoded on first access. Created only on
- * demand; the hot path works on the columns of EventBatch.
- */
-export class LogEvent {
-  readonly origin: Origin
-  /** Wall clock, in milliseconds. */
-  readonly receivedAt: number
-  readonly flags: number
-  #chunk: Buffer
-  #start: number
-  #end: number
-  #fields: Fields | undefined
-  /** Its JSON, if it was changed to one. */
-  #json: Buffer | undefined
-  #modified = false
-
-  constructor(origin: Origin, receivedAt: number, flags: number, chunk: Buffer, start: number, end: number) {
-    this.origin = origin
-    this.receivedAt = receivedAt
-    this.flags = flags
-    this.#chunk = chunk
-    this.#start = start
-    this.#end = end
-  }
-
-  /** The line as read, without its line end. */
-  get line(): Buffer {
-    return this.#chunk.subarray(this.#start, this.#end)
-  }
-
-  /** If false, destinations may copy the bytes of the line. */
-  get modified(): boolean {
-    return this.#modified
-  }
-
-  /** Read-only; change them with `EventBatch.modify`. */
-  get fields(): Fields {
-    this.#fields ??= this.#json
-      ? (JSON.parse(this.#json.toString()) as Fields)
-      : lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
-    return this.#fields
-  }
-
-  /** Sets the fields to those of a JSON object. */
-  set json(json: Buffer) {
-    this.#json = json
-    this.#fields = undefined
-    this.#modified = true
-  }
-
-  set fields(fields: Fields) {
-    this.#fields = fields
-    this.#modified = true
-  }
-
-  /** A copy whose fields can be replaced independently. */
-  clone(): LogEvent {
-    const copy = new LogEvent(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
-    copy.#fields = this.#fields
-    copy.#json = this.#json
-    copy.#modified = this.#modified
-    return copy
-  }
-
-  /** Updates the position after the bytes of the line moved to `start` of `chunk`. */
-  move(chunk: Buffer, start: number): void {
-    this.#end = start + this.#end - this.#start
-    this.#start = start
-    this.#chunk = chunk
-  }
+/** The JSON of an event created by a component. Throws if the fields are not a JSON object. */
+export function madeJson(fields: Fields): string {
+  const json: string | undefined = jsonText(fields)
+  if (json?.[0] !== '{') throw new TypeError('an event must be an object')
+  return json
 }
 
 /** Decodes the fields of the line [start, end). `flags` are those after the scan. */

@@ -121,7 +121,8 @@ export class FieldReader {
 
   #loadChanged(batch: EventBatch, i: number): ValueKind {
     const { texts } = batch
-    if (!texts?.has(i)) return this.setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    // A line with bytes that are not UTF-8 is decoded as a whole.
+    if (!texts?.has(i)) return this.setValue(valueAt(batch.fields(i), this.#path.segments))
     return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
   }
 

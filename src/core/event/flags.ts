@@ -4,5 +4,5 @@ export const SCANNED = 16
 export const DECODED = 32
 /** The line is not valid UTF-8. Its text has replacement characters; `raw` contains its bytes. */
 export const INVALID = 64
-/** The event has a LogEvent with modified fields. */
+/** The event was changed to another JSON object. */
 export const MODIFIED = 128

@@ -1,12 +1,11 @@
 import { errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Fields } from '../../core/event/event.js'
-import { MODIFIED } from '../../core/event/flags.js'
 import { Share } from '../../core/event/share.js'
 import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../../core/processor.js'
 import { LateError } from './calls.js'
 import type { Amount } from './counters.js'
-import { checkWritable, madeLine } from './made-batch.js'
+import { madeLine } from './made-batch.js'
 import { Replacements } from './replacements.js'
 import type { Waiting } from './waiting-events.js'
 
@@ -131,9 +130,8 @@ export class BatchWork implements BatchScope {
     )
   }
 
-  /** Ends the work after `process`. Throws if the fields of a modified event cannot be encoded. */
+  /** Ends the work after `process`. */
   end(): void {
-    for (const i of this.batch.modified()) checkWritable(this.batch.fields(i))
     this.#isOver = true
   }
 
@@ -177,7 +175,6 @@ export class BatchWork implements BatchScope {
       try {
         const waits = processor.process(event, one, this)
         if (waits) await waits
-        if ((event.flags[0]! & MODIFIED) !== 0) checkWritable(event.fields(0))
         to[i] = one[0]
         batch.takeOver(event, i)
       } catch (error) {

@@ -1,21 +1,12 @@
 import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
-import type { Fields } from '../../core/event/event.js'
+import { type Fields, madeJson } from '../../core/event/event.js'
 import type { Origin } from '../../core/event/origin.js'
-import { checkJson, jsonText } from '../../lib/formats/json-text.js'
 import { linesOf } from '../../lib/lines/line-splitter.js'
 
 /** The line of an event created by a component, with its line end. Throws if the fields are not a JSON object. */
 export function madeLine(fields: Fields): string {
-  const json: string | undefined = jsonText(fields)
-  if (json?.[0] !== '{') throw new TypeError('an event must be an object')
-  return `${json}\n`
-}
-
-/** Throws if `madeLine` would. */
-export function checkWritable(fields: Fields): void {
-  if (typeof fields !== 'object' || fields === null || Array.isArray(fields) || 'toJSON' in fields) madeLine(fields)
-  else checkJson(fields)
+  return `${madeJson(fields)}\n`
 }
 
 /** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */

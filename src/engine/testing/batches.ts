@@ -81,7 +81,7 @@ export function readerOf(path: string, wanted: WantedNames): FieldReader {
 export function linesOf(batch: EventBatch): string[] {
   return Array.from({ length: batch.length }, (_, i) =>
     batch.flags[i]! & MODIFIED
-      ? JSON.stringify(batch.event(i).fields)
+      ? JSON.stringify(batch.fields(i))
       : batch.chunk.toString('utf8', batch.starts[i], batch.ends[i]),
   )
 }

@@ -22,17 +22,6 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** From this depth on, values are serialized to check them: a cyclic one never ends. */
-const DEEP = 100
-
-/** Throws if `jsonText` would throw. Much faster than serializing the value. */
-export function checkJson(value: unknown, depth = 0): void {
-  if (typeof value === 'bigint') JSON.stringify(value)
-  if (typeof value !== 'object' || value === null) return
-  if (depth === DEEP || 'toJSON' in value) jsonText(value)
-  else for (const member of Array.isArray(value) ? value : Object.values(value)) checkJson(member, depth + 1)
-}
-
 /** An open object or array: its members, the position of the next one, and whether none was written yet. */
 interface Open {
   readonly value: Readonly<Record<string, unknown>> | readonly unknown[]

@@ -18,9 +18,7 @@ function check(batch: EventBatch, n: number[], reader: ReturnType<typeof readerO
     bytes += batch.size(i)
     reader.load(batch, i)
     if (reader.value() !== n[i]) return `event ${i} reads ${reader.value()}, not ${n[i]}`
-    if (batch.event(i).fields.n !== n[i]) return `event ${i} has ${batch.event(i).fields.n}, not ${n[i]}`
-    if (batch.event(i).modified !== ((batch.flags[i]! & MODIFIED) !== 0))
-      return `event ${i} does not know whether it changed`
+    if (batch.fields(i).n !== n[i]) return `event ${i} has ${batch.fields(i).n}, not ${n[i]}`
   }
   if (batch.isRun && !isRun(batch)) return 'it is no run of lines as they were read'
   return bytes === batch.bytes ? undefined : `${batch.bytes} bytes, not ${bytes}`
@@ -115,7 +113,6 @@ t.test('a fork is another holder: what one changes or drops the other does not s
   const wanted = new WantedNames()
   const reader = readerOf('.n', wanted)
   const batch = batchOf(objects(6), { wanted, onSettled: status => settled.push(status) })
-  batch.event(1)
   batch.modify(2, { n: 20 })
   const copy = batch.fork()
   t.notOk(batch.ack.sole)
@@ -188,7 +185,6 @@ t.test('a few events of a large chunk let go of it, and stay what they are', asy
 
   // Some events were looked at before, some not, one has an object, one was changed.
   batch.look(391)
-  batch.event(393)
   batch.modify(394, { n: -394 })
   t.equal(
     batch.retain(i => i >= 390),
@@ -204,8 +200,8 @@ t.test('a few events of a large chunk let go of it, and stay what they are', asy
   t.same(linesOf(batch), raw)
   batch.look(9)
   t.equal(check(batch, [390, 391, 392, 393, -394, 395, 396, 397, 398, 399], reader), undefined)
-  t.equal(batch.event(3).line.toString(), lines[393]!.replace('\r', ''))
-  t.equal(batch.event(3).line.buffer, batch.chunk.buffer, 'an object that was there before lets go of it too')
+  t.equal(batch.line(3).toString(), lines[393]!.replace('\r', ''))
+  t.equal(batch.line(3).buffer, batch.chunk.buffer, 'an object that was there before lets go of it too')
   t.equal(check(batch.fork(2, 6), [392, 393, -394, 395], reader), undefined)
   const moved = batch.chunk
   batch.compact()
@@ -245,13 +241,12 @@ t.test('any order of retain, fork, pick, modify and compact', async t => {
     const steps: string[] = []
     for (let step = 0; step < 12 && held.length > 0; step++) {
       const one = random.pick(held)
-      const kind = random.pick(['look', 'event', 'modify', 'retain', 'fork', 'pick', 'compact', 'settle'])
+      const kind = random.pick(['look', 'modify', 'retain', 'fork', 'pick', 'compact', 'settle'])
       steps.push(kind)
       const i = random.below(Math.max(1, one.batch.length))
       const share = random.pick([0.05, 0.5, 0.95])
       const chosen = one.n.map(() => random.chance(share))
       if (kind === 'look' && one.n.length > 0) one.batch.look(i)
-      if (kind === 'event' && one.n.length > 0) one.batch.event(i)
       if (kind === 'modify' && one.n.length > 0) {
         one.n[i] = 1000 + step
         one.batch.modify(i, { n: 1000 + step })
@@ -349,12 +344,9 @@ t.test('the fields of an event', async t => {
   ]
   for (const [name, batch, fields] of cases) {
     t.strictSame(
-      Array.from({ length: batch.length }, (_, i) => batch.event(i).fields),
+      Array.from({ length: batch.length }, (_, i) => batch.fields(i)),
       fields,
       name,
     )
-    t.equal(batch.event(0), batch.event(0), `${name}: one object an event`)
-    t.equal(batch.event(0).fields, batch.event(0).fields, `${name}: decoded once`)
-    t.notOk(batch.event(0).modified)
   }
 })

@@ -41,7 +41,6 @@ function difference(round: number, random: Seeded, { wanted, editor, fields, rea
   const batch = batchOf(input, { decode, maxLineBytes: random.pick([40, 1e6]), wanted, path: '/x' })
   const objects = Array.from({ length: batch.length }, (_, i) => structuredClone(batch.fields(i)))
   if (random.chance(0.2)) batch.modify(0, objects[0]!)
-  if (random.chance(0.3)) batch.event(random.below(batch.length))
   const copy = batch.fork()
   const unchanged = json(copy)
   const log: unknown[] = []
@@ -251,7 +250,6 @@ t.test('changed events stay what they are, whatever happens to their batches', a
       } else if (what === 'compact') one.compact()
       else if (what === 'restore') {
         one.remember()
-        if (random.chance(0.5)) for (let i = 0; i < one.length; i++) one.event(i)
         change(one, [...objects])
         if (one.length > 0 && random.chance(0.5)) one.modify(0, { changed: true })
         one.restore()

@@ -72,7 +72,7 @@ t.test('kind, value, text and number of a JSON value', async t => {
     const wanted = new WantedNames()
     const reader = readerOf('.a', wanted)
     const batch = batchOf(['{"a":"before"}'], { wanted })
-    batch.modify(0, { a: value })
+    batch.changeTo(0, Buffer.from(`{"a":${json}}`))
     reader.load(batch, 0)
     t.strictSame(
       [reader.kind, reader.value(), reader.text(), reader.number()],

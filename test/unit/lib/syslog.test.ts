@@ -310,7 +310,7 @@ t.test('events: what a line lacks, and lines that are none', async t => {
     fields,
   )
   t.strictSame(
-    [0, 1, 2, 3].map(i => batch.event(i).fields),
+    [0, 1, 2, 3].map(i => batch.fields(i)),
     fields,
   )
   const encoded = Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts).toString()

@@ -123,13 +123,12 @@ export class RedactProcessor implements Processor {
     }
     const start = batch.starts[i]!
     const end = batch.ends[i]!
-    const read = flags & (DECODED | INVALID | MODIFIED)
-    if (read === DECODED && origin.codec.form === 'object') {
+    if ((flags & (DECODED | INVALID)) === DECODED && origin.codec.form === 'object') {
       const isWhole = (flags & (PIECE | CONTINUES)) === 0
       this.#redactJson(batch, i, chunk, behindMark(chunk, start, end), end, isSeen && isWhole)
       return
     }
-    if ((read & (DECODED | MODIFIED)) === 0 && !this.#hasSecretOrigin(origin)) {
+    if ((flags & DECODED) === 0 && !this.#hasSecretOrigin(origin)) {
       if (this.#coversText && this.#values.text(chunk, start, end, cutsOf(flags))) {
         this.#lines.add(i, this.#values.out)
       }

@@ -5,7 +5,6 @@ import { EventBatch } from '../../../core/event/batch.js'
 import { DECODED, MODIFIED, SCANNED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
-import { jsonText } from '../../../lib/formats/json-text.js'
 import { LINE_END } from '../../../lib/lines/line-splitter.js'
 
 /**
@@ -115,9 +114,7 @@ function changedFields(batch: EventBatch): Buffer {
   const parts: Buffer[] = []
   for (let i = 0; i < batch.length; i++) {
     if ((batch.flags[i]! & MODIFIED) === 0) continue
-    // Afterwards there is no line to scan.
-    batch.look(i)
-    const fields = batch.texts?.has(i) ? batch.texts.text(i) : Buffer.from(jsonText(batch.event(i).fields))
+    const fields = batch.texts!.text(i)
     const size = Buffer.alloc(4)
     size.writeUInt32LE(fields.length)
     parts.push(size, fields)

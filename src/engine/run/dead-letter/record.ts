@@ -57,7 +57,7 @@ function lineMember(batch: EventBatch, i: number): Line {
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
       ...(flags & PIECE && { host }),
     }
-    return flags & INVALID ? { raw: name, ...more } : { [name]: batch.event(i).line.toString(), ...more }
+    return flags & INVALID ? { raw: name, ...more } : { [name]: batch.line(i).toString(), ...more }
   }
   if (flags & INVALID) return 'raw'
   return flags & DECODED ? undefined : 'message'

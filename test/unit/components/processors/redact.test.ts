@@ -586,13 +586,12 @@ t.test('each rule counts what it has found', async t => {
 
 t.test('an event that cannot be redacted is not passed as it is', async t => {
   const { stage, wanted, counters } = await loadedStageOf(redact, EVERY)
-  const batch = batchOf(['{"a":1}', '{"b":"a@example.com"}'], { wanted })
-  const fields = Object.defineProperty({ secret: 'a@example.com' }, 'toJSON', {
+  const batch = batchOf([Buffer.from('{"a":"a@example.com \xff"}', 'latin1'), '{"b":"a@example.com"}'], { wanted })
+  t.intercept(batch.origin.codec, 'writeEvent', {
     value: () => {
       throw new Error('a@example.com')
     },
   })
-  batch.modify(0, fields)
   const left: EventBatch[] = []
   await pipeline(Readable.from([batch]), stage, async all => {
     for await (const one of all) left.push(one as EventBatch)

@@ -26,7 +26,7 @@ class Collector implements Output {
     return Buffer.concat(new RawEncoder().encode(this.batches).parts).toString()
   }
   get lines(): string[] {
-    return this.batches.flatMap(b => Array.from({ length: b.length }, (_, i) => b.event(i).line.toString()))
+    return this.batches.flatMap(b => Array.from({ length: b.length }, (_, i) => b.line(i).toString()))
   }
 }
 

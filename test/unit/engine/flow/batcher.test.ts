@@ -24,7 +24,7 @@ function numbered(counts: readonly number[], size: () => number = () => 4) {
 
 function numbers(request: readonly EventBatch[]): number[] {
   return request.flatMap(batch =>
-    Array.from({ length: batch.length }, (_, i) => Number.parseInt(batch.event(i).line.toString(), 10)),
+    Array.from({ length: batch.length }, (_, i) => Number.parseInt(batch.line(i).toString(), 10)),
   )
 }
 

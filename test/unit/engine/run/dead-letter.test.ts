@@ -80,7 +80,7 @@ const judging = defineDestination({
   delivery: { ...LOCAL, max_events: 1 },
   create: (_, context) => ({
     async write(request) {
-      const { fields } = request[0]!.event(0)
+      const fields = request[0]!.fields(0)
       const answer = judge((fields.event as { n: number } | undefined)?.n ?? (fields.n as number), context.id)
       if (answer instanceof Error) throw answer
       await answer

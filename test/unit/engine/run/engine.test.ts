@@ -107,7 +107,7 @@ const collect = defineDestination({
       if (error) throw error
       const written = (stage.written[context.id] ??= [])
       for (const batch of request) {
-        for (let i = 0; i < batch.length; i++) written.push(batch.event(i).line.toString().replace(/\.+$/, ''))
+        for (let i = 0; i < batch.length; i++) written.push(batch.line(i).toString().replace(/\.+$/, ''))
       }
     },
   }),
@@ -124,7 +124,7 @@ const faulty = defineProcessor({
       if (how === 'throws') throw new Error('a bug')
       if (how === 'drops') batch.retain(i => i > 0)
       for (let i = 0; i < batch.length; i++) {
-        const text = batch.event(i).line.toString()
+        const text = batch.line(i).toString()
         if (how === 'throws_on_3' && text.startsWith('a3.')) throw new Error('a bug')
         if (text.startsWith('a2.')) to[i] = discard(0)
       }

@@ -25,7 +25,7 @@ const collect = defineDestination({
   delivery: LOCAL,
   create: () => ({
     async write(request) {
-      for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.event(i).line.toString())
+      for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.line(i).toString())
       return undefined
     },
   }),

@@ -51,7 +51,7 @@ const collect = defineDestination({
       if (how === 'hangs') return new Promise((_, reject) => signal.addEventListener('abort', reject))
       if (how === 'refuses') throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
       if (how === 'retries') throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
-      for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.event(i).line.toString())
+      for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.line(i).toString())
       return undefined
     },
   }),

@@ -60,7 +60,7 @@ const collect = defineDestination({
         await new Promise(resolve => setImmediate(resolve))
         const lines = (got[id] ??= [])
         for (const batch of request) {
-          for (let i = 0; i < batch.length; i++) lines.push(batch.event(i).line.toString())
+          for (let i = 0; i < batch.length; i++) lines.push(batch.line(i).toString())
         }
         return undefined
       },
