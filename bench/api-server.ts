@@ -5,7 +5,7 @@ import { fastify } from 'fastify'
 import { type Logger, pino } from 'pino'
 import { components } from '../src/components/list.js'
 import { systemClock } from '../src/lib/time.js'
-import { Connections } from '../src/net/http/server/connections.js'
+import { ConnectionLimits } from '../src/net/limits.js'
 import { Service } from '../src/service/api/domain/service.js'
 import { buildApp } from '../src/service/api/http/app.js'
 import { openState } from '../src/service/api/store/state.js'
@@ -86,7 +86,7 @@ async function serve(service: Service, log: Logger): Promise<void> {
     log,
     maxBody: 1e6,
     trustedProxies: [],
-    connections: new Connections({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
+    connections: new ConnectionLimits({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
     headersMs: 10_000,
     requestMs: 60_000,
     keepAliveMs: 60_000,

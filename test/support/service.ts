@@ -3,7 +3,7 @@ import { type Logger, pino } from 'pino'
 import { Client } from '../../src/client.js'
 import { components } from '../../src/components/list.js'
 import { type Clock, systemClock } from '../../src/lib/time.js'
-import { Connections } from '../../src/net/http/server/connections.js'
+import { ConnectionLimits } from '../../src/net/limits.js'
 import type { ServiceLimits } from '../../src/service/api/domain/context.js'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { Service } from '../../src/service/api/domain/service.js'
@@ -78,7 +78,7 @@ export async function startService(folder: string, options: TestServiceOptions =
     log,
     maxBody: 200_000,
     trustedProxies: [],
-    connections: new Connections({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
+    connections: new ConnectionLimits({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
     headersMs: 5000,
     requestMs: 10_000,
     keepAliveMs: 5000,

@@ -3,8 +3,8 @@ import { codecOption, maxLineBytesOption } from '../../core/codecs/options.js'
 import type { OptionWarning } from '../../core/component.js'
 import { byteSize, duration, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
-import { auth } from '../../net/auth/auth-options.js'
-import { isLocal, listenOptions } from '../../net/http/server/listen-options.js'
+import { auth } from '../../net/key.js'
+import { isLocal, listenOptions } from '../../net/listen-options.js'
 
 export const options = z
   .strictObject({

@@ -1,5 +1,5 @@
 import { defineSource } from '../../core/component.js'
-import { keyFileWarnings } from '../../net/auth/auth-options.js'
+import { keyFileWarnings } from '../../net/key.js'
 import { listenWarnings, options } from './options.js'
 
 export const http = defineSource({

@@ -4,7 +4,7 @@ import { parseFieldPath } from '../../core/event/field-path.js'
 import { fieldPath, refuse, refuseAt, regex, secret } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { Pattern } from '../../lib/pattern.js'
-import { keyFileWarnings } from '../../net/auth/auth-options.js'
+import { keyFileWarnings } from '../../net/key.js'
 import { KEY_MARKS, PRESETS, SECRET_NAMES } from './redact/presets/presets.js'
 import type { RedactProcessor } from './redact/redact-processor.js'
 

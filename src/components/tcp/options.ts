@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { decodeOption, maxLineBytesOption } from '../../core/codecs/options.js'
 import { checkDelimited } from '../../core/options/multiline-options.js'
 import { duration, refuseAt } from '../../core/options/options.js'
-import { listenOptions } from '../../net/http/server/listen-options.js'
+import { listenOptions } from '../../net/listen-options.js'
 
 export const options = z
   .strictObject({

@@ -8,9 +8,9 @@ import { CONTENT_TYPES, type Format } from '../../engine/run/measure/metrics.js'
 import { type ListenAddress, listenOn } from '../../lib/network/inherited-sockets.js'
 import { createServer } from '../../lib/network/node-http.js'
 import { sendAnswer } from '../../net/http/server/answers.js'
-import { type ConnectionEvents, type ConnectionLimits, Connections } from '../../net/http/server/connections.js'
 import { failReply } from '../../net/http/server/reply.js'
 import { endWith, serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
+import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
 import { answerBucket, answerKeys, answerWaiting } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { isReady, STOPPING } from './ready.js'
@@ -77,10 +77,10 @@ function createAdmin(
   tappable: Tappable | undefined,
   log: Logger,
   { max, timeoutMs }: AdminLimits,
-  bounds: Partial<ConnectionLimits> = {},
+  bounds: Partial<ConnectionBounds> = {},
 ): Server {
   const server = createServer(timeoutOptions({ headersMs: timeoutMs, requestMs: timeoutMs }))
-  const connections = new Connections({ max, closesUsed: true, ...bounds }, reports.connections)
+  const connections = new ConnectionLimits({ max, closesUsed: true, ...bounds }, reports.connections)
   connections.attach(server, false)
   serveHttp(server, ['request'], {
     connections,

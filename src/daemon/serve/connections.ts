@@ -1,16 +1,16 @@
 import type { Logger } from 'pino'
 import type { ServiceOptions } from '../../engine/config/service-options.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
-import { boundConnections } from '../../net/http/server/addresses.js'
-import { ConnectionReport } from '../../net/http/server/connection-report.js'
-import type { Connections } from '../../net/http/server/connections.js'
+import type { ConnectionLimits } from '../../net/limits.js'
+import { ConnectionReport } from '../../net/limits.js'
+import { boundConnections } from '../../net/listen.js'
 
 /** The bounds for the connections of the service, with their metrics. */
 export function serviceConnections(
   options: Omit<ServiceOptions, 'plugins'>,
   metrics: Metrics,
   log: Logger,
-): Connections {
+): ConnectionLimits {
   const report = new ConnectionReport('sluice_api', (...about) => metrics.daemonCounter(...about), log)
   const shared = [...options.shared_addresses, ...options.trusted_proxies]
   const connections = boundConnections({ ...options, shared_addresses: shared }, report, options)

@@ -1,10 +1,9 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { systemClock } from '../../lib/time.js'
-import type { TlsFileOptions } from '../../net/http/server/listen-options.js'
-import { ServerTls } from '../../net/http/server/server-tls.js'
-import { REFUSED_AGE, REFUSED_TOTAL } from '../../net/http/server/tls-refusals.js'
-import { EXPIRY_SERIES, expirySeries } from '../../net/tls/tls-files.js'
+import { REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
+import type { TlsFileOptions } from '../../net/listen-options.js'
+import { EXPIRY_SERIES, expirySeries } from '../../net/tls.js'
 
 /** The certificate of the service, with its metrics. */
 export function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): ServerTls {

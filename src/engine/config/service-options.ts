@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { byteSize, duration, listenAddress, refuse } from '../../core/options/options.js'
 import { filePath } from '../../core/options/reach.js'
 import { parseRule } from '../../lib/network/address-rules.js'
-import { addressRange, connectionOptions, tlsOptions } from '../../net/http/server/listen-options.js'
+import { addressRange, connectionOptions, tlsOptions } from '../../net/listen-options.js'
 
 /** The section `service` of a configuration: the options of the service. */
 

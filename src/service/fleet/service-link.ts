@@ -1,4 +1,4 @@
-import type { AccessKey } from '../../net/auth/access-key.js'
+import type { AccessKey } from '../../net/key.js'
 import { fetchTrusting } from '../client/fetch-trusting.js'
 import { Transport } from '../client/transport.js'
 

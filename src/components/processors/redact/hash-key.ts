@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { ConfigError, errorText } from '../../../core/errors.js'
 import type { Secret } from '../../../core/options/options.js'
 import { openWithin, type Reach } from '../../../core/options/reach.js'
-import { trimKey } from '../../../net/auth/auth-options.js'
+import { trimKey } from '../../../net/key.js'
 
 const LONGEST_KEY = 64 * 1024
 

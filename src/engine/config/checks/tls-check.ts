@@ -1,5 +1,5 @@
 import { shownPath } from '../../../lib/files/shown-path.js'
-import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../../net/tls/tls-content.js'
+import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../../net/tls-check.js'
 import type { Draft } from '../component-config.js'
 import { SECTIONS } from '../schema.js'
 import type { ServiceOptions } from '../service-options.js'

@@ -6,7 +6,7 @@ import {
   type OptionWarning,
 } from '../../../core/component.js'
 import { written } from '../../../core/explain.js'
-import { keyFileWarnings } from '../../auth/auth-options.js'
+import { keyFileWarnings } from '../../key.js'
 import type { ClientOptions } from './options.js'
 import type { RequestFormat } from './request-format.js'
 import { plainKeyHost, withoutQuery } from './urls.js'

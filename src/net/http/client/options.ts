@@ -2,8 +2,8 @@ import zlib from 'node:zlib'
 import { z } from 'zod'
 import { duration, refuse, refuseAt } from '../../../core/options/options.js'
 import { filePath, reaches } from '../../../core/options/reach.js'
-import { auth, HEADER_NAME } from '../../auth/auth-options.js'
-import { httpUrl, proxy } from './connection/proxy-options.js'
+import { auth, HEADER_NAME } from '../../key.js'
+import { httpUrl, proxy } from '../../proxy.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 

@@ -1,10 +1,10 @@
 import type { DestinationContext, HandoverState } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import { every } from '../../../lib/time.js'
-import { exposeExpiries, TlsFiles, TlsFilesError } from '../../tls/tls-files.js'
-import type { Answer, Connections, Sent } from './connection/connections.js'
-import { networkError } from './connection/network-error.js'
-import { ProxySettings, type Via, variableFor } from './connection/proxy.js'
+import { networkError } from '../../explain.js'
+import { ProxySettings, type Via, variableFor } from '../../proxy.js'
+import { exposeExpiries, TlsFiles, TlsFilesError } from '../../tls.js'
+import type { Answer, Connections, Sent } from './connections.js'
 import type { ClientOptions } from './options.js'
 import { withoutQuery } from './urls.js'
 
@@ -43,7 +43,7 @@ export class Transport {
       throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
     })
     // Loaded only when needed.
-    const { Connections } = await import('./connection/connections.js')
+    const { Connections } = await import('./connections.js')
     this.#connections = this.#inherited ?? new Connections(this.#options, content, this.#context.reach)
     this.#connections.findProxy = this.#proxy && (target => this.#proxy!.viaFor(target))
     this.#connections.renew(content)

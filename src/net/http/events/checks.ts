@@ -2,8 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Codec } from '../../../core/codec.js'
 import { errorText } from '../../../core/errors.js'
-import type { AccessKey } from '../../auth/access-key.js'
-import type { AuthOptions } from '../../auth/auth-options.js'
+import type { AccessKey, AuthOptions } from '../../key.js'
 import { Refusal, tooLarge } from '../server/refusal.js'
 
 /** The format of a body: JSON lines, JSON, or lines of text. */

@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { STATUS_CODES } from '../../../lib/network/node-http.js'
-import type { Connections } from './connections.js'
+import type { ConnectionLimits } from '../../limits.js'
 import { inOrder } from './in-order.js'
 
 /** Precision of the timeouts, unless they are shorter. */
@@ -31,7 +31,7 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface Serving {
   /** The connections of the server. */
-  readonly connections: Connections
+  readonly connections: ConnectionLimits
   /** Limit of concurrently handled requests of one connection. */
   readonly atOnce: number
   /** Called when the headers of a request are complete. `handle` follows when it is its turn. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { duration } from '../../../core/options/options.js'
-import { trimKey } from '../../../net/auth/auth-options.js'
+import { trimKey } from '../../../net/key.js'
 import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './accounts/scopes.js'
 import { HEALTHS, time } from './documents.js'
 

@@ -7,8 +7,8 @@ import type { Logger } from 'pino'
 import type { z } from 'zod'
 import { parseOptions } from '../../../engine/config/parse-options.js'
 import { type Clock, systemClock } from '../../../lib/time.js'
-import type { Connections } from '../../../net/http/server/connections.js'
 import { endWith, type HttpTimeouts, serveHttp, timeoutOptions } from '../../../net/http/server/serve-http.js'
+import type { ConnectionLimits } from '../../../net/limits.js'
 import { ApiError } from '../domain/errors.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
@@ -32,7 +32,7 @@ export interface AppOptions extends Required<HttpTimeouts> {
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
   /** Limits the connections. */
-  readonly connections: Connections
+  readonly connections: ConnectionLimits
   readonly tls?: TlsOptions | undefined
 }
 

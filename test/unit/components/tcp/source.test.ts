@@ -5,7 +5,7 @@ import { type ConnectionOptions, createServer as createTlsServer, connect as tls
 import t, { type Test } from 'tap'
 import { tcp } from '../../../../src/components/tcp/source.js'
 import { sleep, systemClock } from '../../../../src/lib/time.js'
-import { Listener } from '../../../../src/net/http/server/listener.js'
+import { Listener } from '../../../../src/net/listen.js'
 import { makeCertificates } from '../../../support/certificates.js'
 import { testFolder } from '../../../support/folder.js'
 import { needs } from '../../../support/needs.js'

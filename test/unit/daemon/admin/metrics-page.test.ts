@@ -7,8 +7,7 @@ import t from 'tap'
 import { formatFor, takesGzip } from '../../../../src/daemon/admin/negotiate.js'
 import { type AdminLimits, serveAdmin } from '../../../../src/daemon/admin/server.js'
 import { CONTENT_TYPES, Metrics } from '../../../../src/engine/run/measure/metrics.js'
-import { ConnectionReport } from '../../../../src/net/http/server/connection-report.js'
-import { type ConnectionEvents, Connections } from '../../../../src/net/http/server/connections.js'
+import { type ConnectionEvents, ConnectionLimits, ConnectionReport } from '../../../../src/net/limits.js'
 import { until } from '../../../support/until.js'
 
 const OPEN = 'application/openmetrics-text'
@@ -243,7 +242,7 @@ t.test('the connections of all servers leave descriptors for files', async t => 
   }
   const [first, second] = await Promise.all(
     [false, true].map(async closesUsed => {
-      const connections = new Connections({ max: 100, maxInProcess: 3, closesUsed }, events)
+      const connections = new ConnectionLimits({ max: 100, maxInProcess: 3, closesUsed }, events)
       const server = createServer()
       connections.attach(server, false)
       server.on('connection', socket => void connections.received(socket.on('error', () => {})))

@@ -5,7 +5,7 @@ import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Connections } from '../../../../../src/net/http/server/connections.js'
+import { ConnectionLimits } from '../../../../../src/net/limits.js'
 import { DEFAULT_LIMITS } from '../../../../../src/service/api/domain/context.js'
 import type { Ingest } from '../../../../../src/service/api/http/ingest.js'
 import { openApi } from '../../../../../src/service/api/http/openapi.js'
@@ -268,7 +268,7 @@ t.test('a route that throws anything is answered with 500 in the documented form
 t.test('clients without a key that send little or nothing hold no connection', async t => {
   const counts = new RequestCounts()
   const closed: string[] = []
-  const connections = new Connections(
+  const connections = new ConnectionLimits(
     { max: 4, sendMs: 300, closeMs: 200, closesUsed: true },
     { closed: reason => void closed.push(reason), refused: reason => void closed.push(`refused ${reason}`) },
   )
@@ -315,7 +315,7 @@ t.test('clients without a key that send little or nothing hold no connection', a
 t.test('a client that was told that it does not speak HTTP has a moment to read that, whatever it does', async t => {
   const closed: string[] = []
   const limits = { max: 4, sendMs: 300, closeMs: 200, closesUsed: true }
-  const connections = new Connections(limits, { closed: reason => void closed.push(reason), refused: () => {} })
+  const connections = new ConnectionLimits(limits, { closed: reason => void closed.push(reason), refused: () => {} })
   const { url } = await start(t, { connections, headersMs: 200, requestMs: 300 })
   const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true })
   t.teardown(() => socket.destroy())

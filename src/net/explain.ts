@@ -1,7 +1,7 @@
-import { DeliveryError, errorCode, errorText } from '../../../../core/errors.js'
-import { opensslText, tlsAlertOf } from '../../../tls/tls-alert.js'
-import type { ClientOptions } from '../options.js'
-import { ProxyError } from './tunnel.js'
+import { DeliveryError, errorCode, errorText } from '../core/errors.js'
+import { DeniedAddress, ProxyError } from './dial.js'
+import type { ClientOptions } from './http/client/options.js'
+import { opensslText, tlsAlertOf } from './tls-check.js'
 
 /** Explains why there was no response, and names the option to change. */
 
@@ -22,14 +22,6 @@ const WORDS: Record<string, string> = {
   dns: 'its name cannot be resolved',
   connect_timeout: 'connecting timed out',
   unreachable: 'it cannot be reached from this network',
-}
-
-/** The address must not be connected to. */
-export class DeniedAddress extends Error {
-  constructor(name: string, address: string, kind: string) {
-    const leads = name === address ? name : `${name} resolves to ${address}, which`
-    super(`${leads} is ${kind} and must not be connected to; the operator can allow it`)
-  }
 }
 
 /** The receiver changed to another protocol, which it was not asked for. */

@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { duration, listenAddress, refuse } from '../../../core/options/options.js'
-import { filePath, reaches } from '../../../core/options/reach.js'
-import { isAddressOrRange } from '../../../lib/network/address-list.js'
-import type { ListenAddress } from '../../../lib/network/inherited-sockets.js'
+import { duration, listenAddress, refuse } from '../core/options/options.js'
+import { filePath, reaches } from '../core/options/reach.js'
+import { isAddressOrRange } from '../lib/network/address-list.js'
+import type { ListenAddress } from '../lib/network/inherited-sockets.js'
 
 /** The options of servers, apart from the servers: a configuration is read without loading them. */
 

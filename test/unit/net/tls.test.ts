@@ -3,13 +3,13 @@ import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { validate } from '../../../../src/cli/check/validate.js'
-import { systemClock } from '../../../../src/lib/time.js'
-import { inspectTls, type TlsPaths, tlsProblemText } from '../../../../src/net/tls/tls-content.js'
-import { expirySeries, TlsFiles } from '../../../../src/net/tls/tls-files.js'
-import { type Certificates, makeCertificates } from '../../../support/certificates.js'
-import { testFolder } from '../../../support/folder.js'
-import { needs } from '../../../support/needs.js'
+import { validate } from '../../../src/cli/check/validate.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { expirySeries, TlsFiles } from '../../../src/net/tls.js'
+import { inspectTls, type TlsPaths, tlsProblemText } from '../../../src/net/tls-check.js'
+import { type Certificates, makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
+import { needs } from '../../support/needs.js'
 
 const DAY_MS = 86_400_000
 const openssl = needs(t, 'openssl')

@@ -1,10 +1,10 @@
 import { stat } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import type { ComponentMetrics } from '../../core/component.js'
-import { errorText } from '../../core/errors.js'
-import type { Reach } from '../../core/options/reach.js'
-import { fileSystems } from '../../lib/files/remote/file-systems.js'
-import type { Clock } from '../../lib/time.js'
+import type { ComponentMetrics } from '../core/component.js'
+import { errorText } from '../core/errors.js'
+import type { Reach } from '../core/options/reach.js'
+import { fileSystems } from '../lib/files/remote/file-systems.js'
+import type { Clock } from '../lib/time.js'
 import {
   readTls,
   TLS_OPTIONS,
@@ -13,7 +13,7 @@ import {
   type TlsPaths,
   type TlsProblem,
   tlsProblemText,
-} from './tls-content.js'
+} from './tls-check.js'
 
 const DAY_MS = 86_400_000
 /** Automatic renewal happens well before this, so a warning leaves time for a person to act. */

@@ -1,19 +1,18 @@
-import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { ClientRequest, ClientRequestArgs, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
-import type { Reach } from '../../../../core/options/reach.js'
-import { setIdleTimeout } from '../../../../lib/network/idle-timeout.js'
-import { request as httpRequest } from '../../../../lib/network/node-http.js'
-import { nextTurn } from '../../../../lib/time.js'
-import type { TlsContent } from '../../../tls/tls-content.js'
-import { isSuccess } from '../answers/statuses.js'
-import type { ClientOptions } from '../options.js'
-import type { Body } from '../request-bodies.js'
-import { Connector } from './connector.js'
-import { UnexpectedUpgrade } from './network-error.js'
-import { Pool, type PooledRequest } from './pool.js'
-import type { Via } from './proxy.js'
-import { connectProxy, openTunnel } from './tunnel.js'
+import type { Reach } from '../../../core/options/reach.js'
+import { setIdleTimeout } from '../../../lib/network/idle-timeout.js'
+import { Agent, request as httpRequest } from '../../../lib/network/node-http.js'
+import { nextTurn } from '../../../lib/time.js'
+import { Connector, connectProxy, openTunnel } from '../../dial.js'
+import { UnexpectedUpgrade } from '../../explain.js'
+import type { Via } from '../../proxy.js'
+import type { TlsContent } from '../../tls-check.js'
+import { isSuccess } from './answers/statuses.js'
+import type { ClientOptions } from './options.js'
+import type { Body } from './request-bodies.js'
 
 /** How long a response body may stall. The time limit of the delivery covers the attempt as a whole. */
 const STALLED_BODY_MS = 10_000
@@ -176,4 +175,64 @@ export class Connections {
 async function closeUnlessSent(sent: ClientRequest): Promise<void> {
   await nextTurn()
   if (!sent.writableFinished) sent.destroy()
+}
+
+/** Idle connections are closed after this time, or earlier if the receiver asks for it. */
+const IDLE_MS = 15_000
+/** So much earlier than the receiver says, so that it does not close a connection while a request is on its way. */
+const EARLIER_MS = 2000
+const SECONDS = /\btimeout=(\d+)/
+
+/** Options of a request, with where its connection leads: a URL that is only an origin. */
+export interface PooledRequest extends ClientRequestArgs {
+  readonly target: URL
+}
+
+/** Keeps as many connections as there are concurrent requests. */
+export class Pool extends Agent {
+  readonly #connect: (target: URL) => Promise<Socket>
+  /** How long a connection is kept idle, if its receiver said so. */
+  readonly #idleMs = new WeakMap<Duplex, number>()
+  #isRetired = false
+
+  constructor(connect: (target: URL) => Promise<Socket>) {
+    super({ keepAlive: true })
+    this.#connect = connect
+  }
+
+  /** Notes what a response says about its connection. */
+  answered(socket: Socket, keepAlive: string | string[] | undefined): void {
+    const seconds = typeof keepAlive === 'string' ? SECONDS.exec(keepAlive)?.[1] : undefined
+    if (seconds !== undefined) this.#idleMs.set(socket, Math.min(IDLE_MS, Number(seconds) * 1000 - EARLIER_MS))
+  }
+
+  /** Keeps no connection any more; those with a request close after it. */
+  retire(): void {
+    this.#isRetired = true
+    for (const sockets of Object.values(this.freeSockets)) for (const socket of sockets ?? []) socket.destroy()
+  }
+
+  override getName(options?: ClientRequestArgs): string {
+    return (options as PooledRequest).target.href
+  }
+
+  override createConnection(
+    options: ClientRequestArgs,
+    done: (error: Error | null, socket: Duplex) => void,
+  ): undefined {
+    this.#connect((options as PooledRequest).target).then(
+      socket => done(null, socket),
+      (error: Error) => (done as (error: Error) => void)(error),
+    )
+  }
+
+  /** Whether an idle connection is kept. */
+  override keepSocketAlive(socket: Duplex): boolean {
+    const idleMs = this.#idleMs.get(socket) ?? IDLE_MS
+    if (this.#isRetired || idleMs <= 0) return false
+    const idle = socket as Socket
+    idle.unref()
+    setIdleTimeout(idle, idleMs)
+    return true
+  }
 }

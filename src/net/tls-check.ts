@@ -1,11 +1,10 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Stats } from 'node:fs'
-import { errorCode } from '../../core/errors.js'
-import { OutOfReach, openWithin, type Reach } from '../../core/options/reach.js'
-import { fileSystems, SilentFileSystem } from '../../lib/files/remote/file-systems.js'
-import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
-import { nodeTls } from '../../lib/network/node-tls.js'
-import { opensslText } from './tls-alert.js'
+import { errorCode, errorText } from '../core/errors.js'
+import { OutOfReach, openWithin, type Reach } from '../core/options/reach.js'
+import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
+import { readFileSync, statSync } from '../lib/files/remote/guarded-fs.js'
+import { nodeTls } from '../lib/network/node-tls.js'
 
 /** Reads files of certificates and keys and checks that they fit together. */
 
@@ -318,4 +317,19 @@ function commonName(name: string | undefined): string | undefined {
 
 function dateOf(wall: number): string {
   return new Date(wall).toISOString().slice(0, 10)
+}
+
+/**
+ * Extracts `UNKNOWN_CA` from `ERR_SSL_TLSV1_ALERT_UNKNOWN_CA`: the reason that the peer of a TLS connection gave for
+ * closing it. Undefined if the error is not from the peer. Newer versions of OpenSSL write `SSL/TLS_ALERT`.
+ */
+export function tlsAlertOf(code: string): string | undefined {
+  if (code === 'ERR_SSL_TLSV1_UNRECOGNIZED_NAME') return 'UNRECOGNIZED_NAME'
+  return /^ERR_SSL_.*ALERT_([A-Z_]+)$/.exec(code)?.[1]
+}
+
+/** The reason from OpenSSL without its source location. */
+export function opensslText(error: unknown): string {
+  const { reason } = error as { readonly reason?: unknown }
+  return typeof reason === 'string' && reason !== '' ? reason : errorText(error)
 }

@@ -1,0 +1,315 @@
+import type { Server, Socket } from 'node:net'
+import type { TlsOptions, Server as TlsServer } from 'node:tls'
+import type { Logger } from 'pino'
+import type { SourceContext } from '../core/component.js'
+import { errorCode, errorText } from '../core/errors.js'
+import { LogLimit } from '../lib/log-limit.js'
+import { AddressList } from '../lib/network/address-list.js'
+import { type ListenAddress, listenOn, listenText } from '../lib/network/inherited-sockets.js'
+import { plainAddress } from '../lib/network/network-address.js'
+import { type Clock, every } from '../lib/time.js'
+import { type ConnectionEvents, ConnectionLimits, ConnectionReport } from './limits.js'
+import type { ConnectionOptions, TlsFileOptions } from './listen-options.js'
+import { exposeExpiries, TlsFiles, type TlsFilesContext } from './tls.js'
+import { opensslText, type TlsContent, tlsAlertOf } from './tls-check.js'
+
+export interface ListenerOptions extends ConnectionOptions {
+  readonly listen: ListenAddress
+  readonly tls?: TlsFileOptions | undefined
+}
+
+/** Detects peers that vanished silently. */
+const KEEP_ALIVE_MS = 60_000
+
+/** A listening server with its limits and metrics. */
+export class Listener {
+  readonly #options: ListenerOptions
+  readonly #context: SourceContext
+  readonly #tls: ServerTls | undefined
+  readonly #watched = new WeakSet<Socket>()
+  readonly connections: ConnectionLimits
+  #server: Server | undefined
+  #address = ''
+  #stopRenewing: (() => void) | undefined
+
+  /** `http`: as for `boundConnections`. */
+  constructor(options: ListenerOptions, context: SourceContext, http?: Parameters<typeof boundConnections>[2]) {
+    this.#options = options
+    this.#context = context
+    const { metrics, log } = context
+    if (options.tls) this.#tls = this.#tlsOf(options.tls)
+    const report = new ConnectionReport('sluice_source', (...about) => metrics.counter(...about), log)
+    this.connections = boundConnections(options, report, http)
+    metrics.gauge('sluice_source_connections', 'Open connections.', () => this.connections.size)
+  }
+
+  /** Listens with the server that `make` creates. Rejects with a message for people on failure. */
+  async open(make: (tls: TlsOptions | undefined) => Server, renewEveryMs?: number): Promise<void> {
+    const { listen } = this.#options
+    const server = make(await this.#tls?.load())
+    this.#server = server
+    this.#stopRenewing = this.#tls?.attach(server, reason => this.#tlsRefused(reason), renewEveryMs)
+    this.connections.attach(server, this.#tls !== undefined)
+    server.on('connection', socket => {
+      socket.setKeepAlive(true, KEEP_ALIVE_MS)
+      this.watch(socket)
+    })
+    this.#address = await listening(listen, () => listenOn(server, listen))
+    server.on('error', error => this.#acceptFailed(error))
+    this.#context.log.info({ address: this.address, tls: this.#tls !== undefined }, 'listening')
+  }
+
+  /** The actual HOST:PORT, including a port chosen by the system. */
+  get address(): string {
+    return this.#address
+  }
+
+  /** Counts errors of a connection, and of a TLS connection on top of it. */
+  watch(socket: Socket): void {
+    if (this.#watched.has(socket)) return
+    this.#watched.add(socket)
+    const { log, metrics } = this.#context
+    socket.on('error', error => {
+      metrics.failed('connection')
+      log.debug({ peer: peerOf(socket), error: errorText(error) }, 'connection failed')
+    })
+  }
+
+  #tlsOf(paths: TlsFileOptions): ServerTls {
+    const { log, clock, metrics, reach } = this.#context
+    const tls = new ServerTls(paths, { log, clock, reach, failed: () => metrics.failed('tls_files') })
+    exposeExpiries(metrics, () => tls.files.expiries)
+    metrics.gauges(REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
+    return tls
+  }
+
+  #tlsRefused(reason: string): void {
+    const { metrics } = this.#context
+    metrics.failed('tls')
+    metrics.counter(REFUSED_TOTAL.name, REFUSED_TOTAL.help, { reason }).value++
+  }
+
+  #acceptFailed(error: Error): void {
+    this.#context.metrics.failed('accept')
+    this.#context.log.warn({ code: errorCode(error), error: errorText(error) }, 'cannot accept a connection')
+  }
+
+  /** Stops accepting connections; open ones stay. */
+  stopAccepting(): void {
+    this.#stopRenewing?.()
+    this.#server?.close()
+  }
+
+  /** Closes every connection immediately. */
+  close(): void {
+    this.stopAccepting()
+    this.connections.close()
+  }
+}
+
+/** Runs `listen`, which makes a server listen. Rejects with a message for people on failure. */
+export async function listening<T>(address: ListenAddress, listen: () => Promise<T>): Promise<T> {
+  try {
+    return await listen()
+  } catch (cause) {
+    const error = errorText(cause)
+    if ('systemd' in address) throw new Error(error, { cause })
+    throw new Error(`cannot listen on ${listenText(address)}: ${WHY_NOT[errorCode(cause) ?? ''] ?? error}`, { cause })
+  }
+}
+
+const WHY_NOT: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'another program listens there',
+  EADDRNOTAVAIL: 'this machine does not have that address',
+  EACCES: 'this user may not listen on a port below 1024',
+  ENOTFOUND: 'that name cannot be resolved',
+}
+
+/** The address of the peer in its usual notation. */
+export function peerOf(socket: Socket): string | undefined {
+  const { remoteAddress } = socket
+  return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
+}
+
+/** Returns a test for whether an address is in one of the ranges. */
+export function addressTest(ranges: readonly string[]): (address: string) => boolean {
+  const list = new AddressList(ranges)
+  return address => list.has(address)
+}
+
+/** How long a client may keep its side of a connection open after the last response. */
+const CLOSE_MS = 2000
+
+/** Limits the connections of a server. `http` is missing for a server without requests, which may need idle ones. */
+export function boundConnections(
+  options: ConnectionOptions,
+  events: ConnectionEvents,
+  http?: { readonly headers_timeout: number; readonly send_timeout: number },
+): ConnectionLimits {
+  const { max_connections: max, max_connections_per_address: own, shared_addresses: shared } = options
+  const bounds = http && { sendMs: http.send_timeout, closeMs: Math.min(CLOSE_MS, http.headers_timeout) }
+  const isShared = addressTest(shared)
+  const handshakeMs = options.handshake_timeout
+  return new ConnectionLimits(
+    { max, maxPerAddress: perAddress(max, own), isShared, handshakeMs, closesUsed: http !== undefined, ...bounds },
+    events,
+  )
+}
+
+/** The default of `max_connections_per_address`. */
+export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))
+
+/** The longest timer of Node.js. `ConnectionLimits` ends handshakes that take longer than `handshake_timeout`. */
+const NEVER_MS = 2 ** 31 - 1
+const RENEW_MS = 60_000
+
+/** The certificate of a server, read again when it is replaced, and a report of failed handshakes. */
+export class ServerTls {
+  readonly files: TlsFiles
+  readonly refusals: TlsRefusals
+
+  constructor(paths: TlsFileOptions, context: TlsFilesContext) {
+    this.files = new TlsFiles(paths, context)
+    this.refusals = new TlsRefusals(context.log, context.clock)
+  }
+
+  /** The TLS options to create the server with. Throws TlsFilesError if a file is unusable. */
+  async load(): Promise<TlsOptions> {
+    return serverOptions(await this.files.load())
+  }
+
+  /** Observes the handshakes of `server` and applies replaced files. Returns a function that stops applying them. */
+  attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): () => void {
+    // Reading the address caches it, which keeps it for the log after the connection is closed.
+    server.on('connection', (socket: Socket) => void socket.remoteAddress)
+    server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
+      refused(this.refusals.add(error, socket))
+      socket.destroy()
+    })
+    // One check at a time: what an older one has read must not replace what a newer one has applied.
+    let renewing = false
+    return every(renewEveryMs, () => {
+      if (renewing) return
+      renewing = true
+      void this.#renew(server as TlsServer).finally(() => {
+        renewing = false
+      })
+    })
+  }
+
+  async #renew(server: TlsServer): Promise<void> {
+    const content = await this.files.renewed()
+    if (content) server.setSecureContext(serverOptions(content))
+  }
+}
+
+function serverOptions({ ca, cert, key }: TlsContent): TlsOptions {
+  const client = ca && { ca, requestCert: true, rejectUnauthorized: true }
+  return { cert, key, ...client, minVersion: 'TLSv1.2', handshakeTimeout: NEVER_MS }
+}
+
+export interface Labelled {
+  readonly labels: { readonly reason: string }
+  readonly value: number
+}
+
+export const REFUSED_TOTAL = {
+  name: 'sluice_tls_refused_connections_total',
+  help: 'Connections that failed in the TLS handshake, by reason.',
+} as const
+export const REFUSED_AGE = {
+  name: 'sluice_tls_last_refusal_age_seconds',
+  help: 'Time since a connection was last refused in the TLS handshake, by reason.',
+} as const
+
+/** Counts failed TLS handshakes by reason, and logs them at a limited rate. */
+export class TlsRefusals {
+  readonly #log: Logger
+  readonly #clock: Clock
+  readonly #limit: LogLimit
+  readonly #refused = new Map<string, { value: number; at: number }>()
+
+  constructor(log: Logger, clock: Clock) {
+    this.#log = log
+    this.#clock = clock
+    this.#limit = new LogLimit(clock)
+  }
+
+  /** Must be called with the arguments of `tlsClientError`. Returns the reason. */
+  add(error: Error, socket: Socket): string {
+    const reason = reasonOf(error, socket)
+    const { value } = this.#refused.get(reason) ?? { value: 0 }
+    this.#refused.set(reason, { value: value + 1, at: this.#clock.now() })
+    const fields = { peer: peerOf(socket) ?? peerBefore(socket), reason, error: opensslText(error) }
+    // Port scans and health checks do this all the time.
+    if (reason === 'closed') this.#log.debug(fields, 'a connection was closed during the TLS handshake')
+    else {
+      const connections = this.#limit.count(reason)
+      const why = { why: WORDS[reason], connections }
+      if (connections > 0) this.#log.warn({ code: 'SLUICE_TLS_REFUSED', ...fields, ...why }, 'refused a TLS connection')
+    }
+    return reason
+  }
+
+  totals(): Labelled[] {
+    return [...this.#refused].map(([reason, { value }]) => ({ labels: { reason }, value }))
+  }
+
+  ages(): Labelled[] {
+    const now = this.#clock.now()
+    return [...this.#refused].map(([reason, { at }]) => ({ labels: { reason }, value: (now - at) / 1000 }))
+  }
+}
+
+const WORDS: Record<string, string> = {
+  plain_http: 'the client speaks http; its address has to begin with https://',
+  not_tls: 'the client does not speak TLS',
+  no_certificate: 'the client sent no certificate, and tls.client_ca_file asks for one',
+  expired_certificate: "the client's certificate has expired",
+  unknown_authority: "the client's certificate is not from an authority in tls.client_ca_file",
+  bad_certificate: "the client's certificate cannot be used",
+  refused_by_client: 'the client does not accept the certificate in tls.cert_file',
+  version: 'the client and the server have no TLS version or cipher in common',
+  timeout: 'the client did not finish the handshake in time',
+}
+
+const CODES: Record<string, string> = {
+  ERR_SSL_HTTP_REQUEST: 'plain_http',
+  ERR_SSL_HTTPS_PROXY_REQUEST: 'plain_http',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'not_tls',
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: 'not_tls',
+  ERR_SSL_BAD_RECORD_TYPE: 'not_tls',
+  ERR_SSL_UNEXPECTED_MESSAGE: 'not_tls',
+  ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE: 'no_certificate',
+  ERR_SSL_UNSUPPORTED_PROTOCOL: 'version',
+  ERR_SSL_VERSION_TOO_LOW: 'version',
+  ERR_SSL_NO_SHARED_CIPHER: 'version',
+  ERR_SSL_NO_SHARED_GROUP: 'version',
+  ERR_TLS_HANDSHAKE_TIMEOUT: 'timeout',
+  ECONNRESET: 'closed',
+  EPIPE: 'closed',
+}
+
+function reasonOf(error: Error, socket: Socket): string {
+  // Node.js verifies the certificate after the handshake and reports the reason only here.
+  const { authorizationError } = socket as { readonly authorizationError?: unknown }
+  if (authorizationError) return ofVerification(String(authorizationError))
+  const code = errorCode(error) ?? ''
+  const alert = tlsAlertOf(code)
+  if (alert === 'PROTOCOL_VERSION') return 'version'
+  if (alert !== undefined) return 'refused_by_client'
+  return CODES[code] ?? 'other'
+}
+
+function ofVerification(code: string): string {
+  if (code === 'UNSPECIFIED') return 'no_certificate'
+  if (code === 'CERT_HAS_EXPIRED') return 'expired_certificate'
+  if (/ISSUER|SELF_SIGNED|VERIFY_LEAF|UNTRUSTED/.test(code)) return 'unknown_authority'
+  return 'bad_certificate'
+}
+
+/** The peer of a TLS connection that Node.js has closed: the underlying socket has the address if it was read once. */
+function peerBefore(socket: Socket): string | undefined {
+  const { _parent: beneath } = socket as { readonly _parent?: Socket }
+  return beneath && peerOf(beneath)
+}
