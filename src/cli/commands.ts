@@ -4,7 +4,6 @@ import { developCommands } from './commands/develop.js'
 import { CONFIG, inspectCommands } from './commands/inspect.js'
 import { run } from './commands/run.js'
 import { serviceCommands } from './commands/service.js'
-import { DAEMON_OPTIONS } from './screen/daemon-options.js'
 
 /** Every command. Help, completion and the manual page are generated from this table. */
 export const commands: readonly Command[] = [
@@ -276,33 +275,16 @@ export const commands: readonly Command[] = [
   command({
     name: 'completion',
     summary: 'Writes a script that makes a shell complete commands, options, files and ids of components.',
-    text: [
-      'For bash, zsh or fish. With `ids` it writes what these scripts request during completion: the ids of the components of the running daemon, or of a configuration.',
-    ],
-    options: {
-      ...DAEMON_OPTIONS,
-      of: {
-        type: 'string',
-        value: 'KIND',
-        takes: ['component', 'source', 'throttle', 'destination'],
-        text: 'With ids: the kind of components; component (default), source, throttle or destination.',
-      },
-    },
-    operands: {
-      name: 'SHELL',
-      min: 1,
-      max: 1,
-      takes: ['bash', 'zsh', 'fish', 'ids'],
-      text: 'bash, zsh or fish; or ids.',
-    },
+    options: {},
+    operands: { name: 'SHELL', min: 1, max: 1, takes: ['bash', 'zsh', 'fish'], text: 'bash, zsh or fish.' },
     examples: [
       { title: 'in ~/.bashrc', line: 'source <(sluice completion bash)' },
       { title: 'in ~/.zshrc, after compinit', line: 'source <(sluice completion zsh)' },
       { title: 'for fish', line: 'sluice completion fish > ~/.config/fish/completions/sluice.fish' },
     ],
-    async run({ options, operands }, io) {
-      const { completion } = await import('./completion.js')
-      return completion(operands[0]!, options, commands, io)
+    async run({ operands }, io) {
+      const { completion } = await import('./complete.js')
+      return completion(operands[0]!, io)
     },
   }),
   command({

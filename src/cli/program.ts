@@ -48,7 +48,10 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   const problem = nodeProblem()
   if (problem) stderr.write(`sluice: ${problem}\n`)
   if (args[0] !== run.name) ({ commands } = await import('./commands.js'))
-  process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
+  if (args[0] === 'complete') {
+    const { complete } = await import('./complete.js')
+    process.exitCode = await complete(args.slice(1), commands, io).catch(() => EXIT.failed)
+  } else process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
   // A reader such as a pager may take its time. Events that a run could not write are read again after the next start.
   const limitMs = ships(args, commands) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)

@@ -1,0 +1,151 @@
+import { type Command, type Io, type OptionSpec, type Takes, UsageError } from '../daemon/process/command-line.js'
+import { EXIT } from '../daemon/process/dispatch.js'
+import type { DaemonOptions } from './inspect/daemon-socket.js'
+
+/**
+ * Completion for bash, zsh and fish. Each script passes the words of the command line to `sluice complete`, which
+ * writes one candidate a line, with a tab and its description, or `:file` or `:folder` for paths.
+ */
+
+const SCRIPTS: Readonly<Record<string, string>> = {
+  bash: `_sluice() {
+  local cur=\${COMP_WORDS[COMP_CWORD]} word
+  [[ $cur == = ]] && cur=
+  COMPREPLY=()
+  while IFS=$'\\t' read -r word _; do
+    case $word in
+      :file) compopt -o filenames 2>/dev/null; local IFS=$'\\n'; COMPREPLY=($(compgen -f -- "$cur")) ;;
+      :folder) compopt -o filenames 2>/dev/null; local IFS=$'\\n'; COMPREPLY=($(compgen -d -- "$cur")) ;;
+      "$cur"*) COMPREPLY+=("$word") ;;
+    esac
+  done < <("\${COMP_WORDS[0]}" complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _sluice sluice
+`,
+  zsh: `#compdef sluice
+_sluice() {
+  local -a found
+  found=(\${(f)"$("$words[1]" complete "\${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  compset -P '--*='
+  case $found[1] in
+    (:file) _files ;;
+    (:folder) _files -/ ;;
+    (?*) found=(\${found//:/\\\\:}); found=(\${found/$'\\t'/:}); _describe sluice found ;;
+  esac
+}
+if [[ $funcstack[1] == _sluice ]]; then _sluice "$@"; else compdef _sluice sluice; fi
+`,
+  fish: `function __sluice_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -l found ($words[1] complete $words[2..-1] 2>/dev/null)
+    switch "$found[1]"
+        case :file
+            __fish_complete_path (string replace -r '^--[^=]*=' '' -- $words[-1])
+        case :folder
+            __fish_complete_directories (string replace -r '^--[^=]*=' '' -- $words[-1])
+        case '*'
+            printf '%s\\n' $found
+    end
+end
+complete -c sluice -f -a '(__sluice_complete)'
+`,
+}
+
+/** Writes the script for a shell. */
+export function completion(shell: string, { stdout }: Pick<Io, 'stdout'>): number {
+  const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined
+  if (script === undefined) throw new UsageError(`it is one of ${Object.keys(SCRIPTS).join(', ')}`, 'completion')
+  stdout.write(script)
+  return EXIT.done
+}
+
+const HELP = ['--help\tShows the help']
+
+/** Writes the candidates for the last of `words`. */
+export async function complete(words: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
+  // bash passes --name=value as three words, the others as one.
+  const all = words.flatMap(word => {
+    const [, option, value] = /^(--[\w-]+)=(.*)$/s.exec(word) ?? []
+    return word === '=' ? [] : option === undefined ? [word] : [option, value!]
+  })
+  if (words.at(-1) === '=') all.push('')
+  const found = await candidates(all.slice(0, -1), all.at(-1) ?? '', commands, io)
+  io.stdout.write(found.map(line => `${line}\n`).join(''))
+  return EXIT.done
+}
+
+async function candidates(before: readonly string[], current: string, commands: readonly Command[], io: Io) {
+  if (before.length === 0)
+    return [...namesBelow([], commands), 'help\tShows the help of a command', ...HELP, '--version\tShows the version']
+  if (before[0] === 'help') return namesBelow(before.slice(1), commands)
+  const names = namesBelow(before, commands)
+  const command = commands.find(({ name }) => `${before.join(' ')} `.startsWith(`${name} `))
+  if (!command) return names
+  const options = Object.entries(command.options)
+  const given = new Map<string, string>()
+  let operands = 0
+  let open: [name: string, spec: OptionSpec] | undefined
+  for (const word of before.slice(command.name.split(' ').length)) {
+    const found = options.find(([long, { short }]) => word === `--${long}` || word === `-${short}`)
+    if (open) given.set(open[0], word)
+    else if (found) given.set(found[0], '')
+    else operands++
+    open = !open && found?.[1].type === 'string' ? found : undefined
+  }
+  if (open) return valuesFor(open[1], given, io)
+  if (current.startsWith('-')) {
+    const left = options.filter(([long, { many }]) => many || !given.has(long))
+    return [...left.map(([long, { text }]) => described(`--${long}`, text)), ...HELP]
+  }
+  const { name, takes, max = 0 } = command.operands ?? {}
+  if (operands > 0 && (typeof takes === 'object' || (max <= 1 && commands.some(isBelow(command.name))))) return []
+  const config = options.find(([, { operand }]) => operand)?.[1]
+  const own = name === undefined ? (config ?? {}) : { value: name, takes }
+  return [...(await valuesFor(own, given, io)), ...(operands === 0 ? names : [])]
+}
+
+const isBelow = (words: string) => (command: Command) => command.name.startsWith(`${words} `)
+
+/** The words that follow `words` in the names of commands. */
+function namesBelow(words: readonly string[], commands: readonly Command[]): string[] {
+  const next = new Map<string, string>()
+  for (const { name, summary } of words.length === 0 ? commands : commands.filter(isBelow(words.join(' ')))) {
+    const word = name.split(' ')[words.length]!
+    if (!next.has(word)) next.set(word, described(word, summary))
+  }
+  return [...next.values()]
+}
+
+/** A candidate with the first sentence of its description. */
+const described = (word: string, text: string) => `${word}\t${text.replace(/[.;](\s.*|$)/s, '')}`
+
+const BY_VALUE: Readonly<Record<string, Takes>> = { FILE: 'file', INPUT: 'file', FOLDER: 'folder' }
+
+async function valuesFor(
+  { takes, value = '' }: { takes?: Takes | undefined; value?: string },
+  given: ReadonlyMap<string, string>,
+  { env }: Io,
+): Promise<readonly string[]> {
+  const kind = takes ?? BY_VALUE[value] ?? []
+  if (typeof kind !== 'string') return kind
+  if (kind === 'file' || kind === 'folder') return [`:${kind}`]
+  const path = (option: string) => given.get(option)?.replace(/^~(?=\/)/, env.HOME ?? '~')
+  const boxes = await boxesOf({ config: path('config'), socket: path('socket') }, env)
+  const ids = boxes.filter(box => kind === 'component' || kind === box.kind || kind === box.type)
+  return [...new Set(ids.map(({ id }) => id))]
+}
+
+/** The components of the configuration or the daemon. Their code is loaded here, as completion must be quick. */
+async function boxesOf(options: DaemonOptions, env: Io['env']) {
+  if (options.config === undefined) {
+    const { findSocket } = await import('./inspect/daemon-socket.js')
+    const { viewDaemon } = await import('./inspect/daemon-view.js')
+    return (await viewDaemon(findSocket(options, env), 0)).components
+  }
+  const { loadDaemonConfig } = await import('./screen/local-part.js')
+  const { sources, processors, destinations } = await loadDaemonConfig(options.config, env)
+  const boxes = [...sources, ...processors, ...destinations]
+  // Side outputs with a reader can be tapped by name.
+  const sides = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))
+  return [...boxes, ...sides.map(id => ({ id, kind: 'output', type: '' }))]
+}
