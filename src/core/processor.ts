@@ -56,11 +56,6 @@ export interface Plan {
   readonly waits?: boolean
   /** Number of batches that may be processed at the same time; default 1. */
   readonly concurrency?: number
-  /**
-   * Milliseconds that `process` may take for a batch. Then its events fail, as they arrived, and what `process` still
-   * does is ignored. Default: it takes as long as it takes, and the events wait.
-   */
-  readonly deadline?: number
 }
 
 /** Limits from the range of column values. `processing_failed` takes one more reason. */

@@ -191,33 +191,3 @@ destinations: { out: { type: file, inputs: [mark], path: out.log } }
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
 })
-
-t.test(
-  'a call of process that never ends costs its events what on_error says, after the deadline of the plan',
-  async t => {
-    const folder = outside(t)
-    writeFileSync(
-      join(folder, 'waits.js'),
-      `import { defineProcessor, z } from 'sluice/plugin'
-export const waits = defineProcessor({
-  contract: 1, type: 'waits', summary: 'Waits.', options: z.strictObject({}),
-  examples: [{ title: 'All', yaml: '' }],
-  plan: () => ({ deadline: 100 }),
-  create: () => ({ process: batch => (batch.fields(0).n === 1 ? new Promise(() => {}) : undefined) }),
-})
-`,
-    )
-    const config = `data_dir: ./state
-metrics: false
-plugins: [./waits.js]
-sources: { in: { type: stdin, decode: json } }
-processors: { p: { type: waits, inputs: [in] } }
-destinations: { out: { type: stdout, inputs: [p] } }
-`
-    writeFileSync(join(folder, 'sluice.yaml'), config)
-    const { status, stdout, stderr } = run(folder, [sluiceMain, 'run', 'sluice.yaml'], '{"n":1}\n')
-    t.equal(status, 0, stderr)
-    t.match(JSON.parse(stdout), { n: 1, processing_error: { component: 'p', message: /not processed within 100ms/ } })
-    t.match(stderr, /"component":"p","code":"SLUICE_PROCESSOR_FAILED".*not processed within 100ms/)
-  },
-)

@@ -3,7 +3,6 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { Fields } from '../../core/event/event.js'
 import { Share } from '../../core/event/share.js'
 import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../../core/processor.js'
-import { LateError } from './calls.js'
 import type { Amount } from './counters.js'
 import { madeLine } from './made-batch.js'
 import { Replacements } from './replacements.js'
@@ -135,19 +134,6 @@ export class BatchWork implements BatchScope {
     this.#isOver = true
   }
 
-  /** The events as they arrived, all of them FAILED, since nobody waits for the processor any more. */
-  abandoned(why: string): BatchWork {
-    this.#isOver = true
-    this.batch.restore()
-    this.#giveBackShares()
-    const to = new Uint8Array(this.batch.length).fill(FAILED)
-    const [shares, signal, plan] = [this.#shares, this.signal, this.#plan]
-    const work = new BatchWork(this.batch.snapshot(), to, shares, signal, plan, this.#isOnce, this.asked)
-    for (let i = 0; i < to.length; i++) work.because(i, why)
-    work.#isOver = true
-    return work
-  }
-
   /** Releases the shares taken by a processor that threw; its events are still here. */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
@@ -180,13 +166,8 @@ export class BatchWork implements BatchScope {
       } catch (error) {
         this.#offset = 0
         this.#giveBackShares()
-        // After a deadline, the call may still write to this work, so there is no other one beside it.
-        const last = error instanceof LateError ? batch.length - 1 : i
-        for (; i <= last; i++) {
-          to[i] = FAILED
-          this.because(i, error)
-        }
-        i = last
+        to[i] = FAILED
+        this.because(i, error)
       }
     }
     this.#offset = 0

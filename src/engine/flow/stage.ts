@@ -8,7 +8,6 @@ import { LogLimit } from '../../lib/log-limit.js'
 import { orAborted } from '../../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
-import { Calls, LateError } from './calls.js'
 import { type Amount, add, sum } from './counters.js'
 import type { DeadLetters } from './dead-letters.js'
 import { Decided } from './decided.js'
@@ -34,7 +33,7 @@ export interface StageContext extends EmissionContext {
 
 /** A batch that has not left yet. */
 interface Pending {
-  work: BatchWork
+  readonly work: BatchWork
   readonly since: number
   isDecided: boolean
 }
@@ -60,7 +59,6 @@ export class Stage extends Transform {
   readonly #concurrency: number
   readonly #context: StageContext
   readonly #decided: Decided
-  readonly calls: Calls
   readonly #pending: Pending[] = []
   readonly #failed: FailedEvents
   readonly #ended = new AbortController()
@@ -91,7 +89,6 @@ export class Stage extends Transform {
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
     this.slow = new SlowWork(processor, context)
-    this.calls = new Calls(processor, plan.deadline, context.clock)
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
@@ -202,7 +199,7 @@ export class Stage extends Transform {
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
     try {
-      waits = this.calls.process(batch, to, work)
+      waits = this.processor.process(batch, to, work)
       if (!waits) work.end()
     } catch (error) {
       if (this.#context.isStrict) {
@@ -252,8 +249,7 @@ export class Stage extends Transform {
       pending.work.end()
     } catch (error) {
       if (this.destroyed) return
-      if (error instanceof LateError) pending.work = pending.work.abandoned(error.message)
-      else await pending.work.processEach(this.calls)
+      await pending.work.processEach(this.processor)
       if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
     } finally {
       release?.()

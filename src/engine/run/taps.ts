@@ -50,7 +50,7 @@ export class Taps {
   outages(): (ProcessorOutage & { readonly id: string })[] {
     return [...this.#components.keys()].flatMap(id => {
       const stage = this.stages.get(id)
-      const outage = this.#processor(id)?.outage ?? stage?.slow.outage ?? stage?.calls.outage
+      const outage = this.#processor(id)?.outage ?? stage?.slow.outage
       return outage ? [{ id, ...outage }] : []
     })
   }
