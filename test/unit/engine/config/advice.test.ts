@@ -275,8 +275,7 @@ t.test('a name from another log shipper leads to an option that exists', async t
     for (const option of optionNames(options)) named.add(option)
   }
   named.add('raw')
-  for (const [name, meant] of Object.entries(MEANT))
-    for (const option of meant) t.ok(named.has(option), `${name}: ${option}`)
+  for (const [name, meant] of MEANT) for (const option of meant) t.ok(named.has(option), `${name}: ${option}`)
 
   const options: Readonly<Record<string, readonly (readonly [string, RegExp])[]>> = {
     'in: { type: file, include: [/x]': [
