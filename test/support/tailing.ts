@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { Tailer } from '../../src/components/file/reading/tailer.js'
 import { Slices } from '../../src/components/file/slices.js'
 import { file } from '../../src/components/file/source.js'
 import type { Output, Source, SourceContext } from '../../src/core/component.js'
@@ -98,6 +99,8 @@ export interface Tailing {
    * then has been found.
    */
   scanned(count?: number): Promise<void>
+  /** Resolves when all that the file holds was read and taken, an unfinished line too. Nobody may write to it meanwhile. */
+  read(path: string): Promise<void>
   /** Ends the run as SIGTERM would, and saves. */
   stop(): Promise<void>
   /** Ends the run without saving. */
@@ -107,6 +110,16 @@ export interface Tailing {
 }
 
 const running = new Set<Tailing>()
+
+/** How far files were read and taken, by path, for each receiver of their lines. */
+const taken = new WeakMap<Output, Map<string, number>>()
+const { take } = Tailer.prototype
+Tailer.prototype.take = function (result, out) {
+  const batch = take.call(this, result, out)
+  const files = taken.get(out) ?? new Map<string, number>()
+  taken.set(out, files.set(this.path, this.at))
+  return batch
+}
 
 /** Starts a file source on `options`, with what a run before left in `checkpoints`. */
 export async function tail(
@@ -171,6 +184,10 @@ export async function tail(
       // One may have begun before.
       const wanted = scans() + count + 1
       await until(`${count} scans`, () => ended || scans() >= wanted)
+    },
+    read: async path => {
+      const at = () => taken.get(out)?.get(path)
+      await until(`${path} to be read`, () => at() === statSync(path).size, { show: at })
     },
     stop: async () => {
       await end()

@@ -25,7 +25,7 @@ t.test('what waits is not cut where appends are not seen at once', async t => {
   clock.hold()
   const options = { include: [path], scan_interval: '1h', multiline: multiline('200ms') }
   const run = await tail(options, undefined, undefined, clock)
-  await until('read', () => run.value('sluice_file_unread_bytes') === 6)
+  await run.read(path)
   // Under a name in a folder that nobody watches.
   appendFileSync(other, ' b\n')
   clock.release()
@@ -38,10 +38,10 @@ t.test('the position between events is known by what is before it, however they 
   const dir = testFolder(t, { 'a.log': 'S1\n a\n' })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], partial_line_at_stop: 'keep', multiline: multiline('1h') })
-  await until('read', () => run.value('sluice_file_unread_bytes') === 6)
+  await run.read(path)
   const line = `S2 ${'x'.repeat(5000)}`
   appendFileSync(path, line)
-  await until('read, too', () => run.value('sluice_file_unread_bytes') === 6 + line.length)
+  await run.read(path)
   await run.scanned()
   appendFileSync(path, '\n')
   await until('the first event', () => run.out.lines.length === 1)

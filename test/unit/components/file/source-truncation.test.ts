@@ -178,9 +178,7 @@ t.test('a hole that is read before the first line is there', async t => {
   truncateSync(path, 100_000)
   const options = { include: [path], scan_interval: '20ms' }
   const run = await tail(options)
-  await until(() => (run.value('sluice_file_unread_bytes', { file: path }) ?? 0) > 0, {
-    show: () => 'the file is known',
-  })
+  await run.read(path)
   await run.stop()
   const again = await tail(options, run.checkpoints)
   appendFileSync(path, 'first\n')

@@ -9,10 +9,6 @@ import { until } from '../../../support/until.js'
 
 const lines = ({ out }: Tailing, count: number) =>
   until(`${count} lines`, () => out.lines.length >= count, { show: () => out.texts() })
-const unread = (run: Tailing, bytes: number, file?: string) =>
-  until(`${bytes} unread bytes`, () => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes, {
-    show: () => run.value('sluice_file_unread_bytes', file ? { file } : {}),
-  })
 /**
  * Resolves when everything that was seen of other files is read, by an event of this one: files are read in turns. Their sizes are
  * known before, and the time of growth of a file is that of the read.
@@ -34,7 +30,7 @@ for (const [title, options] of [
     const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
     const clock = new TestTime()
     const run = await tail({ include: [path, marker], ...options }, undefined, undefined, clock)
-    await unread(run, 11, path)
+    await run.read(path)
     await seenIsRead(run, marker)
     clock.ms += QUIET_MS
     appendFileSync(path, 'second half\n')
@@ -83,7 +79,7 @@ t.test('a stop keeps an unfinished line for the next start, or delivers it', asy
   clock.ms += QUIET_MS
   clock.hold()
   appendFileSync(c, 'lf')
-  await unread(grows, 4, c)
+  await grows.read(c)
   for (const run of [grows, keeps, delivers]) await run.stop()
   t.same(keeps.out.texts(a), ['whole'])
   t.same(delivers.out.texts(b), ['whole', 'half'])
@@ -109,7 +105,7 @@ t.test('a stop in the middle of an event of several lines keeps it whole', async
   const options = { include: [path, marker], multiline: { start: '^S', timeout: '1m' } }
   const clock = new TestTime()
   const run = await tail(options, undefined, undefined, clock)
-  await unread(run, 6, path)
+  await run.read(path)
   await seenIsRead(run, marker, 'S\nS\n')
   clock.ms += QUIET_MS
   await run.stop()
@@ -136,7 +132,7 @@ t.test(
     writeFileSync(path, 'new\n')
     await until('the new file', () => run.out.texts(path).length === 2)
     appendFileSync(`${path}.1`, ' of it')
-    await unread(run, 10, path)
+    await run.read(`${path}.1`)
     await seenIsRead(run, marker)
     clock.ms += 50_000
     await seenIsRead(run, marker)
@@ -172,11 +168,11 @@ t.test('with partial_line_timeout, a writer that fills buffers has no line cut',
   await until('the rest', () => run.out.texts(a).length >= 201)
   t.same(new Set(run.out.texts(a).slice(1)), new Set(['x'.repeat(99)]))
   appendFileSync(b, 'one, ')
-  await unread(run, 5, b)
+  await run.read(b)
   await later()
   await until('delivered after its time', () => run.out.texts(b).length === 2)
   appendFileSync(b, 'two\nthree, ')
-  await unread(run, 7, b)
+  await run.read(b)
   await later()
   appendFileSync(b, 'four\n')
   await until('the end', () => run.out.texts(b).length >= 4)
@@ -193,7 +189,7 @@ t.test('what the next start could not find is delivered at a stop', async t => {
   ]
   const run = await tail({ include: [join(dir, '*.log')] })
   await until('open', () => run.value('sluice_files_open') === 3)
-  for (const path of [deleted, moved, renamed]) await unread(run, 4, path)
+  for (const path of [deleted, moved, renamed]) await run.read(path)
   const more = ` line\n${'more\n'.repeat(100_000)}the end`
   for (const path of [deleted, moved]) appendFileSync(path, more)
   unlinkSync(deleted)
@@ -218,7 +214,7 @@ t.test('unfinished lines that wait for room at a stop come once, now or after th
   const out = new Receiver()
   const options = { include: [join(dir, '*.log')] }
   const run = await tail({ ...options, partial_line_timeout: '1m' }, undefined, out, clock)
-  for (const path of paths) await unread(run, 4, path)
+  for (const path of paths) await run.read(path)
   out.room = new Promise(() => {})
   clock.ms += 60_000
   appendFileSync(join(dir, 'marker.log'), 'marker\n')
@@ -300,7 +296,7 @@ t.test('unfinished lines take no descriptors from other files, and are whole all
   await lines(run, 5)
   t.ok(run.value('sluice_files_open')! <= 2, `${run.value('sluice_files_open')} are open`)
   for (const path of paths) appendFileSync(path, ' and')
-  for (const path of paths) await unread(run, 8, path)
+  for (const path of paths) await run.read(path)
   renameSync(paths[0]!, `${paths[0]}.1`)
   await run.scanned(2)
   for (const path of [`${paths[0]}.1`, ...paths.slice(1)]) appendFileSync(path, ' half\n')

@@ -134,7 +134,7 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
   appendFileSync(path, 'f\nthe ')
   await got(run, 2)
   t.same(run.out.texts(path), ['whole', 'half'])
-  await until('the unfinished line is read', () => run.value('sluice_file_unread_bytes', { file: path }) === 4)
+  await run.read(path)
   await later(run)
   await got(run, 3)
   t.equal(run.out.texts(path)[2], 'the ')
@@ -144,7 +144,7 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
   appendFileSync(path, 'rest\r\nnext')
   const next = await start(run.checkpoints)
   await got(next, 1)
-  await until('the unfinished line is read', () => next.value('sluice_file_unread_bytes', { file: path }) === 4)
+  await next.read(path)
   await later(next)
   await got(next, 2)
   t.match(
