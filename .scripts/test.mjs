@@ -1,4 +1,5 @@
-// Runs the tests. Those of a folder below a house of test/unit share a process; every other file has one of its own.
+// Runs the tests. Those of a folder below a house of test/unit share a process, or a few where they are many; every other
+// file has one of its own.
 //
 //   node .scripts/test.mjs [--ci] [PATH…]
 //
@@ -17,7 +18,11 @@ const ROOM = join(TESTS, 'support/room.js')
 /** For all tests of one process, on a machine that is slow and has other work. */
 const MOST_SECONDS = 600
 /** Tests of other programs and of real time wait a lot. */
-const JOBS = availableParallelism() + 1
+const JOBS = availableParallelism() + 2
+/** A room with more built tests than this is divided. */
+const MOST_BYTES = 120_000
+/** What takes longest for its size begins first. */
+const LONGEST = /^(chaos|property)\/|^unit\/components\/(conformance|file|processors|throttle)\b/
 const MOST_RETRIED = 3
 /** What they find may not come twice: a seed, or the moment of a kill. */
 const RANDOM = /^(property|chaos|sim|fuzz)\/|^(unit\/sim|ci\/throttle-persist)\b/
@@ -42,8 +47,23 @@ function processes() {
     group.files.push(file)
     group.bytes += statSync(file).size
   }
-  // Rooms take longest: what begins last should end soon.
-  return [...groups.values()].sort((a, b) => b.bytes - a.bytes)
+  // What begins last should end soon.
+  const weight = ({ name, bytes }) => (LONGEST.test(name) ? MOST_BYTES : 0) + bytes
+  return [...groups.values()].flatMap(divided).sort((a, b) => weight(b) - weight(a))
+}
+
+/** The parts of a room, of about the same size: they run side by side. */
+function divided(room) {
+  const count = Math.ceil(room.bytes / MOST_BYTES)
+  if (count === 1) return [room]
+  const parts = Array.from({ length: count }, (_, i) => ({ name: `${room.name} ${i + 1}`, files: [], bytes: 0 }))
+  const sized = room.files.map(file => ({ file, bytes: statSync(file).size })).sort((a, b) => b.bytes - a.bytes)
+  for (const { file, bytes } of sized) {
+    const least = parts.reduce((a, b) => (b.bytes < a.bytes ? b : a))
+    least.files.push(file)
+    least.bytes += bytes
+  }
+  return parts
 }
 
 /** The built file of a test, or folder of tests, that is named by its source, built file or path below test. */
