@@ -21,7 +21,7 @@ import { Seeded } from '../../support/seeded.js'
 
 /** The scan and the readers are held to JSON.parse: what is an object, and what its fields are. */
 
-const LINES = 120_000
+const LINES = process.env.CI ? 120_000 : 24_000
 const IN_A_BATCH = 60
 
 const PATHS: readonly (readonly [string, readonly Segment[]])[] = [
@@ -139,7 +139,7 @@ t.test(`${LINES} generated lines mean what JSON.parse says, wherever they stand 
   t.same(wrong, [])
   t.ok(objects > LINES * (MIXES_NAMES_UP ? 0.2 : 0.4) && objects < LINES * 0.9, `${objects} objects`)
   for (const [at, [path]] of PATHS.entries()) {
-    if (!NEVER.has(path) && !MIXES_NAMES_UP) t.ok(found[at]! >= 100, `${path} was there ${found[at]} times`)
+    if (!NEVER.has(path) && !MIXES_NAMES_UP) t.ok(found[at]! >= LINES / 2000, `${path} was there ${found[at]} times`)
   }
 })
 

@@ -4,12 +4,13 @@ import { runCluster } from '../../../../sim-cluster/run.js'
 /** A short run of `npm run sim:cluster`. */
 
 t.setTimeout(200_000)
+const DAEMONS = process.env.CI ? 200 : 60
 
 for (const mode of ['aligned', 'fixed', 'gcra'] as const) {
-  t.test(`200 daemons keep within the bound, ${mode}`, async t => {
+  t.test(`${DAEMONS} daemons keep within the bound, ${mode}`, async t => {
     const outcome = await runCluster({
       seed: 1,
-      daemons: 200,
+      daemons: DAEMONS,
       mode,
       accuracy: 'leased',
       kind: 'events',
@@ -17,7 +18,7 @@ for (const mode of ['aligned', 'fixed', 'gcra'] as const) {
       troubles: true,
     })
     t.same(outcome.violations, [])
-    t.ok(outcome.alone > 100, 'the server was in trouble')
+    t.ok(outcome.alone > DAEMONS / 2, 'the server was in trouble')
     t.comment(`overshoot ${outcome.overshoot} of ${outcome.bound} possible`)
   })
 }
@@ -25,7 +26,7 @@ for (const mode of ['aligned', 'fixed', 'gcra'] as const) {
 t.test('with a server that replies, no aligned window lets through more than the limit', async t => {
   const outcome = await runCluster({
     seed: 2,
-    daemons: 200,
+    daemons: DAEMONS,
     mode: 'aligned',
     accuracy: 'leased',
     kind: 'events',
