@@ -1,4 +1,4 @@
-// Builds the package of the library: sluice-library-VERSION.tgz, with the files that its entries import, and no others.
+// Builds the package of the library: sluice-logs-library-VERSION.tgz, with the files that its entries import, and no others.
 // It depends on the packages that these files import. The same input gives the same files.
 //
 //   node .scripts/package-library.mjs [--out FOLDER] [--built FOLDER]
@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
-const NAME = 'sluice-library'
+const NAME = '@sluice-logs/library'
 /** Of the entries in package.json. */
 const ENTRIES = ['.', './client']
 
@@ -63,12 +63,13 @@ try {
     mkdirSync(dirname(target), { recursive: true })
     copyFileSync(path, target)
   }
-  const { version, license, type, engines } = manifest
+  const { version, license, publishConfig, type, engines } = manifest
   const dependencies = Object.fromEntries([...packages].sort().map(name => [name, manifest.dependencies[name]]))
   const description = 'The throttle of Sluice as a stream, and the client of its service.'
-  const own = { name: NAME, version, description, license, private: true, type, engines, exports, dependencies }
+  const own = { name: NAME, version, description, license, publishConfig, type, engines, exports, dependencies }
   writeFileSync(join(stage, 'package.json'), `${JSON.stringify(own, null, 2)}\n`)
   copyFileSync(join(ROOT, 'docs/library.md'), join(stage, 'README.md'))
+  copyFileSync(join(ROOT, 'LICENSE'), join(stage, 'LICENSE'))
   mkdirSync(options.out, { recursive: true })
   const out = resolve(options.out)
   const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', out]

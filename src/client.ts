@@ -1,4 +1,4 @@
-/** The client of the service, for other programs: `import { Client } from 'sluice/client'`. */
+/** The client of the service, for other programs: `import { Client } from '@sluice-logs/sluice/client'`. */
 export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './service/client/client.js'
 export {
   type Answered,

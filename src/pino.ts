@@ -63,7 +63,8 @@ export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'thro
 const PINO_OWN = ['$context', 'pinoWillSendConfig']
 
 /**
- * The stream that pino writes to: `transport: { target: 'sluice/pino', options }`. Its end waits for the deliveries.
+ * The stream that pino writes to: `transport: { target: '@sluice-logs/sluice/pino', options }`. Its end waits for the
+ * deliveries.
  * Throws OptionsError. `log` stands in for the one on stderr. A default export, since that is what pino takes.
  */
 export default async function transport(given: PinoTransportOptions, log: Logger = stderrLog()): Promise<Writable> {
@@ -93,7 +94,7 @@ type Options = z.output<typeof schema>
 function read(given: PinoTransportOptions): Options {
   const own = Object.entries(given).filter(([name]) => !PINO_OWN.includes(name))
   const parsed = parseOptions(schema, Object.fromEntries(own))
-  if ('faults' in parsed) throw new OptionsError('sluice/pino', parsed.faults)
+  if ('faults' in parsed) throw new OptionsError('@sluice-logs/sluice/pino', parsed.faults)
   const { throttle, http, data_dir } = parsed.value
   const faults: Fault[] = []
   for (const [name, part] of Object.entries({ throttle, http })) {
@@ -107,7 +108,7 @@ function read(given: PinoTransportOptions): Options {
   if ((http.buffer as { type?: unknown } | undefined)?.type === 'disk' && data_dir === undefined) {
     faults.push({ path: 'http.buffer', message: 'a disk buffer needs a data_dir' })
   }
-  if (faults.length > 0) throw new OptionsError('sluice/pino', faults)
+  if (faults.length > 0) throw new OptionsError('@sluice-logs/sluice/pino', faults)
   return parsed.value
 }
 
@@ -131,14 +132,14 @@ function configOf({ throttle, http, data_dir }: Options): Config {
   const literal = (_key: string, value: unknown) =>
     typeof value === 'string' ? value.replaceAll('${', () => '$${') : value
   try {
-    return parseConfig(JSON.stringify(document, literal), 'sluice/pino', { env: {}, components })
+    return parseConfig(JSON.stringify(document, literal), '@sluice-logs/sluice/pino', { env: {}, components })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     const faults = error.problems.map(({ path, message }) => ({
       path: path.replace(/^(destinations|processors)\./, ''),
       message: message.replace('known are type, inputs, ', 'known are '),
     }))
-    throw new OptionsError('sluice/pino', faults)
+    throw new OptionsError('@sluice-logs/sluice/pino', faults)
   }
 }
 
@@ -169,7 +170,8 @@ class Shipper extends Writable {
     this.#parts = parts
     this.#running = parts.engine.run().then(
       () => {
-        if (parts.engine.failed) this.destroy(new Error('sluice/pino: the destination cannot start; stderr says why'))
+        if (parts.engine.failed)
+          this.destroy(new Error('@sluice-logs/sluice/pino: the destination cannot start; stderr says why'))
       },
       error => void this.destroy(error as Error),
     )

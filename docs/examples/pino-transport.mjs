@@ -7,7 +7,7 @@ const { INGEST_URL: url = 'http://127.0.0.1:8080/', SLUICE_ACCESS_KEY: key } = p
 
 const log = pino({
   transport: {
-    target: 'sluice/pino',
+    target: '@sluice-logs/sluice/pino',
     options: {
       throttle: { limit: 10, window: '1 Seconds', key_field: '.route', exclude: 'if (.level greater_or_equal 50)' },
       http: { url, batch: { max_wait: '200ms' }, ...(key ? { auth: { type: 'token', key } } : {}) },

@@ -2,7 +2,7 @@
 //
 //   node docs/examples/throttle-stream.mjs < app.ndjson
 import { pipeline } from 'node:stream/promises'
-import { createThrottle } from 'sluice'
+import { createThrottle } from '@sluice-logs/sluice'
 import split2 from 'split2'
 
 const throttle = createThrottle({

@@ -15,8 +15,8 @@ let prepared = false
 const failures = new Map<string, number>()
 
 /**
- * Imports a module of users: JavaScript, or TypeScript whose types are stripped, in any folder. It may import `sluice`
- * and its exports, which are those of the running program.
+ * Imports a module of users: JavaScript, or TypeScript whose types are stripped, in any folder. It may import
+ * `@sluice-logs/sluice` and its exports, which are those of the running program.
  *
  * With `fresh`, a file that has changed since it was loaded, or that imports one that has by a relative path, is loaded
  * again; an unchanged one is the same module. The code of earlier versions stays in memory until the process ends.

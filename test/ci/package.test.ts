@@ -54,6 +54,7 @@ console.log(files.length > 100)
 `
 
 const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
+  name: string
   version: string
   engines: { node: string }
   files: readonly string[]
@@ -64,13 +65,13 @@ const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')
 const WANTED = [
   /^package\.json$/,
   /^README\.md$/,
-  /^src\/README\.md$/,
+  /^(LICENSE|CHANGELOG\.md)$/,
   /^dist\/sluice\.1$/,
   /^dist\/src\/[a-z0-9_/-]+(\.d\.c?ts|\.c?js)$/,
   /^dist\/src\/lib\/kernel\/kernel\.wasm$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
-  /^docs\/[a-z0-9-]+\.(md|svg)$/,
+  /^docs\/(?!spec\.)[a-z0-9-]+\.(md|svg)$/,
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
@@ -123,7 +124,7 @@ t.test('the packed package: what is in it, and what it is once installed', async
   if (!npm) return
   const folder = testFolder(t, { stage: { dist: {} }, prefix: {}, cache: {}, project: { node_modules: {} } })
   const path = (...parts: string[]) => join(folder, ...parts)
-  for (const name of ['package.json', 'README.md', 'src/README.md', 'config', 'docs', 'systemd'])
+  for (const name of ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'config', 'docs', 'systemd'])
     cpSync(join(checkout, name), path('stage', name), { recursive: true })
   cpSync(join(whole, 'src'), path('stage/dist/src'), { recursive: true })
   writeFileSync(path('stage/dist/sluice.1'), await done(t, process.execPath, [sluiceMain, 'docs', 'man']))
@@ -155,7 +156,7 @@ t.test('the packed package: what is in it, and what it is once installed', async
   await done(t, npm, ['ls', '-g', '--all', '--prefix', path('prefix')], { cwd: path('project') })
 
   const env = { PATH: `${path('prefix/bin')}:${process.env.PATH}`, HOME: folder }
-  const own = path('prefix/lib/node_modules/sluice')
+  const own = path('prefix/lib/node_modules/@sluice-logs/sluice')
   t.equal(await done(t, 'sluice', ['--version'], { env }), `sluice ${manifest.version}\n`)
   t.ok(existsSync(path('prefix/share/man/man1/sluice.1')), 'man finds the page')
   t.match(await done(t, 'sluice', ['completion', 'bash'], { env }), /^complete -F _sluice sluice$/m)
@@ -175,8 +176,9 @@ t.test('the packed package: what is in it, and what it is once installed', async
   })
   t.match(JSON.parse(keys), { manager: { key: /^sta_/ } }, 'the store of the service opens')
 
-  symlinkSync(own, path('project/node_modules/sluice'))
-  const specifiers = Object.keys(manifest.exports).map(name => join('sluice', name))
+  mkdirSync(path('project/node_modules/@sluice-logs'))
+  symlinkSync(own, path('project/node_modules/@sluice-logs/sluice'))
+  const specifiers = Object.keys(manifest.exports).map(name => join(manifest.name, name))
   const code = specifiers
     .map(specifier => `console.log(Object.keys(await import('${specifier}')).length > 0)`)
     .join('\n')
@@ -208,10 +210,10 @@ t.test('the package of the library installs and loads what it uses, and nothing 
   const modules = join(cwd, 'node_modules')
   t.same(
     readdirSync(modules).filter(name => !name.startsWith('.')),
-    ['sluice-library', 'zod'],
+    ['@sluice-logs', 'zod'],
     'two packages',
   )
-  const own = readdirSync(join(modules, 'sluice-library'), { recursive: true, encoding: 'utf8' })
+  const own = readdirSync(join(modules, '@sluice-logs/library'), { recursive: true, encoding: 'utf8' })
   t.ok(own.includes('README.md'))
   t.same(
     own.filter(name =>
@@ -221,8 +223,8 @@ t.test('the package of the library installs and loads what it uses, and nothing 
     'nothing of the daemon and the service',
   )
   const code = `
-import { createThrottle, version } from 'sluice-library'
-import { Client } from 'sluice-library/client'
+import { createThrottle, version } from '@sluice-logs/library'
+import { Client } from '@sluice-logs/library/client'
 const throttle = createThrottle({ limit: 1, window: '1 Minutes', key_field: '.app' })
 throttle.on('data', event => console.log(JSON.stringify(event)))
 throttle.on('end', () => console.log(version, throttle.stats.discarded, typeof Client))
@@ -232,7 +234,7 @@ throttle.end()
   const used = await done(t, process.execPath, ['--input-type=module', '-e', code], { cwd })
   t.equal(used, `{"app":"cart","n":1}\n${manifest.version} 1 function\n`)
 
-  const { dependencies } = JSON.parse(readFileSync(join(modules, 'sluice-library/package.json'), 'utf8')) as {
+  const { dependencies } = JSON.parse(readFileSync(join(modules, '@sluice-logs/library/package.json'), 'utf8')) as {
     dependencies: object
   }
   t.same(Object.keys(dependencies), ['zod'], 'which its types need, too')

@@ -126,6 +126,17 @@ t.test('the version that pages speak of is that of the package', async t => {
   }
 })
 
+t.test('units and pages install a packed file, never a name that anybody could publish', async t => {
+  const units = readdirSync(join(checkout, 'systemd')).map(name => `systemd/${name}`)
+  const { name } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { name: string }
+  const own = new RegExp(
+    `\\b(npm (install|i|add|exec)|npx|pnpm|yarn)\\b[^#\\n]* (sluice|${name})(@\\S*)?\\s*(#|$)`,
+    'm',
+  )
+  for (const path of [...pages.map(({ page }) => page), ...units])
+    t.notMatch(readFileSync(join(checkout, path), 'utf8'), own, path)
+})
+
 t.test('commands within the text exist', async t => {
   for (const { page } of pages) {
     const text = readFileSync(join(checkout, page), 'utf8').replace(/^```.*?^```$/gms, '')

@@ -201,9 +201,9 @@ t.test('refused lines go to the dead letters of the folder that was given, else 
 t.test('wrong options are told with their paths', async t => {
   const url = `http://${HOST}:${await ownPort()}/`
   const cases: [unknown, RegExp][] = [
-    [{}, /^sluice\/pino: http: is missing/],
-    [{ http: {} }, /^sluice\/pino: http\.url: is missing/],
-    [{ http: { url: 'ftp://x' } }, /^sluice\/pino: http\.url: must be a whole address/],
+    [{}, /^@sluice-logs\/sluice\/pino: http: is missing/],
+    [{ http: {} }, /^@sluice-logs\/sluice\/pino: http\.url: is missing/],
+    [{ http: { url: 'ftp://x' } }, /^@sluice-logs\/sluice\/pino: http\.url: must be a whole address/],
     [{ http: { url, retrys: 3 } }, /http\.retrys: unknown option of http; did you mean "retry"\?/],
     [{ http: { url, colour: 3 } }, /http\.colour: unknown option of http; known are url, method,/],
     [{ http: { url, batch: { max_event: 3 } } }, /http\.batch\.max_event: unknown option; did you mean "max_events"\?/],
@@ -257,7 +257,7 @@ t.test('in an app: the example; an exit at once; an uncaught error; a receiver t
   const folder = testFolder(t, {
     'app.mjs': `import { pino } from 'pino'
 const options = JSON.parse(process.env.OPTIONS)
-const log = pino({ transport: { target: 'sluice/pino', options } })
+const log = pino({ transport: { target: '@sluice-logs/sluice/pino', options } })
 const count = Number(process.env.COUNT)
 for (let n = 0; n < count; n++) log.info({ n })
 process.stderr.write('logged\\n')

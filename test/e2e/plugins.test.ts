@@ -100,7 +100,7 @@ destinations:
   t.match(out, '"level":"WARN","message":"disk full"')
 })
 
-const plugin = (mark: number, rest = '') => `import { defineProcessor, z } from 'sluice/plugin'
+const plugin = (mark: number, rest = '') => `import { defineProcessor, z } from '@sluice-logs/sluice/plugin'
 import { field } from './field.js'
 ${rest}
 export const marks = defineProcessor({

@@ -147,7 +147,7 @@ for (const how of ['wait', 'pace'] as const) {
 
 t.test('a reload that fails when it starts gives back the buckets, and what waits for them', async t => {
   const { folder, daemon } = await started(t, 'wait')
-  const plugin = `import { defineProcessor, z } from 'sluice/plugin'
+  const plugin = `import { defineProcessor, z } from '@sluice-logs/sluice/plugin'
 export const broken = defineProcessor({
   contract: 1, type: 'broken', summary: 'Does not start.', options: z.strictObject({}),
   examples: [{ title: 'All', yaml: '' }],

@@ -8,10 +8,10 @@ import { built, checkout } from './checkout.js'
  */
 export function install(folder: string, files: readonly string[]): string[] {
   const modules = join(folder, 'node_modules')
-  const own = join(modules, 'sluice')
+  const own = join(modules, '@sluice-logs/sluice')
   mkdirSync(own, { recursive: true })
   const { dependencies, exports } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8'))
-  writeFileSync(join(own, 'package.json'), JSON.stringify({ name: 'sluice', type: 'module', exports }))
+  writeFileSync(join(own, 'package.json'), JSON.stringify({ name: '@sluice-logs/sluice', type: 'module', exports }))
   symlinkSync(built, join(own, 'dist'))
   for (const name of Object.keys(dependencies)) {
     mkdirSync(dirname(join(modules, name)), { recursive: true })

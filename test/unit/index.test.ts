@@ -225,8 +225,8 @@ t.test('importing it loads no package but zod, and the client none at all', asyn
   install(folder, [])
   const hook = url(`import { register } from 'node:module'; register(${JSON.stringify(url(SHOWS_LOADED))})`)
   for (const [entry, packages] of [
-    ['sluice', ['zod']],
-    ['sluice/client', []],
+    ['@sluice-logs/sluice', ['zod']],
+    ['@sluice-logs/sluice/client', []],
   ] as const) {
     const args = ['--import', hook, '--input-type=module', '-e', `import '${entry}'`]
     const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
@@ -236,8 +236,8 @@ t.test('importing it loads no package but zod, and the client none at all', asyn
       loaded.some(line => line.includes('/dist/src/')),
       'its own files',
     )
-    const names = loaded.flatMap(line => /.*\/node_modules\/([^/]+)\//.exec(line)?.[1] ?? [])
-    t.same(new Set(names.filter(name => name !== 'sluice')), new Set(packages), entry)
+    const names = loaded.flatMap(line => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(line)?.[1] ?? [])
+    t.same(new Set(names.filter(name => name !== '@sluice-logs/sluice')), new Set(packages), entry)
   }
 })
 
@@ -245,8 +245,8 @@ t.test('require() loads it where Node.js can do that, and says what to do where 
   const folder = testFolder(t)
   install(folder, [])
   for (const [entry, name] of [
-    ['sluice', 'createThrottle'],
-    ['sluice/client', 'Client'],
+    ['@sluice-logs/sluice', 'createThrottle'],
+    ['@sluice-logs/sluice/client', 'Client'],
   ] as const) {
     const code = `try { console.log(typeof require('${entry}').${name}) } catch (error) { console.log(error.code, error.message) }`
     const required = (...flags: string[]) => {

@@ -12,7 +12,7 @@ export interface NewOptions {
   readonly typescript: boolean
 }
 
-const TESTING = `'sluice/plugin/testing'`
+const TESTING = `'@sluice-logs/sluice/plugin/testing'`
 
 const TSCONFIG = {
   compilerOptions: {
@@ -69,15 +69,15 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
   return EXIT.done
 }
 
-/** Lets tests and editors find `sluice/plugin` here. The daemon does so without it. */
+/** Lets tests and editors find `@sluice-logs/sluice/plugin` here. The daemon does so without it. */
 function link(folder: string, io: Pick<Io, 'stdout'>): boolean {
   try {
-    makeFolderSync(join(folder, 'node_modules'))
-    symlinkSync(packageFolder, join(folder, 'node_modules/sluice'), 'dir')
+    makeFolderSync(join(folder, 'node_modules/@sluice-logs'))
+    symlinkSync(packageFolder, join(folder, 'node_modules/@sluice-logs/sluice'), 'dir')
     return true
   } catch (error) {
     io.stdout.write(
-      `node_modules/sluice cannot be a link to ${packageFolder}, which the test needs: ${errorText(error)}\n`,
+      `node_modules/@sluice-logs/sluice cannot be a link to ${packageFolder}, which the test needs: ${errorText(error)}\n`,
     )
     return false
   }

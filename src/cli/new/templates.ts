@@ -5,7 +5,7 @@ export const WHAT = ['processor', 'source', 'destination', 'codec'] as const sat
 export type What = (typeof WHAT)[number]
 
 /** What generated code imports. */
-const PLUGIN = `'sluice/plugin'`
+const PLUGIN = `'@sluice-logs/sluice/plugin'`
 
 interface Template {
   /** The code of the plugin; `typed` adds what TypeScript needs to know. */

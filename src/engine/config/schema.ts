@@ -64,7 +64,7 @@ export const settings = z.strictObject({
     .array(filePath())
     .default([])
     .describe(
-      'Modules with components and codecs of your own, made with `sluice/plugin` (docs/plugins.md): files such as ./company.js or ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload takes up changed files. They run with all rights of the daemon.',
+      'Modules with components and codecs of your own, made with `@sluice-logs/sluice/plugin` (docs/plugins.md): files such as ./company.js or ./company.ts, relative to this file, or packages in node_modules beside it or above. A reload takes up changed files. They run with all rights of the daemon.',
     ),
   discard_orphans: z
     .array(z.string().regex(ID))

@@ -33,7 +33,7 @@ export function resolve(
     const [name, parentURL] = JSON.parse(decodeURIComponent(specifier.slice(PACKAGE.length))) as [string, string]
     return next(name, { ...context, parentURL })
   }
-  if (/^sluice(\/|$)/.test(specifier)) return next(specifier, { ...context, parentURL: import.meta.url })
+  if (/^@sluice-logs\/sluice(\/|$)/.test(specifier)) return next(specifier, { ...context, parentURL: import.meta.url })
   const version = /^\.\.?\//.test(specifier) ? versionOf(context.parentURL) : undefined
   const found = next(specifier, context)
   if (version === undefined || context.conditions.includes('require')) return found

@@ -35,7 +35,7 @@ t.test('a module is found by its path, in JavaScript and in TypeScript, in a fol
 })
 
 t.test('a module imports the exports of the running program', async t => {
-  const folder = testFolder(t, { 'own.mjs': `export { createThrottle } from 'sluice'` })
+  const folder = testFolder(t, { 'own.mjs': `export { createThrottle } from '@sluice-logs/sluice'` })
   const { createThrottle } = await import('../../../src/index.js')
   t.equal((await loadModule(join(folder, 'own.mjs'))).createThrottle, createThrottle, 'the same instance')
 })
@@ -70,7 +70,10 @@ t.test('an error says where it is', async t => {
     'a.mjs': ['export const a = = 1', /^Unexpected token '=' \(\/.*a\.mjs:1\)$/],
     'a.ts': ['export const a: number = 1\nexport const b: = 2', /^[^\n]*Unexpected token[^\n]*$/],
     'b.ts': ['\nexport enum A { b }', /enum is not supported/],
-    'c.mjs': [`import { nope } from 'sluice'`, /does not provide an export named 'nope' \(\/.*c\.mjs:1\)$/],
+    'c.mjs': [
+      `import { nope } from '@sluice-logs/sluice'`,
+      /does not provide an export named 'nope' \(\/.*c\.mjs:1\)$/,
+    ],
     'd.mjs': ['\nundefined.x', /reading 'x'\) \(\/.*d\.mjs:2:11\)$/],
     'e.mjs': [`import './nowhere.js'`, /Cannot find module .*nowhere\.js.* imported from .*e\.mjs$/],
     'f.mjs': [`throw 'a text'`, /^a text$/],
@@ -90,7 +93,7 @@ t.test('a file that is missing is named, and nothing of the program', async t =>
 })
 
 t.test('a worker thread loads modules as well', async t => {
-  const folder = testFolder(t, { 'a.ts': `import 'sluice'\nexport const a: number = 1` })
+  const folder = testFolder(t, { 'a.ts': `import '@sluice-logs/sluice'\nexport const a: number = 1` })
   const load = new URL('../../../src/lib/load-module.js', import.meta.url).href
   const code = `const { parentPort } = require('node:worker_threads')
 import(${JSON.stringify(load)}).then(({ loadModule }) => loadModule(${JSON.stringify(join(folder, 'a.ts'))}))

@@ -192,7 +192,7 @@ t.test('other programs import it', async t => {
   install(folder, [])
   writeFileSync(
     join(folder, 'use.js'),
-    "import { Client, ServiceError } from 'sluice/client'\nnew Client({ url: 'http://127.0.0.1:1', key: 'k' })\nconsole.log(typeof ServiceError)\n",
+    "import { Client, ServiceError } from '@sluice-logs/sluice/client'\nnew Client({ url: 'http://127.0.0.1:1', key: 'k' })\nconsole.log(typeof ServiceError)\n",
   )
   t.equal(execFileSync(process.execPath, ['use.js'], { cwd: folder, encoding: 'utf8' }), 'function\n')
 })

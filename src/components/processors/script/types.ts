@@ -1,4 +1,4 @@
-/** The functions of users, for `sluice/plugin`. */
+/** The functions of users, for `@sluice-logs/sluice/plugin`. */
 
 // biome-ignore lint/suspicious/noExplicitAny: users know the fields of their events
 type AnyEvent = Record<string, any>

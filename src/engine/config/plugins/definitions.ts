@@ -61,7 +61,7 @@ export function definitionsIn(exports: ModuleExports, version: string): Definiti
   }
   if (components.length + codecs.length === 0)
     throw new Error(
-      'it exports nothing that defineProcessor, defineSource, defineDestination or defineCodec of sluice/plugin have made',
+      'it exports nothing that defineProcessor, defineSource, defineDestination or defineCodec of @sluice-logs/sluice/plugin have made',
     )
   return { components, codecs }
 }

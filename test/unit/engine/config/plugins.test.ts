@@ -14,7 +14,7 @@ import { checkPipelineConfig } from '../../../../src/service/api/domain/pipeline
 import { testFolder } from '../../../support/folder.js'
 
 const processor = (type: string, more = 'contract: 1') => `
-import { defineProcessor, discard, z } from 'sluice/plugin'
+import { defineProcessor, discard, z } from '@sluice-logs/sluice/plugin'
 export const ${type} = defineProcessor({
   ${more}, type: '${type}', summary: 'Discards.',
   options: z.strictObject({ share: z.number().describe('How many.') }),
@@ -25,7 +25,7 @@ export const ${type} = defineProcessor({
 })`
 
 const CODEC = `
-import { Codec, defineCodec, NO_OPTIONS } from 'sluice/plugin'
+import { Codec, defineCodec, NO_OPTIONS } from '@sluice-logs/sluice/plugin'
 class Shout extends Codec {
   scan() { return true }
   fields(b, start, end) { return { message: b.toString('utf8', start, end).toUpperCase() } }
