@@ -223,11 +223,13 @@ function stageDocs(stage) {
   const doc = join(stage, DOC)
   for (const folder of ['docs', 'config', 'systemd'])
     copy(join(ROOT, folder), join(doc, folder), path => !path.endsWith('.test.yaml') && !CONFIGS.includes(path))
-  for (const path of ['README.md', 'src/README.md']) write(join(doc, path), fs.readFileSync(join(ROOT, path)))
+  for (const path of ['spec.md', 'decisions']) fs.rmSync(join(doc, 'docs', path), { recursive: true, force: true })
+  for (const path of ['README.md', 'CHANGELOG.md']) write(join(doc, path), fs.readFileSync(join(ROOT, path)))
   const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000')
   const changes = `sluice (${debVersion}) stable; urgency=medium\n\n  * Version ${version}.\n\n -- ${MAINTAINER}  ${date}\n`
   write(join(doc, 'changelog.gz'), gzipSync(changes, { level: 9 }))
-  const head = `Sluice is not licensed to anybody but its owners. With it come these packages, under licences of their own:\n\n`
+  const own = fs.readFileSync(join(ROOT, 'LICENSE'), 'utf8')
+  const head = `Sluice:\n\n${own}\n${'-'.repeat(72)}\n\nWith it come these packages, under licences of their own:\n\n`
   write(join(doc, 'copyright'), head + licences(packages()))
 }
 

@@ -64,6 +64,8 @@ const TOP_LEVEL = [
   'package-lock.json',
   'tsconfig.json',
   'README.md',
+  'CHANGELOG.md',
+  'LICENSE',
   'src',
   'config',
   'test',
