@@ -194,6 +194,26 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}
   t.match(await third.ended(t), { passed: 0 }, 'nothing is repeated')
 })
 
+t.test('SIGTERM when a part of a batch was accepted: only the rest of it comes at the next start', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const folder = testFolder(t, { 'in.log': text(0, 8000) })
+  const config = `
+sources: { in: { type: file, include: [in.log], decode: json } }
+destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch: { max_events: 1000 }, ${RETRY}, ${DISK} } }`
+  for (const goal of [2000, 3000]) {
+    receiver.otherwise = () => (receiver.lines().length < goal && receiver.requests.length % 3 === 0 ? 200 : 503)
+    const daemon = await startDaemon(t, folder, config)
+    await daemon.until(() => receiver.lines().length === goal)
+    await daemon.stop(t)
+  }
+  receiver.otherwise = 200
+  const last = await startDaemon(t, folder, config)
+  await last.until(() => new Set(receiver.lines()).size === 8000)
+  await last.stop(t)
+  t.same(receiver.lines().sort(), range(0, 8000).map(line).sort(), 'every line, once')
+})
+
 t.test('what was delivered while another request waited for its retry does not come again after a kill', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())

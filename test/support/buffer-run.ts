@@ -83,14 +83,14 @@ export class BufferRun {
         held += batch.length
         delivered.bytes! += batch.bytes
         const { settle } = batch.ack
-        batch.ack.settle = status => {
+        batch.ack.settle = (status, ...range) => {
           if (status !== 'errored') {
             held -= batch.length
             delivered.bytes! -= batch.bytes
             if (status === 'delivered') this.counters.sent(batch.length, batch.bytes)
             else this.counters.discarded('refused', batch.length, batch.bytes)
           }
-          settle.call(batch.ack, status)
+          settle.call(batch.ack, status, ...range)
         }
         const fate = this.#fate(numbers)
         if (fate && this.settleSoon) void Promise.resolve().then(() => batch.ack.settle(fate))

@@ -3,8 +3,14 @@
  * holder has settled, with the worst status of all. A holder that settles does not pass the batch on.
  */
 
-/** `before`: if it is errored, how many bytes at the beginning of the batch need not be read again. */
-export type OnSettled = (status: AckStatus, before?: number) => void
+/** A range of the bytes of a batch as it was sent. */
+export type ByteRange = readonly [from: number, to: number]
+
+/**
+ * If it is errored, `before` is how many bytes at the beginning of the batch need not be read again. `again`: the ranges
+ * that its holders gave back, in any order.
+ */
+export type OnSettled = (status: AckStatus, before?: number, again?: readonly ByteRange[]) => void
 
 /** `errored`: not accepted, to be read again. `rejected`: permanently refused and accounted for. Later ones win. */
 export type AckStatus = 'delivered' | 'rejected' | 'errored'
@@ -16,7 +22,7 @@ export class Ack {
   release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
-  #before = Number.POSITIVE_INFINITY
+  #again: ByteRange[] | undefined
   readonly #onSettled: OnSettled
   readonly #onShrink: ((bytes: number) => void) | undefined
 
@@ -47,15 +53,17 @@ export class Ack {
     this.#holders += copies
   }
 
-  /** `before`: if it is errored, how many bytes of the batch as it was sent come before the first event to be read again. */
-  settle(status: AckStatus, before = 0): void {
+  /** `from`, `to`: if it is errored, the range of the batch as it was sent that contains the events to be read again. */
+  settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
-    // Not a number where that is unknown: then the result is none, either.
-    if (status === 'errored') this.#before = Math.min(this.#before, before)
+    if (status === 'errored') (this.#again ??= []).push([from, to])
     if (RANK[status] > RANK[this.#status]) this.#status = status
     if (--this.#holders > 0) return
     this.#release()
-    this.#onSettled(this.#status, this.#status === 'errored' && this.#before > 0 ? this.#before : 0)
+    const again = this.#again
+    // Not a number where that is unknown: then the result is none, either.
+    const before = again ? Math.min(...again.map(([first]) => first)) : 0
+    this.#onSettled(this.#status, before > 0 ? before : 0, again)
   }
 
   /** Reports that the batch now holds this many bytes less. */

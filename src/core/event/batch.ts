@@ -322,6 +322,14 @@ export class EventBatch {
     return undefined
   }
 
+  /** Settles the events from `from` on as not accepted, to be read again. */
+  giveBack(from = 0): void {
+    const { places, starts, length } = this
+    const last = length - 1
+    if (places) this.ack.settle('errored', places.before(starts, from), places.before(starts, last) + this.size(last))
+    else this.ack.settle('errored')
+  }
+
   /** If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk. */
   compact(): void {
     const memory = memoryOf(this.chunk)

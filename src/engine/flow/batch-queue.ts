@@ -85,7 +85,7 @@ export abstract class BatchQueue extends Writable {
 
   protected giveBack(batch: EventBatch): void {
     add(this.givenBack, batch.length, batch.bytes)
-    batch.ack.settle('errored', batch.places?.before(batch.starts))
+    batch.giveBack()
   }
 
   /** Ends immediately. Unsettled events are given back, to be read again. */

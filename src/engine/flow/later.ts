@@ -141,7 +141,7 @@ export class Later {
   #giveBack(batch: EventBatch): void {
     this.#gaveBackTo.add(batch.origin.source)
     add(this.#givenBack, batch.length, batch.bytes)
-    batch.ack.settle('errored', batch.places?.before(batch.starts))
+    batch.giveBack()
   }
 
   /** Keeps what waited in the predecessor, before anything else arrives. */

@@ -244,7 +244,7 @@ export class Engine {
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     const left = [...this.#deliveries].map(([id, delivery]) => [id, delivery.takeLeft()] as const)
     // What comes from a buffer stays there.
-    for (const [id, batches] of left) if (this.#buffers.has(id)) for (const { ack } of batches) ack.settle('errored')
+    for (const [id, batches] of left) if (this.#buffers.has(id)) for (const batch of batches) batch.giveBack()
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal

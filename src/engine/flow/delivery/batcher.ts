@@ -148,8 +148,7 @@ export class Batcher {
   /** Settles everything as `errored`, to be read again: of the first batch, what is in no request yet. */
   giveBack(): Amount {
     const amount = this.amount()
-    for (const [i, { ack, places, starts }] of this.#batches.entries())
-      ack.settle('errored', places?.before(starts, i === 0 ? this.#from : 0))
+    for (const [i, batch] of this.#batches.entries()) batch.giveBack(i === 0 ? this.#from : 0)
     this.#batches.length = 0
     this.#arrivedAt.length = 0
     this.#from = this.#fromBytes = this.#events = this.#bytes = 0

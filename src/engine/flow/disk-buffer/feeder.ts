@@ -1,10 +1,13 @@
-import { Ack } from '../../../core/event/ack.js'
+import { Ack, type ByteRange } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { Places } from '../../../core/event/places.js'
 import type { Amount } from '../counters.js'
 import type { BatchDecoder } from './batch-record.js'
+import type { Place } from './frame.js'
+import type { Range } from './ledger.js'
 import type { RecordQueue } from './record-queue.js'
 import type { BufferReport } from './report.js'
-import type { Incoming } from './segment-reader.js'
+import type { Cursor, Incoming } from './segment-reader.js'
 import type { Settlement } from './settlement.js'
 
 /** Memory of a record as a batch, in addition to its bytes. */
@@ -105,9 +108,10 @@ export class Feeder {
 
   #give(incoming: Incoming): Promise<void> | undefined {
     const { queue, settlement, decoder, downstream, report } = this.#context
-    const { record, events, bytes, release } = incoming
+    const { record, events, bytes, skipped = 0, release } = incoming
     report.missing(queue.take(incoming))
     const settle = this.#settling(settlement.take(incoming))
+    const partly = (again: readonly ByteRange[]) => settlement.partly(settledRanges(batch, incoming, again))
     if (incoming.isSettled) {
       settle()
       return undefined
@@ -115,7 +119,9 @@ export class Feeder {
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     let batch: EventBatch
     try {
-      batch = decoder.decode(record, this.#ack(settle, held), release)
+      batch = decoder.decode(record, this.#ack(settle, partly, held), release)
+      if (events < batch.length) batch.retain(i => i >= skipped && i < skipped + events)
+      batch.places = new Places(batch.starts[0]!)
     } catch (error) {
       report.notUnderstood(error)
       report.missing({ events, bytes })
@@ -129,11 +135,12 @@ export class Feeder {
     return downstream.write(batch)
   }
 
-  #ack(settle: () => void, held: number): Ack {
-    return new Ack(status => {
+  #ack(settle: () => void, partly: (again: readonly ByteRange[]) => void, held: number): Ack {
+    return new Ack((status, _, again = []) => {
       this.#held -= held
       // An event given back stays in the buffer for the next run.
       if (status !== 'errored') settle()
+      else partly(again)
       this.wake()
     })
   }
@@ -152,4 +159,26 @@ export class Feeder {
     report.missing(missing)
     this.#settling(settlement.take(missing))()
   }
+}
+
+/** What is settled of a record whose batch came back with the ranges `again`. */
+function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
+  const ranges: Range[] = []
+  let range: { place: Place; events: number; bytes: number; cursor: Cursor } | undefined
+  for (let i = 0; i < batch.length; i++) {
+    const at = batch.places!.before(batch.starts, i)
+    const size = batch.size(i)
+    // An event without bytes at the border of a range belongs to it.
+    const least = size === 0 ? 1 : 0
+    if (again.some(([from, to]) => !(at - least >= to || at + size + least <= from))) range = undefined
+    else {
+      if (!range) {
+        range = { place: { event: place.event + i, byte: place.byte + at }, events: 0, bytes: 0, cursor: start }
+        ranges.push(range)
+      }
+      range.events++
+      range.bytes += size
+    }
+  }
+  return ranges
 }

@@ -11,14 +11,14 @@ import type { Cursor, Incoming } from './segment-reader.js'
  * causes repetition and nothing worse.
  */
 
-/** Records that follow each other. */
+/** Records that follow each other, or parts of the first and last one: then the cursor is at the start of that one. */
 export type Range = Pick<Incoming, 'place' | 'events' | 'bytes' | 'cursor'>
 
 /** Most ranges that fit into a slot, however large their numbers are. */
 export const MOST_RANGES = 20
 
 export interface LedgerState {
-  /** Everything before it is settled. */
+  /** Everything before it is settled. The place may be within the record at the cursor. */
   readonly settled: Cursor & Place
   /** What is settled behind it, in order; at most MOST_RANGES. Earlier releases did not record this. */
   readonly ahead?: readonly Range[]
@@ -29,7 +29,8 @@ export interface LedgerState {
 }
 
 const NAME = 'ledger'
-const FORMAT = 1
+/** Earlier releases, with format 1, had no parts of records. */
+const FORMAT = 2
 /** Each slot has its own disk block. */
 const SLOT_SIZE = 4096
 const SLOTS = 2
@@ -86,7 +87,7 @@ function readSlot(slot: Buffer): { turn: number; state: LedgerState } | undefine
   if (sum !== checksum(text)) return undefined
   const { sluice_buffer: format, turn, ...state } = JSON.parse(text) as LedgerState & Record<string, number>
   refuseNewer(format, FORMAT)
-  return format === FORMAT && turn !== undefined ? { turn, state } : undefined
+  return turn !== undefined ? { turn, state } : undefined
 }
 
 function writeSlot(turn: number, state: LedgerState): Buffer {

@@ -42,7 +42,7 @@ export class RecordQueue {
         await report.unreadable(segment, error)
       },
     })
-    this.#settled = found.ahead.map(range => ({ ...range, record: NOTHING, isSettled: true }))
+    this.#settled = found.ahead.map(range => ({ ...range, start: range.cursor, record: NOTHING, isSettled: true }))
     this.#taken = settled
     this.#recentEnd = settled
   }
@@ -102,7 +102,7 @@ export class RecordQueue {
     if (settled && settled.place.event <= this.#taken.event) return settled
     const incoming = await this.#reader.next(this.#taken)
     const isBefore = !settled || (incoming ? incoming.place.event < settled.place.event : !this.#reader.atEnd)
-    if (isBefore) return (this.#peeked = incoming)
+    if (isBefore) return (this.#peeked = incoming && before(incoming, settled))
     // What was before the settled ones is damaged.
     incoming?.release?.()
     return settled
@@ -124,7 +124,8 @@ export class RecordQueue {
     if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
     this.#taken = this.end
-    return { record: NOTHING, place, ...unsettled(place, this.end, []), cursor: this.#reader.cursor }
+    const { cursor } = this.#reader
+    return { record: NOTHING, place, ...unsettled(place, this.end, []), start: cursor, cursor }
   }
 
   /** Starts a new segment for later records. */
@@ -145,4 +146,10 @@ export class RecordQueue {
     await this.#writer.finish()
     await this.#reader.close()
   }
+}
+
+/** The record without its events from `settled` on. */
+function before(incoming: Incoming, settled: Range | undefined): Incoming {
+  if (!settled || settled.place.event >= placeBehind(incoming).event) return incoming
+  return { ...incoming, ...unsettled(incoming.place, settled.place, []), cursor: incoming.start }
 }

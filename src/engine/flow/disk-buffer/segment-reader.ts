@@ -17,7 +17,11 @@ export interface Incoming extends Linked<Incoming> {
   readonly place: Place
   readonly events: number
   readonly bytes: number
-  /** Position after the record. */
+  /** Events at the beginning of the record that do not count, because an earlier run settled them. */
+  readonly skipped?: number
+  /** Position of the record. */
+  readonly start: Cursor
+  /** Position where reading continues: after the record, or at its start if it has more events that count. */
   readonly cursor: Cursor
   /** Whether it stands for records that an earlier run settled, and is empty. */
   readonly isSettled?: boolean
@@ -80,7 +84,7 @@ export class SegmentReader {
     this.#cursor = cursor
   }
 
-  /** The next record at or after `expected`; undefined if there is none. */
+  /** The next record at or after `expected`, or from there on if it is within the first record; undefined if none. */
   async next(expected: Place): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -112,6 +116,7 @@ export class SegmentReader {
   }
 
   async #read(segment: Segment, expected: Place): Promise<Incoming | undefined> {
+    const { offset: from } = this.#cursor
     while (this.#cursor.offset < segment.end) {
       const { offset } = this.#cursor
       if (offset === 0 && this.#damagedFrom < 0) {
@@ -131,9 +136,13 @@ export class SegmentReader {
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }
-      if (whole && head.place.event >= expected.event && head.place.event < this.#segments.limitOf(segment)) {
-        const { place, events, bytes } = head
-        return { record, place, events, bytes, cursor: this.#cursor, release: holdChunk(this.#chunk) }
+      const skipped = offset === from ? Math.max(0, expected.event - head.place.event) : 0
+      const isNext = head.place.event >= expected.event || (skipped > 0 && skipped < head.events)
+      if (whole && isNext && head.place.event < this.#segments.limitOf(segment)) {
+        const place = skipped > 0 ? expected : head.place
+        const bytes = head.bytes - (place.byte - head.place.byte)
+        const [start, cursor, release] = [{ segment: segment.number, offset }, this.#cursor, holdChunk(this.#chunk)]
+        return { record, place, events: head.events - skipped, bytes, skipped, start, cursor, release }
       }
     }
     this.#endDamage(segment, segment.end)

@@ -64,9 +64,10 @@ export class SegmentWriter {
       if (written.length > 0 && offset >= this.#segmentBytes) break
       seal(framed, place, events, bytes)
       parts.push(framed)
+      const start = { segment: segment.number, offset }
       offset += framed.length
       const cursor = { segment: segment.number, offset }
-      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, cursor, release })
+      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, start, cursor, release })
       place = placeBehind({ place, events, bytes })
     }
     try {

@@ -39,6 +39,8 @@ export class Settlement {
   readonly #context: SettlementContext
   readonly #ledger: Ledger
   readonly #records: LowWaterMark<Cursor & Place>
+  /** What is settled of records that were given back. */
+  readonly #partly: Range[] = []
   #dirty = false
   /** Bytes of events that were settled since the last write. */
   #unsavedBytes = 0
@@ -71,6 +73,13 @@ export class Settlement {
       this.#unsavedBytes += incoming.bytes
       this.changed()
     }
+  }
+
+  /** Registers what is settled of a record that will not be settled in this run. */
+  partly(ranges: readonly Range[]): void {
+    if (ranges.length === 0) return
+    this.#partly.push(...ranges)
+    this.changed()
   }
 
   /** Schedules a write of the ledger, at once if that frees segments or much is settled. */
@@ -128,7 +137,8 @@ export class Settlement {
       ...unsettled(place, end, []),
       cursor: { segment, offset },
     }))
-    return [...ranges, ...this.#context.settledBefore()].slice(0, MOST_RANGES)
+    ranges.push(...this.#partly, ...this.#context.settledBefore())
+    return ranges.sort((a, b) => a.place.event - b.place.event).slice(0, MOST_RANGES)
   }
 
   #passed(): Segment[] {

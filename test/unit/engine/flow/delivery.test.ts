@@ -444,7 +444,7 @@ t.test('what is given back at the end begins with the first event that was not d
   await it.delivery.start()
   const settled: unknown[] = []
   const batch = (lines: number) => {
-    const ack = new Ack((...how) => settled.push(how))
+    const ack = new Ack((status, before) => settled.push([status, before]))
     const made = new EventBatch(batchesOf('1234\n'.repeat(lines), origin)[0]!, origin, 0, ack)
     made.places = new Places(made.starts[0]!)
     return made

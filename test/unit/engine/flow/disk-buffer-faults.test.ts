@@ -54,7 +54,12 @@ async function play(disk: SimulatedDisk, seed: number, story: Story): Promise<vo
       for (const n of run.settled.delivered) story.acknowledged.add(n)
       if (!run.balanced) throw new Error(`not all accounted for: ${JSON.stringify(run.counters.imbalance())}`)
     }
-    // The time is over: what is not settled is for the next run.
+    // The time is over: what is not settled is for the next run, also of batches that are settled in part.
+    for (const batch of run.batches) {
+      const first = random.below(batch.length)
+      batch.fork(first, batch.length).giveBack()
+      batch.ack.settle('delivered')
+    }
     await run.buffer.close()
     for (const n of run.settled.delivered) story.acknowledged.add(n)
     story.missing += run.discarded('buffer_corrupt')

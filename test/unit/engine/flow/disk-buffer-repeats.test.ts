@@ -1,6 +1,9 @@
 import t from 'tap'
+import { Ack } from '../../../../src/core/event/ack.js'
+import { EventBatch } from '../../../../src/core/event/batch.js'
 import { Ledger, MOST_RANGES, readLedger } from '../../../../src/engine/flow/disk-buffer/ledger.js'
-import { BufferRun } from '../../../support/buffer-run.js'
+import { batchOf } from '../../../support/batches.js'
+import { BufferRun, numbersOf } from '../../../support/buffer-run.js'
 import { SimulatedDisk } from '../../../support/simulated-disk.js'
 
 /** What a kill at this moment leaves. */
@@ -51,6 +54,70 @@ t.test('what was delivered is still known after a kill before a run came to it',
   await next.drain()
   t.same(next.out, [0, 3, 5, 10])
   t.ok(next.balanced)
+})
+
+/** Settles these events of a batch that came out; the others are given back, each by itself. */
+function partly({ batches }: BufferRun, accepted: readonly number[]): void {
+  for (const batch of batches.splice(0)) {
+    const parts = numbersOf(batch).map((n, i) => [n, batch.fork(i, i + 1)] as const)
+    batch.ack.settle('delivered')
+    for (const [n, part] of parts.reverse())
+      if (accepted.includes(n)) part.ack.settle('delivered')
+      else part.giveBack()
+  }
+}
+
+t.test('what was delivered of a batch does not come again, though the rest of it was given back', async t => {
+  const disk = new SimulatedDisk()
+  const open = () => BufferRun.open({ folder: disk.folder(), fate: () => undefined })
+  const first = await open()
+  for (const numbers of [upTo(10), [10, 11, 12]]) void first.put(numbers)
+  await first.pass()
+  partly(first, [0, 1, 2, 5, 6, 10, 12])
+  await first.buffer.close()
+  const second = await open()
+  t.equal(second.counters.received.events, 6, 'only the others count as received again')
+  await second.pass()
+  t.same(second.batches.map(numbersOf), [[3, 4], [7, 8, 9], [11]])
+  t.ok(second.balanced)
+  partly(second, [4, 8])
+  await second.buffer.close()
+  const third = await open()
+  await third.pass()
+  t.same(third.out, [3, 7, 9, 11])
+  partly(third, [3, 7, 9])
+  await third.buffer.close()
+  const segment = disk.names().find(name => name !== 'ledger')!
+  const damaged = killed(disk)
+  damaged.put(segment, Buffer.from(disk.content(segment)).fill(0, 40))
+  for (const [on, out, missing] of [
+    [disk, [11, 13], 0],
+    [damaged, [13], 1],
+  ] as const) {
+    const last = await BufferRun.open({ folder: on.folder() })
+    void last.put([13])
+    await last.drain()
+    t.same(last.out, out)
+    t.equal(last.discarded('buffer_corrupt'), missing)
+    t.ok(last.balanced)
+    t.same(on.names(), ['ledger'])
+  }
+})
+
+t.test('an event without bytes comes again, whatever was delivered beside it', async t => {
+  const disk = new SimulatedDisk()
+  const first = await BufferRun.open({ folder: disk.folder(), fate: () => undefined })
+  const columns = { starts: new Int32Array(4), ends: new Int32Array(4), flags: new Uint8Array(4) }
+  const frame = { chunk: Buffer.alloc(0), length: 4, bytes: 0, ...columns }
+  void first.input.write(new EventBatch(frame, batchOf([]).origin, 0, new Ack(() => {})))
+  await first.pass()
+  const [batch] = first.batches
+  batch!.fork(2, 3).giveBack()
+  batch!.ack.settle('delivered')
+  await first.buffer.close()
+  const second = await BufferRun.open({ folder: disk.folder() })
+  await second.pass()
+  t.equal(second.batches[0]!.length, 4)
 })
 
 t.test('records before and behind delivered ones are damaged: they are counted, and no others', async t => {

@@ -195,6 +195,40 @@ for (const kind of ['memory', 'disk'] as const) {
   })
 }
 
+t.test(
+  'disk: what was accepted before the end does not come again, whichever requests of a batch that were',
+  async t => {
+    const folder = testFolder(t)
+    const random = new Seeded(3)
+    const written: number[] = []
+    let more = 0
+    const write = async (numbers: number[], signal: AbortSignal) => {
+      if (more <= 0 || signal.aborted || random.chance(0.6))
+        throw new DeliveryError('no', { failure: 'retry', reason: 'some' })
+      written.push(...numbers)
+      more -= numbers.length
+    }
+    for (let run = 0; run < 10; run++) {
+      const { put, end, balanced } = await stage('disk', folder, write, { batch: { max_events: 7, max_wait: '1ms' } })
+      if (run === 0) for (let i = 0; i < 20; i++) await put(numbered(i * 50, 50))
+      more = 70
+      await until(() => more <= 0)
+      const over = new AbortController()
+      const ended = end(over.signal)
+      over.abort()
+      await ended
+      t.ok(balanced())
+    }
+    const last = await stage('disk', folder, n => written.push(...n))
+    await last.end()
+    t.same(
+      written.sort((a, b) => a - b),
+      Array.from({ length: 1000 }, (_, i) => i),
+    )
+    t.ok(last.balanced())
+  },
+)
+
 t.test('a destination that is away: everything is taken, memory stays where it is, and all comes out', async t => {
   let open = () => {}
   const gate = new Promise<void>(resolve => {
@@ -560,9 +594,9 @@ t.test('the ledger: damaged, it costs repetition; not writable, files are remove
     t.same(run.out, [0, 1, 2, 3, 4, 5], 'all of it is delivered again')
     t.equal(run.discarded('buffer_corrupt'), 0)
   }
-  const text = JSON.stringify({ sluice_buffer: 2, turn: 9 })
+  const text = JSON.stringify({ sluice_buffer: 3, turn: 9 })
   const newer = Buffer.from(`${crc32(text).toString(16).padStart(8, '0')} ${text}`.padEnd(8192))
-  await t.rejects(out(newer), { code: 'SLUICE_STATE_UNREADABLE', message: /ledger: it has format 2/ })
+  await t.rejects(out(newer), { code: 'SLUICE_STATE_UNREADABLE', message: /ledger: it has format 3/ })
   for (const unreadable of ['ledger', disk.names().find(name => name !== 'ledger')]) {
     for (const error of ['EACCES', 'EIO'] as const) {
       disk.fault = ({ name, kind }) => (name === unreadable && kind === 'open' ? { error } : undefined)
