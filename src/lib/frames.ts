@@ -2,6 +2,11 @@
  * What goes through a pipe between two processes: frames of a head with bytes behind it, and the sizes of both before
  * them. The reader bounds both, and what it throws is the writer's fault.
  */
+
+/** The descriptors at which a process reads and writes frames that was started for them (bounded-process.ts). */
+export const TO_CHILD = 3
+export const FROM_CHILD = 4
+
 const SIZES = 8
 
 /** The sizes and the head of a frame; its bytes follow. */
@@ -11,6 +16,27 @@ export function frameHead(head: Buffer, bytes: number): Buffer {
   sizes.writeUInt32LE(bytes, 4)
   return Buffer.concat([sizes, head])
 }
+
+/** A head in JSON; its bytes follow. */
+export function jsonHead(head: object, bytes: number): Buffer {
+  return frameHead(Buffer.from(JSON.stringify(head)), bytes)
+}
+
+/** Reads a head in JSON. Throws if it has more values than `most`: one of a single byte takes 56 bytes of memory. */
+export function readHead(head: Buffer, most: number): unknown {
+  let values = 1
+  let isText = false
+  for (let i = 0; i < head.length; i++) {
+    const byte = head[i]
+    if (byte === QUOTE) isText = !isText
+    else if (isText && byte === BACKSLASH) i++
+    else if (!isText && (byte === COMMA || byte === BRACKET || byte === BRACE)) values++
+  }
+  if (values > most) throw new RangeError(`its process sent ${values} values where at most ${most} may be`)
+  return JSON.parse(head.toString())
+}
+
+const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = Buffer.from('"\\,[{')
 
 /** A head that was understood. */
 export interface Begun {

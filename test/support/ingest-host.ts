@@ -74,7 +74,7 @@ function linksWithin(
     let isGone = false
     const later = (copy: () => void) => void setImmediate(() => isGone || copy())
     const tell: WorkerOptions['tell'] = message => {
-      const copy = structuredClone(message)
+      const copy = JSON.parse(JSON.stringify(message))
       later(() => events.message(copy))
     }
     const log = messageLog('info', line => tell({ type: 'log', line }))

@@ -1,14 +1,15 @@
 import { Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
-import { deserialize, serialize } from 'node:v8'
+import { deserialize } from 'node:v8'
 import type { AnyDefinition } from '../../core/component.js'
 import { systemRandom } from '../../lib/backoff.js'
-import { FrameReader, frameHead } from '../../lib/frames.js'
+import { FROM_CHILD, FrameReader, jsonHead, TO_CHILD } from '../../lib/frames.js'
 import { AddressRules } from '../../lib/network/address-rules.js'
 import { every, systemClock } from '../../lib/time.js'
 import type { BodyBytes } from '../../net/http/events/send-body.js'
 import { bodyRoom, freeBody, takeBody } from '../../net/http/server/body-memory.js'
-import { type Call, FROM_PROCESS, type FromProcess, TO_PROCESS } from '../../service/ingest/process/messages.js'
+import { shortLine } from '../../service/ingest/process/from-process.js'
+import type { Call, FromProcess } from '../../service/ingest/process/messages.js'
 import { PipelineWorker } from '../../service/ingest/worker/pipeline-worker.js'
 import { messageLog } from '../process/log.js'
 import type { ProcessSetup } from './pipeline-processes.js'
@@ -28,7 +29,7 @@ const NO_LIMIT = Number.POSITIVE_INFINITY
 
 /** What arrives while the plugins are loaded is received in order then. */
 let opened: Promise<PipelineWorker> | undefined
-const answers = new Socket({ fd: FROM_PROCESS, writable: true })
+const answers = new Socket({ fd: FROM_CHILD, writable: true })
 // The service is gone.
 answers.on('error', () => {})
 
@@ -58,7 +59,7 @@ const callback = (size: number) => {
   return true
 }
 // The service has asked for the end: nobody else waits for anything.
-new Socket({ fd: TO_PROCESS, readable: true, onread: { buffer, callback } } as object)
+new Socket({ fd: TO_CHILD, readable: true, onread: { buffer, callback } } as object)
   .on('error', () => {})
   .on('close', () => {
     every(END_MS, () => process.kill(process.pid, 'SIGKILL'))
@@ -67,7 +68,7 @@ new Socket({ fd: TO_PROCESS, readable: true, onread: { buffer, callback } } as o
   .resume()
 
 function tell(message: FromProcess): void {
-  if (answers.writable) answers.write(frameHead(serialize(message), 0))
+  if (answers.writable) answers.write(jsonHead(message, 0))
 }
 
 function open(
@@ -81,7 +82,7 @@ function open(
     maxSeries,
     components,
     tell,
-    log: messageLog(logLevel, line => tell({ type: 'log', line })),
+    log: messageLog(logLevel, line => tell({ type: 'log', line: shortLine(line) })),
     runtime: {
       clock: systemClock,
       random: systemRandom,

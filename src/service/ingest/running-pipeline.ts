@@ -59,7 +59,7 @@ export class RunningPipeline {
     })
     const look = await process.call('start', data)
     process.took(look)
-    pipeline.undelivered = look.undelivered.get(published.id) ?? 0
+    pipeline.undelivered = new Map(look.undelivered).get(published.id) ?? 0
     return pipeline
   }
 
@@ -185,7 +185,7 @@ export class RunningPipeline {
       const of = { pipeline, now: deadline.aborted, why: why && dataOfRefusal(why) }
       const look = await process.call('stop', of)
       process.took(look)
-      this.undelivered = look.undelivered.get(pipeline) ?? 0
+      this.undelivered = new Map(look.undelivered).get(pipeline) ?? 0
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
     } finally {

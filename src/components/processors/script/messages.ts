@@ -1,9 +1,5 @@
 /** What the process of a script and its processor say to each other, see lib/frames.ts. */
 
-/** The descriptors that the process reads and writes frames at. */
-export const TO_SCRIPT = 3
-export const FROM_SCRIPT = 4
-
 /** What a process is started with. */
 export interface ScriptData {
   /** The component. */

@@ -1,10 +1,10 @@
 import { Socket } from 'node:net'
 import { errorText } from '../../../core/errors.js'
-import { FrameReader } from '../../../lib/frames.js'
+import { FrameReader, TO_CHILD } from '../../../lib/frames.js'
 import { loadErrorText } from '../../../lib/load-module.js'
 import { Calls } from './calls.js'
 import { loadScript } from './load-script.js'
-import { FROM_SCRIPT, type FromScript, type JobDone, type JobHead, type ScriptData, TO_SCRIPT } from './messages.js'
+import type { FromScript, JobDone, JobHead, ScriptData } from './messages.js'
 import { scriptError } from './script-error.js'
 import { writeFrame } from './write-frame.js'
 import { WrittenLines } from './written-lines.js'
@@ -15,7 +15,7 @@ const end = () => process.kill(process.pid, 'SIGKILL')
 
 function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
   try {
-    writeFrame(FROM_SCRIPT, message, parts)
+    writeFrame(message, parts)
   } catch {
     // The daemon is gone.
     end()
@@ -72,7 +72,7 @@ function answer({ starts, ends, to, bytes, ...head }: JobDone): void {
   tell({ type: 'done', ...head }, [asBytes(starts), asBytes(ends), to, bytes])
 }
 
-new Socket({ fd: TO_SCRIPT, readable: true }).on('data', portion => reader.push(portion)).on('close', end)
+new Socket({ fd: TO_CHILD, readable: true }).on('data', portion => reader.push(portion)).on('close', end)
 
 function asBytes({ buffer, byteOffset, byteLength }: Int32Array): Uint8Array {
   return new Uint8Array(buffer, byteOffset, byteLength)

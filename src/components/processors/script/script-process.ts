@@ -1,20 +1,15 @@
-import type { ChildProcess } from 'node:child_process'
-import type { Socket } from 'node:net'
-import { errorText } from '../../../core/errors.js'
-import { ranOutOfMemory, spawnBounded } from '../../../lib/bounded-process.js'
-import { FrameReader } from '../../../lib/frames.js'
+import { BoundedProcess, type ProcessEnd } from '../../../lib/bounded-process.js'
+import { jsonHead, readHead } from '../../../lib/frames.js'
 import { after } from '../../../lib/time.js'
 import { checkedDone, checkedHead, type Expected, mostBytes } from './from-script.js'
 import type { FromScript, Job, JobDone, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
-import { jsonHead } from './write-frame.js'
 
 /** How long loading a script may take. */
 const LOAD_MS = 10_000
 /** Errors of a batch are the largest part of a head, see results.ts. */
 const MOST_HEAD = 16 * 1024 * 1024
-/** The end of what a process writes to standard error says how it crashed. */
-const LONGEST_TEXT = 1000
+const MOST_VALUES = 1024 * 1024
 
 /** What a process is started with. */
 export function scriptData(id: string, options: ScriptOptions): ScriptData {
@@ -38,16 +33,12 @@ export interface ProcessEvents {
 export class ScriptProcess {
   readonly #data: ScriptData
   readonly #events: ProcessEvents
-  readonly #child: ChildProcess
-  readonly #jobs: Socket | undefined
-  readonly #reader: FrameReader
+  readonly #process: BoundedProcess
   #isOver = false
   /** While it loads. */
   #loading: { readonly resolve: () => void; readonly reject: (error: Error) => void } | undefined
+  /** Why it ends, as it says itself. */
   #reason: string | undefined
-  /** The end of what it wrote to standard error. */
-  #text = ''
-  #received = 0
 
   /** Resolves when the script is loaded. Throws if it cannot be. */
   static async open(data: ScriptData, maxMemory: number, events: ProcessEvents): Promise<ScriptProcess> {
@@ -60,7 +51,7 @@ export class ScriptProcess {
         process.#loading = { resolve, reject }
         process.#send(data)
       })
-      process.#unref()
+      process.#process.unref()
       return process
     } catch (error) {
       process.end()
@@ -74,45 +65,22 @@ export class ScriptProcess {
   private constructor(data: ScriptData, maxMemory: number, events: ProcessEvents) {
     this.#data = data
     this.#events = events
-    this.#reader = new FrameReader(MOST_HEAD, head => {
-      const message = checkedHead(JSON.parse(head.toString()), events.expected)
-      const most = message.type === 'done' ? mostBytes(events.expected(message.id)!) : 0
-      return { most, take: bytes => this.#receive(message, bytes) }
-    })
-    this.#child = spawnBounded(new URL('./script-main.js', import.meta.url), {
+    this.#process = new BoundedProcess(new URL('./script-main.js', import.meta.url), {
       maxHeap: maxMemory,
       maxMemory,
-      stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
+      mostHead: MOST_HEAD,
+      begin: head => {
+        const message = checkedHead(readHead(head, MOST_VALUES), events.expected)
+        const most = message.type === 'done' ? mostBytes(events.expected(message.id)!) : 0
+        return { most, take: bytes => this.#receive(message, bytes) }
+      },
+      ended: end => this.#ended(end.wrong ?? this.#reason ?? endOf(end)),
     })
-    this.#child.once('error', error => this.#ended(errorText(error)))
-    if (this.#child.pid !== undefined) this.#jobs = this.#follow()
-  }
-
-  #follow(): Socket {
-    const [, , stderr, jobs, answers] = this.#child.stdio as unknown as Socket[]
-    stderr!.on('data', data => {
-      this.#text = `${this.#text}${data}`.slice(-LONGEST_TEXT)
-    })
-    answers!.on('data', (data: Buffer) => {
-      if (this.#isOver) return
-      this.#received += data.length
-      try {
-        this.#reader.push(data)
-      } catch (error) {
-        this.#kill(errorText(error))
-      }
-    })
-    // What it has answered is read before it is said to have ended. A program that it started may keep standard error.
-    const closed = new Promise(resolve => answers!.once('close', resolve))
-    this.#child.once('exit', (code, signal) => void closed.then(() => this.#ended(endOf(code, signal, this.#text))))
-    // The end of the process says the rest.
-    for (const stream of [stderr, jobs, answers]) stream!.on('error', () => {})
-    return jobs!
   }
 
   /** How many bytes have come from it. */
   get received(): number {
-    return this.#received
+    return this.#process.received
   }
 
   post({ lines, ...head }: Job): void {
@@ -121,17 +89,11 @@ export class ScriptProcess {
 
   end(): void {
     this.#isOver = true
-    this.#child.kill('SIGKILL')
+    this.#process.kill()
   }
 
   #send(head: object, bytes?: Uint8Array): void {
-    this.#jobs?.write(jsonHead(head, bytes?.length ?? 0))
-    if (bytes) this.#jobs?.write(bytes)
-  }
-
-  #unref(): void {
-    this.#child.unref()
-    for (const stream of this.#child.stdio) (stream as Socket | null)?.unref()
+    this.#process.send(jsonHead(head, bytes?.length ?? 0), bytes)
   }
 
   #receive(message: FromScript, bytes: Buffer): void {
@@ -146,21 +108,15 @@ export class ScriptProcess {
     else this.#reason = message.error
   }
 
-  #kill(reason: string): void {
-    this.#reason = reason
-    this.#child.kill('SIGKILL')
-    this.#ended(reason)
-  }
-
   #ended(reason: string): void {
     if (this.#isOver) return
     this.#isOver = true
-    if (this.#loading) this.#loading.reject(new Error(this.#reason ?? reason))
-    else this.#events.died(this.#reason ?? reason)
+    if (this.#loading) this.#loading.reject(new Error(reason))
+    else this.#events.died(reason)
   }
 }
 
-function endOf(code: number | null, signal: NodeJS.Signals | null, text: string): string {
-  if (ranOutOfMemory(text, signal)) return 'it needed more than max_memory'
+function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
+  if (outOfMemory) return 'it needed more than max_memory'
   return signal === null ? `it ended itself${code === 0 ? '' : ` (exit code ${code})`}` : `it was ended by ${signal}`
 }

@@ -1,17 +1,12 @@
 import { writevSync } from 'node:fs'
-import { frameHead } from '../../../lib/frames.js'
-
-/** A head of a frame in JSON. */
-export function jsonHead(head: object, bytes: number): Buffer {
-  return frameHead(Buffer.from(JSON.stringify(head)), bytes)
-}
+import { FROM_CHILD, jsonHead } from '../../../lib/frames.js'
 
 /** Waits until the reader has taken all of it, so that nothing of it is lost when the process ends. Throws if it is gone. */
-export function writeFrame(fd: number, head: object, parts: readonly Uint8Array[] = []): void {
+export function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
   const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
   let rest = [jsonHead(head, size), ...parts].filter(part => part.byteLength > 0)
   while (rest.length > 0) {
-    let written = writevSync(fd, rest)
+    let written = writevSync(FROM_CHILD, rest)
     rest = rest.flatMap(part => {
       const left = part.subarray(Math.min(written, part.byteLength))
       written -= part.byteLength - left.byteLength

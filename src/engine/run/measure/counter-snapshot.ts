@@ -17,10 +17,10 @@ export interface SeriesSnapshot {
 
 export type HistogramSnapshot = Pick<Histogram, 'help' | 'buckets' | 'sum'> & {
   readonly counts: readonly number[]
-  readonly exemplars: Readonly<Histogram['exemplars']>
+  readonly exemplars: readonly (Histogram['exemplars'][number] | null)[]
 }
 
-/** What one component counted up to a moment, as plain data. */
+/** What one component counted up to a moment, as data that JSON keeps. */
 export interface CounterSnapshot {
   readonly id: string
   readonly kind: Kind
@@ -34,23 +34,26 @@ export interface CounterSnapshot {
   readonly receivedAgain: number
   readonly returned: number
   readonly repeated: boolean
-  readonly aside: ReadonlyMap<string, Amount>
-  readonly discards: ReadonlyMap<string, Amount>
-  readonly failures: ReadonlyMap<string, number>
-  readonly series: ReadonlyMap<string, SeriesSnapshot>
-  readonly histograms: ReadonlyMap<string, HistogramSnapshot>
+  readonly aside: Named<Amount>
+  readonly discards: Named<Amount>
+  readonly failures: Named<number>
+  readonly series: Named<SeriesSnapshot>
+  readonly histograms: Named<HistogramSnapshot>
 }
+
+type Named<T> = readonly (readonly [name: string, value: T])[]
 
 /** All of it at one moment, so that it adds up. Later counts do not change it. */
 export function snapshotOf(c: ComponentCounters): CounterSnapshot {
-  const series = new Map<string, SeriesSnapshot>()
+  const series: [string, SeriesSnapshot][] = []
   for (const [name, all] of c.series) {
     if (!all[0]) continue
     const { type, help } = all[0]
-    series.set(name, { type, help, rows: all.flatMap(rowsOf) })
+    series.push([name, { type, help, rows: all.flatMap(rowsOf) }])
   }
   const histograms = [...c.histograms].map(
-    ([name, one]) => [name, { ...one, counts: [...one.counts], exemplars: [...one.exemplars] }] as const,
+    ([name, one]) =>
+      [name, { ...one, sum: finite(one.sum), counts: [...one.counts], exemplars: [...one.exemplars] }] as const,
   )
   return {
     id: c.id,
@@ -67,16 +70,21 @@ export function snapshotOf(c: ComponentCounters): CounterSnapshot {
     repeated: c.repeated,
     aside: copied(c.aside),
     discards: copied(c.discards),
-    failures: new Map(c.failures),
+    failures: [...c.failures],
     series,
-    histograms: new Map(histograms),
+    histograms,
   }
 }
 
 function rowsOf({ rest, read }: Series): SeriesRow[] {
-  return [...read()].map(row => ({ ...row, ...(rest && { rest }) }))
+  return [...read()].map(row => ({ ...row, value: finite(row.value), ...(rest && { rest }) }))
 }
 
-function copied(amounts: ReadonlyMap<string, Amount>): Map<string, Amount> {
-  return new Map([...amounts].map(([name, amount]) => [name, { ...amount }]))
+function copied(amounts: ReadonlyMap<string, Amount>): [string, Amount][] {
+  return [...amounts].map(([name, amount]) => [name, { ...amount }])
+}
+
+/** JSON has no other numbers. */
+function finite(value: number): number {
+  return Number.isFinite(value) ? value : value > 0 ? Number.MAX_VALUE : 0
 }

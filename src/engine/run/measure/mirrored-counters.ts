@@ -61,18 +61,21 @@ class Mirror {
     grow(counters.passed, now.passed, last?.passed)
     grow(counters.consumedEvents, now.consumed, last?.consumed)
     grow(counters.emittedEvents, now.emitted, last?.emitted)
-    for (const [name, amount] of now.aside) counters.sent(...grownBy(amount, last?.aside.get(name)), name)
-    for (const [reason, amount] of now.discards)
-      counters.discarded(reason, ...grownBy(amount, last?.discards.get(reason)))
+    const aside = new Map(last?.aside)
+    for (const [name, amount] of now.aside) counters.sent(...grownBy(amount, aside.get(name)), name)
+    const discards = new Map(last?.discards)
+    for (const [reason, amount] of now.discards) counters.discarded(reason, ...grownBy(amount, discards.get(reason)))
+    const failures = new Map(last?.failures)
     for (const [kind, count] of now.failures)
-      counters.failures.set(kind, (counters.failures.get(kind) ?? 0) + count - (last?.failures.get(kind) ?? 0))
+      counters.failures.set(kind, (counters.failures.get(kind) ?? 0) + count - (failures.get(kind) ?? 0))
     counters.holds = () => now.inFlight
     Object.assign(counters.toRead, now.toRead)
     counters.receivedAgain += now.receivedAgain - (last?.receivedAgain ?? 0)
     counters.returned += now.returned - (last?.returned ?? 0)
     counters.repeated ||= now.repeated
     this.#dropGauges(last, now)
-    for (const [name, series] of now.series) this.#showSeries(name, series, last?.series.get(name))
+    const before = new Map(last?.series)
+    for (const [name, series] of now.series) this.#showSeries(name, series, before.get(name))
     this.#showHistograms(now, last)
     counters.beforeScrape = refresh
   }
@@ -94,8 +97,9 @@ class Mirror {
   }
 
   #showHistograms({ histograms }: CounterSnapshot, last: CounterSnapshot | undefined): void {
+    const known = new Map(last?.histograms)
     for (const [name, now] of histograms) {
-      const before = last?.histograms.get(name)
+      const before = known.get(name)
       this.#counters.histogram(name, now.help, now.buckets)
       const shown = this.#counters.histograms.get(name)!
       shown.sum += now.sum - (before?.sum ?? 0)
@@ -107,8 +111,9 @@ class Mirror {
   }
 
   #dropGauges(last: CounterSnapshot | undefined, now?: CounterSnapshot): void {
+    const kept = new Set(now?.series.map(([name]) => name))
     for (const [name, { type }] of last?.series ?? [])
-      if (type === 'gauge' && !now?.series.has(name)) this.#counters.series.delete(name)
+      if (type === 'gauge' && !kept.has(name)) this.#counters.series.delete(name)
   }
 
   /** Counters that may disappear are gone. */

@@ -1,4 +1,5 @@
 import type { Level, Logger } from 'pino'
+import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import { after, every } from '../../../lib/time.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import type { Refusal } from '../../../net/http/server/refusal.js'
@@ -31,6 +32,7 @@ export interface ProcessOptions extends ProcessBounds {
   readonly log: Logger
   readonly facts: () => Facts
   readonly looked: (look: Look) => void
+  readonly counted: (counters: readonly CounterSnapshot[]) => void
   /** `death`: undefined when it was asked to end. */
   readonly ended: (death: Death | undefined, text: string) => void
   readonly refusal: () => Refusal
@@ -181,7 +183,7 @@ export class AccountProcess {
     switch (message.type) {
       case 'reply': {
         const waiting = this.#waiting.get(message.id)
-        if (waiting) checkReply(waiting.name, message.value)
+        checkReply(waiting?.name, message.value)
         this.#settle(message.id)?.resolve(message.value as never)
         break
       }
@@ -190,6 +192,9 @@ export class AccountProcess {
         break
       case 'state':
         this.#states.get(message.pipeline)?.(message.state)
+        break
+      case 'counted':
+        this.#options.counted(message.counters)
         break
       case 'log':
         this.#log(message.line)

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Metrics } from '../../../engine/run/measure/metrics.js'
 import { MirroredCounters } from '../../../engine/run/measure/mirrored-counters.js'
 import { type Clock, settledWithin } from '../../../lib/time.js'
@@ -114,6 +115,7 @@ export class AccountProcesses {
         maxMemory,
         facts: () => facts(account),
         looked: look => this.#looked(account, running, look),
+        counted: counters => this.#counted(running, counters),
         ended: (death, text) => this.#ended(account, running, death, text),
         refusal: () => this.refusal(account),
       }),
@@ -125,9 +127,12 @@ export class AccountProcesses {
 
   #looked(account: string, running: Running, look: Look): void {
     running.share = look.share
-    for (const { id } of look.counters) running.pipelines.add(id.split('/', 1)[0]!)
-    this.#counters.show(look.counters, async () => void (await running.process.look(true)))
     this.#options.looked(account, look)
+  }
+
+  #counted(running: Running, counters: readonly CounterSnapshot[]): void {
+    for (const { id } of counters) running.pipelines.add(pipelineOf(id))
+    this.#counters.show(counters, async () => void (await running.process.look(true)))
   }
 
   #ended(account: string, running: Running, death: Death | undefined, text: string): void {

@@ -1,4 +1,3 @@
-import { deserialize } from 'node:v8'
 import type { CallName, FromProcess } from './messages.js'
 
 /**
@@ -7,40 +6,32 @@ import type { CallName, FromProcess } from './messages.js'
 
 type Check = (value: unknown) => boolean
 
-/** More than there is of anything. A list without content may be of any length. */
-const MOST_ITEMS = 1_000_000
+const LONGEST_TEXT = 65_536
+/** Of a line that is too long. */
+const LONGEST_MESSAGE = 1000
 
-const text: Check = value => typeof value === 'string'
+const text: Check = value => typeof value === 'string' && value.length <= LONGEST_TEXT
 const number: Check = value => typeof value === 'number'
 const flag: Check = value => typeof value === 'boolean'
 const anything: Check = () => true
 const matching =
   (pattern: RegExp): Check =>
   value =>
-    typeof value === 'string' && pattern.test(value)
+    text(value) && pattern.test(value as string)
 const optional =
   (of: Check): Check =>
   value =>
-    value === undefined || of(value)
+    value === undefined || value === null || of(value)
 const metricName = matching(/^[a-zA-Z_:][\w:]*$/)
 const labelName = matching(/^[a-zA-Z_]\w*$/)
 
 const list =
   (of: Check): Check =>
-  value => {
-    if (!Array.isArray(value) || value.length > MOST_ITEMS) return false
-    // Also what is missing.
-    for (const one of value) if (!of(one)) return false
-    return true
-  }
+  value =>
+    Array.isArray(value) && value.every(of)
 
-const map =
-  (name: Check, of: Check): Check =>
-  value => {
-    if (!(value instanceof Map)) return false
-    for (const [key, one] of value) if (!name(key) || !of(one)) return false
-    return true
-  }
+const named = (name: Check, of: Check): Check =>
+  list(value => Array.isArray(value) && value.length === 2 && name(value[0]) && of(value[1]))
 
 const record =
   (name: Check, of: Check): Check =>
@@ -71,15 +62,14 @@ const counters = shape({
   ...{ id: text, kind: matching(/^(source|processor|destination)$/), type: text },
   ...{ received: amount, passed: amount, consumed: amount, emitted: amount, inFlight: amount, toRead: amount },
   ...{ receivedAgain: number, returned: number, repeated: flag },
-  ...{ aside: map(text, amount), discards: map(text, amount), failures: map(text, number) },
-  series: map(metricName, series),
-  histograms: map(metricName, histogram),
+  ...{ aside: named(text, amount), discards: named(text, amount), failures: named(text, number) },
+  series: named(metricName, series),
+  histograms: named(metricName, histogram),
 })
 const look = shape({
-  undelivered: map(text, number),
-  disk: list(value => Array.isArray(value) && value.length === 2 && text(value[0]) && number(value[1])),
+  undelivered: named(text, number),
+  disk: named(text, number),
   share: shape({ keys: number, forgottenKeys: number, requestBytes: number, waiting: number }),
-  counters: list(counters),
 })
 const status: Check = value => Number.isInteger(value) && (value as number) >= 200 && (value as number) <= 599
 const headers = record(matching(/^[\w-]+$/), matching(/^[\t\x20-\x7e]*$/))
@@ -93,6 +83,7 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
   reply: shape({ id: number, value: anything }),
   failed: shape({ id: number, failure }),
   state: shape({ pipeline: text, state }),
+  counted: shape({ counters: list(counters) }),
   log: shape({ line: text }),
 }
 
@@ -100,7 +91,7 @@ const MESSAGES: Readonly<Record<FromProcess['type'], Check>> = {
 const REPLIES: Readonly<Record<CallName, Check>> = {
   start: look,
   update: look,
-  take: shape({ status, headers: optional(headers), body: anything }),
+  take: shape({ status, headers: optional(headers), body: shape({ received: number }) }),
   stop: look,
   abort: anything,
   forget: anything,
@@ -111,11 +102,7 @@ function demand(holds: boolean, what: string): asserts holds {
   if (!holds) throw new TypeError(`it sent ${what}`)
 }
 
-/** The head of a frame. Throws if it is not a message. */
-export function readMessage(head: Buffer): FromProcess {
-  return checkedMessage(deserialize(head))
-}
-
+/** Throws if it is not a message. */
 export function checkedMessage(message: unknown): FromProcess {
   const type = (message as { readonly type?: unknown } | null | undefined)?.type
   const check = typeof type === 'string' && Object.hasOwn(MESSAGES, type) && MESSAGES[type as FromProcess['type']]
@@ -123,9 +110,21 @@ export function checkedMessage(message: unknown): FromProcess {
   return message as FromProcess
 }
 
-/** Throws if it is no answer to such a call. */
-export function checkReply(call: CallName, value: unknown): void {
-  demand(REPLIES[call](value), `no answer to ${call}`)
+/** Throws if it is no answer to such a call, or to none. */
+export function checkReply(call: CallName | undefined, value: unknown): void {
+  demand(call !== undefined && REPLIES[call](value), `no answer to ${call ?? 'any call'}`)
+}
+
+/** An error that may be sent. */
+export function shortError(error: string): string {
+  return error.slice(0, LONGEST_TEXT)
+}
+
+/** A line of the log that may be sent: of one that is too long, its message. */
+export function shortLine(line: string): string {
+  if (line.length <= LONGEST_TEXT) return line
+  const { level, msg } = JSON.parse(line) as { level: number; msg?: string }
+  return JSON.stringify({ level, msg: msg?.slice(0, LONGEST_MESSAGE) })
 }
 
 /** A line of the log. Throws if it is none. */

@@ -3,13 +3,10 @@ import type { Body } from '../../../net/http/events/send-body.js'
 
 /**
  * What the service and the process of an account say to each other. The service calls, the process replies, and tells by
- * itself what became of a pipeline and what is to be logged. All of it is plain data: it is copied between processes, as
- * the head of a frame (lib/frames.ts). The bytes of a request are behind its call.
+ * itself what became of a pipeline, what was counted and what is to be logged. All of it is plain data: it is copied
+ * between processes, as the head of a frame (lib/frames.ts), in JSON from the process. The bytes of a request are behind
+ * its call.
  */
-
-/** The descriptors that the process of an account reads and writes frames at. */
-export const TO_PROCESS = 3
-export const FROM_PROCESS = 4
 
 /** What is published of a pipeline, with the values of its secrets. */
 export interface PublishedData {
@@ -51,12 +48,10 @@ export interface PipelineState {
 /** What the process looks like at a moment. */
 export interface Look {
   /** Events that are not delivered, by pipeline. */
-  readonly undelivered: ReadonlyMap<string, number>
+  readonly undelivered: readonly (readonly [pipeline: string, events: number])[]
   /** Of what runs. */
   readonly disk: readonly Taken[]
   readonly share: ShareFigures
-  /** Of components that have counted something since the last look with any. */
-  readonly counters: readonly CounterSnapshot[]
 }
 
 export interface ShareFigures {
@@ -117,4 +112,6 @@ export type FromProcess =
   | { readonly type: 'reply'; readonly id: number; readonly value: unknown }
   | { readonly type: 'failed'; readonly id: number; readonly failure: Failure }
   | { readonly type: 'state'; readonly pipeline: string; readonly state: PipelineState }
+  /** Components that have counted something since they were told last. */
+  | { readonly type: 'counted'; readonly counters: readonly CounterSnapshot[] }
   | { readonly type: 'log'; readonly line: string }

@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { serialize } from 'node:v8'
 import type { Logger } from 'pino'
 import { errorCode } from '../../../core/errors.js'
 import { type ComponentCounters, ComponentSet } from '../../../engine/flow/counters.js'
@@ -9,6 +8,7 @@ import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import { Refusal, stopping } from '../../../net/http/server/refusal.js'
 import { AccountDisk } from '../account/account-disk.js'
 import { whyNot } from '../hosted-config.js'
+import { shortError } from '../process/from-process.js'
 import type { Answer, Call, CallName, Calls, Failure, FromProcess, Look, PublishedData } from '../process/messages.js'
 import { dataOfRefusal, refusalOf } from '../process/refusal-data.js'
 import { AccountShare } from './account-share.js'
@@ -21,6 +21,8 @@ const BETWEEN_MS = 50
 const REFRESH_MS = 500
 /** After counters with n series were sent, the next ones follow n times this long afterwards, or for a scrape. */
 const REST_MS_PER_SERIES = 1
+/** Bytes of counters in one message, unless one component has more. */
+const MOST_TOLD = 256 * 1024
 
 export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
   readonly account: string
@@ -140,7 +142,7 @@ export class PipelineWorker {
     // From now on the service counts it.
     this.#disk.forget(join(this.#options.folder, pipeline))
     const look = this.#look()
-    return { ...look, undelivered: new Map(look.undelivered).set(pipeline, left) }
+    return { ...look, undelivered: [...look.undelivered, [pipeline, left]] }
   }
 
   #forget(pipeline: string): undefined {
@@ -157,28 +159,36 @@ export class PipelineWorker {
   }
 
   #look(isDue = true): Look {
+    if (isDue) this.#tellCounters()
     return {
-      undelivered: new Map([...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered])),
+      undelivered: [...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered]),
       disk: this.#disk.own(),
       share: this.#share.figures(),
-      counters: isDue ? this.#changedCounters() : [],
     }
   }
 
   /** What has counted something since it was told last. The more series that is, the longer nothing is told. */
-  #changedCounters(): CounterSnapshot[] {
+  #tellCounters(): void {
     let series = 0
-    const changed: CounterSnapshot[] = []
+    let changed: CounterSnapshot[] = []
+    let size = 0
+    const tellThem = () => {
+      if (changed.length > 0) this.#options.tell({ type: 'counted', counters: changed })
+      changed = []
+      size = 0
+    }
     for (const counters of this.#counters.components.values()) {
       const snapshot = snapshotOf(counters)
-      const bytes = serialize(snapshot)
-      if (this.#told.get(counters)?.equals(bytes)) continue
-      this.#told.set(counters, bytes)
+      const text = Buffer.from(JSON.stringify(snapshot))
+      if (this.#told.get(counters)?.equals(text)) continue
+      this.#told.set(counters, text)
+      if (size + text.length > MOST_TOLD) tellThem()
       changed.push(snapshot)
-      for (const { rows } of snapshot.series.values()) series += rows.length
+      size += text.length
+      for (const [, { rows }] of snapshot.series) series += rows.length
     }
+    tellThem()
     this.#nextTelling = this.#options.runtime.clock.now() + series * REST_MS_PER_SERIES
-    return changed
   }
 }
 
@@ -195,5 +205,5 @@ async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
 }
 
 function failureOf(error: unknown): Failure {
-  return error instanceof Refusal ? { refusal: dataOfRefusal(error) } : { error: whyNot(error) }
+  return error instanceof Refusal ? { refusal: dataOfRefusal(error) } : { error: shortError(whyNot(error)) }
 }

@@ -6,10 +6,9 @@ import t, { type Test } from 'tap'
 import { checkedDone, checkedHead } from '../../../../src/components/processors/script/from-script.js'
 import { isSameObject } from '../../../../src/components/processors/script/notation.js'
 import { syntaxProblem } from '../../../../src/components/processors/script/syntax.js'
-import { jsonHead } from '../../../../src/components/processors/script/write-frame.js'
 import { script } from '../../../../src/components/processors/script.js'
 import type { OnError } from '../../../../src/core/processor.js'
-import { FrameReader } from '../../../../src/lib/frames.js'
+import { FrameReader, jsonHead, readHead } from '../../../../src/lib/frames.js'
 import { batchOf, collectLines } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
 import { loadedStageOf } from '../../../support/stage.js'
@@ -275,6 +274,9 @@ t.test('what the process of a script says is checked as input', async t => {
     [{ n: 1 }, 'abc'],
     [{ n: 2 }, ''],
   ])
+  const json = '{"a,[{":["\\",[{",1,{}]}'
+  t.same(readHead(Buffer.from(json), 6), JSON.parse(json), 'signs in texts are no values')
+  t.throws(() => readHead(Buffer.from(json), 5), /^its process sent 6 values where at most 5 may be$/)
   t.throws(
     () => new FrameReader(20, () => ({ most: 0, take: () => {} })).push(Buffer.alloc(8, 0xff)),
     /bytes where at most/,

@@ -1,14 +1,18 @@
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pathToFileURL } from 'node:url'
-import { serialize } from 'node:v8'
 import { pino } from 'pino'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
 import { forkProcesses } from '../../../../src/daemon/serve/pipeline-processes.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
 import { AccountProcess } from '../../../../src/service/ingest/process/account-process.js'
-import { checkedLine, checkReply, readMessage } from '../../../../src/service/ingest/process/from-process.js'
+import {
+  checkedLine,
+  checkedMessage,
+  checkReply,
+  shortLine,
+} from '../../../../src/service/ingest/process/from-process.js'
 import type { Call } from '../../../../src/service/ingest/process/messages.js'
 import { Restarts } from '../../../../src/service/ingest/process/restarts.js'
 import { Room } from '../../../../src/service/ingest/room.js'
@@ -57,14 +61,16 @@ t.test('a process that takes too much memory is ended while it answers nothing',
 
 t.test('whatever a process says or takes, it ends that process alone', async t => {
   const frame =
-    'const frame = (head, size = head.length) => writeSync(4, Buffer.concat([Buffer.from(Uint32Array.of(size, 0).buffer), head]))'
-  const head = `import { writeSync } from 'node:fs'\nimport { serialize } from 'node:v8'\n${frame}\nsetInterval(() => {}, 1000)\n`
+    'const frame = (text, size = text.length) => writeSync(4, Buffer.concat([Buffer.from(Uint32Array.of(size, 0).buffer), Buffer.from(text)]))'
+  const head = `import { writeSync } from 'node:fs'\n${frame}\nsetInterval(() => {}, 1000)\n`
   const folder = testFolder(t, {
-    'null.mjs': `${head}frame(serialize(null))`,
-    'line.mjs': `${head}frame(serialize({ type: 'log', line: 'no JSON' }))`,
-    'reply.mjs': `${head}frame(serialize({ type: 'reply', id: 1, value: { counters: [] } }))`,
-    'garbage.mjs': `${head}frame(Buffer.from('garbage'))`,
-    'size.mjs': `${head}frame(Buffer.alloc(0), 2 ** 31)`,
+    'null.mjs': `${head}frame('null')`,
+    'line.mjs': `${head}frame('{"type":"log","line":"no JSON"}')`,
+    'reply.mjs': `${head}frame('{"type":"reply","id":1,"value":{"disk":[]}}')`,
+    'unasked.mjs': `${head}frame('{"type":"reply","id":7}')`,
+    'garbage.mjs': `${head}frame('garbage')`,
+    'size.mjs': `${head}frame('', 2 ** 31)`,
+    'values.mjs': `${head}frame('['.repeat(1e6) + ']'.repeat(1e6))`,
     'busy.mjs': 'for (const all = []; ; ) all.push(Buffer.alloc(1e7, 1))',
   })
   const setup = {
@@ -86,16 +92,19 @@ t.test('whatever a process says or takes, it ends that process alone', async t =
         ...{ account: 'a', log: pino({ level: 'silent' }), deadlineMs: 3_600_000, maxMemory },
         facts: () => ({ revisions: 0, resting: [], ownPorts: [] }),
         looked: () => {},
+        counted: () => {},
         ended: (death, text) => resolve([death, text]),
         refusal: () => new Refusal(503, 'ended', 'ended'),
       })
       process.call('look', { fresh: false }).catch(() => {})
     })
-  t.match(await endOf('null'), ['crashed', /^it sent a message that is none of reply, failed, state, log$/])
+  t.match(await endOf('null'), ['crashed', /^it sent a message that is none of reply, failed, state, counted, log$/])
   t.match(await endOf('line'), ['crashed', /JSON/])
   t.match(await endOf('reply'), ['crashed', /^it sent no answer to look$/])
-  t.match(await endOf('garbage'), ['crashed', /deserialize/])
+  t.match(await endOf('unasked'), ['crashed', /^it sent no answer to any call$/])
+  t.match(await endOf('garbage'), ['crashed', /JSON/])
   t.match(await endOf('size'), ['crashed', /^its process sent 2147483648 bytes where at most/])
+  t.match(await endOf('values'), ['crashed', /^its process sent 1000001 values where at most 262144 may be$/])
   t.match(await endOf('busy'), ['memory'])
 })
 
@@ -104,39 +113,38 @@ t.test('what a process says is checked as input', async t => {
   const one = {
     ...{ id: 'p/out', kind: 'destination', type: 'http', receivedAgain: 0, returned: 0, repeated: false },
     ...{ received: amount, passed: amount, consumed: amount, emitted: amount, inFlight: amount, toRead: amount },
-    ...{ aside: new Map(), discards: new Map([['late', amount]]), failures: new Map([['x', 1]]) },
-    series: new Map([['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]]),
-    histograms: new Map([['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [undefined] }]]),
+    ...{ aside: [], discards: [['late', amount]], failures: [['x', 1]] },
+    series: [['a_total', { type: 'counter', help: '', rows: [{ labels: { app: 'a' }, value: 1 }] }]],
+    histograms: [['b', { help: '', buckets: [1], sum: 0, counts: [0, 0], exemplars: [null] }]],
   }
   const share = { keys: 0, forgottenKeys: 0, requestBytes: 0, waiting: 0 }
-  const look = (counters: object) => ({
-    undelivered: new Map(),
-    disk: [['/x', 1]],
-    share,
-    counters: [{ ...one, ...counters }],
-  })
-  t.doesNotThrow(() => checkReply('look', look({})))
+  const look = { undelivered: [['p', 1]], disk: [['/x', 1]], share }
+  t.doesNotThrow(() => checkReply('look', look))
+  for (const wrong of [{ undelivered: [['p']] }, { disk: {} }, { share: { ...share, keys: '1' } }])
+    t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent no answer to look$/)
+  const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
+  t.doesNotThrow(counted({}))
   const rows = (more: object) => ({
-    series: new Map([['a_total', { type: 'counter', help: '', rows: [{ labels: {}, value: 1, ...more }] }]]),
+    series: [['a_total', { type: 'counter', help: '', rows: [{ labels: {}, value: 1, ...more }] }]],
   })
-  const sparse: unknown[] = []
-  sparse.length = 4e9
   for (const wrong of [
     { id: 1 },
     { kind: 'other' },
     { received: { events: '1', bytes: 2 } },
     { aside: {} },
-    { series: new Map([['a b', { type: 'counter', help: '', rows: [] }]]) },
-    { series: new Map([['a', { type: 'counter', help: '', rows: sparse }]]) },
+    { series: [['a b', { type: 'counter', help: '', rows: [] }]] },
+    { series: [['a', { type: 'counter', help: 'x'.repeat(65_537), rows: [] }]] },
     rows({ labels: { 'a\n': 'x' } }),
     rows({ value: '1' }),
     rows({ exemplar: {} }),
   ])
-    t.throws(() => checkReply('look', look(wrong)), /^it sent no answer to look$/, JSON.stringify(Object.keys(wrong)))
-  t.doesNotThrow(() => checkReply('take', { status: 202, body: {} }))
-  t.throws(() => checkReply('take', { status: 99, body: {} }))
-  t.throws(() => checkReply('take', { status: 202, headers: { 'x-a': 'a\r\nb: c' }, body: {} }))
-  const read = (message: unknown) => readMessage(serialize(message))
+    t.throws(counted(wrong), /^it sent a message that is none of/, JSON.stringify(Object.keys(wrong)))
+  const body = { received: 1 }
+  t.doesNotThrow(() => checkReply('take', { status: 202, body }))
+  t.throws(() => checkReply('take', { status: 202, body: [] }))
+  t.throws(() => checkReply('take', { status: 99, body }))
+  t.throws(() => checkReply('take', { status: 202, headers: { 'x-a': 'a\r\nb: c' }, body }))
+  const read = checkedMessage
   const refusal = { status: 503, code: 'x', message: 'x', headers: {}, close: false }
   t.same(read({ type: 'failed', id: 1, failure: { refusal } }), { type: 'failed', id: 1, failure: { refusal } })
   for (const wrong of [undefined, 1, [], {}, { type: 'toString' }, { type: 'failed', id: 1, failure: { refusal: {} } }])
@@ -144,6 +152,9 @@ t.test('what a process says is checked as input', async t => {
   t.throws(() => read({ type: 'state', pipeline: 'p', state: { secrets: [1] } }))
   t.same(checkedLine('{"level":30,"msg":"x","a":1}'), { level: 30, msg: 'x', a: 1 })
   for (const wrong of ['', 'null', '[]', '{"level":"info"}']) t.throws(() => checkedLine(wrong))
+  const long = shortLine(JSON.stringify({ level: 30, msg: 'x'.repeat(1e5), a: 1 }))
+  t.same(checkedLine(long), { level: 30, msg: 'x'.repeat(1000) }, 'a line that is too long is cut by who sends it')
+  t.equal(checkedMessage({ type: 'log', line: long }).type, 'log')
 })
 
 t.test('an account that nobody waits for leaves its process to another one', async t => {
@@ -225,20 +236,25 @@ t.test('a process that dies again and again is held back for longer and longer',
 
 t.test('a process tells only what has changed, and less often where that is much', async t => {
   const clock = new ManualTime()
-  const replies = new Map<number, { counters: { id: string }[] }>()
+  const replies = new Set<number>()
+  let counted: string[] = []
   let calls = 0
   const worker = new PipelineWorker({
     ...{ account: 'a', folder: testFolder(t), maxDisk: 1e9, maxSeries: 5000, components, permitted: ALL },
     log: pino({ level: 'silent' }),
-    tell: message => void (message.type === 'reply' && replies.set(message.id, message.value as never)),
+    tell: message => {
+      if (message.type === 'reply') replies.add(message.id)
+      if (message.type === 'counted') counted.push(...message.counters.map(({ id }) => id))
+    },
     runtime: { clock, random: () => 0.1, stdin: new PassThrough(), stdout: new PassThrough(), env: {} },
   })
   t.teardown(() => worker.close())
   const ids = async (call: Pick<Call, 'name' | 'of'>) => {
     const id = ++calls
+    counted = []
     worker.receive({ id, facts: undefined, ...call }, undefined)
-    const { counters } = await until(() => replies.get(id))
-    return counters.map(({ id }) => id).sort()
+    await until(() => replies.has(id))
+    return counted.sort()
   }
   const look = (fresh = false) => ids({ name: 'look', of: { fresh } })
   const take = (body: string) => {
