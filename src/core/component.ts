@@ -180,8 +180,6 @@ export interface Destination extends Lifecycle {
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** Whether requests of whole batches cost it less than full ones. If missing, batches are divided to fill requests. */
   readonly keepsBatches?: boolean
-  /** Whether nothing uses a signal, or one made of it, once `write` has settled: the next attempt then gets the same. */
-  readonly forgetsSignals?: boolean
   /** While paused: whether something changed (such as a replaced key) that makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
 }

@@ -33,8 +33,8 @@ async function loadedBy(t: Test, config: string) {
   return { own: [...own].sort(), packages }
 }
 
-/** It was 267 when this was written, of more than 800. */
-const MOST_OWN = 285
+/** It was 302 when this was written, of more than 800. */
+const MOST_OWN = 315
 const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client']
 const FOLDERS = /^(service|daemon\/(managed|serve)|cli\/(check|inspect|service))\//
 const OF_OTHERS =

@@ -1,10 +1,10 @@
+import type { Server as HttpServer } from 'node:http'
 import type { Server } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { type ListenAddress, listenOn, listenText } from '../../lib/network/inherited-sockets.js'
-import { LateServer } from '../admin/late-server.js'
 import type { Reports } from '../admin/server.js'
 import { listenAtSocket, socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
@@ -16,8 +16,8 @@ export class Servers {
   readonly #reports: Reports
   readonly #log: Logger
   #address: Listen
-  #metrics: LateServer | undefined
-  #socket: LateServer | undefined
+  #metrics: HttpServer | undefined
+  #socket: HttpServer | undefined
 
   constructor(reports: Reports, log: Logger) {
     this.#reports = reports
@@ -26,7 +26,7 @@ export class Servers {
 
   /** The URL of /metrics; undefined if metrics are not served. */
   get metricsUrl(): string | undefined {
-    return this.#metrics && this.#address && urlOf('http', this.#metrics.listening, this.#address, '/metrics')
+    return this.#metrics && this.#address && urlOf('http', this.#metrics, this.#address, '/metrics')
   }
 
   /** Throws if the metrics address cannot be used. */
@@ -38,14 +38,12 @@ export class Servers {
 
   /** Opens the socket in data_dir, or reopens it if that is another folder now. */
   async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
-    this.#socket?.close()
+    close(this.#socket)
     const path = socketPath(dataDir)
     try {
-      const server = new LateServer(async () => {
-        const { socketServer } = await import('../admin/server.js')
-        return socketServer(this.#reports, tappable, this.#log)
-      }, this.#log)
-      await listenAtSocket(server.listening, path)
+      const { socketServer } = await import('../admin/server.js')
+      const server = socketServer(this.#reports, tappable, this.#log)
+      await listenAtSocket(server, path)
       this.#socket = server
     } catch (error) {
       // Only inspecting commands need the socket, so the daemon runs without it.
@@ -65,24 +63,22 @@ export class Servers {
     const next = address && (await this.#serve(address))
     return {
       use: () => {
-        if (next) this.#log.info({ url: urlOf('http', next.listening, address!, '/metrics') }, 'metrics are served')
-        this.#metrics?.close()
+        if (next) this.#log.info({ url: urlOf('http', next, address!, '/metrics') }, 'metrics are served')
+        close(this.#metrics)
         this.#metrics = next
         this.#address = address
       },
-      drop: () => next?.close(),
+      drop: () => close(next),
     }
   }
 
-  async #serve(address: NonNullable<Listen>): Promise<LateServer> {
-    const server = new LateServer(async () => {
-      const { adminServer } = await import('../admin/server.js')
-      return adminServer(this.#reports, this.#log)
-    }, this.#log)
+  async #serve(address: NonNullable<Listen>): Promise<HttpServer> {
+    const { adminServer } = await import('../admin/server.js')
+    const server = adminServer(this.#reports, this.#log)
     try {
-      await listenOn(server.listening, address)
+      await listenOn(server, address)
       // A scraper that disconnects must not end the daemon.
-      server.listening.on('error', () => {})
+      server.on('error', () => {})
       return server
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
@@ -93,8 +89,14 @@ export class Servers {
   }
 
   close(): void {
-    for (const server of [this.#metrics, this.#socket]) server?.close()
+    for (const server of [this.#metrics, this.#socket]) close(server)
   }
+}
+
+/** Ends all connections, too. */
+function close(server: HttpServer | undefined): void {
+  server?.close()
+  server?.closeAllConnections()
 }
 
 /** The URL of a server, with its actual port if the system chose it. */

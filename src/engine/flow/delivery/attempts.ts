@@ -4,9 +4,8 @@ import type { ComponentMetrics } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
 import { Backoff, type Random } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
-import { type after, type Clock, sleep } from '../../../lib/time.js'
+import { after, type Clock, sleep } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
-import { Deadlines } from './deadlines.js'
 import { Hold } from './hold.js'
 import { Outage, type OutageState, type PastOutage } from './outage.js'
 
@@ -23,8 +22,6 @@ export interface AttemptsContext {
   /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
-  /** Whether a signal may serve the next attempt. */
-  readonly reusesSignals: boolean
   /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
@@ -67,7 +64,8 @@ export class Attempts {
   readonly #outage: Outage
   /** Tasks waiting between two attempts, and their errors. */
   readonly #failing = new Map<object, DeliveryError>()
-  readonly #running: Deadlines
+  /** The attempts under way, each with what cancels its timeout. */
+  readonly #running = new Map<AbortController, () => void>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
   #isLeaving = false
@@ -79,7 +77,6 @@ export class Attempts {
     this.#context = context
     const { clock, random, changed, outage } = context
     this.#outage = new Outage(clock, outage)
-    this.#running = new Deadlines(context.timeout, context.reusesSignals, context.after)
     // Each attempt may add a listener.
     setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)
@@ -210,7 +207,7 @@ export class Attempts {
   /** Aborts the attempts that are under way. Returns whether there are any. */
   cut(): boolean {
     const { size } = this.#running
-    this.#running.abort(new Error('the reload does not wait for this attempt'))
+    this.#abort(new Error('the reload does not wait for this attempt'))
     return size > 0
   }
 
@@ -219,7 +216,7 @@ export class Attempts {
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
       this.#context.log.info({ suppressed }, 'messages were suppressed')
-    this.#running.abort(new Error('the time to deliver is over'))
+    this.#abort(new Error('the time to deliver is over'))
     this.#hold.close()
     this.#ended.abort()
     this.#failing.clear()
@@ -242,15 +239,29 @@ export class Attempts {
 
   /** Makes one attempt. Returns the error, if any. */
   async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
-    const running = this.#running.begin()
-    const { signal } = running.controller
+    const { timeout, after: timer = after } = this.#context
+    const controller = new AbortController()
+    const { signal } = controller
+    const cancel = timer(timeout, () => {
+      const message = `no answer within ${formatDuration(timeout)}`
+      controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
+    })
+    this.#running.set(controller, cancel)
     try {
       await task.attempt(signal)
       return undefined
     } catch (error) {
       return { error: signal.aborted ? signal.reason : error }
     } finally {
-      this.#running.end(running)
+      cancel()
+      this.#running.delete(controller)
+    }
+  }
+
+  #abort(reason: Error): void {
+    for (const [controller, cancel] of this.#running) {
+      cancel()
+      controller.abort(reason)
     }
   }
 

@@ -66,7 +66,6 @@ export class Delivery extends BatchQueue {
       random,
       timeout: options.timeout,
       retry: options.retry,
-      reusesSignals: destination.forgetsSignals === true,
       changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
       failed: kind => counters.failed(kind),
       retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,

@@ -15,7 +15,6 @@ function setUp(outage?: OutageState) {
     random: () => 0,
     timeout: 1000,
     retry: { initial: 1000, max: 60_000 },
-    reusesSignals: false,
     changed: async () => false,
     failed: () => {},
     retried: () => {},
