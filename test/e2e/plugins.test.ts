@@ -65,16 +65,35 @@ for (const [kind, typed] of [
   })
 }
 
-t.test('the components of docs/plugins.md keep to the contract, and ship events', async t => {
+/** Writes the modules of a page into a folder of their own, with a configuration that has them as its plugins. */
+function pluginsOf(t: Test, page: string, rest: string) {
   const folder = outside(t)
-  const files = docBlocks('docs/plugins.md').flatMap(block => {
+  const files = docBlocks(page).flatMap(block => {
     const name = fileName(block)
     return name === undefined ? [] : [[name, block.text] as const]
   })
-  const config = `data_dir: ./state
-plugins: [${files.map(([name]) => `./${name}`)}]
-metrics: false
-sources:
+  const config = `data_dir: ./state\nplugins: [${files.map(([name]) => `./${name}`)}]\nmetrics: false\n${rest}`
+  for (const [name, text] of [...files, ['sluice.yaml', config] as const]) writeFileSync(join(folder, name), text)
+  let opened = 0
+  return {
+    files,
+    load: (name: string) => loadPlugin(join(folder, name)),
+    open() {
+      const path = join(folder, `checked-${opened++}.log`)
+      writeFileSync(path, '')
+      return { options: { path }, arrived: () => readFileSync(path, 'utf8') }
+    },
+    /** What the destination of the configuration has written in the end. */
+    shipped(input: string) {
+      const { status, stderr } = run(folder, [sluiceMain, 'run', 'sluice.yaml'], input)
+      t.equal(status, 0, stderr)
+      return readFileSync(join(folder, 'out.log'), 'utf8')
+    },
+  }
+}
+
+t.test('the components of docs/plugins.md keep to the contract, and ship events', async t => {
+  const config = `sources:
   memory: { type: memory, every: 1ms, times: 3 }
   lines: { type: stdin, decode: bars }
 processors:
@@ -82,22 +101,32 @@ processors:
 destinations:
   out: { type: append, inputs: [above, lines], path: ./out.log }
 `
-  for (const [name, text] of [...files, ['sluice.yaml', config] as const]) writeFileSync(join(folder, name), text)
-  const load = (name: string) => loadPlugin(join(folder, name))
+  const { load, open, shipped } = pluginsOf(t, 'docs/plugins.md', config)
   t.same(await checkProcessor((await load('processor.js')).above), [])
   t.same(await checkCodec((await load('codec.js')).bars), [])
-  let opened = 0
-  const open = () => {
-    const path = join(folder, `checked-${opened++}.log`)
-    writeFileSync(path, '')
-    return { options: { path }, arrived: () => readFileSync(path, 'utf8') }
-  }
   t.same(await checkDestination((await load('destination.js')).append, open), [])
-  const { status, stderr } = run(folder, [sluiceMain, 'run', 'sluice.yaml'], 'WARN|disk full\n')
-  t.equal(status, 0, stderr)
-  const out = readFileSync(join(folder, 'out.log'), 'utf8')
+  const out = shipped('WARN|disk full\n')
   t.equal(out.match(/"message":"memory","bytes":\d+/g)?.length, 3)
   t.match(out, '"level":"WARN","message":"disk full"')
+})
+
+t.test('so do those of src/README.md, which have at most 15 lines', async t => {
+  const config = `sources:
+  hello: { type: hello, app: cart }
+  lines: { type: stdin, decode: bars }
+processors:
+  named: { type: has_text, inputs: [hello], field: .app }
+destinations:
+  out: { type: append, inputs: [named, lines], path: ./out.log }
+`
+  const { files, load, open, shipped } = pluginsOf(t, 'src/README.md', config)
+  t.equal(files.length, 4)
+  for (const [name, text] of files) t.ok(text.trim().split('\n').length <= 15, name)
+  t.same(await checkProcessor((await load('has-text.js')).hasText), [])
+  t.same(await checkCodec((await load('bars.js')).bars), [])
+  t.same(await checkDestination((await load('append.js')).append, open), [])
+  const out = shipped('WARN|disk full\n').split('\n').sort()
+  t.match(out, ['', '{"app":"cart"}', /^\{"level":"WARN","message":"disk full".*\}$/])
 })
 
 const plugin = (mark: number, rest = '') => `import { defineProcessor, z } from '@sluice-logs/sluice/plugin'

@@ -75,6 +75,7 @@ export {
   eventText,
   RawEncoder,
 } from '../../../core/codecs/encode.js'
+export { FieldsCodec } from '../../../core/codecs/fields-codec.js'
 export { codecOption, decodeOption, encodingOption, maxLineBytesOption } from '../../../core/codecs/options.js'
 export { RecordCodec } from '../../../core/codecs/record-codec.js'
 export type {
@@ -135,6 +136,7 @@ export {
   type Plan,
 } from '../../../core/processor.js'
 export { LowWaterMark } from '../../../engine/flow/low-water-mark.js'
+export { FieldName, type FieldSink } from '../../../lib/formats/field-sink.js'
 export type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 export type { WantedNames } from '../../../lib/formats/json-scan.js'
 export { type Framing, FramingError, type RecordScanner } from '../../../lib/lines/framed-splitter.js'
