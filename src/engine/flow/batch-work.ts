@@ -6,7 +6,7 @@ import { type BatchScope, type Decides, FAILED, MAIN, type Plan } from '../../co
 import type { Amount } from './counters.js'
 import { madeLine } from './made-batch.js'
 import { Replacements } from './replacements.js'
-import type { Waiting } from './waiting-events.js'
+import type { Waiting } from './waiting.js'
 
 const NOTHING: Amount = { events: 0, bytes: 0 }
 

@@ -14,12 +14,11 @@ import { Decided } from './decided.js'
 import { Emission, type EmissionContext } from './emission.js'
 import { FailedEvents } from './failed-events.js'
 import { FailureLog } from './failure-log.js'
-import { Later } from './later.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { LONGEST_WORK_MS, SlowWork } from './slow-work.js'
 import { atOnce } from './steady-clock.js'
 import { stopInTime } from './stop-in-time.js'
-import type { Left, Waiting } from './waiting-events.js'
+import { type Left, type Waiting, WaitingEvents } from './waiting.js'
 
 export interface StageContext extends EmissionContext {
   /** Whether an error of the processor fails the stream instead of the events that cause it. */
@@ -67,7 +66,7 @@ export class Stage extends Transform {
   readonly #failureLog: FailureLog
   readonly #emission: Emission
   /** The events whose decision waits; undefined: the processor decides at once. */
-  readonly #later: Later | undefined
+  readonly #waiting: WaitingEvents | undefined
   /** The column for the next batch. */
   #column = new Uint8Array(1024)
   #isLeaving = false
@@ -94,13 +93,13 @@ export class Stage extends Transform {
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
     this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, limit)
-    if (plan.waits) this.#later = this.#laterEvents()
+    if (plan.waits) this.#waiting = this.#waitingEvents()
     this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
   }
 
-  #laterEvents(): Later {
+  #waitingEvents(): WaitingEvents {
     const { clock, metrics, readsAgain = () => false } = this.#context
-    return new Later({
+    return new WaitingEvents({
       clock,
       metrics,
       readsAgain,
@@ -142,34 +141,34 @@ export class Stage extends Transform {
     if (this.#failed.held) batches.push(this.#failed.held)
     const held = { events: 0, bytes: 0 }
     for (const { length, bytes } of batches) add(held, length, bytes)
-    return this.#later ? sum(held, this.#later.amount) : held
+    return this.#waiting ? sum(held, this.#waiting.amount) : held
   }
 
   /** Events and bytes whose decision waits. */
   get waiting(): Amount {
-    return this.#later?.amount ?? { events: 0, bytes: 0 }
+    return this.#waiting?.amount ?? { events: 0, bytes: 0 }
   }
 
   /** What the events wait for whose decision waits; undefined: none does. */
   get waitState(): WaitState | undefined {
-    return this.#later && !this.#later.isEmpty ? this.processor.waitsFor?.(this.#later.batches()) : undefined
+    return this.#waiting && !this.#waiting.isEmpty ? this.processor.waitsFor?.(this.#waiting.batches()) : undefined
   }
 
-  /** From now on, events that wait are left to the successor, given back, or decided; see Later. */
+  /** From now on, events that wait are left to the successor, given back, or decided; see WaitingEvents. */
   endWaiting(passesOn: (source: string) => boolean): void {
-    this.#later?.end(passesOn)
+    this.#waiting?.end(passesOn)
   }
 
   /** Takes what was left to it, after the start and before the first batch. */
   inherit(left: Left): void {
-    if (this.#later) this.#later.inherit(left)
+    if (this.#waiting) this.#waiting.inherit(left)
     else this.write(left.batch)
   }
 
   /** Whether it has work and no good reason to wait. */
   get owes(): boolean {
     if (this.destroyed || this.writableLength + this.readableLength === 0) return false
-    if (this.#later?.isFull || this.processor.isWaiting) return false
+    if (this.#waiting?.isFull || this.processor.isWaiting) return false
     if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
     const first = this.#pending[0]
     return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WORK_MS
@@ -183,7 +182,7 @@ export class Stage extends Transform {
       return
     }
     this.#context.metrics.took(batch.length, batch.bytes)
-    const later = this.#later
+    const later = this.#waiting
     if (!later) this.#ask(batch)
     else atOnce(this.#context.clock, () => later.takes(batch) || this.#ask(batch))
     this.#next = done
@@ -194,7 +193,7 @@ export class Stage extends Transform {
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
     const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
-    if (this.#later) this.#noteTime(work)
+    if (this.#waiting) this.#noteTime(work)
     if (!this.#context.isStrict) batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
@@ -225,13 +224,13 @@ export class Stage extends Transform {
     const now = this.#context.clock.now()
     work.since = work.asked?.since ?? now
     work.keptMs = now - work.since
-    work.mayWait = this.#later!.mayWait(work.batch)
+    work.mayWait = this.#waiting!.mayWait(work.batch)
   }
 
   #mayAsk(): boolean {
     if (this.destroyed || this.#isLeaving || this.#pending.length >= this.#concurrency || !this.#isWanted) return false
     if (this.#fullOutputs().length === 0) return true
-    void this.#hasRoom().then(hasRoom => hasRoom && this.#later!.advance())
+    void this.#hasRoom().then(hasRoom => hasRoom && this.#waiting!.advance())
     return false
   }
 
@@ -271,7 +270,7 @@ export class Stage extends Transform {
       if (!(await this.#hasRoom())) return
     }
     this.#isLeaving = false
-    this.#later?.advance()
+    this.#waiting?.advance()
     this.#takeNext()
     if (this.#isEmitDue) this.#emitInTime()
     this.#endIfDone()
@@ -279,7 +278,7 @@ export class Stage extends Transform {
 
   #takeNext(): void {
     const next = this.#next
-    if (!next || this.#pending.length >= this.#concurrency || this.#later?.isFull) return
+    if (!next || this.#pending.length >= this.#concurrency || this.#waiting?.isFull) return
     this.#next = undefined
     if (this.#fullOutputs().length === 0) next()
     else void this.#hasRoom().then(hasRoom => hasRoom && next())
@@ -289,7 +288,7 @@ export class Stage extends Transform {
     const failures = this.#decided.failures(work)
     if (failures > 0) this.#failureLog.events(work, failures)
     const letters = this.#decided.send(work, failures)
-    if (work.asked || work.kept) this.#later!.decided(work)
+    if (work.asked || work.kept) this.#waiting!.decided(work)
     return letters
   }
 
@@ -329,7 +328,7 @@ export class Stage extends Transform {
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
     // Not now: a batch may be on its way out.
-    if (this.#later && !this.#later.isEmpty) process.nextTick(() => this.#later!.advance())
+    if (this.#waiting && !this.#waiting.isEmpty) process.nextTick(() => this.#waiting!.advance())
   }
 
   #setTimer(): void {
@@ -360,14 +359,14 @@ export class Stage extends Transform {
   }
 
   #endIfDone(): void {
-    if (!this.#flushed || this.#pending.length > 0 || this.#isLeaving || this.#later?.isDone === false) return
+    if (!this.#flushed || this.#pending.length > 0 || this.#isLeaving || this.#waiting?.isDone === false) return
     this.#end(this.#flushed)
   }
 
   #end(done: TransformCallback): void {
     this.#flushed = undefined
     this.#cancelTimer?.()
-    this.leftWaiting = this.#later?.takeLeft() ?? []
+    this.leftWaiting = this.#waiting?.takeLeft() ?? []
     this.#emit(this.isReplaced ? 'reload' : 'drain')
     for (const output of this.outputs.values()) output.end()
     done()
@@ -381,7 +380,7 @@ export class Stage extends Transform {
     // The source reads the events again, unless the successor has them.
     if (!this.#plan.keeps || !this.isReplaced) for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
-    this.#later?.destroy()
+    this.#waiting?.destroy()
     done(error)
   }
 }

@@ -22,9 +22,9 @@ import type { DeadLetters } from '../flow/dead-letters.js'
 import type { Delivery, DeliveryState } from '../flow/delivery/delivery.js'
 import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
-import { leftDecoder, type WaitingBatches } from '../flow/left-batch.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { SteadyClock } from '../flow/steady-clock.js'
+import type { WaitingBatches } from '../flow/waiting.js'
 import { RejectedOutput } from './dead-letter/rejected-output.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 import { HandoverStates } from './handover-states.js'
@@ -264,10 +264,9 @@ export class Engine {
 
   /** Passes on what the predecessors of components have left. */
   #inherit(waiting: WaitingBatches): void {
-    const decode = leftDecoder(this.#wanted)
     for (const { id, renamedFrom = id } of this.#config.destinations)
-      for (const record of waiting.get(id) ?? waiting.get(renamedFrom) ?? [])
-        this.#links.inherit(id, decode(record).batch)
+      for (const { batch } of waiting.get(id) ?? waiting.get(renamedFrom) ?? [])
+        this.#links.inherit(id, batch.renewed(this.#wanted))
     this.#stages.inherit(waiting, this.#wanted)
   }
 

@@ -1,5 +1,5 @@
 import type { HandoverState, Lifecycle } from '../../core/component.js'
-import type { WaitingBatches } from '../flow/left-batch.js'
+import type { WaitingBatches } from '../flow/waiting.js'
 
 /** State that components pass to their successors on reload, by component id. */
 export class HandoverStates {

@@ -9,8 +9,8 @@ import type { ComponentConfig } from '../config/load.js'
 import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
-import { encodeLeft, leftDecoder, type WaitingBatches } from '../flow/left-batch.js'
 import type { Stage } from '../flow/stage.js'
+import type { Left, WaitingBatches } from '../flow/waiting.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 import type { SourceRun } from './source-run.js'
 
@@ -119,33 +119,32 @@ export class Stages {
     isAborted: boolean,
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
-    const encode = (id: string, { stage }: Staged) =>
-      [id, stage.leftWaiting.map(left => encodeLeft(left, this.#same.has(id)))] as const
-    const undelivered = ([id, batches]: (typeof deliveries)[number]) =>
-      [id, batches.map(batch => encodeLeft({ batch, keptMs: undefined, dueAt: 0 }, false))] as const
-    const left = [...[...this.#stages].map(([id, staged]) => encode(id, staged)), ...deliveries.map(undelivered)]
-    const all = left.flatMap(([, records]) => records)
+    const all: [id: string, left: Left[]][] = []
+    // What waits is due at once, unless the options of its successor are the same.
+    for (const [id, { stage }] of this.#stages)
+      all.push([id, stage.leftWaiting.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
+    for (const [id, batches] of deliveries)
+      all.push([id, batches.map(batch => ({ batch, keptMs: undefined, dueAt: 0 }))])
+    const batches = all.flatMap(([, left]) => left.map(({ batch }) => batch))
     const passedOn = new Set<string>()
-    for (const of of new Set(all.map(({ source }) => source))) {
-      const acks = all.flatMap(({ source, ack }) => (source === of ? [ack] : []))
-      if (!isAborted && sources.get(of)?.output.passOn(new Set(acks))) passedOn.add(of)
+    for (const source of new Set(batches.map(({ origin }) => origin.source))) {
+      const acks = batches.flatMap(({ origin, ack }) => (origin.source === source ? [ack] : []))
+      if (!isAborted && sources.get(source)?.output.passOn(new Set(acks))) passedOn.add(source)
       else for (const ack of acks) ack.settle('errored')
     }
-    return new Map(left.map(([id, records]) => [id, records.filter(({ source }) => passedOn.has(source))]))
+    return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => passedOn.has(batch.origin.source))]))
   }
 
   /** Passes on what waits in a predecessor, after the start and before the first batch. */
   inherit(waiting: WaitingBatches, wanted: WantedNames): void {
-    const decode = leftDecoder(wanted)
     for (const [id, { stage, metrics, renamedFrom = id }] of this.#stages) {
-      for (const record of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
+      for (const { batch, ...left } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
         if (stage.destroyed) {
-          record.ack.settle('errored')
+          batch.ack.settle('errored')
           continue
         }
-        const left = decode(record)
-        metrics.arrived(left.batch.length, left.batch.bytes)
-        stage.inherit(left)
+        metrics.arrived(batch.length, batch.bytes)
+        stage.inherit({ ...left, batch: batch.renewed(wanted) })
       }
     }
   }

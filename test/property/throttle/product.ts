@@ -6,7 +6,7 @@ import { Ack } from '../../../src/core/event/ack.js'
 import { EventBatch } from '../../../src/core/event/batch.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { ComponentCounters } from '../../../src/engine/flow/counters.js'
-import { encodeLeft, type LeftRecord, leftDecoder } from '../../../src/engine/flow/left-batch.js'
+import type { Left } from '../../../src/engine/flow/waiting.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import type { TimerClock } from '../../../src/lib/time.js'
@@ -75,7 +75,7 @@ export class Product {
   #savedBytes = () => 0
   #knownBytes = 0
   #options: Options
-  #waiting: readonly LeftRecord[] = []
+  #waiting: readonly Left[] = []
   #made!: Awaited<ReturnType<typeof loadedStageOf>>
   #origins = new Map<string, Origin>()
 
@@ -198,7 +198,7 @@ export class Product {
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()
-    this.#waiting = stage.leftWaiting.map(left => encodeLeft(left, next === 'same'))
+    this.#waiting = stage.leftWaiting.map(left => (next === 'same' ? left : { ...left, dueAt: 0 }))
     if (!isReplaced) await processor.stop?.(new AbortController().signal)
     return seen
   }
@@ -212,10 +212,9 @@ export class Product {
     if (this.#waiting.length > 0) this.counters.retire()
     await this.#begin(inherited)
     const { stage, wanted } = this.#made
-    const decode = leftDecoder(wanted)
-    for (const left of this.#waiting.map(decode)) {
-      this.counters.arrived(left.batch.length, left.batch.bytes)
-      stage.inherit(left)
+    for (const { batch, ...left } of this.#waiting) {
+      this.counters.arrived(batch.length, batch.bytes)
+      stage.inherit({ ...left, batch: batch.renewed(wanted) })
     }
   }
 

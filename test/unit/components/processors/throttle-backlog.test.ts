@@ -2,7 +2,6 @@ import t, { type Test } from 'tap'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
-import { encodeLeft, leftDecoder } from '../../../../src/engine/flow/left-batch.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
@@ -79,12 +78,12 @@ async function flowOf(options: object) {
     stage.endWaiting(() => true)
     stage.end()
     await settle()
-    const waiting = stage.leftWaiting.map(left => encodeLeft(left, others === undefined))
+    const waiting = stage.leftWaiting.map(left => (others ? { ...left, dueAt: 0 } : left))
     counters.retire()
     ;({ stage, wanted, processor } = await begin(others ?? options, others ? undefined : processor.handOver!()!.value))
-    for (const batch of waiting.map(leftDecoder(wanted))) {
-      counters.arrived(batch.batch.length, batch.batch.bytes)
-      stage.inherit(batch)
+    for (const { batch, ...left } of waiting) {
+      counters.arrived(batch.length, batch.bytes)
+      stage.inherit({ ...left, batch: batch.renewed(wanted) })
     }
     await settle()
   }

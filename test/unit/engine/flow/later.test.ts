@@ -5,8 +5,8 @@ import type { AckStatus, OnSettled } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { Places } from '../../../../src/core/event/places.js'
 import { type BatchScope, discard, LATER, MAIN } from '../../../../src/core/processor.js'
-import { encodeLeft, leftDecoder } from '../../../../src/engine/flow/left-batch.js'
 import { SteadyClock } from '../../../../src/engine/flow/steady-clock.js'
+import type { Left } from '../../../../src/engine/flow/waiting.js'
 import { nextTurn } from '../../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
@@ -66,7 +66,14 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
     await settle()
   }
   const balanced = () => counters.imbalance().events === 0 && counters.imbalance().bytes === 0
-  return { stage, counters, wanted, clock, send, batch, left, settled, asked, balanced }
+  /** Passes on what waits in a predecessor. */
+  const inherit = (all: readonly Left[]) => {
+    for (const { batch, ...left } of all) {
+      counters.arrived(batch.length, batch.bytes)
+      stage.inherit({ ...left, batch: batch.renewed(wanted) })
+    }
+  }
+  return { stage, counters, wanted, clock, send, batch, left, settled, asked, balanced, inherit }
 }
 
 for (const isAsync of [false, true]) {
@@ -166,12 +173,8 @@ t.test('at a reload the successor goes on with what waits, in order, and without
   t.same(one.left, [1], 'it asks about nothing any more, and about nothing behind it')
   t.same(one.settled, [['again', 'errored']], 'what waits of others goes back')
   t.ok(one.balanced())
-  const records = one.stage.leftWaiting.map(left => encodeLeft(left, false))
   const two = stageWith(decide)
-  for (const left of records.map(leftDecoder(two.wanted))) {
-    two.counters.arrived(left.batch.length, left.batch.bytes)
-    two.stage.inherit(left)
-  }
+  two.inherit(one.stage.leftWaiting.map(left => ({ ...left, dueAt: 0 })))
   await two.send('stays', { n: 6 })
   t.same(two.left, [5, 6])
   t.same(kept.slice(0, 4), [
@@ -203,10 +206,7 @@ t.test('a successor asks about what is due although nothing arrives, also if som
   const two = stageWith()
   // Nothing but the clock makes it look at what it has.
   await settle()
-  for (const left of one.stage.leftWaiting.map(left => encodeLeft(left, true)).map(leftDecoder(two.wanted))) {
-    two.counters.arrived(left.batch.length, left.batch.bytes)
-    two.stage.inherit(left)
-  }
+  two.inherit(one.stage.leftWaiting)
   await two.clock.advance(100)
   await settle()
   t.same(two.left, [2, 1])
@@ -248,10 +248,7 @@ t.test('a successor that ends at once gives back what it takes', async t => {
   await settle()
   const two = stageWith()
   two.stage.endWaiting(() => false)
-  for (const left of one.stage.leftWaiting.map(left => encodeLeft(left, true)).map(leftDecoder(two.wanted))) {
-    two.counters.arrived(left.batch.length, left.batch.bytes)
-    two.stage.inherit(left)
-  }
+  two.inherit(one.stage.leftWaiting)
   await settle()
   t.same(one.settled, [['again', 'errored']])
   t.equal(before, Buffer.byteLength('{"n":0}\n'), 'what passed before it is not read again')

@@ -1,0 +1,334 @@
+import type { ComponentMetrics } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { TimerClock } from '../../lib/time.js'
+import type { BatchWork } from './batch-work.js'
+import { type Amount, add, sum } from './counters.js'
+import { atOnce } from './steady-clock.js'
+
+/** Bounds of what is kept of one source. What it sends beyond them is asked about when there is room again. */
+const MOST_EVENTS = 10_000
+const MOST_BYTES = 4 * 1024 * 1024
+/**
+ * Bounds of all that waits. The budget of a source (source-output.ts) stops it long before; these are for events that
+ * count in no budget.
+ */
+const MOST_EVENTS_IN_ALL = 1_000_000
+const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
+/** The least time between two rounds of asking about the events that wait, also as a multiple of the last round's. */
+const ROUND_MS = 5
+const ROUND_SHARE = 10
+
+/** Events that are LATER. */
+export interface Waiting {
+  readonly batch: EventBatch
+  /** When they were asked about first, and when to ask again, by the clock of the stage. */
+  readonly since: number
+  dueAt: number
+  /** Whether the processor is being asked about it. */
+  isAsked: boolean
+  /** The round in which the processor was asked about it last. */
+  readonly round: number
+  /** Whether it waited in the predecessor of the stage, and the processor has not been asked about it here. */
+  readonly isInherited: boolean
+}
+
+/** What waited in a stage that has ended. */
+export interface Left {
+  readonly batch: EventBatch
+  /** How long ago the predecessor was asked about it first; undefined: it was not. */
+  readonly keptMs: number | undefined
+  /** When to ask about it again, by the clock of processors. */
+  readonly dueAt: number
+}
+
+/** What waits, by the id of the processor. */
+export type WaitingBatches = ReadonlyMap<string, readonly Left[]>
+
+/** What waits of one source, in the order of arrival. */
+interface Line {
+  readonly kept: Waiting[]
+  /** Events and bytes of `kept`. */
+  readonly amount: Amount
+  /** Batches that have not been asked about. */
+  readonly behind: EventBatch[]
+}
+
+/** The stage in which events wait. */
+export interface WaitingStage {
+  readonly clock: TimerClock
+  readonly metrics: Pick<ComponentMetrics, 'took' | 'gauge'>
+  /** Whether a source reads again what was given back. */
+  readonly readsAgain: (source: string) => boolean
+  /** Whether a batch can be decided now. When that changes, `advance` is called. */
+  readonly mayAsk: () => boolean
+  /** Asks the processor, and calls `decided` when it has decided. */
+  readonly ask: (waiting: Waiting) => void
+  /** Called after each round. */
+  readonly onRound: () => void
+}
+
+/**
+ * Keeps the events that a processor decided LATER, and asks about them again when it is time. Invariants: those of a
+ * source are asked about in the order of their arrival, and before a batch that arrives when they are due. No source
+ * waits for another one.
+ */
+export class WaitingEvents {
+  readonly #stage: WaitingStage
+  readonly #lines = new Map<string, Line>()
+  readonly #waiting: Amount = { events: 0, bytes: 0 }
+  /** Given back to their sources, or left to the successor; they stay in flight until they arrive again. */
+  readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  /** Sources that were given something back. What they sent after it goes back as well, since it would overtake it. */
+  readonly #gaveBackTo = new Set<string>()
+  #isEnding = false
+  /** Whether the successor takes what waits of a source: it is not asked about any more, and what arrives joins it. */
+  #passesOn: (source: string) => boolean = () => false
+  #isOver = false
+  #round = 0
+  #notBefore = Number.NEGATIVE_INFINITY
+  #cancelTimer: (() => void) | undefined
+
+  constructor(stage: WaitingStage) {
+    this.#stage = stage
+    const { metrics } = stage
+    const waiting = 'Events that the component keeps until there is room for them.'
+    metrics.gauge('sluice_component_waiting_events', waiting, () => this.#waiting.events)
+    const full = 'Sources of which so many events wait that no more are taken.'
+    metrics.gauge('sluice_component_waiting_full_sources', full, () => [...this.#lines.values()].filter(isFull).length)
+  }
+
+  get isEmpty(): boolean {
+    return this.#lines.size === 0
+  }
+
+  /** Whether no more batches should be taken. */
+  get isFull(): boolean {
+    return this.#waiting.events >= MOST_EVENTS_IN_ALL || this.#waiting.bytes >= MOST_BYTES_IN_ALL
+  }
+
+  /** Whether nothing waits but what is left to the successor. */
+  get isDone(): boolean {
+    return [...this.#lines.keys()].every(this.#passesOn)
+  }
+
+  /** Events and bytes that wait, also while they are asked about, and those given back. */
+  get amount(): Amount {
+    return sum(this.#waiting, this.#givenBack)
+  }
+
+  /** Everything that waits, source by source in the order of arrival. */
+  *batches(): Iterable<EventBatch> {
+    for (const { kept, behind } of this.#lines.values()) {
+      for (const { batch } of kept) yield batch
+      yield* behind
+    }
+  }
+
+  /** Takes a batch that has to wait behind others of its source; false: it can be decided now. */
+  takes(batch: EventBatch): boolean {
+    const { source } = batch.origin
+    if (this.#gaveBackTo.has(source)) {
+      this.#giveBack(batch)
+      return true
+    }
+    const line = this.#lines.get(source)
+    if (!line) return false
+    const now = this.#stage.clock.now()
+    const isDue = line.behind.length > 0 || isFull(line) || line.kept.some(({ dueAt }) => dueAt <= now)
+    if (!isDue && !this.#passesOn(source)) return false
+    this.#queue(batch)
+    this.advance()
+    return true
+  }
+
+  #queue(batch: EventBatch): void {
+    this.#lineOf(batch).behind.push(batch)
+    add(this.#waiting, batch.length, batch.bytes)
+  }
+
+  /** Whether events of the batch may be LATER. At the end that depends on whether they could be read again. */
+  mayWait({ origin: { source } }: EventBatch): boolean {
+    return !this.#isEnding || this.#passesOn(source) || this.#stage.readsAgain(source)
+  }
+
+  /** Keeps what is left of a batch after its decision. */
+  decided({ batch, asked, since, askedSize, kept = [], laterMs }: BatchWork): void {
+    const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
+    const left = ends ? [] : kept
+    if (ends) for (const batch of kept) this.#giveBack(batch)
+    const dueAt = this.#stage.clock.now() + (Number.isFinite(laterMs) ? laterMs : ROUND_MS)
+    const line = this.#lineOf(batch)
+    let at = line.kept.length
+    if (asked) {
+      at = line.kept.indexOf(asked)
+      line.kept.splice(at, 1)
+      for (const amount of [line.amount, this.#waiting]) add(amount, -askedSize.events, -askedSize.bytes)
+    }
+    for (const batch of left) this.#put(line, batch, since, dueAt, at++)
+    if (line.kept.length + line.behind.length === 0) this.#lines.delete(batch.origin.source)
+    if (!asked && left.length > 0) this.#setTimer()
+  }
+
+  #put(line: Line, batch: EventBatch, since: number, dueAt: number, at = line.kept.length, isInherited = false): void {
+    line.kept.splice(at, 0, { batch, since, dueAt, isAsked: false, round: this.#round, isInherited })
+    for (const amount of [line.amount, this.#waiting]) add(amount, batch.length, batch.bytes)
+  }
+
+  #lineOf({ origin: { source } }: EventBatch): Line {
+    let line = this.#lines.get(source)
+    if (!line) this.#lines.set(source, (line = { kept: [], amount: { events: 0, bytes: 0 }, behind: [] }))
+    return line
+  }
+
+  /** Asks about everything that is due, as far as there is room. */
+  advance(): void {
+    const { clock, mayAsk, ask, onRound } = this.#stage
+    const began = clock.now()
+    if (this.isEmpty || this.#isOver) return
+    let goesOn = true
+    if (began >= this.#notBefore || this.#isEnding) {
+      // What is asked now may call this again.
+      this.#notBefore = Number.POSITIVE_INFINITY
+      this.#round++
+      atOnce(clock, () => {
+        const at = clock.now()
+        goesOn = mayAsk()
+        for (let next = goesOn && this.#next(at); next; next = goesOn && this.#next(at)) {
+          // The others of its chunk may be gone by now.
+          next.batch.compact()
+          ask(next)
+          goesOn = mayAsk()
+        }
+      })
+      const now = clock.now()
+      this.#notBefore = now + Math.max(ROUND_MS, ROUND_SHARE * (now - began))
+      onRound()
+    }
+    // Otherwise this is called when it may go on.
+    if (goesOn) this.#setTimer()
+  }
+
+  /**
+   * The next batch to ask about, which is then `isAsked`; undefined if none is due. Each comes once in a round, since
+   * what is still LATER may be due at the same moment.
+   */
+  #next(now: number): Waiting | undefined {
+    const round = this.#round
+    for (const [source, line] of this.#lines) {
+      if (this.#passesOn(source)) continue
+      let next = line.kept.find(one => !one.isAsked && one.round < round && one.dueAt <= now)
+      if (!next && line.behind.length > 0 && !isFull(line)) {
+        const batch = line.behind.shift()!
+        next = { batch, since: now, dueAt: now, isAsked: true, round, isInherited: false }
+        line.kept.push(next)
+        add(line.amount, batch.length, batch.bytes)
+      }
+      if (!next) continue
+      next.isAsked = true
+      // The others come first the next time.
+      this.#lines.delete(source)
+      this.#lines.set(source, line)
+      return next
+    }
+    return undefined
+  }
+
+  #setTimer(): void {
+    this.#cancelTimer?.()
+    this.#cancelTimer = undefined
+    const at = Math.max(this.#dueAt(), this.#notBefore)
+    if (this.#isOver || at === Number.POSITIVE_INFINITY) return
+    const { clock } = this.#stage
+    this.#cancelTimer = clock.after(Math.max(0, at - clock.now()), () => this.advance())
+  }
+
+  /** When to ask again; Infinity: nothing waits. */
+  #dueAt(): number {
+    let due = Number.POSITIVE_INFINITY
+    for (const [source, line] of this.#lines) {
+      if (this.#passesOn(source)) continue
+      // A round ends before its time when there is no room for more.
+      if (line.behind.length > 0 && !isFull(line)) return Number.NEGATIVE_INFINITY
+      for (const { isAsked, dueAt } of line.kept) if (!isAsked) due = Math.min(due, dueAt)
+    }
+    return due
+  }
+
+  #giveBack(batch: EventBatch): void {
+    this.#gaveBackTo.add(batch.origin.source)
+    add(this.#givenBack, batch.length, batch.bytes)
+    batch.giveBack()
+  }
+
+  /** Gives back everything of certain sources that is not being asked about, in order. */
+  #giveBackAll(isMeant: (source: string) => boolean): void {
+    for (const [source, line] of [...this.#lines]) {
+      if (!isMeant(source)) continue
+      const isAsked = ({ isAsked }: Waiting) => isAsked
+      const batches = [...line.kept.filter(one => !isAsked(one)).map(({ batch }) => batch), ...line.behind]
+      const asked = line.kept.filter(isAsked)
+      this.#lines.delete(source)
+      if (asked.length > 0) {
+        const amount = asked.reduce((all, { batch }) => add(all, batch.length, batch.bytes), { events: 0, bytes: 0 })
+        this.#lines.set(source, { kept: asked, amount, behind: [] })
+      }
+      for (const batch of batches) {
+        add(this.#waiting, -batch.length, -batch.bytes)
+        this.#giveBack(batch)
+      }
+    }
+  }
+
+  /** Keeps what waited in the predecessor, before anything else arrives. */
+  inherit({ batch, keptMs, dueAt }: Left): void {
+    const { clock, metrics } = this.#stage
+    metrics.took(batch.length, batch.bytes)
+    if (keptMs === undefined) this.#queue(batch)
+    else this.#put(this.#lineOf(batch), batch, clock.now() - keptMs, dueAt, undefined, true)
+    if (this.#isEnding) this.end(this.#passesOn)
+    else this.#setTimer()
+  }
+
+  /**
+   * Leaves what waits of sources that `passesOn` accepts to the successor, now and from now on, and gives back the rest
+   * if it can be read again. What is left then is decided now.
+   */
+  end(passesOn: (source: string) => boolean): void {
+    this.#isEnding = true
+    this.#passesOn = passesOn
+    const { readsAgain, onRound } = this.#stage
+    this.#giveBackAll(source => readsAgain(source) && !passesOn(source))
+    for (const [source, { kept }] of this.#lines)
+      if (!passesOn(source)) for (const waiting of kept) waiting.dueAt = Number.NEGATIVE_INFINITY
+    this.advance()
+    onRound()
+  }
+
+  /** Takes out what is left to the successor, source by source in order. */
+  takeLeft(): Left[] {
+    const now = this.#stage.clock.now()
+    const left: Left[] = []
+    for (const [source, { kept, behind }] of [...this.#lines]) {
+      if (!this.#passesOn(source)) continue
+      for (const { batch, since, dueAt } of kept) left.push({ batch, keptMs: now - since, dueAt })
+      for (const batch of behind) left.push({ batch, keptMs: undefined, dueAt: now })
+      this.#lines.delete(source)
+    }
+    for (const { batch } of left) {
+      add(this.#waiting, -batch.length, -batch.bytes)
+      add(this.#givenBack, batch.length, batch.bytes)
+    }
+    return left
+  }
+
+  /** Gives back everything. */
+  destroy(): void {
+    this.#isOver = true
+    this.#cancelTimer?.()
+    this.#giveBackAll(() => true)
+  }
+}
+
+function isFull({ amount: { events, bytes } }: Line): boolean {
+  return events >= MOST_EVENTS || bytes >= MOST_BYTES
+}
