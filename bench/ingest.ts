@@ -3,7 +3,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { Scrape } from '../src/cli/inspect/scrape.js'
+import { seriesIn } from '../test/support/series.js'
 import { EXCLUDED_HOST, makeInput } from './input.js'
 import { cpuSeconds, median, withChildren } from './measure.js'
 import { startService } from './service.js'
@@ -64,7 +64,7 @@ export async function measureIngest(folder: string): Promise<IngestResult> {
       cpu.push((spent() - before) / (events / 1e6))
       sent += events
     }
-    const scrape = new Scrape(await (await fetch(served.metrics)).text())
+    const scrape = seriesIn(await (await fetch(served.metrics)).text())
     const count = (name: string) =>
       scrape.sum(`sluice_component_${name}_events_total`, { component_id: `${id}/limit_app` })
     const done = count('sent') + count('discarded')

@@ -3,7 +3,8 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
-import { Scrape } from '../src/cli/inspect/scrape.js'
+import type { Series } from '../src/daemon/status/series.js'
+import { seriesIn } from '../test/support/series.js'
 import { cpuSeconds, RUN } from './measure.js'
 
 const POLL_MS = 200
@@ -71,8 +72,8 @@ export class RunningDaemon {
   }
 
   /** What it tells of itself; nothing as long as it cannot be asked. */
-  async scrape(): Promise<Scrape> {
-    return new Scrape(this.#url ? await (await fetch(this.#url)).text() : '')
+  async scrape(): Promise<Series> {
+    return seriesIn(this.#url ? await (await fetch(this.#url)).text() : '')
   }
 
   /** Resolves when the sum of the metric over its series with these labels is that much. */

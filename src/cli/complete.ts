@@ -139,8 +139,8 @@ async function valuesFor(
 async function boxesOf(options: DaemonOptions, env: Io['env']) {
   if (options.config === undefined) {
     const { findSocket } = await import('./inspect/daemon-socket.js')
-    const { viewDaemon } = await import('./inspect/daemon-view.js')
-    return (await viewDaemon(findSocket(options, env), 0)).components
+    const { statusAt } = await import('./inspect/daemon-view.js')
+    return (await statusAt(findSocket(options, env))).components
   }
   const { loadDaemonConfig } = await import('./screen/local-part.js')
   const { sources, processors, destinations } = await loadDaemonConfig(options.config, env)

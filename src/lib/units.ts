@@ -69,3 +69,31 @@ export function formatDuration(ms: number): string {
   if (minutes < 60) return `${minutes}m ${Math.floor((ms % 60_000) / 1000)}s`
   return `${Math.floor(minutes / 60)}h ${minutes % 60}m`
 }
+
+const PREFIXES = ['', 'k', 'M', 'G', 'T', 'P']
+
+/** Formats a number with at most five characters: 999, 12.3k, 4.56M. */
+export function short(value: number): string {
+  let unit = 0
+  let rest = value
+  while (Math.round(rest) >= 1000 && unit < PREFIXES.length - 1) {
+    rest /= 1000
+    unit++
+  }
+  if (unit === 0) return rest > 0 && rest < 10 && !Number.isInteger(rest) ? rest.toFixed(1) : String(Math.round(rest))
+  return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${PREFIXES[unit]}`
+}
+
+/** `1 file`, `2 files`. */
+export function counted(count: number, what: string): string {
+  return `${short(count)} ${what}${count === 1 ? '' : 's'}`
+}
+
+/** Local time of day, with the date if that is not today. */
+export function clockTime(time: string, wall: number): string {
+  const at = new Date(time)
+  const clock = at.toTimeString().slice(0, 8)
+  if (at.toDateString() === new Date(wall).toDateString()) return clock
+  const two = (n: number) => String(n).padStart(2, '0')
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`
+}

@@ -14,6 +14,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { askSocket, textOf } from '../../src/daemon/admin/ask-socket.js'
+import type { ComponentStatus } from '../../src/daemon/status/status.js'
 import { HOST, ownPort } from '../support/address.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
@@ -264,6 +266,20 @@ destinations:
   const { ready, problems, components } = JSON.parse((await look('status', '--json')).stdout)
   t.match({ ready, problems }, { ready: true, problems: [{ what: /^gone is retrying/ }] })
   t.match(components[1], { id: 'lim', kind: 'processor', sent: 6 })
+  const asked = JSON.parse(await textOf(await askSocket(socket, { path: '/status' })))
+  t.match(asked, {
+    version: 1,
+    at: /^20\d\d-/,
+    ready: true,
+    config: join(folder, 'sluice.yaml'),
+    data_dir: join(folder, 'state'),
+    problems: [{ what: /^gone is retrying/, todo: /No events are lost/ }],
+    notices: [],
+    sources: [],
+    series: { sluice_buffer_events: [{ labels: { component_id: 'gone' }, value: 6 }] },
+  })
+  const { per_second } = (asked.components as ComponentStatus[])[0]!
+  t.ok(per_second!.received > 0 && per_second!.received_bytes > per_second!.received, 'rates')
 
   clearInterval(writing)
   const received = async () => JSON.parse((await look('status', '--json')).stdout).components[0].received as number

@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Scrape } from '../../src/cli/inspect/scrape.js'
 import { sleep } from '../../src/lib/time.js'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
 import { HOST } from '../support/address.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
+import { seriesIn } from '../support/series.js'
 import { send } from '../support/service.js'
 import { type Running, sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
@@ -37,7 +37,7 @@ async function serve(t: Test, folder: string) {
   })
   const url = await running.until(() => /"url":"(https?:[^"]+)\/v3"/.exec(running.stderr)?.[1])
   const metrics = /"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!
-  const scrape = async () => new Scrape(await (await fetch(metrics)).text())
+  const scrape = async () => seriesIn(await (await fetch(metrics)).text())
   return { running, url, config, scrape }
 }
 

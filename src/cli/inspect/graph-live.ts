@@ -1,9 +1,10 @@
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { DISCARDED } from '../../core/processor.js'
-import { sleep, systemClock } from '../../lib/time.js'
+import { sleep } from '../../lib/time.js'
+import { short } from '../../lib/units.js'
 import type { DaemonOptions } from './daemon-socket.js'
 import { findSocket } from './daemon-socket.js'
-import { type DaemonView, rateOf, short, stateOf, viewDaemon } from './daemon-view.js'
+import { type DaemonView, rateOf, stateOf, viewDaemon } from './daemon-view.js'
 
 /** Live values of a running daemon for the parts of a graph. */
 export interface Live {
@@ -16,7 +17,7 @@ export interface Live {
 /** Inspects the daemon twice, `intervalMs` apart. */
 export async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<Live> {
   const socket = findSocket(options, env)
-  const view = () => viewDaemon(socket, systemClock.now() / 1000)
+  const view = () => viewDaemon(socket)
   const before = await view()
   await sleep(intervalMs)
   return liveBetween(before, await view())
@@ -31,7 +32,7 @@ export function liveBetween(before: DaemonView, now: DaemonView): Live {
       const component = now.components.find(one => one.id === id)
       if (!component) return undefined
       const [received, sent, discarded] = [rate('received', id), rate('sent', id), rate('discarded', id)]
-      const inFlight = now.scrape.sum('sluice_component_in_flight_events', { component_id: id })
+      const inFlight = now.series.sum('sluice_component_in_flight_events', { component_id: id })
       const parts = [component.kind === 'source' ? '' : `${short(received)}/s in`, `${short(sent)}/s out`]
       if (discarded > 0) parts.push(`${short(discarded)}/s discarded`)
       if (inFlight > 0) parts.push(`${short(inFlight)} in flight`)

@@ -14,7 +14,7 @@ import { printable } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
 import { usualConfig, usualSocket } from './daemon-socket.js'
-import { aboutDaemon } from './daemon-view.js'
+import { statusAt } from './daemon-view.js'
 
 export interface ResendOptions {
   /** Undefined: the one of the daemon on this machine. */
@@ -91,9 +91,9 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
   if (path !== undefined) return loadDaemonConfig(path, env)
   const socket = usualSocket(env)
-  const about = socket === undefined ? undefined : await aboutDaemon(socket).catch(() => undefined)
-  if (about?.config === undefined) return loadDaemonConfig(usualConfig('resend'), env)
-  return { ...(await loadDaemonConfig(about.config, env)), dataDir: about.data_dir }
+  const daemon = socket === undefined ? undefined : await statusAt(socket).catch(() => undefined)
+  if (daemon?.config === undefined) return loadDaemonConfig(usualConfig('resend'), env)
+  return { ...(await loadDaemonConfig(daemon.config, env)), dataDir: daemon.data_dir! }
 }
 
 /** Ids of the selected components; several only for a dry run. Throws UsageError if the selection is ambiguous. */

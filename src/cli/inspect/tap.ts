@@ -7,7 +7,7 @@ import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { conditionOf } from '../screen/condition-flag.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
 import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
-import { viewDaemon } from './daemon-view.js'
+import { statusAt } from './daemon-view.js'
 
 export interface TapOptions extends DaemonOptions {
   /** Undefined: list what can be tapped. */
@@ -68,7 +68,7 @@ interface Shown {
 }
 
 async function running(socket: string): Promise<readonly Shown[]> {
-  const { components } = await viewDaemon(socket, 0)
+  const { components } = await statusAt(socket)
   if (components.length === 0) throw new Error('no pipeline runs now, see: sluice status')
   return components
 }

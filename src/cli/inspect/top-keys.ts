@@ -3,9 +3,10 @@ import { textOf } from '../../daemon/admin/ask-socket.js'
 import { LONGEST_MS } from '../../daemon/admin/keys.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
+import { short } from '../../lib/units.js'
 import { discardedText } from '../screen/discarded-text.js'
 import { ask } from './daemon-socket.js'
-import { type DaemonView, short, table } from './daemon-view.js'
+import { type DaemonView, table } from './daemon-view.js'
 
 /** The keys of one throttle in a period of time. */
 export interface ThrottleKeys extends KeyCounts {
@@ -20,11 +21,11 @@ const SHOWN_THROTTLES = 3
 /** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. Returns at once without any. */
 export async function keysOf(
   socket: string,
-  { scrape }: DaemonView,
+  { series }: DaemonView,
   forMs: number,
   signal: AbortSignal,
 ): Promise<ThrottleKeys[]> {
-  const ids = [...scrape.by('component_id', 'sluice_throttle_buckets').keys()].slice(0, SHOWN_THROTTLES)
+  const ids = [...series.by('component_id', 'sluice_throttle_buckets').keys()].slice(0, SHOWN_THROTTLES)
   const all = await Promise.all(ids.map(id => keysOfOne(socket, id, forMs, signal)))
   return all.filter(keys => keys !== undefined)
 }

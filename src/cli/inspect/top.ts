@@ -2,16 +2,13 @@ import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
-import { sleep, systemClock } from '../../lib/time.js'
+import { sleep } from '../../lib/time.js'
+import { short } from '../../lib/units.js'
 import { intervalOf } from '../screen/interval-flag.js'
-import { bottleneckLines } from './bottleneck.js'
-import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, rateOf, short, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
-import { problemsOf } from './problems/daemon.js'
-import { managedLine } from './problems/managed.js'
+import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
+import { backlogLines, bottleneckLines, managedLine, waitLines } from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
-import { waitLines } from './waits.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
@@ -30,7 +27,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : Number(options.count)
   if (!(count >= 1)) throw new UsageError('--count is a whole number, at least 1', 'top')
   const socket = findSocket(options, io.env)
-  const view = () => viewDaemon(socket, systemClock.now() / 1000)
+  const view = () => viewDaemon(socket)
   const { width, height } = terminalOf(io)
   const ended = new AbortController()
   const onSignal = () => ended.abort()
@@ -71,7 +68,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const rows = now.components.map(({ id }) => {
     const labels = { component_id: id }
     const of = (name: string) => short(rateOf(before, now, `sluice_component_${name}_total`, labels))
-    const inFlight = short(now.scrape.sum('sluice_component_in_flight_events', labels))
+    const inFlight = short(now.series.sum('sluice_component_in_flight_events', labels))
     return [id, of('received_events'), of('received_bytes'), of('sent_events'), of('discarded_events'), inFlight]
   })
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
@@ -85,7 +82,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   ]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
-  const [worst, ...more] = problemsOf(now)
+  const [worst, ...more] = now.problems
   if (worst) {
     lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_PROBLEM))
     if (worst.detail !== undefined) lines.push(...wrap(`  ${printable(worst.detail)}`, width, '  '))
@@ -96,12 +93,12 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
 
 function discards(before: DaemonView, now: DaemonView, seconds: number, width: number): string[] {
   const name = 'sluice_component_discarded_events_total'
-  const found = now.scrape
+  const found = now.series
     .all(name)
     .map(({ labels, value }) => ({
       what: printable(`${labels.component_id}: ${labels.reason}`),
       total: value,
-      rate: (value - before.scrape.sum(name, { component_id: labels.component_id!, reason: labels.reason! })) / seconds,
+      rate: (value - before.series.sum(name, { component_id: labels.component_id!, reason: labels.reason! })) / seconds,
     }))
     .filter(({ total }) => total > 0)
     .sort((a, b) => b.rate - a.rate || b.total - a.total)

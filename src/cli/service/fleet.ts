@@ -1,9 +1,10 @@
 import type { Io } from '../../daemon/process/command-line.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
+import { short } from '../../lib/units.js'
 import type { DaemonDocument } from '../../service/api/domain/documents.js'
 import { everything } from '../../service/client/client.js'
-import { short, table, terminalOf } from '../inspect/daemon-view.js'
+import { table, terminalOf } from '../inspect/daemon-view.js'
 import { type Connection, withClient } from './api.js'
 
 /** Lists all managed daemons: the revision each runs, whether it is the published one, and the health of each. */

@@ -64,11 +64,4 @@ export function answerBucket(query: URLSearchParams, keyed: Keyed, response: Ser
   }
 }
 
-/** Responds with what events wait for in a component. */
-export function answerWaiting(component: string, keyed: Keyed, response: ServerResponse): void {
-  const state = keyed.waitState(component)
-  if (!state) response.writeHead(404).end(`nothing waits in ${component}\n`)
-  else sendAnswer(response, { status: 200, body: state })
-}
-
 const discardedTo = (component: string, keyed: Keyed) => keyed.readers(`${component}.${DISCARDED}`)

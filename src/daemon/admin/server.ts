@@ -2,41 +2,25 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
-import type { ProcessorOutage } from '../../core/component.js'
 import { errorFields } from '../../core/errors.js'
-import { CONTENT_TYPES, type Format } from '../../engine/run/measure/metrics.js'
+import { CONTENT_TYPES, type Metrics } from '../../engine/run/measure/metrics.js'
 import { type ListenAddress, listenOn } from '../../lib/network/inherited-sockets.js'
 import { createServer } from '../../lib/network/node-http.js'
 import { sendAnswer } from '../../net/http/server/answers.js'
 import { failReply } from '../../net/http/server/reply.js'
 import { endWith, serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
 import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
-import { answerBucket, answerKeys, answerWaiting } from './keys.js'
+import { type Reports, readiness, statusOf } from '../status/status.js'
+import { answerBucket, answerKeys } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
-import { isReady, STOPPING } from './ready.js'
 import { streamTap, type Tappable } from './tap.js'
 
 const compress = promisify(gzip)
 
-export interface Reports {
-  /** The text of a scrape. */
-  metrics(format: Format): Promise<Buffer>
+export interface Served extends Reports {
+  readonly metrics: Pick<Metrics, 'render' | 'samples'>
   /** Is notified of connections that are closed or refused. */
   readonly connections: ConnectionEvents
-  /** Every destination, with the reason if it is not ready. */
-  destinations(): { id: string; state: string; reason: string | undefined }[]
-  /** Sources that wait for an operator, or that failed recently and are being restarted. */
-  failures?(): { id: string; state: string; reason: string }[]
-  /** Processors that need a server which does not reply, or that do not finish with events. */
-  outages?(): (ProcessorOutage & { readonly id: string })[]
-  /** Whether a signal ends the daemon, which still delivers what it has read. */
-  isStopping?(): boolean
-  /** When the reload that is under way began, wall clock in milliseconds; undefined: none is. */
-  reloadingSince?(): number | undefined
-  /** State of a managed daemon and of its connection to the service. */
-  managed?(): object
-  /** Shown on the socket only: the paths of the configuration and of the data. */
-  about?(): { readonly config: string | undefined; readonly data_dir: string }
 }
 
 /** Limits for connections to /metrics and the other paths. */
@@ -48,23 +32,18 @@ export interface AdminLimits {
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
 /** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready, and it is not stopping), once it has connections. */
-export function adminServer(reports: Reports, log: Logger, limits = USUAL): Server {
+export function adminServer(reports: Served, log: Logger, limits = USUAL): Server {
   const { timeoutMs } = limits
   return createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
 }
 
-/** Serves the same for the owner only, and also /tap (shows events) and /keys (counts by key). */
-export function socketServer(reports: Reports, tappable: Tappable, log: Logger): Server {
+/** Serves the same for the owner only, and also /status, /tap (shows events), /keys and /bucket (counts by key). */
+export function socketServer(reports: Served, tappable: Tappable, log: Logger): Server {
   return createAdmin(reports, tappable, log, USUAL)
 }
 
 /** An `adminServer` that listens. Close it with `close`. */
-export async function serveAdmin(
-  listen: ListenAddress,
-  reports: Reports,
-  log: Logger,
-  limits = USUAL,
-): Promise<Server> {
+export async function serveAdmin(listen: ListenAddress, reports: Served, log: Logger, limits = USUAL): Promise<Server> {
   const server = adminServer(reports, log, limits)
   await listenOn(server, listen)
   // A scraper that disconnects must not end the daemon.
@@ -73,7 +52,7 @@ export async function serveAdmin(
 }
 
 function createAdmin(
-  reports: Reports,
+  reports: Served,
   tappable: Tappable | undefined,
   log: Logger,
   { max, timeoutMs }: AdminLimits,
@@ -106,7 +85,7 @@ function numberIn(query: URLSearchParams, name: string): number | undefined {
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  reports: Reports,
+  reports: Served,
   tappable: Tappable | undefined,
 ): Promise<void> {
   const { url = '/' } = request
@@ -136,12 +115,9 @@ async function answer(
     answerBucket(searchParams, tappable, response)
     return
   }
-  if (pathname === '/waiting' && tappable) {
-    answerWaiting(searchParams.get('component') ?? '', tappable, response)
-    return
-  }
-  if (pathname === '/about' && tappable && reports.about) {
-    sendAnswer(response, { status: 200, body: reports.about() })
+  if (pathname === '/status' && tappable) {
+    const waits = (component: string) => tappable.waitState(component)
+    sendAnswer(response, { status: 200, body: statusOf(reports, await reports.metrics.samples(), waits) })
     return
   }
   switch (pathname) {
@@ -153,18 +129,13 @@ async function answer(
       sendAnswer(response, { status: 200, body: { status: 'alive' } })
       return
     case '/readyz': {
-      const destinations = reports.destinations()
-      const failures = reports.failures?.() ?? []
-      const outages = reports.outages?.() ?? []
-      const stopping = reports.isStopping?.() ?? false
-      const ready = !stopping && isReady(destinations, failures, outages)
-      const sources = failures.length > 0 ? { sources: failures } : {}
-      const processors = outages.length > 0 ? { processors: outages } : {}
-      const managed = reports.managed && { managed: reports.managed() }
-      const since = reports.reloadingSince?.()
-      const reloading = since !== undefined && { reloading_since: new Date(since).toISOString() }
-      const status = stopping ? STOPPING : ready ? 'ready' : 'not ready'
-      const body = { status, ...reloading, destinations, ...sources, ...processors, ...managed }
+      const { ready, stopping, sources, processors, ...state } = readiness(reports)
+      const body = {
+        status: stopping ? 'stopping' : ready ? 'ready' : 'not ready',
+        ...state,
+        ...(sources.length > 0 && { sources }),
+        ...(processors.length > 0 && { processors }),
+      }
       sendAnswer(response, { status: ready ? 200 : 503, body })
       return
     }
@@ -173,9 +144,9 @@ async function answer(
   }
 }
 
-async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Reports): Promise<void> {
+async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Served): Promise<void> {
   const format = formatFor(headers.accept)
-  const text = await reports.metrics(format)
+  const text = await reports.metrics.render(format)
   const about = { 'content-type': CONTENT_TYPES[format], vary: 'Accept, Accept-Encoding' }
   if (!takesGzip(headers['accept-encoding'])) response.writeHead(200, about).end(text)
   // Compression runs in another thread. The fastest level already makes a scrape ten times smaller.

@@ -111,8 +111,8 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       ...(configPath !== undefined && { configPath: resolve(configPath) }),
       managed: { report, held: (reason: string) => managed.held(reason) },
       wentBack: (...about: Parameters<WentBack>) => managed.wentBack(...about),
-      follow: ({ pipeline, totals }: Running) => {
-        const leave = managed.follow(pipeline, () => reported(totals()))
+      follow: ({ pipeline, totals, problems }: Running) => {
+        const leave = managed.follow(pipeline, () => reported(totals()), problems)
         return () => Promise.race([leave(), sleep(LAST_REPORT_MS)])
       },
     }

@@ -2,7 +2,6 @@ import type { Logger } from 'pino'
 import { ConfigError, errorText, formatProblem } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import type { ManagedConfig } from '../../engine/config/managed/managed-config.js'
-import type { Format } from '../../engine/run/measure/metrics.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { ConnectionReport } from '../../net/limits.js'
 import type { ManagedPipeline } from '../../service/fleet/managed-pipeline.js'
@@ -54,7 +53,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
       () => 0,
     )
     const reports = {
-      metrics: (format: Format) => metrics.render(format),
+      metrics,
       connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
       destinations: () => [{ id: 'pipeline', state: 'holding', reason: reason() }],
       managed: report,

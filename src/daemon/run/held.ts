@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { StateUnreadable } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
-import type { Format, Metrics } from '../../engine/run/measure/metrics.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
 import { sleep } from '../../lib/time.js'
 import type { ConnectionEvents } from '../../net/limits.js'
@@ -56,7 +56,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, runtime:
   }
   report(first)
   const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
-  const reports = { metrics: (format: Format) => metrics.render(format), connections, destinations }
+  const reports = { metrics, connections, destinations }
   const servers = new Servers({ ...reports, ...(managed && { managed: managed.report }) }, log)
   systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)

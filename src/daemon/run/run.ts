@@ -14,13 +14,14 @@ import { inheritedSockets } from '../../lib/network/inherited-sockets.js'
 import { after, every, systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 import { ConnectionReport } from '../../net/limits.js'
-import { isReady } from '../admin/ready.js'
 import { socketPath } from '../admin/socket.js'
 import type { Io } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
 import { type LogOptions, logMetrics, logNodeWarnings, openLog, tellWarnings } from '../process/log.js'
 import { onSignals } from '../process/signals.js'
 import { onStdoutGone } from '../process/stdout-gone.js'
+import { Rates } from '../status/rates.js'
+import { isReady } from '../status/ready.js'
 import { DaemonSubject } from '../systemd/daemon-subject.js'
 import { Systemd } from '../systemd/systemd.js'
 import { whenReadable } from './held.js'
@@ -50,6 +51,8 @@ export interface Running {
   readonly pipeline: Supervisor
   readonly metrics: Metrics
   readonly totals: () => Totals
+  /** What is wrong, worst first; not what concerns the service. */
+  readonly problems: () => Promise<string[]>
   /** Undefined if metrics are not served. */
   readonly metricsUrl: string | undefined
 }
@@ -147,20 +150,21 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     () => pipeline.config.sources,
     () => pipeline.unsaved,
   )
-  const servers = new Servers(
-    {
-      metrics: format => metrics.render(format),
-      connections,
-      destinations: () => pipeline.states(),
-      failures: () => pipeline.failures(),
-      outages: () => pipeline.outages(),
-      isStopping: () => pipeline.isStopping,
-      reloadingSince: () => pipeline.replacingSince,
-      ...(managed && { managed: managed.report }),
-      about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
-    },
-    log,
-  )
+  const rates = new Rates(() => metrics.components.values())
+  const reports = {
+    destinations: () => pipeline.states(),
+    failures: () => pipeline.failures(),
+    outages: () => pipeline.outages(),
+    isStopping: () => pipeline.isStopping,
+    reloadingSince: () => pipeline.replacingSince,
+    about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
+    rates,
+  }
+  const problems = async () => {
+    const { statusOf } = await import('../status/status.js')
+    return statusOf(reports, await metrics.samples(), () => undefined).problems.map(({ what }) => what)
+  }
+  const servers = new Servers({ ...reports, metrics, connections, ...(managed && { managed: managed.report }) }, log)
   await servers.open(config, pipeline)
   const { dataDir } = config
   if (!config.metrics && !config.metricsGiven)
@@ -170,7 +174,10 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     )
   const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
   const measured = after(MEASURE_MS, () => void metrics.measureProcess())
-  const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
+  const stopChecks = every(CHECK_MS, () => {
+    metrics.checkConservation()
+    rates.note()
+  })
   const endFaults = tolerateFaultsOfPlugins(metrics, log)
   const timeout = () => pipeline.config.shutdownTimeoutMs
   const ended = untilStopped(pipeline, systemd, timeout)
@@ -178,7 +185,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const reader = onStdoutGone(stdout, ended, pipeline, log)
   const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, subject)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
-  const leave = origin.follow?.({ pipeline, metrics, totals, metricsUrl: servers.metricsUrl })
+  const leave = origin.follow?.({ pipeline, metrics, totals, problems, metricsUrl: servers.metricsUrl })
   systemd.follow(subject)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])

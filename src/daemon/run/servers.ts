@@ -5,7 +5,7 @@ import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { type ListenAddress, listenOn, listenText } from '../../lib/network/inherited-sockets.js'
-import type { Reports } from '../admin/server.js'
+import type { Served } from '../admin/server.js'
 import { listenAtSocket, socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
 
@@ -13,13 +13,13 @@ type Listen = Config['metrics']
 
 /** The servers on which the daemon reports about itself: the metrics address and the Unix socket. */
 export class Servers {
-  readonly #reports: Reports
+  readonly #reports: Served
   readonly #log: Logger
   #address: Listen
   #metrics: HttpServer | undefined
   #socket: HttpServer | undefined
 
-  constructor(reports: Reports, log: Logger) {
+  constructor(reports: Served, log: Logger) {
     this.#reports = reports
     this.#log = log
   }

@@ -5,7 +5,6 @@ import { components } from '../../components/list.js'
 import { ConfigError, errorText } from '../../core/errors.js'
 import { type Config, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
-import type { Format } from '../../engine/run/measure/metrics.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
 import { systemClock } from '../../lib/time.js'
@@ -217,7 +216,7 @@ async function listenForMetrics(
   if (!config.metrics) return undefined
   const address = config.metricsGiven ? config.metrics : USUAL_METRICS
   const reports = {
-    metrics: (format: Format) => metrics.render(format),
+    metrics,
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
     destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
   }

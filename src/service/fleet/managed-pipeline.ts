@@ -77,6 +77,7 @@ export class ManagedPipeline {
   /** What runs; set by `follow`. */
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
+  #problems: () => Promise<readonly string[]> = async () => []
   /** Why the revision cannot start yet. */
   #held: string | undefined
   readonly #leaving = new AbortController()
@@ -97,7 +98,8 @@ export class ManagedPipeline {
     const interval = () => this.#local.local.managed.report_interval
     const present = () => this.#present()
     const totals = () => this.#totals()
-    this.#reporter = new Reporter({ link, clock, log, daemon, sleep: this.#sleep, interval, present, totals })
+    const error = () => this.#error()
+    this.#reporter = new Reporter({ link, clock, log, daemon, sleep: this.#sleep, interval, present, error, totals })
   }
 
   /** The revision that runs. */
@@ -238,10 +240,18 @@ export class ManagedPipeline {
     this.#reporting ??= this.#reporter.run(this.#leaving.signal)
   }
 
-  /** Applies each revision that is published from now on, and sends reports. Returns `leave`. */
-  follow(pipeline: Replaceable, totals: () => Record<string, number>): () => Promise<void> {
+  /**
+   * Applies each revision that is published from now on, and sends reports, also of the problems that the daemon finds.
+   * Returns `leave`.
+   */
+  follow(
+    pipeline: Replaceable,
+    totals: () => Record<string, number>,
+    problems: () => Promise<readonly string[]> = async () => [],
+  ): () => Promise<void> {
     this.#pipeline = pipeline
     this.#totals = totals
+    this.#problems = problems
     this.#held = undefined
     const { signal } = this.#leaving
     this.#polling = this.#poll(pipeline, signal)
@@ -368,9 +378,14 @@ export class ManagedPipeline {
     return config
   }
 
+  /** All that is wrong, as people read it. */
+  async #error(): Promise<Report['error']> {
+    const problems = await this.#problems()
+    return problems.length === 0 ? this.#present().error : cut([this.#refusal, ...problems].filter(Boolean).join('; '))
+  }
+
   #present(): Present {
     const revision = this.#running?.revision ?? null
-    const cut = (text: string | undefined) => text?.slice(0, LONGEST_ERROR) || null
     if (!this.#pipeline) {
       const health = this.#held === undefined ? 'failed' : 'holding'
       return { revision, health, error: cut(this.#held ?? this.waitsFor) }
@@ -382,3 +397,5 @@ export class ManagedPipeline {
     return { revision, health, error: cut([this.#refusal, held].filter(Boolean).join('; ')) }
   }
 }
+
+const cut = (text: string | undefined) => text?.slice(0, LONGEST_ERROR) || null

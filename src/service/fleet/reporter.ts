@@ -20,6 +20,8 @@ export interface ReporterOptions {
   /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
+  /** What is wrong at the moment. It is read for each report, and a change of it alone sends none. */
+  readonly error: () => Promise<Report['error']>
   readonly totals: () => Report['totals']
 }
 
@@ -56,9 +58,9 @@ export class Reporter {
   }
 
   async #send(present: Present): Promise<void> {
-    const { link, log, daemon, totals } = this.#options
+    const { link, log, daemon, totals, error } = this.#options
     try {
-      await link.report({ ...daemon, ...present, totals: totals() })
+      await link.report({ ...daemon, ...present, error: await error(), totals: totals() })
       this.#problem = undefined
     } catch (error) {
       const text = errorText(error)

@@ -1,7 +1,7 @@
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { formatDuration, parseDuration } from '../../../lib/units.js'
 import { findSocket } from '../../inspect/daemon-socket.js'
-import { aboutDaemon } from '../../inspect/daemon-view.js'
+import { statusAt } from '../../inspect/daemon-view.js'
 import { parsePathFlag } from '../throttle-flags.js'
 import { Replay } from './replay.js'
 import type { Fact } from './result.js'
@@ -27,7 +27,7 @@ const LONGEST_MS = 2 ** 31 - 1
 export async function simulateTap(options: TapOptions, signal: AbortSignal, io: Io): Promise<Simulation> {
   const forMs = durationOf(options.for)
   const socket = findSocket(options, io.env)
-  const config = options.config ?? (await aboutDaemon(socket))?.config
+  const config = options.config ?? (await statusAt(socket)).config
   if (config === undefined)
     throw new UsageError('the daemon has no configuration file: give the configuration with --config', 'simulate')
   const subject = await subjectOf(config, options.tap, io, 'tap')

@@ -96,6 +96,18 @@ class Family {
     this.#values.push(sample)
   }
 
+  /** Its name, and each sample that is a finite number and no part of a histogram. */
+  get samples(): readonly [string, readonly { readonly labels: Labels; readonly value: number }[]] {
+    const plain = this.#values.filter(({ metricName, value }) => metricName === undefined && Number.isFinite(value))
+    const texts = (labels: Sample['labels'] = {}) =>
+      Object.fromEntries(Object.entries(labels).map(([name, value]) => [name, String(value)]))
+    const all = plain.map(({ labels, sharedLabels, value }) => ({
+      labels: { ...sharedLabels, ...texts(labels) },
+      value,
+    }))
+    return [this.#name, all]
+  }
+
   /** The metric for a registry. Each family is written in its own turn of the event loop. */
   asMetric(format: Format, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
@@ -190,6 +202,14 @@ export class Metrics extends ComponentSet {
     const families = [...(await familiesOf(ofProcess, format)), ...(await this.#ofComponents(format))]
     for (const family of families) registry.registerMetric(family.asMetric(format, turn))
     return Buffer.from(await registry.metrics())
+  }
+
+  /** The numbers of a scrape but those of histograms, by the names of the metrics. */
+  async samples(): Promise<Readonly<Record<string, readonly { readonly labels: Labels; readonly value: number }[]>>> {
+    await this.refresh(REFRESH_MS)
+    const { registry } = await this.measureProcess()
+    const families = [...(await familiesOf(registry, 'text')), ...(await this.#ofComponents('text'))]
+    return Object.fromEntries(families.map(({ samples }) => samples).filter(([, all]) => all.length > 0))
   }
 
   async #ofComponents(format: Format): Promise<Iterable<Family>> {

@@ -1,18 +1,13 @@
 import t from 'tap'
-import {
-  clockTime,
-  type DaemonView,
-  rateOf,
-  short,
-  stateOf,
-  terminalOf,
-} from '../../../../src/cli/inspect/daemon-view.js'
+import { type DaemonView, rateOf, stateOf, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
 import { liveBetween } from '../../../../src/cli/inspect/graph-live.js'
-import { Scrape } from '../../../../src/cli/inspect/scrape.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
 import { screen } from '../../../../src/cli/inspect/top.js'
 import { wrap } from '../../../../src/daemon/process/wrap.js'
+import { problemsOf } from '../../../../src/daemon/status/problems.js'
 import { printable } from '../../../../src/lib/printable.js'
+import { clockTime, short } from '../../../../src/lib/units.js'
+import { seriesIn } from '../../../support/series.js'
 
 const LONG = 'a_component_with_a_name_that_is_much_longer_than_there_is_room_for'
 
@@ -40,12 +35,20 @@ function view(at: number, n: number): DaemonView {
   return {
     at,
     wall: 0,
-    scrape: new Scrape(lines.join('\n')),
+    series: seriesIn(lines.join('\n')),
     ready: false,
     destinations: [{ id: 'out', state: 'holding', reason }],
-    failing: [],
-    outages: [],
+    sources: [],
+    processors: [],
     waiting: [],
+    problems: [
+      {
+        what: `out is holding: ${reason}`,
+        todo: 'No events are lost. Delivery resumes by itself when the cause is corrected.',
+      },
+    ],
+    notices: [],
+    bottleneck: { id: 'out', share: 0.967 },
     components: [
       { id: 'in', kind: 'source', type: 'file' },
       { id: LONG, kind: 'processor', type: 'throttle' },
@@ -87,20 +90,16 @@ t.test(
       (bytes, n) => `sluice_file_unread_bytes{component_id="in",file="/var/log/${n}.log"} ${bytes}`,
     )
     const series = [...files, 'sluice_files_watched{component_id="in"} 7'].join('\n')
-    const reloadingSince = new Date(usual.wall - 60_000).toISOString()
-    const shown = {
-      ...usual,
-      destinations: failing,
-      scrape: new Scrape(series),
-      reloadingSince,
-    } as unknown as DaemonView
+    const since = new Date(usual.wall - 60_000).toISOString()
+    const seen = { ...usual, destinations: failing as unknown as DaemonView['destinations'], series: seriesIn(series) }
+    const shown = { ...seen, problems: problemsOf(seen), reloading_since: since }
     const lines = statusLines(shown, { width: 80, height: 24, color: false })
     t.same(
       lines.filter(line => line.length > 80),
       [],
     )
     const text = lines.join('\n')
-    t.match(text, `\nReloading since ${clockTime(reloadingSince, usual.wall)}.\n`)
+    t.match(text, `\nReloading since ${clockTime(since, usual.wall)}.\n`)
     t.equal(text.match(/^! /gm)!.length, 3)
     t.equal(text.match(/No events are lost/g)!.length, 1)
     t.equal(text.match(/3 failed attempts/g)!.length, 3)
@@ -131,8 +130,8 @@ t.test('numbers in at most five places', async t => {
 })
 
 t.test('how far the journal is behind', async t => {
-  const of = (lag: number) => new Scrape(`sluice_journal_lag_seconds{component_id="j"} ${lag}`)
-  const state = (lag: number, id = 'j') => stateOf({ scrape: of(lag), destinations: [] }, id)
+  const of = (lag: number) => seriesIn(`sluice_journal_lag_seconds{component_id="j"} ${lag}`)
+  const state = (lag: number, id = 'j') => stateOf({ series: of(lag), destinations: [] }, id)
   t.same([state(0.02), state(75.4), state(3600)], ['20ms behind', '1m 15s behind', '1h 0m behind'])
   t.equal(state(1, 'other'), '')
 })
@@ -167,7 +166,7 @@ t.test('keys are shown with their buckets, and where discarded events go', async
 })
 
 t.test('a throttle says how many keys it has, and how many events wait for room in their limit', async t => {
-  const state = (...lines: string[]) => stateOf({ scrape: new Scrape(lines.join('\n')), destinations: [] }, 'lim')
+  const state = (...lines: string[]) => stateOf({ series: seriesIn(lines.join('\n')), destinations: [] }, 'lim')
   const keys = 'sluice_throttle_buckets{component_id="lim"} 2'
   const waiting = (n: number) => `sluice_component_waiting_events{component_id="lim"} ${n}`
   t.equal(state(keys), '2 keys')
@@ -177,6 +176,6 @@ t.test('a throttle says how many keys it has, and how many events wait for room 
 })
 
 t.test('keys with line ends of any kind are read', async t => {
-  const scrape = new Scrape('a_total{key="x\r\u2028\\n\\"y"} 3\n')
-  t.same(scrape.all('a_total'), [{ labels: { key: 'x\r\u2028\n"y' }, value: 3 }])
+  const series = seriesIn('a_total{key="x\r\u2028\\n\\"y"} 3\n')
+  t.same(series.all('a_total'), [{ labels: { key: 'x\r\u2028\n"y' }, value: 3 }])
 })

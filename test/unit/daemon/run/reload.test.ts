@@ -26,7 +26,14 @@ async function untilAnswer(port: number, text: string): Promise<void> {
 
 const connections = { closed() {}, refused() {} }
 const serversHere = () =>
-  new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [], connections }, log)
+  new Servers(
+    {
+      metrics: { render: async () => Buffer.from('here'), samples: async () => ({}) },
+      destinations: () => [],
+      connections,
+    },
+    log,
+  )
 
 /** Reloads `pipeline` at SIGHUP, until the test is over. */
 function reloading(t: Test, read: () => Promise<Config>, pipeline: object, servers: Servers) {

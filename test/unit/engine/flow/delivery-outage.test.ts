@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Failure } from '../../../../src/core/errors.js'
-import { isReady } from '../../../../src/daemon/admin/ready.js'
+import { isReady } from '../../../../src/daemon/status/ready.js'
 import {
   balanced,
   fail,

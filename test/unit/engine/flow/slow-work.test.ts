@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isReady } from '../../../../src/daemon/admin/ready.js'
+import { isReady } from '../../../../src/daemon/status/ready.js'
 import { SlowWork } from '../../../../src/engine/flow/slow-work.js'
 import { type Logged, recordingLog } from '../../../../src/engine/testing/recording-log.js'
 import { batchOf } from '../../../support/batches.js'

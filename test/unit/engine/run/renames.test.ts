@@ -16,15 +16,12 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { validate } from '../../../../src/cli/check/validate.js'
-import type { DaemonView } from '../../../../src/cli/inspect/daemon-view.js'
-import { problemsOf } from '../../../../src/cli/inspect/problems/daemon.js'
-import { noticesOf } from '../../../../src/cli/inspect/problems/orphan.js'
-import { Scrape } from '../../../../src/cli/inspect/scrape.js'
 import { file } from '../../../../src/components/file/source.js'
 import { type AnyDefinition, defineDestination } from '../../../../src/core/component.js'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { LOCAL } from '../../../../src/core/options/delivery-options.js'
 import { orphanMetrics } from '../../../../src/daemon/run/orphan-metrics.js'
+import { noticesOf, problemsOf } from '../../../../src/daemon/status/problems.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { objectionTo } from '../../../../src/engine/run/state/left-behind.js'
@@ -32,6 +29,7 @@ import { carryOver } from '../../../../src/engine/run/state/renames.js'
 import { type ReplaceOptions, Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
+import { seriesIn } from '../../../support/series.js'
 import { until } from '../../../support/until.js'
 
 /** What the destinations of a test got, whatever their names. */
@@ -113,8 +111,7 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
   }
 }
 
-const view = (scrape: string) =>
-  ({ scrape: new Scrape(scrape), destinations: [], failing: [], outages: [], waiting: [] }) as unknown as DaemonView
+const view = (text: string) => ({ wall: 0, series: seriesIn(text), destinations: [], sources: [], processors: [] })
 const problems = (scrape: string) =>
   problemsOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
 

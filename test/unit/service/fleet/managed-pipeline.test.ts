@@ -2,10 +2,12 @@ import { linkSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync, syml
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { managedLine, managedProblemsOf } from '../../../../src/cli/inspect/problems/managed.js'
+import { managedLine } from '../../../../src/cli/inspect/screen-parts.js'
 import { fleetText } from '../../../../src/cli/service/fleet.js'
 import { components } from '../../../../src/components/list.js'
 import { StateUnreadable } from '../../../../src/core/unreadable.js'
+import { problemsOf } from '../../../../src/daemon/status/problems.js'
+import { Series } from '../../../../src/daemon/status/series.js'
 import type { Config } from '../../../../src/engine/config/load.js'
 import { ManagedConfig } from '../../../../src/engine/config/managed/managed-config.js'
 import { EventsLeftBehind } from '../../../../src/engine/run/state/left-behind.js'
@@ -367,7 +369,12 @@ t.test('revisions that follow, and reports of them', async t => {
   const { it, managed, pipeline, first, reported, ran } = setUp(t)
   it.published = revisionOf(1)
   await first()
-  const leave = managed.follow(pipeline, () => ({ received: 5 }))
+  const problems: string[] = []
+  const leave = managed.follow(
+    pipeline,
+    () => ({ received: 5 }),
+    async () => problems,
+  )
   await until(() => it.reports.length > 0)
   t.match(it.reports[0], { daemon_id: 'd', revision: 1, health: 'ready', error: null, totals: { received: 5 } })
   it.published = revisionOf(2)
@@ -406,6 +413,14 @@ t.test('revisions that follow, and reports of them', async t => {
 
   it.states = [{ id: 'out', state: 'holding', reason: '401 from there' }]
   t.match(await reported(report => report.health === 'holding'), { error: /out: 401 from there/ })
+  problems.push('out is holding: 401 from there', 'in: 2 files cannot be read')
+  t.match(
+    await reported(report =>
+      (report.error ?? '').endsWith('; out is holding: 401 from there; in: 2 files cannot be read'),
+    ),
+    { error: /^revision 5 cannot run: / },
+    'and all that is wrong, as status shows it',
+  )
 
   const before = it.reports.length
   it.away = new Error('ECONNREFUSED')
@@ -546,6 +561,8 @@ t.test('a revision that is tried is not reported as the one that runs', async t 
   t.equal(it.kept!.revision, 2)
 })
 
+const NOTHING_ELSE = { wall: 0, series: new Series({}), destinations: [], sources: [], processors: [] }
+
 t.test('what an operator of a managed daemon reads', async t => {
   const usual = {
     pipeline: 'p',
@@ -564,7 +581,7 @@ t.test('what an operator of a managed daemon reads', async t => {
   t.match(line({ published: 5 }), /revision 4 \(5 is published\);/)
   t.match(line({ revision: undefined, last_contact: undefined }), /no revision runs \(4 is published\); no contact yet/)
   t.equal(managedLine({ wall: 0 }), undefined, 'another daemon')
-  const problems = (more: object) => managedProblemsOf({ managed: { ...usual, ...more }, wall: 0 })
+  const problems = (more: object) => problemsOf({ ...NOTHING_ELSE, managed: { ...usual, ...more } })
   t.same(problems({}), [])
   t.same(problems({ unreachable_seconds: 59, unreachable: 'ECONNREFUSED' }), [], 'a service that is restarted')
   t.match(problems({ unreachable_seconds: 60, unreachable: 'ECONNREFUSED' }), [

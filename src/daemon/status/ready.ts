@@ -1,8 +1,5 @@
 import type { ProcessorOutage } from '../../core/component.js'
 
-/** The status of a daemon that a signal ends. */
-export const STOPPING = 'stopping'
-
 type States = readonly { readonly state: string }[]
 
 /**

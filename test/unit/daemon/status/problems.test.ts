@@ -1,22 +1,17 @@
 import { join } from 'node:path'
 import t from 'tap'
-import type { DaemonView } from '../../../../src/cli/inspect/daemon-view.js'
-import { problemsOf } from '../../../../src/cli/inspect/problems/daemon.js'
-import { Scrape } from '../../../../src/cli/inspect/scrape.js'
+import { type Observed, problemsOf } from '../../../../src/daemon/status/problems.js'
 import { testFolder } from '../../../support/folder.js'
+import { seriesIn } from '../../../support/series.js'
 
-function view(destinations: DaemonView['destinations'], series: readonly string[]): DaemonView {
-  const scrape = new Scrape(series.join('\n'))
+function view(destinations: readonly object[], series: readonly string[]): Observed {
   return {
-    at: 0,
-    scrape,
-    ready: false,
-    destinations,
-    failing: [],
-    outages: [],
-    waiting: [],
-    components: [],
-  } as unknown as DaemonView
+    wall: 0,
+    series: seriesIn(series.join('\n')),
+    destinations: destinations as Observed['destinations'],
+    sources: [],
+    processors: [],
+  }
 }
 
 const discarded = (id: string, reason: string, value: number) =>
@@ -103,11 +98,11 @@ t.test('an outage: since when, how often, and when it is tried again', async t =
 })
 
 t.test('nobody is told that no events are lost while some of them are dropped', async t => {
-  const waits = [{ id: 'up', state: 'holding', reason: '401' }] as DaemonView['destinations']
+  const waits = [{ id: 'up', state: 'holding', reason: '401' }] as Observed['destinations']
   const [held] = problemsOf(view(waits, []))
   t.match(held, { what: 'up is holding: 401', todo: /^No events are lost/ })
   for (const state of ['holding', 'retrying']) {
-    const some = [{ id: 'up', state, reason: 'no' }] as DaemonView['destinations']
+    const some = [{ id: 'up', state, reason: 'no' }] as Observed['destinations']
     const [first, second] = problemsOf(view(some, [discarded('up', 'buffer_full', 5)]))
     t.match(first, { what: `up is ${state}: no`, todo: /found no room were dropped/ })
     t.match(second, { what: /^up has discarded 5 events .*: buffer_full$/, todo: /^They are lost/ })

@@ -1,0 +1,67 @@
+import { wrap } from '../../daemon/process/wrap.js'
+import { lasting } from '../../daemon/status/problems.js'
+import type { Status } from '../../daemon/status/status.js'
+import { printable } from '../../lib/printable.js'
+import { short } from '../../lib/units.js'
+import { type DaemonView, table } from './daemon-view.js'
+
+/** What the screens of `sluice status` and `sluice top` have in common. */
+
+/** The pipeline and revision that a managed daemon runs, and when the service last responded. */
+export function managedLine({ managed, wall }: Pick<DaemonView, 'managed' | 'wall'>): string | undefined {
+  if (!managed) return undefined
+  const { pipeline, service, revision, published, last_contact } = managed
+  const runs = revision === undefined ? 'no revision runs' : `revision ${revision}`
+  const newer = published !== undefined && published !== revision ? ` (${published} is published)` : ''
+  const contact =
+    last_contact === undefined ? 'no contact yet' : `last contact ${lasting(wall / 1000 - last_contact)} ago`
+  return `Pipeline ${pipeline}, ${runs}${newer}; ${contact} with ${service}`
+}
+
+/** The bottleneck as a line for people. */
+export function bottleneckLines({ bottleneck }: Pick<Status, 'bottleneck'>, width: number): string[] {
+  if (!bottleneck) return []
+  const text = `The bottleneck is ${bottleneck.id}: it was busy ${Math.round(bottleneck.share * 100)} % of the time lately.`
+  return ['', ...wrap(text, width, '  ')]
+}
+
+const SHOWN_BUCKETS = 3
+
+/** As in: limit_app: 812 events wait for room (on_backlog: pace, for 1h 0m at most); 800 of checkout, since 2m 5s ago */
+export function waitLines({ waiting, wall }: Pick<DaemonView, 'waiting' | 'wall'>, width: number): string[] {
+  const lines = waiting.map(({ id, events, options, buckets }) => {
+    const shown = buckets.slice(0, SHOWN_BUCKETS).map(({ key, events, since }) => {
+      const ago = lasting((wall - Date.parse(since)) / 1000)
+      return `${events} of ${key ?? 'the default bucket'} for ${ago}`
+    })
+    const more = buckets.length > SHOWN_BUCKETS ? ['and others'] : []
+    const what = `${id}: ${events} ${events === 1 ? 'event waits' : 'events wait'} for room`
+    return `${what} (${options.join('; ')}): ${[...shown, ...more].join(', ')}`
+  })
+  return lines.length === 0 ? [] : ['', ...lines.flatMap(line => wrap(printable(line), width, '  '))]
+}
+
+/** The files that are furthest behind, and how full the buffers are; at most `most` of each. */
+export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: number, most: number): string[] {
+  const files = series
+    .all('sluice_file_unread_bytes')
+    .filter(({ labels, value }) => value > 0 && labels.file !== undefined)
+    .sort((a, b) => b.value - a.value)
+    .slice(0, most)
+    .map(({ labels, value }) => [`${printable(labels.file!)} (${labels.component_id})`, `${short(value)}B`])
+  const buffers = series
+    .all('sluice_buffer_bytes')
+    .map(({ labels, value }) => {
+      const max = series.sum('sluice_buffer_max_bytes', labels)
+      const events = series.sum('sluice_buffer_events', labels)
+      return { id: labels.component_id!, events, value, max }
+    })
+    .filter(({ events }) => events > 0)
+    .sort((a, b) => b.value / b.max - a.value / a.max)
+    .slice(0, most)
+    .map(({ id, events, value, max }) => [id, short(events), `${short(value)}B`, `${short(Math.max(0, max - value))}B`])
+  return [
+    ...(files.length > 0 ? ['', ...table([['files furthest behind', 'unread'], ...files], width)] : []),
+    ...(buffers.length > 0 ? ['', ...table([['disk buffers', 'events', 'used', 'room left'], ...buffers], width)] : []),
+  ]
+}

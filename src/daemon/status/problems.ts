@@ -1,0 +1,468 @@
+import type { ProcessorOutage } from '../../core/component.js'
+import { UNROUTED } from '../../core/processor.js'
+import { dataDirOf } from '../../engine/config/load.js'
+import { GIVEN_BACK } from '../../engine/flow/counters.js'
+import { PROCESSING_FAILED } from '../../engine/flow/decided.js'
+import { deadLetterPath } from '../../engine/run/dead-letter.js'
+import type { DestinationState } from '../../engine/run/engine.js'
+import { adviceFor, type OrphanKind } from '../../engine/run/state/orphans.js'
+import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
+import type { ManagedReport } from '../run/managed-report.js'
+import type { Series } from './series.js'
+
+/** A problem, and what to do about it. */
+export interface Problem {
+  readonly what: string
+  /** Since when, how often and similar facts. */
+  readonly detail?: string
+  readonly todo: string
+  /** Commands that `todo` mentions, each ready to be typed. */
+  readonly commands?: readonly string[]
+}
+
+/** What problems are found in. */
+export interface Observed {
+  /** Wall clock in milliseconds. */
+  readonly wall: number
+  readonly series: Series
+  readonly destinations: readonly DestinationState[]
+  /** Sources that wait for an operator, or that fail and are restarted. */
+  readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
+  /** Processors that need a server which does not reply, or that do not finish with events. */
+  readonly processors: readonly (ProcessorOutage & { readonly id: string })[]
+  /** Of a managed daemon. */
+  readonly managed?: ManagedReport | undefined
+  /** Its configuration, if that is a file, and its data_dir; missing while it is starting. */
+  readonly about?: { readonly config?: string | undefined; readonly data_dir: string } | undefined
+}
+
+/** The problems of a daemon, worst first. */
+export function problemsOf(seen: Observed): Problem[] {
+  return [
+    ...destinationProblems(seen),
+    ...positive(seen, [DELETED]),
+    ...sourceProblems(seen),
+    ...processorProblems(seen),
+    ...reloadProblems(seen),
+    ...balanceProblems(seen),
+    ...positive(seen, [BUFFER_UNWRITABLE]),
+    ...fullBufferProblems(seen),
+    ...positive(seen, OF_FILES),
+    ...nothingToRead(seen),
+    ...orphansIn(seen, kind => !COSTS_NOTHING.has(kind)),
+    ...positionProblems(seen),
+    ...positive(seen, [PROGRESS_UNSAVED]),
+    ...discardProblems(seen),
+    ...throttleProblems(seen),
+    ...positive(seen, [DEAD_LETTERS_UNWRITABLE]),
+    ...deadLetterProblems(seen),
+    ...managedProblems(seen),
+    ...tlsProblems(seen),
+  ]
+}
+
+/** Data whose removal costs no events: that of sources and throttles that may have been removed on purpose. */
+export function noticesOf(seen: Observed): Problem[] {
+  return orphansIn(seen, kind => COSTS_NOTHING.has(kind))
+}
+
+/** A metric that is above 0 for a component with a problem. */
+interface Positive {
+  readonly metric: string
+  readonly what: (id: string, value: number, wall: number) => string
+  readonly todo: string
+}
+
+const ON_DISK = 'Is the disk of data_dir full, or not writable? The log says why'
+
+const DELETED: Positive = {
+  metric: 'sluice_file_deleted_undelivered_bytes',
+  what: (id, value) =>
+    `${id}: ${short(value)}B of deleted files are not delivered, and only exist while the daemon has them open`,
+  todo: 'A restart loses them, unless a compressed copy is left in their folder. Correct what holds up the delivery before you restart.',
+}
+
+const BUFFER_UNWRITABLE: Positive = {
+  metric: 'sluice_buffer_unwritable',
+  what: id => `${id}: its buffer cannot be written`,
+  todo: `Nothing is lost: its sources wait, and it is tried again until it works. ${ON_DISK} (SLUICE_BUFFER_NOT_WRITTEN).`,
+}
+
+const PROGRESS_UNSAVED: Positive = {
+  metric: 'sluice_buffer_progress_unsaved',
+  what: id => `${id}: what was delivered from its buffer cannot be saved`,
+  todo: `After a restart, it would be delivered again. ${ON_DISK} (SLUICE_BUFFER_LEDGER_NOT_WRITTEN).`,
+}
+
+const DEAD_LETTERS_UNWRITABLE: Positive = {
+  metric: 'sluice_dead_letters_unwritable',
+  what: id => `${id}: its dead letters cannot be written`,
+  todo: `Nothing is lost: their events wait, and it is tried again until it works. ${ON_DISK} (SLUICE_DEAD_LETTER, or the reason dead_letter of a destination).`,
+}
+
+const SILENT = 'sluice_file_systems_silent'
+const UNREADABLE = 'sluice_files_unreadable'
+
+const OF_FILES: readonly Positive[] = [
+  {
+    metric: UNREADABLE,
+    what: (id, value) => `${id}: ${counted(value, 'file')} cannot be read`,
+    todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works. One with a byte that no record begins with ("byte 4: …") is read on once decode is what it was written with, or it is written anew; or leave it out of include.',
+  },
+  {
+    metric: 'sluice_file_lost_bytes_total',
+    what: (id, value) => `${id} has lost ${short(value)}B of its files since the daemon started`,
+    todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
+  },
+  {
+    metric: SILENT,
+    what: (id, value) => `${id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
+    todo: 'Its files wait, and nothing else does. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+  },
+]
+
+const OF_THROTTLES: readonly Positive[] = [
+  {
+    metric: 'sluice_throttle_state_unsaved',
+    what: id => `${id}: its buckets cannot be saved`,
+    todo: `After a restart it begins with those that were saved last, so more than its limits may pass. ${ON_DISK} (SLUICE_BUCKETS_NOT_SAVED).`,
+  },
+  {
+    metric: 'sluice_throttle_quota_ahead_timestamp_seconds',
+    what: (id, value, wall) =>
+      `${id}: its quota counts in a later period until ${atSeconds(value, wall)}, since the clock was set back`,
+    todo: 'A bucket whose quota that period has used up passes nothing until then. If the clock is right now, restart the daemon: systemctl restart sluice. With persist, what was used then counts for the present period.',
+  },
+  {
+    metric: 'sluice_component_waiting_full_sources',
+    what: (id, value) => `${id} holds back ${counted(value, 'source')}: as many events wait for room as may`,
+    todo: 'What such a source reads next comes later, also that of other buckets. One that goes on writing more than its limit never catches up: raise the limit, or set a short max_delay, or time_field.',
+  },
+]
+
+function positive({ series, wall }: Observed, all: readonly Positive[]): Problem[] {
+  return all.flatMap(({ metric, what, todo }) =>
+    series
+      .all(metric)
+      .filter(({ value }) => value > 0)
+      .map(({ labels, value }) => ({ what: what(labels.component_id!, value, wall), todo })),
+  )
+}
+
+const SAFE = 'No events are lost.'
+
+/** Destinations that do not deliver, with the course of their outage. */
+function destinationProblems({ series, destinations, wall }: Observed): Problem[] {
+  const isSafe = series.sum(DELETED.metric) === 0
+  return destinations
+    .filter(({ state }) => state !== 'ready' && state !== 'stopped')
+    .map(destination => {
+      const { id, state, reason } = destination
+      const drops = series.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
+      const detail = outageDetail(destination, wall)
+      return {
+        what: reason === undefined ? `${id} is ${state}` : `${id} is ${state}: ${reason}`,
+        ...(detail !== '' && { detail }),
+        todo: deliveryAdvice(state, drops).replace(SAFE, isSafe ? SAFE : 'No events are lost while the daemon runs.'),
+      }
+    })
+}
+
+function deliveryAdvice(state: string, drops: boolean): string {
+  if (drops) return 'Its buffer is full or was full, and events that found no room were dropped. Correct the cause.'
+  switch (state) {
+    case 'refusing':
+      return 'Most requests are rejected, and their events go where on_reject says. Correct the receiver or the events.'
+    case 'retrying':
+    case 'failing':
+      return `${SAFE} Check what the error names: the receiver, the network or the disk.`
+    case 'starting':
+      return `${SAFE} Delivery begins when the destination has been checked.`
+    default:
+      return `${SAFE} Delivery resumes by itself when the cause is corrected.`
+  }
+}
+
+/** As in: Since 14:01:07 (2m 5s), 12 failed attempts, the last at 14:03:12, the next in 8s. */
+function outageDetail(destination: DestinationState, wall: number): string {
+  const { since, failures = 0, last_failure, next_attempt, oldest_event } = destination
+  const sentences: string[] = []
+  const ago = (time: string) => lasting((wall - Date.parse(time)) / 1000)
+  if (since !== undefined) {
+    const parts = [`Since ${clockTime(since, wall)} (${ago(since)}), ${failed(failures)}`]
+    if (last_failure !== undefined && failures > 1) parts.push(`the last at ${clockTime(last_failure, wall)}`)
+    if (next_attempt !== undefined) {
+      const inMs = Date.parse(next_attempt) - wall
+      parts.push(inMs < 1000 ? 'the next one now' : `the next in ${lasting(inMs / 1000)}`)
+    }
+    sentences.push(`${parts.join(', ')}.`)
+  }
+  if (oldest_event !== undefined) sentences.push(`The oldest waiting event is ${ago(oldest_event)} old.`)
+  return sentences.join(' ')
+}
+
+/** `1 failed attempt`, `2 failed attempts`. */
+export const failed = (attempts: number) => `${attempts} failed attempt${attempts === 1 ? '' : 's'}`
+
+/** A time that lasts a second at least. */
+export const lasting = (seconds: number) => formatDuration(Math.max(1, Math.round(seconds)) * 1000)
+
+const atSeconds = (seconds: number, wall: number) => clockTime(new Date(seconds * 1000).toISOString(), wall)
+
+function sourceProblems({ sources }: Observed): Problem[] {
+  return sources.map(({ id, state, reason }) => {
+    const holds = state === 'holding'
+    return {
+      what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
+      todo: holds
+        ? 'It reads nothing until that is corrected, and then resumes by itself. No events are lost.'
+        : 'It is restarted at its last position until it works. It resumes by itself when the cause is corrected.',
+    }
+  })
+}
+
+function processorProblems({ processors, wall }: Observed): Problem[] {
+  return processors.map(({ id, isStuck, reason, since, attempts, next_attempt, meanwhile }) => {
+    if (isStuck)
+      return {
+        what: `${id} is stuck: ${reason}`,
+        detail: `Since ${clockTime(since, wall)}. Meanwhile ${meanwhile}.`,
+        todo: 'Correct the plugin so that each call of process ends, and reload; or restart the daemon.',
+      }
+    const next = next_attempt === undefined ? 'trying now' : `next attempt at ${clockTime(next_attempt, wall)}`
+    return {
+      what: `${id} cannot ask the server of its cluster limit: ${reason}`,
+      detail: `Since ${clockTime(since, wall)}, ${counted(attempts, 'failure')}, ${next}. Meanwhile ${meanwhile}.`,
+      todo: 'Check the server, the network and the options of redis. It is asked again by itself.',
+    }
+  })
+}
+
+function reloadProblems({ series }: Observed): Problem[] {
+  if (!series.all('sluice_config_last_reload_successful').some(({ value }) => value === 0)) return []
+  const todo = 'The log says where it is wrong, and so does `sluice validate`. Nothing is lost.'
+  return [{ what: 'the last reload failed: the previous configuration is still running', todo }]
+}
+
+function balanceProblems({ series }: Observed): Problem[] {
+  return [...series.by('component_id', 'sluice_conservation_errors_total')]
+    .filter(([, errors]) => errors > 0)
+    .map(([id]) => ({
+      what: `${id}: event counts do not add up`,
+      todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
+    }))
+}
+
+const FULL_SHARE = 0.8
+
+function fullBufferProblems({ series }: Observed): Problem[] {
+  return series.all('sluice_buffer_bytes').flatMap(({ labels, value }) => {
+    const id = labels.component_id!
+    const most = series.sum('sluice_buffer_max_bytes', { component_id: id })
+    if (!(most > 0 && value >= most * FULL_SHARE)) return []
+    return {
+      what: `${id}: its buffer is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
+      todo: 'Full, it makes its sources wait (or drops, with when_full: drop_newest). Raise buffer.max_bytes or help the receiver.',
+    }
+  })
+}
+
+function nothingToRead({ series }: Observed): Problem[] {
+  return series.all('sluice_files_watched').flatMap(({ labels, value }) => {
+    if (value !== 0 || series.sum(SILENT, labels) > 0 || series.sum(UNREADABLE, labels) > 0) return []
+    return {
+      what: `${labels.component_id}: there is no file that it could read`,
+      todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
+    }
+  })
+}
+
+/** Describes the data of a component that is not configured any more. */
+const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
+  checkpoint: () => 'saved positions',
+  buckets: () => 'saved buckets',
+  buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
+  dead_letters: events => counted(events, 'dead letter'),
+}
+
+const COSTS_NOTHING: ReadonlySet<string> = new Set<OrphanKind>(['checkpoint', 'buckets'])
+
+function orphansIn({ series }: Observed, isWanted: (kind: string) => boolean): Problem[] {
+  return series.all('sluice_orphaned_bytes').flatMap(({ labels, value }) => {
+    const { component_id: id = '', kind = '', path = '' } = labels
+    if (!isWanted(kind)) return []
+    const what = LEFT[kind as OrphanKind]?.(series.sum('sluice_orphaned_events', labels)) ?? kind
+    return {
+      what: `${id} is not configured any more and left ${what} (${short(value)}B) in ${path}`,
+      todo: adviceFor({ kind: kind as OrphanKind, id, path }),
+    }
+  })
+}
+
+/** If there is something to save, a position that was not saved for this long is stuck. */
+const OLD_S = 60
+
+/** Sources whose positions cannot be saved, or were not saved for a long time. */
+function positionProblems({ series }: Observed): Problem[] {
+  const ages = series.by('component_id', 'sluice_checkpoint_age_seconds')
+  const unsaved = series.by('component_id', 'sluice_checkpoint_unsaved')
+  return [...new Set([...ages.keys(), ...unsaved.keys()])].flatMap(id => {
+    const age = ages.get(id) ?? 0
+    const failed = (unsaved.get(id) ?? 0) > 0
+    if (!failed && age <= OLD_S) return []
+    const since = `were not saved for ${Math.round(age)} s`
+    return {
+      what: failed ? `${id}: its positions cannot be saved` : `${id}: its positions ${since}`,
+      ...(failed && age >= 1 && { detail: `They ${since}.` }),
+      todo: `After a restart, what was sent since then would be sent again. ${ON_DISK} (SLUICE_CHECKPOINT_NOT_SAVED).`,
+    }
+  })
+}
+
+const DISCARDED = 'sluice_component_discarded_events_total'
+
+/** What to say about reasons that leave no rejected event. Others of a processor are what it is there for. */
+const LOST_FOR: Readonly<Record<string, string>> = {
+  buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
+  throttled_backlog:
+    'Its source sent them all at once while it was catching up. To keep them, set on_backlog or time_field, or a longer max_delay.',
+  max_keys:
+    'They were of new keys while max_keys others were in use. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
+  late: 'They were later than allowed_lateness. Raise it, or set on_late to pass.',
+  no_backend: 'The server of the cluster limit could not be asked; on_backend_failure says what to do then.',
+  buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
+  [UNROUTED]:
+    'They are lost: nothing reads the output that they went to. `sluice validate` names it; a blackhole that reads it says that this is intended.',
+  [PROCESSING_FAILED]: 'They are lost: they could not be processed, and on_error is discard. The log says why.',
+}
+
+const LOST_BY: Readonly<Record<string, string>> = {
+  source: 'See its options in the configuration.',
+  destination: 'They are lost: the destination rejected them, and on_reject is discard.',
+}
+
+function discardProblems({ series }: Observed): Problem[] {
+  return series.all(DISCARDED).flatMap(({ labels, value }) => {
+    const { component_id = '', component_kind = '', reason = '' } = labels
+    const todo = LOST_FOR[reason] ?? LOST_BY[component_kind]
+    if (value === 0 || reason === GIVEN_BACK || todo === undefined) return []
+    // These are in the dead-letter queue, or went to the readers of `.rejected`.
+    if (series.sum('sluice_dead_letter_events_total', { component_id, reason }) > 0) return []
+    return {
+      what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
+      todo,
+    }
+  })
+}
+
+/** Throttles that do not apply the limits that they should. */
+function throttleProblems(seen: Observed): Problem[] {
+  const { series, wall } = seen
+  const limits = series.all('sluice_throttle_limits_file_valid').flatMap(({ labels, value }) => {
+    if (value !== 0) return []
+    const [readAt] = series.all('sluice_throttle_limits_file_read_timestamp_seconds', labels)
+    return {
+      what: `${labels.component_id}: its limits file cannot be used; the rules that were read last stay in use`,
+      ...(readAt && { detail: `They were read at ${atSeconds(readAt.value, wall)}.` }),
+      todo: 'Correct the file; the log names the line. It is read again by itself.',
+    }
+  })
+  const open = series.all('sluice_throttle_events_total', { decision: 'fail_open' }).flatMap(({ labels, value }) => {
+    const { component_id = '', mode } = labels
+    const sum = (name: string) => series.sum(`sluice_throttle_${name}`, { component_id })
+    // In shadow mode nothing is limited. A cluster limit also passes events while its server is away.
+    const isCluster = series.all('sluice_throttle_backend_up', { component_id }).length > 0
+    if (value === 0 || sum('buckets') < sum('max_buckets') || isCluster || mode !== undefined) return []
+    return {
+      what: `${component_id} has passed ${counted(value, 'event')} without a limit since the daemon started`,
+      todo: 'As many keys are in use as max_keys allows, and events of others pass uncounted. Raise max_keys, or choose a key_field with fewer values; `sluice top` shows the busiest keys.',
+    }
+  })
+  return [...limits, ...positive(seen, OF_THROTTLES), ...open]
+}
+
+/** Events in the dead-letter queues, with the commands that send them again. */
+function deadLetterProblems({ series, about }: Observed): Problem[] {
+  return series.all('sluice_dead_letters').flatMap(({ labels, value }) => {
+    if (value === 0) return []
+    const id = labels.component_id!
+    const [age] = series.all('sluice_dead_letters_age_seconds', { component_id: id })
+    const command = resendCommand(id, about)
+    return {
+      what: `${id}: ${counted(value, 'event')} in the dead-letter queue${age ? `, the oldest for ${lasting(age.value)}` : ''}`,
+      todo: `${labels.component_kind === 'processor' ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
+      commands: [`${command} --dry-run`, command],
+    }
+  })
+}
+
+/** A command line that works from any folder. */
+function resendCommand(id: string, about: Observed['about']): string {
+  const words = ['sluice', 'resend', '--config', about?.config ?? 'FILE', '--destination', id]
+  // Elsewhere the configuration may name another folder: it can be relative, or come from the environment of the daemon.
+  if (about && dataDirElsewhere(about.config) !== about.data_dir) words.push(deadLetterPath(about.data_dir, id))
+  return words.map(quoted).join(' ')
+}
+
+function dataDirElsewhere(config: string | undefined): string | undefined {
+  try {
+    const folder = config === undefined ? undefined : dataDirOf(config, {})
+    return folder?.startsWith(`${process.cwd()}/`) ? undefined : folder
+  } catch {
+    return undefined
+  }
+}
+
+/** Quotes a word for a POSIX shell. */
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
+}
+
+/** A service that is restarted or updated is unreachable for less than this. */
+const AWAY_S = 60
+
+/** A revision that cannot run, and a service that cannot be reached. */
+function managedProblems({ managed }: Observed): Problem[] {
+  if (!managed) return []
+  const { service, revision, refused, refusal, unreachable_seconds = 0, unreachable, report_problem } = managed
+  const current = revision === undefined ? 'Nothing runs until then.' : `Revision ${revision} keeps running.`
+  const problems: Problem[] = []
+  if (refused !== undefined && revision !== undefined) {
+    const todo = `${current} Correct the pipeline, or the local configuration and reload the daemon.`
+    problems.push({ what: `revision ${refused} of the pipeline cannot run here: ${refusal}`, todo })
+  }
+  if (unreachable_seconds >= AWAY_S) {
+    const what = `the service ${service} has not answered for ${lasting(unreachable_seconds)}: ${unreachable}`
+    problems.push({ what, todo: `${current} Check the network, the address of the pipeline and the access key.` })
+  } else if (report_problem !== undefined && unreachable === undefined) {
+    const what = `the service does not accept the reports of this daemon: ${report_problem}`
+    problems.push({ what, todo: `${current} \`sluice fleet\` shows old data, or nothing.` })
+  }
+  return problems
+}
+
+/** Older refusals are not reported. */
+const RECENT_S = 3600
+const SOON_S = 7 * 86_400
+
+/** Certificates that expire, and clients that are refused in the TLS handshake. */
+function tlsProblems({ series, wall }: Observed): Problem[] {
+  const expiring = series.all('sluice_tls_certificate_expiry_timestamp_seconds').flatMap(({ labels, value }) => {
+    const left = value - wall / 1000
+    const { component_id, option, file } = labels
+    if (left >= SOON_S) return []
+    const when = `${left <= 0 ? 'expired' : 'expires'} on ${new Date(value * 1000).toISOString().slice(0, 10)}`
+    const todo = 'Renew the certificate in that file. The new one is used without a restart.'
+    return { what: `${component_id}: the certificate in tls.${option} (${file}) ${when}`, todo }
+  })
+  const refused = series.all('sluice_tls_last_refusal_age_seconds').flatMap(({ labels, value }) => {
+    const { component_id, reason } = labels
+    if (value > RECENT_S || reason === 'closed') return []
+    const total = counted(series.sum('sluice_tls_refused_connections_total', labels), 'TLS connection')
+    return {
+      what: `${component_id} refused ${total} (${reason}), the last one ${lasting(value)} ago`,
+      todo: 'The log names the address of the client and the cause (SLUICE_TLS_REFUSED).',
+    }
+  })
+  return [...expiring, ...refused]
+}

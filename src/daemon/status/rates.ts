@@ -1,0 +1,64 @@
+import type { ComponentCounters } from '../../engine/flow/counters.js'
+import { type Clock, systemClock } from '../../lib/time.js'
+
+/** Events and bytes a second. */
+export interface Rate {
+  readonly received: number
+  readonly received_bytes: number
+  readonly sent: number
+  readonly discarded: number
+}
+
+interface Noted {
+  readonly at: number
+  readonly counts: ReadonlyMap<ComponentCounters, Rate>
+}
+
+/** Two moments that are closer than this give no rate. */
+const SHORTEST_MS = 1000
+
+/** The rates of components between now and a moment that was noted before. */
+export class Rates {
+  readonly #components: () => Iterable<ComponentCounters>
+  readonly #clock: Clock
+  /** The newest is the last. */
+  #noted: readonly Noted[] = []
+
+  constructor(components: () => Iterable<ComponentCounters>, clock: Clock = systemClock) {
+    this.#components = components
+    this.#clock = clock
+    this.note()
+  }
+
+  /** Notes what is counted now. Call it every few seconds. */
+  note(): void {
+    const counts = new Map([...this.#components()].map(one => [one, countsOf(one)]))
+    this.#noted = [...this.#noted.slice(-1), { at: this.#clock.now(), counts }]
+  }
+
+  /** By the id of the component; empty if nothing was noted more than a second ago. */
+  all(): ReadonlyMap<string, Rate> {
+    const now = this.#clock.now()
+    const before = this.#noted.findLast(({ at }) => now - at >= SHORTEST_MS)
+    if (!before) return new Map()
+    return new Map(
+      [...this.#components()].map(one => {
+        const [old, current] = [before.counts.get(one), countsOf(one)]
+        const rate = (name: keyof Rate) => ((current[name] - (old?.[name] ?? 0)) * 1000) / (now - before.at)
+        const [received, received_bytes] = [rate('received'), rate('received_bytes')]
+        return [one.id, { received, received_bytes, sent: rate('sent'), discarded: rate('discarded') }]
+      }),
+    )
+  }
+}
+
+function countsOf({ received, passed, aside, discards }: ComponentCounters): Rate {
+  const sum = (amounts: ReadonlyMap<string, { readonly events: number }>) =>
+    [...amounts.values()].reduce((all, { events }) => all + events, 0)
+  return {
+    received: received.events,
+    received_bytes: received.bytes,
+    sent: passed.events + sum(aside),
+    discarded: sum(discards),
+  }
+}

@@ -1,0 +1,37 @@
+type Labels = Readonly<Record<string, string>>
+
+export interface Sample {
+  readonly labels: Labels
+  readonly value: number
+}
+
+/** Samples by the names of their metrics. */
+export type Samples = Readonly<Record<string, readonly Sample[]>>
+
+/** The numbers of a daemon at one moment. */
+export class Series {
+  readonly #samples: Samples
+
+  constructor(samples: Samples) {
+    this.#samples = samples
+  }
+
+  /** All series of a metric that have these labels. */
+  all(name: string, labels: Labels = {}): readonly Sample[] {
+    const samples = this.#samples[name] ?? []
+    return samples.filter(one => Object.entries(labels).every(([label, value]) => one.labels[label] === value))
+  }
+
+  /** The sum of the series; 0 if there are none. */
+  sum(name: string, labels: Labels = {}): number {
+    return this.all(name, labels).reduce((sum, { value }) => sum + value, 0)
+  }
+
+  /** The sums of the series by the value of a label. */
+  by(label: string, name: string, labels: Labels = {}): Map<string, number> {
+    const sums = new Map<string, number>()
+    for (const { labels: own, value } of this.all(name, labels))
+      sums.set(own[label] ?? '', (sums.get(own[label] ?? '') ?? 0) + value)
+    return sums
+  }
+}

@@ -1,0 +1,156 @@
+import type { WaitState } from '../../core/component.js'
+import { systemClock } from '../../lib/time.js'
+import type { ManagedReport } from '../run/managed-report.js'
+import { noticesOf, type Observed, type Problem, problemsOf } from './problems.js'
+import type { Rate, Rates } from './rates.js'
+import { isReady } from './ready.js'
+import { type Samples, Series } from './series.js'
+
+/** Of the document. It grows when a member changes its meaning or goes, not when one is added. */
+const VERSION = 1
+
+/** What a daemon is doing and what is wrong with it, as JSON. docs/looking-inside.md describes each member. */
+export interface Status {
+  readonly version: number
+  /** When it was made. Times are in ISO 8601. */
+  readonly at: string
+  readonly ready: boolean
+  /** A signal ends the daemon, which still delivers what it has read. */
+  readonly stopping?: true
+  /** When the reload that is under way began. */
+  readonly reloading_since?: string
+  readonly config?: string | undefined
+  readonly data_dir?: string
+  /** Worst first. */
+  readonly problems: readonly Problem[]
+  /** What costs no events. */
+  readonly notices: readonly Problem[]
+  readonly managed?: ManagedReport
+  /** The busiest component, if one is busy most of the time. */
+  readonly bottleneck?: { readonly id: string; readonly share: number } | undefined
+  readonly destinations: Observed['destinations']
+  readonly sources: Observed['sources']
+  readonly processors: Observed['processors']
+  /** Components in which events wait, and what for. */
+  readonly waiting: readonly Waits[]
+  readonly components: readonly ComponentStatus[]
+  /** What /metrics shows but histograms. */
+  readonly series: Samples
+}
+
+/** The events that wait in a component. */
+export interface Waits extends WaitState {
+  readonly id: string
+  readonly events: number
+}
+
+/** Events since the daemon started. */
+export interface ComponentStatus {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+  readonly received: number
+  readonly sent: number
+  readonly discarded: number
+  readonly in_flight: number
+  /** The share of the last seconds in which it was busy, 0 to 1. */
+  readonly utilization?: number | undefined
+  /** Events and bytes a second, over the last one to twenty seconds. Missing in the first second. */
+  readonly per_second?: Rate | undefined
+}
+
+/** What a daemon says about itself. */
+export interface Reports {
+  /** Every destination, with the reason if it is not ready. */
+  destinations(): Observed['destinations']
+  /** Sources that wait for an operator, or that failed recently and are being restarted. */
+  failures?(): Observed['sources']
+  /** Processors that need a server which does not reply, or that do not finish with events. */
+  outages?(): Observed['processors']
+  /** Whether a signal ends the daemon, which still delivers what it has read. */
+  isStopping?(): boolean
+  /** When the reload that is under way began, wall clock in milliseconds; undefined: none is. */
+  reloadingSince?(): number | undefined
+  /** State of a managed daemon and of its connection to the service. */
+  managed?(): ManagedReport
+  /** The paths of the configuration and of the data. */
+  about?(): NonNullable<Observed['about']>
+  readonly rates?: Rates
+}
+
+/** What is ready and what is not, without numbers. */
+export function readiness(reports: Reports) {
+  const destinations = reports.destinations()
+  const sources = reports.failures?.() ?? []
+  const processors = reports.outages?.() ?? []
+  const stopping = reports.isStopping?.() ?? false
+  const since = reports.reloadingSince?.()
+  return {
+    ready: !stopping && isReady(destinations, sources, processors),
+    stopping,
+    ...(since !== undefined && { reloading_since: new Date(since).toISOString() }),
+    destinations,
+    sources,
+    processors,
+    ...(reports.managed && { managed: reports.managed() }),
+  }
+}
+
+const RECEIVED = 'sluice_component_received_events_total'
+const ORDER = ['source', 'processor', 'destination']
+/** Below this share, no component counts as a bottleneck. */
+const LEAST_SHARE = 0.5
+
+/** `waits`: what events wait for in a component; undefined if none waits. */
+export function statusOf(
+  reports: Reports,
+  samples: Samples,
+  waits: (component: string) => WaitState | undefined,
+  wall = systemClock.wall(),
+): Status {
+  const { stopping, ...state } = readiness(reports)
+  const series = new Series(samples)
+  const about = reports.about?.()
+  const seen = { ...state, wall, series, about }
+  const [busiest] = series.all('sluice_component_utilization').toSorted((a, b) => b.value - a.value)
+  const bottleneck = busiest &&
+    busiest.value >= LEAST_SHARE && { id: busiest.labels.component_id!, share: busiest.value }
+  return {
+    version: VERSION,
+    at: new Date(wall).toISOString(),
+    ...state,
+    ...(stopping && { stopping }),
+    ...about,
+    problems: problemsOf(seen),
+    notices: noticesOf(seen),
+    ...(bottleneck && { bottleneck }),
+    waiting: series.all('sluice_component_waiting_events').flatMap(({ labels, value }) => {
+      const id = labels.component_id!
+      const wait = value > 0 ? waits(id) : undefined
+      // They may have left by now.
+      return wait ? [{ id, events: value, ...wait }] : []
+    }),
+    components: componentsOf(series, reports.rates?.all()),
+    series: samples,
+  }
+}
+
+function componentsOf(series: Series, rates: ReturnType<Rates['all']> | undefined): ComponentStatus[] {
+  return series
+    .all(RECEIVED)
+    .map(({ labels: { component_id: id = '', component_kind: kind = '', component_type: type = '' } }) => {
+      const sum = (name: string) => series.sum(`sluice_component_${name}`, { component_id: id })
+      return {
+        id,
+        kind,
+        type,
+        received: sum('received_events_total'),
+        sent: sum('sent_events_total'),
+        discarded: sum('discarded_events_total'),
+        in_flight: sum('in_flight_events'),
+        utilization: series.all('sluice_component_utilization', { component_id: id })[0]?.value,
+        per_second: rates?.get(id),
+      }
+    })
+    .sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
+}

@@ -1,0 +1,74 @@
+import { pino } from 'pino'
+import t from 'tap'
+import { Rates } from '../../../../src/daemon/status/rates.js'
+import { statusOf } from '../../../../src/daemon/status/status.js'
+import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
+import { ManualTime } from '../../../support/manual-time.js'
+
+const log = pino({ level: 'silent' })
+
+t.test('one document: what runs, how fast, what waits, and what is wrong', async t => {
+  const time = new ManualTime()
+  const metrics = new Metrics(log)
+  const into = metrics.component('in', 'source', 'stdin')
+  const lim = metrics.component('lim', 'processor', 'throttle')
+  const out = metrics.component('out', 'destination', 'http')
+  into.gauge('sluice_component_utilization', 'Share.', () => 0.2)
+  lim.gauge('sluice_component_utilization', 'Share.', () => 0.75)
+  lim.gauge('sluice_component_waiting_events', 'Waiting.', () => 4)
+  out.gauge('sluice_component_waiting_events', 'Waiting.', () => 1)
+  into.histogram('sluice_delivery_attempt_seconds', 'Time.', [1]).observe(2)
+  const rates = new Rates(() => metrics.components.values(), time)
+  const reason = '401 from POST http://127.0.0.1/'
+  const reports = {
+    destinations: () => [{ id: 'out', state: 'holding', reason }],
+    about: () => ({ config: undefined, data_dir: '/var/lib/x' }),
+    reloadingSince: () => 1000,
+    rates,
+  }
+  const wait = { options: ['on_backlog: pace'], buckets: [] }
+  const look = async () =>
+    statusOf(reports, await metrics.samples(), id => (id === 'lim' ? wait : undefined), 1_700_000_000_000)
+
+  into.read(10, 1000, false)
+  const first = await look()
+  t.match(first, {
+    version: 1,
+    at: '2023-11-14T22:13:20.000Z',
+    ready: false,
+    reloading_since: '1970-01-01T00:00:01.000Z',
+    data_dir: '/var/lib/x',
+    bottleneck: { id: 'lim', share: 0.75 },
+    waiting: [{ id: 'lim', events: 4, options: ['on_backlog: pace'] }],
+    problems: [{ what: `out is holding: ${reason}`, todo: /^No events are lost/ }],
+    notices: [],
+    components: [
+      { id: 'in', kind: 'source', type: 'stdin', received: 10, sent: 10, discarded: 0 },
+      { id: 'lim', kind: 'processor', utilization: 0.75 },
+      { id: 'out', kind: 'destination' },
+    ],
+  })
+  t.notOk('stopping' in first)
+  t.equal(first.components[0]!.per_second, undefined, 'no rate in the first second')
+  t.same(first.series.sluice_component_received_events_total![0], {
+    labels: { component_id: 'in', component_kind: 'source', component_type: 'stdin' },
+    value: 10,
+  })
+  t.notOk('sluice_delivery_attempt_seconds' in first.series, 'no histograms')
+  t.same(JSON.parse(JSON.stringify(first)).series, first.series)
+
+  await time.advance(4000)
+  into.read(30, 3000, false)
+  lim.arrived(8, 80)
+  lim.took(8, 80)
+  lim.discarded('throttled', 8, 80)
+  t.match((await look()).components, [
+    { per_second: { received: 10, received_bytes: 1000, sent: 10, discarded: 0 } },
+    { per_second: { received: 2, discarded: 2 } },
+  ])
+  rates.note()
+  await time.advance(500)
+  t.match((await look()).components[0]!.per_second, { received: 40 / 4.5 }, 'what was noted just now is too near')
+  await time.advance(1500)
+  t.match((await look()).components[0]!.per_second, { received: 0 }, 'since the last moment that was noted')
+})
