@@ -172,7 +172,13 @@ export interface Destination extends Lifecycle {
    * promise settles: copy the bytes you need before the first await, and do not touch a batch after it.
    */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
-  write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt | void>
+  write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt | void>
+  /**
+   * Divides events into partitions, such as tenants, by the name that it returns. All events of a request are of one
+   * partition, and `write` gets its name. A partition has one request at a time. Throws a DeliveryError for an event
+   * that can be in none: the event is rejected.
+   */
+  partitionOf?(batch: EventBatch, i: number): string
   /**
    * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
    * next, so its encoding may be cached. If missing, the size as read is used.

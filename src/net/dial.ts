@@ -1,6 +1,7 @@
 import { type LookupAddress, lookup } from 'node:dns'
 import { connect, isIP, type LookupFunction, type Socket } from 'node:net'
 import type { Reach } from '../core/options/reach.js'
+import { BoundedMap } from '../lib/bounded-map.js'
 import { request as httpRequest } from '../lib/network/node-http.js'
 import { nodeTls } from '../lib/network/node-tls.js'
 import { after } from '../lib/time.js'
@@ -8,6 +9,7 @@ import type { Via } from './proxy.js'
 
 /** TCP probes of connections on which nothing is sent begin after this time. */
 const PROBE_MS = 60_000
+const MOST_SESSIONS = 64
 
 export interface ConnectorOptions {
   readonly ca: Buffer | undefined
@@ -25,7 +27,7 @@ export class Connector {
   readonly #options: ConnectorOptions
   readonly #connecting: Set<Socket>
   /** The last TLS session with each receiver, which makes the next handshake shorter. */
-  readonly #sessions = new Map<string, Buffer>()
+  readonly #sessions = new BoundedMap<string, Buffer>(MOST_SESSIONS)
 
   /** `connecting`: has the sockets that are being connected. */
   constructor(options: ConnectorOptions, connecting: Set<Socket>) {

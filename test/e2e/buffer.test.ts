@@ -239,6 +239,41 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", ${RETR
   t.same(accepted().sort(), range(0, 20).map(line).sort(), 'every line, once')
 })
 
+t.test('killed while one partition is refused: no event is lost, and each arrives where it belongs', async t => {
+  for (const buffer of ['', DISK]) {
+    const receiver = await startReceiver()
+    t.teardown(() => receiver.close())
+    receiver.otherwise = ({ path }) => (path === '/b' ? 503 : 200)
+    const folder = testFolder(t)
+    const lines = range(0, 400).map(n => `{"n":${n},"app":"${'abc'[n % 3]}"}`)
+    writeFileSync(join(folder, 'in.log'), `${lines.join('\n')}\n`)
+    const accepted = (path: string) =>
+      receiver.requests.flatMap(of => (of.status === 200 && of.path === path ? of.body.trimEnd().split('\n') : []))
+    const url = receiver.url('/${.app}')
+    const config = `sources: { in: { type: file, include: [in.log], decode: json } }
+destinations: { up: { type: http, inputs: [in], url: "${url}", ${RETRY}, batch: { max_events: 20, max_wait: 10ms }, ${buffer} } }`
+    const first = await startDaemon(t, folder, config)
+    await first.until(() => accepted('/a').length >= 20 && accepted('/c').length >= 20)
+    await first.until(() => receiver.requests.filter(({ path }) => path === '/b').length >= 2)
+    first.child.kill('SIGKILL')
+    await first.exit
+    t.same(accepted('/b'), [])
+    receiver.otherwise = 200
+    const second = await startDaemon(t, folder, config)
+    await second.until(() => new Set(['/a', '/b', '/c'].flatMap(accepted)).size === 400)
+    await second.stop(t)
+    for (const [i, path] of ['/a', '/b', '/c'].entries()) {
+      const wanted = lines.filter((_, n) => n % 3 === i)
+      t.same([...new Set(accepted(path))].sort(), [...wanted].sort(), `all of ${path}, and nothing else`)
+    }
+    t.same(
+      [...new Set(accepted('/b'))],
+      lines.filter((_, n) => n % 3 === 1),
+      'in order',
+    )
+  }
+})
+
 t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody uses is told and kept', async t => {
   const receiver = await startCounter(t)
   receiver.status = 503

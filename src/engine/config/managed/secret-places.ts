@@ -42,8 +42,10 @@ interface Holder extends Text {
 
 const VARIABLES = '(?:\\$\\{(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*\\})+'
 const REFERS = new RegExp(`^${VARIABLES}$`)
-/** Also after a prefix that is not secret, as in `Bearer ${secret:NAME}`. */
-const REFERS_IN_HEADER = new RegExp(`^(?:[A-Za-z][A-Za-z0-9_-]*(?:[=:] ?| ))?${VARIABLES}$`)
+/** Also after a prefix that is not secret, as in `Bearer ${secret:NAME}`, or values of fields, as in `${.tenant}`. */
+const REFERS_IN_HEADER = new RegExp(
+  `^(?:(?:[A-Za-z][A-Za-z0-9_-]*(?:[=:] ?| ))?${VARIABLES}|(?:\\$\\{\\.[A-Za-z_][A-Za-z0-9_.-]*\\})+)$`,
+)
 
 /** Headers whose values are by definition not secret. */
 const PUBLIC_HEADERS = new Set(

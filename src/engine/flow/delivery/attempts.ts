@@ -52,6 +52,8 @@ export interface Task {
   readonly limited: boolean
   /** Whether it is the start of the destination, whose success does not prove that events can be delivered. */
   readonly isStart?: boolean
+  /** Whether a pause that the receiver requests is for this task alone. */
+  readonly pausesAlone?: boolean
 }
 
 /**
@@ -270,10 +272,10 @@ export class Attempts {
     this.#failing.set(task, error)
     let waitMs = backoffMs
     if (error.retryAfterMs !== undefined) {
-      // A pause applies to all requests. The random addition prevents all of them from being sent at the same moment.
+      // A pause applies to all requests, or to those of a partition. The random addition prevents all of them from being sent at the same moment.
       const pauseMs = Math.min(error.retryAfterMs, LONGEST_RETRY_AFTER_MS)
       if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
-      this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
+      if (!task.pausesAlone) this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
       waitMs = Math.max(waitMs, pauseMs + random() * Math.min(1000, pauseMs / 10))
     }
     const more = this.mayLog(`retry ${error.reason}`)

@@ -46,6 +46,11 @@ export class Batcher {
     return this.#events >= maxEvents || this.#bytes >= this.#maxBytes - (last ? last.bytes - 1 : 0)
   }
 
+  /** Whether the next request should start: it is complete or due, or nothing more arrives. */
+  ready(now: number, isEnding: boolean): boolean {
+    return this.full || this.dueAt <= now || (isEnding && !this.empty)
+  }
+
   /** When the oldest event has waited long enough, on the clock passed to `add`; Infinity if there is none. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait

@@ -12,6 +12,7 @@ import { Attempts, LEFT, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
 import type { DeliveryContext, DeliveryState } from './delivery-context.js'
+import { type Partition, Partitions } from './partitions.js'
 import { isDivided, Refusals } from './refusals.js'
 import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
@@ -35,7 +36,8 @@ export class Delivery extends BatchQueue {
   readonly #destination: Destination
   readonly #options: DeliveryOptions
   readonly #context: DeliveryContext
-  readonly #batcher: Batcher
+  readonly #batcher: Batcher | Partitions
+  readonly #partitions: Partitions | undefined
   readonly #attempts: Attempts
   readonly #unsettled = new LinkedList<Request>()
   readonly #latency: Observer
@@ -55,7 +57,10 @@ export class Delivery extends BatchQueue {
     this.#options = options
     this.#context = context
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
-    this.#batcher = new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
+    const batcher = () => new Batcher(options.batch, this.#sentSize, destination.keepsBatches)
+    if (destination.partitionOf)
+      this.#partitions = new Partitions((batch, i) => destination.partitionOf!(batch, i), batcher)
+    this.#batcher = this.#partitions ?? batcher()
     this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
     const { log, clock, random, counters, metrics, outage } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
@@ -112,9 +117,8 @@ export class Delivery extends BatchQueue {
 
   /** It may wait for a receiver, a time or an operator without being stuck. */
   override get owes(): boolean {
-    const batcher = this.#batcher
-    if (!(this.state === 'ready' || this.state === 'refusing') || batcher.empty || !this.#slots.free) return false
-    return batcher.full || batcher.dueAt <= this.#context.clock.now()
+    if (!(this.state === 'ready' || this.state === 'refusing') || !this.#slots.free) return false
+    return this.#batcher.ready(this.#context.clock.now(), false)
   }
 
   /** Counted from the queue and the requests. */
@@ -223,10 +227,9 @@ export class Delivery extends BatchQueue {
     const batcher = this.#batcher
     if (this.#started) {
       const now = this.#context.clock.now()
-      while (this.#slots.free && (batcher.full || batcher.dueAt <= now || (this.isEnding && !batcher.empty))) {
-        this.#begin(batcher.take())
-      }
-      if (!batcher.empty && this.#slots.freeOrWait()) this.#wakeAfter(batcher.dueAt - now)
+      while (this.#slots.free && batcher.ready(now, this.isEnding)) this.#begin(batcher.take(now, this.isEnding))
+      const { dueAt } = batcher
+      if (dueAt < Number.POSITIVE_INFINITY && this.#slots.freeOrWait()) this.#wakeAfter(dueAt - now)
     }
     if (!batcher.full) this.letIn()
     if (this.isEnding && this.#started && batcher.empty && this.#slots.idle) this.finish()
@@ -234,16 +237,23 @@ export class Delivery extends BatchQueue {
 
   /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */
   #wakeAfter(ms: number): void {
+    // A partition whose request has ended may be due before the others.
+    if (this.#partitions) this.#cancelWake()
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
       this.advance()
     })
   }
 
+  #cancelWake(): void {
+    this.#cancelTimer?.()
+    this.#cancelTimer = undefined
+  }
+
   #begin(parts: EventBatch[]): void {
     const request = this.#request(parts)
     const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
-    void this.#carry(request)
+    void this.#carry(request, this.#partitions?.of(parts))
       .catch(error => {
         // A bug. Unsettled events stay unsettled, and are read again after a restart.
         this.#context.counters.failed('bug')
@@ -252,6 +262,7 @@ export class Delivery extends BatchQueue {
       })
       .finally(() => {
         end()
+        this.#partitions?.ended(parts)
         this.advance()
       })
   }
@@ -265,7 +276,11 @@ export class Delivery extends BatchQueue {
   }
 
   /** Completes a request, including the parts into which it may be divided and the events that are rejected. */
-  async #carry(whole: Request): Promise<void> {
+  async #carry(whole: Request, partition: Partition | undefined): Promise<void> {
+    if (partition?.refusal) {
+      await this.#refuse(whole, partition.refusal)
+      return
+    }
     const left = [whole]
     const outcome = { refused: false, oneRefused: false, accepted: 0 }
     for (let next = left.shift(); next; next = left.shift()) {
@@ -276,7 +291,7 @@ export class Delivery extends BatchQueue {
         continue
       }
       const refused: [Request, DeliveryError][] = []
-      const attempt = (signal: AbortSignal) => this.#write(request.parts, signal)
+      const attempt = (signal: AbortSignal) => this.#write(request.parts, signal, partition?.name)
       const classify = (thrown: unknown) => {
         const error = classifyWrite(thrown)
         if (!isDivided(error, request.events)) return this.#refusals.classify(error)
@@ -286,7 +301,8 @@ export class Delivery extends BatchQueue {
         request = again
         return error
       }
-      const error = await this.#attempts.persist({ attempt, classify, limited: true })
+      const pausesAlone = partition !== undefined
+      const error = await this.#attempts.persist({ attempt, classify, limited: true, pausesAlone })
       if (error === LEFT) return
       for (const [events, why] of refused) {
         if (this.isOver || !(await this.#refuse(events, why))) return
@@ -323,14 +339,14 @@ export class Delivery extends BatchQueue {
     return { rejected: refused!, again: rest! }
   }
 
-  async #write(parts: readonly EventBatch[], signal: AbortSignal): Promise<void> {
+  async #write(parts: readonly EventBatch[], signal: AbortSignal, partition: string | undefined): Promise<void> {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
     // At a deadline the events are settled while a destination may still read their bytes.
     const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
-      const accepted = await this.#destination.write(parts, signal)
+      const accepted = await this.#destination.write(parts, signal, partition)
       if (accepted) requestId = accepted.requestId
     } catch (error) {
       if (error instanceof DeliveryError) requestId = error.requestId

@@ -5,11 +5,15 @@ import {
   defineDestination,
   type OptionWarning,
 } from '../../../core/component.js'
+import { DeliveryError } from '../../../core/errors.js'
+import type { UsedField } from '../../../core/event/event-fields.js'
 import { written } from '../../../core/explain.js'
+import { parseTemplate } from '../../../core/template.js'
 import { keyFileWarnings } from '../../key.js'
 import type { ClientOptions } from './options.js'
 import type { RequestFormat } from './request-format.js'
-import { plainKeyHost, withoutQuery } from './urls.js'
+import { RequestHeads } from './request-heads.js'
+import { plainKeyHost } from './urls.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
   /** The format of its requests for these options, which include all of `clientOptions`. */
@@ -27,17 +31,39 @@ export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOp
     warnings: options => warningsOf(clientOptionsOf(options)),
     explain: (options, context) => {
       const requests = format(options, context)
-      const { method = 'POST', url } = requests
-      const { compression } = clientOptionsOf(options)
-      const sent = `${method} ${withoutQuery(url)}${compression === 'none' ? '' : `, compressed by ${compression}`}`
-      return batch => ({ outcome: 'delivered', findings: [{ text: sent }], bytes: written(requests.encode([batch])) })
+      const { compression, headers } = clientOptionsOf(options)
+      const heads = new RequestHeads(requests, headers, context.field)
+      const compressed = compression === 'none' ? '' : `, compressed by ${compression}`
+      return batch => {
+        try {
+          const { place } = heads.of(heads.partitionOf?.(batch, 0))
+          const findings = [{ text: place + compressed }]
+          return { outcome: 'delivered', findings, bytes: written(requests.encode([batch])) }
+        } catch (error) {
+          if (!(error instanceof DeliveryError)) throw error
+          return { outcome: 'discarded', reason: error.reason, findings: [{ text: error.message }] }
+        }
+      }
     },
+    usesFields: options => fieldsOf(clientOptionsOf(options)),
     ...definition,
     create: async (options, context) => {
       const { HttpDestination } = await import('./http-destination.js')
       return new HttpDestination(clientOptionsOf(options), format(options, context), context)
     },
   })
+}
+
+/** The fields in the options that are templates. */
+function fieldsOf({ url, headers }: ClientOptions): UsedField[] {
+  const texts = [['url', url], ...Object.values(headers).map(value => ['headers', value])]
+  return texts.flatMap(([option, text]) =>
+    parseTemplate(text!).parts.flatMap(part => {
+      if (typeof part === 'string') return []
+      const { path, fallback } = part
+      return { option: option!, path, ...(fallback === '' && { without: 'every event is rejected' }) }
+    }),
+  )
 }
 
 function warningsOf(options: ClientOptions): OptionWarning[] {

@@ -11,8 +11,11 @@ import type { Answer } from './connections.js'
 import type { ClientOptions } from './options.js'
 import { type Body, RequestBodies } from './request-bodies.js'
 import type { RequestFormat } from './request-format.js'
+import { addressOf, type Head, RequestHeads } from './request-heads.js'
 import { Transport } from './transport.js'
 import { plainKeyHost, withoutQuery } from './urls.js'
+
+const USER_AGENT = `sluice/${packageVersion()}`
 
 /** A destination that sends over HTTP in the given request format. */
 export class HttpDestination implements Destination {
@@ -20,12 +23,8 @@ export class HttpDestination implements Destination {
   readonly #format: RequestFormat
   readonly #context: DestinationContext
   readonly #key: AccessKey | undefined
-  /** The headers of every request that others may replace, and those of the options, in lower case. */
-  readonly #headers: Readonly<Record<string, string>>
-  readonly #ownHeaders: Readonly<Record<string, string>>
-  /** Where requests with events go. */
-  readonly #address: Address
-  readonly #place: string
+  readonly #heads: RequestHeads
+  readonly partitionOf?: NonNullable<Destination['partitionOf']>
   readonly #transport: Transport
   readonly #bodies: RequestBodies
   readonly #answers: Answers
@@ -37,10 +36,8 @@ export class HttpDestination implements Destination {
     this.#format = format
     this.#context = context
     if (auth.type === 'token') this.#key = new AccessKey(auth, log, reach)
-    this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json', ...format.headers }
-    this.#ownHeaders = Object.fromEntries(Object.entries(options.headers).map(([k, v]) => [k.toLowerCase(), v]))
-    this.#address = addressOf(format.url)
-    this.#place = `${format.method ?? 'POST'} ${withoutQuery(format.url)}`
+    this.#heads = new RequestHeads(format, options.headers, context.field)
+    if (this.#heads.partitionOf) this.partitionOf = this.#heads.partitionOf
     this.#transport = new Transport(options, context)
     this.#bodies = new RequestBodies(request => format.encode(request), compression)
     this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
@@ -59,16 +56,18 @@ export class HttpDestination implements Destination {
     return this.#bodies.sizeOf(request, maxBytes)
   }
 
-  async write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt> {
+  async write(request: readonly EventBatch[], signal: AbortSignal, partition?: string): Promise<Receipt> {
     const { method = 'POST', contentType } = this.#format
+    const head = this.#heads.of(partition)
+    const { place } = head
     const { compression } = this.#options
     const { body, idempotencyKey } = await this.#bodies.of(request)
     const headers: Record<string, string> = { 'content-type': contentType, 'idempotency-key': idempotencyKey }
     if (compression !== 'none') headers['content-encoding'] = compression
-    const asked = { place: this.#place, request }
+    const asked = { place, request }
     let answer: Answer | undefined
     try {
-      answer = await this.#send(this.#address, method, headers, body, signal)
+      answer = await this.#send(head, method, headers, body, signal)
       const requestId = text(answer.headers['x-request-id'])
       this.#count(String(answer.statusCode), requestId)
       if (!isSuccess(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
@@ -100,7 +99,7 @@ export class HttpDestination implements Destination {
   }
 
   async #validate(url: string, signal: AbortSignal): Promise<void> {
-    const answer = await this.#send(addressOf(url), 'HEAD', {}, null, signal)
+    const answer = await this.#send({ ...this.#heads.constant, address: addressOf(url) }, 'HEAD', {}, null, signal)
     const place = withoutQuery(url)
     const { headers, body } = answer
     if (!isSuccess(answer.statusCode)) throw await this.#answers.heldBy(answer, { place: `HEAD ${place}` })
@@ -118,7 +117,7 @@ export class HttpDestination implements Destination {
   }
 
   async #send(
-    { url, target, path }: Address,
+    { address: { url, target, path }, headers: formatHeaders, ownHeaders }: Omit<Head, 'place'>,
     method: 'POST' | 'PUT' | 'HEAD',
     headers: Record<string, string>,
     body: Body | null,
@@ -126,7 +125,13 @@ export class HttpDestination implements Destination {
   ): Promise<Answer> {
     const { auth } = this.#options
     const key = await this.#key?.current()
-    const all: Record<string, string> = { ...this.#headers, ...headers, ...this.#ownHeaders }
+    const all: Record<string, string> = {
+      'user-agent': USER_AGENT,
+      accept: 'application/json',
+      ...formatHeaders,
+      ...headers,
+      ...ownHeaders,
+    }
     if (key !== undefined) all[auth.header.toLowerCase()] = auth.scheme ? `${auth.scheme} ${key}` : key
     return await this.#transport.request({ target, path, method, headers: all, body }, url, signal)
   }
@@ -138,17 +143,6 @@ export class HttpDestination implements Destination {
     counter.value++
     if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }
   }
-}
-
-interface Address {
-  readonly url: string
-  readonly target: URL
-  readonly path: string
-}
-
-function addressOf(url: string): Address {
-  const { origin, pathname, search } = new URL(url)
-  return { url, target: new URL(origin), path: pathname + search }
 }
 
 /** Keeps the bytes of a request while they may still be read: a receiver may refuse it before all of it is sent. */

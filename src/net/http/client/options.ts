@@ -1,9 +1,12 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { duration, refuse, refuseAt } from '../../../core/options/options.js'
+import { duration, once, refuse, refuseAt } from '../../../core/options/options.js'
 import { filePath, reaches } from '../../../core/options/reach.js'
+import { templateText } from '../../../core/partition.js'
+import { type Template, template } from '../../../core/template.js'
 import { auth, HEADER_NAME } from '../../key.js'
 import { httpUrl, proxy } from '../../proxy.js'
+import { isDotSegment } from './urls.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
@@ -13,6 +16,26 @@ const OWN_HEADERS = new Set(
     ' ',
   ),
 )
+
+/** Parses a template, or reports what is wrong with it. */
+function templateOf(text: string, context: z.RefinementCtx): Template | undefined {
+  const parsed = template().safeParse(text)
+  for (const { message } of parsed.error?.issues ?? []) refuse(context, message)
+  return parsed.data
+}
+
+/** A URL with values of fields in its path and query. */
+const templateUrl = once(() => {
+  const schema = httpUrl().superRefine((text, context) => {
+    const [first = '', ...rest] = templateOf(text, context)?.parts ?? []
+    if (rest.length === 0 && typeof first === 'string') return
+    if (typeof first !== 'string' || !/^https?:\/\/[^/?#\\]+[/?]/i.test(first))
+      refuse(context, 'can have a field in its path and its query only; name the scheme, the host and the port')
+    else if (text.replace(/[?].*/s, '').split(/[/\\]/).some(isDotSegment))
+      refuse(context, 'must not have "." or ".." in its path, where that has a field')
+  })
+  return templateText(reaches('urls', schema))
+})
 
 const tls = z
   .strictObject({
@@ -33,14 +56,23 @@ const tls = z
 
 /** Options shared by all destinations that send over HTTP; they can also be used one by one. */
 export const clientOptions = {
-  url: httpUrl().describe('The URL to send events to.'),
+  url: templateUrl().describe(
+    'The URL to send events to. Its path and its query may have values of fields, as in `https://logs.example.com/app/${.app:-none}`. Each value is encoded, and a request has the events of one URL.',
+  ),
   headers: z
     .record(
       z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
-      reaches('nothing', z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' })),
+      templateText(
+        reaches(
+          'nothing',
+          z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' }),
+        ).superRefine((text, context) => void templateOf(text, context)),
+      ),
     )
     .prefault({})
-    .describe('Additional headers of every request. Their values are never logged.'),
+    .describe(
+      'Additional headers of every request. They may have values of fields, as `url` may; other values are never logged.',
+    ),
   auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
   validate: httpUrl()
     .optional()

@@ -1,5 +1,6 @@
 import type { Encoded } from '../../../core/codecs/encode.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import type { Template } from '../../../core/template.js'
 import type { Entry } from './answers/divided.js'
 
 /**
@@ -10,13 +11,13 @@ import type { Entry } from './answers/divided.js'
  * other 4xx means rejected.
  */
 export interface RequestFormat {
-  /** The URL of requests with events. */
+  /** The URL of requests with events: a template, whose fields make the events of a request a partition. */
   readonly url: string
   /** Default: POST. */
   readonly method?: 'POST' | 'PUT'
   readonly contentType: string
-  /** Additional headers of every request; names in lower case. */
-  readonly headers?: Readonly<Record<string, string>>
+  /** Additional headers of every request. Those that are templates divide events as `url` does. */
+  readonly headers?: Readonly<Record<string, string | Template>>
   /**
    * Encodes the body. Called once for each request; all attempts send the same bytes. The parts
    * may be slices of the chunks of the batches; the client keeps these until the last attempt is over.

@@ -47,3 +47,6 @@ export function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
   const isPrivate = auth.type === 'none' || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)
   return isPrivate ? undefined : hostname
 }
+
+/** Whether a segment of a path is a step to its own or the upper folder. */
+export const isDotSegment = (segment: string): boolean => /^(?:\.|%2e){1,2}$/i.test(segment)

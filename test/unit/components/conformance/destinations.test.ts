@@ -132,7 +132,10 @@ conforms('it keeps to the contract, as plugins are held to it', async (t, defini
     const at = await place(t)
     const options = local(definition, yaml, at)
     const { destination, context } = await make(options, definition, at.stdout)
-    const bytes = definition.explain!(definition.options.parse(options) as never, context)(batchOf([line(0)])).bytes!
+    const bytes = definition.explain!(
+      definition.options.parse(options) as never,
+      context,
+    )(batchOf([line(0)], { wanted: json.wanted })).bytes!
     await destination.stop?.(AbortSignal.abort())
     const fail = (attempts: number) => {
       if (attempts === Number.POSITIVE_INFINITY) at.to.otherwise = { status: 503 }

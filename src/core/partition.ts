@@ -1,0 +1,84 @@
+import type { z } from 'zod'
+import { GrowingBytes } from '../lib/formats/growing-bytes.js'
+import { DeliveryError } from './errors.js'
+import type { EventBatch } from './event/batch.js'
+import type { FieldPath } from './event/field-path.js'
+import type { FieldReader } from './event/field-reader.js'
+import { compileTemplate, TEMPLATE, type Template } from './template.js'
+
+/** The longest value of a field in the name of a partition. Longer ones are rarely names. */
+export const LONGEST_VALUE_BYTES = 256
+
+/** A text of a destination that is the same for all events of a request, such as its URL or a header. */
+export interface RequestText {
+  /** The option, for messages. */
+  readonly option: string
+  readonly template: Template
+  /** Encodes the value of a field for its place in the text. */
+  encode?(value: string): string
+  /** Why a text cannot be used; undefined: it can. */
+  problem?(text: string): string | undefined
+}
+
+/** A literal text, or a function that reads the value of a field. */
+type PartReader = string | ((batch: EventBatch, i: number) => string)
+
+/** The texts of a destination with values of fields: the events of a request have the same texts, and are a partition. */
+export class RequestTexts {
+  readonly #texts: readonly { readonly text: RequestText; readonly parts: readonly PartReader[] }[]
+  readonly #value = new GrowingBytes()
+
+  /** `field`: that of the context of the destination. */
+  constructor(texts: readonly RequestText[], field: (path: FieldPath) => FieldReader) {
+    this.#texts = texts.map(text => ({ text, parts: text.template.parts.map(part => this.#reader(part, field)) }))
+  }
+
+  /** Whether all events have the same texts. */
+  get areConstant(): boolean {
+    return this.#texts.every(({ parts }) => parts.every(part => typeof part === 'string'))
+  }
+
+  /** The name of the partition of an event. Throws a DeliveryError if a value is empty or too long. */
+  partitionOf(batch: EventBatch, i: number): string {
+    const texts = this.#texts.map(({ text, parts }) => this.#textOf(text, parts, batch, i))
+    return texts.length === 1 ? texts[0]! : JSON.stringify(texts)
+  }
+
+  /** The texts in the order given to the constructor; `name`: that of a partition, undefined if they are constant. */
+  of(name: string | undefined): string[] {
+    if (name === undefined) return this.#texts.map(({ parts }) => parts.join(''))
+    return this.#texts.length === 1 ? [name] : (JSON.parse(name) as string[])
+  }
+
+  #reader(part: Template['parts'][number], field: (path: FieldPath) => FieldReader): PartReader {
+    if (typeof part === 'string') return part
+    const compiled = compileTemplate({ text: '', parts: [part] }, field)
+    return (batch, i) => {
+      this.#value.clear()
+      compiled.append(batch, i, this.#value, LONGEST_VALUE_BYTES)
+      const { bytes, length } = this.#value
+      if (length === 0 || length > LONGEST_VALUE_BYTES) {
+        this.#value.release()
+        const why = length === 0 ? 'is missing or empty' : `is longer than ${LONGEST_VALUE_BYTES} bytes`
+        throw refusal(`${part.path.text} ${why}`)
+      }
+      return bytes.toString('utf8', 0, length)
+    }
+  }
+
+  #textOf(of: RequestText, parts: readonly PartReader[], batch: EventBatch, i: number): string {
+    const { option, encode = (value: string) => value, problem } = of
+    let text = ''
+    for (const part of parts) text += typeof part === 'string' ? part : encode(part(batch, i))
+    const why = problem?.(text)
+    if (why !== undefined) throw refusal(`${option} ${why}`)
+    return text
+  }
+}
+
+function refusal(message: string): DeliveryError {
+  return new DeliveryError(message, { failure: 'reject', reason: 'partition' })
+}
+
+/** Marks an option of text as a template that stays the text it is written as. */
+export const templateText = <S extends z.ZodType>(schema: S): S => schema.meta({ title: TEMPLATE }) as S

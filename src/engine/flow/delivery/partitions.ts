@@ -1,0 +1,184 @@
+import type { Destination } from '../../../core/component.js'
+import { DeliveryError, errorText } from '../../../core/errors.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { type Amount, add } from '../counters.js'
+import type { Batcher } from './batcher.js'
+
+/** Partitions with events. An event of a further one waits until the least recently used one has been sent. */
+export const MOST_OPEN = 100
+
+/** The events of one partition that wait for a request. */
+export interface Partition {
+  readonly key: string
+  /** The name that the destination has given it. */
+  readonly name: string
+  /** Why its events can be in no partition of the receiver; undefined: they can. */
+  readonly refusal: DeliveryError | undefined
+  readonly batcher: Batcher
+  /** Whether it has a request: the next one waits for its end, to preserve the order. */
+  isBusy: boolean
+}
+
+/**
+ * The queue before the requests of a destination that divides events into partitions: a batcher for each of them.
+ * Invariants: every event is in the batcher of its partition, or in a batch that is not divided yet; of one partition,
+ * events leave in order, in one request at a time.
+ */
+export class Partitions {
+  readonly #partitionOf: NonNullable<Destination['partitionOf']>
+  readonly #batcher: () => Batcher
+  /** By key, the least recently used first. Each has events, or a request. */
+  readonly #open = new Map<string, Partition>()
+  readonly #taken = new Map<readonly EventBatch[], Partition>()
+  /** Batches with events for which no partition can be opened, and when they arrived. */
+  readonly #undivided: { batch: EventBatch; readonly at: number }[] = []
+
+  constructor(partitionOf: NonNullable<Destination['partitionOf']>, batcher: () => Batcher) {
+    this.#partitionOf = partitionOf
+    this.#batcher = batcher
+  }
+
+  get empty(): boolean {
+    return this.#undivided.length === 0 && this.#all().every(({ empty }) => empty)
+  }
+
+  /** Whether no more batches should be added: a request is complete, or batches wait to be divided. */
+  get full(): boolean {
+    return this.#undivided.length > 0 || this.#all().some(({ full }) => full)
+  }
+
+  /** When a request is due of a partition that has none, as of a Batcher. */
+  get dueAt(): number {
+    const idle = [...this.#open.values()].filter(({ isBusy }) => !isBusy)
+    return Math.min(...idle.map(({ batcher }) => batcher.dueAt))
+  }
+
+  get oldestAt(): number {
+    const undivided = this.#undivided.map(({ batch }) => batch.receivedAt)
+    return Math.min(...undivided, ...this.#all().map(({ oldestAt }) => oldestAt))
+  }
+
+  add(batch: EventBatch, now: number): void {
+    this.#undivided.push({ batch, at: now })
+    this.#divideAll()
+  }
+
+  ready(now: number, isEnding: boolean): boolean {
+    return this.#next(now, isEnding) !== undefined
+  }
+
+  /** Takes the next request. `ready` must hold. */
+  take(now: number, isEnding: boolean): EventBatch[] {
+    const partition = this.#next(now, isEnding)!
+    const request = partition.batcher.take()
+    partition.isBusy = true
+    this.#taken.set(request, partition)
+    return request
+  }
+
+  /** The partition of a request. */
+  of(request: readonly EventBatch[]): Partition {
+    return this.#taken.get(request)!
+  }
+
+  /** A request has ended. */
+  ended(request: readonly EventBatch[]): void {
+    const partition = this.of(request)
+    this.#taken.delete(request)
+    partition.isBusy = false
+    if (!partition.batcher.empty) return
+    this.#open.delete(partition.key)
+    this.#divideAll()
+  }
+
+  amount(): Amount {
+    const amount = { events: 0, bytes: 0 }
+    for (const { batch } of this.#undivided) add(amount, batch.length, batch.bytes)
+    for (const batcher of this.#all()) {
+      const { events, bytes } = batcher.amount()
+      add(amount, events, bytes)
+    }
+    return amount
+  }
+
+  /** Takes all that waits; in order, as far as a partition goes. */
+  takeAll(): EventBatch[] {
+    const undivided = this.#undivided.splice(0).map(({ batch }) => batch)
+    return [...this.#all().flatMap(batcher => batcher.takeAll()), ...undivided]
+  }
+
+  /** Settles everything as `errored`, to be read again. */
+  giveBack(): Amount {
+    const amount = this.amount()
+    for (const { batch } of this.#undivided.splice(0)) batch.ack.settle('errored', batch.places?.before(batch.starts))
+    for (const batcher of this.#all()) batcher.giveBack()
+    return amount
+  }
+
+  #all(): Batcher[] {
+    return Array.from(this.#open.values(), ({ batcher }) => batcher)
+  }
+
+  /** While batches wait to be divided, the least recently used partition makes room. */
+  #next(now: number, isEnding: boolean): Partition | undefined {
+    const isFull = this.#undivided.length > 0
+    for (const partition of this.#open.values())
+      if (!partition.isBusy && (isFull || partition.batcher.ready(now, isEnding))) return partition
+    return undefined
+  }
+
+  #divideAll(): void {
+    for (let next = this.#undivided[0]; next; next = this.#undivided[0]) {
+      const rest = this.#divide(next.batch, next.at)
+      if (rest === next.batch) return
+      if (rest) next.batch = rest
+      else this.#undivided.shift()
+    }
+  }
+
+  /** Puts events into their partitions, up to the first one that cannot be opened. Returns the rest. */
+  #divide(batch: EventBatch, at: number): EventBatch | undefined {
+    const partitions: Partition[] = []
+    for (let i = 0; i < batch.length; i++) {
+      const partition = this.#find(batch, i)
+      if (!partition) break
+      partitions.push(partition)
+    }
+    const count = partitions.length
+    if (count === 0) return batch
+    const different = new Set(partitions)
+    if (count === batch.length && different.size === 1) {
+      partitions[0]!.batcher.add(batch, at)
+      return undefined
+    }
+    for (const partition of different) partition.batcher.add(batch.pick(i => partitions[i] === partition)!, at)
+    const rest = count < batch.length ? batch.fork(count) : undefined
+    // From now on, only the parts hold its acknowledgement.
+    batch.ack.settle('delivered')
+    return rest
+  }
+
+  /** The partition of an event, which is opened if there is room for it. */
+  #find(batch: EventBatch, i: number): Partition | undefined {
+    const named = this.#nameOf(batch, i)
+    const { key } = named
+    let partition = this.#open.get(key)
+    if (partition) this.#open.delete(key)
+    else if (this.#open.size >= MOST_OPEN) return undefined
+    partition ??= { ...named, batcher: this.#batcher(), isBusy: false }
+    this.#open.set(key, partition)
+    return partition
+  }
+
+  #nameOf(batch: EventBatch, i: number): Pick<Partition, 'key' | 'name' | 'refusal'> {
+    try {
+      const name = this.#partitionOf(batch, i)
+      return { key: `=${name}`, name, refusal: undefined }
+    } catch (cause) {
+      const message = errorText(cause)
+      const reason = cause instanceof DeliveryError ? cause.reason : 'partition'
+      const refusal = new DeliveryError(message, { failure: 'reject', reason, cause })
+      return { key: `!${message}`, name: '', refusal }
+    }
+  }
+}

@@ -1,0 +1,107 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldPath } from '../../../core/event/field-path.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import { type RequestText, RequestTexts } from '../../../core/partition.js'
+import { parseTemplate, type Template } from '../../../core/template.js'
+import { BoundedMap } from '../../../lib/bounded-map.js'
+import type { RequestFormat } from './request-format.js'
+import { isDotSegment, withoutQuery } from './urls.js'
+
+/** Partitions whose heads are kept. */
+const MOST_KEPT = 128
+
+export interface Address {
+  readonly url: string
+  /** Where connections lead: only an origin. */
+  readonly target: URL
+  readonly path: string
+}
+
+/** Names in lower case. */
+type Headers = Readonly<Record<string, string>>
+
+/** Where a request goes and what it carries, apart from its body. */
+export interface Head {
+  readonly address: Address
+  /** Method and URL, for messages. */
+  readonly place: string
+  /** Of the format. */
+  readonly headers: Headers
+  /** Of the options; they replace all others. */
+  readonly ownHeaders: Headers
+}
+
+/** The URL and the headers of requests: the same for all events, or for those of a partition. */
+export class RequestHeads {
+  readonly #format: RequestFormat
+  readonly #texts: RequestTexts
+  readonly #names: { readonly own: boolean; readonly name: string }[] = []
+  readonly #kept = new BoundedMap<string | undefined, Head>(MOST_KEPT)
+  /** Headers that are the same for all events. */
+  readonly constant: { readonly headers: Headers; readonly ownHeaders: Headers }
+  /** As in Destination; undefined if all events share one head. */
+  readonly partitionOf: ((batch: EventBatch, i: number) => string) | undefined
+
+  /** `headers`: those of the options. `field`: that of the context. */
+  constructor(
+    format: RequestFormat,
+    headers: Readonly<Record<string, string>>,
+    field: (path: FieldPath) => FieldReader,
+  ) {
+    this.#format = format
+    const texts = [urlText(format.url)]
+    const split = (given: Readonly<Record<string, string | Template>>, own: boolean): Headers => {
+      const constant: Record<string, string> = {}
+      for (const [option, value] of Object.entries(given)) {
+        const name = option.toLowerCase()
+        const template = typeof value === 'string' && !own ? { text: value, parts: [value] } : asTemplate(value)
+        if (isConstant(template)) constant[name] = template.parts.join('')
+        else {
+          this.#names.push({ own, name })
+          texts.push({ option: own ? `headers.${option}` : option, template, encode: headerText })
+        }
+      }
+      return constant
+    }
+    this.constant = { headers: split(format.headers ?? {}, false), ownHeaders: split(headers, true) }
+    this.#texts = new RequestTexts(texts, field)
+    if (!this.#texts.areConstant) this.partitionOf = (batch, i) => this.#texts.partitionOf(batch, i)
+  }
+
+  /** `partition`: of the events of the request, as named by `partitionOf`. */
+  of(partition: string | undefined): Head {
+    let head = this.#kept.get(partition)
+    if (head) return head
+    const [url = '', ...values] = this.#texts.of(partition)
+    const headers = { ...this.constant.headers }
+    const ownHeaders = { ...this.constant.ownHeaders }
+    for (const [i, { own, name }] of this.#names.entries()) (own ? ownHeaders : headers)[name] = values[i]!
+    const place = `${this.#format.method ?? 'POST'} ${withoutQuery(url)}`
+    head = { address: addressOf(url), place, headers, ownHeaders }
+    this.#kept.set(partition, head)
+    return head
+  }
+}
+
+export function addressOf(url: string): Address {
+  const { origin, pathname, search } = new URL(url)
+  return { url, target: new URL(origin), path: pathname + search }
+}
+
+const asTemplate = (value: string | Template): Template => (typeof value === 'string' ? parseTemplate(value) : value)
+
+const isConstant = ({ parts }: Template): boolean => parts.every(part => typeof part === 'string')
+
+/** A value in a path must not become a step of it, nor a separator in a query. */
+function urlText(url: string): RequestText {
+  const problem = (text: string) => {
+    const [path = ''] = text.split(/[?#]/, 1)
+    return path.split('/').some(isDotSegment) ? 'would leave its path, because a value is "." or ".."' : undefined
+  }
+  return { option: 'url', template: parseTemplate(url), encode: encodeURIComponent, problem }
+}
+
+/** A value in a header is printable ASCII, without spaces at its ends. Other characters are encoded as in a URL. */
+function headerText(value: string): string {
+  return value.replace(/[^\x20-\x7e]|%|^ | $/gu, encodeURIComponent)
+}

@@ -1,0 +1,173 @@
+import t from 'tap'
+import { DeliveryError } from '../../../../src/core/errors.js'
+import type { EventBatch } from '../../../../src/core/event/batch.js'
+import { MOST_OPEN } from '../../../../src/engine/flow/delivery/partitions.js'
+import { settle } from '../../../../src/engine/testing/manual-time.js'
+import { balanced, fail, numbers, type SetUp, setUp, upTo } from '../../../support/delivery.js'
+
+/** A delivery whose events are in the partition that `nameOf` returns for their number. */
+function partitioned(nameOf: (n: number) => string, { destination, write, ...more }: SetUp = {}) {
+  const requests: { name: string | undefined; events: number[] }[] = []
+  const it = setUp({
+    ...more,
+    destination: {
+      partitionOf: (batch, i) => nameOf(Number.parseInt(batch.line(i).toString(), 10)),
+      async write(request: readonly EventBatch[], signal, name) {
+        const events = numbers(request)
+        requests.push({ name, events })
+        await write?.(events, requests.length, signal)
+      },
+      ...destination,
+    },
+  })
+  return { ...it, requests }
+}
+
+const parity = (n: number) => (n % 2 ? 'odd' : 'even')
+
+t.test('a request has the events of one partition, in order, and says which', async t => {
+  const it = partitioned(parity, { options: { batch: { max_events: 3, max_wait: '1s' } } })
+  await it.delivery.start()
+  it.put(4)
+  it.put(1)
+  await settle()
+  t.same(it.requests, [{ name: 'even', events: [0, 2, 4] }], 'what is complete')
+  t.same(it.settled, [[], ['delivered']], 'a batch is settled when all of its partitions are')
+  await it.time.advance(1000)
+  t.same(it.requests[1], { name: 'odd', events: [1, 3] })
+  t.same(it.settled, [['delivered'], ['delivered']])
+  it.put(7)
+  it.input.end()
+  await settle()
+  const after = it.requests.slice(2)
+  const of = (name: string) => after.filter(request => request.name === name).map(({ events }) => events)
+  t.same([of('odd'), of('even')], [[[5, 7, 9], [11]], [[6, 8, 10]]])
+  t.same(it.counters.imbalance(), balanced)
+})
+
+t.test('a partition has one request at a time; others do not wait for it, nor for its pause', async t => {
+  let works = false
+  const refuses = (events: number[]) => {
+    if (events[0]! % 2 && !works) fail('retry', { retryAfterMs: 5000 })
+  }
+  const options = { batch: { max_events: 2, max_wait: '10ms' }, max_in_flight: 2 }
+  const it = partitioned(parity, { options, write: refuses })
+  await it.delivery.start()
+  it.put(4)
+  await it.time.advance(10)
+  it.put(3)
+  await it.time.advance(10)
+  t.same(
+    it.requests.map(({ events }) => events),
+    [
+      [0, 2],
+      [1, 3],
+      [4, 6],
+    ],
+  )
+  t.same(it.settled, [[], []], 'each batch has an event that is not delivered')
+  works = true
+  await it.time.advance(6000)
+  t.same(
+    it.requests.slice(3).map(({ events }) => events),
+    [[1, 3], [5]],
+    'in order',
+  )
+  t.same(it.settled, [['delivered'], ['delivered']])
+  t.same(it.counters.imbalance(), balanced)
+})
+
+t.test('a part of a request that is refused', async t => {
+  const it = partitioned(parity, {
+    options: { batch: { max_events: 10, max_wait: '10ms' } },
+    write: events => {
+      if (events.includes(3)) fail('reject', { rejected: [1], status: 400 })
+    },
+  })
+  await it.delivery.start()
+  it.put(6)
+  await it.time.advance(10)
+  t.same(it.letters, [{ events: [3], reason: 'on_reject' }])
+  t.same(it.settled, [['rejected']])
+  t.same(
+    it.requests.map(({ name }) => name),
+    ['even', 'odd'],
+    'the others of the partition were accepted',
+  )
+})
+
+t.test('open partitions are bounded: the least recently used one is sent early', async t => {
+  const options = { batch: { max_events: 1000, max_wait: '1h' }, max_in_flight: 2 }
+  const it = partitioned(n => String(n % 250), { options })
+  await it.delivery.start()
+  it.put(MOST_OPEN)
+  await settle()
+  t.same(it.requests, [], 'there is room')
+  it.put(150)
+  await settle()
+  t.same(
+    it.requests.slice(0, 150).map(({ events }) => events),
+    upTo(150).map(n => [n]),
+  )
+  t.same(it.settled[0], ['delivered'])
+  t.ok(it.requests.length <= 152, `${it.requests.length} requests: no more are early than there is need for`)
+  it.input.end()
+  await settle()
+  t.same(
+    it.requests.flatMap(({ events }) => events).sort((a, b) => a - b),
+    upTo(250),
+  )
+  t.same(it.settled, [['delivered'], ['delivered']])
+  t.same(it.counters.imbalance(), balanced)
+})
+
+t.test('an event without a partition is rejected, and holds nothing up', async t => {
+  const nameOf = (n: number) => {
+    if (n % 3 === 0) throw new DeliveryError(`no value for .tenant`, { failure: 'reject', reason: 'partition' })
+    if (n === 4) throw new TypeError('a bug')
+    return 'one'
+  }
+  const options = { batch: { max_events: 100, max_wait: '10ms' }, hold_after_refusals: 1 }
+  const it = partitioned(nameOf, { options })
+  await it.delivery.start()
+  it.put(7)
+  await it.time.advance(10)
+  t.same(it.requests, [{ name: 'one', events: [1, 2, 5] }])
+  t.same(it.letters, [
+    { events: [4], reason: 'partition' },
+    { events: [0, 3, 6], reason: 'partition' },
+  ])
+  t.same(it.settled, [['rejected']])
+  t.equal(it.delivery.state, 'ready')
+  t.same(it.counters.imbalance(), balanced)
+})
+
+t.test('the end: what is not delivered is given back, of every partition', async t => {
+  const never = () => new Promise(() => {})
+  const options = { batch: { max_events: 2, max_wait: '1h' }, max_in_flight: 1 }
+  const it = partitioned(n => String(n % 150), { options, write: never })
+  await it.delivery.start()
+  it.put(200)
+  await settle()
+  t.same(await it.delivery.stop(AbortSignal.abort()), { events: 200, bytes: 1000 })
+  t.same(it.settled, [['errored']])
+})
+
+t.test('one that leaves gives its events to its successor, each partition in order', async t => {
+  const it = partitioned(parity, { options: { batch: { max_events: 2, max_wait: '1h' } }, write: () => fail('retry') })
+  await it.delivery.start()
+  it.put(7)
+  await settle()
+  it.delivery.leave()
+  it.input.end()
+  await settle()
+  const left = numbers(it.delivery.takeLeft())
+  t.same(
+    left.filter(n => n % 2),
+    [1, 3, 5],
+  )
+  t.same(
+    left.filter(n => n % 2 === 0),
+    [0, 2, 4, 6],
+  )
+})
