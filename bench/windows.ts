@@ -3,12 +3,17 @@ import { writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { DemoEvents } from '../src/components/demo/demo-events.js'
+import { options as demoOptions } from '../src/components/demo/options.js'
 import { CHECKOUT } from './checkout.js'
 import { SLUICE } from './measure.js'
 import { svg, svgText } from './svg.js'
 import { workFolder } from './work.js'
 
-/** `npm run bench:windows`: draws for docs what each `window_mode` lets through of the same events, as simulated. */
+/**
+ * `npm run bench:windows`: draws for docs what each `window_mode` lets through of the same events, and for README.md what
+ * the throttle of the quickstart does with the events of its apps, as simulated.
+ */
 
 /** Options of the throttle, by the name of the picture. */
 const MODES = {
@@ -43,8 +48,11 @@ processors: { limit: ${JSON.stringify(throttle)} }
 destinations: { out: { type: blackhole, inputs: [limit] } }
 `,
   )
-  const args = [SLUICE, 'simulate', '--config', config, '--component=limit', '--time=.t', '--decisions']
-  const input = TIMES.map(time => `{"t":${START + time}}\n`).join('')
+  return decisions(config, 'limit', '.t', TIMES.map(time => `{"t":${START + time}}\n`).join(''))
+}
+
+function decisions(config: string, component: string, time: string, input: string): boolean[] {
+  const args = [SLUICE, 'simulate', '--config', config, '--component', component, '--time', time, '--decisions']
   const output = execFileSync(process.execPath, args, { input, encoding: 'utf8', stdio: ['pipe', 'pipe', 'pipe'] })
   return output
     .trimEnd()
@@ -124,7 +132,78 @@ function rate(passed: readonly number[]): string {
   return `M${x(0)} ${y(0)}${steps.join('')}H${x(SECONDS * 1000)}V${y(0)}Z`
 }
 
+const QUICKSTART = join(CHECKOUT, 'config/examples/quickstart.yaml')
+const APP_SECONDS = 30
+const APP_LIMIT = 20
+const ROW = 64
+const BAR = { width: 13, most: 46 }
+const APPS_STYLE = `
+  .axis { stroke: #d1d9e0 }
+  .passed { fill: #0969da }
+  .discarded { fill: #bc4c0088 }
+  .limit { stroke: #1f2328; stroke-dasharray: 5 4 }`
+const APPS_DARK = `
+    .axis { stroke: #3d444d }
+    .passed { fill: #4493f8 }
+    .discarded { fill: #f0883e88 }
+    .limit { stroke: #f0f6fc }`
+
+/** The events per second of each app of the quickstart, before and behind its throttle. */
+function drawnApps(): string {
+  const { rate, apps, seed } = demoOptions.parse({})
+  const demo = new DemoEvents({ rate, apps, seed })
+  const seconds = Array.from({ length: APP_SECONDS }, (_, n) => n)
+  const lines = seconds.map(n => demo.next(rate, new Date(START + n * 1000).toISOString())).join('')
+  const passes = decisions(QUICKSTART, 'limit_apps', '.timestamp', lines)
+  const counts = new Map(apps.map(app => [app, seconds.map(() => ({ passed: 0, discarded: 0 }))]))
+  for (const [i, line] of lines.trimEnd().split('\n').entries()) {
+    const { app } = JSON.parse(line) as { app: string }
+    counts.get(app)![Math.floor(i / rate)]![passes[i] ? 'passed' : 'discarded']++
+  }
+  const all = passes.length
+  const passed = passes.filter(Boolean).length
+  const most = Math.max(...[...counts.values()].flat().map(count => count.passed + count.discarded))
+  const height = (count: number) => (BAR.most * count) / most
+  const left = (n: number) => 96 + n * ((WIDTH - RIGHT - 96) / APP_SECONDS)
+  const bar = (style: string, n: number, bottom: number, from: number, count: number) =>
+    count === 0
+      ? ''
+      : `<rect class="${style}" x="${left(n).toFixed(1)}" y="${(bottom - height(from + count)).toFixed(1)}" width="${BAR.width}" height="${height(count).toFixed(1)}"/>`
+  const bottomOf = (row: number) => 44 + (row + 1) * ROW - 8
+  const rows = apps.flatMap((app, row) => {
+    const bottom = bottomOf(row)
+    const limit = bottom - height(APP_LIMIT)
+    return [
+      svgText(16, bottom - 26, app),
+      ...counts
+        .get(app)!
+        .flatMap((count, n) => [
+          bar('passed', n, bottom, 0, count.passed),
+          bar('discarded', n, bottom, count.passed, count.discarded),
+        ]),
+      line('axis', left(0), bottom, WIDTH - RIGHT, bottom),
+      line('limit', left(0), limit, WIDTH - RIGHT, limit),
+      svgText(left(0) - 8, limit + 4, String(APP_LIMIT), 'note', 'end'),
+    ]
+  })
+  const name = 'Events per second of four apps, and a throttle of 20 for each'
+  const title = `${name}: ${passed} of ${all} events pass; one app at a time is noisy, and the others pass whole`
+  const end = bottomOf(apps.length - 1)
+  const content = [
+    svgText(16, 22, name, 'title'),
+    `<rect class="passed" x="${WIDTH - 190}" y="12" width="11" height="11"/>`,
+    svgText(WIDTH - 174, 22, 'passed'),
+    `<rect class="discarded" x="${WIDTH - 108}" y="12" width="11" height="11"/>`,
+    svgText(WIDTH - 92, 22, 'discarded'),
+    ...rows,
+    ...[0, 10, 20].map(n => svgText(left(n), end + 18, `${n} s`, 'note')),
+    svgText(WIDTH - RIGHT, end + 18, `${APP_SECONDS} s`, 'note', 'end'),
+  ]
+  return svg({ width: WIDTH, height: end + 30, title, style: APPS_STYLE, dark: APPS_DARK, content })
+}
+
 const { out } = parseArgs({ options: { out: { type: 'string', default: join(CHECKOUT, 'docs') } } }).values
 const folder = workFolder(tmpdir(), 'windows')
 for (const [name, options] of Object.entries(MODES))
   writeFileSync(join(out, `window-${name}.svg`), drawn(options, simulated(options, folder)))
+writeFileSync(join(out, 'throttle.svg'), drawnApps())

@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { checkout } from './checkout.js'
 
 /**
- * What stands between fences in the pages for users. The words behind the language tell what is done with it, and readers
- * do not see them:
+ * What stands between fences in the pages for users. The words behind the language say what is done with it. README.md,
+ * which many read as a text, has them in a remark on the line before the fence, as in `<!-- run -->`:
  *
  *   yaml                      a whole configuration: has to be valid
  *   yaml part [SECTION]       a part of one; with SECTION what is within that
@@ -49,14 +49,17 @@ export function docPages(): string[] {
 export function docBlocks(page: string): DocBlock[] {
   const blocks: DocBlock[] = []
   let open: { line: number; info: string; text: string[] } | undefined
+  /** Of the line before. */
+  let remark = ''
   for (const [i, line] of readFileSync(join(checkout, page), 'utf8').split('\n').entries()) {
     const fence = /^```(.*)$/.exec(line)
-    if (!open && fence) open = { line: i + 1, info: fence[1]!.trim(), text: [] }
+    if (!open && fence) open = { line: i + 1, info: `${fence[1]!.trim()} ${remark}`.trim(), text: [] }
     else if (open && fence) {
       const [language = '', ...words] = open.info.split(/\s+/)
       blocks.push({ page, line: open.line, language, words, text: `${open.text.join('\n')}\n` })
       open = undefined
     } else open?.text.push(line)
+    remark = /^<!-- (.*) -->$/.exec(line)?.[1] ?? ''
   }
   if (open) throw new Error(`${page}:${open.line}: this fence does not end`)
   return blocks
