@@ -112,6 +112,7 @@ interface Options {
   readonly turnMs?: number
   readonly waitMs?: number
   readonly maxSeries?: number
+  readonly maxLines?: { group: number; all: number }
   readonly clock?: TimerClock
   /** Everything that was published, by id and revision. */
   readonly history?: Map<string, Published>
@@ -133,6 +134,7 @@ export async function startIngestHost(
     turnMs,
     waitMs,
     maxSeries = 5000,
+    maxLines = { group: 10_000, all: 200_000 },
     clock = hurried(20),
     history = new Map<string, Published>(),
   }: Options = {},
@@ -148,6 +150,7 @@ export async function startIngestHost(
     folder,
     log,
     metrics,
+    maxSeries: maxLines,
     clock,
     components,
     startProcess: linksWithin(

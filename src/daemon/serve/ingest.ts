@@ -22,9 +22,9 @@ import { forkProcesses } from './pipeline-processes.js'
 const SHARES = 8
 /** Of requests that wait to be delivered, more are of no use to anybody. */
 const MOST_REQUESTS = 10_000
-/** Series of metrics by key of one account, and of all accounts that may run together. */
-const MOST_SERIES = 5000
-const MOST_SERIES_OF_ALL = 100_000
+/** Series of metrics of one account, and of all accounts that may run together. */
+const MOST_SERIES = 10_000
+const MOST_SERIES_OF_ALL = 200_000
 
 type ServiceConfig = NonNullable<Config['service']>
 
@@ -58,13 +58,16 @@ export class ServedIngest implements Ingest {
     const permitted = permittedBy(options, ownPorts)
     const { files, never, urls } = permitted
     const maxDisk = ingest.max_disk_per_account
-    const maxSeries = Math.min(MOST_SERIES, Math.floor(MOST_SERIES_OF_ALL / ingest.max_processes))
-    const setup = { folder, maxDisk, maxSeries, logLevel: log.level, files, never, urls }
+    const ofAccount = Math.min(MOST_SERIES, Math.floor(MOST_SERIES_OF_ALL / ingest.max_processes))
+    const maxSeries = { group: ofAccount, all: MOST_SERIES_OF_ALL }
+    // By key: the other half is for what all components have.
+    const setup = { folder, maxDisk, maxSeries: Math.floor(ofAccount / 2), logLevel: log.level, files, never, urls }
     const maxMemory = ingest.max_memory_per_account
     this.#host = new IngestHost({
       folder,
       log,
       metrics,
+      maxSeries,
       clock: systemClock,
       components,
       permitted,

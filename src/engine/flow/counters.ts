@@ -65,6 +65,11 @@ export class ComponentSet implements CounterSet {
     )
   }
 
+  remove({ id, kind, type }: ComponentCounters): void {
+    const { kind: shown, type: as } = this.components.get(id) ?? {}
+    this.components.delete(shown === kind && as === type ? id : `${id} ${kind} ${type}`)
+  }
+
   /** Forgets all whose id begins with `prefix`. */
   forget(prefix: string): void {
     this.end(prefix)

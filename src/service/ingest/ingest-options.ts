@@ -9,6 +9,8 @@ import type { RoomBounds } from './room.js'
 export interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
   readonly clock: Clock
   readonly metrics: Metrics
+  /** Lines of a scrape of one account, and of all. */
+  readonly maxSeries: { readonly group: number; readonly all: number }
   /** Starts the process of an account. */
   readonly startProcess: StartLink
   /** Where the service listens. */

@@ -32,6 +32,9 @@ export const CONTENT_TYPES = {
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 } as const satisfies Record<Format, RegistryContentType>
 
+/** Families of components that are remembered: users and plugins make up names. */
+const MOST_KNOWN = 1000
+
 /** Number of components read per turn of the event loop. */
 const SLICE = 100
 
@@ -127,7 +130,7 @@ class Family {
  */
 export class Metrics extends ComponentSet {
   #process: ReturnType<typeof measureProcess> | undefined
-  /** Families that were shown once keep their HELP and TYPE lines. */
+  /** Families that were shown once keep their HELP and TYPE lines, unless there are too many. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
@@ -215,6 +218,9 @@ export class Metrics extends ComponentSet {
   async #ofComponents(format: Format): Promise<Iterable<Family>> {
     // Components of different types that had the same id share the series without a type label.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
+    if (this.#known.size > MOST_KNOWN)
+      for (const [name, { read }] of this.#known)
+        if (!read && !Object.hasOwn(OF_COMPONENTS, name)) this.#known.delete(name)
     const families = new Map<string, Family>()
     const familyOf = (name: string, about: About): Family => {
       let family = families.get(name)

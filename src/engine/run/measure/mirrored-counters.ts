@@ -1,58 +1,180 @@
-import { type Amount, add, type ComponentCounters, type CounterSet, GIVEN_BACK } from '../../flow/counters.js'
-import type { CounterSnapshot, SeriesSnapshot } from './counter-snapshot.js'
+import { type Amount, add, type ComponentCounters, type ComponentSet, GIVEN_BACK, sum } from '../../flow/counters.js'
+import { type CounterSnapshot, type SeriesSnapshot, snapshotOf } from './counter-snapshot.js'
+import { folded, linesOf, OTHER } from './folded.js'
 
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
+export interface SeriesBounds {
+  /** Lines of a scrape of one group of components, and of all groups. */
+  readonly group: number
+  readonly all: number
+  /** A group, or all together, have more: a component is not shown by itself any more. */
+  readonly full?: (group: string) => void
+}
+
+/** Series of the components that are not shown by themselves. */
+const MOST_OTHERS = 1000
+/** A process that says that it has more is not believed. */
+const MOST_COMPONENTS = 20_000
+
+const UNBOUNDED: SeriesBounds = { group: Number.POSITIVE_INFINITY, all: Number.POSITIVE_INFINITY }
+
 /**
- * Shows what components in another process count: each snapshot adds what was counted
- * since the one before it. So a counter never goes back when the counting process ends and another one starts, or when
- * a component moves.
+ * Shows what components in other processes count: each snapshot adds what was counted since the one before it. So a
+ * counter never goes back when the counting process ends and another one starts, or when a component moves.
+ *
+ * The series that are shown are bounded, whatever the processes say. A component that is beyond the bound of its group,
+ * or of all, is added to those of its kind with the id `__other__/KIND`: what it has counted, and what it counts. The
+ * sums stay exact; its gauges and histograms are not shown. Components that have ended go first.
  */
 export class MirroredCounters {
-  readonly #all: CounterSet
+  readonly #all: ComponentSet
+  readonly #bounds: SeriesBounds
   readonly #mirrors = new Map<string, Mirror>()
+  /** Lines and components by group. */
+  readonly #groups = new Map<string, { lines: number; components: number }>()
+  #lines = 0
+  readonly #others = new Set<string>()
 
-  constructor(all: CounterSet) {
+  constructor(all: ComponentSet, bounds = UNBOUNDED) {
     this.#all = all
+    this.#bounds = bounds
   }
 
-  /** `refresh` is called before each scrape. */
-  show(snapshots: readonly CounterSnapshot[], refresh: () => Promise<void>): void {
+  /** Components that are not shown by themselves now. */
+  get folded(): number {
+    return [...this.#mirrors.values()].filter(({ isFolded }) => isFolded).length
+  }
+
+  /** `refresh` is called before each scrape. Throws if a group has too many components. */
+  show(snapshots: readonly CounterSnapshot[], refresh: () => Promise<void>, group = ''): void {
     for (const snapshot of snapshots) {
       const { id, kind, type } = snapshot
       const key = `${id} ${kind} ${type}`
-      let mirror = this.#mirrors.get(key)
-      if (!mirror) this.#mirrors.set(key, (mirror = new Mirror(this.#all.component(id, kind, type))))
-      mirror.show(snapshot, refresh)
+      const mirror =
+        this.#mirrors.get(key) ?? this.#add(key, new Mirror(id, group, this.#all.component(id, kind, type)))
+      mirror.show(mirror.isFolded ? this.#folded(snapshot) : snapshot, refresh)
+      if (!mirror.isFolded) this.#bound(key, mirror)
     }
+  }
+
+  #add(key: string, mirror: Mirror): Mirror {
+    const group = this.#groups.get(mirror.group) ?? { lines: 0, components: 0 }
+    if (group.components >= MOST_COMPONENTS)
+      throw new RangeError(`its process sent more than ${MOST_COMPONENTS} components`)
+    group.components++
+    this.#groups.set(mirror.group, group)
+    this.#mirrors.set(key, mirror)
+    return mirror
+  }
+
+  #remove(key: string, mirror: Mirror): void {
+    this.#count(mirror, 0)
+    this.#mirrors.delete(key)
+    const group = this.#groups.get(mirror.group)!
+    if (--group.components === 0) this.#groups.delete(mirror.group)
+  }
+
+  #count(mirror: Mirror, lines: number): void {
+    const more = lines - mirror.lines
+    mirror.lines = lines
+    this.#groups.get(mirror.group)!.lines += more
+    this.#lines += more
+  }
+
+  #bound(key: string, mirror: Mirror): void {
+    const { group, all, full } = this.#bounds
+    this.#count(mirror, linesOf(mirror.counters))
+    const lines = this.#groups.get(mirror.group)!
+    const isFull = () => lines.lines > group
+    if (!isFull() && this.#lines <= all) return
+    full?.(mirror.group)
+    for (const [key, one] of this.#mirrors) {
+      if (!isFull() && this.#lines <= all) return
+      if (one.hasEnded && !one.isFolded && (one.group === mirror.group || this.#lines > all)) this.#fold(key, one)
+    }
+    if (isFull() || this.#lines > all) this.#fold(key, mirror)
+  }
+
+  /** Adds what a component has counted to the others. */
+  #fold(key: string, mirror: Mirror): void {
+    const own = mirror.counters
+    const { kind } = own
+    const others = this.#all.component(`${OTHER}/${kind}`, kind, OTHER)
+    others.holds = () => this.#heldBy(others)
+    new Mirror(own.id, '', others, true).show(this.#folded(snapshotOf(own)))
+    this.#all.remove(own)
+    this.#count(mirror, 0)
+    mirror.fold(others, last => this.#folded(last))
+    if (mirror.hasEnded) this.#remove(key, mirror)
+  }
+
+  #folded(snapshot: CounterSnapshot): CounterSnapshot {
+    return folded(snapshot, series => {
+      if (!this.#others.has(series) && this.#others.size < MOST_OTHERS) this.#others.add(series)
+      return this.#others.has(series)
+    })
+  }
+
+  #heldBy(others: ComponentCounters): Amount {
+    const all = [...this.#mirrors.values()].filter(({ counters }) => counters === others)
+    return all.reduce((held, { inFlight }) => sum(held, inFlight), NOTHING)
   }
 
   /** What counted for these components has ended; the next snapshot of each counts from 0. */
   ended(has: (id: string) => boolean = () => true): void {
-    for (const mirror of this.#mirrors.values()) if (has(mirror.id)) mirror.ended()
+    for (const [key, mirror] of this.#mirrors) {
+      if (!has(mirror.id)) continue
+      mirror.ended()
+      if (mirror.isFolded) this.#remove(key, mirror)
+      else this.#count(mirror, linesOf(mirror.counters))
+    }
   }
 
   /** Forgets these components. Their counters stay. */
   forget(has: (id: string) => boolean): void {
-    for (const [key, mirror] of this.#mirrors) if (has(mirror.id)) this.#mirrors.delete(key)
+    for (const [key, mirror] of this.#mirrors) {
+      if (!has(mirror.id)) continue
+      if (mirror.isFolded) mirror.ended()
+      this.#remove(key, mirror)
+    }
   }
 }
 
-/** The counters of one component. */
+/** The counters of one component, or what it adds to those of others. */
 class Mirror {
-  readonly #counters: ComponentCounters
+  readonly id: string
+  readonly group: string
+  counters: ComponentCounters
+  isFolded: boolean
+  /** In a scrape. */
+  lines = 0
   #last: CounterSnapshot | undefined
 
-  constructor(counters: ComponentCounters) {
-    this.#counters = counters
+  constructor(id: string, group: string, counters: ComponentCounters, isFolded = false) {
+    this.id = id
+    this.group = group
+    this.counters = counters
+    this.isFolded = isFolded
   }
 
-  get id(): string {
-    return this.#counters.id
+  get hasEnded(): boolean {
+    return this.#last === undefined
   }
 
-  show(now: CounterSnapshot, refresh: () => Promise<void>): void {
-    const counters = this.#counters
+  get inFlight(): Amount {
+    return this.#last?.inFlight ?? NOTHING
+  }
+
+  /** From now on, it adds to these. */
+  fold(others: ComponentCounters, folded: (last: CounterSnapshot) => CounterSnapshot): void {
+    this.counters = others
+    this.isFolded = true
+    this.#last &&= folded(this.#last)
+  }
+
+  show(now: CounterSnapshot, refresh?: () => Promise<void>): void {
+    const { counters } = this
     const last = this.#last
     this.#last = now
     // What it held while it ran here does not arrive here again.
@@ -68,8 +190,6 @@ class Mirror {
     const failures = new Map(last?.failures)
     for (const [kind, count] of now.failures)
       counters.failures.set(kind, (counters.failures.get(kind) ?? 0) + count - (failures.get(kind) ?? 0))
-    counters.holds = () => now.inFlight
-    Object.assign(counters.toRead, now.toRead)
     counters.receivedAgain += now.receivedAgain - (last?.receivedAgain ?? 0)
     counters.returned += now.returned - (last?.returned ?? 0)
     counters.repeated ||= now.repeated
@@ -77,20 +197,23 @@ class Mirror {
     const before = new Map(last?.series)
     for (const [name, series] of now.series) this.#showSeries(name, series, before.get(name))
     this.#showHistograms(now, last)
+    if (this.isFolded) return
+    counters.holds = () => now.inFlight
+    Object.assign(counters.toRead, now.toRead)
     counters.beforeScrape = refresh
   }
 
   #showSeries(name: string, { type, help, rows }: SeriesSnapshot, last: SeriesSnapshot | undefined): void {
     if (type === 'gauge') {
-      this.#counters.series.set(name, [{ type, help, read: () => rows }])
+      this.counters.series.set(name, [{ type, help, read: () => rows }])
       return
     }
     const before = new Map(last?.rows.map(({ labels, value }) => [JSON.stringify(labels), value]))
     const passing = rows.filter(({ rest }) => rest)
-    if (passing.length > 0) this.#counters.counters(name, help, passing[0]!.rest!, () => passing)
+    if (passing.length > 0) this.counters.counters(name, help, passing[0]!.rest!, () => passing)
     for (const { labels, value, exemplar, rest } of rows) {
       if (rest) continue
-      const counter = this.#counters.counter(name, help, labels)
+      const counter = this.counters.counter(name, help, labels)
       counter.value += value - (before.get(JSON.stringify(labels)) ?? 0)
       if (exemplar) counter.exemplar = exemplar
     }
@@ -100,8 +223,8 @@ class Mirror {
     const known = new Map(last?.histograms)
     for (const [name, now] of histograms) {
       const before = known.get(name)
-      this.#counters.histogram(name, now.help, now.buckets)
-      const shown = this.#counters.histograms.get(name)!
+      this.counters.histogram(name, now.help, now.buckets)
+      const shown = this.counters.histograms.get(name)!
       shown.sum += now.sum - (before?.sum ?? 0)
       for (const [i, count] of now.counts.entries()) {
         shown.counts[i]! += count - (before?.counts[i] ?? 0)
@@ -113,14 +236,14 @@ class Mirror {
   #dropGauges(last: CounterSnapshot | undefined, now?: CounterSnapshot): void {
     const kept = new Set(now?.series.map(([name]) => name))
     for (const [name, { type }] of last?.series ?? [])
-      if (type === 'gauge' && !kept.has(name)) this.#counters.series.delete(name)
+      if (type === 'gauge' && !kept.has(name)) this.counters.series.delete(name)
   }
 
   /** Counters that may disappear are gone. */
   #endPassing(name: string, { help, rows }: SeriesSnapshot): void {
-    for (const { rest, value } of rows) if (rest) this.#counters.counter(name, help, rest).value += value
+    for (const { rest, value } of rows) if (rest) this.counters.counter(name, help, rest).value += value
     const { rest } = rows.find(row => row.rest) ?? {}
-    if (rest) this.#counters.counters(name, help, rest, () => [])
+    if (rest) this.counters.counters(name, help, rest, () => [])
   }
 
   /** What was in the component went back to where it came from, and comes again as new. */
@@ -128,14 +251,15 @@ class Mirror {
     const last = this.#last
     if (!last) return
     const { inFlight } = last
-    const counters = this.#counters
-    counters.holds = () => NOTHING
+    const { counters } = this
     if (inFlight.events !== 0 || inFlight.bytes !== 0) counters.discarded(GIVEN_BACK, inFlight.events, inFlight.bytes)
-    Object.assign(counters.toRead, NOTHING)
     for (const [name, series] of last.series) this.#endPassing(name, series)
     this.#dropGauges(last)
-    counters.beforeScrape = undefined
     this.#last = undefined
+    if (this.isFolded) return
+    counters.holds = () => NOTHING
+    Object.assign(counters.toRead, NOTHING)
+    counters.beforeScrape = undefined
   }
 }
 

@@ -4,7 +4,7 @@ import { after, every } from '../../../lib/time.js'
 import type { BodyBytes } from '../../../net/http/events/send-body.js'
 import type { Refusal } from '../../../net/http/server/refusal.js'
 import { NotHosted } from '../hosted-config.js'
-import { checkedLine, checkedMessage, checkReply } from './from-process.js'
+import { checkedLine, checkedMessage, checkPipelines, checkReply } from './from-process.js'
 import type { Death, Link, StartLink } from './link.js'
 import type { Call, CallName, Calls, Facts, Failure, Look, PipelineState } from './messages.js'
 import { refusalOf } from './refusal-data.js'
@@ -51,6 +51,8 @@ export class AccountProcess {
   readonly #waiting = new Map<number, Waiting>()
   readonly #stopWatching: readonly (() => void)[]
   readonly #gone: Promise<void>
+  /** All that were ever to run in it. */
+  readonly #pipelines = new Set<string>()
   /** Who hears of the state of a pipeline. */
   readonly #states = new Map<string, (state: PipelineState) => void>()
   #calls = 0
@@ -103,6 +105,7 @@ export class AccountProcess {
   call<N extends CallName>(name: N, of: Calls[N]['of'], body?: BodyBytes): Promise<Calls[N]['gets']> {
     if (this.#isGone) return Promise.reject(this.#options.refusal())
     const id = ++this.#calls
+    if (name === 'start') this.#pipelines.add((of as Calls['start']['of']).id)
     return new Promise<Calls[N]['gets']>((resolve, reject) => {
       this.#waiting.set(id, { name, resolve: resolve as (value: never) => void, reject })
       // Not with each request: there may be many paths.
@@ -194,6 +197,7 @@ export class AccountProcess {
         this.#states.get(message.pipeline)?.(message.state)
         break
       case 'counted':
+        checkPipelines(message.counters, this.#pipelines)
         this.#options.counted(message.counters)
         break
       case 'log':

@@ -2,10 +2,12 @@ import type { Logger } from 'pino'
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Metrics } from '../../../engine/run/measure/metrics.js'
 import { MirroredCounters } from '../../../engine/run/measure/mirrored-counters.js'
+import { LogLimit } from '../../../lib/log-limit.js'
 import { type Clock, settledWithin } from '../../../lib/time.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import { Refusal } from '../../../net/http/server/refusal.js'
 import { AccountProcess, type ProcessBounds } from './account-process.js'
+import { pipelineOf } from './from-process.js'
 import type { Death, StartLink } from './link.js'
 import type { Facts, Look, ShareFigures } from './messages.js'
 import { Restarts } from './restarts.js'
@@ -21,6 +23,8 @@ export interface ProcessesOptions extends ProcessBounds {
   readonly log: Logger
   readonly clock: Clock
   readonly metrics: Metrics
+  /** Lines of a scrape of one account, and of all. */
+  readonly maxSeries: { readonly group: number; readonly all: number }
   readonly facts: (account: string) => Facts
   readonly looked: (account: string, look: Look) => void
   /** The process of an account died; returns the pipelines that ran in it, and those of them that clients waited for. */
@@ -40,6 +44,7 @@ export class AccountProcesses {
   readonly #ending = new Map<string, Promise<void>>()
   readonly #counters: MirroredCounters
   readonly #restarts: Restarts
+  readonly #limit: LogLimit
   readonly #deaths = new Map<Death, { value: number }>()
   /** Of processes that have ended. */
   #forgottenKeys = 0
@@ -47,7 +52,8 @@ export class AccountProcesses {
   constructor(options: ProcessesOptions) {
     this.#options = options
     const { metrics, clock } = options
-    this.#counters = new MirroredCounters(metrics)
+    this.#counters = new MirroredCounters(metrics, { ...options.maxSeries, full: account => this.#tellFull(account) })
+    this.#limit = new LogLimit(clock)
     this.#restarts = new Restarts(clock)
     this.#showMetrics(metrics)
   }
@@ -115,7 +121,7 @@ export class AccountProcesses {
         maxMemory,
         facts: () => facts(account),
         looked: look => this.#looked(account, running, look),
-        counted: counters => this.#counted(running, counters),
+        counted: counters => this.#counted(account, running, counters),
         ended: (death, text) => this.#ended(account, running, death, text),
         refusal: () => this.refusal(account),
       }),
@@ -130,9 +136,19 @@ export class AccountProcesses {
     this.#options.looked(account, look)
   }
 
-  #counted(running: Running, counters: readonly CounterSnapshot[]): void {
+  #counted(account: string, running: Running, counters: readonly CounterSnapshot[]): void {
     for (const { id } of counters) running.pipelines.add(pipelineOf(id))
-    this.#counters.show(counters, async () => void (await running.process.look(true)))
+    this.#counters.show(counters, async () => void (await running.process.look(true)), account)
+  }
+
+  #tellFull(account: string): void {
+    const { log, maxSeries } = this.#options
+    const more = this.#limit.next(account)
+    if (more)
+      log.warn(
+        { code: 'SLUICE_ACCOUNT_SERIES_FULL', account, max: maxSeries, ...more },
+        'the pipelines of an account, or of all accounts, have more series of metrics than the service shows: components are counted together as __other__. Use fewer pipelines, components or keys',
+      )
   }
 
   #ended(account: string, running: Running, death: Death | undefined, text: string): void {
@@ -172,6 +188,11 @@ export class AccountProcesses {
   #showMetrics(metrics: Metrics): void {
     const gauge = (name: string, help: string, read: (running: Running) => number) =>
       metrics.daemonGauge(name, help, () => this.#sumOf(read))
+    metrics.daemonGauge(
+      'sluice_ingest_other_components',
+      'Components of published pipelines that are counted together as __other__: they have too many series.',
+      () => this.#counters.folded,
+    )
     gauge('sluice_ingest_processes', 'Processes that run the published pipelines of an account.', () => 1)
     gauge('sluice_ingest_process_memory_bytes', 'Resident memory of these processes.', ({ process }) => process.memory)
     for (const reason of ['looped', 'memory', 'crashed'] as const)
@@ -205,9 +226,4 @@ export class AccountProcesses {
       () => [{ labels: {}, value: this.#forgottenKeys + this.#sumOf(({ share }) => share.forgottenKeys) }],
     )
   }
-}
-
-/** The ids of its components begin with that of a pipeline. */
-function pipelineOf(component: string): string {
-  return component.split('/', 1)[0]!
 }

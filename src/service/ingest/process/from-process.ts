@@ -1,3 +1,4 @@
+import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { CallName, FromProcess } from './messages.js'
 
 /**
@@ -113,6 +114,18 @@ export function checkedMessage(message: unknown): FromProcess {
 /** Throws if it is no answer to such a call, or to none. */
 export function checkReply(call: CallName | undefined, value: unknown): void {
   demand(call !== undefined && REPLIES[call](value), `no answer to ${call ?? 'any call'}`)
+}
+
+/** Throws if these are not of such pipelines: the ids of their components begin with their own. */
+export function checkPipelines(counters: readonly CounterSnapshot[], pipelines: ReadonlySet<string>): void {
+  demand(
+    counters.every(({ id }) => pipelines.has(pipelineOf(id))),
+    'counters of another pipeline',
+  )
+}
+
+export function pipelineOf(component: string): string {
+  return component.split('/', 1)[0]!
 }
 
 /** An error that may be sent. */

@@ -10,6 +10,7 @@ import { AccountProcess } from '../../../../src/service/ingest/process/account-p
 import {
   checkedLine,
   checkedMessage,
+  checkPipelines,
   checkReply,
   shortLine,
 } from '../../../../src/service/ingest/process/from-process.js'
@@ -124,6 +125,8 @@ t.test('what a process says is checked as input', async t => {
     t.throws(() => checkReply('look', { ...look, ...wrong }), /^it sent no answer to look$/)
   const counted = (more: object) => () => checkedMessage({ type: 'counted', counters: [{ ...one, ...more }] })
   t.doesNotThrow(counted({}))
+  t.throws(() => checkPipelines([one as never], new Set(['q'])), /^it sent counters of another pipeline$/)
+  t.doesNotThrow(() => checkPipelines([one as never], new Set(['p'])))
   const rows = (more: object) => ({
     series: [['a_total', { type: 'counter', help: '', rows: [{ labels: {}, value: 1, ...more }] }]],
   })
@@ -277,6 +280,25 @@ t.test('a process tells only what has changed, and less often where that is much
   })
   t.ok(clock.now() - waited >= 500, 'a millisecond for each series')
   t.same(await look(), [])
+})
+
+t.test('an account with many pipelines cannot make the scrape larger than its bound', async t => {
+  const { publish, post, metrics, logs } = await startIngestHost(t, { maxLines: { group: 150, all: 1000 } })
+  await metrics.render()
+  for (let n = 0; n < 8; n++) {
+    await publish(PIPELINE, `p${n}`, { account: 'one' })
+    t.match(await post('{"n":1}', {}, `p${n}`), { status: 202 })
+  }
+  const text = String(await metrics.render())
+  const pattern = /^sluice_component_received_events_total\{component_id="([^"]+)".*\} (\d+)$/gm
+  const received = [...text.matchAll(pattern)]
+  const events = received.reduce((sum, [, , value]) => sum + Number(value), 0)
+  t.equal(events, 16, 'of sources and destinations')
+  const others = received.filter(([, id]) => id!.startsWith('__other__/'))
+  t.same(others.map(([, id]) => id).sort(), ['__other__/destination', '__other__/source'])
+  t.ok(text.match(/component_id="p/g)!.length < 150)
+  t.ok(Number(/^sluice_ingest_other_components (\d+)$/m.exec(text)?.[1]) > 3)
+  t.match(logs(), /"SLUICE_ACCOUNT_SERIES_FULL","account":"one"/)
 })
 
 t.test('the series by key of all pipelines of an account are bounded together', async t => {
