@@ -25,7 +25,7 @@ const MOST_BYTES = 120_000
 const LONGEST = /^(chaos|property)\/|^unit\/components\/(conformance|file|processors|throttle)\b/
 const MOST_RETRIED = 3
 /** What they find may not come twice: a seed, or the moment of a kill. */
-const RANDOM = /^(property|chaos|sim|fuzz)\/|^(unit\/sim|ci\/throttle-persist)\b/
+const RANDOM = /^(property|chaos|sim|fuzz)\/|^(unit\/sim|ci\/(chaos-cases|throttle-persist))\b/
 
 const args = process.argv.slice(2)
 const isCi = args.includes('--ci')

@@ -8,6 +8,6 @@ t.setTimeout(600_000)
 const valkey = needs(t, 'valkey-server')
 if (valkey) {
   process.env[SERVER] = valkey
-  await import('../e2e/cluster.test.js')
+  await import('./cluster.test.js')
   await import('../unit/components/throttle/cluster/script.test.js')
 }

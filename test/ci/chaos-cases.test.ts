@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { performIn } from '../chaos/case.js'
+import { readScenario } from '../chaos/scenario.js'
 import { checkout } from '../support/checkout.js'
-import { performIn } from './case.js'
-import { readScenario } from './scenario.js'
 
 /** What `npm run chaos` found once, cut down: none of it comes back. */
 
