@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -220,3 +220,70 @@ destinations: { out: { type: file, inputs: [mark], path: out.log } }
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
 })
+
+const counting = (version: number) => `import { defineProcessor, z } from '@sluice-logs/sluice/plugin'
+export const counts = defineProcessor({
+  contract: 1, type: 'counts', summary: 'Counts events.', options: z.strictObject({}),
+  examples: [{ title: 'All', yaml: '' }],
+  create(_, context) {
+    let n = context.inherited ?? 0
+    return {
+      process(batch) {
+        for (let i = 0; i < batch.length; i++) batch.modify(i, { version: ${version}, n: ++n })
+      },
+      handOver: () => ({ value: n }),
+    }
+  },
+})
+`
+
+t.test(
+  'a package that is upgraded in its folder runs after a restart, without the state of the version before',
+  async t => {
+    const folder = outside(t)
+    const place = join(folder, 'node_modules/counter')
+    const install = (version: number) => {
+      mkdirSync(place, { recursive: true })
+      const about = { name: 'counter', version: `${version}.0.0`, type: 'module', main: 'index.js' }
+      writeFileSync(join(place, 'package.json'), JSON.stringify(about))
+      writeFileSync(join(place, 'index.js'), counting(version))
+    }
+    const configure = (rotateWait: string) =>
+      writeFileSync(
+        join(folder, 'sluice.yaml'),
+        `data_dir: ./state
+plugins: [counter]
+metrics: false
+sources: { app: { type: file, include: [in.log], scan_interval: 50ms, rotate_wait: ${rotateWait} } }
+processors: { count: { type: counts, inputs: [app] } }
+destinations: { out: { type: file, inputs: [count], path: out.log } }
+`,
+      )
+    const start = async () => {
+      const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+      t.teardown(() => daemon.child.kill('SIGKILL'))
+      await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+      return daemon
+    }
+    const out = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').slice(0, -1)
+    const put = async ({ until }: Awaited<ReturnType<typeof start>>) => {
+      const lines = out().length
+      appendFileSync(join(folder, 'in.log'), 'line\n')
+      await until(() => out().length > lines)
+      return JSON.parse(out().at(-1)!)
+    }
+    for (const name of ['in.log', 'out.log']) writeFileSync(join(folder, name), '')
+    install(1)
+    configure('1s')
+    const first = await start()
+    t.same(await put(first), { version: 1, n: 1 })
+    install(2)
+    configure('2s')
+    first.child.kill('SIGHUP')
+    await first.until(() => first.stderr.includes('configuration reloaded'))
+    t.same(await put(first), { version: 1, n: 2 }, 'a reload loads no package again')
+    first.child.kill('SIGTERM')
+    t.equal(await first.exit, 0)
+    t.same(await put(await start()), { version: 2, n: 1 })
+  },
+)
