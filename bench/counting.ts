@@ -25,21 +25,12 @@ export class CountingReceiver {
 
   /** What it has received so far. */
   async counts(): Promise<Counts> {
-    return await this.#ask('counts')
-  }
-
-  /** Ends the outage of a receiver that was started with `--away`. */
-  async back(): Promise<void> {
-    await this.#ask('back')
+    this.#child.send('counts')
+    return (await answer(this.#child)) as Counts
   }
 
   close(): void {
     this.#child.disconnect()
-  }
-
-  async #ask(message: string): Promise<Counts> {
-    this.#child.send(message)
-    return (await answer(this.#child)) as Counts
   }
 }
 

@@ -1,13 +1,11 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type ApiResult, formatApi, measureApi } from './api.js'
-import { type Backlog, measureBacklog } from './backlog.js'
 import { formatCluster, measureCluster } from './cluster.js'
 import { formatEvidence, measureEvidence } from './evidence.js'
-import { type FleetResult, formatFleet } from './fleet.js'
 import { measureWatching } from './idle.js'
 import { formatIngest, type IngestResult } from './ingest.js'
 import { type Input, makeInput } from './input.js'
@@ -19,7 +17,6 @@ import { formatSimulate, measureSimulate } from './simulate.js'
 import { formatStart, measureStart, type StartResult } from './start.js'
 import {
   type BufferResult,
-  formatBacklog,
   formatBuffer,
   formatProcessors,
   formatTable,
@@ -39,13 +36,10 @@ const WATCHING = [
   ['idle', 2000, 0, 90],
   ['many', 10_000, 100, 30],
 ] as const
-/** About 5 GB of the usual input. */
-const BACKLOG_COPIES = 6
-const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'processors', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', ...WATCHING.map(([id]) => id)].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'processors', 'evidence', 'cluster', 'simulate', 'buffer', 'ingest', 'api', 'scrape', 'start', ...WATCHING.map(([id]) => id)].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -86,6 +80,18 @@ async function runJobs(selected: readonly Job[], input: Input, work: string, run
   return selected.map(job => summarize(job, measured.get(job)!, input.lines))
 }
 
+/** Runs the program of a bench, which prints its result as JSON. */
+function apart<T>(id: string, args: string[], format: (result: T) => string, report: Record<string, unknown>): void {
+  if (!wants(id)) return
+  showOnTerminal(id)
+  const child = spawnSync(process.execPath, [built(`./${id}.js`), ...args], { encoding: 'utf8' })
+  showOnTerminal('')
+  if (child.status !== 0) throw new Error(`the bench of ${id} failed:\n${child.stderr}`)
+  const result = JSON.parse(child.stdout) as T
+  if (options.json) report[id] = result
+  else process.stdout.write(`\n${format(result)}`)
+}
+
 async function main(): Promise<void> {
   if (options.help) {
     process.stdout.write(USAGE)
@@ -99,45 +105,21 @@ async function main(): Promise<void> {
     cores: availableParallelism(),
   }
   const selected = jobs.filter(job => wants(job.id))
-  if (selected.length > 0 || wants('backlog')) {
+  if (selected.length > 0) {
     mkdirSync(folder, { recursive: true })
     const input = makeInput(folder, lines, showOnTerminal)
     const work = mkdtempSync(join(folder, 'sluice-bench-'))
     try {
-      if (selected.length > 0) {
-        const rows = await runJobs([obvious, ...selected], input, work, runs)
-        Object.assign(report, { lines, bytes: input.bytes, runs, jobs: rows })
-        if (!options.json) process.stdout.write(formatTable(rows, report))
-      }
-      if (wants('backlog')) {
-        report.backlog = await measureBacklog(input, work, BACKLOG_COPIES, AWAY_SECONDS, showOnTerminal)
-        showOnTerminal('')
-        if (!options.json) process.stdout.write(formatBacklog(report.backlog as Backlog))
-      }
+      const rows = await runJobs([obvious, ...selected], input, work, runs)
+      Object.assign(report, { lines, bytes: input.bytes, runs, jobs: rows })
+      if (!options.json) process.stdout.write(formatTable(rows, report))
     } finally {
       rmSync(work, { recursive: true, force: true })
       if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
     }
   }
-  const throttle = built('./throttle.js')
-  if (wants('throttle') && existsSync(throttle)) {
-    showOnTerminal('the throttle by itself')
-    const child = spawnSync(process.execPath, [throttle, '--json'], { encoding: 'utf8' })
-    showOnTerminal('')
-    if (child.status !== 0) throw new Error(`the throttle bench failed:\n${child.stderr}`)
-    const results = JSON.parse(child.stdout) as ThrottleResult[]
-    if (options.json) report.throttle = results
-    else process.stdout.write(`\n${formatThrottle(results)}`)
-  }
-  if (wants('processors')) {
-    showOnTerminal('processors and codecs by themselves')
-    const child = spawnSync(process.execPath, [built('./processors.js'), '--folder', folder], { encoding: 'utf8' })
-    showOnTerminal('')
-    if (child.status !== 0) throw new Error(`the bench of processors failed:\n${child.stderr}`)
-    const results = JSON.parse(child.stdout) as ProcessorRow[]
-    if (options.json) report.processors = results
-    else process.stdout.write(`\n${formatProcessors(results)}`)
-  }
+  apart<ThrottleResult[]>('throttle', ['--json'], formatThrottle, report)
+  apart<ProcessorRow[]>('processors', ['--folder', folder], formatProcessors, report)
   if (wants('evidence')) {
     mkdirSync(folder, { recursive: true })
     const result = await measureEvidence(folder, lines, runs, showOnTerminal)
@@ -158,40 +140,13 @@ async function main(): Promise<void> {
     if (options.json) report.simulate = result
     else process.stdout.write(`\n${formatSimulate(result)}`)
   }
-  if (wants('buffer')) {
-    showOnTerminal('the disk buffer by itself')
-    const child = spawnSync(process.execPath, [built('./buffer.js'), '--json', '--folder', folder], {
-      encoding: 'utf8',
-    })
-    showOnTerminal('')
-    if (child.status !== 0) throw new Error(`the bench of the buffer failed:\n${child.stderr}`)
-    const results = JSON.parse(child.stdout) as BufferResult[]
-    if (options.json) report.buffer = results
-    else process.stdout.write(`\n${formatBuffer(results)}`)
-  }
+  apart<BufferResult[]>('buffer', ['--json', '--folder', folder], formatBuffer, report)
   if (wants('api')) {
     const results: ApiResult[] = await measureApi(showOnTerminal)
     if (options.json) report.api = results
     else process.stdout.write(`\n${formatApi(results)}`)
   }
-  if (wants('ingest')) {
-    showOnTerminal('the service takes events')
-    const child = spawnSync(process.execPath, [built('./ingest.js'), '--folder', folder], { encoding: 'utf8' })
-    showOnTerminal('')
-    if (child.status !== 0) throw new Error(`the bench of ingest failed:\n${child.stderr}`)
-    const result = JSON.parse(child.stdout) as IngestResult
-    if (options.json) report.ingest = result
-    else process.stdout.write(`\n${formatIngest(result)}`)
-  }
-  if (wants('fleet')) {
-    showOnTerminal('daemons ask the service')
-    const child = spawnSync(process.execPath, [built('./fleet.js'), '--folder', folder], { encoding: 'utf8' })
-    showOnTerminal('')
-    if (child.status !== 0) throw new Error(`the bench of the fleet failed:\n${child.stderr}`)
-    const result = JSON.parse(child.stdout) as FleetResult
-    if (options.json) report.fleet = result
-    else process.stdout.write(`\n${formatFleet(result)}`)
-  }
+  apart<IngestResult>('ingest', ['--folder', folder], formatIngest, report)
   if (wants('scrape')) {
     showOnTerminal('scrapes of many series')
     const result: ScrapeResult = await measureScrape(folder)

@@ -6,20 +6,19 @@ import { type RequestHead, RequestReader } from './request-reader.js'
 
 /**
  * The receiver that the HTTP jobs deliver to, as a process of its own: counts the lines and bytes of every request.
- * Sends its parent its port; answers any message with the counts so far. With --away it refuses every request until it
- * receives the message `back`. With --otlp bodies are requests of the OpenTelemetry protocol, whose log records count as
- * lines. With --reply every answer has that body, for senders that read it.
+ * Sends its parent its port; answers any message with the counts so far. With --otlp bodies are requests of the
+ * OpenTelemetry protocol, whose log records count as lines. With --reply every answer has that body, for senders that
+ * read it.
  *
  * It shares the processor with what is measured. So all connections read into one memory, where the lines are counted.
  */
 
 const LF = 0x0a
 const { values: options } = parseArgs({
-  options: { away: { type: 'boolean' }, otlp: { type: 'boolean' }, reply: { type: 'string', default: '' } },
+  options: { otlp: { type: 'boolean' }, reply: { type: 'string', default: '' } },
 })
 let lines = 0
 let bytes = 0
-let { away = false } = options
 
 const BODY_HEADERS = `content-length: ${options.reply.length}\r\n${options.reply === '' ? '' : 'content-type: application/json\r\n'}`
 const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
@@ -75,16 +74,11 @@ const server = createServer({ pauseOnConnect: true }, accepted => {
       request = head
       if (head.expects) socket.write(CONTINUE)
     },
-    body: (part, from, to) => {
-      if (!away) counting.take(part, from, to)
-    },
+    body: (part, from, to) => counting.take(part, from, to),
     end() {
       counting.end()
-      const status = away ? '503 Service Unavailable' : '200 OK'
       const closing = request.closes ? 'connection: close\r\n' : ''
-      socket.write(
-        `HTTP/1.1 ${status}\r\n${BODY_HEADERS}${closing}\r\n${request.method === 'HEAD' ? '' : options.reply}`,
-      )
+      socket.write(`HTTP/1.1 200 OK\r\n${BODY_HEADERS}${closing}\r\n${request.method === 'HEAD' ? '' : options.reply}`)
       if (request.closes) socket.end()
     },
   })
@@ -98,8 +92,5 @@ const server = createServer({ pauseOnConnect: true }, accepted => {
   socket.on('error', () => socket.destroy()).resume()
 })
 server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }))
-process.on('message', message => {
-  if (message === 'back') away = false
-  process.send?.({ lines, bytes })
-})
+process.on('message', () => process.send?.({ lines, bytes }))
 process.on('disconnect', () => process.exit())

@@ -1,4 +1,3 @@
-import type { Backlog } from './backlog.js'
 import type { Watching } from './idle.js'
 import { type Job, obvious } from './jobs.js'
 import { type Measured, median } from './measure.js'
@@ -119,15 +118,6 @@ export function formatBuffer(results: readonly BufferResult[]): string {
 
 function mark(text: string, reached: boolean): string {
   return reached ? text : `${text} (missed)`
-}
-
-export function formatBacklog(result: Backlog): string {
-  const size = (result.bytes / 1e9).toFixed(1)
-  const mb = (bytes: number) => `${Math.round(bytes / 1e6)} MB`
-  return `
-${size} GB waiting, the receiver away for ${result.awaySeconds} s: ${mb(result.awayRssBytes)}; then ${(result.drainedPerSecond / 1e6).toFixed(2)} M lines/s, ${mb(result.peakRssBytes)} at most, every line once
-wanted: less than 200 MB, and the lines/s of J3
-`
 }
 
 export function formatWatching({ files, active, seconds, cpuShare, rssBytes, openFiles }: Watching): string {
