@@ -22,7 +22,8 @@ const JOBS = availableParallelism() + 2
 /** A room with more built tests than this is divided. */
 const MOST_BYTES = 120_000
 /** What takes longest for its size begins first. */
-const LONGEST = /^(chaos|property)\/|^unit\/components\/(conformance|file|processors|throttle)\b/
+const LONGEST =
+  /^(chaos|property)\/|^unit\/components\/(conformance|file|processors|throttle)\b|^e2e\/(docs|fleet|push|quickstart|service)$/
 const MOST_RETRIED = 3
 /** What they find may not come twice: a seed, or the moment of a kill. */
 const RANDOM = /^(property|chaos|sim|fuzz)\/|^(unit\/sim|ci\/(chaos-cases|throttle-persist))\b/

@@ -10,7 +10,7 @@ import { type Arrival, type Content, Failure, type Line } from './written.js'
 
 t.jobs = 2
 t.setTimeout(600_000)
-for (const seed of [1, 2, 3, 4]) {
+for (const seed of [1, 2]) {
   t.test(`seed ${seed}`, async t => {
     const { counts } = await performIn(t, makeScenario(seed, 20))
     t.ok(counts.starts >= 2 && counts.lines > 0)
