@@ -1,29 +1,19 @@
-import {
-  getDefaultHighWaterMark,
-  type Readable,
-  type Transform,
-  type TransformCallback,
-  type Writable,
-} from 'node:stream'
+import { getDefaultHighWaterMark, PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream'
 import type { z } from 'zod'
-import { inEventTime } from './components/processors/throttle/in-event-time.js'
-import { streamThrottleOptions, throttleOptions } from './components/processors/throttle/options.js'
-import { throttlePlan } from './components/processors/throttle/plan.js'
-import { ThrottleProcessor } from './components/processors/throttle/throttle-processor.js'
+import { deciderOptions, streamThrottleOptions, throttleOptions } from './components/processors/throttle/options.js'
+import { type BatchDecider, createDecider } from './components/throttle/create-decider.js'
+import { EXCLUDED, FAIL_OPEN, TOO_LATE } from './components/throttle/decisions.js'
+import { LATE } from './components/throttle/event-windows.js'
+import { DISCARD, FULL, PASS } from './components/throttle/limiter.js'
 import { JSON_OBJECTS } from './core/codecs/json.js'
-import type { ComponentMetrics, Processor, ProcessorContext } from './core/component.js'
 import { Ack } from './core/event/ack.js'
 import { EventBatch } from './core/event/batch.js'
-import { EventEditor } from './core/event/event-editor.js'
 import { type FieldPath, valueAt } from './core/event/field-path.js'
 import { FieldReader, type ValueKind } from './core/event/field-reader.js'
 import type { Origin } from './core/event/origin.js'
-import { DISCARDED, type Plan } from './core/processor.js'
-import { silentLog } from './core/silent-log.js'
 import { OptionsError, parseOptions } from './engine/config/parse-options.js'
-import { Stage } from './engine/flow/stage.js'
 import { WantedNames } from './lib/formats/json-scan.js'
-import { after, type Clock, systemClock } from './lib/time.js'
+import { type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
 
 /** Sluice as a library: its throttle in streams of your own. */
@@ -77,168 +67,86 @@ export interface Throttle extends Transform {
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(streamThrottleOptions, options)
   if ('faults' in parsed) throw new OptionsError('createThrottle', parsed.faults)
-  const counts = new Counts()
-  const wanted = new WantedNames()
-  const given = surroundings.clock
-  const clock = given ? { now: () => given.now(), wall: () => given.wall(), after } : systemClock
-  const all = throttleOptions.parse(options)
-  const current: Current = { event: undefined }
-  const context: ProcessorContext = {
-    id: 'throttle',
-    log: silentLog,
-    clock,
-    metrics: counts,
-    field: path => new ObjectReader(path, wanted, current),
-    editor: () => new EventEditor(wanted),
-  }
-  const processor = new ThrottleProcessor(all, context, { inEventTime })
-  return new EventThrottle(processor, throttlePlan(all), context, counts, wanted, current, surroundings.highWaterMark)
+  return new EventThrottle(throttleOptions.parse(options), surroundings)
 }
 
 const NO_LINE = Buffer.alloc(0)
-const nothing = () => {}
+const isLine = (event: unknown) => typeof event === 'string' || event instanceof Uint8Array
 
-/** Nobody waits for an acknowledgement: what becomes of the one event of a batch is known when the stage hands it on. */
-class NoAck extends Ack {
-  constructor() {
-    super(nothing)
-  }
-  override fork(): void {}
-  override settle(): void {}
-}
-
-/** Counts for `stats`. */
-class Counts implements ComponentMetrics {
-  received = 0
-  discardedEvents = 0
-  late = 0
-  buckets = () => 0
-  /** What the throttle counts by decision. */
-  readonly #decisions = new Map<string | undefined, { value: number }>()
-
-  took(events: number): void {
-    this.received += events
-  }
-
-  discarded(reason: string, events: number): void {
-    this.discardedEvents += events
-    if (reason === 'late') this.late += events
-  }
-
-  counter(_name: string, _help: string, labels: Record<string, string> = {}): { value: number } {
-    const counter = this.#decisions.get(labels.decision) ?? { value: 0 }
-    this.#decisions.set(labels.decision, counter)
-    return counter
-  }
-
-  gauge(name: string, _help: string, read: () => number): void {
-    if (name === 'sluice_throttle_buckets') this.buckets = read
-  }
-
-  sent(): void {}
-  consumed(): void {}
-  emitted(): void {}
-  failed(): void {}
-  gauges(): void {}
-  counters(): void {}
-  histogram = () => ({ observe: nothing })
-
-  get stats(): ThrottleStats {
-    const of = (decision: string) => this.#decisions.get(decision)?.value ?? 0
-    return {
-      received: this.received,
-      passed: of('passed'),
-      excluded: of('excluded'),
-      discarded: this.discardedEvents,
-      fail_open: of('fail_open'),
-      late: of('late') - this.late,
-      buckets: this.buckets(),
-    }
-  }
-}
-
-/** The event that is being decided. */
-interface Current {
-  event: unknown
-}
-
-/** Reads a field of the current event, if that is an object; else of its line. */
-class ObjectReader extends FieldReader {
+/** Reads a field of an event that is an object, and of its line otherwise. */
+class EventReader extends FieldReader {
   readonly #segments: FieldPath['segments']
-  readonly #current: Current
+  readonly #event: () => unknown
 
-  constructor(path: FieldPath, wanted: WantedNames, current: Current) {
+  /** `event`: the one that is being decided. */
+  constructor(path: FieldPath, wanted: WantedNames, event: () => unknown) {
     super(path, wanted)
     this.#segments = path.segments
-    this.#current = current
+    this.#event = event
   }
 
   override load(batch: EventBatch, i: number): ValueKind {
-    const { event } = this.#current
+    const event = this.#event()
     return isLine(event) ? super.load(batch, i) : this.setValue(valueAt(event, this.#segments))
   }
 }
 
-const isLine = (event: unknown) => typeof event === 'string' || event instanceof Uint8Array
-
-/** The stage of the daemon, with events that come one at a time. */
-class EventThrottle extends Stage implements Throttle {
-  readonly #counts: Counts
+/** A throttle that decides on one event at a time. */
+class EventThrottle extends Transform implements Throttle {
+  readonly #decider: BatchDecider
   readonly #origin: Origin
   /** A batch of one event, in the place of an object. */
   readonly #one: EventBatch
-  readonly #current: Current
+  #event: unknown
+  #received = 0
+  /** Events by decision. */
+  readonly #counts = new Float64Array(TOO_LATE + 1)
+  readonly #discarded: PassThrough
+  #isDiscardedRead = false
 
-  constructor(
-    processor: Processor,
-    plan: Plan,
-    context: ProcessorContext,
-    counts: Counts,
-    wanted: WantedNames,
-    current: Current,
-    highWaterMark = getDefaultHighWaterMark(true),
-  ) {
-    const origin: Origin = { source: '', host: '', codec: JSON_OBJECTS, wanted }
-    super(processor, plan, { ...context, origin, onError: 'pass', isStrict: true, highWaterMark })
-    this.#counts = counts
-    this.#current = current
-    this.#origin = origin
+  constructor(options: z.output<typeof throttleOptions>, { clock = systemClock, highWaterMark }: ThrottleSurroundings) {
+    const streams = { objectMode: true, highWaterMark: highWaterMark ?? getDefaultHighWaterMark(true) }
+    super(streams)
+    this.#discarded = new PassThrough(streams)
+    const wanted = new WantedNames()
+    const field = (path: FieldPath) => new EventReader(path, wanted, () => this.#event)
+    this.#decider = createDecider(deciderOptions(options, { field }), clock)
+    this.#origin = { source: '', host: '', codec: JSON_OBJECTS, wanted }
     this.#one = this.#batch(NO_LINE)
   }
 
   get discarded(): Readable {
-    const output = this.outputs.get(DISCARDED)!
-    output.connected = true
-    return output
+    this.#isDiscardedRead = true
+    return this.#discarded
   }
 
   get stats(): ThrottleStats {
-    return this.#counts.stats
-  }
-
-  /** A batch of one line. */
-  #batch(line: Buffer): EventBatch {
-    const frame = {
-      chunk: line,
-      length: 1,
-      starts: new Int32Array(1),
-      ends: Int32Array.of(line.length),
-      flags: new Uint8Array(1),
-      bytes: line.length,
+    const of = (decision: number) => this.#counts[decision]!
+    return {
+      received: this.#received,
+      passed: of(PASS),
+      excluded: of(EXCLUDED),
+      discarded: of(DISCARD) + of(FULL) + of(TOO_LATE),
+      fail_open: of(FAIL_OPEN),
+      late: of(LATE),
+      buckets: this.#decider.buckets,
     }
-    return new EventBatch(frame, this.#origin, 0, new NoAck())
   }
 
-  override _transform(event: unknown, encoding: string, done: TransformCallback): void {
-    let batch: EventBatch
+  override _transform(event: unknown, _encoding: string, done: TransformCallback): void {
+    let decision: number
     try {
-      batch = this.#batchOf(event)
+      const batch = this.#batchOf(event)
+      this.#event = event
+      this.#received++
+      decision = this.#decider.decide(batch).decisions[0]!
     } catch (error) {
       done(error as Error)
       return
     }
-    this.#current.event = event
-    super._transform(batch, encoding, done)
+    this.#counts[decision]!++
+    if (decision === DISCARD || decision === FULL || decision === TOO_LATE) this.#discard(event, done)
+    else done(null, event)
   }
 
   #batchOf(event: unknown): EventBatch {
@@ -250,8 +158,40 @@ class EventThrottle extends Stage implements Throttle {
     return this.#one
   }
 
-  protected override hand(_batch: EventBatch, output?: Writable): void {
-    if (output) output.write(this.#current.event)
-    else this.push(this.#current.event)
+  /** A batch of one line. Nobody waits for its acknowledgement. */
+  #batch(line: Buffer): EventBatch {
+    const frame = {
+      chunk: line,
+      length: 1,
+      starts: new Int32Array(1),
+      ends: Int32Array.of(line.length),
+      flags: new Uint8Array(1),
+      bytes: line.length,
+    }
+    return new EventBatch(frame, this.#origin, 0, new Ack(() => {}))
+  }
+
+  /** Takes the next event when the reader of discarded events has room, or has left. */
+  #discard(event: unknown, done: TransformCallback): void {
+    const output = this.#discarded
+    if (!this.#isDiscardedRead || output.destroyed || output.write(event)) {
+      done()
+      return
+    }
+    const goOn = () => {
+      output.off('drain', goOn).off('close', goOn)
+      done()
+    }
+    output.on('drain', goOn).on('close', goOn)
+  }
+
+  override _flush(done: TransformCallback): void {
+    this.#discarded.end()
+    done()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    if (!this.#discarded.writableEnded) this.#discarded.destroy()
+    done(error)
   }
 }

@@ -45,7 +45,7 @@ export interface DecidedContext {
 }
 
 /** Passes a batch to the readers of an output; default: the main one. */
-export type Hand = (batch: EventBatch, output?: SideOutput) => void
+export type PassOn = (batch: EventBatch, output?: SideOutput) => void
 
 /** Carries out the decisions about a batch: counts its events and passes them on. */
 export class Decided {
@@ -58,7 +58,7 @@ export class Decided {
   readonly #names: readonly string[]
   readonly #reasons: readonly string[]
   readonly #failedReason: number
-  readonly #hand: Hand
+  readonly #passOn: PassOn
   readonly #editor: EventEditor
   readonly #errorField: EditedField
   /** Origins of replacement events, by the source of the replaced ones. */
@@ -69,7 +69,7 @@ export class Decided {
   readonly #events = new Float64Array(256)
   readonly #bytes = new Float64Array(256)
 
-  constructor(plan: Plan, context: DecidedContext, outputs: ReadonlyMap<string, SideOutput>, hand: Hand) {
+  constructor(plan: Plan, context: DecidedContext, outputs: ReadonlyMap<string, SideOutput>, passOn: PassOn) {
     const { outputs: names = [], main = '', reasons = [] } = plan
     this.#context = context
     this.#names = names
@@ -79,7 +79,7 @@ export class Decided {
     this.#mainName = main
     this.#reasons = [...reasons, PROCESSING_FAILED]
     this.#failedReason = FIRST_REASON + reasons.length
-    this.#hand = hand
+    this.#passOn = passOn
     this.#editor = new EventEditor(context.origin.wanted)
     this.#errorField = this.#editor.field(ERROR_FIELD, false)
     this.#possible.fill(1, MAIN, 1 + names.length)
@@ -141,7 +141,7 @@ export class Decided {
       return
     }
     this.#context.metrics.sent(batch.length, batch.bytes)
-    this.#hand(batch)
+    this.#passOn(batch)
   }
 
   /** Counts events of a side output of the plan. Those of one that has no reader, or just a tap, go nowhere. */
@@ -267,7 +267,7 @@ export class Decided {
       if (events === 0 || !output.isRead) continue
       output.events += events
       // Not the batch itself: others have events of it, too.
-      this.#hand(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
+      this.#passOn(batch.pick(i => to[i] === value || copied[i] === 1)!, output)
     }
   }
 
@@ -288,7 +288,7 @@ export class Decided {
     if (count === 0 || !output.isRead) return false
     const all = count === batch.length
     output.events += count
-    this.#hand(all ? batch : batch.pick(isMeant)!, output)
+    this.#passOn(all ? batch : batch.pick(isMeant)!, output)
     return all
   }
 }

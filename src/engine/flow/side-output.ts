@@ -13,8 +13,8 @@ export class SideOutput extends PassThrough {
   /** Number of events written so far. */
   events = 0
 
-  constructor(highWaterMark: number = STREAM_DEPTH) {
-    super({ objectMode: true, highWaterMark })
+  constructor() {
+    super({ objectMode: true, highWaterMark: STREAM_DEPTH })
   }
 
   /** Whether events that are written to it reach somebody. */

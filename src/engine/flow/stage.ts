@@ -21,9 +21,6 @@ import { stopInTime } from './stop-in-time.js'
 import { type Left, type Waiting, WaitingEvents } from './waiting.js'
 
 export interface StageContext extends EmissionContext {
-  /** Whether an error of the processor fails the stream instead of the events that cause it. */
-  readonly isStrict?: boolean
-  readonly highWaterMark?: number | undefined
   /** Receives events that could not be processed, if `onError` is `dead_letter`. */
   readonly deadLetters?: DeadLetters | undefined
   /** Whether a source reads again what was given back; default: none does. */
@@ -81,8 +78,7 @@ export class Stage extends Transform {
   #isAsked = false
 
   constructor(processor: Processor, plan: Plan, context: StageContext) {
-    const { highWaterMark = STREAM_DEPTH } = context
-    super({ objectMode: true, highWaterMark })
+    super({ objectMode: true, highWaterMark: STREAM_DEPTH })
     this.processor = processor
     this.#plan = plan
     this.#concurrency = plan.concurrency ?? 1
@@ -91,10 +87,10 @@ export class Stage extends Transform {
     const limit = new LogLimit(context.clock)
     this.#failureLog = new FailureLog(context, limit)
     this.#failed = new FailedEvents(context, limit, this.#ended.signal)
-    this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
+    this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput()]))
     this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, limit)
     if (plan.waits) this.#waiting = this.#waitingEvents()
-    this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
+    this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.passOn(batch, output))
   }
 
   #waitingEvents(): WaitingEvents {
@@ -112,7 +108,7 @@ export class Stage extends Transform {
     })
   }
 
-  protected hand(batch: EventBatch, output?: SideOutput): void {
+  protected passOn(batch: EventBatch, output?: SideOutput): void {
     if (output) output.write(batch)
     else this.push(batch)
   }
@@ -194,17 +190,13 @@ export class Stage extends Transform {
     const to = this.#columnFor(batch.length)
     const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
     if (this.#waiting) this.#noteTime(work)
-    if (!this.#context.isStrict) batch.remember()
+    batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
     try {
       waits = this.processor.process(batch, to, work)
       if (!waits) work.end()
     } catch (error) {
-      if (this.#context.isStrict) {
-        this.destroy(error as Error)
-        return
-      }
       waits = Promise.reject(error)
     }
     if (!waits && this.#pending.length === 0 && !this.#isLeaving && !this.#decided.needsLetters(work)) {
@@ -350,7 +342,7 @@ export class Stage extends Transform {
 
   #emit(why: EmitReason): void {
     if (this.destroyed) return
-    for (const { batch, output } of this.#emission.emitted(why)) this.hand(batch, output)
+    for (const { batch, output } of this.#emission.emitted(why)) this.passOn(batch, output)
   }
 
   override _flush(done: TransformCallback): void {

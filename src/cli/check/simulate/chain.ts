@@ -28,7 +28,7 @@ class CollectingStage extends Stage {
     }
   }
 
-  protected override hand(batch: EventBatch, output?: SideOutput): void {
+  protected override passOn(batch: EventBatch, output?: SideOutput): void {
     this.left.push([this.#names.get(output)!, batch])
   }
 }
