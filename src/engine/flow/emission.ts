@@ -1,17 +1,14 @@
-import type { Logger } from 'pino'
-import { errorText } from '../../core/errors.js'
 import { Ack } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Share } from '../../core/event/share.js'
 import { type Decides, DISCARDED, type EmitReason, type Plan, UNROUTED } from '../../core/processor.js'
-import type { LogLimit } from '../../lib/log-limit.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { DecidedContext } from './decided.js'
+import type { Failures } from './failures.js'
 import { lineBatch, madeLine } from './made-batch.js'
 import type { SideOutput } from './side-output.js'
 
 export interface EmissionContext extends DecidedContext {
-  readonly log: Logger
   readonly clock: TimerClock
 }
 
@@ -35,7 +32,7 @@ export class Emission {
   readonly #context: EmissionContext
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #shares: Set<Share>
-  readonly #limit: LogLimit
+  readonly #failures: Failures
 
   /** `shares`: those that the processor holds. */
   constructor(
@@ -44,14 +41,14 @@ export class Emission {
     context: EmissionContext,
     outputs: ReadonlyMap<string, SideOutput>,
     shares: Set<Share>,
-    limit: LogLimit,
+    failures: Failures,
   ) {
     this.#processor = processor
     this.#main = plan.main
     this.#context = context
     this.#outputs = outputs
     this.#shares = shares
-    this.#limit = limit
+    this.#failures = failures
   }
 
   /** The events that are due, a batch for each output. Those for an output that nobody reads go nowhere. */
@@ -64,7 +61,7 @@ export class Emission {
         for (const share of made.shares) share.settle('delivered')
         continue
       }
-      if (to !== undefined && !output) this.#logFailure(`it emitted to ${to}, which is no output of its plan`)
+      if (to !== undefined && !output) this.#failures.emission(`it emitted to ${to}, which is no output of its plan`)
       const batch = this.#batch(made, to, to === undefined || output?.connected === true)
       if (to === undefined || output?.isRead) batches.push({ batch, output })
       else batch.ack.settle('delivered')
@@ -86,11 +83,11 @@ export class Emission {
           for (const share of shares) made.shares.add(share)
         } catch (error) {
           unwritten.push(...shares)
-          this.#logFailure(error)
+          this.#failures.emission(error)
         }
       }
     } catch (error) {
-      this.#logFailure(error)
+      this.#failures.emission(error)
     }
     const isWritten = (share: Share) => [...outputs.values()].some(({ shares }) => shares.has(share))
     // The source would read the same events again, with the same result.
@@ -109,13 +106,5 @@ export class Emission {
     if (isRouted) metrics.sent(batch.length, batch.bytes, to)
     else metrics.discarded(UNROUTED, batch.length, batch.bytes)
     return batch
-  }
-
-  #logFailure(cause: unknown): void {
-    this.#context.metrics.failed('bug')
-    const limited = this.#limit.next('emit')
-    if (!limited) return
-    const fields = { code: 'SLUICE_PROCESSOR_FAILED', error: errorText(cause), ...limited }
-    this.#context.log.error(fields, 'processor failed to emit events')
   }
 }

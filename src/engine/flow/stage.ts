@@ -1,28 +1,25 @@
 import { Transform, type TransformCallback } from 'node:stream'
 import type { Processor, WaitState } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Share } from '../../core/event/share.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../../core/processor.js'
 import { holdChunk } from '../../lib/lines/chunk-pool.js'
-import { LogLimit } from '../../lib/log-limit.js'
-import { orAborted } from '../../lib/time.js'
+import { aborted, orAborted, sleep } from '../../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
 import { type Amount, add, sum } from './counters.js'
-import type { DeadLetters } from './dead-letters.js'
 import { Decided } from './decided.js'
 import { Emission, type EmissionContext } from './emission.js'
-import { FailedEvents } from './failed-events.js'
-import { FailureLog } from './failure-log.js'
+import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './failures.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
-import { LONGEST_WORK_MS, SlowWork } from './slow-work.js'
 import { atOnce } from './steady-clock.js'
-import { stopInTime } from './stop-in-time.js'
 import { type Left, type Waiting, WaitingEvents } from './waiting.js'
 
-export interface StageContext extends EmissionContext {
-  /** Receives events that could not be processed, if `onError` is `dead_letter`. */
-  readonly deadLetters?: DeadLetters | undefined
+/** How long a processor may take to stop after its deadline. */
+const LATE_STOP_MS = 1000
+
+export interface StageContext extends EmissionContext, FailuresContext {
   /** Whether a source reads again what was given back; default: none does. */
   readonly readsAgain?: (source: string) => boolean
 }
@@ -56,11 +53,10 @@ export class Stage extends Transform {
   readonly #context: StageContext
   readonly #decided: Decided
   readonly #pending: Pending[] = []
-  readonly #failed: FailedEvents
+  readonly #failures: Failures
   readonly #ended = new AbortController()
   /** Shares held by the processor. */
   readonly #shares = new Set<Share>()
-  readonly #failureLog: FailureLog
   readonly #emission: Emission
   /** The events whose decision waits; undefined: the processor decides at once. */
   readonly #waiting: WaitingEvents | undefined
@@ -84,11 +80,9 @@ export class Stage extends Transform {
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
     this.slow = new SlowWork(processor, context)
-    const limit = new LogLimit(context.clock)
-    this.#failureLog = new FailureLog(context, limit)
-    this.#failed = new FailedEvents(context, limit, this.#ended.signal)
+    this.#failures = new Failures(context, this.#ended.signal)
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput()]))
-    this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, limit)
+    this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, this.#failures)
     if (plan.waits) this.#waiting = this.#waitingEvents()
     this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.passOn(batch, output))
   }
@@ -122,7 +116,16 @@ export class Stage extends Transform {
   /** Never throws, and returns soon after the deadline, so that others can save their state. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#cancelTimer?.()
-    await stopInTime(this.processor, deadline, this.#context)
+    const { clock, log } = this.#context
+    const stopped = new AbortController()
+    const late = aborted(deadline).then(() => sleep(LATE_STOP_MS, stopped.signal, (ms, fn) => clock.after(ms, fn)))
+    try {
+      const isStopped = Promise.resolve(this.processor.stop?.(deadline)).then(() => true)
+      if ((await Promise.race([isStopped, late])) !== true) throw new Error('it did not stop in time')
+    } catch (error) {
+      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to stop')
+    }
+    stopped.abort()
   }
 
   /** Whether events leave by the main output; otherwise a side output is in its place. */
@@ -134,7 +137,7 @@ export class Stage extends Transform {
   holds(): Amount {
     // What waits is counted there, also while the processor is asked about it.
     const batches = this.#pending.flatMap(({ work }) => (work.asked ? [] : [work.batch]))
-    if (this.#failed.held) batches.push(this.#failed.held)
+    if (this.#failures.held) batches.push(this.#failures.held)
     const held = { events: 0, bytes: 0 }
     for (const { length, bytes } of batches) add(held, length, bytes)
     return this.#waiting ? sum(held, this.#waiting.amount) : held
@@ -241,7 +244,7 @@ export class Stage extends Transform {
     } catch (error) {
       if (this.destroyed) return
       await pending.work.processEach(this.processor)
-      if (!pending.work.errors && !this.destroyed) this.#failureLog.batch(pending.work.batch, error)
+      if (!pending.work.errors && !this.destroyed) this.#failures.batch(pending.work.batch, error)
     } finally {
       release?.()
       end()
@@ -258,7 +261,7 @@ export class Stage extends Transform {
       const { work } = this.#pending.shift()!
       if (this.#pending.length === this.#concurrency - 1) this.busy.end()
       const letters = this.#leave(work)
-      if (letters) await this.#failed.keep(letters, work.letterErrors)
+      if (letters) await this.#failures.keep(letters, work.letterErrors)
       if (!(await this.#hasRoom())) return
     }
     this.#isLeaving = false
@@ -278,7 +281,7 @@ export class Stage extends Transform {
 
   #leave(work: BatchWork): EventBatch | undefined {
     const failures = this.#decided.failures(work)
-    if (failures > 0) this.#failureLog.events(work, failures)
+    if (failures > 0) this.#failures.events(work, failures)
     const letters = this.#decided.send(work, failures)
     if (work.asked || work.kept) this.#waiting!.decided(work)
     return letters

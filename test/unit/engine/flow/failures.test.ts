@@ -1,6 +1,6 @@
 import t from 'tap'
 import { isReady } from '../../../../src/daemon/status/ready.js'
-import { SlowWork } from '../../../../src/engine/flow/slow-work.js'
+import { SlowWork } from '../../../../src/engine/flow/failures.js'
 import { type Logged, recordingLog } from '../../../../src/engine/testing/recording-log.js'
 import { batchOf } from '../../../support/batches.js'
 import { ManualTime } from '../../../support/manual-time.js'

@@ -1,0 +1,178 @@
+import type { Logger } from 'pino'
+import type { Processor, ProcessorOutage } from '../../core/component.js'
+import { DeliveryError, errorText } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { OnError } from '../../core/processor.js'
+import { LogLimit } from '../../lib/log-limit.js'
+import { sleep, type TimerClock } from '../../lib/time.js'
+import type { BatchWork } from './batch-work.js'
+import { countDeadLetters, type DeadLetters } from './dead-letters.js'
+import { PROCESSING_FAILED, type StageMetrics } from './decided.js'
+
+/** Time between attempts to write dead letters. */
+const RETRY_MS = 1000
+
+const WHAT_BECOMES = {
+  pass: 'they are passed on with the field processing_error',
+  discard: 'they are discarded',
+  dead_letter: 'they are kept as dead letters',
+} as const
+
+export interface FailuresContext {
+  readonly log: Logger
+  readonly clock: TimerClock
+  readonly metrics: StageMetrics
+  readonly onError: OnError
+  /** Receives events that could not be processed, if `onError` is `dead_letter`. */
+  readonly deadLetters?: DeadLetters | undefined
+}
+
+const aboutBatch = ({ origin: { source, path: file, peer }, length: events }: EventBatch) => ({
+  source,
+  file,
+  peer,
+  events,
+})
+
+/** Logs what a processor could not do, and writes the events that it could not process to the dead-letter queue. */
+export class Failures {
+  readonly #context: FailuresContext
+  readonly #limit: LogLimit
+  readonly #ended: AbortSignal
+  #held: EventBatch | undefined
+
+  /** `ended` aborts when the stage is destroyed. */
+  constructor(context: FailuresContext, ended: AbortSignal) {
+    this.#context = context
+    this.#limit = new LogLimit(context.clock)
+    this.#ended = ended
+  }
+
+  events({ batch, errors, hasBug }: BatchWork, events: number): void {
+    const [error] = errors?.values() ?? []
+    const text = `processor failed on some events; ${WHAT_BECOMES[this.#context.onError]}`
+    const fields = { ...aboutBatch(batch), events, error }
+    if (hasBug) this.#log('error', 'bug', text, fields)
+    else this.#log('warn', 'failed', text, fields)
+  }
+
+  /** A failure that no single event reproduces. */
+  batch(batch: EventBatch, cause: unknown): void {
+    this.#context.metrics.failed('bug')
+    const text = 'processor failed on a batch, but on none of its events alone; all were processed'
+    this.#log('warn', 'batch', text, { ...aboutBatch(batch), error: errorText(cause) })
+  }
+
+  emission(cause: unknown): void {
+    this.#context.metrics.failed('bug')
+    this.#log('error', 'emit', 'processor failed to emit events', { error: errorText(cause) })
+  }
+
+  #log(level: 'warn' | 'error', kind: string, text: string, fields: object): void {
+    const limited = this.#limit.next(kind)
+    if (limited) this.#context.log[level]({ code: 'SLUICE_PROCESSOR_FAILED', ...fields, ...limited }, text)
+  }
+
+  /** The events being written to the dead-letter queue. */
+  get held(): EventBatch | undefined {
+    return this.#held
+  }
+
+  /**
+   * Writes dead letters, each with its message, until they are safe. If the stage ends first, they are given back, to be
+   * processed again.
+   */
+  async keep(letters: EventBatch, messages: readonly string[]): Promise<void> {
+    const { log, metrics, deadLetters } = this.#context
+    const error = new DeliveryError(messages[0]!, { failure: 'reject', reason: PROCESSING_FAILED, messages })
+    this.#held = letters
+    while (!this.#ended.aborted) {
+      try {
+        await deadLetters?.write([letters], error)
+      } catch (error) {
+        metrics.failed('dead_letter')
+        const limited = this.#limit.next('dead_letter')
+        const text = 'cannot write dead letters; retrying, and no event passes the processor until then'
+        if (limited) log.error({ code: 'SLUICE_DEAD_LETTER', error: errorText(error), ...limited }, text)
+        await sleep(RETRY_MS, this.#ended)
+        continue
+      }
+      // Events given back during the write arrive again, and are counted then.
+      if (this.#ended.aborted) break
+      this.#held = undefined
+      countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
+      metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
+      letters.ack.settle('rejected')
+      return
+    }
+    letters.ack.settle('errored')
+  }
+}
+
+/** A processor that holds a batch for longer than this is stuck, not just waiting. */
+export const LONGEST_WORK_MS = 60_000
+
+interface Work {
+  readonly batch: EventBatch
+  readonly since: number
+  readonly cancel: () => void
+}
+
+/** Notices and logs that a processor does not finish with a batch. Its events wait; nothing interrupts it. */
+export class SlowWork {
+  readonly #processor: Pick<Processor, 'isWaiting'>
+  readonly #clock: TimerClock
+  readonly #log: Logger
+  /** What the processor works on, the oldest first. */
+  readonly #all = new Set<Work>()
+
+  constructor(processor: Pick<Processor, 'isWaiting'>, { clock, log }: { clock: TimerClock; log: Logger }) {
+    this.#processor = processor
+    this.#clock = clock
+    this.#log = log
+  }
+
+  /** Call the result when the processor has finished with the batch, or is not waited for any more. */
+  begin(batch: EventBatch): () => void {
+    const about = { code: 'SLUICE_PROCESSOR_STUCK', ...aboutBatch(batch) }
+    let isLogged = false
+    const cancel = this.#clock.after(LONGEST_WORK_MS, () => {
+      if (this.#processor.isWaiting) return
+      isLogged = true
+      this.#log.warn(about, 'processor has not finished with a batch for a minute; its events wait')
+    })
+    const work = { batch, since: this.#clock.now(), cancel }
+    this.#all.add(work)
+    return () => {
+      cancel()
+      this.#all.delete(work)
+      if (isLogged) this.#log.info(about, 'processor has finished with the batch')
+    }
+  }
+
+  /** Nobody waits any more. */
+  stop(): void {
+    for (const { cancel } of this.#all) cancel()
+    this.#all.clear()
+  }
+
+  /** For how long it has worked on the oldest batch, 0 while it waits for good reason; undefined: it has none. */
+  get workedMs(): number | undefined {
+    const [first] = this.#all
+    return first && (this.#processor.isWaiting ? 0 : this.#clock.now() - first.since)
+  }
+
+  /** What does not end, for those who look at the daemon; undefined: all goes well. */
+  get outage(): ProcessorOutage | undefined {
+    const [first] = this.#all
+    const { workedMs = 0 } = this
+    if (!first || workedMs <= LONGEST_WORK_MS) return undefined
+    return {
+      isStuck: true,
+      reason: `it has not finished with ${first.batch.length} events of ${first.batch.origin.source}`,
+      since: new Date(this.#clock.wall() - workedMs).toISOString(),
+      attempts: 1,
+      meanwhile: 'these events wait, and what comes behind them; nothing is lost',
+    }
+  }
+}
