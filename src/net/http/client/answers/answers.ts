@@ -9,9 +9,8 @@ import type { ClientOptions } from '../options.js'
 import type { RequestFormat } from '../request-format.js'
 import type { Transport } from '../transport.js'
 import { decoded, parametersOf, withoutQuery } from '../urls.js'
-import { bodyText, cutText, drain } from './answer-text.js'
 import { type Divided, divided } from './divided.js'
-import { type ReadAnswer, readAnswer } from './read-answer.js'
+import { bodyText, cutText, drain, type ReadAnswer, readAnswer } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
 /** Values of headers and of a query at least this long are redacted from every text. */

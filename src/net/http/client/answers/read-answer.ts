@@ -1,15 +1,64 @@
 import type { Readable } from 'node:stream'
 import type { AnswerList } from '../request-format.js'
-import { oneLine, readBody } from './answer-text.js'
 import type { Entry } from './divided.js'
-import { LongAnswer } from './long-answer.js'
 
-/** A JSON response of at most this size is parsed as a whole. */
-const WHOLE_BYTES = 4 * 1024 * 1024
-/** Limit of a response; no legitimate one is longer. */
-const ANSWER_BYTES = 64 * 1024 * 1024
-const MOST_ENTRIES = 1_000_000
-const MESSAGES = 100
+/** Reads the bodies of responses, which are untrusted. */
+
+const TEXT_BYTES = 4096
+const TEXT_CHARACTERS = 300
+/** Limit of a response that lists events. The request of a longer one is sent again in smaller requests. */
+const LIST_BYTES = 16 * 1024 * 1024
+/** Most bytes read in order to reuse a connection. */
+const DRAIN_BYTES = 128 * 1024
+
+/** Discards the rest of a response whose status says enough, which makes its connection reusable. */
+export async function drain(body: Readable): Promise<void> {
+  let bytes = 0
+  await readBody(body, part => {
+    bytes += part.length
+    return bytes <= DRAIN_BYTES
+  })
+}
+
+/**
+ * Reads a body to its end, or until `take` returns false; then its connection is closed. Resolves with the error if the
+ * body breaks off.
+ */
+function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unknown> {
+  return new Promise(resolve => {
+    const end = () => resolve(undefined)
+    body.on('data', part => {
+      if (take(part)) return
+      end()
+      body.destroy()
+    })
+    body.on('error', resolve).on('end', end).on('close', end)
+  })
+}
+
+/** The beginning of the body as one line. */
+export async function bodyText(body: Readable): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  await readBody(body, part => {
+    chunks.push(part)
+    bytes += part.length
+    return bytes < TEXT_BYTES
+  })
+  return oneLine(Buffer.concat(chunks))
+}
+
+/** The beginning of untrusted text as one line. */
+function oneLine(bytes: Buffer): string {
+  return bytes
+    .toString('utf8', 0, TEXT_BYTES)
+    .replace(/[\s\p{C}]+/gu, ' ')
+    .trim()
+}
+
+export function cutText(text: string): string {
+  return text.length > TEXT_CHARACTERS ? `${text.slice(0, TEXT_CHARACTERS)}...` : text
+}
 
 export interface ReadAnswer {
   /** The beginning of the response as one line. */
@@ -18,63 +67,25 @@ export interface ReadAnswer {
   readonly entries: readonly Entry[] | undefined
   /** Why the response was cut off. */
   readonly broken: unknown
-  /** The response exceeds all limits, so it is unknown what it rejects. */
+  /** The response is too long, so it is unknown what it rejects. */
   readonly unreadable: boolean
 }
 
-/** Reads the results for single events from a JSON response of any length in bounded memory. */
+/** Reads the results for single events from a JSON response. */
 export async function readAnswer(body: Readable, list: AnswerList): Promise<ReadAnswer> {
   const chunks: Buffer[] = []
   let bytes = 0
-  let long: LongList | undefined
-  let unreadable = false
   const broken = await readBody(body, chunk => {
+    chunks.push(chunk)
     bytes += chunk.length
-    if (!long) chunks.push(chunk)
-    if (!long && bytes > WHOLE_BYTES) {
-      long = new LongList(list)
-      for (const earlier of chunks) long.write(earlier)
-      chunks.length = 1
-    } else long?.write(chunk)
-    unreadable = bytes > ANSWER_BYTES || long?.unreadable === true
-    return !unreadable
+    return bytes <= LIST_BYTES
   })
-  if (unreadable) return { ...none(chunks), unreadable }
-  if (broken !== undefined) return { ...none(chunks), broken }
-  if (long) return { ...none(chunks), entries: long.entries() }
+  const whole = Buffer.concat(chunks)
+  const unreadable = bytes > LIST_BYTES
   // Most responses are empty.
-  if (bytes === 0) return none(chunks)
-  return { ...none(chunks), entries: entriesOf(Buffer.concat(chunks).toString(), list) }
-}
-
-function none(chunks: readonly Buffer[]): ReadAnswer {
-  return { text: oneLine(Buffer.concat(chunks)), entries: undefined, broken: undefined, unreadable: false }
-}
-
-/** The entries of a response that is too long to be parsed as a whole. */
-class LongList {
-  readonly #entries: Entry[] = []
-  readonly #answer: LongAnswer
-  #valid = true
-  unreadable = false
-
-  constructor({ name, entry }: AnswerList) {
-    this.#answer = new LongAnswer(name, value => {
-      if (value === undefined || this.#entries.length >= MOST_ENTRIES) this.unreadable = true
-      const found = entry(value, this.#entries.length)
-      if (!found) this.#valid = false
-      // Only one message is shown, that of the first rejected event.
-      else this.#entries.push(this.#entries.length < MESSAGES ? found : { ...found, message: undefined })
-    })
-  }
-
-  write(chunk: Buffer): void {
-    this.#answer.write(chunk)
-  }
-
-  entries(): readonly Entry[] | undefined {
-    return this.#valid && this.#answer.complete ? this.#entries : undefined
-  }
+  const isComplete = bytes > 0 && !unreadable && broken === undefined
+  const entries = isComplete ? entriesOf(whole.toString(), list) : undefined
+  return { text: oneLine(whole), entries, broken: unreadable ? undefined : broken, unreadable }
 }
 
 /** The entries of a complete response; undefined if it has no such list. */
