@@ -39,8 +39,8 @@ export class EventBatch {
   /** Whether the events are consecutive lines as they were read, each with a line end: one range of the chunk. */
   isRun: boolean
   #slots: Int32Array | undefined
-  /** Numbers per event in `slots`. */
-  readonly stride: number
+  /** Numbers per event in `#slots`. */
+  #stride = 0
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
@@ -61,7 +61,6 @@ export class EventBatch {
     this.starts = frame.starts
     this.ends = frame.ends
     this.flags = frame.flags
-    this.stride = origin.wanted.names.length * SLOT
     this.isRun = frame.isRun === true
     if (frame.release) ack.release = frame.release
   }
@@ -131,7 +130,7 @@ export class EventBatch {
   #scan(i: number): number {
     this.#text ??= textKind(this)
     const { codec, wanted } = this.origin
-    if (codec.form !== 'message' && !this.#slots) {
+    if (codec.form !== 'message' && !this.#hasSlots) {
       this.#rescan()
       if (this.flags[i]! & SCANNED) return this.flags[i]!
     }
@@ -142,7 +141,7 @@ export class EventBatch {
     if (codec.form !== 'message') {
       const piece = flags & (PIECE | CONTINUES)
       const isWanted = piece === 0 || codec.decodesPiece(piece === PIECE)
-      if (isWanted && codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.stride)) flags |= DECODED
+      if (isWanted && codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.#stride)) flags |= DECODED
     }
     this.flags[i] = flags
     return flags
@@ -178,12 +177,12 @@ export class EventBatch {
 
   /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
   slotStart(i: number, slot: number): number {
-    return (this.#slots ?? this.#rescan())[i * this.stride + slot * SLOT]!
+    return (this.#slots ?? this.#rescan())[i * this.#stride + slot * SLOT]!
   }
 
   /** The second number: the end of the value, shifted left by one. The lowest bit marks a special value. */
   slotEnd(i: number, slot: number): number {
-    return this.#slots![i * this.stride + slot * SLOT + 1]!
+    return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
   /** The slots of all lines, `stride` numbers for each. Requires DECODED of an event. */
@@ -191,10 +190,26 @@ export class EventBatch {
     return this.#slots ?? this.#rescan()
   }
 
+  get stride(): number {
+    return this.#slots ? this.#stride : this.origin.wanted.names.length * SLOT
+  }
+
+  /** Whether there are slots for all names that are wanted now. */
+  get #hasSlots(): boolean {
+    return this.#slots !== undefined && this.#stride === this.origin.wanted.names.length * SLOT
+  }
+
+  /** Prepares it for readers of names that were not wanted when it was scanned. */
+  renew(): void {
+    if (!this.#hasSlots) this.#slots = undefined
+    this.#texts?.renew()
+  }
+
   /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
-    const slots = numbersFor(this.chunk, this.length * this.stride).fill(0)
+    this.#stride = wanted.names.length * SLOT
+    const slots = numbersFor(this.chunk, this.length * this.#stride).fill(0)
     this.#slots = slots
     this.#text ??= textKind(this)
     const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)
@@ -203,7 +218,7 @@ export class EventBatch {
     for (let i = 0; i < this.length; i++) {
       const flags = this.flags[i]!
       if ((flags & DECODED) === 0 || (flags & done) !== 0) continue
-      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.stride)
+      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.#stride)
       this.flags[i] = flags | SCANNED
     }
     return slots
@@ -249,14 +264,15 @@ export class EventBatch {
     this.flags[to] = this.flags[from]!
     this.places?.move(from, to)
     this.#texts?.move(from, to)
-    if (this.#slots) this.#slots.copyWithin(to * this.stride, from * this.stride, (from + 1) * this.stride)
+    if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
   /** Copies events [from, to) for another holder. The copies share the bytes; modifications are separate. */
   fork(from = 0, to = this.length): EventBatch {
     this.ack.fork()
     const copy = this.#copy(from, to)
-    copy.#slots = this.#slots?.slice(from * this.stride, to * this.stride)
+    copy.#slots = this.#slots?.slice(from * this.#stride, to * this.#stride)
+    copy.#stride = this.#stride
     return copy
   }
 

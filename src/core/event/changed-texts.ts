@@ -23,13 +23,13 @@ class Arena {
 
 export class ChangedTexts {
   readonly #wanted: WantedNames
-  readonly #stride: number
+  #stride: number
   #arena: Arena
   /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has none. */
   readonly starts: Int32Array
   readonly ends: Int32Array
   /** As those of a batch (see SLOT). */
-  readonly #slots: Int32Array
+  #slots: Int32Array
 
   constructor(wanted: WantedNames, starts: Int32Array, ends: Int32Array, slots: Int32Array, arena: Arena) {
     this.#wanted = wanted
@@ -105,6 +105,7 @@ export class ChangedTexts {
 
   /** Those of events [from, to), to be changed independently. */
   slice(from: number, to: number): ChangedTexts {
+    this.renew()
     const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
     return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
   }
@@ -163,8 +164,8 @@ export class ChangedTexts {
   /** The first number in `slot` of text `i`: 0 if the name is missing. */
   slotStart(i: number, slot: number): number {
     const first = i * this.#stride
-    if (this.#slots[first] === UNSCANNED) this.#scan(i, first)
-    return this.#slots[first + slot * SLOT]!
+    if (this.#slots[first] === UNSCANNED) this.#scan(i)
+    return this.#slots[i * this.#stride + slot * SLOT]!
   }
 
   /** The second number, once `slotStart` was asked. */
@@ -174,10 +175,21 @@ export class ChangedTexts {
 
   /** Scans text `i`. Returns whether it is a JSON object. */
   scan(i: number): boolean {
-    return this.#scan(i, i * this.#stride)
+    return this.#scan(i)
   }
 
-  #scan(i: number, first: number): boolean {
+  /** Makes room for the slots of names that were not wanted before. */
+  renew(): void {
+    const stride = this.#wanted.names.length * SLOT
+    if (stride === this.#stride) return
+    this.#stride = stride
+    this.#slots = new Int32Array(this.starts.length * stride)
+    for (let i = 0; i < this.starts.length; i++) this.#slots[i * stride] = UNSCANNED
+  }
+
+  #scan(i: number): boolean {
+    this.renew()
+    const first = i * this.#stride
     this.#slots.fill(0, first, first + this.#stride)
     return scanObject(this.bytes, this.starts[i]!, this.ends[i]!, this.#wanted, this.#slots, first)
   }

@@ -8,7 +8,10 @@
  * several times slower for the lifetime of the process.
  */
 
-/** The top-level names to look for. Each has a slot, its index. Names are only added, until `clear` removes all. */
+/**
+ * The top-level names to look for. Each has a slot, its index. Names are only added, until `clear` removes all. A batch
+ * that was scanned before has no slots for names that were added since (EventBatch.renew).
+ */
 export class WantedNames {
   readonly names: string[] = []
   readonly bytes: Buffer[] = []

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
+import type { FieldReader } from '../../../src/core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../../../src/core/event/flags.js'
 import { Places } from '../../../src/core/event/places.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
@@ -384,5 +385,49 @@ t.test('the fields of an event', async t => {
       fields,
       name,
     )
+  }
+})
+
+t.test('names that are wanted later: who read before reads on, and others read after `renew`', async t => {
+  for (const decode of ['json', 'logfmt']) {
+    const wanted = new WantedNames()
+    const before = readerOf('.b', wanted)
+    // Short ones are scanned line by line, long ones in the kernel.
+    for (const count of [4, 4000]) {
+      const line = (n: number) => (decode === 'json' ? `{"x":${n},"b":${n},"c":${-n}}` : `x=${n} b=${n} c=${-n}`)
+      const batch = batchOf(
+        Array.from({ length: count }, (_, n) => line(n)),
+        { wanted, decode },
+      )
+      const read = (batch: EventBatch, reader: FieldReader) =>
+        Array.from({ length: batch.length }, (_, i) => {
+          reader.load(batch, i)
+          return Number(reader.value())
+        })
+      const changed = batch.fork()
+      for (let i = 0; i < count; i += 2) changed.changeTo(i, Buffer.from(`{"b":${i},"c":${-i}}`))
+      const numbers = read(batch, before)
+      t.same(read(changed, before), numbers)
+      const unscanned = batch.snapshot()
+      const after = readerOf(`.c`, wanted)
+      const more = readerOf(`.more_${count}`, wanted)
+      for (const one of [batch, changed, unscanned]) {
+        t.same(read(one, before), numbers, `${decode}: not renewed`)
+        const fork = one.fork(1)
+        t.same(read(fork, before), numbers.slice(1), `${decode}: a fork`)
+        for (const renewed of [one, fork]) {
+          renewed.renew()
+          const expected = numbers.slice(renewed === one ? 0 : 1)
+          t.same(read(renewed, before), expected)
+          t.same(
+            read(renewed, after),
+            expected.map(n => (n === 0 ? 0 : -n)),
+            `${decode}: renewed`,
+          )
+          more.load(renewed, 0)
+          t.equal(more.value(), undefined)
+        }
+      }
+    }
   }
 })
