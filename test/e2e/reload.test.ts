@@ -17,8 +17,8 @@ const RUNS = 'configuration reloaded'
 const ABOUT = /^(configuration reloaded|cannot apply the new configuration)/
 
 /** A daemon, and what changes its configuration while lines are written to its file. */
-async function reloading(t: Test, config: string) {
-  const folder = testFolder(t, { 'in.log': '', 'sluice.yaml': config })
+async function reloading(t: Test, config: string, more: Record<string, string> = {}) {
+  const folder = testFolder(t, { 'in.log': '', 'sluice.yaml': config, ...more })
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   t.teardown(() => daemon.child.kill('SIGKILL'))
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
@@ -193,6 +193,43 @@ destinations:
   write(20)
   await daemon.until(() => passed() === 18)
   t.ok(receiver.connections > connections, 'what has other options begins anew')
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+})
+
+t.test('a script alone has changed: it is applied, while a request of another branch is under way', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  let answer = () => {}
+  receiver.script.push({ wait: new Promise<void>(resolve => (answer = resolve)) })
+  const config = `${SOURCE}metrics: false
+processors: { mine: { type: script, inputs: [app], file: mine.js } }
+destinations:
+  up: { type: http, inputs: [app], url: "${receiver.url()}", batch: { max_wait: 1ms }, max_in_flight: 1 }
+  out: { type: file, inputs: [mine], path: out.log }
+`
+  const script = (add: number) => `export default event => ({ n: event.n + ${add} })\n`
+  const { daemon, folder, write, reload, numbers } = await reloading(t, config, {
+    'mine.js': script(100),
+  })
+  write(5)
+  await daemon.until(() => numbers('out.log').length === 5 && receiver.requests.length === 1)
+  for (const add of [200, 300]) {
+    writeFileSync(join(folder, 'mine.js'), script(add))
+    t.match(await reload(config), { msg: RUNS })
+    write(5)
+    await daemon.until(() => numbers('out.log').at(-1)! > add)
+  }
+  await daemon.until(() => numbers('out.log').length === 15)
+  t.same(numbers('out.log'), [...upTo(5).map(n => n + 100), 205, 206, 207, 208, 209, 310, 311, 312, 313, 314])
+  t.match([receiver.requests.length, receiver.connections], [1, 1], 'the request was neither cut nor sent again')
+  answer()
+  await daemon.until(() => receiver.lines().length === 15)
+  t.equal(receiver.connections, 1, 'the others follow on its connection')
+  t.same(
+    receiver.lines().map(line => (JSON.parse(line) as { n: number }).n),
+    upTo(15),
+  )
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
 })

@@ -1,7 +1,7 @@
 import { Supervisor } from '../../src/engine/run/supervisor.js'
 // What the engine loads when it needs it. Loading takes real time, which a seed must not depend on.
 import '../../src/core/event/event-editor.js'
-import '../../src/engine/run/same-options.js'
+import '../../src/engine/run/same-components.js'
 import '../../src/engine/flow/disk-buffer/disk-buffer.js'
 import '../../src/engine/flow/disk-buffer/recovery.js'
 import '../../src/engine/flow/disk-buffer/segments.js'

@@ -41,6 +41,8 @@ export class EventBatch {
   #slots: Int32Array | undefined
   /** Numbers per event in `#slots`. */
   #stride = 0
+  /** The version of the wanted names that have slots. */
+  #version = -1
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
   #texts: ChangedTexts | undefined
   #remembers = false
@@ -194,12 +196,12 @@ export class EventBatch {
     return this.#slots ? this.#stride : this.origin.wanted.names.length * SLOT
   }
 
-  /** Whether there are slots for all names that are wanted now. */
+  /** Whether there are slots for the names that are wanted now. */
   get #hasSlots(): boolean {
-    return this.#slots !== undefined && this.#stride === this.origin.wanted.names.length * SLOT
+    return this.#slots !== undefined && this.#version === this.origin.wanted.version
   }
 
-  /** Prepares it for readers of names that were not wanted when it was scanned. */
+  /** Prepares it for readers that were created since it was scanned. */
   renew(): void {
     if (!this.#hasSlots) this.#slots = undefined
     this.#texts?.renew()
@@ -209,6 +211,7 @@ export class EventBatch {
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
     this.#stride = wanted.names.length * SLOT
+    this.#version = wanted.version
     const slots = numbersFor(this.chunk, this.length * this.#stride).fill(0)
     this.#slots = slots
     this.#text ??= textKind(this)
@@ -273,6 +276,7 @@ export class EventBatch {
     const copy = this.#copy(from, to)
     copy.#slots = this.#slots?.slice(from * this.#stride, to * this.#stride)
     copy.#stride = this.#stride
+    copy.#version = this.#version
     return copy
   }
 

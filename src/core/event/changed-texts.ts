@@ -24,6 +24,8 @@ class Arena {
 export class ChangedTexts {
   readonly #wanted: WantedNames
   #stride: number
+  /** The version of the wanted names that have slots. */
+  #version: number
   #arena: Arena
   /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has none. */
   readonly starts: Int32Array
@@ -34,6 +36,7 @@ export class ChangedTexts {
   constructor(wanted: WantedNames, starts: Int32Array, ends: Int32Array, slots: Int32Array, arena: Arena) {
     this.#wanted = wanted
     this.#stride = wanted.names.length * SLOT
+    this.#version = wanted.version
     this.starts = starts
     this.ends = ends
     this.#slots = slots
@@ -178,11 +181,13 @@ export class ChangedTexts {
     return this.#scan(i)
   }
 
-  /** Makes room for the slots of names that were not wanted before. */
+  /** Prepares them for readers that were created since they were scanned. */
   renew(): void {
-    const stride = this.#wanted.names.length * SLOT
-    if (stride === this.#stride) return
+    const { names, version } = this.#wanted
+    if (version === this.#version) return
+    const stride = names.length * SLOT
     this.#stride = stride
+    this.#version = version
     this.#slots = new Int32Array(this.starts.length * stride)
     for (let i = 0; i < this.starts.length; i++) this.#slots[i * stride] = UNSCANNED
   }

@@ -14,14 +14,12 @@ export class Input {
   #feeders = 0
   /** What feeders wait for while the stream is full. */
   #room: { promise: Promise<void>; resolve: () => void } | undefined
+  #isDetached = false
 
   constructor(stream: Writable, counters: Pick<ComponentCounters, 'arrived'>) {
     this.#stream = stream
     this.#counters = counters
-    const go = () => {
-      this.#room?.resolve()
-      this.#room = undefined
-    }
+    const go = () => this.#go()
     stream.on('drain', go)
     // A stream that ends while full emits no drain event, and not every stream closes itself.
     stream.on('finish', go)
@@ -32,9 +30,31 @@ export class Input {
     this.#feeders++
   }
 
+  get isEnded(): boolean {
+    return this.#stream.writableEnded || this.#stream.destroyed
+  }
+
+  /** Its feeders are about to be replaced. It takes all that they have, and does not end with the last of them. */
+  detach(): void {
+    this.#isDetached = true
+    this.#go()
+  }
+
+  /** The former feeders have ended, and others follow. */
+  attach(): void {
+    this.#isDetached = false
+    this.#feeders = 0
+  }
+
+  #go(): void {
+    this.#room?.resolve()
+    this.#room = undefined
+  }
+
   /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
+    batch.renew()
     for (const tap of this.taps) tap(batch)
     this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
@@ -42,7 +62,7 @@ export class Input {
       batch.ack.settle('errored')
       return undefined
     }
-    if (stream.write(batch)) return undefined
+    if (stream.write(batch) || this.#isDetached) return undefined
     if (!this.#room) {
       let resolve = () => {}
       const promise = new Promise<void>(done => {
@@ -54,7 +74,7 @@ export class Input {
   }
 
   end(): void {
-    if (--this.#feeders === 0) this.#stream.end()
+    if (--this.#feeders === 0 && !this.#isDetached) this.#stream.end()
   }
 }
 

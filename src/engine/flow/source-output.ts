@@ -82,14 +82,12 @@ export class SourceOutput implements Output {
   #waiting: (() => void)[] = []
   /** While downstream components are replaced: `send` waits for this promise. */
   #gate: { promise: Promise<void>; open: () => void } | undefined
-  /** Whether downstream components have been replaced. */
-  #moved = false
   /** The source is being replaced; its successor reads again what is given back. */
   #replaced = false
-  /** Batches that stay with their holders during the current replacement, or the last one. */
-  #passedOn: ReadonlySet<Ack> = new Set()
   /** Whether events were given back to the source during the current replacement, or the last one. */
   #gaveBack = false
+  /** Whether `attach` sends all kept batches again, not only those that were given back. */
+  #resendsAll = false
   /** Whether nothing takes its batches any more. */
   #isOver = false
 
@@ -184,10 +182,7 @@ export class SourceOutput implements Output {
       open.settle('errored')
       return
     }
-    // The batch was created before the replacement, when processors may have read other fields.
-    if (this.#moved) {
-      batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack, batch.isBacklog)
-    }
+    batch.renew()
     batch.places = new Places(batch.starts[0]!)
     const { length, bytes } = batch
     const undecoded = batch.scan()
@@ -222,7 +217,7 @@ export class SourceOutput implements Output {
   hold(): void {
     if (this.#gate) return
     this.#gaveBack = false
-    this.#passedOn = new Set()
+    this.#resendsAll = false
     let open = () => {}
     const promise = new Promise<void>(resolve => {
       open = resolve
@@ -231,25 +226,14 @@ export class SourceOutput implements Output {
   }
 
   /**
-   * While sending is paused: these batches stay with those who hold them, for the next components. Returns false if
-   * others were given back, which they would overtake; then they must be given back, too.
-   */
-  passOn(acks: ReadonlySet<Ack>): boolean {
-    this.#passedOn = acks
-    if (!this.repeats && ![...acks].some(({ isErrored }) => isErrored)) return true
-    this.#passedOn = new Set()
-    return false
-  }
-
-  /**
-   * While sending is paused: gives up all batches that are not settled. Kept batches are resent by `attach`; the others
-   * are given back to their source. Unless `isAborted`, this applies only if events were already given back, because
-   * they would otherwise be overtaken.
+   * While sending is paused: gives up all batches that are not settled, also those that others still hold. Kept batches
+   * are resent by `attach`; the others are given back to their source. Unless `isAborted`, this applies only if events
+   * were already given back, because they would otherwise be overtaken.
    */
   giveUp(isAborted = true): void {
-    if (this.#keeps || !(isAborted || this.#gaveBack)) return
+    this.#resendsAll = isAborted
+    if (this.#keeps || !(isAborted || this.repeats)) return
     for (const open of [...this.#open]) {
-      if (this.#passedOn.has(open)) continue
       this.#open.delete(open)
       this.#gotBack(open)
       this.#release(open.held)
@@ -261,13 +245,13 @@ export class SourceOutput implements Output {
   attach(fanOut: FanOut, maxBytes: number): void {
     this.#fanOut = fanOut
     this.#maxBytes = maxBytes
-    this.#moved = true
     // What was given back is read again from now on.
     this.#newest.clear()
     for (const open of [...this.#open]) {
-      const { kept, settled, held, events, bytes } = open
-      if (!kept || this.#passedOn.has(open)) continue
+      const { settled, held, events, bytes } = open
+      if (!open.kept || !(open.isErrored || this.#resendsAll)) continue
       this.#open.delete(open)
+      const kept = sharedWith(open, open.kept)
       const ack = this.ack(settled)
       Object.assign(ack, { kept, held, events, bytes })
       this.#counters.gotBack(events, bytes, false)
@@ -283,7 +267,7 @@ export class SourceOutput implements Output {
   /** Whether downstream components have seen events that they, or their successors, will receive again. */
   get repeats(): boolean {
     if (this.#gaveBack) return true
-    for (const open of this.#open) if (open.kept && !this.#passedOn.has(open)) return true
+    for (const open of this.#open) if (open.isErrored) return true
     return false
   }
 
@@ -319,6 +303,17 @@ function frameOf({ chunk, length, starts, ends, flags, bytes, isRun, unreadable 
 /** A batch never changes the columns of starts and ends that it was made with. */
 function columnsOf({ chunk, length, starts, ends, flags, bytes, isRun }: Frame): Frame {
   return { chunk, length, starts, ends, flags: flags.slice(0, length), bytes, isRun }
+}
+
+/** The same, for another ack. The chunk is released when those who hold the first one have settled it, too. */
+function sharedWith(open: Open, kept: Kept): Kept {
+  if (open.isHeldBy(0)) return kept
+  let holders = 2
+  const release = () => {
+    if (--holders === 0) kept.release?.()
+  }
+  open.release = release
+  return { ...kept, release }
 }
 
 /** Defers the release of the batch's chunk until the batch is settled. */

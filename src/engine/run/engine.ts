@@ -17,38 +17,40 @@ import type { Origin } from '../../core/event/origin.js'
 import { REJECTED } from '../../core/options/delivery-options.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import type { ComponentConfig } from '../config/load.js'
-import { type ComponentCounters, sum } from '../flow/counters.js'
+import type { ComponentCounters } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
-import type { Delivery, DeliveryState } from '../flow/delivery/delivery.js'
-import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
-import { directly, finish, Input } from '../flow/fan-out.js'
+import type { DeliveryState } from '../flow/delivery/delivery.js'
+import { finish } from '../flow/fan-out.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { SteadyClock } from '../flow/steady-clock.js'
 import type { WaitingBatches } from '../flow/waiting.js'
+import { isOnHold, type Stuck, stuckOf } from './blocked.js'
 import { RejectedOutput } from './dead-letter/rejected-output.js'
 import { openDeadLetters } from './dead-letter/stock.js'
+import { DestinationRun } from './destination-run.js'
 import { HandoverStates } from './handover-states.js'
 import { createOrHold } from './held-source.js'
-import { Links } from './links.js'
+import { isRead, Links } from './links.js'
 import { destinationState } from './measure/delivery-report.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
 import { type Watched, watched } from './measure/progress.js'
-import { isOnHold } from './on-hold.js'
 import { isOnlyCopied } from './only-copied.js'
-import { openBuffer, openDelivery } from './open-delivery.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
+import type { Comparison } from './same-components.js'
 import { type Fed, readsAgain, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import { stateFolder } from './state/state-folder.js'
-import { type Stuck, stuckOf } from './stuck.js'
 import type { Taps } from './taps.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
 /** States in which a delivery is likely to finish soon. */
 const DELIVERING: readonly DeliveryState[] = ['ready', 'refusing', 'stopped']
+
+/** Beyond so many names, those of former components are forgotten, and no destination goes on at a reload. */
+const MOST_NAMES = 200
 
 /** A component's context with the counters of the engine. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
@@ -76,13 +78,13 @@ export class Engine {
   readonly #share: number
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
+  readonly #destinations = new Map<string, DestinationRun>()
+  /** Destinations that do so. */
+  readonly #leftDestinations = new Map<string, DestinationRun>()
   readonly #counters = new Map<string, ComponentCounters>()
   readonly #stages = new Stages()
   /** Processors and destinations, by id. */
   readonly #lasting = new Map<string, Lifecycle>()
-  readonly #deliveries = new Map<string, Delivery>()
-  /** The disk buffers of the destinations that have one. */
-  readonly #buffers = new Map<string, DiskBuffer>()
   readonly #delivering = new AbortController()
   /** The parts that can get stuck. */
   readonly watched: Watched[] = []
@@ -98,7 +100,8 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    this.#wanted.clear()
+    // The destinations that go on read the slots of their names.
+    if (!handover?.destinations.size) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
@@ -106,7 +109,7 @@ export class Engine {
 
   /**
    * Creates every component; throws if one cannot be created. Nothing is read or sent yet. `handover` comes from the
-   * previous engine, whose sources continue here.
+   * previous engine, of which sources and destinations continue here.
    */
   static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
@@ -122,12 +125,13 @@ export class Engine {
     return engine
   }
 
-  /** Releases everything except what the next engine shares: counters and buffers. */
+  /** Releases everything except what the next engine shares: counters, buffers, and what it takes over. */
   async undo(): Promise<void> {
-    for (const [id, counters] of this.#counters) if (!this.#handover?.sources.has(id)) counters.retire()
-    for (const buffer of this.#buffers.values()) await buffer.close()
+    const { sources, destinations } = this.#handover ?? {}
+    for (const [id, counters] of this.#counters) if (!sources?.has(id) && !destinations?.has(id)) counters.retire()
+    for (const [id, { buffer }] of this.#destinations) if (!destinations?.has(id)) await buffer?.close()
     const over = AbortSignal.abort()
-    for (const component of this.#lasting.values()) await component.stop?.(over)
+    for (const [id, component] of this.#lasting) if (!destinations?.has(id)) await component.stop?.(over)
   }
 
   #context({ id, kind, type, reach, renamedFrom }: ComponentConfig): Wide {
@@ -152,31 +156,39 @@ export class Engine {
   }
 
   async #addDestination(config: ComponentConfig): Promise<void> {
+    const { id } = config
+    const run = this.#handover?.destinations.get(id) ?? (await this.#openDestination(config))
+    run.input.attach()
+    this.#counters.set(id, run.counters)
+    this.#lasting.set(id, run.destination)
+    this.#destinations.set(id, run)
+    this.#links.addInput(id, run.input)
+    this.watched.push(...run.watched)
+  }
+
+  async #openDestination(config: ComponentConfig): Promise<DestinationRun> {
+    const { id } = config
     const context: DestinationContext & Wide = {
       ...this.#context(config),
       stdout: this.#runtime.stdout,
-      isAlone: this.#config.destinations.length === 1 && config.delivery!.buffer.type === 'memory',
-      writes: stats => this.#outputs.writes(config.id, stats),
+      isAlone: isAlone(config, this.#config),
+      writes: stats => this.#outputs.writes(id, stats),
     }
     const destination = await this.#create<'destination'>(config, context)
-    this.#lasting.set(config.id, destination)
-    const buffer = await openBuffer(config, this.#config, this.#runtime, context, this.#wanted)
-    if (buffer) this.#buffers.set(config.id, buffer)
-    const deadLetter = this.#deadLetters(config.id, context)
+    // If anything else fails, it is released.
+    this.#lasting.set(id, destination)
+    const deadLetter = this.#deadLetters(id, context)
     const outage = outageBefore(this.#handover?.outages, config)
-    const delivery = openDelivery(config, destination, this.#runtime, { ...context, buffer, deadLetter, outage })
-    context.metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
-    delivery.once('close', () => this.#links.fanOut(`${config.id}.${REJECTED}`).end())
-    this.#deliveries.set(config.id, delivery)
-    this.#links.addInput(config.id, new Input(buffer ?? delivery, context.metrics))
-    this.watched.push(watched(config.id, delivery, context.metrics))
-    if (buffer) this.watched.push(watched(`${config.id} (its buffer)`, buffer, context.metrics))
+    const parts = { ...context, deadLetter, outage, dataDir: this.#config.dataDir, wanted: this.#wanted }
+    const run = await DestinationRun.open(config, destination, this.#runtime, parts)
+    run.delivery.once('close', () => this.#links.fanOut(`${id}.${REJECTED}`).end())
+    return run
   }
 
   /** Where rejected events of a destination go: to the readers of its side output, or else to a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
-    if (!this.#links.isRead(`${id}.${REJECTED}`)) return file
+    if (!isRead(`${id}.${REJECTED}`, this.#config)) return file
     return new RejectedOutput(this.#links.fanOut(`${id}.${REJECTED}`), this.#origin(id), context.clock)
   }
 
@@ -231,35 +243,48 @@ export class Engine {
   async run(): Promise<void> {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     if (this.#handover) this.#inherit(this.#handover.handoverStates.takeWaiting())
-    const started = [...this.#deliveries].map(([id, delivery]) =>
-      delivery.start(this.#delivering.signal).catch(error => this.#cannotStart('destination', id, error)),
+    const delivered = [...this.#destinations].map(([id, run]) =>
+      run.run({
+        started: () => this.#destinationStarted(),
+        failed: error => this.#cannotStart('destination', id, error),
+      }),
     )
     const read = this.#sources.map(({ run, fanOut }) => {
       if (run.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
     })
-    for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
-    void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
-    const finished = [...this.#stages.streams(), ...this.#deliveries.values()].map(finish)
-    await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
-    const left = [...this.#deliveries].map(([id, delivery]) => [id, delivery.takeLeft()] as const)
+    await Promise.all([...read, ...[...this.#stages.streams()].map(finish), ...delivered])
+    const ended = this.#endingDestinations()
+    const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
     // What comes from a buffer stays there.
-    for (const [id, batches] of left) if (this.#buffers.has(id)) for (const batch of batches) batch.giveBack()
-    for (const buffer of this.#buffers.values()) await buffer.close()
+    for (const [id, batches] of left)
+      if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
+    for (const [, { buffer }] of ended) await buffer?.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    const undelivered = left.filter(([id]) => !this.#buffers.has(id))
+    const undelivered = left.filter(([id]) => !this.#destinations.get(id)!.buffer)
     this.#handovers.waiting = this.#stages.takeLeft(this.#left, over.aborted, undelivered)
     // Events that were given back will be decided again, so they must not have been counted.
     const isExact = (id: string) => !over.aborted && !this.repeats(id)
     for (const [id, component] of this.#lasting)
-      if (this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id))) this.#handovers.collect(id, component)
+      if (!this.#leftDestinations.has(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
+        this.#handovers.collect(id, component)
     await this.#stages.stop(over)
-    for (const delivery of this.#deliveries.values()) await delivery.stop(over)
+    for (const [, { delivery }] of ended) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
     if (!this.#successors) this.checkpoints.close()
+  }
+
+  /** The destinations that end with this engine. */
+  #endingDestinations(): (readonly [string, DestinationRun])[] {
+    return [...this.#destinations].filter(([id]) => !this.#leftDestinations.has(id))
+  }
+
+  #destinationStarted(): void {
+    if (this.#failed || this.#delivering.signal.aborted) return
+    if ([...this.#destinations.values()].every(({ hasStarted }) => hasStarted)) this.#runtime.started?.()
   }
 
   /** Passes on what the predecessors of components have left. */
@@ -285,27 +310,37 @@ export class Engine {
     this.#endSources()
     this.#stages.giveBack()
     // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
-    for (const buffer of this.#buffers.values()) buffer.restAfter(timeoutMs / 2)
+    for (const { buffer } of this.#destinations.values()) buffer?.restAfter(timeoutMs / 2)
     this.#abortAt(deadline)
   }
 
   /**
-   * Stops for a replacement. Sources among the `same` components pause for the next engine; the other `same` components
-   * pass state to their successors. Buffers whose destination `emptied` accepts deliver their events; the other buffers
-   * are passed on as they are.
+   * Stops for a replacement. The `same` sources pause for the next engine, and the `same` destinations go on, unless a
+   * source of theirs ends. Other components with a successor of the same options pass their state to it. Buffers whose
+   * destination `emptied` accepts deliver their events; the other buffers are passed on as they are.
    */
-  leave(same: ReadonlySet<string>, emptied: (id: string) => boolean, deadline: AbortSignal, next?: EngineConfig): void {
-    this.#successors = same
+  leave(
+    { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
+    emptied: (id: string) => boolean,
+    deadline: AbortSignal,
+    next?: EngineConfig,
+  ): void {
+    this.#successors = succeeded
     for (const { run } of this.#sources) {
       if (!same.has(run.config.id)) continue
       this.#left.set(run.config.id, run)
       run.leave()
     }
+    for (const [id, run] of this.#destinations) {
+      if (!next || !same.has(id) || !this.#canStay(run, next)) continue
+      this.#leftDestinations.set(id, run)
+      run.leave()
+    }
     this.#endSources(REPLACED)
-    this.#stages.leave(same, next?.processors ?? [], this.#left)
-    for (const [id, buffer] of this.#buffers) if (!emptied(id)) buffer.restAfter(0)
+    this.#stages.leave(succeeded, next?.processors ?? [], this.#left)
+    for (const [id, { buffer }] of this.#endingDestinations()) if (!emptied(id)) buffer?.restAfter(0)
     this.#hasSuccessor = id =>
-      this.#buffers.has(id)
+      this.#destinations.get(id)!.buffer
         ? !emptied(id)
         : next?.destinations.some(to => [to.id, to.renamedFrom].includes(id)) === true
     this.leaveFailing()
@@ -313,17 +348,35 @@ export class Engine {
   }
 
   /**
+   * Whether a destination can go on with the next configuration. A source that ends would send again what the
+   * destination has not delivered.
+   */
+  #canStay(run: DestinationRun, next: EngineConfig): boolean {
+    const { id } = run.config
+    const rejected = `${id}.${REJECTED}`
+    const isFed = (source: string) => this.#outputs.reaches(source, id)
+    return (
+      run.canStay &&
+      this.#wanted.names.length <= MOST_NAMES &&
+      isAlone(run.config, this.#config) === isAlone(run.config, next) &&
+      !isRead(rejected, this.#config) &&
+      !isRead(rejected, next) &&
+      this.#sources.every(({ run: { config } }) => this.#left.has(config.id) || !isFed(config.id))
+    )
+  }
+
+  /**
    * While it is being replaced: destinations that do not deliver leave what they have to their successors. `all`: those
    * that deliver, too.
    */
   leaveFailing(all = false): void {
-    for (const [id, delivery] of this.#deliveries)
+    for (const [id, { delivery }] of this.#endingDestinations())
       if ((all || !DELIVERING.includes(delivery.state)) && this.#hasSuccessor(id)) delivery.leave()
   }
 
   /** Ends the attempts of destinations that leave. Returns whether there are any. */
   cutAttempts(): boolean {
-    return [...this.#deliveries.values()].filter(delivery => delivery.cut()).length > 0
+    return this.#endingDestinations().filter(([, { delivery }]) => delivery.cut()).length > 0
   }
 
   #abortAt(deadline: AbortSignal): void {
@@ -337,8 +390,7 @@ export class Engine {
     this.#delivering.abort()
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.output.close()
     this.#stages.destroy()
-    for (const buffer of this.#buffers.values()) buffer.destroy()
-    for (const delivery of this.#deliveries.values()) delivery.destroy()
+    for (const [, run] of this.#endingDestinations()) run.abort()
   }
 
   #endSources(reason?: typeof REPLACED): void {
@@ -347,21 +399,25 @@ export class Engine {
 
   /** After a run that `leave` has ended: what the next engine needs. */
   handover(): EngineHandover {
-    for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
+    const goesOn = (id: string) => this.#left.has(id) || this.#leftDestinations.has(id)
+    for (const [id, counters] of this.#counters) if (!goesOn(id)) counters.retire()
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
-    for (const { output } of this.#left.values()) output.giveUp(this.#delivering.signal.aborted)
-    const outages = outagesOf(this.#config.destinations, this.#deliveries)
-    return { ...this.#shared, sources: this.#left, handoverStates: this.#handovers, outages }
+    const ending = [...this.#lasting.keys()].filter(id => !goesOn(id))
+    const reachesEnding = (source: string) => ending.some(id => this.#outputs.reaches(source, id))
+    for (const [id, { output }] of this.#left) output.giveUp(this.#delivering.signal.aborted && reachesEnding(id))
+    const outages = outagesOf(this.#destinations.values())
+    const [sources, destinations] = [this.#left, this.#leftDestinations]
+    return { ...this.#shared, sources, destinations, handoverStates: this.#handovers, outages }
   }
 
   /** Releases everything, without a run. */
   async discard(): Promise<void> {
     this.abort()
-    for (const buffer of this.#buffers.values()) await buffer.close()
+    for (const { buffer } of this.#destinations.values()) await buffer?.close()
     const over = this.#delivering.signal
     await this.#stages.stop(over)
-    for (const delivery of this.#deliveries.values()) await delivery.stop(over)
+    for (const { delivery } of this.#destinations.values()) await delivery.stop(over)
     for (const { run } of this.#sources) await run.source.stop?.(over)
     this.checkpoints.close()
   }
@@ -387,17 +443,18 @@ export class Engine {
 
   /** What a reload would wait for in vain; undefined: nothing. */
   stuck(): Stuck | undefined {
-    return stuckOf(this.#deliveries.values(), this.#buffers.values(), this.#stages)
+    const ending = this.#endingDestinations().map(([, run]) => run)
+    return stuckOf(ending, this.#stages)
   }
 
   /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */
   isOnHold(leftMs: number): boolean {
-    return isOnHold(this.#deliveries, this.#buffers, this.#sources, leftMs)
+    return isOnHold([...this.#destinations.values()], this.#sources, leftMs)
   }
 
   /** The current state of each destination; the daemon is ready when all of them are. */
   states(): DestinationState[] {
-    return [...this.#deliveries].map(([id, delivery]) => destinationState(id, delivery, this.#runtime.clock))
+    return [...this.#destinations].map(([id, { delivery }]) => destinationState(id, delivery, this.#runtime.clock))
   }
 
   failures(): SourceFailure[] {
@@ -415,4 +472,9 @@ export class Engine {
   between(): number {
     return this.#links.between()
   }
+}
+
+/** Whether nobody else waits when a destination stops the process. */
+function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
+  return destinations.length === 1 && delivery!.buffer.type === 'memory'
 }

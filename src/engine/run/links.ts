@@ -6,6 +6,11 @@ import type { Stage } from '../flow/stage.js'
 import type { EngineConfig } from './runtime.js'
 import { Taps } from './taps.js'
 
+/** Whether a component reads this output. */
+export function isRead(output: string, { processors, destinations }: EngineConfig): boolean {
+  return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
+}
+
 /** How the components of an engine are connected. */
 export class Links {
   readonly taps: Taps
@@ -39,11 +44,6 @@ export class Links {
     void this.#inputs.get(id)!.write(batch)
   }
 
-  isRead(output: string): boolean {
-    const { processors, destinations } = this.#config
-    return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
-  }
-
   /** Adds the input and the outputs of a processor. */
   addStage(id: string, stage: Stage, metrics: ComponentCounters): void {
     this.addInput(id, new Input(stage, metrics))
@@ -53,7 +53,7 @@ export class Links {
     this.#between.push(() => metrics.passed.events - before - main.events)
     for (const [name, output] of stage.outputs) {
       const side = `${id}.${name}`
-      if (!this.isRead(side)) this.taps.unread.set(side, output)
+      if (!isRead(side, this.#config)) this.taps.unread.set(side, output)
       else {
         output.connected = true
         this.#between.push(pumpSide(output, this.fanOut(side)))

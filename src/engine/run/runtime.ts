@@ -6,6 +6,7 @@ import type { Config } from '../config/load.js'
 import type { CounterSet } from '../flow/counters.js'
 import type { RequestPool } from '../flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
+import type { DestinationRun } from './destination-run.js'
 import type { HandoverStates } from './handover-states.js'
 import type { Outages } from './measure/outages.js'
 import type { OwnOutputs } from './own-outputs.js'
@@ -63,6 +64,8 @@ export interface EngineHandover {
   readonly outputs: OwnOutputs
   /** Sources that keep running, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
+  /** Destinations that do so, by id. */
+  readonly destinations: ReadonlyMap<string, DestinationRun>
   readonly handoverStates: HandoverStates
   readonly outages: Outages
 }

@@ -128,9 +128,8 @@ export class Stages {
     const batches = all.flatMap(([, left]) => left.map(({ batch }) => batch))
     const passedOn = new Set<string>()
     for (const source of new Set(batches.map(({ origin }) => origin.source))) {
-      const acks = batches.flatMap(({ origin, ack }) => (origin.source === source ? [ack] : []))
-      if (!isAborted && sources.get(source)?.output.passOn(new Set(acks))) passedOn.add(source)
-      else for (const ack of acks) ack.settle('errored')
+      if (!isAborted && sources.get(source)?.output.repeats === false) passedOn.add(source)
+      else for (const { origin, ack } of batches) if (origin.source === source) ack.settle('errored')
     }
     return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => passedOn.has(batch.origin.source))]))
   }

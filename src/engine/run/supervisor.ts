@@ -4,6 +4,7 @@ import { deadline, everyOf, nextTurn } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import type { Config } from '../config/load.js'
 import type { Tap } from '../flow/fan-out.js'
+import type { Stuck } from './blocked.js'
 import { dryRun } from './dry-run.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import { type Loaded, withFiles } from './loaded-files.js'
@@ -14,7 +15,6 @@ import { EventsLeftBehind, leftBehind } from './state/left-behind.js'
 import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './state/orphans.js'
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 import { findRepeats, refuseRepeats } from './state/repeats.js'
-import type { Stuck } from './stuck.js'
 
 /** How long a reload waits for attempts at failing destinations, for removed ones, and for processors that hang. */
 const STUCK_MS = 2000
@@ -43,7 +43,8 @@ export interface ReplaceOptions {
  * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
  * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
  *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
- * - Processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
+ *   Destinations that are equal keep their requests, buffers and outages, unless a source of theirs ends.
+ * - Other processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
  *   its connections. They do not if events that they have seen were given back, which would be counted twice. Events
  *   that wait for a decision stay with their batch, and go to the successor too.
  * - What a failing or paused destination has not delivered goes to its successor, if it has one. Other events that the
@@ -177,8 +178,8 @@ export class Supervisor {
     if (config.dataDir !== this.#config.dataDir)
       throw new Error('data_dir can only be changed by a restart; the current one is still in use')
     const loaded = withFiles(config)
-    const { isUnchanged } = await import('./unchanged.js')
-    if (this.#config !== this.#broken && isUnchanged(this.#loaded, loaded)) {
+    const { compare } = await import('./same-components.js')
+    if (this.#config !== this.#broken && compare(this.#loaded, loaded).isUnchanged) {
       this.#config = config
       this.#loaded = loaded
       await this.#findOrphans(config)
@@ -258,16 +259,16 @@ export class Supervisor {
         run.end()
         run.output.close()
       }
+      for (const run of handover.destinations.values()) await run.end()
       handover.checkpoints.close()
     }
   }
 
-  /** Stops an engine, except for the sources that `next` also has. */
-  async #drain(engine: Engine, { config: next, files }: Loaded): Promise<void> {
-    const { sameComponents } = await import('./same-options.js')
-    const same = sameComponents(this.#config, next)
-    // Other components are created anew, and read their files then.
-    for (const { id } of next.sources) if (files.get(id) !== this.#loaded.files.get(id)) same.delete(id)
+  /** Stops an engine, except for what goes on with the next one. */
+  async #drain(engine: Engine, loaded: Loaded): Promise<void> {
+    const { compare } = await import('./same-components.js')
+    const compared = compare(this.#loaded, loaded)
+    const { config: next } = loaded
     const emptied = (id: string) =>
       !next.destinations.some(
         other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
@@ -299,7 +300,7 @@ export class Supervisor {
           }))
     })
     try {
-      engine.leave(same, emptied, giveUp.signal, next)
+      engine.leave(compared, emptied, giveUp.signal, next)
       await this.#running
     } finally {
       this.#isDraining = false

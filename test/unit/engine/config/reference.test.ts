@@ -11,7 +11,7 @@ import { parseConfig } from '../../../../src/engine/config/load.js'
 import { inputSchema, type JsonSchema, jsonSchema } from '../../../../src/engine/config/reference/json-schema.js'
 import { referenceText } from '../../../../src/engine/config/reference/reference.js'
 import { withFiles } from '../../../../src/engine/run/loaded-files.js'
-import { isUnchanged } from '../../../../src/engine/run/unchanged.js'
+import { compare } from '../../../../src/engine/run/same-components.js'
 import { checkout } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
 import { components as fakes } from './fake-components.js'
@@ -130,7 +130,7 @@ t.test('every component is told in full', async t => {
       const text = source + destination + component
       const parsed = () => withFiles(parseConfig(text, `${type}: ${title}`, { env: {}, components }))
       t.doesNotThrow(parsed, `${type}: ${title}`)
-      t.ok(isUnchanged(parsed(), parsed()), `${type}: ${title}: a reload without a change leaves it alone`)
+      t.ok(compare(parsed(), parsed()).isUnchanged, `${type}: ${title}: a reload without a change leaves it alone`)
     }
   }
 })

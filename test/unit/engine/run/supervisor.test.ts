@@ -6,6 +6,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
+import { blackhole } from '../../../../src/components/blackhole/destination.js'
 import { file } from '../../../../src/components/file/source.js'
 import { filter } from '../../../../src/components/processors/filter.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
@@ -20,7 +21,7 @@ import { filePath } from '../../../../src/core/options/reach.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { totalsOf } from '../../../../src/engine/run/measure/totals.js'
-import { sameOptions } from '../../../../src/engine/run/same-options.js'
+import { sameOptions } from '../../../../src/engine/run/same-components.js'
 import { Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { Pattern } from '../../../../src/lib/pattern.js'
 import type { TimerClock } from '../../../../src/lib/time.js'
@@ -32,13 +33,25 @@ import { until } from '../../../support/until.js'
 let got: Record<string, string[]> = {}
 /** How often one was made, whether it came to something or not. */
 let made = 0
+/** The destinations that were stopped. */
+let stopped: string[] = []
 
 const collect = defineDestination({
   type: 'collect',
   summary: 'Keeps what it gets.',
   options: z.strictObject({
     how: z
-      .enum(['takes', 'waits', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_be_made_again', 'cannot_start'])
+      .enum([
+        'takes',
+        'waits',
+        'hangs',
+        'holds',
+        'fails',
+        'cannot_be_made',
+        'cannot_be_made_again',
+        'cannot_start',
+        'failing',
+      ])
       .default('takes'),
     key_file: filePath().optional(),
   }),
@@ -54,7 +67,8 @@ const collect = defineDestination({
       },
       async write(request, signal) {
         if (how === 'hangs') return new Promise((_, reject) => signal.addEventListener('abort', reject))
-        if (how === 'fails') throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
+        if (how === 'fails' || (how === 'failing' && isFailing))
+          throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
         if (how === 'holds') throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
         if (how === 'waits') await gates.destination
         await new Promise(resolve => setImmediate(resolve))
@@ -64,10 +78,15 @@ const collect = defineDestination({
         }
         return undefined
       },
+      async stop() {
+        stopped.push(id)
+      },
     }
   },
 })
 
+/** Whether a destination that is `failing` fails now. */
+let isFailing = true
 /** What a `gated` processor and a destination that `waits` wait for. */
 let gates: Record<'processor' | 'destination', Promise<void>>
 const gated = defineProcessor({
@@ -89,7 +108,7 @@ const keyed = defineSource({
     return { run: async (_out, signal) => void (await once(signal, 'abort')) }
   },
 })
-const components: readonly AnyDefinition[] = [file, stdin, tcp, keyed, filter, throttle, gated, collect]
+const components: readonly AnyDefinition[] = [file, stdin, tcp, keyed, filter, throttle, gated, collect, blackhole]
 
 const SOURCES = (folder: string, more = '') => `
 sources:
@@ -103,6 +122,7 @@ const clock = hurried(20)
 
 async function start(t: Tap, config: string, timeout = '5m', time = clock) {
   got = {}
+  stopped = []
   const folder = testFolder(t)
   const stdin = new PassThrough()
   let logs = ''
@@ -413,6 +433,86 @@ t.test('a reload without a change replaces nothing, and waits for nobody', async
   await it.replace(config.replace(', how: hangs', ''))
   t.ok(made > changed, 'a file has other bytes')
   await until(() => got.b?.length === 5)
+  await it.end(t)
+})
+
+for (const buffer of ['memory', 'disk']) {
+  t.test(`a destination with a ${buffer} buffer goes on at a reload of others, with its request`, async t => {
+    const opens: (() => void)[] = []
+    gates = { processor: Promise.resolve(), destination: new Promise(resolve => opens.push(resolve)) }
+    const config = (text: string, b = '') => `processors:
+  f: { type: filter, ${INPUTS}, condition: "if (.message contains '${text}')" }
+destinations:
+  a: { type: collect, inputs: [f, f.discarded], how: waits, buffer: { type: ${buffer} } }
+${b}`
+    const other = (how: string) => `  b: { type: collect, ${INPUTS}, how: ${how} }`
+    const it = await start(t, config('0', other('takes')), '2h')
+    const counters = it.metrics.components.get('a')!
+    await it.send(10)
+    await until(() => counters.received.events === 30 && got.b?.length === 30)
+    stopped = []
+    await it.replace(config('1', other('holds')))
+    await it.send(10)
+    await until(() => counters.received.events === 60)
+    t.same(
+      stopped.filter(id => id === 'a'),
+      ['a'],
+      'but for the one of the dry run',
+    )
+    t.equal(got.a, undefined, 'nobody waited for its request')
+    // What waits for the other one goes back to its sources.
+    await it.replace(config('2', '  c: { type: blackhole, inputs: [f] }'))
+    await it.send(10)
+    t.same(
+      stopped.filter(id => id === 'a'),
+      ['a', 'a'],
+    )
+    t.ok(it.metrics.checkConservation())
+    for (const open of opens) open()
+    const complete = (name: string) => new Set(got.a?.filter(line => line.startsWith(name))).size === 30
+    await until(() => ['piped', 'sent', 'tailed'].every(complete))
+    await it.replace(config('3'))
+    await it.send(10)
+    await until(() => new Set(got.a).size === 120)
+    t.equal(got.a!.filter(line => numberOf(line) >= 20).length, 60, 'nothing comes twice that was not given back')
+    await it.end(t)
+  })
+}
+
+t.test(
+  'a destination that fails and stays the same keeps its events: none comes twice, no source reads again',
+  async t => {
+    const config = (
+      n: number,
+    ) => `processors: { f: { type: filter, ${INPUTS}, condition: "if (.message contains '${n}')" } }
+destinations: { a: { type: collect, inputs: [f, f.discarded], how: failing, batch: { max_events: 4 } } }`
+    isFailing = true
+    const it = await start(t, config(0), '2h')
+    await it.send(20)
+    await until(() => (it.supervisor.states()[0]!.failures ?? 0) > 0)
+    const { since } = it.supervisor.states()[0]!
+    for (let n = 1; n <= 3; n++) {
+      await it.replace(config(n))
+      await it.send(20)
+      t.ok(Math.abs(Date.parse(it.supervisor.states()[0]!.since!) - Date.parse(since!)) < 50)
+    }
+    isFailing = false
+    await it.arrived(t)
+    t.same(
+      ['piped', 'sent', 'tailed'].map(id => it.metrics.components.get(id)!.returned),
+      [0, 0, 0],
+    )
+    await it.end(t)
+  },
+)
+
+t.test('a destination does not stay when a source of its events ends', async t => {
+  const it = await start(t, SHAPES[0]!)
+  await it.send(5)
+  await it.replace(SHAPES[0]!, ', max_line_bytes: 2000')
+  await it.send(5)
+  await it.arrived(t)
+  t.ok(stopped.length >= 2, 'in the dry run, and what ran')
   await it.end(t)
 })
 

@@ -1,0 +1,197 @@
+import { codecsIn } from '../../core/codec.js'
+import type { ComponentContext, Destination } from '../../core/component.js'
+import type { WantedNames } from '../../lib/formats/json-scan.js'
+import { LogLimit } from '../../lib/log-limit.js'
+import type { ComponentConfig } from '../config/load.js'
+import { type ComponentCounters, sum } from '../flow/counters.js'
+import type { DeadLetters } from '../flow/dead-letters.js'
+import { Delivery } from '../flow/delivery/delivery.js'
+import type { OutageState } from '../flow/delivery/outage.js'
+import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
+import { folderOnDisk } from '../flow/disk-buffer/files.js'
+import { bufferFolder } from '../flow/disk-buffer/folder.js'
+import { directly, finish, Input } from '../flow/fan-out.js'
+import { type Watched, watched } from './measure/progress.js'
+import type { Runtime } from './runtime.js'
+
+interface DestinationParts extends Pick<ComponentContext, 'log'> {
+  readonly metrics: ComponentCounters
+  readonly deadLetter: DeadLetters
+  readonly outage: OutageState | undefined
+  readonly dataDir: string
+  readonly wanted: WantedNames
+}
+
+/** What an engine does about a destination. */
+export interface DestinationEvents {
+  started(): void
+  failed(error: unknown): void
+}
+
+/** A destination with its delivery and disk buffer, from start to end. Kept while the components before it are replaced. */
+export class DestinationRun {
+  readonly config: ComponentConfig
+  readonly destination: Destination
+  readonly delivery: Delivery
+  readonly buffer: DiskBuffer | undefined
+  readonly counters: ComponentCounters
+  readonly input: Input
+  /** The parts that can get stuck. */
+  readonly watched: readonly Watched[]
+  readonly #ending = new AbortController()
+  #state: 'new' | 'starts' | 'started' | 'failed' | 'ended' = 'new'
+  #failure: unknown
+  #events: DestinationEvents | undefined
+  /** Ends `run`. */
+  #leave: (() => void) | undefined
+
+  private constructor(
+    config: ComponentConfig,
+    destination: Destination,
+    delivery: Delivery,
+    buffer: DiskBuffer | undefined,
+    counters: ComponentCounters,
+  ) {
+    this.config = config
+    this.destination = destination
+    this.delivery = delivery
+    this.buffer = buffer
+    this.counters = counters
+    this.input = new Input(buffer ?? delivery, counters)
+    counters.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
+    this.watched = [
+      watched(config.id, delivery, counters),
+      ...(buffer ? [watched(`${config.id} (its buffer)`, buffer, counters)] : []),
+    ]
+  }
+
+  static async open(
+    config: ComponentConfig,
+    destination: Destination,
+    runtime: Runtime,
+    parts: DestinationParts,
+  ): Promise<DestinationRun> {
+    const { id, options } = config
+    const { clock, random, requests } = runtime
+    const { log, metrics, deadLetter, outage } = parts
+    const buffer = await openBuffer(config, runtime, parts)
+    reportLeftOut(options as object, { log, clock, metrics })
+    const counters = {
+      received: (events: number, bytes: number) =>
+        buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes),
+      sent: (events: number, bytes: number) => metrics.sent(events, bytes),
+      discarded: (reason: string, events: number, bytes: number) => metrics.discarded(reason, events, bytes),
+      failed: (kind: string) => metrics.failed(kind),
+    }
+    const context = { id, log, clock, random, requests, metrics, deadLetter, counters, outage }
+    const delivery = new Delivery(destination, config.delivery!, context)
+    return new DestinationRun(config, destination, delivery, buffer, metrics)
+  }
+
+  get hasStarted(): boolean {
+    return this.#state === 'started'
+  }
+
+  /** Whether it can go on when the components before it are replaced. */
+  get canStay(): boolean {
+    return (this.#state === 'starts' || this.#state === 'started') && !this.input.isEnded && !this.delivery.isLeaving
+  }
+
+  /** Runs until all that it gets is delivered, or until `leave` is called; then `run` of the next engine goes on. */
+  async run(events: DestinationEvents): Promise<void> {
+    // As in SourceRun.feed, nothing that lasts as long as the destination refers to an engine that has ended.
+    const left = new Promise<void>(resolve => {
+      this.#leave = resolve
+    })
+    this.#events = events
+    if (this.#state === 'new') this.#begin()
+    else if (this.#state === 'started') events.started()
+    else if (this.#state === 'failed') events.failed(this.#failure)
+    else if (this.#state === 'ended') this.#leave?.()
+    await left
+  }
+
+  #begin(): void {
+    this.#state = 'starts'
+    const { delivery } = this
+    const started = () => {
+      if (this.#state === 'starts') this.#state = 'started'
+      this.#events?.started()
+    }
+    const failed = (error: unknown) => {
+      this.#state = 'failed'
+      this.#failure = error
+      this.#events?.failed(error)
+    }
+    const start = delivery.start(this.#ending.signal).then(started, failed)
+    this.buffer?.connect(directly(delivery))
+    void Promise.all([start, finish(delivery)]).then(() => {
+      this.#state = 'ended'
+      this.#leave?.()
+    })
+  }
+
+  /** The components before it end, and others follow. */
+  leave(): void {
+    this.input.detach()
+    this.#events = undefined
+    this.#leave?.()
+  }
+
+  /** Ends immediately. */
+  abort(): void {
+    this.#ending.abort()
+    this.buffer?.destroy()
+    this.delivery.destroy()
+  }
+
+  /** Ends immediately, and releases everything. */
+  async end(): Promise<void> {
+    this.abort()
+    await this.buffer?.close()
+    await this.delivery.stop(this.#ending.signal)
+  }
+}
+
+async function openBuffer(
+  { id, delivery }: ComponentConfig,
+  runtime: Runtime,
+  { log, metrics, dataDir, wanted }: DestinationParts,
+): Promise<DiskBuffer | undefined> {
+  const { buffer: options } = delivery!
+  if (options.type === 'memory') return undefined
+  const { DiskBuffer, memoryFor } = await import('../flow/disk-buffer/disk-buffer.js')
+  return await DiskBuffer.open({
+    ...runtime,
+    folder: folderOnDisk(bufferFolder(dataDir, id)),
+    log,
+    wanted,
+    maxBytes: options.max_bytes,
+    whenFull: options.when_full,
+    counters: metrics,
+    memory: memoryFor(delivery!),
+  })
+}
+
+/** Counts and logs the values that the codecs in these options leave out of what they write. */
+function reportLeftOut(
+  options: object,
+  { log, clock, metrics }: Pick<ComponentContext, 'log' | 'clock' | 'metrics'>,
+): void {
+  const limit = new LogLimit(clock)
+  for (const codec of codecsIn(options)) {
+    if (!codec.definition.leavesOut) continue
+    const counter = metrics.counter(
+      'sluice_left_out_values_total',
+      'Values that were left out of records, since they do not fit their field. Each attempt to write an event counts.',
+    )
+    codec.onLeftOut = field => {
+      counter.value++
+      const limited = limit.next('left_out')
+      if (!limited) return
+      const text =
+        'left a value out of a record, since it does not fit its field; compare the events with the definition'
+      log.warn({ code: 'SLUICE_VALUE_LEFT_OUT', codec: codec.name, field, ...limited }, text)
+    }
+  }
+}

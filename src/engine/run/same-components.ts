@@ -1,0 +1,83 @@
+import { Codec, codecsIn } from '../../core/codec.js'
+import { conditionText } from '../../core/condition/condition-text.js'
+import type { Condition } from '../../core/condition/parse.js'
+import { Secret } from '../../core/options/options.js'
+import { Pattern } from '../../lib/pattern.js'
+import type { ComponentConfig } from '../config/load.js'
+import { componentsOf, type Loaded } from './loaded-files.js'
+
+/** How the components of a configuration compare with those of the next one. Ids are those before. */
+export interface Comparison {
+  /** Components whose options, delivery and files (by their bytes) stay as they are, whatever they read. */
+  readonly same: ReadonlySet<string>
+  /**
+   * Components of which the next configuration has one with equal options, which can take over their state. A processor
+   * may have another id there, with `renamed_from`.
+   */
+  readonly succeeded: ReadonlySet<string>
+  /** Whether all components are the same, and read the same. */
+  readonly isUnchanged: boolean
+}
+
+export function compare(before: Loaded, next: Loaded): Comparison {
+  const [all, others] = [componentsOf(before.config), componentsOf(next.config)]
+  const byId = new Map(others.map(component => [component.id, component]))
+  const heirs = new Map(byId)
+  for (const processor of next.config.processors) if (processor.renamedFrom) heirs.set(processor.renamedFrom, processor)
+  const sameLimits = sameOptions(before.config.managed, next.config.managed)
+  const sameFiles = (a: ComponentConfig, b: ComponentConfig) => before.files.get(a.id) === next.files.get(b.id)
+  const isSucceeded = (a: ComponentConfig, b: ComponentConfig | undefined): b is ComponentConfig =>
+    a.kind === b?.kind &&
+    a.type === b.type &&
+    a.definition.plugin === b.definition.plugin &&
+    // Parsed options may have private state. Those that were given have none, but say nothing of files.
+    (sameOptions(a.options, b.options) || (sameFiles(a, b) && sameGiven(a, b)))
+  const isSame = (a: ComponentConfig) => {
+    const b = byId.get(a.id)
+    if (!isSucceeded(a, b) || !sameFiles(a, b) || ((a.reach || b.reach) && !sameLimits)) return false
+    return sameOptions(a.delivery, b.delivery) && a.onError === b.onError
+  }
+  const same = all.filter(isSame)
+  return {
+    same: new Set(same.map(({ id }) => id)),
+    succeeded: new Set(all.flatMap(one => (isSucceeded(one, heirs.get(one.id)) ? [one.id] : []))),
+    isUnchanged:
+      same.length === all.length &&
+      same.length === others.length &&
+      all.every(({ id, inputs }) => sameOptions(inputs, byId.get(id)!.inputs)),
+  }
+}
+
+/** Whether parsed options are equal, including secrets, patterns, codecs and conditions, which have private state. */
+export function sameOptions(a: unknown, b: unknown): boolean {
+  if (Object.is(a, b)) return true
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
+  if (a instanceof Secret || b instanceof Secret) {
+    return a instanceof Secret && b instanceof Secret && a.reveal() === b.reveal()
+  }
+  if (a instanceof Codec || b instanceof Codec) return a instanceof Codec && b instanceof Codec && a.isSame(b)
+  if (a instanceof Pattern || b instanceof Pattern)
+    return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
+  if (isComparison(a) && isComparison(b)) return conditionText(a) === conditionText(b)
+  const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
+  // Instances of other classes may have private state, so they never count as equal.
+  if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))
+    return false
+  const names = Object.keys(a)
+  if (names.length !== Object.keys(b).length) return false
+  return names.every(
+    name =>
+      Object.hasOwn(b, name) && sameOptions((a as Record<string, unknown>)[name], (b as Record<string, unknown>)[name]),
+  )
+}
+
+/** Whether the options were equal before they were parsed, and name equal codecs. */
+function sameGiven(a: ComponentConfig, b: ComponentConfig): boolean {
+  const codecs = ({ options }: ComponentConfig) => [...codecsIn(options as object)]
+  return a.given !== undefined && sameOptions(a.given, b.given) && sameOptions(codecs(a), codecs(b))
+}
+
+/** A part of a condition with a predicate, which is a new one each time the condition is parsed. */
+function isComparison(value: object): value is Condition {
+  return 'holds' in value && typeof value.holds === 'function'
+}
