@@ -7,6 +7,7 @@ import { ConfigError, type Problem } from '../../../../src/core/errors.js'
 import { MEANT } from '../../../../src/engine/config/checks/foreign-names.js'
 import { loadConfig, parseConfig } from '../../../../src/engine/config/load.js'
 import { componentSchema, SECTIONS, settings, shapeOf, unwrapped } from '../../../../src/engine/config/schema.js'
+import { testFolder } from '../../../support/folder.js'
 
 /** Everything that is wrong with a text. */
 function problemsOf(text: string, env: NodeJS.ProcessEnv = {}): readonly Problem[] {
@@ -231,7 +232,7 @@ t.test('an indentation that means something else leads to where it belongs', asy
 })
 
 t.test('an error in the structure of a file is one error, and the other files are checked', async t => {
-  const dir = t.testdir({
+  const dir = testFolder(t, {
     'a.yaml': BASE.replace('limit: 5', ' limit: 5').replace('type: stdin', 'type: stdinn'),
     'b.yaml': 'destinations:\n  more: { type: stdout, inputs: [lim, elsewhere], colour: red }\n',
   })
