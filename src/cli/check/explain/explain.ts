@@ -190,7 +190,7 @@ function withUnset(finding: Finding, unset: string | undefined): Finding {
 
 function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']>): string {
   const kept = buffer.type === 'disk' ? 'kept on disk until it is delivered, ' : ''
-  return `${kept}in a request of at most ${batch.max_events} events, for which it waits ${formatDuration(batch.max_wait)} at most`
+  return `${kept}in batches of up to ${batch.max_events} events or every ${formatDuration(batch.max_wait)}`
 }
 
 function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent): string[] {

@@ -80,7 +80,7 @@ t.test('every component in order, with every decision', async t => {
     → upstream (http): delivered
         POST http://127.0.0.1:9/v3
         40 bytes: {"app":"cart","level":"warn","ms":1200}
-        kept on disk until it is delivered, in a request of at most 1000 events, for which it waits 1s at most
+        kept on disk until it is delivered, in batches of up to 1000 events or every 1s
     → rest (file): not reached, it reads limit_app.discarded
   → rest (file): not reached, it reads errors.discarded
 `,
