@@ -5,7 +5,7 @@ import type { Command, OptionSpec } from './command-line.js'
 const WIDTH = 80
 
 export const ABOUT =
-  'sluice ships logs: it tails files and standard input, limits them by key, delivers at least once, and accounts for every event.'
+  'sluice ships logs: it reads files, the journal, standard input and the network, limits events by key, delivers them at least once over HTTP or to files, and accounts for every event.'
 
 type Rows = readonly (readonly [string, string])[]
 
@@ -99,6 +99,7 @@ export function globalHelp(commands: readonly Command[]): string {
   return [
     wrap(`${ABOUT}\n`),
     'Usage: sluice COMMAND [OPTION…]\n',
+    'To see it work: sluice quickstart\nThe options of a command: sluice COMMAND --help\n',
     `Commands:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,
     `Options:\n${columns(GLOBAL_OPTIONS)}`,
     `Exit codes:\n${columns(EXIT_CODES)}`,
