@@ -6,13 +6,14 @@ import { request as httpRequest } from '../lib/network/node-http.js'
 import { nodeTls } from '../lib/network/node-tls.js'
 import { after } from '../lib/time.js'
 import type { Via } from './proxy.js'
+import { type Place, placeOf } from './urls.js'
 
 /** TCP probes of connections on which nothing is sent begin after this time. */
 const PROBE_MS = 60_000
 const MOST_SESSIONS = 64
 
 export interface ConnectorOptions {
-  readonly ca: Buffer | undefined
+  readonly ca?: Buffer | undefined
   readonly cert?: Buffer | undefined
   readonly key?: Buffer | undefined
   /** The name in the certificate, if it is not that of the URL. */
@@ -35,49 +36,29 @@ export class Connector {
     this.#connecting = connecting
   }
 
-  /** Connects to the host and port of a URL, with TLS for https; through `tunnel` if there is one. */
+  /** Connects to the host and port of a URL, through `tunnel` if there is one. */
   connect(target: URL, tunnel?: Socket): Promise<Socket> {
     const { reach, timeoutMs } = this.#options
     const denied = this.denied(target)
     if (denied) return Promise.reject(denied)
-    const secure = target.protocol === 'https:'
-    const { host, port } = placeOf(target)
-    const tcp = {
-      host,
-      port,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: PROBE_MS,
-      ...(reach && { lookup: permittedLookup(reach, port) }),
-    }
-    const socket = secure ? this.#secure(tcp, tunnel) : connect(tcp)
-    return this.#connected(socket, secure ? 'secureConnect' : 'connect', timeoutMs)
+    const { isTls, ...place } = placeOf(target)
+    const tcp = { ...socketTo(place, reach), noDelay: true, keepAlive: true, keepAliveInitialDelay: PROBE_MS }
+    if (!isTls) return tunnel ? Promise.resolve(tunnel) : this.#connected(connect(tcp), 'connect', timeoutMs)
+    const name = `${place.host}:${place.port}`
+    const session = this.#sessions.get(name)
+    const socket = nodeTls().connect({
+      ...(tunnel ? { socket: tunnel, ...place } : tcp),
+      ...(target.protocol === 'https:' && { ALPNProtocols: ['http/1.1'] }),
+      ...tlsTo(place, this.#options),
+      ...(session && { session }),
+    })
+    socket.on('session', session => this.#sessions.set(name, session))
+    return this.#connected(socket, 'secureConnect', timeoutMs)
   }
 
   /** Why the host of a URL, if it is an address, must not be connected to. Names are checked when they are looked up. */
   denied(target: URL): DeniedAddress | undefined {
-    const { host, port } = placeOf(target)
-    const denied = isIP(host) ? this.#options.reach?.deniedAddress(host, port) : undefined
-    return denied === undefined ? undefined : new DeniedAddress(host, host, denied)
-  }
-
-  #secure(tcp: { readonly host: string; readonly port: number }, tunnel: Socket | undefined): Socket {
-    const { ca, cert, key, serverName } = this.#options
-    const { host, port } = tcp
-    const servername = serverName ?? (isIP(host) ? undefined : host)
-    const name = `${host}:${port}`
-    const session = this.#sessions.get(name)
-    const socket = nodeTls().connect({
-      ...(tunnel ? { socket: tunnel, host, port } : tcp),
-      ALPNProtocols: ['http/1.1'],
-      rejectUnauthorized: true,
-      ...(ca && { ca }),
-      ...(cert && { cert }),
-      ...(key && { key }),
-      ...(servername !== undefined && { servername }),
-      ...(session && { session }),
-    })
-    return socket.on('session', session => this.#sessions.set(name, session))
+    return deniedPlace(placeOf(target), this.#options.reach)
   }
 
   #connected(socket: Socket, event: 'connect' | 'secureConnect', timeoutMs: number): Promise<Socket> {
@@ -97,8 +78,32 @@ export class Connector {
   }
 }
 
-function placeOf({ protocol, hostname, port }: URL): { readonly host: string; readonly port: number } {
-  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || (protocol === 'https:' ? 443 : 80)) }
+/** Options of a socket to a place. `deniedPlace` is asked before. */
+export function socketTo({ host, port }: Pick<Place, 'host' | 'port'>, reach: Reach | undefined) {
+  return { host, port, ...(reach && { lookup: permittedLookup(reach, port) }) }
+}
+
+/** Further options of a socket with TLS. */
+export function tlsTo(
+  { host }: Pick<Place, 'host'>,
+  { ca, cert, key, serverName }: Pick<ConnectorOptions, 'ca' | 'cert' | 'key' | 'serverName'>,
+) {
+  const servername = serverName ?? (isIP(host) ? undefined : host)
+  return {
+    rejectUnauthorized: true as const,
+    ...(ca && { ca }),
+    ...(cert && { cert }),
+    ...(key && { key }),
+    ...(servername !== undefined && { servername }),
+  }
+}
+
+export function deniedPlace(
+  { host, port }: Pick<Place, 'host' | 'port'>,
+  reach: Reach | undefined,
+): DeniedAddress | undefined {
+  const denied = isIP(host) ? reach?.deniedAddress(host, port) : undefined
+  return denied === undefined ? undefined : new DeniedAddress(host, host, denied)
 }
 
 function coded(code: string, message: string): Error {
@@ -109,7 +114,7 @@ function coded(code: string, message: string): Error {
  * Looks up only addresses that `reach` allows. A resolved name is checked in the lookup of the connection itself, so the
  * name server cannot give another answer between check and connection.
  */
-export function permittedLookup(reach: Reach, port: number): LookupFunction {
+function permittedLookup(reach: Reach, port: number): LookupFunction {
   return (name, options, callback) => {
     lookup(name, { ...options, all: true }, (error, found: LookupAddress[]) => {
       if (error) return callback(error, '')
@@ -150,8 +155,9 @@ export async function connectProxy({ url }: Via, connector: Connector): Promise<
   }
 }
 
-/** Turns a connection to a proxy into one to `target` (HOST:PORT) with CONNECT. Throws ProxyError. */
-export function openTunnel(socket: Socket, { authorization }: Via, target: string, timeoutMs: number): Promise<Socket> {
+/** Turns a connection to a proxy into one to the host and port of a URL with CONNECT. Throws ProxyError. */
+export function openTunnel(socket: Socket, { authorization }: Via, url: URL, timeoutMs: number): Promise<Socket> {
+  const target = `${url.hostname}:${placeOf(url).port}`
   return new Promise((resolve, reject) => {
     const headers = { host: target, ...(authorization && { 'proxy-authorization': authorization }) }
     const request = httpRequest({ method: 'CONNECT', path: target, headers, createConnection: () => socket })

@@ -1,6 +1,6 @@
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { DeniedAddress, ProxyError } from './dial.js'
-import type { ClientOptions } from './http/client/options.js'
+import type { DialOptions } from './dial-options.js'
 import { opensslText, tlsAlertOf } from './tls-check.js'
 
 /** Explains why there was no response, and names the option to change. */
@@ -34,7 +34,7 @@ export class UnexpectedUpgrade extends Error {
 /** State of the connection, for explaining an error. */
 export interface Way {
   readonly url: string
-  readonly tls: ClientOptions['tls']
+  readonly tls: DialOptions['tls']
   /** Whether the receiver closed a connection before it ever sent a response. */
   readonly unanswered: boolean
   /** The proxy that requests go through. */
@@ -106,7 +106,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
 }
 
 /** Undefined if the error has nothing to do with TLS. */
-function tlsWords(error: unknown, code: string, tls: ClientOptions['tls']): string | undefined {
+function tlsWords(error: unknown, code: string, tls: DialOptions['tls']): string | undefined {
   const alert = tlsAlertOf(code)
   if (alert !== undefined) return alertWords(alert, tls)
   const words = VERIFICATION[code]
@@ -115,13 +115,13 @@ function tlsWords(error: unknown, code: string, tls: ClientOptions['tls']): stri
   return `${opensslText(error)}; see tls.ca_file and tls.server_name`
 }
 
-const unknownAuthority = ({ ca_file }: ClientOptions['tls']) =>
+const unknownAuthority = ({ ca_file }: DialOptions['tls']) =>
   ca_file === undefined
     ? "the authority of the receiver's certificate is not known; name its certificate in tls.ca_file"
     : `the receiver's certificate is not from an authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
 const noTls = () => 'it does not speak TLS there: use http://, or its port for https'
 
-const VERIFICATION: Record<string, (tls: ClientOptions['tls'], error: unknown) => string> = {
+const VERIFICATION: Record<string, (tls: DialOptions['tls'], error: unknown) => string> = {
   CERT_HAS_EXPIRED: () =>
     "the receiver's certificate has expired, or that of its authority; it has to be renewed there",
   CERT_NOT_YET_VALID: () => "the receiver's certificate is not valid yet; is the clock right?",
@@ -137,7 +137,7 @@ const VERIFICATION: Record<string, (tls: ClientOptions['tls'], error: unknown) =
   ERR_SSL_PACKET_LENGTH_TOO_LONG: noTls,
 }
 
-function alertWords(alert: string, { cert_file }: ClientOptions['tls']): string {
+function alertWords(alert: string, { cert_file }: DialOptions['tls']): string {
   if (alert === 'PROTOCOL_VERSION') return 'the receiver and this Node.js have no version of TLS in common'
   if (alert === 'UNRECOGNIZED_NAME') return 'the receiver has no certificate for this name; see tls.server_name'
   if (cert_file === undefined) {

@@ -6,6 +6,7 @@ import { once, refuse, secret } from '../core/options/options.js'
 import { filePath, reaches } from '../core/options/reach.js'
 import { AddressList, isAddressOrRange } from '../lib/network/address-list.js'
 import { AccessKey } from './key.js'
+import { placeOf } from './urls.js'
 
 /** An http or https URL without possible secrets in it. */
 export const httpUrl = once(() => {
@@ -145,8 +146,10 @@ export class ProxySettings {
 
 /** The names of the proxy variables for a URL, in order of precedence. */
 function variablesFor({ protocol }: URL): string[] {
-  const name = protocol === 'https:' ? 'https_proxy' : 'http_proxy'
-  return [name, name.toUpperCase(), 'all_proxy', 'ALL_PROXY']
+  const all = ['all_proxy', 'ALL_PROXY']
+  if (protocol !== 'https:' && protocol !== 'http:') return all
+  const name = `${protocol.slice(0, -1)}_proxy`
+  return [name, name.toUpperCase(), ...all]
 }
 
 /** The environment variable that names a proxy for the URL; undefined if there is none. */
@@ -191,9 +194,10 @@ class DirectHosts {
       })
   }
 
-  has({ hostname, port, protocol }: URL): boolean {
-    const host = withoutBrackets(hostname).toLowerCase()
-    const usedPort = port || (protocol === 'https:' ? '443' : '80')
+  has(url: URL): boolean {
+    const place = placeOf(url)
+    const host = place.host.toLowerCase()
+    const usedPort = String(place.port)
     if (this.#all || this.#ranges.has(host)) return true
     return this.#hosts.some(
       ({ domain, port }) =>

@@ -1,11 +1,11 @@
-import { isIP, type LookupFunction } from 'node:net'
+import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { Reach } from '../../core/options/reach.js'
 import type { Clock } from '../../lib/time.js'
-import { permittedLookup } from '../dial.js'
+import { deniedPlace, socketTo, tlsTo } from '../dial.js'
 import { AccessKey } from '../key.js'
-import { readTls, tlsProblemText } from '../tls-check.js'
-import { construct } from './bounded-replies.js'
+import { readTls, type TlsContent, tlsProblemText } from '../tls-check.js'
+import { placeOf, type Place as ServerPlace } from '../urls.js'
 import { askSentinels, connectCluster, connectServer, type RedisConnection } from './connection.js'
 import type { RedisOptions } from './options.js'
 
@@ -13,36 +13,23 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
+  /** The option of a socket with this name, which may bound what a server sends. */
+  readonly construct?: ((this: Socket, done: () => void) => void) | undefined
 }
 
 /** The settings are wrong: connecting again helps only after somebody has changed something. */
 export class RedisRefusal extends Error {}
 
 /** Host and port of a server. */
-export interface Place {
-  readonly host: string
-  readonly port: number
-}
+export type Place = Pick<ServerPlace, 'host' | 'port'>
 
 /** The options of a socket. */
-type SocketTo = Place & {
+type SocketTo = ReturnType<typeof socketTo> & {
   readonly connectTimeout: number
   readonly reconnectStrategy: false
-  /** Of the stream, without TLS. */
-  readonly construct: typeof construct
-  readonly lookup?: LookupFunction
-} & ({ readonly tls?: never } | (TlsSettings & { readonly tls: true }))
-
-interface TlsSettings {
-  readonly rejectUnauthorized: true
-  readonly ca?: Buffer
-  readonly cert?: Buffer
-  readonly key?: Buffer
-  readonly servername?: string
-}
+} & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
 
 const CONNECT_MS = 5000
-const DEFAULT_PORT = 6379
 
 /** Makes connections, each with the password and the certificates as they are then. */
 export class RedisConnector {
@@ -68,7 +55,7 @@ export class RedisConnector {
         'a published pipeline cannot use sentinel or cluster: their servers name further addresses',
       )
     const options = await this.#serverOptions()
-    const places = [url, ...nodes].map(placeOf)
+    const places = [url, ...nodes].map(url => placeOf(new URL(url)))
     if (cluster) return connectCluster(places, options, lost, signal)
     const place = sentinel ? await askSentinels(places, sentinel.name, withoutDatabase(options), signal) : places[0]!
     return connectServer(place, options, lost, signal)
@@ -92,42 +79,22 @@ export class RedisConnector {
     return { client, socketTo: (place: Place) => this.#socketTo(place, tls) }
   }
 
-  #socketTo({ host, port }: Place, tls: TlsSettings | undefined): SocketTo {
-    const { reach } = this.#context
-    const denied = isIP(host) ? reach?.deniedAddress(host, port) : undefined
-    if (denied) throw new RedisRefusal(`this pipeline must not connect to ${host}, which is ${denied}`)
-    const tcp = {
-      host,
-      port,
-      connectTimeout: CONNECT_MS,
-      reconnectStrategy: false as const,
-      construct,
-      ...(reach && { lookup: permittedLookup(reach, port) }),
-    }
-    if (!tls) return tcp
-    const servername = tls.servername ?? (isIP(host) ? undefined : host)
-    return { ...tcp, ...tls, tls: true as const, ...(servername !== undefined && { servername }) }
+  #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
+    const { reach, construct } = this.#context
+    const denied = deniedPlace(place, reach)
+    if (denied) throw new RedisRefusal(denied.message)
+    const bound = construct && { construct }
+    const tcp = { ...socketTo(place, reach), ...bound, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
+    return tls ? { ...tcp, ...tlsTo(place, { ...tls, serverName: this.#options.server_name }), tls: true } : tcp
   }
 
-  async #tls(): Promise<TlsSettings> {
-    const { ca_file, cert_file, key_file, server_name } = this.#options
+  async #tls(): Promise<TlsContent> {
+    const { ca_file, cert_file, key_file } = this.#options
     const { clock, reach } = this.#context
     const { content, problems } = await readTls({ ca_file, cert_file, key_file }, clock.wall(), reach)
-    if (!content)
-      throw new RedisRefusal(
-        problems
-          .filter(({ kind }) => kind !== 'warning')
-          .map(tlsProblemText)
-          .join('; '),
-      )
-    const { ca, cert, key } = content
-    return {
-      rejectUnauthorized: true,
-      ...(ca && { ca }),
-      ...(cert && { cert }),
-      ...(key && { key }),
-      ...(server_name !== undefined && { servername: server_name }),
-    }
+    if (content) return content
+    const unusable = problems.filter(({ kind }) => kind !== 'warning')
+    throw new RedisRefusal(unusable.map(tlsProblemText).join('; '))
   }
 }
 
@@ -149,9 +116,4 @@ export interface ServerOptions {
 function withoutDatabase({ client, socketTo }: ServerOptions): ServerOptions {
   const { database: _database, ...rest } = client
   return { client: rest, socketTo }
-}
-
-function placeOf(text: string): Place {
-  const { hostname, port } = new URL(text)
-  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || DEFAULT_PORT) }
 }

@@ -6,7 +6,7 @@ import { type Reached, textOptions } from '../../../core/options/reach.js'
 import type { AddressRules } from '../../../lib/network/address-rules.js'
 import { type ListenAddress, listenText } from '../../../lib/network/inherited-sockets.js'
 import { Pattern } from '../../../lib/pattern.js'
-import { withoutQuery } from '../../../net/http/client/urls.js'
+import { placeOf, withoutQuery } from '../../../net/urls.js'
 import type { ComponentConfig, Config } from '../load.js'
 import type { Fault } from '../parse-options.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
@@ -103,15 +103,13 @@ const RULES: Record<
 
 /** The IP address in a URL, or the one its name stands for without a lookup. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
-  const { protocol, port } = new URL(url)
+  const { port } = placeOf(new URL(url))
   // Only in addresses of the web are 127.1 and LOCALHOST written as what they mean.
   const { hostname } = new URL(url.replace(/^[a-z]+:/i, 'http:'))
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
   const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
-  return { host, port: port === '' ? (DEFAULT_PORTS[protocol] ?? 80) : Number(port) }
+  return { host, port }
 }
-
-const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'https:': 443, 'redis:': 6379, 'rediss:': 6379 }
 
 function valuesAt(value: unknown, path: readonly string[]): string[] {
   if (value === undefined || value === null) return []

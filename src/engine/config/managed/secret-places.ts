@@ -1,7 +1,7 @@
 import { codecsInUse } from '../../../core/codecs/options.js'
 import type { AnyDefinition, Kind } from '../../../core/component.js'
 import { textOptions } from '../../../core/options/reach.js'
-import { isSecretParameter, parametersOf } from '../../../net/http/client/urls.js'
+import { isSecretParameter, parametersOf } from '../../../net/urls.js'
 import { componentSchema, KINDS, SECTIONS } from '../schema.js'
 import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 

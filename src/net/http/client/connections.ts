@@ -2,25 +2,17 @@ import type { ClientRequest, ClientRequestArgs, IncomingHttpHeaders, IncomingMes
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
-import type { Reach } from '../../../core/options/reach.js'
 import { setIdleTimeout } from '../../../lib/network/idle-timeout.js'
 import { Agent, request as httpRequest } from '../../../lib/network/node-http.js'
 import { nextTurn } from '../../../lib/time.js'
-import { Connector, connectProxy, openTunnel } from '../../dial.js'
+import { closeAll } from '../../dialer.js'
 import { UnexpectedUpgrade } from '../../explain.js'
-import type { Via } from '../../proxy.js'
 import type { TlsContent } from '../../tls-check.js'
 import { isSuccess } from './answers/statuses.js'
-import type { ClientOptions } from './options.js'
 import type { Body } from './request-bodies.js'
 
 /** How long a response body may stall. The time limit of the delivery covers the attempt as a whole. */
 const STALLED_BODY_MS = 10_000
-
-export type ConnectionOptions = Pick<ClientOptions, 'tls' | 'connect_timeout'>
-
-/** The proxy for a URL; undefined if there is none. */
-export type FindProxy = (target: URL) => Promise<Via | undefined>
 
 export interface Sent {
   /** Where the connection leads: a URL that is only an origin. */
@@ -42,25 +34,15 @@ export interface Answer {
 
 /** As many kept-alive connections as concurrent requests. */
 export class Connections {
-  readonly #options: ConnectionOptions
-  readonly #reach: Reach | undefined
-  #content: TlsContent
-  #pool: Pool
-  readonly #connecting = new Set<Socket>()
+  #content: TlsContent | undefined
+  #pool = this.#newPool()
   readonly #connected = new Set<Socket>()
   /** Connections on which a response has arrived. */
   readonly #answered = new WeakSet<Socket>()
   /** Whether a connection was closed before any response, and none has received one since. */
   unanswered = false
-  /** Selects the proxy of a connection. Not used for http URLs, whose requests go to the proxy itself. */
-  findProxy: FindProxy | undefined
-
-  constructor(options: ConnectionOptions, content: TlsContent, reach?: Reach) {
-    this.#options = options
-    this.#reach = reach
-    this.#content = content
-    this.#pool = this.#newPool()
-  }
+  /** Makes a connection to a URL that is only an origin. */
+  dial!: (target: URL) => Promise<Socket>
 
   /** Resolves with the response. Rejects with the reason of the signal as soon as it aborts. */
   async request({ target, path, method, headers, body }: Sent, signal: AbortSignal): Promise<Answer> {
@@ -104,50 +86,22 @@ export class Connections {
 
   /** Further requests use connections made with `content`; requests in progress finish unchanged. */
   renew(content: TlsContent): void {
-    const { ca, cert, key } = content
-    const { ca: oldCa, cert: oldCert, key: oldKey } = this.#content
+    const used = ({ ca, cert, key }: TlsContent) => [ca, cert, key]
+    const isSame = this.#content && isDeepStrictEqual(used(content), used(this.#content))
     this.#content = content
-    if (isDeepStrictEqual([ca, cert, key], [oldCa, oldCert, oldKey])) return
+    if (isSame) return
     this.#pool.retire()
     this.#pool = this.#newPool()
   }
 
-  /** Closes every connection, including those being established. */
+  /** Closes every connection. */
   async close(): Promise<void> {
     this.#pool.retire()
-    const sockets = [...this.#connecting, ...this.#connected]
-    const closed = sockets.map(socket => new Promise(resolve => socket.once('close', resolve)))
-    for (const socket of sockets) socket.destroy(new Error('closing'))
-    await Promise.all(closed)
+    await closeAll(this.#connected)
   }
 
   #newPool(): Pool {
-    const { connect_timeout: timeoutMs, tls } = this.#options
-    const { ca, cert, key } = this.#content
-    const common = { ca, timeoutMs, reach: this.#reach }
-    const receiver = new Connector({ ...common, cert, key, serverName: tls.server_name }, this.#connecting)
-    const proxy = new Connector(common, this.#connecting)
-    return new Pool(target => this.#connect(target, receiver, proxy))
-  }
-
-  async #connect(target: URL, receiver: Connector, proxy: Connector): Promise<Socket> {
-    const via = await this.findProxy?.(target)
-    const isProxy = via && target.origin === via.url.origin
-    if (!via || isProxy || target.protocol !== 'https:')
-      return this.#made(await (isProxy ? proxy : receiver).connect(target))
-    const denied = receiver.denied(target)
-    if (denied) throw denied
-    return this.#made(await receiver.connect(target, await this.#tunnel(via, target, proxy)))
-  }
-
-  async #tunnel(via: Via, { hostname, port }: URL, proxy: Connector): Promise<Socket> {
-    const socket = await connectProxy(via, proxy)
-    this.#connecting.add(socket)
-    try {
-      return await openTunnel(socket, via, `${hostname}:${port || 443}`, this.#options.connect_timeout)
-    } finally {
-      this.#connecting.delete(socket)
-    }
+    return new Pool(async target => this.#made(await this.dial(target)))
   }
 
   #made(socket: Socket): Socket {

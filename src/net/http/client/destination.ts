@@ -10,10 +10,9 @@ import type { UsedField } from '../../../core/event/event-fields.js'
 import { written } from '../../../core/explain.js'
 import { parseTemplate } from '../../../core/template.js'
 import { keyFileWarnings } from '../../key.js'
-import type { ClientOptions } from './options.js'
+import { type ClientOptions, plainKeyHost } from './options.js'
 import type { RequestFormat } from './request-format.js'
 import { RequestHeads } from './request-heads.js'
-import { plainKeyHost } from './urls.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
   /** The format of its requests for these options, which include all of `clientOptions`. */

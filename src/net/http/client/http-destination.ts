@@ -4,16 +4,16 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
 import { packageVersion } from '../../../lib/version.js'
 import { AccessKey } from '../../key.js'
+import { withoutQuery } from '../../urls.js'
 import { Answers, text } from './answers/answers.js'
 import { drain } from './answers/read-answer.js'
 import { isSuccess } from './answers/statuses.js'
 import type { Answer } from './connections.js'
-import type { ClientOptions } from './options.js'
+import { type ClientOptions, plainKeyHost } from './options.js'
 import { type Body, RequestBodies } from './request-bodies.js'
 import type { RequestFormat } from './request-format.js'
 import { addressOf, type Head, RequestHeads } from './request-heads.js'
 import { Transport } from './transport.js'
-import { plainKeyHost, withoutQuery } from './urls.js'
 
 const USER_AGENT = `sluice/${packageVersion()}`
 

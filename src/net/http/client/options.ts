@@ -1,12 +1,13 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { duration, once, refuse, refuseAt } from '../../../core/options/options.js'
-import { filePath, reaches } from '../../../core/options/reach.js'
+import { once, refuse, refuseAt } from '../../../core/options/options.js'
+import { reaches } from '../../../core/options/reach.js'
 import { templateText } from '../../../core/partition.js'
 import { type Template, template } from '../../../core/template.js'
+import { dialOptions } from '../../dial-options.js'
 import { auth, HEADER_NAME } from '../../key.js'
-import { httpUrl, proxy } from '../../proxy.js'
-import { isDotSegment } from './urls.js'
+import { httpUrl } from '../../proxy.js'
+import { isDotSegment } from '../../urls.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
@@ -36,23 +37,6 @@ const templateUrl = once(() => {
   })
   return templateText(reaches('urls', schema))
 })
-
-const tls = z
-  .strictObject({
-    ca_file: filePath()
-      .optional()
-      .describe('Certificates (PEM) of the authorities to trust, instead of the default ones.'),
-    server_name: reaches('nothing', z.string().min(1))
-      .optional()
-      .describe("The name that the receiver's certificate must have, if it differs from the URL."),
-    cert_file: filePath().optional().describe('Client certificate (PEM), for receivers that ask for one.'),
-    key_file: filePath().optional().describe('Private key (PEM) of the client certificate.'),
-  })
-  .superRefine((tls, context) => {
-    if ((tls.cert_file === undefined) !== (tls.key_file === undefined)) {
-      refuse(context, 'cert_file and key_file belong together: give both or neither')
-    }
-  })
 
 /** Options shared by all destinations that send over HTTP; they can also be used one by one. */
 export const clientOptions = {
@@ -86,18 +70,7 @@ export const clientOptions = {
       }
     })
     .describe('How the body is compressed. zstd requires a Node.js version that has it.'),
-  connect_timeout: duration()
-    .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
-    .prefault('10 Seconds')
-    .describe('Time limit for connecting, within `timeout`.'),
-  proxy: proxy
-    .optional()
-    .describe(
-      'A proxy between this machine and the receiver. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host. Without this option, these variables are ignored.',
-    ),
-  tls: tls
-    .prefault({})
-    .describe('TLS options for https. Certificates are always verified. Replaced files are used without a restart.'),
+  ...dialOptions,
 }
 
 export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>
@@ -119,4 +92,11 @@ export function checkHeaders(
       (others[lower] !== undefined && `is set by ${others[lower]}`)
     if (other) refuseAt(context, ['headers', name], other)
   }
+}
+
+/** The remote host to which the key is sent without encryption; undefined if there is none. */
+export function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
+  const { hostname, protocol } = new URL(url)
+  const isPrivate = auth.type === 'none' || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)
+  return isPrivate ? undefined : hostname
 }

@@ -4,8 +4,8 @@ import type { FieldReader } from '../../../core/event/field-reader.js'
 import { type RequestText, RequestTexts } from '../../../core/partition.js'
 import { parseTemplate, type Template } from '../../../core/template.js'
 import { BoundedMap } from '../../../lib/bounded-map.js'
+import { isDotSegment, withoutQuery } from '../../urls.js'
 import type { RequestFormat } from './request-format.js'
-import { isDotSegment, withoutQuery } from './urls.js'
 
 /** Partitions whose heads are kept. */
 const MOST_KEPT = 128

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { http } from '../../../../src/components/http/destination.js'
 import type { Reach } from '../../../../src/core/options/reach.js'
-import { Connections } from '../../../../src/net/http/client/connections.js'
+import { dialOptions } from '../../../../src/net/dial-options.js'
+import { Dialer } from '../../../../src/net/dialer.js'
 import { ProxySettings, variableFor } from '../../../../src/net/proxy.js'
-import type { TlsContent } from '../../../../src/net/tls-check.js'
 import { makeCertificates } from '../../../support/certificates.js'
 import { events, failure, make, never, receiver, started } from '../../../support/destination.js'
 import { testFolder } from '../../../support/folder.js'
@@ -279,10 +279,12 @@ t.test('no tunnel is opened to an address that must not be connected to', async 
   const reach = {
     deniedAddress: (address: string) => (address === '10.0.0.1' ? 'private' : undefined),
   } as Partial<Reach> as Reach
-  const connections = new Connections({ tls: {}, connect_timeout: 1000 }, {} as TlsContent, reach)
-  t.teardown(() => connections.close())
-  connections.findProxy = async () => ({ url: new URL(proxy.url), authorization: undefined })
-  const request = { target: new URL('https://10.0.0.1'), path: '/', method: 'POST', headers: {}, body: null }
-  await t.rejects(connections.request(request, never), { message: /10\.0\.0\.1 is private/ })
+  const { context } = await make({ url: 'https://10.0.0.1/' })
+  const through = dialOptions.proxy.parse({ url: proxy.url })
+  const dialer = new Dialer({ tls: {}, connect_timeout: 1000, proxy: through }, { ...context, reach })
+  t.teardown(() => dialer.close())
+  const target = new URL('https://10.0.0.1')
+  await dialer.open(target, () => {})
+  await t.rejects(dialer.dial(target), { message: /10\.0\.0\.1 is private/ })
   t.same(proxy.asked, [])
 })

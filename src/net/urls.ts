@@ -1,5 +1,3 @@
-import type { ClientOptions } from './options.js'
-
 /** The URL without parts that may be secret. */
 export function withoutQuery(url: string): string {
   return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
@@ -41,12 +39,27 @@ export function decoded(text: string): string {
   return value
 }
 
-/** The remote host to which the key is sent without encryption; undefined if there is none. */
-export function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
-  const { hostname, protocol } = new URL(url)
-  const isPrivate = auth.type === 'none' || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)
-  return isPrivate ? undefined : hostname
-}
-
 /** Whether a segment of a path is a step to its own or the upper folder. */
 export const isDotSegment = (segment: string): boolean => /^(?:\.|%2e){1,2}$/i.test(segment)
+
+/** The ports of schemes, and which of them are TLS. */
+const SCHEMES: Readonly<Record<string, { readonly port: number; readonly isTls?: true }>> = {
+  'http:': { port: 80 },
+  'https:': { port: 443, isTls: true },
+  'redis:': { port: 6379 },
+  'rediss:': { port: 6379, isTls: true },
+  'tcp:': { port: 0 },
+  'tls:': { port: 0, isTls: true },
+}
+
+/** Where the URL of a server leads. */
+export interface Place {
+  readonly host: string
+  readonly port: number
+  readonly isTls: boolean
+}
+
+export function placeOf({ protocol, hostname, port }: URL): Place {
+  const { port: usual = 80, isTls = false } = SCHEMES[protocol] ?? {}
+  return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || usual), isTls }
+}

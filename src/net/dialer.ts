@@ -1,0 +1,158 @@
+import type { Socket } from 'node:net'
+import type { DestinationContext } from '../core/component.js'
+import { DeliveryError, errorText } from '../core/errors.js'
+import { every } from '../lib/time.js'
+import { Connector, connectProxy, openTunnel } from './dial.js'
+import type { DialOptions } from './dial-options.js'
+import { networkError } from './explain.js'
+import { ProxySettings, type Via, variableFor } from './proxy.js'
+import { exposeExpiries, TlsFiles, TlsFilesError } from './tls.js'
+import type { TlsContent } from './tls-check.js'
+
+/** Polling interval for replaced files while there are requests. */
+const POLL_MS = 1000
+/** Polling interval for replaced files while there are none. */
+const IDLE_POLL_MS = 60_000
+
+/** How a destination reaches its receiver: with certificates that are renewed, through a proxy, within its limits. */
+export class Dialer {
+  readonly #options: DialOptions
+  readonly #context: DestinationContext
+  readonly #tls: TlsFiles
+  readonly #hasTlsFiles: boolean
+  /** Sockets that are being connected. */
+  readonly #connecting = new Set<Socket>()
+  #proxy: ProxySettings | undefined
+  #connectors: { readonly receiver: Connector; readonly proxy: Connector } | undefined
+  #polledAt = Number.NEGATIVE_INFINITY
+  #stopPolling: (() => void) | undefined
+  /** Called with the certificates to use, at the start and when they were replaced. */
+  #renewed: (content: TlsContent) => void = () => {}
+
+  constructor(options: DialOptions, context: DestinationContext) {
+    const { log, clock, metrics, reach } = context
+    const { ca_file, cert_file, key_file } = options.tls
+    this.#options = options
+    this.#context = context
+    this.#hasTlsFiles = [ca_file, cert_file, key_file].some(path => path !== undefined)
+    const failed = () => metrics.failed('tls_files')
+    this.#tls = new TlsFiles({ ca_file, cert_file, key_file }, { log, clock, reach, failed })
+    exposeExpiries(metrics, () => this.#tls.expiries)
+  }
+
+  /**
+   * Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced.
+   * `renewed` is called with those to use, now and when they were replaced: older connections should not be used again.
+   */
+  async open(target: URL, renewed: (content: TlsContent) => void): Promise<void> {
+    this.#openProxy(target)
+    const content = await this.#tls.load().catch(cause => {
+      const reason = cause instanceof TlsFilesError && cause.denied ? 'file_denied' : 'tls_files'
+      throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
+    })
+    this.#renewed = renewed
+    this.#use(content)
+    if (this.#hasTlsFiles) this.#stopPolling = every(IDLE_POLL_MS, () => void this.renew())
+  }
+
+  /** Uses replaced certificates. Before a request, they are looked at once a second at most. */
+  async renew(isRequest = false): Promise<void> {
+    const now = this.#context.clock.now()
+    if (isRequest && (!this.#hasTlsFiles || now - this.#polledAt < POLL_MS)) return
+    this.#polledAt = now
+    const content = await this.#tls.renewed()
+    if (content) this.#use(content)
+  }
+
+  /** Connects to the host and port of a URL. The certificate of the receiver is verified. `open` comes first. */
+  async dial(target: URL): Promise<Socket> {
+    const { receiver, proxy } = this.#connectors!
+    const via = await this.#proxy?.viaFor(target)
+    const isProxy = via && target.origin === via.url.origin
+    // Requests for http URLs go to the proxy itself.
+    if (!via || isProxy || target.protocol === 'http:') return await (isProxy ? proxy : receiver).connect(target)
+    const denied = receiver.denied(target)
+    if (denied) throw denied
+    return await receiver.connect(target, await this.#tunnel(via, target, proxy))
+  }
+
+  /** The proxy that a request for an http URL is sent to. */
+  async viaFor(target: URL): Promise<Via | undefined> {
+    return target.protocol === 'http:' ? await this.#proxy?.viaFor(target) : undefined
+  }
+
+  /** The proxy that may respond in place of the receiver; undefined if there is none, or if it only opens a tunnel. */
+  answeringProxy(target: URL): string | undefined {
+    return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined
+  }
+
+  /** The DeliveryError for an error of a connection to `url`. `unanswered`: the receiver has never responded. */
+  explain(error: unknown, place: string, url: string, unanswered = false): DeliveryError {
+    const proxy = this.#proxy?.urlFor(new URL(url))?.origin
+    return networkError(error, place, { url, tls: this.#options.tls, unanswered, proxy })
+  }
+
+  /** Texts that must not be shown. */
+  get secrets(): readonly string[] {
+    return this.#proxy?.secrets ?? []
+  }
+
+  /** Resolves with true if certificates or the password were replaced since they were read. */
+  async changed(): Promise<boolean> {
+    const files = this.#hasTlsFiles && this.#tls.replaced()
+    const [replaced, password] = await Promise.all([files, this.#proxy?.changed() ?? false])
+    return replaced || password
+  }
+
+  /** Ends what is being connected. Resolves when it is closed. */
+  async close(): Promise<void> {
+    this.release()
+    await closeAll(this.#connecting)
+  }
+
+  /** Stops looking at files. */
+  release(): void {
+    this.#stopPolling?.()
+  }
+
+  #use(content: TlsContent): void {
+    const { connect_timeout: timeoutMs, tls } = this.#options
+    const { ca, cert, key } = content
+    const common = { ca, timeoutMs, reach: this.#context.reach }
+    const receiver = new Connector({ ...common, cert, key, serverName: tls.server_name }, this.#connecting)
+    this.#connectors = { receiver, proxy: new Connector(common, this.#connecting) }
+    this.#renewed(content)
+  }
+
+  #openProxy(target: URL): void {
+    const { proxy } = this.#options
+    const { log } = this.#context
+    const variable = variableFor(target)
+    if (proxy !== undefined) {
+      this.#proxy ??= new ProxySettings(proxy, this.#context)
+      const through = this.#proxy.urlFor(target)?.origin
+      if (through !== undefined) log.info({ proxy: through }, 'sending requests through a proxy')
+      else if (proxy === 'environment')
+        log.warn('"proxy: environment" is set, and the environment names no proxy for this host; connecting directly')
+    } else if (variable !== undefined && !this.#context.reach)
+      log.info({ variable }, 'the environment names a proxy that is not used; set "proxy: environment" to use it')
+  }
+
+  async #tunnel(via: Via, target: URL, proxy: Connector): Promise<Socket> {
+    const socket = await connectProxy(via, proxy)
+    this.#connecting.add(socket)
+    try {
+      return await openTunnel(socket, via, target, this.#options.connect_timeout)
+    } finally {
+      this.#connecting.delete(socket)
+    }
+  }
+}
+
+/** Destroys sockets. Resolves when they are closed. */
+export async function closeAll(sockets: Iterable<Socket>): Promise<void> {
+  const all = [...sockets]
+  const closed = all.map(socket => new Promise(resolve => socket.once('close', resolve)))
+  for (const socket of all) socket.destroy(new Error('closing'))
+  await Promise.all(closed)
+}
