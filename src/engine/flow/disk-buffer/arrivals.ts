@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../../core/event/batch.js'
-import { freeChunk, takeChunk } from '../../../lib/lines/chunk-pool.js'
+import { CHUNK_BYTES } from '../../../lib/lines/chunk-memory.js'
+import { freeChunk, holdChunk, takeChunk } from '../../../lib/lines/chunk-pool.js'
 import { type Amount, add } from '../counters.js'
 import { encodeBatch } from './batch-record.js'
 import { HEAD_SIZE } from './frame.js'
@@ -20,13 +21,21 @@ export interface NotEncoded {
 
 type Part = Pick<Arrival, 'batch' | 'isFirst'>
 
+/** Most bytes of lines in a record of several events. */
+const RECORD_BYTES = 128 * 1024
+const NOTHING = Buffer.alloc(0)
+
 /**
  * Batches that arrived and have no record yet, in order. They are divided so that no record is larger than a segment,
- * unless it has one event: small buffers fill up, and never exceed their size by much.
+ * unless it has one event: small buffers fill up, and never exceed their size by much. Damage costs whole records, so
+ * these have far fewer events than a batch that a source reads at once.
  */
 export class Arrivals {
   readonly #mostBytes: number
   readonly #parts: Part[] = []
+  /** Memory for the next records, and how much of it others have. */
+  #chunk: Buffer = NOTHING
+  #used = 0
 
   /** `mostBytes`: the size of a segment. */
   constructor(mostBytes: number) {
@@ -42,12 +51,12 @@ export class Arrivals {
   next(): Arrival | NotEncoded | undefined {
     for (let part = this.#parts.shift(); part; part = this.#parts.shift()) {
       const { batch } = part
-      if (this.#divides(part, batch.bytes)) continue
+      if (this.#divides(part, batch.bytes, Math.min(RECORD_BYTES, this.#mostBytes))) continue
       try {
-        const arrival = encoded(part)
+        const arrival = this.#encoded(part)
         const { framed } = arrival
         // Columns, and events that were changed, may take much more than the lines.
-        if (!this.#divides(part, framed.length)) return arrival
+        if (!this.#divides(part, framed.length, this.#mostBytes)) return arrival
         arrival.release()
       } catch (error) {
         return { batch, error }
@@ -57,10 +66,10 @@ export class Arrivals {
   }
 
   /** Puts the parts of one that takes `bytes` in its place. False if it need not or cannot be divided. */
-  #divides({ batch, isFirst }: Part, bytes: number): boolean {
+  #divides({ batch, isFirst }: Part, bytes: number, most: number): boolean {
     const { length } = batch
-    if (bytes <= this.#mostBytes || length === 1) return false
-    const count = Math.min(length, Math.ceil(bytes / this.#mostBytes))
+    if (bytes <= most || length === 1) return false
+    const count = Math.min(length, Math.ceil(bytes / most))
     const parts: Part[] = []
     for (let n = 0; n < count; n++) {
       const [from, to] = [n, n + 1].map(at => Math.floor((at * length) / count)) as [number, number]
@@ -76,22 +85,42 @@ export class Arrivals {
     for (const { batch } of this.#parts) add(amount, batch.length, batch.bytes)
     return amount
   }
-}
 
-function encoded({ batch, isFirst }: Part): Arrival {
-  let chunk: Buffer | undefined
-  const release = () => {
-    if (chunk) freeChunk(chunk)
-    chunk = undefined
+  #encoded({ batch, isFirst }: Part): Arrival {
+    let release: (() => void) | undefined
+    try {
+      const framed = encodeBatch(batch, HEAD_SIZE, size => {
+        const memory = this.#memory(size)
+        release = holdChunk(this.#chunk)
+        return memory
+      })
+      const releaseOnce = () => {
+        release?.()
+        release = undefined
+      }
+      return { batch, isFirst, framed, events: batch.length, bytes: batch.bytes, isSafe: false, release: releaseOnce }
+    } catch (error) {
+      release?.()
+      throw error
+    } finally {
+      if (this.#parts.length === 0) this.#forget()
+    }
   }
-  try {
-    const framed = encodeBatch(batch, HEAD_SIZE, size => {
-      chunk = takeChunk(size)
-      return chunk
-    })
-    return { batch, isFirst, framed, events: batch.length, bytes: batch.bytes, isSafe: false, release }
-  } catch (error) {
-    release()
-    throw error
+
+  /** Memory for a record. Those of parts that follow each other share chunks. */
+  #memory(size: number): Buffer {
+    if (this.#used + size > this.#chunk.length) {
+      this.#forget()
+      this.#chunk = takeChunk(this.#parts.length > 0 ? Math.max(size, CHUNK_BYTES) : size)
+    }
+    const from = this.#used
+    this.#used += size
+    return this.#chunk.subarray(from, this.#used)
+  }
+
+  #forget(): void {
+    freeChunk(this.#chunk)
+    this.#chunk = NOTHING
+    this.#used = 0
   }
 }

@@ -348,6 +348,27 @@ function endOf(content: Buffer, index: number): number {
   return at
 }
 
+t.test('damage to a batch that was read at once costs a part of it', async t => {
+  const disk = new SimulatedDisk()
+  const first = await BufferRun.open({ folder: disk.folder(), fate: () => undefined })
+  const numbers = Array.from({ length: 3000 }, (_, n) => n)
+  void first.put(numbers, 170)
+  await first.pass()
+  const [name = ''] = disk.names()
+  const content = Buffer.from(disk.content(name))
+  content[content.indexOf('{"n":1500}')]! ^= 1
+  disk.killed()
+  disk.put(name, content)
+  const run = await BufferRun.open({ folder: disk.folder() })
+  await run.drain()
+  const missing = numbers.filter(n => !run.out.includes(n))
+  t.ok(missing.includes(1500))
+  t.ok(missing.length < 800, `${missing.length} are missing`)
+  t.equal(missing.at(-1)! - missing[0]! + 1, missing.length)
+  t.equal(run.discarded('buffer_corrupt'), missing.length)
+  t.ok(run.balanced)
+})
+
 t.test('any byte in the middle is another: the records around it come out, what is missing is counted', async t => {
   const { name, content } = await left(BATCHES)
   const [first, second] = [endOf(content, 0), endOf(content, 1)]
