@@ -1,4 +1,4 @@
-import { type Command, command } from '../../daemon/process/command-line.js'
+import { type Command, command, wholeNumber } from '../../daemon/process/command-line.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
@@ -173,13 +173,14 @@ export const apiCommands: readonly Command[] = [
     async run({ options, operands }, io) {
       const { pipelineId, withClient } = await load()
       const { config, revision } = options
+      const wanted = revision === undefined ? undefined : wholeNumber(revision, 'revision', 'api publish')
       const { loadDocument } = await import('../../engine/config/yaml/load-document.js')
       const document = config === undefined ? undefined : loadDocument(config)
       return withClient(options, io, async client => {
         const pipeline = await pipelineId(client, operands[0])
         const changed = document && (await client.pipelines.update(pipeline, { config: document }))
-        const wanted = revision === undefined ? changed?.revision : Number(revision)
-        return client.pipelines.publish(pipeline, wanted === undefined ? {} : { revision: wanted })
+        const published = wanted ?? changed?.revision
+        return client.pipelines.publish(pipeline, published === undefined ? {} : { revision: published })
       })
     },
   }),

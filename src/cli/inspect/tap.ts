@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import split2 from 'split2'
 import { textOf } from '../../daemon/admin/ask-socket.js'
-import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { conditionOf } from '../screen/condition-flag.js'
@@ -22,10 +22,8 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
   const { component, limit, where, discarded } = options
   if (component === undefined) return listComponents(options, io)
   if (options.config === undefined && isFile(component)) return listComponents({ ...options, config: component }, io)
-  if (limit !== undefined && !/^[1-9]\d{0,14}$/.test(limit))
-    throw new UsageError('--limit is a whole number, at least 1', 'tap')
   const query = new URLSearchParams({ component: discarded ? `${component}.discarded` : component })
-  if (limit !== undefined) query.set('limit', limit)
+  if (limit !== undefined) query.set('limit', String(wholeNumber(limit, 'limit', 'tap')))
   if (where !== undefined) query.set('where', conditionOf(where, 'where', 'tap', io))
   const response = await ask(findSocket(options, io.env), `/tap?${query}`)
   if (response.statusCode !== 200) {

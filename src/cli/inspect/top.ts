@@ -1,4 +1,4 @@
-import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
@@ -24,8 +24,7 @@ const SHOWN_OF_PROBLEM = 4
 /** Shows live rates of every component, screen by screen; in a pipe, one after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
-  const count = options.count === undefined ? Number.POSITIVE_INFINITY : Number(options.count)
-  if (!(count >= 1)) throw new UsageError('--count is a whole number, at least 1', 'top')
+  const count = options.count === undefined ? Number.POSITIVE_INFINITY : wholeNumber(options.count, 'count', 'top')
   const socket = findSocket(options, io.env)
   const view = () => viewDaemon(socket)
   const { width, height } = terminalOf(io)

@@ -86,6 +86,12 @@ export class UsageError extends Error {
   }
 }
 
+/** The value of an option that is a number; throws UsageError. */
+export function wholeNumber(text: string, option: string, command: string): number {
+  if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
+  throw new UsageError(`--${option} is a whole number, at least 1`, command)
+}
+
 function suggest(word: string, candidates: readonly string[]): string {
   const near = new NearestName().find(word, candidates)
   return near === undefined ? '' : `; did you mean ${near}?`

@@ -218,6 +218,11 @@ t.test('a wrong command line is told with what was probably meant, exit code 2',
       argv.join(' '),
     )
   }
+  for (const count of ['0', '1.5', '0x2', 'many'])
+    t.match(await call(['top', '--count', count]), {
+      code: 2,
+      stderr: /^sluice: --count is a whole number, at least 1\n/,
+    })
 })
 
 t.test('failures: exit code and what a person reads', async t => {

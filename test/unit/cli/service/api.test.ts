@@ -74,6 +74,11 @@ t.test('the service from the command line, for people and for programs', async t
   t.match(JSON.parse(published.stdout), { id: ids[0], published_revision: 1 })
   const unknown = await called(['api', 'publish', 'wab'], env)
   t.match(unknown, { code: 1, stderr: /no pipeline has the id or the title "wab"; did you mean "web"\?/ })
+  for (const revision of ['abc', '2.5', '0'])
+    t.match(await called(['api', 'publish', 'web', '--revision', revision], env), {
+      code: 2,
+      stderr: /^sluice: --revision is a whole number, at least 1\nTry: sluice api publish --help/,
+    })
   const missing = await called(['api', 'publish'], env)
   t.match(missing, { code: 2, stderr: /ID is missing\. The pipelines are: "web", "mobile", "mobile"/ })
   const two = await called(['api', 'publish', 'mobile'], env)
