@@ -1,5 +1,6 @@
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
+import { beginning, displayWidth, ending, padEnd } from '../../daemon/process/wrap.js'
 import { Series } from '../../daemon/status/series.js'
 import type { Status } from '../../daemon/status/status.js'
 import { systemClock } from '../../lib/time.js'
@@ -52,26 +53,22 @@ export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Termina
 
 /** Formats columns, the first aligned left and the others right, at most `width` wide; the first one is shortened. */
 export function table(rows: readonly (readonly string[])[], width: number): string[] {
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]!.length)))
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => displayWidth(row[column]!))))
   const rest = widths.slice(1).reduce((sum, own) => sum + own + 2, 0)
   const first = Math.max(8, Math.min(widths[0] ?? 0, width - rest))
-  return rows.map(row =>
-    row
-      .map((cell, column) => {
-        if (column > 0) return cell.padStart(widths[column]! + 2)
-        return cutWithin(cell, first).padEnd(first)
-      })
-      .join('')
-      .slice(0, width)
-      .trimEnd(),
-  )
+  return rows.map(row => {
+    const cells = row.map((cell, column) =>
+      column > 0 ? cell.padStart(widths[column]! + 2) : padEnd(cutWithin(cell, first), first),
+    )
+    return beginning(cells.join(''), width).trimEnd()
+  })
 }
 
 /** Shortens a name in its middle, since names mostly differ at the end. */
-function cutWithin(text: string, length: number): string {
-  if (text.length <= length) return text
-  const end = Math.floor((length - 1) / 2)
-  return `${text.slice(0, length - 1 - end)}…${text.slice(-end)}`
+function cutWithin(text: string, columns: number): string {
+  if (displayWidth(text) <= columns) return text
+  const end = Math.floor((columns - 1) / 2)
+  return `${beginning(text, columns - 1 - end)}…${ending(text, end)}`
 }
 
 /** A table with the state of each component in a last column, if there is room. */
@@ -79,7 +76,7 @@ export function tableWithStates(rows: readonly (readonly string[])[], view: Daem
   const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
   const longest = Math.max(...states.map(state => state.length))
   const lines = table(rows, width - (longest === 0 ? 0 : longest + 2))
-  return lines.map((line, i) => `${line}  ${states[i] ?? ''}`.slice(0, width).trimEnd())
+  return lines.map((line, i) => beginning(`${line}  ${states[i] ?? ''}`, width).trimEnd())
 }
 
 /** Growth of a counter per second between two moments. */

@@ -1,6 +1,6 @@
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
-import { wrap } from '../../daemon/process/wrap.js'
+import { displayWidth, wrap } from '../../daemon/process/wrap.js'
 import type { Config } from '../../engine/config/load.js'
 import { splitInput } from '../../engine/config/yaml/input.js'
 import { intervalOf } from '../screen/interval-flag.js'
@@ -84,7 +84,7 @@ function text({ boxes, arrows }: Topology, width: number): string {
     const now = again || box.live.length === 0 ? '' : `  ${box.live.join('; ')}`
     const name = `${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}`
     const next = again ? [] : arrows.filter(({ from }) => from === box)
-    if (name.length + now.length <= width) lines.push(name + now)
+    if (displayWidth(name + now) <= width) lines.push(name + now)
     else {
       const side = `${below}${next.length > 0 ? '│ ' : '  '}`
       lines.push(name, ...(now ? wrap(now, width - side.length, '  ').map(part => side + part) : []))

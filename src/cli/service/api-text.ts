@@ -1,4 +1,4 @@
-import { wrap } from '../../daemon/process/wrap.js'
+import { displayWidth, padEnd, wrap } from '../../daemon/process/wrap.js'
 import { printable, printableJson } from '../../lib/printable.js'
 
 /** Formats responses of the service for people: lists as tables, single objects as lines, a key on its own line. */
@@ -31,10 +31,10 @@ export function peopleText(value: unknown, width: number): string {
     return `${typeof value === 'string' ? printable(value) : printableJson(JSON.stringify(value, null, 2))}\n`
   const { key, config, service_bounds: bounds, ...fields } = value
   const flat = flatten(fields)
-  const longest = Math.max(0, ...flat.map(([name]) => name.length))
+  const longest = Math.max(0, ...flat.map(([name]) => displayWidth(name)))
   const lead = longest + GAP
   const lines = flat.flatMap(([name, text]) =>
-    wrap(`${name.padEnd(lead)}${text}`.trimEnd(), width, ' '.repeat(Math.min(lead, width >> 1))),
+    wrap(`${padEnd(name, lead)}${text}`.trimEnd(), width, ' '.repeat(Math.min(lead, width >> 1))),
   )
   if (Array.isArray(bounds) && bounds.length > 0) lines.push('', 'where the service runs it', ...bounds.map(boundText))
   if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
@@ -61,7 +61,7 @@ function listText(items: readonly unknown[], width: number): string {
     columns.map(column => column.replaceAll('_', ' ')),
     ...rows.map(row => columns.map(one => cellText(row[one]))),
   ]
-  const widths = columns.map((_, i) => Math.max(...cells.map(row => row[i]!.length)))
+  const widths = columns.map((_, i) => Math.max(...cells.map(row => displayWidth(row[i]!))))
   let shown = 1
   for (let used = widths[0]!; shown < widths.length; shown++) {
     used += GAP + widths[shown]!
@@ -70,7 +70,7 @@ function listText(items: readonly unknown[], width: number): string {
   const lines = cells.map(row =>
     row
       .slice(0, shown)
-      .map((cell, i) => cell.padEnd(widths[i]!))
+      .map((cell, i) => padEnd(cell, widths[i]!))
       .join(' '.repeat(GAP))
       .trimEnd(),
   )

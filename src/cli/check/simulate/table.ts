@@ -1,3 +1,4 @@
+import { beginning, displayWidth, padEnd } from '../../../daemon/process/wrap.js'
 import type { KeyResult, OtherKeys } from './result.js'
 
 /** Tables and numbers for a terminal. */
@@ -71,30 +72,9 @@ export function keyName({ key }: { readonly key: string | null }): string {
   return visible.trim() === visible && visible !== DEFAULT_BUCKET_NAME ? visible : JSON.stringify(visible)
 }
 
-const WIDE =
-  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u
-const NO_WIDTH = /\p{M}/u
-
-/** Columns that `text` takes on a terminal, as far as that can be determined. */
-function displayWidth(text: string): number {
-  let width = 0
-  for (const char of text) width += char < '\u0300' ? 1 : WIDE.test(char) ? 2 : NO_WIDTH.test(char) ? 0 : 1
-  return width
-}
-
 /** Pads or cuts to exactly `width` columns. */
 function padded(text: string, width: number): string {
-  const own = displayWidth(text)
-  if (own <= width) return text + ' '.repeat(width - own)
-  let cut = ''
-  let used = 0
-  for (const char of text) {
-    const next = displayWidth(char)
-    if (used + next > width - 1) break
-    cut += char
-    used += next
-  }
-  return `${cut}…${' '.repeat(width - 1 - used)}`
+  return padEnd(displayWidth(text) <= width ? text : `${beginning(text, width - 1)}…`, width)
 }
 
 export function inputName(input: string): string {

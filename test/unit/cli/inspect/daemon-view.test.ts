@@ -1,9 +1,9 @@
 import t from 'tap'
-import { type DaemonView, rateOf, stateOf, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
+import { type DaemonView, rateOf, stateOf, table, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
 import { liveBetween } from '../../../../src/cli/inspect/graph-live.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
 import { screen } from '../../../../src/cli/inspect/top.js'
-import { wrap } from '../../../../src/daemon/process/wrap.js'
+import { wrap, wrapIndented } from '../../../../src/daemon/process/wrap.js'
 import { problemsOf } from '../../../../src/daemon/status/problems.js'
 import { printable } from '../../../../src/lib/printable.js'
 import { clockTime, short } from '../../../../src/lib/units.js'
@@ -73,6 +73,30 @@ t.test('a screen of 80 columns and 24 lines, whatever the names and the problems
   t.match(text, /^b\\u\{1b\}\[31m +5 +45$/m)
   t.notMatch(text, /^f /m, 'the busiest five')
   t.match(text, /\n! out is holding: 401.*\n[\s\S]*see sluice status\n$/)
+})
+
+t.test('characters that take two columns of a terminal', async t => {
+  const wide = '漢'.repeat(19)
+  t.same(
+    table(
+      [
+        ['key', 'in all'],
+        [wide, '5'],
+        ['👍👍👍👍👍👍', '12'],
+        ['e\u0301', '1'],
+      ],
+      30,
+    ),
+    [
+      `key${' '.repeat(19)}  in all`,
+      `${'漢'.repeat(5)}…${'漢'.repeat(5)}        5`,
+      `👍👍👍👍👍👍${' '.repeat(10)}      12`,
+      `e\u0301${' '.repeat(21)}       1`,
+    ],
+  )
+  const cut = table([[`${'😀'.repeat(30)}`, '1']], 20)[0]!
+  t.ok(cut.isWellFormed(), 'no character is halved')
+  t.ok([...cut].reduce((sum, char) => sum + (char === '😀' ? 2 : 1), 0) <= 20)
 })
 
 t.test(
@@ -146,6 +170,8 @@ t.test('what a terminal is told', async t => {
   t.equal(printable('a\x07\u202eb\tc – ü'), 'a\\u{7}\\u{202e}b\\u{9}c – ü')
   t.same(wrap('one two three', 8, '  '), ['one two', '  three'])
   t.same(wrap('one twothreefourfive', 8, '  '), ['one', '  twothreefourfive'])
+  t.same(wrap('漢字 漢字 漢字', 10, ''), ['漢字 漢字', '漢字'])
+  t.same(wrapIndented('漢字漢字漢字', 9), ['漢字漢字', '    漢字'])
 })
 
 t.test('keys are shown with their buckets, and where discarded events go', async t => {
