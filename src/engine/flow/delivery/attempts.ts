@@ -6,14 +6,42 @@ import { Backoff, type Random } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { after, type Clock, sleep } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
-import { Hold } from './hold.js'
-import { Outage, type OutageState, type PastOutage } from './outage.js'
+
+/** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
+const CHECK_EVERY_MS = 1000
+const LONGEST_WAIT_MS = 60_000
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
 /** A destination that fails for longer than this is not ready. */
 const LONG_MS = 5 * 60_000
 /** Pauses requested by the receiver are logged if they are longer than this. */
 const LONG_PAUSE_MS = 60_000
+
+/** A finished outage. */
+export interface PastOutage {
+  readonly since: number
+  readonly until: number
+  readonly failures: number
+  /** The error of the last failed attempt. */
+  readonly error: string
+}
+
+interface Failures {
+  readonly since: number
+  readonly lastAt: number
+  readonly count: number
+}
+
+/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage. */
+export interface OutageState {
+  readonly failures: Failures | undefined
+  readonly error: string
+  /** Whether events failed, rather than only the start of the destination. */
+  readonly isOfEvents: boolean
+  /** Whether the outage was logged. */
+  readonly isLogged: boolean
+  readonly past: PastOutage | undefined
+}
 
 export interface AttemptsContext {
   readonly log: Logger
@@ -77,12 +105,12 @@ export class Attempts {
 
   constructor(context: AttemptsContext) {
     this.#context = context
-    const { clock, random, changed, outage } = context
+    const { clock, outage } = context
     this.#outage = new Outage(clock, outage)
     // Each attempt may add a listener.
     setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)
-    this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
+    this.#hold = new Hold(context, ms => this.#sleep(ms))
   }
 
   get holding(): boolean {
@@ -329,4 +357,182 @@ function exhausted(error: DeliveryError, failures: number): DeliveryError {
   const { status, requestId } = error
   const message = `gave up after ${failures} attempts: ${error.message}`
   return new DeliveryError(message, { failure: 'reject', reason: 'retries_exhausted', status, requestId, cause: error })
+}
+
+/**
+ * The pause of a destination until an operator intervenes, shared by all of its requests. Invariants: during a hold,
+ * one of the waiting requests is the probe, and only the probe makes attempts. It remains the probe until it ends the
+ * hold.
+ */
+class Hold {
+  readonly #context: AttemptsContext
+  readonly #sleep: (ms: number) => Promise<void>
+  readonly #backoff: Backoff
+  readonly #waiting: (() => void)[] = []
+  #error: DeliveryError | undefined
+  #probe: object | undefined
+  #checkedAt = Number.NEGATIVE_INFINITY
+  #ended = 0
+  #nextAt: number | undefined
+  #closed = false
+
+  constructor(context: AttemptsContext, sleep: (ms: number) => Promise<void>) {
+    this.#context = context
+    this.#sleep = sleep
+    this.#backoff = new Backoff(2 * CHECK_EVERY_MS, LONGEST_WAIT_MS, context.random)
+  }
+
+  /** The cause of the hold; undefined if there is none. */
+  get error(): DeliveryError | undefined {
+    return this.#error
+  }
+
+  /** Number of holds that have ended. The result of an attempt that started before the last one does not count. */
+  get ended(): number {
+    return this.#ended
+  }
+
+  /** When the probe makes its next attempt, at the latest; undefined while it makes one. */
+  get nextAt(): number | undefined {
+    return this.#nextAt
+  }
+
+  isProbe(who: object): boolean {
+    return this.#probe === who
+  }
+
+  /** Starts a hold, or updates its cause. Returns whether it has started. */
+  begin(error: DeliveryError): boolean {
+    const begins = this.#error === undefined
+    this.#error = error
+    return begins
+  }
+
+  /** Resolves when `who` may make an attempt: immediately unless there is a hold. */
+  async pass(who: object): Promise<void> {
+    while (this.#error && !this.#closed) {
+      this.#probe ??= who
+      if (this.#probe === who) {
+        await this.#untilWorthwhile()
+        this.#nextAt = undefined
+        return
+      }
+      await new Promise<void>(resolve => this.#waiting.push(resolve))
+    }
+  }
+
+  async #untilWorthwhile(): Promise<void> {
+    const { clock, changed } = this.#context
+    const until = clock.now() + this.#backoff.next()
+    this.#nextAt = until
+    while (!this.#closed) {
+      if (clock.now() - this.#checkedAt >= CHECK_EVERY_MS) {
+        this.#checkedAt = clock.now()
+        if (await changed()) return
+      }
+      const leftMs = until - clock.now()
+      if (leftMs <= 0) return
+      await this.#sleep(Math.min(leftMs, CHECK_EVERY_MS))
+    }
+  }
+
+  /** Ends the hold after the probe succeeded. */
+  end(): void {
+    this.#ended++
+    this.#error = undefined
+    this.#probe = undefined
+    this.#backoff.reset()
+    this.#wake()
+  }
+
+  /** Releases all waiting requests. */
+  close(): void {
+    this.#closed = true
+    this.#wake()
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve()
+  }
+}
+
+/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are those of `Clock.now`. */
+class Outage {
+  readonly #clock: Clock
+  readonly #next = new Map<object, number>()
+  #failures: Failures | undefined
+  #isInherited: boolean
+  #isOfEvents = false
+  #error = ''
+  #past: PastOutage | undefined
+  isLogged = false
+
+  constructor(clock: Clock, inherited?: OutageState) {
+    this.#clock = clock
+    this.#failures = inherited?.failures
+    this.#isInherited = this.#failures !== undefined
+    this.#past = inherited?.past
+    if (!inherited || !this.#isInherited) return
+    this.#error = inherited.error
+    this.#isOfEvents = inherited.isOfEvents
+    this.isLogged = inherited.isLogged
+  }
+
+  failed(error: string, isOfEvents: boolean): void {
+    const lastAt = this.#clock.now()
+    const { since, count } = this.#failures ?? { since: lastAt, count: 0 }
+    this.#failures = { since, lastAt, count: count + 1 }
+    this.#error = error
+    this.#isOfEvents ||= isOfEvents
+    this.#isInherited = false
+  }
+
+  /** Records when `who` makes its next attempt. */
+  waits(who: object, until: number): void {
+    this.#next.set(who, until)
+  }
+
+  /** Records that `who` no longer waits. */
+  tries(who: object): void {
+    this.#next.delete(who)
+  }
+
+  /**
+   * Records a success: with `isOfEvents` of delivery, otherwise of the destination's start, which does not prove that
+   * events that failed before a reload can be delivered. Returns the outage that this ends.
+   */
+  worked(isOfEvents: boolean): PastOutage | undefined {
+    if (!this.#failures || (this.#isOfEvents && !isOfEvents)) return undefined
+    const { since, count: failures } = this.#failures
+    this.#past = { since, until: this.#clock.now(), failures, error: this.#error }
+    this.#failures = undefined
+    this.#isInherited = false
+    this.#isOfEvents = false
+    return this.#past
+  }
+
+  /** The error inherited from the previous delivery; undefined after the first own attempt has failed or succeeded. */
+  get inheritedError(): string | undefined {
+    return this.#isInherited ? this.#error : undefined
+  }
+
+  /** The last finished outage; undefined if there is none. */
+  get past(): PastOutage | undefined {
+    return this.#past
+  }
+
+  /** Time of the earliest next attempt; undefined if no request waits. */
+  get nextAt(): number | undefined {
+    return this.#next.size > 0 ? Math.min(...this.#next.values()) : undefined
+  }
+
+  /** Undefined while delivery works. */
+  get failures(): Failures | undefined {
+    return this.#failures
+  }
+
+  get state(): OutageState {
+    const { isLogged } = this
+    return { failures: this.#failures, error: this.#error, isOfEvents: this.#isOfEvents, isLogged, past: this.#past }
+  }
 }

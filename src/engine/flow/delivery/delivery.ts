@@ -1,20 +1,20 @@
-import type { Destination, Observer } from '../../../core/component.js'
+import type { Logger } from 'pino'
+import type { ComponentMetrics, Destination, Observer } from '../../../core/component.js'
 import { DeliveryError, errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { DeliveryOptions } from '../../../core/options/delivery-options.js'
+import type { Random } from '../../../lib/backoff.js'
 import { holdChunk } from '../../../lib/lines/chunk-pool.js'
 import { type Linked, LinkedList } from '../../../lib/linked-list.js'
-import { after } from '../../../lib/time.js'
+import { after, type Clock } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add } from '../counters.js'
-import { countDeadLetters } from '../dead-letters.js'
-import { Attempts, LEFT, logFields } from './attempts.js'
+import { countDeadLetters, type DeadLetters } from '../dead-letters.js'
+import { Attempts, LEFT, logFields, type OutageState } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
-import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
-import type { DeliveryContext, DeliveryState } from './delivery-context.js'
 import { type Partition, Partitions } from './partitions.js'
 import { isDivided, Refusals } from './refusals.js'
-import { RequestSlots } from './request-slots.js'
+import { type RequestPool, RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
 
 /**
@@ -24,7 +24,33 @@ import { SentSize } from './sent-size.js'
  * Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
  */
 
-export type { DeliveryContext, DeliveryCounters, DeliveryState } from './delivery-context.js'
+/** Counters of requests and batches. */
+export interface DeliveryCounters {
+  /** Counts a batch taken from the stream. */
+  received(events: number, bytes: number): void
+  sent(events: number, bytes: number): void
+  discarded(reason: string, events: number, bytes: number): void
+  failed(kind: string): void
+}
+
+export interface DeliveryContext {
+  readonly id: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  readonly deadLetter: DeadLetters
+  readonly counters: DeliveryCounters
+  readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
+  /** The pool of requests shared with other destinations. If missing, only `max_in_flight` limits requests. */
+  readonly requests?: RequestPool | undefined
+  /** Timers; default: lib/time.ts. */
+  readonly after?: typeof after
+  /** State of deliveries to the same destination before a reload. */
+  readonly outage?: OutageState | undefined
+}
+
+/** `failing`: attempts have failed for a long time. `refusing`: most recent requests were rejected permanently. */
+export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
 
 interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
@@ -415,4 +441,25 @@ export class Delivery extends BatchQueue {
     const { events, bytes } = this.#batcher.giveBack()
     add(this.givenBack, events, bytes)
   }
+}
+
+/** Treats any error that is not a DeliveryError as temporary, so the request is retried. */
+function classifyWrite(error: unknown): DeliveryError {
+  if (error instanceof DeliveryError) return error
+  return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
+}
+
+/** At the start, a rejection can only be caused by the destination's configuration, which needs an operator. */
+function classifyStart(error: unknown): DeliveryError {
+  if (!(error instanceof DeliveryError)) throw error
+  if (error.failure === 'retry' || error.failure === 'hold') return error
+  const { reason, status, requestId } = error
+  return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
+}
+
+/** Writing dead letters is retried until it succeeds. */
+function classifyDeadLetter(cause: unknown): DeliveryError {
+  const message = `cannot write the dead letter: ${errorText(cause)}`
+  const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'
+  return new DeliveryError(message, { failure: 'retry', reason, cause })
 }

@@ -1,5 +1,5 @@
 import type { ComponentConfig } from '../../config/load.js'
-import type { OutageState } from '../../flow/delivery/outage.js'
+import type { OutageState } from '../../flow/delivery/attempts.js'
 import type { DestinationRun } from '../destination-run.js'
 
 /** Delivery state by destination, which preserves the start and the failure count of an outage across a reload. */

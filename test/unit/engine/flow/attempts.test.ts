@@ -2,8 +2,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../../src/core/errors.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
-import { Attempts } from '../../../../src/engine/flow/delivery/attempts.js'
-import type { OutageState } from '../../../../src/engine/flow/delivery/outage.js'
+import { Attempts, type OutageState } from '../../../../src/engine/flow/delivery/attempts.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 
 function setUp(outage?: OutageState) {
