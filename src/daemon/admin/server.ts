@@ -12,7 +12,6 @@ import { endWith, serveHttp, timeoutOptions } from '../../net/http/server/serve-
 import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
 import { type Reports, readiness, statusOf } from '../status/status.js'
 import { answerBucket, answerKeys } from './keys.js'
-import { formatFor, takesGzip } from './negotiate.js'
 import { streamTap, type Tappable } from './tap.js'
 
 const compress = promisify(gzip)
@@ -144,11 +143,15 @@ async function answer(
   }
 }
 
+/** What scrapers send that read OpenMetrics: they name it before text, which they read as well. */
+const OPEN_METRICS = /^(?:(?!text\/plain).)*application\/openmetrics-text(?! *; *version=0)/i
+const GZIP = /\bgzip\b(?! *; *q=0(?:\.0*)? *(?:,|$))/i
+
 async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Served): Promise<void> {
-  const format = formatFor(headers.accept)
+  const format = OPEN_METRICS.test(headers.accept ?? '') ? 'openmetrics' : 'text'
   const text = await reports.metrics.render(format)
   const about = { 'content-type': CONTENT_TYPES[format], vary: 'Accept, Accept-Encoding' }
-  if (!takesGzip(headers['accept-encoding'])) response.writeHead(200, about).end(text)
+  if (!GZIP.test(String(headers['accept-encoding']))) response.writeHead(200, about).end(text)
   // Compression runs in another thread. The fastest level already makes a scrape ten times smaller.
   else {
     const body = await compress(text, { level: 1 })

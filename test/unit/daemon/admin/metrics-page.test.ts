@@ -4,44 +4,12 @@ import { gunzipSync } from 'node:zlib'
 import { type Logger, pino } from 'pino'
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { formatFor, takesGzip } from '../../../../src/daemon/admin/negotiate.js'
 import { type AdminLimits, serveAdmin } from '../../../../src/daemon/admin/server.js'
 import { CONTENT_TYPES, Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { type ConnectionEvents, ConnectionLimits, ConnectionReport } from '../../../../src/net/limits.js'
 import { until } from '../../../support/until.js'
 
 const OPEN = 'application/openmetrics-text'
-
-t.test('which format is wanted', async t => {
-  for (const [accept, wanted] of [
-    [undefined, 'text'],
-    ['', 'text'],
-    ['*/*', 'text'],
-    ['text/html, */*;q=0.1', 'text'],
-    [OPEN, 'openmetrics'],
-    [`${OPEN}; version=1.0.0; charset=utf-8`, 'openmetrics'],
-    [`${OPEN};version="1.0.0",text/plain;q=0.5`, 'openmetrics'],
-    [`${OPEN};version=1.0.0,${OPEN};version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1`, 'openmetrics'],
-    [`${OPEN};version=0.0.1`, 'text'],
-    [`${OPEN};q=0, text/plain`, 'text'],
-    [`${OPEN};q=0`, 'text'],
-    [`${OPEN};q=0.4,text/plain;q=0.5`, 'text'],
-    [`${OPEN};q=wrong`, 'text'],
-    [`TEXT/PLAIN;q=0.2, ${OPEN.toUpperCase()};Q=0.3`, 'openmetrics'],
-  ] as const)
-    t.equal(formatFor(accept), wanted, String(accept))
-  for (const [header, wanted] of [
-    [undefined, false],
-    ['identity', false],
-    ['gzip', true],
-    ['deflate, GZIP;q=0.5', true],
-    ['gzip;q=0', false],
-    ['gzip;q=0, *', false],
-    ['*', true],
-    ['br, *;q=0', false],
-  ] as const)
-    t.equal(takesGzip(header), wanted, String(header))
-})
 
 /** A page with metrics of two components, and what asks for it. */
 async function page(t: Tap, render?: () => Promise<Buffer>, limits?: AdminLimits) {
@@ -130,6 +98,27 @@ t.test('the text of Prometheus, and OpenMetrics', async t => {
       .filter(line => /^sluice/.test(line))
       .map(line => line.replace(/ # .*/, '').replace('le="1.0"', 'le="1"'))
   t.same(values(open.text), values(text.text), 'the same series and values')
+})
+
+t.test('a scraper gets the format that it names first, and gzip if it takes that', async t => {
+  const { get } = await page(t)
+  for (const [accept, wanted] of [
+    ['*/*', 'text/plain'],
+    ['text/html, */*;q=0.1', 'text/plain'],
+    [`${OPEN};version="1.0.0",text/plain;q=0.5`, OPEN],
+    [`${OPEN};version=1.0.0;q=0.5,${OPEN};version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2`, OPEN],
+    [`application/vnd.google.protobuf;q=0.6,${OPEN.toUpperCase()}; version=1.0.0;q=0.5,text/plain;q=0.3`, OPEN],
+    [`${OPEN};version=0.0.1,text/plain;version=0.0.4;q=0.5`, 'text/plain'],
+    [`text/plain;version=0.0.4;q=0.5,${OPEN};version=1.0.0;q=0.4`, 'text/plain'],
+  ] as const)
+    t.match((await get({ accept })).type, new RegExp(`^${wanted}; `), accept)
+  for (const [header, wanted] of [
+    ['identity', null],
+    ['deflate, GZIP;q=0.5', 'gzip'],
+    ['gzip;q=0', null],
+    ['gzip;q=0.0, *', null],
+  ] as const)
+    t.equal((await get({ 'accept-encoding': header })).encoding, wanted, header)
 })
 
 t.test('gzip for those who take it', async t => {
