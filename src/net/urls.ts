@@ -1,27 +1,59 @@
 /** The URL without parts that may be secret. */
 export function withoutQuery(url: string): string {
-  return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
+  return url
+    .replace(/[?#].*$/s, '')
+    .replace(/\/\/[^/@]*@/, '//')
+    .replace(/;[^/]*/g, '')
 }
 
-/** A parameter in the query of a URL, and where its value is. */
-export interface Parameter {
-  readonly name: string
+/** A part of a text. */
+export interface Span {
   readonly from: number
   readonly to: number
 }
 
-/** The parameters of a URL that have a value. */
+/** A parameter of a URL, and where its value is. */
+export interface Parameter extends Span {
+  /** Empty: it is a value without a name. */
+  readonly name: string
+}
+
+/** As parsers take it: line breaks, tabs and any number of slashes do not matter. */
+const AUTHORITY = /^\s*[a-z][a-z\d+.\t\n\r-]*:[/\\\t\n\r]*([^/\\?#]*)/dis
+
+/** The parameters that have a value: in the query, behind a #, and in the path, as in `/logs;token=VALUE`. */
 export function parametersOf(url: string): Parameter[] {
-  const query = /^[^?#]*\?([^#]*)/.exec(url)?.[1]
-  if (query === undefined) return []
+  const pathAt = AUTHORITY.exec(url)?.[0].length ?? 0
   const found: Parameter[] = []
-  let at = url.indexOf('?') + 1
-  for (const text of query.split(/[&;]/)) {
-    const value = text.indexOf('=') + 1
-    if (value > 0) found.push({ name: decoded(text.slice(0, value - 1)), from: at + value, to: at + text.length })
-    at += text.length + 1
+  for (const { 0: text, index } of url.slice(pathAt).matchAll(/;[^;/?#]*|[?#].*$/gs)) {
+    let at = pathAt + index + 1
+    for (const item of text.slice(1).split(/[&;#]/)) {
+      const value = item.indexOf('=') + 1
+      const named = { name: decoded(item.slice(0, Math.max(0, value - 1))), from: at + value, to: at + item.length }
+      const isPath = text.startsWith(';')
+      if (isPath ? value > 0 : !/^[A-Za-z_.-]{0,20}=$|^$/.test(item))
+        found.push(isBare(item) ? { ...named, name: '', from: at } : named)
+      at += item.length + 1
+    }
   }
   return found
+}
+
+/** Signs of equality at the end belong to a value in base64. */
+const isBare = (item: string): boolean => /^[^=]*=*$/.test(item)
+
+/** The user and the password in a URL. */
+export function userOf(url: string): { readonly user: Span; readonly password: Span | undefined } | undefined {
+  const [from = 0] = AUTHORITY.exec(url)?.indices?.[1] ?? []
+  const authority = AUTHORITY.exec(url)?.[1] ?? ''
+  const end = authority.lastIndexOf('@')
+  if (end <= 0) return undefined
+  const colon = authority
+    .slice(0, end)
+    .replace(/\$\{[^}]*\}/g, text => '$'.repeat(text.length))
+    .indexOf(':')
+  const user = { from, to: from + (colon < 0 ? end : colon) }
+  return { user, password: colon < 0 ? undefined : { from: from + colon + 1, to: from + end } }
 }
 
 /** Names of parameters that hold keys: `token`, `dd-api-key`, `X-Amz-Signature`. `p` is the password of InfluxDB. */

@@ -1,14 +1,14 @@
 import { codecsInUse } from '../../../core/codecs/options.js'
 import type { AnyDefinition, Kind } from '../../../core/component.js'
 import { textOptions } from '../../../core/options/reach.js'
-import { isSecretParameter, parametersOf } from '../../../net/urls.js'
+import { isSecretParameter, parametersOf, type Span, userOf } from '../../../net/urls.js'
 import { componentSchema, KINDS, SECTIONS } from '../schema.js'
 import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 
 /**
  * Where the components of a published pipeline may have secrets: in the options that their schemas mark as `secret()`,
- * in the values of `headers`, and in URLs as the password or in the query. Everyone who can read the pipeline sees its
- * configuration, so it must not contain keys itself.
+ * in the values of `headers`, in names of users, and in URLs: as the user, the password, and in parameters. Everyone who
+ * can read the pipeline sees its configuration, so it must not contain keys itself.
  */
 
 type Document = Readonly<Record<string, unknown>>
@@ -21,13 +21,11 @@ export interface SecretFault {
 }
 
 /** A part of a text that may be a secret. */
-interface Part {
-  readonly from: number
-  readonly to: number
+interface Part extends Span {
   /** The parameter that it is the value of. */
   readonly parameter?: string
-  /** What it must be; undefined: anything. */
-  readonly form?: RegExp | undefined
+  /** Whether it is one, written as it is. */
+  readonly isLiteral: boolean
 }
 
 interface Text {
@@ -40,29 +38,40 @@ interface Holder extends Text {
   readonly parts: readonly Part[]
 }
 
-const VARIABLES = '(?:\\$\\{(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*\\})+'
-const REFERS = new RegExp(`^${VARIABLES}$`)
-/** Also after a prefix that is not secret, as in `Bearer ${secret:NAME}`, or values of fields, as in `${.tenant}`. */
-const REFERS_IN_HEADER = new RegExp(
-  `^(?:(?:[A-Za-z][A-Za-z0-9_-]*(?:[=:] ?| ))?${VARIABLES}|(?:\\$\\{\\.[A-Za-z_][A-Za-z0-9_.-]*\\})+)$`,
-)
+/** A secret, a variable of the environment, or the value of a field, of which the default is a word. */
+const VARIABLE = '\\$\\{(?:(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*|\\.[^{}:]*(?::-[A-Za-z_-]{0,20})?)\\}'
+const REFERS = new RegExp(`^(?:${VARIABLE})+$`)
+/** What stands before a secret in a header, as in `Bearer ${secret:NAME}`. */
+const PREFIXED = new RegExp(`^([A-Za-z][A-Za-z_-]{0,23})(?:[=:] ?| )(?:${VARIABLE})+$`)
+/** Schemes of authentication whose names do not end like that of a key. */
+const SCHEMES = new Set('basic bearer bot digest dpop gnap hawk negotiate pat splunk ssws'.split(' '))
+/** Whether a name is rather a key: long, with digits among its letters. */
+const isLikeToken = (name: string): boolean =>
+  name.length >= 20 && /^[\w+/=-]+$/.test(name) && (name.match(/[A-Za-z]\d/g)?.length ?? 0) >= 3
+
+const isKnown = (text: string): boolean => text === '' || REFERS.test(text)
 
 /** Headers whose values are by definition not secret. */
 const PUBLIC_HEADERS = new Set(
-  'accept accept-charset accept-language cache-control content-language content-type from origin referer traceparent user-agent x-requested-with x-scope-orgid'.split(
+  'accept accept-charset accept-language cache-control content-language content-type from traceparent user-agent x-requested-with x-scope-orgid'.split(
     ' ',
   ),
 )
+/** Headers whose values are addresses. */
+const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 
 /** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
 export const HIDDEN = '••••••••'
 
 /** Reports keys that are written literally in a configuration. */
 export function literalSecrets(config: Document, components: readonly AnyDefinition[]): SecretFault[] {
-  return holdersIn(config, components).flatMap(({ path, value, parts }) =>
-    literalsOf(value, parts).map(({ parameter }) => {
-      const [what, where] = parameter === undefined ? ['is', ''] : [`has in ${parameter}`, `${parameter}=`]
-      const message = `${what} a literal value, and everybody who can read the pipeline would see it; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${where}\${secret:NAME} here`
+  return holdersIn(config, components).flatMap(({ path, parts }) =>
+    literalsOf(parts).map(({ parameter }) => {
+      const isBare = parameter === ''
+      const where = parameter ? `${parameter}=` : ''
+      const what = parameter === undefined ? 'is' : isBare ? 'has in its query' : `has in ${parameter}`
+      const instead = isBare ? ', or NAME= for a parameter that has no value' : ''
+      const message = `${what} a literal value, and everybody who can read the pipeline would see it; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${where}\${secret:NAME} here${instead}`
       return { path: path.join('.'), message }
     }),
   )
@@ -83,7 +92,7 @@ export function misplacedSecrets(config: Document, components: readonly AnyDefin
 }
 
 const MISPLACED =
-  'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), headers, and the query of a URL can'
+  'must not refer to a secret; only options for a key or a password (such as auth.key and proxy.auth.password), names of users, headers, and the parameters of a URL can'
 const MISNAMED = 'the name of a secret must have A-Z, a-z, 0-9, "_", "." and "-" only, a letter first'
 
 /** The configuration with literal keys hidden; the same object if there are none. */
@@ -97,7 +106,7 @@ export function takeLiterals<C extends Document>(
   components: readonly AnyDefinition[],
 ): { config: C; literals: readonly Text[] } {
   const found = holdersIn(config, components).flatMap(({ path, value, parts }) => {
-    const hidden = replaced(value, literalsOf(value, parts), HIDDEN)
+    const hidden = replaced(value, literalsOf(parts), HIDDEN)
     return hidden === value ? [] : [{ path, value, hidden }]
   })
   const hidden = withLiterals(
@@ -118,8 +127,7 @@ export function withLiterals<C extends Document>(config: C, literals: readonly T
   return copy
 }
 
-const literalsOf = (value: string, parts: readonly Part[]): readonly Part[] =>
-  parts.filter(({ from, to, form }) => to > from && form?.test(value.slice(from, to)) === false)
+const literalsOf = (parts: readonly Part[]): readonly Part[] => parts.filter(({ isLiteral }) => isLiteral)
 
 /** The text with another one in the place of each part. */
 function replaced(value: string, parts: readonly Part[], by: string): string {
@@ -166,25 +174,46 @@ function placesIn(component: AnyDefinition): readonly Place[] {
   const places = textOptions(componentSchema(component)).flatMap(({ path, reaches }): Place[] => {
     if (reaches === 'secret') return [{ path, what: 'key' }]
     if (path.at(-2) === 'headers') return [{ path, what: 'header' }]
+    if (reaches === 'nothing' && NAMES.has(path.at(-1)!)) return [{ path, what: 'name' }]
     return reaches === 'urls' ? [{ path, what: 'url' }] : []
   })
   known.set(component, { codecs, places })
   return places
 }
 
+/** Options that some receivers want a key in. */
+const NAMES = new Set(['user', 'username', 'scheme'])
+
+const whole = (value: string, isLiteral: boolean): readonly Part[] => [{ from: 0, to: value.length, isLiteral }]
+
 const PARTS = {
-  key: ({ value }: Text): readonly Part[] => [{ from: 0, to: value.length, form: REFERS }],
+  key: ({ value }: Text): readonly Part[] => whole(value, !isKnown(value)),
+  name: ({ value }: Text): readonly Part[] => whole(value, isLikeToken(value)),
   header({ path, value }: Text): readonly Part[] {
-    const form = PUBLIC_HEADERS.has(path.at(-1)!.toLowerCase()) ? undefined : REFERS_IN_HEADER
-    return [{ from: 0, to: value.length, form }]
+    const name = path.at(-1)!.toLowerCase()
+    if (ADDRESS_HEADERS.has(name)) return partsOfUrl(value)
+    const [, prefix = ''] = PREFIXED.exec(value) ?? []
+    const isPrefixed = SCHEMES.has(prefix.toLowerCase()) || (prefix !== '' && isSecretParameter(prefix))
+    return whole(value, !PUBLIC_HEADERS.has(name) && !isPrefixed && !isKnown(value))
   },
-  url({ value }: Text): readonly Part[] {
-    const password = /^[^/?#]*\/\/[^/?#@:]*:([^/?#]*)@/d.exec(value)?.indices?.[1]
-    const parameters = parametersOf(value).map(({ name, from, to }) => {
-      return { from, to, parameter: name, form: isSecretParameter(name) ? REFERS : undefined }
-    })
-    return [...(password ? [{ from: password[0], to: password[1], form: REFERS }] : []), ...parameters]
-  },
+  url: ({ value }: Text): readonly Part[] => partsOfUrl(value),
+}
+
+function partsOfUrl(url: string): readonly Part[] {
+  const partOf = ({ from, to }: Span, isSecret = true) => {
+    return { from, to, isLiteral: isSecret && !isKnown(url.slice(from, to)) }
+  }
+  const { user, password } = userOf(url) ?? {}
+  const hidden = password && partOf(password)
+  // Some receivers want a key as the user, with a password that says nothing.
+  const hasKey = user && (password === undefined || password.to === password.from || hidden!.isLiteral)
+  return [
+    ...(user ? [partOf(user, hasKey)] : []),
+    ...(hidden ? [hidden] : []),
+    ...parametersOf(url).map(({ name, ...span }) => {
+      return { ...partOf(span, name === '' || isSecretParameter(name)), parameter: name }
+    }),
+  ]
 }
 
 /** The texts at a path in `value`, which is at `base`. */

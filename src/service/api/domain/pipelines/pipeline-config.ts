@@ -54,11 +54,25 @@ export function checkPipelineConfig(
   const secrets = [...misplacedSecrets(config, components), ...(literals ? [] : literalSecrets(config, components))]
   if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
   try {
-    return parseDocument(config, 'config', { env: {}, components, literal: true, given: [ingestSource(standIn)] })
+    return parseDocument(withoutReferences(config), 'config', {
+      env: {},
+      components,
+      literal: true,
+      given: [ingestSource(standIn)],
+    })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw invalid(error.problems.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
   }
+}
+
+/** With a word for each secret, and the names of variables as text: templates do not take them for fields. */
+function withoutReferences<T>(value: T): T {
+  if (typeof value === 'string')
+    return value.replace(/(?<!\$)\$\{(?:secret:[^{}]*\}|(?!\.))/g, text => (text.endsWith('}') ? 'x' : '$${')) as T
+  if (Array.isArray(value)) return value.map(withoutReferences) as T
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, withoutReferences(member)])) as T
 }
 
 function countComponents(config: Readonly<Record<string, unknown>>): number {

@@ -20,8 +20,8 @@ const PAGE = { limit: 50 }
 const http = (more: object) => ({
   destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', ...more } },
 })
-const proxied = (password: string) => {
-  const proxy = { url: 'http://proxy.example.com:3128', auth: { user: 'me', password } }
+const proxied = (password: string, user = 'me') => {
+  const proxy = { url: 'http://proxy.example.com:3128', auth: { user, password } }
   return { destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', proxy } } }
 }
 const processing = (one: object) => ({
@@ -148,8 +148,26 @@ t.test('no key stands in a pipeline itself', async t => {
     ['another name', http({ url: 'http://x/?DD-API-Key=hunter2' }), 'url'],
     ['a disguised name', http({ url: 'http://x/?a=b;access%5Ft\tok%65n=hunter2#' }), 'url'],
     ['a part of a token', http({ validate: 'http://x/?sig=a${secret:up}' }), 'validate'],
-    ['a password in a URL', http({ url: 'http://me:hunter2@x/' }), 'url'],
+    ['a value without a name', http({ url: 'http://x/?hunter2' }), 'url'],
+    ['beside others', http({ url: 'http://x/?index=main&hunter2&x=' }), 'url'],
+    ['one in base64', http({ url: 'http://x/?aHVudGVyMg==' }), 'url'],
+    ['an empty name', http({ url: 'http://x/?=hunter2' }), 'url'],
+    ['a parameter of the path', http({ url: 'http://x/logs;token=hunter2/app?a=b' }), 'url'],
+    ['another one', http({ validate: 'http://x/a;v=1;JSESSIONID=hunter2' }), 'validate'],
+    ['a header whose first word is the key', http({ headers: { a: 'hunter ${secret:up}' } }), 'headers.a'],
+    ['or its name', http({ headers: { a: 'hunter2=${secret:up}' } }), 'headers.a'],
+    ['a default for a field', http({ headers: { a: '${.key:-hunter2}' } }), 'headers.a'],
+    ['an address in a header', http({ headers: { Referer: 'http://x/?token=hunter2' } }), 'headers.Referer'],
+    ['a token as a user', proxied('${secret:up}', 'x7Jq2mZ9Lk4Rt8Wv3Np6'), 'proxy.auth.user'],
+    [
+      'a token as a scheme',
+      http({ auth: { type: 'token', scheme: 'x7Jq2mZ9Lk4Rt8Wv3Np6', key: '${secret:up}' } }),
+      'auth.scheme',
+    ],
   ]
+  const inUrls = ['me:hunter2@x', 'hunter2@x', 'hunter2:@x', 'hunter2:x-oauth-basic@x', 'me@hunter2@x']
+  for (const url of [...inUrls.map(place => `http://${place}/`), 'http:hunter2@x', 'ht\ttp:\\\\hunter2@x\\a'])
+    t.match((await faults(http({ url })))[0], { path: 'config.destinations.out.url', message: how }, url)
   for (const [what, config, path] of refused)
     t.match(await faults(config), [{ path: `config.destinations.out.${path}`, message: how }], what)
   t.match((await faults(http({ url: 'http://x/?b=c&api_key=x' })))[0], {
@@ -162,7 +180,7 @@ t.test('no key stands in a pipeline itself', async t => {
   const misplaced: [Record<string, unknown>, RegExp][] = [
     [
       http({ url: 'http://x/${secret:up}' }),
-      /only options for a key or a password .*, headers, and the query of a URL/,
+      /only options for a key or a password .*, headers, and the parameters of a URL/,
     ],
     [http({ url: 'http://${secret:up}/?token=${secret:up}' }), /must not refer/],
     [http({ url: 'http://x/?${secret:up}=a' }), /must not refer/],
@@ -179,6 +197,11 @@ t.test('no key stands in a pipeline itself', async t => {
     hashed('${REDACT_KEY}'),
     http({ url: 'http://x/?index=main&token=${secret:up}&x=${secret:b}', validate: 'http://x/?source=a-b-c' }),
     http({ headers: { Authorization: 'Bearer ${secret:up}', 'Content-Type': 'text/plain', a: '${secret:b}' } }),
+    http({ headers: { a: 'Api-Key ${secret:up}', b: 'token=${secret:up}', c: '${.team:-none}', d: 'Splunk ${KEY}' } }),
+    http({ url: 'http://x/a;v=1/${.app:-none};token=${secret:up}?pretty=&x=/a?b&${secret:b}' }),
+    http({ headers: { Referer: 'http://x/?token=${secret:up}' } }),
+    proxied('${secret:up}', 'service-account-of-logs-01'),
+    proxied('${secret:up}', '${secret:b}'),
   ]
   for (const config of taken) t.same(await faults(config), [])
 })
@@ -209,6 +232,11 @@ t.test('the schemas of plugins say where their secrets are', async t => {
   t.match(hideLiterals(config, all), processing({ type: 'own', ...hidden }))
   const refers = (one: object) => misplacedSecrets(processing({ type: 'own', ...one }), all).length
   t.same([refers({ by_host: { d: { pin: '${secret:a}' } } }), refers({ note: '${secret:a}' })], [0, 1])
+  const hiddenUrl = (url: string) => (hideLiterals(http({ url }), all).destinations.out as { url: string }).url
+  t.equal(hiddenUrl('http://hunter2@x/'), `http://${HIDDEN}@x/`, 'which was accepted once')
+  t.equal(hiddenUrl('redis://me:hunter2@x'), `redis://${HIDDEN}:${HIDDEN}@x`)
+  t.equal(hiddenUrl('amqp://me:${secret:b}@x/?a=b'), 'amqp://me:${secret:b}@x/?a=b')
+  t.equal(hiddenUrl('http://x/#hunter2'), `http://x/#${HIDDEN}`)
   const gone = processing({ type: 'gone', auth: { key: 'a' }, redis: { password: 'b' }, url: 'http://x/?token=c' })
   const shown = JSON.stringify(hideLiterals(gone, components))
   t.notMatch(shown, /"a"|"b"|=c"/, 'a plugin that is not there any more has them where others have')
@@ -223,7 +251,7 @@ t.test('keys that were saved earlier are hidden, and still reach daemons', async
   const old = {
     ...hashed('hunter2'),
     ...http({
-      url: 'http://logs.example.com/?a=b&token=hunter2',
+      url: 'http://logs.example.com/x;token=hunter2?a=b&token=hunter2&hunter2',
       auth: { key: 'hunter2' },
       proxy,
       headers: { 'x-key': 'hunter2', accept: 'text/plain' },
@@ -237,7 +265,7 @@ t.test('keys that were saved earlier are hidden, and still reach daemons', async
     processors: { one: { action: { hash: { key: HIDDEN } } } },
     destinations: {
       out: {
-        url: `http://logs.example.com/?a=b&token=${HIDDEN}`,
+        url: `http://logs.example.com/x;token=${HIDDEN}?a=b&token=${HIDDEN}&${HIDDEN}`,
         auth: { key: HIDDEN },
         proxy: hidden,
         headers: { 'x-key': HIDDEN, accept: 'text/plain' },
