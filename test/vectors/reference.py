@@ -357,17 +357,17 @@ def vectors():
         {"name": "fixed: a cost is rounded to a millionth", "config": {**second, "limit": 2, "cost": ".c"},
          "events": costs("c", (0, 1.005), (0, 0.9949999), (0, 0.000001), (0, 0.0000001))},
         {"name": "fixed: bytes, with line ends", "config": {**second, "limit_bytes": 16}, "events": at(0, 0, 0, 1000)},
-        *random_vectors("fixed", 24),
+        *random_vectors("fixed", 6),
     ]
     yield "aligned", [
         {"name": "aligned: costs begin again at the multiple", "config": {**second, "limit": 3, "cost": ".c", "window_mode": "aligned"},
          "events": costs("c", (999, 2), (999, 2), (1000, 2), (1500, 1), (1999, 0.5), (2000, 3))},
-        *random_vectors("aligned", 24),
+        *random_vectors("aligned", 6),
     ]
     yield "sliding", [
         {"name": "sliding: a cost leaves the window as a whole", "config": {**second, "limit": 3, "cost": ".c", "window_mode": "sliding"},
          "events": costs("c", (0, 2), (500, 1), (999, 1), (1000, 2), (1499, 1), (1500, 1))},
-        *random_vectors("sliding", 24),
+        *random_vectors("sliding", 6),
     ]
     gcra = {**second, "window_mode": "gcra"}
     yield "gcra", [
@@ -387,7 +387,7 @@ def vectors():
         {"name": "gcra: fractions of a millisecond", "config": {**gcra, "limit": 4, "burst": 0}, "events": at(0.25, 250, 250.25, 500.125, 500.25, 750.5)},
         {"name": "gcra: in event time an earlier event passes if later ones still keep the limit",
          "config": {**gcra, "limit": 1, "burst": 0, "time_field": ".t"}, "events": at(10_000, 5000, 5500, 9000, 9500, 8000, 7500, 11_000)},
-        *random_vectors("gcra", 32),
+        *random_vectors("gcra", 8),
     ]
     summer = ("2026-03-28T22:59:59", "2026-03-28T23:00:00", "2026-03-29T21:59:59", "2026-03-29T22:00:00", "2026-03-30T22:00:00")
     winter = ("2026-10-24T22:00:00", "2026-10-25T22:00:00", "2026-10-25T22:59:59", "2026-10-25T23:00:00", "2026-10-26T23:00:00")
@@ -411,7 +411,7 @@ def vectors():
         {"name": "several: events and bytes", "config": {**second, "limit": 3, "limit_bytes": 30}, "events": [*at(0), *at(0, p="x" * 20), *at(0, 0, 0)]},
         {"name": "several: a cost counts in each limit", "config": {**second, "limit": 5, "cost": ".c", "also": [{"limit": 7, "window": "1m"}], "quota": {"limit": 9, "per": "hour"}},
          "events": costs("c", (0, 5), (1000, 3), (1000, 2), (60_000, 3), (60_000, 2), (61_000, 1))},
-        *[vector for mode in MODES for vector in random_vectors(mode, 12, add_further)],
+        *[vector for mode in MODES for vector in random_vectors(mode, 3, add_further)],
     ]
 
 
