@@ -149,7 +149,7 @@ t.test('a condition holds for the events that its words say, and explain agrees'
     // Half of the events are changed, and read from what they were changed to.
     for (let i = 0; i < batch.length; i += 2) batch.modify(i, { ...events[i] })
     for (let i = 0; i < batch.length; i++) {
-      const given = i % 2 === 0 ? events[i]! : (JSON.parse(JSON.stringify(events[i])) as object)
+      const given = JSON.parse(JSON.stringify(events[i])) as object
       const expected = holds(given)
       seen[expected ? 1 : 0]!++
       if (test(batch, i) !== expected || explain(batch, i).holds !== expected)

@@ -30,7 +30,8 @@ function waysOf(json: string | undefined): { line: string; path: string; modifie
     { line: `{"a":${json},"z":"needle x"}`, path: '.a' },
     { line: `{"a":{"b": ${json} ,"c":"needle x"}}`, path: '.a.b' },
     { line: `{"a":[${json}]}`, path: '.a[0]' },
-    { line: '{"a":"other"}', path: '.a', modified: value },
+    // JSON has no infinite number.
+    ...(value === Number.POSITIVE_INFINITY ? [] : [{ line: '{"a":"other"}', path: '.a', modified: value }]),
     ...(typeof value === 'string' ? [{ line: `{"a":${escaped(value)}}`, path: '.a' }] : []),
   ]
 }
