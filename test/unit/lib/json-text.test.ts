@@ -1,5 +1,59 @@
 import t from 'tap'
 import { jsonText } from '../../../src/lib/formats/json-text.js'
+import { normalJson } from '../../../src/lib/formats/normal-json.js'
+
+/** The result for a value that has other bytes around it. */
+function normal(json: string): string {
+  const bytes = Buffer.from(`[${json},1e400]\n`)
+  return normalJson(bytes, 1, Buffer.byteLength(json) + 1)
+}
+
+t.test('values that doubles can hold are as JSON.stringify has them', async t => {
+  const values = [
+    '1.50',
+    'null',
+    ' [ 1E3 , null ]',
+    '{"b":-0,"1":"1e400","b":null}',
+    '"\\u0041\\ud800é"',
+    '[1.79e308,1e-400]',
+  ]
+  for (const json of values) t.equal(normal(json), JSON.stringify(JSON.parse(json)), json)
+})
+
+t.test('numbers beyond it are as they were written', async t => {
+  const digits = '9'.repeat(400)
+  const cases: readonly (readonly [json: string, expected: string])[] = [
+    ['1e400', '1e400'],
+    ['-1E+0999', '-1E+0999'],
+    [`[${digits}.50, 1.50]`, `[${digits}.50,1.5]`],
+    [
+      '{ "a" : 1e400, "2": 2e400, "1": [null, "\\"1e400", 3e400] }',
+      '{"1":[null,"\\"1e400",3e400],"2":2e400,"a":1e400}',
+    ],
+    ['{"a":1e400,"a":1}', '{"a":1}'],
+    ['{"a":null,"a":2e400,"b":1e400}', '{"a":2e400,"b":1e400}'],
+    ['{"1e400":1e400,"é":"$1 1e400"}', '{"1e400":1e400,"é":"$1 1e400"}'],
+  ]
+  for (const [json, expected] of cases) t.equal(normal(json), expected, json)
+})
+
+t.test('integers have all of their digits', async t => {
+  const cases: readonly (readonly [json: string, expected: string])[] = [
+    ['9007199254740993', '9007199254740993'],
+    ['-12345678901234567890', '-12345678901234567890'],
+    ['9007199254740992', '9007199254740992'],
+    [`1${'0'.repeat(21)}`, `1${'0'.repeat(21)}`],
+    ['[ 1234567890123456789, 1234567890123456.5, 1.0 ]', '[1234567890123456789,1234567890123456.5,1]'],
+    ['{"a":"1234567890123456789","b":1234567890123456789}', '{"a":"1234567890123456789","b":1234567890123456789}'],
+  ]
+  for (const [json, expected] of cases) t.equal(normal(json), expected, json)
+})
+
+t.test('at any depth', async t => {
+  const deep = (value: string) => `${'[0,'.repeat(20_000)}${value}${']'.repeat(20_000)}`
+  t.ok(normal(deep('1e400')) === deep('1e400'))
+  t.ok(normal(deep('null')) === jsonText(JSON.parse(deep('null'))))
+})
 
 const VALUES = [
   '{"a":[1,"x\\n\\ud800é",null,{"":{}},[]],"__proto__":-0.5,"b":true}',

@@ -1,13 +1,19 @@
+import { readdirSync, readlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { HeavyKeys } from '../../../../src/cli/check/simulate/heavy-keys.js'
+import { bytesOf } from '../../../../src/cli/check/simulate/input-bytes.js'
 import { DEFAULT_BUCKET, KeyIds } from '../../../../src/cli/check/simulate/key-ids.js'
 import { MOST_SLOTS, TimeSlots } from '../../../../src/cli/check/simulate/slots.js'
 import type { Outcome } from '../../../../src/cli/check/simulate/trial-decider.js'
 import { TrialTally } from '../../../../src/cli/check/simulate/trial-tally.js'
+import { Progress } from '../../../../src/cli/screen/progress.js'
 import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
 import { EXCLUDED } from '../../../../src/components/throttle/decisions.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../../support/batches.js'
+import { testFolder } from '../../../support/folder.js'
 import { seeded } from '../../../support/seeded.js'
 
 const NO_KEY = new BucketKey([])
@@ -112,4 +118,34 @@ t.test('the heaviest keys over time: a heavier one takes the place of the lighte
   t.equal(all.length, 32)
   t.match(all.at(-1), { id: 1, discarded: [2, 0] }, 'the lightest has gone')
   t.same(all.find(({ id }) => id === 500)?.discarded, [0, 9], 'its first discard came before its row')
+})
+
+/** The files that this process has open in a folder. */
+function openIn(folder: string): string[] {
+  return readdirSync('/proc/self/fd').flatMap(fd => {
+    try {
+      const path = readlinkSync(`/proc/self/fd/${fd}`)
+      return path.startsWith(folder) ? [path] : []
+    } catch {
+      return []
+    }
+  })
+}
+
+t.test('a file of which no more is wanted is closed, wherever reading stops', async t => {
+  const text = Buffer.from('one line\n'.repeat(200_000))
+  const dir = testFolder(t, { 'plain.log': text, 'packed.log.gz': gzipSync(text) })
+  const { stderr, stdin, stdout } = process
+  const io = { stderr, stdin, stdout } as never
+  for (const name of ['plain.log', 'packed.log.gz']) {
+    for (const pieces of [1, 2, 3]) {
+      const progress = new Progress(stderr, undefined, () => 0)
+      let read = 0
+      for await (const _ of bytesOf(join(dir, name), { io, progress, signal: new AbortController().signal })) {
+        if (++read === pieces) break
+      }
+      t.equal(read, pieces)
+      t.same(openIn(dir), [], `${name}, after ${pieces}`)
+    }
+  }
 })

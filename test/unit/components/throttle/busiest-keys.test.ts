@@ -1,6 +1,8 @@
 import t from 'tap'
 import { BusiestKeys } from '../../../../src/components/throttle/busiest-keys.js'
 import { EXCLUDED, NO_BACKEND } from '../../../../src/components/throttle/decisions.js'
+import { DiscardHistory } from '../../../../src/components/throttle/discard-history.js'
+import { HeaviestKeys } from '../../../../src/components/throttle/heaviest-keys.js'
 import { DISCARD, PASS } from '../../../../src/components/throttle/limiter.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../../support/batches.js'
@@ -94,3 +96,69 @@ t.test('of keys that are long only the beginning is in memory', async t => {
   t.ok(heldBytes() - before < 5_000_000)
   t.equal(keys.busiest(300).keys.length, 200)
 })
+
+t.test('what is known of a key holds, however many there are and in whatever order they come', async t => {
+  for (let seed = 1; seed <= 200; seed++) {
+    const random = seeded(seed)
+    const capacity = 2 + Math.floor(random() * 20)
+    const heaviest = new HeaviestKeys(capacity)
+    const real = new Map<string, number>()
+    for (let round = 0; round < 30; round++) {
+      for (let n = Math.floor(random() * 40); n > 0; n--) {
+        const key = `k${Math.floor(random() ** 3 * 100)}`
+        const events = 1 + Math.floor(random() * 50)
+        heaviest.add(key, events)
+        real.set(key, (real.get(key) ?? 0) + events)
+      }
+      heaviest.trim()
+      const followed = new Map([...heaviest.keys].map(key => [key.name, key]))
+      const wrong = [...real].filter(([name, events]) => {
+        const key = followed.get(name)
+        return key ? key.counted > events || key.counted + key.missed < events : events > heaviest.floor
+      })
+      if (wrong.length > 0 || followed.size > capacity) t.fail(`seed ${seed}`, { wrong, size: followed.size })
+    }
+  }
+})
+
+t.test('keys that are kept are followed however light they are', async t => {
+  const heaviest = new HeaviestKeys(2)
+  heaviest.add('kept', 1)
+  for (const key of heaviest.keys) key.isKept = true
+  for (const name of ['a', 'b', 'c']) heaviest.add(name, 10)
+  heaviest.trim()
+  t.same([...heaviest.keys].map(({ name }) => name).sort(), ['a', 'kept'])
+  t.equal(heaviest.floor, 10)
+})
+
+const MINUTE = 60_000
+
+t.test('the discards of an hour are those of its sixty minutes, by bucket', async t => {
+  const history = new DiscardHistory()
+  history.add('a', 5, 0)
+  history.add('a', 2, 30 * MINUTE)
+  history.add(null, 1, 30 * MINUTE)
+  t.equal(history.lastHour('a', 59.9 * MINUTE), 7)
+  t.equal(history.lastHour('a', 60 * MINUTE), 2)
+  t.equal(history.lastHour(null, 60 * MINUTE), 1)
+  history.add('a', 1, 61 * MINUTE)
+  t.equal(history.lastHour('a', 89.9 * MINUTE), 3)
+  t.equal(history.lastHour('a', 90 * MINUTE), 1)
+  t.equal(history.lastHour('a', 1000 * MINUTE), 0)
+  t.equal(history.lastHour('b', 0), 0)
+})
+
+t.test(
+  'of many buckets those with most discards are kept, and that others were forgotten is said for an hour',
+  async t => {
+    const history = new DiscardHistory()
+    for (let n = 0; n < 512; n++) history.add(`k${n}`, n + 1, 0)
+    t.ok(history.isExact(0))
+    history.add('new', 1, MINUTE)
+    t.equal(history.lastHour('k511', MINUTE), 512)
+    t.equal(history.lastHour('k255', MINUTE), 0)
+    t.equal(history.lastHour('k256', MINUTE), 257)
+    t.notOk(history.isExact(MINUTE))
+    t.ok(history.isExact(62 * MINUTE))
+  },
+)

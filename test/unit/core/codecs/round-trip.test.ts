@@ -2,6 +2,7 @@ import { inspect, isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { codecOf, codecs } from '../../../../src/core/codecs/list.js'
 import type { Fields } from '../../../../src/core/event/event.js'
+import { fuzzCodecs } from '../../../support/codec-fuzz.js'
 import { Seeded } from '../../../support/seeded.js'
 
 const PARTS = [...'ab =,;"\'\\/\t\r\0\x7f', 'é', '\u2028', '\u{1f600}', '\\n', 'true', 'null', '{}', '1.5']
@@ -89,4 +90,12 @@ t.test('what a codec can say, it reads as it has written it', t => {
     t.equal(wrong && inspect(wrong).replaceAll('\u2028', '?'), undefined, definition.name)
   }
   t.end()
+})
+
+t.test('no damaged line is too much for a codec', async t => {
+  t.same(fuzzCodecs({ seed: 14, rounds: 4, longBytes: 100_000, shapes: 5 }).problems, [])
+})
+
+t.test('a line of 10 MB of a bad shape is read in a time that grows with its length alone', async t => {
+  t.same(fuzzCodecs({ seed: 7, rounds: 0, longBytes: 10_000_000, shapes: 1 }).problems, [])
 })

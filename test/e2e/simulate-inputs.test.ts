@@ -1,0 +1,268 @@
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { ComparisonResult } from '../../src/cli/check/simulate/compare-summary.js'
+import type { SimulationResult } from '../../src/cli/check/simulate/result.js'
+import { command } from '../support/cli.js'
+import { testFolder } from '../support/folder.js'
+import { Seeded } from '../support/seeded.js'
+import { callSimulate } from '../support/simulate.js'
+import { sluice } from '../support/sluice.js'
+
+t.test('--tap tries throttles on what a throttle of a running daemon gets', async t => {
+  // The path of a socket has to be short.
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const log = join(folder, 'app.log')
+  const config = join(folder, 'sluice.yaml')
+  writeFileSync(log, '')
+  writeFileSync(
+    config,
+    `data_dir: ${folder}/state
+metrics: false
+shutdown_timeout: 1s
+sources: { app: { type: file, include: [${log}], decode: json } }
+processors:
+  wanted: { type: filter, inputs: [app], condition: "if (NOT .app equal 'noise')" }
+  lim: { type: throttle, inputs: [wanted], limit: 2, window: 1h, key_field: .app }
+destinations: { out: { type: blackhole, inputs: [lim] } }
+`,
+  )
+  const daemon = sluice(['run', '--config', config], { cwd: folder })
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  let n = 0
+  const writing = setInterval(() => {
+    for (const app of ['a', 'b', 'noise', 'a']) appendFileSync(log, `{"app":"${app}","n":${n++},"m":"# x"}\n`)
+  }, 10)
+  t.teardown(() => clearInterval(writing))
+
+  const tap = await command(['simulate', '--tap=lim', '--for=3s', '-c', config, '--limit=2,5,100000', '--json'])
+  t.equal(tap.code, 0, tap.stderr)
+  const result = JSON.parse(tap.stdout) as SimulationResult
+  t.equal(result.complete, true)
+  t.ok(result.events > 12, `${result.events} events`)
+  const [a, b] = ['a', 'b'].map(key => result.results[2]!.by_key.find(row => row.key === key)!.passed)
+  t.equal(a! + b!, result.events, 'the daemon applies what is before the throttle')
+  t.ok(Math.abs(a! - 2 * b!) <= 3, `${a} and ${b}`)
+  t.same(
+    result.results.map(({ limit, passed, window_ms }) => [limit, passed, window_ms]),
+    [
+      [2, 4, 3_600_000],
+      [5, 10, 3_600_000],
+      [100_000, result.events, 3_600_000],
+    ],
+  )
+  t.match(result.notes, [{ name: 'time' }, { name: 'tap', text: 'no event was skipped' }])
+  t.equal(result.time, null)
+
+  const interrupted = sluice(['simulate', '--tap', 'lim', '--for=1h', '-c', config, '--limit=3'])
+  await interrupted.until(() => interrupted.stderr.includes('tapping wanted for 1h 0m'))
+  const seen = n
+  await interrupted.until(() => n > seen + 1200)
+  interrupted.child.kill('SIGINT')
+  t.equal(await interrupted.exit, 0, interrupted.stderr)
+  t.match(interrupted.stdout, /^passed +6 /m, 'Ctrl-C ends it')
+
+  for (const [args, code, message] of [
+    [['--tap=lim'], 2, '--tap needs --for DURATION'],
+    [['--tap=other', '--for=1s'], 2, '--tap: there is no component other'],
+    [['--tap=lim', '--for=1s', '--suggest=keep 9%'], 2, '--tap sees each event once'],
+    [['--tap=lim', '--for=1s', 'x.log'], 2, '--tap reads from a daemon'],
+    [['--tap=lim', '--for=1s', '--key=.none'], 1, 'no event has the key .none'],
+    [['--tap=lim', '--for=1s', '--socket=/none'], 1, 'there is no daemon at /none'],
+  ] as const) {
+    const got = await callSimulate(['-c', config, ...args])
+    t.equal(got.code, code, got.stderr)
+    t.match(got.stderr, message)
+  }
+
+  const left = sluice(['simulate', '--tap=lim', '--for=1h', '-c', config])
+  await left.until(() => left.stderr.includes('tapping'))
+  daemon.child.kill('SIGKILL')
+  t.equal(await left.exit, 1)
+  t.match(left.stderr, 'the daemon has ended')
+})
+
+const config = (processors: string, source = 'in') => `sources: { ${source}: { type: stdin, decode: json } }
+processors: { ${processors} }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`
+
+t.test('--compare: events and bytes by key that pass one configuration and not the other', async t => {
+  const random = new Seeded(7)
+  const all = Array.from({ length: 3000 }, (_, n) => ({
+    t: n * 20,
+    app: `app-${random.below(5)}`,
+    level: random.pick(['info', 'info', 'debug', 'error']),
+    pad: 'x'.repeat(random.below(30)),
+  }))
+  const dir = testFolder(t, {
+    'here.yaml': config('it: { type: throttle, inputs: [in], limit: 3, window: 1s, key_field: .app }'),
+    'there.yaml': config(
+      `wanted: { type: filter, inputs: [in], condition: "if (NOT .level equal 'debug')" },
+  it: { type: throttle, inputs: [wanted], limit: 40, window: 10s, window_mode: aligned, exclude: "if (.level equal 'error')" }`,
+    ),
+  })
+  const path = (name: string) => join(dir, name)
+  const input = all.map(event => `${JSON.stringify(event)}\n`).join('')
+  writeFileSync(path('in.ndjson'), input)
+  const decide = async (name: string) => {
+    const { code, stdout, stderr } = await callSimulate([path(name), '--time=.t', '--decisions'], input)
+    t.equal(code, 0, stderr)
+    const decisions = stdout
+      .trimEnd()
+      .split('\n')
+      .map(line => JSON.parse(line) as { n: number; decision: string })
+    return new Set(decisions.flatMap(({ n, decision }) => (decision === 'discard' ? [] : [n])))
+  }
+  const [here, there] = [await decide('here.yaml'), await decide('there.yaml')]
+  const args = [path('here.yaml'), '--time=.t', '--compare', path('there.yaml')]
+  const { code, stdout, stderr } = await callSimulate([...args, '--json', path('in.ndjson')])
+  t.equal(code, 0, stderr)
+  const result = JSON.parse(stdout) as ComparisonResult
+  t.equal(result.events, all.length)
+  t.same(result.passed, { this: here.size, other: there.size })
+  const difference = (app?: string) => {
+    const sum = { only_this: 0, only_this_bytes: 0, only_other: 0, only_other_bytes: 0 }
+    for (const [n, event] of all.entries()) {
+      if (here.has(n) === there.has(n) || (app !== undefined && event.app !== app)) continue
+      const name = here.has(n) ? 'only_this' : 'only_other'
+      sum[name]++
+      sum[`${name}_bytes`] += Buffer.byteLength(JSON.stringify(event)) + 1
+    }
+    return sum
+  }
+  t.same(result.total, difference())
+  t.ok(result.total.only_this > 0 && result.total.only_other > 0)
+  t.same(
+    new Map(result.by_key.map(({ key, ...counts }) => [key, counts])),
+    new Map(Array.from({ length: 5 }, (_, n) => [`app-${n}`, difference(`app-${n}`)])),
+  )
+  t.equal(result.others, null)
+  const text = await callSimulate([...args, path('in.ndjson')])
+  t.match(text.stdout, new RegExp(`^only here +${result.total.only_this} `, 'm'))
+  t.match(text.stdout, new RegExp(`^${result.by_key[0]!.key} +${result.by_key[0]!.only_this} `, 'm'))
+  const same = await callSimulate([path('here.yaml'), '--time=.t', '--compare', path('here.yaml')], input)
+  t.match(same.stdout, /\n\nThe same events pass\.\n$/)
+})
+
+t.test('--compare refuses what it cannot compare', async t => {
+  const dir = testFolder(t, {
+    'here.yaml': config('it: { type: throttle, inputs: [in], limit: 3, window: 1s }'),
+    'else.yaml': `sources: { a: { type: stdin, decode: json }, b: { type: http, listen: '127.0.0.1:1' } }
+processors: { it: { type: throttle, inputs: [a, b], limit: 3, window: 1s } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+    'none.yaml': config('it: { type: filter, inputs: [in], condition: if (.a exists) }'),
+  })
+  for (const [args, code, message] of [
+    [['--compare', join(dir, 'else.yaml')], 2, '--compare: it there has no source in, but a, b'],
+    [['--compare', join(dir, 'none.yaml')], 2, '--component: it is a processor of type filter, not a throttle'],
+    [['--compare', join(dir, 'here.yaml'), '--limit=1,2'], 2, '--compare is for one throttle'],
+    [['--compare', join(dir, 'here.yaml'), '--time=.x'], 1, 'no event has a time in .x'],
+  ] as const) {
+    const time = args.some(arg => arg === '--time=.x') ? [] : ['--time=.t']
+    const got = await callSimulate([join(dir, 'here.yaml'), ...time, ...args], '{"t":1}\n')
+    t.same({ code: got.code, stdout: got.stdout }, { code, stdout: '' })
+    t.match(got.stderr, message)
+  }
+})
+
+/** Where the time comes from if nobody names a field. */
+
+const START = Date.UTC(2026, 0, 5)
+/** Two events within the first second, and one in the next one. */
+const TIMES = [START, START + 900, START + 1100]
+
+/** A configuration whose source is of this type. */
+function configOf(t: Test, type: string, throttle = 'limit: 1, window: 1s'): string {
+  return join(
+    testFolder(t, {
+      'sluice.yaml': `sources: { in: { ${type} } }
+processors: { it: { type: throttle, inputs: [in], ${throttle} } }
+destinations: { out: { type: blackhole, inputs: [it] } }
+`,
+    }),
+    'sluice.yaml',
+  )
+}
+
+const iso = (time: number) => new Date(time).toISOString()
+const bsd = (time: number) => `Jan  5 ${iso(time).slice(11, 19)}`
+const lines = (line: (time: number) => string) => TIMES.map(time => `${line(time)}\n`).join('')
+
+t.test('the time is found by itself in the lines of the usual sources', async t => {
+  const stdin = 'type: stdin, decode'
+  for (const [source, line] of [
+    [`${stdin}: json`, (time: number) => JSON.stringify({ msg: 'x', timestamp: iso(time) })],
+    [`${stdin}: json`, (time: number) => JSON.stringify({ level: 30, time, pid: 1 })],
+    [`${stdin}: json`, (time: number) => JSON.stringify({ ts: time / 1000, msg: 'seconds, as zap writes them' })],
+    [`${stdin}: json`, (time: number) => JSON.stringify({ '@timestamp': iso(time), message: 'x' })],
+    // What the docker daemon writes to its files.
+    [
+      `${stdin}: json`,
+      (time: number) => JSON.stringify({ log: 'x\n', stream: 'stdout', time: iso(time).replace('Z', '000000Z') }),
+    ],
+    [`${stdin}: logfmt`, (time: number) => `time=${iso(time)} level=info msg=x`],
+    [`${stdin}: syslog`, (time: number) => `<13>1 ${iso(time)} host app - - - x`],
+    [
+      'type: journald',
+      (time: number) => JSON.stringify({ MESSAGE: 'x', __REALTIME_TIMESTAMP: String(time * 1000), PRIORITY: '6' }),
+    ],
+  ] as const) {
+    const { code, stdout, stderr } = await callSimulate([configOf(t, source), '--json'], lines(line))
+    t.equal(code, 0, stderr)
+    const { time, from, to, results } = JSON.parse(stdout) as SimulationResult
+    t.match({ time, from, to }, { time: 'auto', from: START, to: START + 1100 }, line(START))
+    t.match(results, [{ passed: 2, discarded: 1 }])
+  }
+})
+
+t.test('lines of classic syslog have a time to the second', async t => {
+  const { stdout } = await callSimulate(
+    [configOf(t, 'type: stdin, decode: syslog'), '--json'],
+    lines(time => `<13>${bsd(time)} host app: x`),
+  )
+  t.match(JSON.parse(stdout).results, [{ passed: 2, discarded: 1 }])
+})
+
+t.test('a time_field of the throttle, or --time, stands before the usual fields', async t => {
+  const line = (time: number) => JSON.stringify({ timestamp: iso(START), at: time })
+  for (const [throttle, args] of [
+    ['limit: 1, window: 1s, time_field: .at', []],
+    ['limit: 1, window: 1s', ['--time=.at']],
+  ] as const) {
+    const config = configOf(t, 'type: stdin, decode: json', throttle)
+    const { stdout } = await callSimulate([config, '--json', ...args], lines(line))
+    t.match(JSON.parse(stdout), { time: '.at', to: START + 1100, results: [{ passed: 2 }] })
+  }
+})
+
+t.test('some events without a time have that of the one before', async t => {
+  const input = [{ time: START }, { msg: 'x' }, { time: 'soon' }, { time: START + 1000 }]
+  const config = configOf(t, 'type: stdin, decode: json')
+  const { stdout } = await callSimulate([config], input.map(event => `${JSON.stringify(event)}\n`).join(''))
+  t.match(stdout, /^passed +2 /m)
+  t.match(stdout, /^no time +2 events without a readable time: took the time of the one before$/m)
+})
+
+t.test('where no event has a time, it says where it looked, and what to do', async t => {
+  const json = configOf(t, 'type: stdin, decode: json')
+  const none = await callSimulate(
+    [json],
+    lines(time => JSON.stringify({ when: iso(time), n: 1 })),
+  )
+  t.equal(none.code, 1)
+  t.equal(
+    none.stderr.replace(/\s+/g, ' '),
+    'sluice: no event has a time in .timestamp, .@timestamp, .time, .ts, .@t, .t, .datetime, .date, .eventTime: name the field that holds it with --time; the fields of the events are .when, .n ',
+  )
+  // Lines of a container runtime are text to a source that does not decode them.
+  const text = await callSimulate(
+    [configOf(t, 'type: stdin, decode: text')],
+    lines(time => `${iso(time)} stdout F x`),
+  )
+  t.equal(text.code, 1)
+  t.match(text.stderr, /: lines of text have none; their source needs another decode, or try .* live events with --tap/)
+})
