@@ -163,7 +163,7 @@ export interface KeyWatch {
   end(most: number): KeyCounts
 }
 
-/** Makes single attempts. Retries, batching, pauses and dead letters belong to the engine (flow/delivery). */
+/** Makes single attempts. Retries, batching, pauses and dead letters belong to the engine (engine/flow/delivery). */
 export interface Destination extends Lifecycle {
   /**
    * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.

@@ -12,7 +12,7 @@ import { KEY_FILES } from '../worker/known-keys.js'
 /** An account that takes this share of its allowance counts as full. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
-/** Folders of a pipeline that grow with its events, see flow/disk-buffer, engine/dead-letter and engine/state. */
+/** Folders of a pipeline that grow with its events, see disk-buffer, dead-letter and state of the engine. */
 const GROWING = ['state/buffer', 'state/dead-letter', 'state/throttle']
 /** What events always leave to saved revisions, so that a pipeline whose events fill the disk can be corrected. */
 const RESERVED = 1 / 16
