@@ -50,8 +50,17 @@ export interface Output {
 }
 
 export interface Source extends Lifecycle {
-  /** The source cannot read its input twice. On reload, the engine itself resends undelivered events. */
+  /**
+   * The source cannot read its input twice. On reload, the engine itself resends undelivered events. Without it and
+   * `redelivers`, the source reads on from a position that it has saved.
+   */
   readonly once?: true
+  /**
+   * The server that it reads from is told of each event that was delivered, and gives the others again, in any order:
+   * there is no position. When events come back undelivered, the source reads them again by itself, or ends its run with
+   * a GivenBackError.
+   */
+  readonly redelivers?: true
   /** Why the source is blocked until an operator intervenes; undefined: it is not blocked. */
   readonly heldBy?: string | undefined
   /** The source answers its senders, and they resend the events that could not be delivered. */

@@ -60,8 +60,8 @@ export async function started(
   definition?: AnyDefinition<'destination'>,
 ): Promise<Made> {
   const made = await make(options, definition)
-  t.teardown(() => made.destination.stop!(never))
-  await made.destination.start!(never)
+  t.teardown(() => made.destination.stop?.(never))
+  await made.destination.start?.(never)
   return made
 }
 

@@ -1,5 +1,5 @@
 import type { Codec } from '../../core/codec.js'
-import type { ComponentMetrics, Output } from '../../core/component.js'
+import type { ComponentMetrics, Output, Source } from '../../core/component.js'
 import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
@@ -67,12 +67,13 @@ interface Kept {
 /**
  * Where a source sends its batches. Limits the memory of everything downstream: unsettled batches may hold at most
  * `maxBytes`, plus one batch. A source that keeps running while the components behind it are replaced keeps its output:
- * `hold`, then `attach`. With `keeps`, events given back in between are resent from here, because the source cannot
- * read them again.
+ * `hold`, then `attach`. Events of a source that cannot read them again (`once`) are resent from here if they
+ * were given back in between.
  */
 export class SourceOutput implements Output {
   readonly #counters: ComponentCounters
   readonly #keeps: boolean
+  readonly #redelivers: boolean
   #maxBytes: number
   #fanOut: FanOut
   #held = 0
@@ -91,11 +92,18 @@ export class SourceOutput implements Output {
   /** Whether nothing takes its batches any more. */
   #isOver = false
 
-  constructor(fanOut: FanOut, counters: ComponentCounters, maxBytes: number, keeps = false) {
+  /** `kind`: which of the three kinds of sources it is of. */
+  constructor(
+    fanOut: FanOut,
+    counters: ComponentCounters,
+    maxBytes: number,
+    { once, redelivers }: Pick<Source, 'once' | 'redelivers'> = {},
+  ) {
     this.#fanOut = fanOut
     this.#counters = counters
     this.#maxBytes = maxBytes
-    this.#keeps = keeps
+    this.#keeps = once === true
+    this.#redelivers = redelivers === true
     counters.gauge(
       'sluice_source_unacknowledged_bytes',
       'Memory held by unacknowledged events, in bytes.',
@@ -193,7 +201,7 @@ export class SourceOutput implements Output {
     open.bytes = bytes
     this.#counters.read(length, bytes, !this.#keeps)
     if (this.#keeps) open.kept = keep(batch)
-    else this.#follow(open, batch.origin)
+    else if (!this.#redelivers) this.#follow(open, batch.origin)
     const room = this.#fanOut.write(batch)
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
@@ -228,11 +236,11 @@ export class SourceOutput implements Output {
   /**
    * While sending is paused: gives up all batches that are not settled, also those that others still hold. Kept batches
    * are resent by `attach`; the others are given back to their source. Unless `isAborted`, this applies only if events
-   * were already given back, because they would otherwise be overtaken.
+   * were already given back, because they would otherwise be overtaken; those of a source without an order never are.
    */
   giveUp(isAborted = true): void {
     this.#resendsAll = isAborted
-    if (this.#keeps || !(isAborted || this.repeats)) return
+    if (this.#keeps || !(isAborted || (this.repeats && !this.#redelivers))) return
     for (const open of [...this.#open]) {
       this.#open.delete(open)
       this.#gotBack(open)

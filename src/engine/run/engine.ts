@@ -234,7 +234,7 @@ export class Engine {
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
-    const output = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
+    const output = new SourceOutput(fanOut, base.metrics, this.#share, source)
     const run = new SourceRun({ ...this.#runtime, config, source, output, counters: base.metrics })
     this.#sources.push({ run, fanOut })
   }

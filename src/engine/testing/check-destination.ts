@@ -14,6 +14,9 @@ import { Delivery } from '../flow/delivery/delivery.js'
 import { batchOf } from './batches.js'
 import { Findings, until } from './findings.js'
 
+/** How long after its delivery an event may arrive. */
+const LATE_MS = 2000
+
 type DestinationDefinition = AnyDefinition<'destination'>
 
 /** Where a destination is to write, and what arrived there. Each check opens one of its own. */
@@ -21,7 +24,7 @@ export interface DestinationOutput {
   readonly options: object
   /** Standard output, for a destination that writes to it. */
   readonly stdout?: NodeJS.WritableStream
-  /** All that has arrived, as text. Missing if it is nowhere. */
+  /** All that has arrived so far, as text. It may come some time after its delivery. Missing if it is nowhere. */
   arrived?(): string | Promise<string>
   /** Has the next `attempts` fail, so that they are to be tried again. Without it, failures are not checked. */
   fail?(attempts: number): void
@@ -131,13 +134,24 @@ class Opened {
   /** Compares the numbers of the events that have arrived, each once. */
   async hasArrived(wanted: readonly number[], found: Findings): Promise<void> {
     if (!this.output.arrived) return
+    await this.#until(arrived => arrived.length >= wanted.length)
     found.same(await this.#arrived(), wanted, 'the events that arrived')
   }
 
   /** Of these events, those that have not arrived. */
   async missing(wanted: readonly number[]): Promise<number[]> {
-    const arrived = new Set(this.output.arrived ? await this.#arrived() : wanted)
-    return wanted.filter(n => !arrived.has(n))
+    if (!this.output.arrived) return []
+    const missing = (arrived: readonly number[]) => {
+      const there = new Set(arrived)
+      return wanted.filter(n => !there.has(n))
+    }
+    await this.#until(arrived => missing(arrived).length === 0)
+    return missing(await this.#arrived())
+  }
+
+  /** Waits a while: what a destination has delivered may be seen at its receiver a little later. */
+  async #until(test: (arrived: readonly number[]) => boolean): Promise<void> {
+    for (let waited = 0; waited < LATE_MS && !test(await this.#arrived()); waited += 20) await sleep(20)
   }
 
   /** Numbers of the events that have arrived. */

@@ -115,16 +115,24 @@ export class OpenedSource {
   async begin(out: Taker, checkpoints?: MemoryCheckpoints) {
     const { source, counters, logged } = await this.create(checkpoints)
     const controller = new AbortController()
-    await source.start?.(controller.signal)
-    const run = source.run(out, controller.signal)
     let hasFailed = false
-    run.catch(() => void (hasFailed = true))
+    const begin = async () => {
+      await source.start?.(controller.signal)
+      const run = source.run(out, controller.signal)
+      hasFailed = false
+      run.catch(() => void (hasFailed = true))
+      return { run }
+    }
+    const first = await begin()
+    let last = first
+    /** Runs it again after it has failed, as the engine does. */
+    const again = async () => void (last = await begin())
     const end = async () => {
       controller.abort()
       out.settlesAs ??= 'delivered'
       out.unblock()
       out.settle('delivered')
-      await run.catch(() => {})
+      await last.run.catch(() => {})
       await source.stop?.(AbortSignal.timeout(100))
       await source.stop?.(AbortSignal.timeout(100))
     }
@@ -136,7 +144,16 @@ export class OpenedSource {
       port = Number(/:(\d+)$/.exec(String(address()))?.[1])
     }
     const write = (lines: readonly string[]) => this.input.write(lines, port)
-    return { source, counters, run, abort: () => controller.abort(), end, write }
+    return {
+      source,
+      counters,
+      run: first.run,
+      hasFailed: () => hasFailed,
+      again,
+      abort: () => controller.abort(),
+      end,
+      write,
+    }
   }
 
   async close(): Promise<void> {
@@ -198,7 +215,7 @@ async function endsInTheMiddle(opened: OpenedSource, found: Findings): Promise<v
 async function givesBack(opened: OpenedSource, found: Findings): Promise<void> {
   const out = opened.slow()
   const checkpoints = new MemoryCheckpoints()
-  const { source, counters, write, run, end } = await opened.begin(out, checkpoints)
+  const { source, counters, write, run, end, ...more } = await opened.begin(out, checkpoints)
   const answers: unknown[] = []
   for (let n = 0; n < 3; n++) {
     answers.push(write(numbered(n, n + 1)))
@@ -214,6 +231,13 @@ async function givesBack(opened: OpenedSource, found: Findings): Promise<void> {
   } else if (source.once) {
     await end()
     found.same(counters.failures.get('undelivered'), 1, 'failures of the kind "undelivered"')
+  } else if (source.redelivers) {
+    await until(() => more.hasFailed() || out.events === 4, 'what was given back comes again')
+    if (more.hasFailed()) await more.again()
+    await until(() => out.events === 4, 'what was given back comes again, in the next run')
+    await end()
+    found.same(out.received.splice(3), ['line 1'], 'what came again')
+    await readsOn(opened, ['line 3'], found)
   } else {
     const failure = await run.then(
       () => 'nothing',
@@ -236,9 +260,19 @@ async function readsAgain(opened: OpenedSource, checkpoints: MemoryCheckpoints, 
   await until(() => next.events === 3, 'another line is read')
   await again.end()
   await checkpoints.flush()
+  await readsOn(opened, ['line 4'], found, checkpoints)
+}
+
+/** After a restart, nothing comes but what is written then. */
+async function readsOn(
+  opened: OpenedSource,
+  lines: readonly string[],
+  found: Findings,
+  checkpoints = new MemoryCheckpoints(),
+): Promise<void> {
   const last = opened.slow('delivered')
   const rest = await opened.begin(last, checkpoints)
-  rest.write(numbered(4, 5))
+  rest.write(lines)
   await until(() => last.events > 0, 'another line is read')
-  found.same(last.received, ['line 4'], 'lines after a restart')
+  found.same(last.received, lines, 'lines after a restart')
 }

@@ -32,7 +32,7 @@ function setUp(maxBytes: number, keeps = false) {
   const taken: EventBatch[] = []
   const fanOut = fanOutTo(taken)
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const output = new SourceOutput(fanOut, counters, maxBytes, keeps)
+  const output = new SourceOutput(fanOut, counters, maxBytes, keeps ? { once: true } : {})
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
@@ -308,9 +308,38 @@ t.test('what was settled while batches before it were open does not count when t
   t.equal(counters.toRepeat, 0)
 })
 
+t.test(
+  'of a source whose server gives events again, only what came back counts, and only that is given back',
+  async t => {
+    const taken: EventBatch[] = []
+    const counters = new ComponentCounters('in', 'source', 'fake')
+    const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000, { redelivers: true })
+    const settled: string[] = []
+    const origin = originOf('text')
+    for (let i = 0; i < 4; i++) {
+      const frame = new LineSplitter(1 << 20).push(Buffer.from('x\n'))!
+      const ack = output.ack(status => settled.push(`${i} ${status}`))
+      await output.send(new EventBatch(frame, origin, 0, ack))
+    }
+    output.hold()
+    for (const [i, status] of [
+      [2, 'delivered'],
+      [0, 'errored'],
+    ] as const)
+      taken[i]!.ack.settle(status)
+    t.same([counters.toRead.events, counters.toRepeat], [1, 0], 'it does not read again what was behind')
+    output.giveUp(false)
+    t.same(settled, ['2 delivered', '0 errored'], 'none can be overtaken')
+    output.giveUp()
+    t.same(settled, ['2 delivered', '0 errored', '1 errored', '3 errored'])
+  },
+)
+
 t.test('what is sent again while somebody holds it keeps its bytes until both have settled it', async t => {
   const taken: EventBatch[] = []
-  const output = new SourceOutput(fanOutTo(taken), new ComponentCounters('in', 'source', 'fake'), 1_000_000, true)
+  const output = new SourceOutput(fanOutTo(taken), new ComponentCounters('in', 'source', 'fake'), 1_000_000, {
+    once: true,
+  })
   let released = 0
   const ack = output.ack(() => {})
   const frame = new LineSplitter(1 << 20).push(Buffer.from('a line\n'))!

@@ -93,6 +93,82 @@ t.test('a source that does not wait for room', async t => {
   t.ok(found.some(text => /failures of the kind "undelivered"/.test(text)))
 })
 
+/** A server that keeps each line until it is acknowledged, and gives those again that are not. */
+class Queue {
+  readonly unread: string[] = []
+  readonly pending = new Set<string>()
+
+  next(): string | undefined {
+    const line = this.unread.shift()
+    if (line !== undefined) this.pending.add(line)
+    return line
+  }
+}
+
+t.test('a source whose server keeps what is not acknowledged: three that do it in their own way', async t => {
+  const queueSource = (how: 'in the run' | 'by a next run' | 'without acknowledging') => {
+    let queue = new Queue()
+    const definition = defineSource({
+      ...about,
+      type: how.replaceAll(' ', '-'),
+      examples: [{ title: 'One', yaml: '' }],
+      create: (_, context) => ({
+        redelivers: true as const,
+        async run(out: Output, signal: AbortSignal) {
+          const origin = context.origin(JSON_OBJECTS)
+          queue.unread.unshift(...queue.pending)
+          let failure: Error | undefined
+          while (!signal.aborted && !failure) {
+            const message = queue.next()
+            if (message === undefined) {
+              await new Promise(resolve => setTimeout(resolve, 1))
+              continue
+            }
+            const ack = out.ack(status => {
+              if (status === 'errored' && how === 'by a next run') failure = new Error('given back')
+              else if (status === 'errored') queue.unread.push(message)
+              else if (how !== 'without acknowledging') queue.pending.delete(message)
+            })
+            await out.send(batchOfEvents([{ message }], origin, 0, ack))
+          }
+          if (failure) throw failure
+        },
+      }),
+    })
+    const open = () => {
+      queue = new Queue()
+      return { options: {}, write: (lines: readonly string[]) => queue.unread.push(...lines) }
+    }
+    return checkSource(definition, open)
+  }
+  t.same(await queueSource('in the run'), [])
+  t.same(await queueSource('by a next run'), [])
+  const found = await queueSource('without acknowledging')
+  t.match(found.at(-1), /^without-acknowledging: what is given back comes again.*: lines after a restart/)
+})
+
+t.test('a destination may deliver before it can be seen, and may have no start and no stop', async t => {
+  let text = ''
+  const later = defineDestination({
+    ...about,
+    type: 'later',
+    examples: [{ title: 'One', yaml: '' }],
+    create: (): Destination => ({
+      async write(request) {
+        const all = request.flatMap(batch => Array.from({ length: batch.length }, (_, i) => eventText('raw', batch, i)))
+        setTimeout(() => {
+          text += all.join('')
+        }, 100)
+      },
+    }),
+  })
+  const open = () => {
+    text = ''
+    return { options: {}, arrived: () => text }
+  }
+  t.same(await checkDestination(later, open), [])
+})
+
 t.test('a codec whose scan and fields disagree', async t => {
   class Two extends Codec {
     scan(b: Buffer, start: number, end: number): boolean {
