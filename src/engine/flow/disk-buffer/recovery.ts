@@ -233,6 +233,7 @@ function readerOf(
   )
 }
 
+/** The last one of those that are equally far: a power failure can leave a ledger of events with other sizes. */
 function furthest(...places: (Place | undefined)[]): Place {
-  return places.reduce<Place>((a, b) => (b && b.event > a.event ? b : a), ANYWHERE)
+  return places.reduce<Place>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

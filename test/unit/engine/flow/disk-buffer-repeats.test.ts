@@ -56,6 +56,30 @@ t.test('what was delivered is still known after a kill before a run came to it',
   t.ok(next.balanced)
 })
 
+t.test('a ledger and segments whose events have other sizes: nothing is left, not even a byte', async t => {
+  const written = async (size: number, fate: 'delivered' | undefined) => {
+    const disk = new SimulatedDisk()
+    const run = await BufferRun.open({ folder: disk.folder(), fate: () => fate })
+    for (const n of upTo(10)) void run.put([n], size)
+    await run.pass(1100)
+    return killed(disk)
+  }
+  for (const [size, other] of [
+    [30, 31],
+    [31, 30],
+  ] as const) {
+    const disk = await written(size, 'delivered')
+    const segments = await written(other, undefined)
+    for (const name of segments.names()) if (name.endsWith('.segment')) disk.put(name, segments.content(name))
+    const run = await BufferRun.open({ folder: disk.folder() })
+    t.same(run.counters.received, { events: 0, bytes: 0 })
+    void run.put([20])
+    await run.drain()
+    t.same(run.out, [20])
+    t.ok(run.balanced)
+  }
+})
+
 /** Settles these events of a batch that came out; the others are given back, each by itself. */
 function partly({ batches }: BufferRun, accepted: readonly number[]): void {
   for (const batch of batches.splice(0)) {
