@@ -40,6 +40,12 @@ export class Input {
     this.#go()
   }
 
+  /** Not to be fed by others after all: it ends with the last of its feeders. */
+  release(): void {
+    this.#isDetached = false
+    if (this.#feeders === 0) this.#stream.end()
+  }
+
   /** The former feeders have ended, and others follow. */
   attach(): void {
     this.#isDetached = false
@@ -54,7 +60,6 @@ export class Input {
   /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
-    batch.renew()
     for (const tap of this.taps) tap(batch)
     this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
@@ -83,9 +88,10 @@ export class FanOut {
   readonly taps = new Set<Tap>()
   readonly #inputs: Input[] = []
 
+  /** Feeds an input, from now on or as before. */
   connect(input: Input): void {
     input.feed()
-    this.#inputs.push(input)
+    if (!this.#inputs.includes(input)) this.#inputs.push(input)
   }
 
   /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */

@@ -20,7 +20,6 @@ import type { ComponentConfig } from '../config/load.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
 import type { DeliveryState } from '../flow/delivery/delivery.js'
-import { finish } from '../flow/fan-out.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { SteadyClock } from '../flow/steady-clock.js'
 import type { WaitingBatches } from '../flow/waiting.js'
@@ -33,16 +32,16 @@ import { createOrHold } from './held-source.js'
 import { isRead, Links } from './links.js'
 import { destinationState } from './measure/delivery-report.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
-import { type Watched, watched } from './measure/progress.js'
+import type { Watched } from './measure/progress.js'
 import { isOnlyCopied } from './only-copied.js'
 import { OwnOutputs } from './own-outputs.js'
+import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
 import type { Comparison } from './same-components.js'
 import { type Fed, readsAgain, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import { stateFolder } from './state/state-folder.js'
-import type { Taps } from './taps.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
@@ -72,7 +71,7 @@ export class Engine {
   #hasSuccessor: (id: string) => boolean = () => false
   /** Once it is being replaced: ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> | undefined
-  readonly #links: Links
+  readonly #links = new Links()
   readonly #sources: Fed[] = []
   /** Bytes that each source may have unacknowledged. */
   readonly #share: number
@@ -92,7 +91,6 @@ export class Engine {
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
-    this.#links = new Links(config, this.#lasting)
     this.#share = shareOf(config.sources.length)
     this.#runtime = runtime
     this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
@@ -100,8 +98,8 @@ export class Engine {
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
     this.#handover = handover
-    // The destinations that go on read the slots of their names.
-    if (!handover?.destinations.size) this.#wanted.clear()
+    // Components that go on read the slots of their names.
+    if (!handover || handover.destinations.size + handover.processors.size === 0) this.#wanted.clear()
     this.#wanted.isUnused = isOnlyCopied(config)
     // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
@@ -109,7 +107,7 @@ export class Engine {
 
   /**
    * Creates every component; throws if one cannot be created. Nothing is read or sent yet. `handover` comes from the
-   * previous engine, of which sources and destinations continue here.
+   * previous engine, of which some components continue here.
    */
   static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
@@ -127,11 +125,12 @@ export class Engine {
 
   /** Releases everything except what the next engine shares: counters, buffers, and what it takes over. */
   async undo(): Promise<void> {
-    const { sources, destinations } = this.#handover ?? {}
-    for (const [id, counters] of this.#counters) if (!sources?.has(id) && !destinations?.has(id)) counters.retire()
+    const { sources, processors, destinations } = this.#handover ?? {}
+    const goesOn = (id: string) => sources?.has(id) || processors?.has(id) || destinations?.has(id)
+    for (const [id, counters] of this.#counters) if (!goesOn(id)) counters.retire()
     for (const [id, { buffer }] of this.#destinations) if (!destinations?.has(id)) await buffer?.close()
     const over = AbortSignal.abort()
-    for (const [id, component] of this.#lasting) if (!destinations?.has(id)) await component.stop?.(over)
+    for (const [id, component] of this.#lasting) if (!goesOn(id)) await component.stop?.(over)
   }
 
   #context({ id, kind, type, reach, renamedFrom }: ComponentConfig): Wide {
@@ -194,18 +193,36 @@ export class Engine {
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
     const { id } = config
+    const run = this.#handover?.processors.get(id) ?? (await this.#openProcessor(config))
+    run.input.attach()
+    this.#counters.set(id, run.counters)
+    this.#lasting.set(id, run.processor)
+    this.#stages.add(run)
+    this.#links.addProcessor(run)
+    this.watched.push(run.watched)
+  }
+
+  async #openProcessor(config: ComponentConfig): Promise<ProcessorRun> {
+    const { id } = config
     const { EventEditor } = await import('../../core/event/event-editor.js')
     const editor = () => new EventEditor(this.#wanted)
     const context = { ...this.#context(config), state: stateFolder(this.#config.dataDir, id, this.#runtime), editor }
-    const { metrics } = context
     const processor = await this.#create<'processor'>(config, context)
+    // If anything else fails, it is released.
     this.#lasting.set(id, processor)
-    const again = (source: string) => readsAgain(source, this.#sources)
-    const isOnce = (id: string) => this.#sources.some(({ run }) => run.config.id === id && run.source.once)
-    const around = { ...context, origin: this.#origin(id), disk: this.#runtime.disk, readsAgain: again, isOnce }
-    const stage = await this.#stages.add(config, processor, { ...around, dataDir: this.#config.dataDir })
-    this.#links.addStage(id, stage, metrics)
-    this.watched.push(watched(id, stage, metrics))
+    const sources = this.#sources
+    const again = (source: string) => readsAgain(source, sources)
+    const isOnce = (id: string) => sources.some(({ run }) => run.config.id === id && run.source.once)
+    const { dataDir } = this.#config
+    const around = {
+      ...context,
+      origin: this.#origin(id),
+      disk: this.#runtime.disk,
+      readsAgain: again,
+      isOnce,
+      dataDir,
+    }
+    return this.#stages.create(config, processor, around, output => isRead(output, this.#config))
   }
 
   /** The origin of the events of a component. */
@@ -253,13 +270,14 @@ export class Engine {
       if (run.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
     })
-    await Promise.all([...read, ...[...this.#stages.streams()].map(finish), ...delivered])
+    await Promise.all([...read, this.#stages.run(), ...delivered])
     const ended = this.#endingDestinations()
     const left = ended.map(([id, { delivery }]) => [id, delivery.takeLeft()] as const)
     // What comes from a buffer stays there.
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
+    await this.#endRepeating()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     const undelivered = left.filter(([id]) => !this.#destinations.get(id)!.buffer)
@@ -267,7 +285,7 @@ export class Engine {
     // Events that were given back will be decided again, so they must not have been counted.
     const isExact = (id: string) => !over.aborted && !this.repeats(id)
     for (const [id, component] of this.#lasting)
-      if (!this.#leftDestinations.has(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
+      if (!this.#goesOn(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
         this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const [, { delivery }] of ended) await delivery.stop(over)
@@ -275,6 +293,27 @@ export class Engine {
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
     if (!this.#successors) this.checkpoints.close()
+  }
+
+  /** Whether a component goes on when this engine has ended. */
+  #goesOn(id: string): boolean {
+    return this.#left.has(id) || this.#stages.left.has(id) || this.#leftDestinations.has(id)
+  }
+
+  /** Whether an aborted run has given back events of a source. */
+  #isCut(source: string): boolean {
+    if (!this.#delivering.signal.aborted) return false
+    return [...this.#lasting.keys()].some(id => !this.#goesOn(id) && this.#outputs.reaches(source, id))
+  }
+
+  /** Processors must not decide twice about what a source will send again: those that it reaches end after all. */
+  async #endRepeating(): Promise<void> {
+    const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
+    for (let ended: readonly ProcessorRun[] = []; ; ) {
+      ended = this.#stages.leaveOut(this.#config, isRepeated)
+      if (ended.length === 0) return
+      await this.#stages.end(ended, this.#delivering.signal.aborted)
+    }
   }
 
   /** The destinations that end with this engine. */
@@ -315,15 +354,15 @@ export class Engine {
   }
 
   /**
-   * Stops for a replacement. The `same` sources pause for the next engine, and the `same` destinations go on, unless a
-   * source of theirs ends. Other components with a successor of the same options pass their state to it. Buffers whose
+   * Stops for a replacement. The `same` sources pause for the next engine. The `same` destinations go on, unless a source
+   * of theirs ends, and so do the `same` processors with nothing but such components before and behind them. Others with a successor of the same options pass their state to it. Buffers whose
    * destination `emptied` accepts deliver their events; the other buffers are passed on as they are.
    */
   leave(
     { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
     emptied: (id: string) => boolean,
     deadline: AbortSignal,
-    next?: EngineConfig,
+    next: EngineConfig,
   ): void {
     this.#successors = succeeded
     for (const { run } of this.#sources) {
@@ -332,17 +371,17 @@ export class Engine {
       run.leave()
     }
     for (const [id, run] of this.#destinations) {
-      if (!next || !same.has(id) || !this.#canStay(run, next)) continue
+      if (!same.has(id) || !this.#canStay(run, next)) continue
       this.#leftDestinations.set(id, run)
       run.leave()
     }
     this.#endSources(REPLACED)
-    this.#stages.leave(succeeded, next?.processors ?? [], this.#left)
+    this.#stages.leave({ same, succeeded }, this.#config, next, this.#left, this.#leftDestinations)
     for (const [id, { buffer }] of this.#endingDestinations()) if (!emptied(id)) buffer?.restAfter(0)
     this.#hasSuccessor = id =>
       this.#destinations.get(id)!.buffer
         ? !emptied(id)
-        : next?.destinations.some(to => [to.id, to.renamedFrom].includes(id)) === true
+        : next.destinations.some(to => [to.id, to.renamedFrom].includes(id))
     this.leaveFailing()
     this.#abortAt(deadline)
   }
@@ -399,16 +438,13 @@ export class Engine {
 
   /** After a run that `leave` has ended: what the next engine needs. */
   handover(): EngineHandover {
-    const goesOn = (id: string) => this.#left.has(id) || this.#leftDestinations.has(id)
-    for (const [id, counters] of this.#counters) if (!goesOn(id)) counters.retire()
+    for (const [id, counters] of this.#counters) if (!this.#goesOn(id)) counters.retire()
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
-    const ending = [...this.#lasting.keys()].filter(id => !goesOn(id))
-    const reachesEnding = (source: string) => ending.some(id => this.#outputs.reaches(source, id))
-    for (const [id, { output }] of this.#left) output.giveUp(this.#delivering.signal.aborted && reachesEnding(id))
+    for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))
     const outages = outagesOf(this.#destinations.values())
-    const [sources, destinations] = [this.#left, this.#leftDestinations]
-    return { ...this.#shared, sources, destinations, handoverStates: this.#handovers, outages }
+    const [sources, processors, destinations] = [this.#left, this.#stages.left, this.#leftDestinations]
+    return { ...this.#shared, sources, processors, destinations, handoverStates: this.#handovers, outages }
   }
 
   /** Releases everything, without a run. */
@@ -432,8 +468,8 @@ export class Engine {
     return this.#sources.some(({ run }) => run.output.repeats && reaches(run.config.id))
   }
 
-  get taps(): Taps {
-    return this.#links.taps
+  get links(): Links {
+    return this.#links
   }
 
   /** Whether the run ended because a component could not start. */

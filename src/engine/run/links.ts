@@ -1,30 +1,21 @@
-import type { Lifecycle } from '../../core/component.js'
+import type { BucketState, KeyWatch, ProcessorOutage, WaitState } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { ComponentCounters } from '../flow/counters.js'
-import { FanOut, Input, pump, pumpSide } from '../flow/fan-out.js'
-import type { Stage } from '../flow/stage.js'
+import { REJECTED } from '../../core/options/delivery-options.js'
+import { FanOut, type Input, type Tap } from '../flow/fan-out.js'
+import type { ProcessorRun } from './processor-run.js'
 import type { EngineConfig } from './runtime.js'
-import { Taps } from './taps.js'
 
 /** Whether a component reads this output. */
 export function isRead(output: string, { processors, destinations }: EngineConfig): boolean {
   return [...processors, ...destinations].some(({ inputs }) => inputs.includes(output))
 }
 
-/** How the components of an engine are connected. */
+/** How the components of an engine are connected, and what is seen of them while they run. */
 export class Links {
-  readonly taps: Taps
-  readonly #config: EngineConfig
+  readonly #processors = new Map<string, ProcessorRun>()
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.output`. */
   readonly #fanOuts = new Map<string, FanOut>()
-  /** Counts of events that left a processor and have not reached the next queue. */
-  readonly #between: (() => number)[] = []
-
-  constructor(config: EngineConfig, components: ReadonlyMap<string, Lifecycle>) {
-    this.#config = config
-    this.taps = new Taps(id => this.fanOut(id), this.#fanOuts, this.#inputs, this.#between, components)
-  }
 
   fanOut(id: string): FanOut {
     let fanOut = this.#fanOuts.get(id)
@@ -39,26 +30,11 @@ export class Links {
     this.#inputs.set(id, input)
   }
 
-  /** Passes on what a predecessor has left to a component, before anything else arrives. */
-  inherit(id: string, batch: EventBatch): void {
-    void this.#inputs.get(id)!.write(batch)
-  }
-
   /** Adds the input and the outputs of a processor. */
-  addStage(id: string, stage: Stage, metrics: ComponentCounters): void {
-    this.addInput(id, new Input(stage, metrics))
-    this.taps.stages.set(id, stage)
-    const before = metrics.passed.events
-    const main = pump(stage, stage.hasMain ? this.fanOut(id) : new FanOut())
-    this.#between.push(() => metrics.passed.events - before - main.events)
-    for (const [name, output] of stage.outputs) {
-      const side = `${id}.${name}`
-      if (!isRead(side, this.#config)) this.taps.unread.set(side, output)
-      else {
-        output.connected = true
-        this.#between.push(pumpSide(output, this.fanOut(side)))
-      }
-    }
+  addProcessor(run: ProcessorRun): void {
+    this.addInput(run.config.id, run.input)
+    this.#processors.set(run.config.id, run)
+    for (const [name, fanOut] of run.fanOuts) this.#fanOuts.set(name, fanOut)
   }
 
   /** Connects the readers, whose inputs were added, to what they read. */
@@ -66,8 +42,65 @@ export class Links {
     for (const { id, inputs } of readers) for (const input of inputs) this.fanOut(input).connect(this.#inputs.get(id)!)
   }
 
+  /** Passes on what a predecessor has left to a component, before anything else arrives. */
+  inherit(id: string, batch: EventBatch): void {
+    void this.#inputs.get(id)!.write(batch)
+  }
+
   /** Number of events on their way from one component to the next. */
   between(): number {
-    return this.#between.reduce((all, count) => all + count(), 0)
+    return [...this.#processors.values()].reduce((all, run) => all + run.between(), 0)
+  }
+
+  /** The names that can be tapped: outputs, side outputs, and destinations for their input. */
+  outputs(): string[] {
+    const sides = [...this.#processors.values()].flatMap(run => run.sides())
+    const names = new Set([...this.#fanOuts.keys(), ...sides, ...this.#inputs.keys()])
+    return [...names].filter(name => !name.endsWith(`.${REJECTED}`)).sort()
+  }
+
+  /**
+   * Shows every batch of an output to `tap`, before its readers get it, until the result is called; undefined if there
+   * is no such output. Without taps there is no cost.
+   */
+  tap(output: string, tap: Tap): (() => void) | undefined {
+    const [id, name] = output.split('.')
+    const run = name === undefined ? undefined : this.#processors.get(id!)
+    // Sources and processors are tapped at their output; a destination only has an input.
+    const place = run?.open(name!) ?? this.#fanOuts.get(output) ?? this.#inputs.get(output)
+    if (!place) return undefined
+    const side = run?.stage.outputs.get(name!)
+    const changed = () => {
+      if (side) side.tapped = place.taps.size > 0
+    }
+    place.taps.add(tap)
+    changed()
+    return () => {
+      place.taps.delete(tap)
+      changed()
+    }
+  }
+
+  /** Starts counting a component's decisions by key; undefined if it has no keys. */
+  watchKeys(component: string): KeyWatch | undefined {
+    return this.#processors.get(component)?.processor.watchKeys?.()
+  }
+
+  /** The state of a bucket of a component; undefined if it has none. */
+  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
+    return this.#processors.get(component)?.processor.bucket?.(key, rule)
+  }
+
+  /** The processors that need a server which does not reply, or that do not finish with events. */
+  outages(): (ProcessorOutage & { readonly id: string })[] {
+    return [...this.#processors].flatMap(([id, { stage, processor }]) => {
+      const outage = processor.outage ?? stage.slow.outage
+      return outage ? [{ id, ...outage }] : []
+    })
+  }
+
+  /** What events wait for in a component; undefined if none waits. */
+  waitState(component: string): WaitState | undefined {
+    return this.#processors.get(component)?.stage.waitState
   }
 }

@@ -10,6 +10,7 @@ import type { DestinationRun } from './destination-run.js'
 import type { HandoverStates } from './handover-states.js'
 import type { Outages } from './measure/outages.js'
 import type { OwnOutputs } from './own-outputs.js'
+import type { ProcessorRun } from './processor-run.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
 
@@ -64,7 +65,8 @@ export interface EngineHandover {
   readonly outputs: OwnOutputs
   /** Sources that keep running, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
-  /** Destinations that do so, by id. */
+  /** Processors and destinations that do so, by id. */
+  readonly processors: ReadonlyMap<string, ProcessorRun>
   readonly destinations: ReadonlyMap<string, DestinationRun>
   readonly handoverStates: HandoverStates
   readonly outages: Outages

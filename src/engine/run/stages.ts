@@ -1,4 +1,3 @@
-import type { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -9,9 +8,11 @@ import type { ComponentConfig } from '../config/load.js'
 import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
-import type { Stage } from '../flow/stage.js'
 import type { Left, WaitingBatches } from '../flow/waiting.js'
 import { openDeadLetters } from './dead-letter/stock.js'
+import { ProcessorRun } from './processor-run.js'
+import type { EngineConfig } from './runtime.js'
+import type { Comparison } from './same-components.js'
 import type { SourceRun } from './source-run.js'
 
 export interface ProcessorEnvironment {
@@ -28,86 +29,127 @@ export interface ProcessorEnvironment {
   readonly isOnce: (source: string) => boolean
 }
 
-interface Staged {
-  readonly stage: Stage
-  readonly metrics: ComponentCounters
-  readonly type: string
-  readonly renamedFrom: string | undefined
-}
-
 /** A reload takes a processor that works on a batch for longer than this for one that hangs. */
 const HANGS_MS = 5000
 
 /** The processors of a pipeline and their stages. */
 export class Stages {
-  readonly #stages = new Map<string, Staged>()
+  readonly #runs = new Map<string, ProcessorRun>()
+  /** Those that go on after the engine has ended. */
+  readonly left = new Map<string, ProcessorRun>()
   /** Those that have a successor with the same options. */
   #same: ReadonlySet<string> = new Set()
-  /** Those whose successors take what they keep between batches. */
-  readonly #keeping = new Set<string>()
+  /** Marks one as being replaced. */
+  #endStage: (run: ProcessorRun) => void = () => {}
 
-  async add(
-    { id, type, plan = {}, onError = 'pass', renamedFrom }: ComponentConfig,
+  async create(
+    config: ComponentConfig,
     processor: Processor,
     environment: ProcessorEnvironment,
-  ): Promise<Stage> {
+    isRead: (output: string) => boolean,
+  ): Promise<ProcessorRun> {
     const { Stage } = await import('../flow/stage.js')
+    const { id, plan = {}, onError = 'pass' } = config
     const { log, clock, metrics, origin, dataDir, readsAgain, isOnce } = environment
     const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
     const known = { id, log, clock, metrics, origin, onError, deadLetters, readsAgain, isOnce }
     const stage = new Stage(processor, plan, known)
-    if (plan.keeps) this.#keeping.add(id)
     metrics.holds = () => stage.holds()
     metrics.waiting = () => stage.waiting.events
     showUtilization(metrics, stage.busy)
-    this.#stages.set(id, { stage, metrics, type, renamedFrom })
-    return stage
+    return new ProcessorRun(config, processor, stage, metrics, isRead)
   }
 
-  /** All stages, including those whose output has no reader, and the side outputs that have one. */
-  *streams(): Iterable<Writable> {
-    for (const { stage } of this.#stages.values()) {
-      yield stage
-      for (const output of stage.outputs.values()) if (output.isRead) yield output
-    }
+  add(run: ProcessorRun): void {
+    this.#runs.set(run.config.id, run)
   }
 
-  /** Starts the stages one after the other. Does not throw; `failed` is called for a stage that cannot start. */
+  /** Those that end with the engine. */
+  #ending(): ProcessorRun[] {
+    return [...this.#runs.values()].filter(run => !this.left.has(run.config.id))
+  }
+
+  /** Starts them one after the other. Does not throw; `failed` is called for one that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
-    for (const [id, { stage }] of this.#stages) await stage.start(signal).catch(error => failed(id, error))
+    for (const [id, run] of this.#runs) await run.start(signal).catch(error => failed(id, error))
+  }
+
+  /** Runs until all have ended, but for those that go on. */
+  async run(): Promise<void> {
+    await Promise.all([...this.#runs.values()].map(run => run.run()))
   }
 
   async stop(deadline: AbortSignal): Promise<void> {
-    for (const { stage } of this.#stages.values()) await stage.stop(deadline)
+    for (const { stage } of this.#ending()) await stage.stop(deadline)
   }
 
   /** Whether the successor of a processor with the same options takes what it keeps, whatever was given back. */
   keeps(id: string): boolean {
-    return this.#keeping.has(id)
+    return this.#runs.get(id)?.config.plan?.keeps === true
   }
 
   /**
-   * Marks the stages as being replaced. One whose kept events nobody takes ends as if no more arrived. Events that wait
-   * are left to a successor of the same type, whatever its options, if their source is among those that go on.
+   * They are being replaced. Those of the `same` components go on, as far as all that is before and behind them does,
+   * which is among `others`, and what reads them stays the same. The rest ends.
    */
-  leave(same: ReadonlySet<string>, next: readonly ComponentConfig[], sources: ReadonlyMap<string, SourceRun>): void {
-    this.#same = same
-    for (const [id, { stage, type }] of this.#stages) {
-      stage.isReplaced = same.has(id) || !this.#keeping.has(id)
-      const hasHeir = next.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
+  leave(
+    { same, succeeded }: Pick<Comparison, 'same' | 'succeeded'>,
+    before: EngineConfig,
+    next: EngineConfig,
+    sources: ReadonlyMap<string, SourceRun>,
+    destinations: ReadonlyMap<string, unknown>,
+  ): void {
+    const known = new Map(next.processors.map(config => [config.id, config]))
+    for (const [id, run] of this.#runs) {
+      const isSame = same.has(id) && run.config.inputs.join() === known.get(id)!.inputs.join()
+      if (isSame && run.canStay && links(id, before).join() === links(id, next).join()) this.left.set(id, run)
+    }
+    this.leaveOut(before, id => !sources.has(id) && !destinations.has(id) && !this.left.has(id))
+    for (const run of this.left.values()) run.leave()
+    this.#same = succeeded
+    this.#endStage = ({ config: { id, type }, stage }) => {
+      // One whose kept events nobody takes ends as if no more arrived.
+      stage.isReplaced = succeeded.has(id) || !this.keeps(id)
+      // Events that wait are left to a successor of the same type, whatever its options.
+      const hasHeir = next.processors.some(to => to.type === type && [to.id, to.renamedFrom].includes(id))
       stage.endWaiting(source => hasHeir && sources.has(source))
     }
+    for (const run of this.#ending()) this.#endStage(run)
+  }
+
+  /** Of those that go on, takes out those with a link to a component that is meant, or to one taken out. Returns them. */
+  leaveOut(config: EngineConfig, isMeant: (id: string) => boolean): ProcessorRun[] {
+    const out: ProcessorRun[] = []
+    for (let size = -1; size !== this.left.size; ) {
+      size = this.left.size
+      for (const [id, run] of this.left) {
+        const linked = [...run.config.inputs, ...links(id, config)].map(componentOf)
+        if (!linked.some(other => isMeant(other) || (this.#runs.has(other) && !this.left.has(other)))) continue
+        this.left.delete(id)
+        out.push(run)
+      }
+    }
+    return out
+  }
+
+  /** Ends those that were taken out, when they have passed on what they have. */
+  async end(out: readonly ProcessorRun[], isAborted: boolean): Promise<void> {
+    for (const run of out) {
+      this.#endStage(run)
+      if (isAborted) run.stage.destroy()
+    }
+    await Promise.all(out.map(run => run.end()))
   }
 
   /** The processors that hang, if no other one is at work. */
   hanging(): readonly string[] {
-    const working = [...this.#stages].filter(([, { stage }]) => stage.slow.workedMs !== undefined)
-    return working.every(([, { stage }]) => stage.slow.workedMs! > HANGS_MS) ? working.map(([id]) => id) : []
+    const working = this.#ending().filter(({ stage }) => stage.slow.workedMs !== undefined)
+    return working.every(({ stage }) => stage.slow.workedMs! > HANGS_MS) ? working.map(({ config }) => config.id) : []
   }
 
   /** Events that wait for their decision go back to sources that read them again. The others are decided now. */
   giveBack(): void {
-    for (const { stage } of this.#stages.values()) stage.endWaiting(() => false)
+    for (const { stage } of this.#runs.values()) stage.endWaiting(() => false)
   }
 
   /**
@@ -121,7 +163,7 @@ export class Stages {
   ): WaitingBatches {
     const all: [id: string, left: Left[]][] = []
     // What waits is due at once, unless the options of its successor are the same.
-    for (const [id, { stage }] of this.#stages)
+    for (const [id, { stage }] of this.#runs)
       all.push([id, stage.leftWaiting.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
     for (const [id, batches] of deliveries)
       all.push([id, batches.map(batch => ({ batch, keptMs: undefined, dueAt: 0 }))])
@@ -136,19 +178,31 @@ export class Stages {
 
   /** Passes on what waits in a predecessor, after the start and before the first batch. */
   inherit(waiting: WaitingBatches, wanted: WantedNames): void {
-    for (const [id, { stage, metrics, renamedFrom = id }] of this.#stages) {
+    for (const [id, { stage, counters, config }] of this.#runs) {
+      const { renamedFrom = id } = config
       for (const { batch, ...left } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
         if (stage.destroyed) {
           batch.ack.settle('errored')
           continue
         }
-        metrics.arrived(batch.length, batch.bytes)
+        counters.arrived(batch.length, batch.bytes)
         stage.inherit({ ...left, batch: batch.renewed(wanted) })
       }
     }
   }
 
   destroy(): void {
-    for (const { stage } of this.#stages.values()) stage.destroy()
+    for (const { stage } of this.#ending()) stage.destroy()
   }
+}
+
+/** The component that an output belongs to. */
+const componentOf = (output: string) => output.split('.')[0]!
+
+/** The readers of a component's outputs, each with an output that it reads: `reader.output`. */
+function links(id: string, { processors, destinations }: EngineConfig): string[] {
+  const readers = [...processors, ...destinations]
+  return readers
+    .flatMap(reader => reader.inputs.filter(input => componentOf(input) === id).map(input => `${reader.id}.${input}`))
+    .sort()
 }

@@ -43,7 +43,8 @@ export interface ReplaceOptions {
  * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
  * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
  *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
- *   Destinations that are equal keep their requests, buffers and outages, unless a source of theirs ends.
+ *   Destinations that are equal keep their requests, buffers and outages, unless a source of theirs ends. Processors
+ *   that are equal go on if all components before and behind them do, and nothing that they have seen was given back.
  * - Other processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
  *   its connections. They do not if events that they have seen were given back, which would be counted twice. Events
  *   that wait for a decision stay with their batch, and go to the successor too.
@@ -259,6 +260,10 @@ export class Supervisor {
         run.end()
         run.output.close()
       }
+      for (const { stage } of handover.processors.values()) {
+        stage.destroy()
+        await stage.stop(AbortSignal.abort())
+      }
       for (const run of handover.destinations.values()) await run.end()
       handover.checkpoints.close()
     }
@@ -368,26 +373,26 @@ export class Supervisor {
 
   /** Taps an output of the running engine; see Taps. */
   tap(output: string, tap: Tap): (() => void) | undefined {
-    return this.#engine.taps.tap(output, tap)
+    return this.#engine.links.tap(output, tap)
   }
 
   outputs(): string[] {
-    return this.#engine.taps.outputs()
+    return this.#engine.links.outputs()
   }
 
   /** Starts counting a component's decisions by key; undefined if it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
-    return this.#engine.taps.watchKeys(component)
+    return this.#engine.links.watchKeys(component)
   }
 
   /** The state of a bucket of a component; undefined if it has none. */
   bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
-    return this.#engine.taps.bucket(component, key, rule)
+    return this.#engine.links.bucket(component, key, rule)
   }
 
   /** What events wait for in a component; undefined if none waits. */
   waitState(component: string): WaitState | undefined {
-    return this.#engine.taps.waitState(component)
+    return this.#engine.links.waitState(component)
   }
 
   /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
@@ -424,7 +429,7 @@ export class Supervisor {
 
   /** Processors that need a server which does not reply, or that do not finish with events. */
   outages() {
-    return this.#engine.taps.outages()
+    return this.#engine.links.outages()
   }
 
   /** Whether `stop` or `abort` was called. */

@@ -33,7 +33,7 @@ import { until } from '../../../support/until.js'
 let got: Record<string, string[]> = {}
 /** How often one was made, whether it came to something or not. */
 let made = 0
-/** The destinations that were stopped. */
+/** What was stopped, also after a dry run. */
 let stopped: string[] = []
 
 const collect = defineDestination({
@@ -96,6 +96,18 @@ const gated = defineProcessor({
   examples: [{ title: '', yaml: '' }],
   create: () => ({ process: () => gates.processor }),
 })
+const stoppable = defineProcessor({
+  type: 'stoppable',
+  summary: 'Passes all, and says when it is stopped.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  create: (_options, { id }) => ({
+    process() {},
+    async stop() {
+      stopped.push(id)
+    },
+  }),
+})
 /** How often a source with a file was made. */
 let keyedMade = 0
 const keyed = defineSource({
@@ -108,7 +120,18 @@ const keyed = defineSource({
     return { run: async (_out, signal) => void (await once(signal, 'abort')) }
   },
 })
-const components: readonly AnyDefinition[] = [file, stdin, tcp, keyed, filter, throttle, gated, collect, blackhole]
+const components: readonly AnyDefinition[] = [
+  file,
+  stdin,
+  tcp,
+  keyed,
+  filter,
+  throttle,
+  gated,
+  stoppable,
+  collect,
+  blackhole,
+]
 
 const SOURCES = (folder: string, more = '') => `
 sources:
@@ -505,6 +528,62 @@ destinations: { a: { type: collect, inputs: [f, f.discarded], how: failing, batc
     await it.end(t)
   },
 )
+
+t.test(
+  'processors go on at a reload if nothing before and behind them changes, and are fed by a source again',
+  async t => {
+    const config = (n: number, inputs = '[p]') => `processors:
+  p: { type: stoppable, ${INPUTS} }
+  q: { type: stoppable, inputs: ${inputs} }
+  r: { type: stoppable, inputs: [tailed] }
+  w: { type: throttle, inputs: [piped], limit: 10, window: 1 Hours, over_limit: { wait: 2 Hours } }
+  f: { type: filter, inputs: [sent], condition: "if (.field_${n} exists)" }
+destinations:
+  a: { type: collect, inputs: [q] }
+  b: { type: collect, inputs: [r, f], batch: { max_events: ${n} } }
+  c: { type: collect, inputs: [w] }`
+    const it = await start(t, config(1))
+    const count = (id: string) => stopped.filter(other => other === id).length
+    const a = () => got.a ?? []
+    for (let n = 2; n <= 5; n++) {
+      await it.send(5)
+      await it.replace(config(n))
+      t.ok(it.metrics.checkConservation())
+    }
+    await until(() => a().length === 60 && got.c?.length === 10)
+    t.same(['p', 'q', 'r'].map(count), [4, 4, 8], 'r feeds what has changed')
+    t.equal(it.metrics.components.get('w')!.waiting(), 10, 'what waits in a processor goes on waiting')
+    const tap: string[] = []
+    t.equal(it.supervisor.tap('w.discarded', batch => void tap.push(String(batch.length)))?.(), undefined)
+    await it.replace(config(5, '[p, piped]'))
+    t.same(['p', 'q', 'r'].map(count), [6, 6, 9], 'another input; p has another reader than before')
+    await it.send(5)
+    await until(() => a().length === 80)
+    t.equal(new Set(a()).size, 75)
+    await it.replace(
+      config(5, '[p, piped]').replace('type: throttle, inputs: [piped]', 'type: throttle, inputs: [sent]'),
+    )
+    await it.end(t)
+  },
+)
+
+t.test('a processor does not go on when a source sends again what it has decided about', async t => {
+  for (const keeps of ['tailed', 'piped']) {
+    const config = (b: string) => `processors:
+  t: { type: throttle, inputs: [${keeps}], limit: 10, window: 1 Hours }
+destinations:
+  a: { type: collect, inputs: [t] }
+  ${b}`
+    const it = await start(t, config(`b: { type: collect, inputs: [${keeps}], how: fails }`), '2h')
+    await it.send(10)
+    await until(() => got.a?.length === 10 && it.metrics.components.get('b')!.failures.size > 0)
+    got = {}
+    await it.replace(config(`c: { type: blackhole, inputs: [sent] }`))
+    await until(() => got.a?.length === 10)
+    t.equal(it.metrics.components.get('t')!.discards.size, 0, `${keeps}: none was counted twice`)
+    await it.end(t)
+  }
+})
 
 t.test('a destination does not stay when a source of its events ends', async t => {
   const it = await start(t, SHAPES[0]!)
