@@ -51,6 +51,8 @@ export interface Unseen {
   readonly until?: number | undefined
   /** The files that were read with these first bytes and this size. */
   reads(first: Buffer, size: number): readonly object[]
+  /** Called with a file that cannot be opened now. */
+  unreadable(path: string): void
 }
 
 interface Folder {

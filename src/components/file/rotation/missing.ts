@@ -3,8 +3,9 @@ import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
-import { existsSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, existsSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, leadsTo, NO_BYTES } from '../identity.js'
+import { openWithinSync } from '../open-within.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from '../saved.js'
@@ -58,6 +59,8 @@ export class Missing {
   delays: ReadonlySet<Tailer> = new Set()
   /** Names that refer to another file than before, and the earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
+  /** Files that a search could not open, and the name that it was for with its time. They may be new, or copies. */
+  readonly #unreadable = new Map<string, Displaced>()
   /** Since when the files of a name wait for the search. */
   readonly #waitingSince = new Map<string, number>()
   /** Keys of files with a position that could not be opened. */
@@ -72,7 +75,7 @@ export class Missing {
 
   /** Names whose earlier files have not been searched for. */
   get displacements(): Displaced[] {
-    return [...this.#displaced].map(([path, since]) => ({ path, since }))
+    return [...[...this.#displaced].map(([path, since]) => ({ path, since })), ...this.#unreadable.values()]
   }
 
   /** Searches for all files with a position and without a tailer. */
@@ -199,6 +202,7 @@ export class Missing {
     const { rotated, tailers, at } = this.#options
     const before = this.#isStarting ? undefined : now
     const again: [path: string, since: number][] = []
+    this.#tryUnreadable()
     if (this.#displaced.size > 0) rotated.begin()
     for (const [path, since] of this.#displaced) {
       if (slices.due) await slices.pause()
@@ -208,7 +212,13 @@ export class Missing {
         this.#waitingSince.delete(path)
         continue
       }
-      const unseen = this.#isTold(path) ? await rotated.unseen(path, since, before, [...tailers()], slices) : undefined
+      const unreadable = (file: string) => {
+        this.#unreadable.set(file, { path, since })
+        this.#options.context.checkpoints.changed()
+      }
+      const unseen = this.#isTold(path)
+        ? await rotated.unseen(path, since, before, [...tailers()], slices, unreadable)
+        : undefined
       // Another file may have been truncated in the meantime, whose copy was found.
       if (!unseen || !this.#isTold(path)) {
         this.isWaiting = true
@@ -235,6 +245,25 @@ export class Missing {
     }
     this.isWaiting ||= again.length > 0
     this.#isStarting &&= this.isWaiting
+  }
+
+  /** Searches again for the names of files that could not be opened, once they can be, or are gone. */
+  #tryUnreadable(): void {
+    const { problems, context } = this.#options
+    for (const [file, { path, since }] of this.#unreadable) {
+      try {
+        closeSync(openWithinSync(context.reach, file))
+        problems.over(file)
+      } catch (error) {
+        unlessSilent(error)
+        if (errorCode(error) !== 'ENOENT') {
+          problems.failed(file, 'open', error)
+          continue
+        }
+      }
+      this.#unreadable.delete(file)
+      this.#displaced.set(path, Math.min(since, this.#displaced.get(path) ?? since))
+    }
   }
 
   /** The files that come after those searched for: the current one, and those that had the name during the search. */

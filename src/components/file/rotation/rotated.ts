@@ -115,7 +115,8 @@ export class Rotated {
 
   /**
    * The files that had the name `path` since a time (wall clock in milliseconds) while the source read another file or
-   * none. `now`: compressed files may still be incomplete. Undefined if it cannot be determined yet.
+   * none. `now`: compressed files may still be incomplete. Undefined if it cannot be determined yet. `unreadable` is
+   * called with files that cannot be opened now, and are missing in the result.
    */
   async unseen(
     path: string,
@@ -123,6 +124,7 @@ export class Rotated {
     now: number | undefined,
     tailers: readonly Tailer[],
     slices: Slices,
+    unreadable: (path: string) => void = () => {},
   ): Promise<Unseen[] | undefined> {
     const folder = dirname(path)
     const until = now === undefined ? undefined : now - SETTLE_MS
@@ -134,7 +136,7 @@ export class Rotated {
     for (const tailer of open) if (tailer.holds()) tailer.sees(tailer.sureSize)
     const read = this.#readIn(folder, tailers)
     const reads = (first: Buffer, size: number) => read.filter(one => isWhole(one, first, size))
-    const sought = { folder, name: basename(path), since, until, reads }
+    const sought = { folder, name: basename(path), since, until, reads, unreadable }
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)

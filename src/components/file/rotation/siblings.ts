@@ -122,13 +122,14 @@ export class Siblings {
   }
 
   /** Rotated files that were never seen, the oldest first. */
-  async unseen({ folder, name, since, reads }: Unseen, slices: Slices): Promise<UnseenSibling[]> {
+  async unseen({ folder, name, since, reads, unreadable }: Unseen, slices: Slices): Promise<UnseenSibling[]> {
     const listed = await this.#list(folder, found => isRotatedName(found, name) && !found.endsWith('.gz'), slices)
     const found: UnseenSibling[] = []
     for (const { path, stat } of listed) {
       if (stat.size === 0n || !this.#isSince(stat, since) || Number(stat.mtimeNs) / 1e6 < since) continue
       const first = withFile(path, firstBytes)
-      if (first && reads(first, Number(stat.size)).length === 0) found.push({ path, stat, first })
+      if (!first) unreadable(path)
+      else if (reads(first, Number(stat.size)).length === 0) found.push({ path, stat, first })
     }
     return found
   }

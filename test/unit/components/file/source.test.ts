@@ -502,6 +502,36 @@ t.test('a file that an editor replaced is read again, and the log says so', asyn
   await run.stop()
 })
 
+for (const isStopped of [false, true]) {
+  const title = isStopped ? 'by the next run' : 'by the same run'
+  t.test(
+    `a file that was rotated unseen and cannot be opened is told until it can be, and read then: ${title}`,
+    async t => {
+      const dir = testFolder(t, { 'app.log': '1\n' })
+      const path = join(dir, 'app.log')
+      const run = await tail({ include: [path] })
+      await settled(run, 1)
+      renameSync(path, `${path}.2`)
+      writeFileSync(path, '2\n')
+      renameSync(path, `${path}.1`)
+      const { unlock } = lock(t, `${path}.1`)
+      writeFileSync(path, '3\n')
+      await settled(run, 2)
+      await until('it is told', () => run.value('sluice_files_unreadable') === 1)
+      // More scans than a problem is remembered for.
+      await run.scanned(15)
+      t.equal(run.value('sluice_files_unreadable'), 1)
+      if (isStopped) await run.stop()
+      unlock()
+      const next = isStopped ? await tail({ include: [path] }, run.checkpoints, run.out) : run
+      await settled(next, 3)
+      t.same(next.out.texts(path), ['1', '3', '2'])
+      t.equal(next.value('sluice_files_unreadable'), 0)
+      await next.stop()
+    },
+  )
+}
+
 t.test('a name that is a FIFO is never opened', async t => {
   const { execFileSync } = await import('node:child_process')
   const dir = testFolder(t, { 'a.log': 'a\n' })
