@@ -336,6 +336,13 @@ export interface OptionWarning {
   readonly message: string
 }
 
+/** A component whose events reach another one. */
+export interface Upstream {
+  readonly id: string
+  readonly definition: AnyDefinition
+  readonly options: unknown
+}
+
 export interface OptionProblem extends OptionWarning {
   /** It may not exist where the configuration will be used: only a warning. */
   readonly isWarning?: true
@@ -368,8 +375,6 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** Sources only: whether it reads later what was written while it did not run (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
-  /** Processors only: what happens that is easily overlooked when a source catches up; undefined: nothing. */
-  onBacklog?(options: z.output<S>): string | undefined
   /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
   /** Processors only: how it finds the time of events by itself; undefined: it does not. */
@@ -378,8 +383,11 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   usesFields?(options: z.output<S>): readonly UsedField[]
   /** Processors and destinations: whether they use nothing of events but the lines as read, and these fields. */
   copiesLines?(options: z.output<S>): boolean
-  /** Warnings about options that are valid but rarely intended. May stat files but not open them. */
-  warnings?(options: z.output<S>): readonly OptionWarning[]
+  /**
+   * Warnings about options that are valid but rarely intended, given the components whose events reach this one. May
+   * stat files but not open them.
+   */
+  warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionWarning[]
   /** Processors only: the option with a module of users, from the configuration file on. `reload: watch` looks at it. */
   readonly module?: string
   /** Problems that only reading the files and modules shows that the options name. For `sluice validate`. */

@@ -1,3 +1,4 @@
+import { dividedWarnings } from '../../core/codecs/options.js'
 import { defineSource } from '../../core/component.js'
 import { keyFileWarnings } from '../../net/key.js'
 import { listenWarnings, options } from './options.js'
@@ -15,6 +16,6 @@ export const http = defineSource({
     },
     { title: 'For programs on this machine', yaml: 'listen: 127.0.0.1:8686\n' },
   ],
-  warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth)],
+  warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth), ...dividedWarnings(options)],
   create: async (options, context) => new (await import('./http-source.js')).HttpSource(options, context),
 })

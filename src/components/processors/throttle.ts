@@ -2,7 +2,7 @@ import { type ComponentContext, defineProcessor } from '../../core/component.js'
 import { pathsOf } from '../../core/condition/condition.js'
 import { TIME_FIELDS } from '../throttle/auto-time.js'
 import type { DeciderOptions } from '../throttle/decider.js'
-import { backlogWarnings, lossOfBacklog } from './throttle/backlog.js'
+import { backlogWarnings } from './throttle/backlog.js'
 import { clusterWarnings } from './throttle/cluster/options.js'
 import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
@@ -71,10 +71,13 @@ export const throttle = defineProcessor({
       ...(cost ? [{ option: 'limits', path: cost, without: 'each event costs 1' }] : []),
     ]),
   ],
-  onBacklog: lossOfBacklog,
   findsTime: ({ time_field }) =>
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
-  warnings: options => [...clusterWarnings(options), ...backlogWarnings(options), ...ruleWarnings(options)],
+  warnings: (options, upstream) => [
+    ...clusterWarnings(options),
+    ...backlogWarnings(options, upstream),
+    ...ruleWarnings(options),
+  ],
   checkFiles: async options => {
     const { fileProblems } = await import('./throttle/limits-file/read-limits.js')
     return fileProblems(options)

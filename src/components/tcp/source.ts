@@ -1,3 +1,4 @@
+import { dividedWarnings } from '../../core/codecs/options.js'
 import { defineSource } from '../../core/component.js'
 import { fieldsOfLines } from '../../core/event/event-fields.js'
 import { options } from './options.js'
@@ -15,6 +16,7 @@ export const tcp = defineSource({
     },
     { title: 'JSON lines from programs on this machine', yaml: 'listen: 127.0.0.1:5170\ndecode: json\n' },
   ],
+  warnings: dividedWarnings,
   fields: ({ decode }) => fieldsOfLines(decode, ['peer']),
   create: async (options, context) => new (await import('./tcp-source.js')).TcpSource(options, context),
 })

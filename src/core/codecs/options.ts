@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../codec.js'
+import type { OptionWarning } from '../component.js'
 import { errorText } from '../errors.js'
 import { byteSize, once, refuse } from '../options/options.js'
 import { reaches } from '../options/reach.js'
@@ -104,6 +105,14 @@ export const decodeOption = once(() =>
     .prefault('text')
     .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
 )
+
+/** A warning for sources that do not join the parts of a line, if their codec knows what parts are. */
+export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionWarning[] {
+  if (!decode?.definition.joiner) return []
+  const message =
+    'a line that the container runtime has divided is not joined again here, and its parts are events marked .partial; the sources file and stdin join them'
+  return [{ path: ['decode'], message }]
+}
 
 /** The option for the longest line; `unit` is what the source calls a line. */
 export function maxLineBytesOption(unit = 'line') {

@@ -230,8 +230,9 @@ export class ComponentReader {
 
 /** Calls what other checks will call: what throws in a plugin is to be an error of these options. */
 function askAll(definition: AnyDefinition, options: Record<string, unknown>): void {
-  const { usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime } = definition
-  for (const ask of [usesFields, fields, warnings, copiesLines, catchesUp, onBacklog, findsTime]) ask?.(options)
+  const { usesFields, fields, copiesLines, catchesUp, findsTime } = definition
+  for (const ask of [usesFields, fields, copiesLines, catchesUp, findsTime]) ask?.(options)
+  definition.warnings?.(options, [])
   definition.reads?.(options, false)
 }
 

@@ -4,15 +4,12 @@ import type { AnyDefinition, Kind } from '../../core/component.js'
 import { ConfigError, type Problem } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
-import { checkBacklog } from './checks/backlog-warnings.js'
-import { checkComponents, checkFields } from './checks/component-warnings.js'
+import { checkComponents, checkFields, checkTimes } from './checks/component-warnings.js'
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
-import { checkDividedLines } from './checks/divided-lines.js'
 import { checkDataDir, checkOutputs } from './checks/outputs.js'
 import { checkRenames } from './checks/renames.js'
 import { placeTemplates } from './checks/templates.js'
-import { checkTimes } from './checks/time-warnings.js'
 import type { FileCheck } from './checks/tls-check.js'
 import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
@@ -221,8 +218,6 @@ function assemble(
   if (fileCheck) {
     fileCheck(root, [...drafts.values()], parsed?.service, { problems, warnings })
     checkComponents(drafts, warnings)
-    checkBacklog(drafts, warnings)
-    checkDividedLines(drafts, warnings)
   }
   const { state, dataDir } = foldersOf(parsed, env)
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import type { OptionWarning } from '../../../core/component.js'
+import type { OptionWarning, Upstream } from '../../../core/component.js'
 import { duration, refuseAt } from '../../../core/options/options.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
@@ -31,30 +31,27 @@ export function checkBacklog({ on_backlog, max_delay }: BacklogOptions, context:
     refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
 }
 
-/** Warns of options without an effect in event time, in which a backlog needs none of them. */
-export function backlogWarnings({
-  on_backlog,
-  time_field,
-}: {
-  on_backlog?: string | undefined
-  time_field?: unknown
-}): OptionWarning[] {
-  if (on_backlog === undefined || !time_field) return []
-  const message =
-    'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
-  return [{ path: ['on_backlog'], message }]
+interface WithBacklog {
+  readonly mode: string
+  readonly over_limit: unknown
+  readonly on_backlog?: string | undefined
+  readonly time_field?: unknown
 }
 
-/** What becomes of backlog unless the options say what should. */
-export function lossOfBacklog(options: {
-  mode: string
-  over_limit: unknown
-  on_backlog?: string | undefined
-  time_field?: unknown
-}): string | undefined {
+/** Warns of options without an effect in event time, and of sources whose backlog nothing is said about. */
+export function backlogWarnings(options: WithBacklog, upstream: readonly Upstream[]): OptionWarning[] {
   const { mode, over_limit, on_backlog, time_field } = options
-  if (mode === 'shadow' || over_limit === 'mark' || on_backlog !== undefined || time_field) return undefined
-  return 'what exceeds the limit is discarded; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)'
+  if (on_backlog !== undefined) {
+    const message =
+      'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
+    return time_field ? [{ path: ['on_backlog'], message }] : []
+  }
+  if (mode === 'shadow' || over_limit === 'mark' || time_field) return []
+  const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))
+  if (behind.length === 0) return []
+  const names = behind.map(({ id }) => id).join(', ')
+  const message = `when ${names} ${behind.length === 1 ? 'has' : 'have'} fallen behind, after a stop for example, what was missed arrives all at once, and what exceeds the limit is discarded; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
+  return [{ path: [], message }]
 }
 
 /** Creates a function that logs discarded backlog, once in a while. */
