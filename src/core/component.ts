@@ -13,12 +13,13 @@ import type { EventFields, TimeSearch, UsedField } from './event/event-fields.js
 import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import type { Origin } from './event/origin.js'
-import type { Example } from './example.js'
-import type { Explain, FindingsOf } from './explain.js'
-import type { MadeLines } from './made-lines.js'
+import type { Example, Explain, FindingsOf, MadeLines } from './explain.js'
 import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
+
+/** The version of the contract between the program and plugins. It changes when a plugin for the one before might not work. */
+export const CONTRACT = 1
 
 /** The engine alone calls start and stop. It may call stop twice, and without a start. */
 export interface Lifecycle {

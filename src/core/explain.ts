@@ -1,6 +1,28 @@
 import type { EventBatch } from './event/batch.js'
 import { type FieldReader, MISSING } from './event/field-reader.js'
 
+/** An example of a component, in the reference and run by the tests. */
+export interface Example {
+  readonly title: string
+  /** The component's options as YAML, without `type` and `inputs`. */
+  readonly yaml: string
+  /** Files that the options name as `./NAME`, by that name. */
+  readonly files?: Readonly<Record<string, string>>
+  /** NDJSON lines in and out, run by the tests. Processors only. */
+  readonly input?: readonly string[]
+  readonly output?: readonly string[]
+  /** NDJSON lines that side outputs get, by name. */
+  readonly outputs?: Readonly<Record<string, readonly string[]>>
+}
+
+/** Lines that a source derives from its raw input. */
+export interface MadeLines {
+  /** One line per event, in the form in which the source processes them. */
+  readonly lines: Buffer
+  /** What the input was, in words: `an entry of the journal`. */
+  readonly of: string
+}
+
 /** A condition tested on an event, or a statement about it. */
 export interface Finding {
   readonly text: string

@@ -1,6 +1,6 @@
+import type { Share } from './event/ack.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
-import type { Share } from './event/share.js'
 
 /**
  * The contract between the engine and a processor. A processor only decides. Its stage (engine/flow/stage.ts) counts, moves

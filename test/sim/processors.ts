@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../src/core/component.js'
+import type { Share } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
-import type { Share } from '../../src/core/event/share.js'
 import { type BatchScope, CONSUMED, discard, type Emitted, FAILED, output } from '../../src/core/processor.js'
 import { sleep } from '../../src/lib/time.js'
 import { currentMachine } from './machine.js'

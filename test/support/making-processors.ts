@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { components } from '../../src/components/list.js'
 import { type AnyDefinition, defineProcessor } from '../../src/core/component.js'
-import type { Share } from '../../src/core/event/share.js'
+import type { Share } from '../../src/core/event/ack.js'
 import { CONSUMED, discard, type Emitted, FAILED, output } from '../../src/core/processor.js'
 
 /** Loaded into the daemon (`node --import`): processors that route, split and collect events by their number `.n`. */

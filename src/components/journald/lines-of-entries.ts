@@ -1,4 +1,4 @@
-import type { MadeLines } from '../../core/made-lines.js'
+import type { MadeLines } from '../../core/explain.js'
 import { EntryReader } from './entries.js'
 import { eventOptions, isEntry, lineOf } from './fields.js'
 import type { JournaldOptions } from './options.js'

@@ -1,6 +1,5 @@
-import { Ack } from '../../core/event/ack.js'
+import { Ack, type Share } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Share } from '../../core/event/share.js'
 import { type Decides, DISCARDED, type EmitReason, type Plan, UNROUTED } from '../../core/processor.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { DecidedContext } from './decided.js'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { Ack, type AckStatus } from '../../../src/core/event/ack.js'
-import { Share } from '../../../src/core/event/share.js'
+import { Ack, type AckStatus, Share } from '../../../src/core/event/ack.js'
 
 t.test('the worst status of all holders, told once, when the last has settled', async t => {
   const cases: readonly (readonly [statuses: readonly AckStatus[], told: AckStatus])[] = [

@@ -1,4 +1,4 @@
-import type { Share } from '../../../core/event/share.js'
+import type { Share } from '../../../core/event/ack.js'
 import type { BucketKey } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
 import { KeyTable, randomSeed } from '../../throttle/key-table.js'

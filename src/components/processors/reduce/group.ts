@@ -1,6 +1,6 @@
+import type { Share } from '../../../core/event/ack.js'
 import type { Fields } from '../../../core/event/event.js'
 import { type FieldPath, type Segment, valueAt } from '../../../core/event/field-path.js'
-import type { Share } from '../../../core/event/share.js'
 import { memoryOf } from '../../../lib/memory-of.js'
 import { type Collector, collectorOf, GROWING, type Rule } from './merge-rules.js'
 

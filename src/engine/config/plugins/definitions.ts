@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import type { CodecDefinition } from '../../../core/codec.js'
-import type { AnyDefinition } from '../../../core/component.js'
-import { CONTRACT } from '../../../core/contract.js'
+import { type AnyDefinition, CONTRACT } from '../../../core/component.js'
 import type { ModuleExports } from '../../../lib/load-module.js'
 import { ID, KINDS } from '../schema.js'
 

@@ -2,13 +2,13 @@ import type { z } from 'zod'
 import { type Codec, type CodecDefinition, defineCodec as codec } from '../../../core/codec.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import {
+  type CONTRACT,
   type Definition,
   defineDestination as destination,
   type Kind,
   defineProcessor as processor,
   defineSource as source,
 } from '../../../core/component.js'
-import type { CONTRACT } from '../../../core/contract.js'
 import type { Ack } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fields } from '../../../core/event/event.js'
@@ -93,11 +93,10 @@ export type {
   SourceContext,
   StateFolder,
 } from '../../../core/component.js'
-export { REPLACED } from '../../../core/component.js'
+export { CONTRACT, REPLACED } from '../../../core/component.js'
 export { compileCondition, condition, type EventTest, pathsOf } from '../../../core/condition/condition.js'
-export { CONTRACT } from '../../../core/contract.js'
 export { DeliveryError, errorText, type Failure } from '../../../core/errors.js'
-export type { Ack, AckStatus } from '../../../core/event/ack.js'
+export type { Ack, AckStatus, Share } from '../../../core/event/ack.js'
 export { EventBatch } from '../../../core/event/batch.js'
 export type { Fields } from '../../../core/event/event.js'
 export type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
@@ -105,9 +104,14 @@ export { type EventFields, fieldsOfLines, type UsedField } from '../../../core/e
 export { type FieldPath, parseFieldPath } from '../../../core/event/field-path.js'
 export * from '../../../core/event/field-reader.js'
 export type { Origin } from '../../../core/event/origin.js'
-export type { Share } from '../../../core/event/share.js'
-export type { Example } from '../../../core/example.js'
-export { type Explain, type Finding, type FindingsOf, shownValue, written } from '../../../core/explain.js'
+export {
+  type Example,
+  type Explain,
+  type Finding,
+  type FindingsOf,
+  shownValue,
+  written,
+} from '../../../core/explain.js'
 export { checkSplit, multilineOption, PIECES, Splitting } from '../../../core/options/multiline-options.js'
 export {
   byteSize,
