@@ -8,13 +8,18 @@ const AMPERSAND = 0x26
 const ZERO = 0x30
 const NINE = 0x39
 const SEMICOLON = 0x3b
+const AT = 0x40
 const OPEN_BRACKET = 0x5b
 const BACKSLASH = 0x5c
 const LOWER_U = 0x75
 const LOWER_X = 0x78
+/** First bytes, in UTF-8, of soft hyphens, of other characters without a width, and of wide ones. */
+const SOFT = 0xc2
+const NARROW = 0xe2
+const WIDE = 0xef
 
 /** The bytes that escapes begin with. */
-export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERSAND, ESCAPE]
+export const ESCAPE_BYTES: readonly number[] = [BACKSLASH, PERCENT, HASH, AMPERSAND, ESCAPE, SOFT, NARROW, WIDE]
 const BEGINS_ESCAPE = new Uint8Array(256)
 for (const byte of ESCAPE_BYTES) BEGINS_ESCAPE[byte] = 1
 
@@ -29,14 +34,16 @@ for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""',
   BEHIND_BACKSLASH[letter!.charCodeAt(0)] = meaning!.charCodeAt(0)
 }
 
-/** What the escape that was read last stands for: a byte, or a code point if that is not ASCII and `isCodePoint`. */
+/** What the escape that was read last stands for: a byte, a code point if that is not ASCII and `isCodePoint`, or NOTHING. */
+const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
 
 /**
  * The end of the escape at `p`, whose meaning is then in `meaning`; -1: there is none. These are escapes: `%3D`, `%253D`
  * and so on; `\n`, `\"`, `\u003d`, `\x3d`, `\012` behind any number of backslashes; the `#012` of rsyslog; `&#61;`; colors
- * of a terminal, which stand for a space.
+ * of a terminal, which stand for a space; soft hyphens and spaces without a width, which stand for nothing; and the wide
+ * digits, letters, dots, dashes and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
   isCodePoint = false
@@ -51,6 +58,14 @@ export function escapeEnd(b: Buffer, p: number, end: number): number {
       return octalEnd(b, p + 1, end)
     case AMPERSAND:
       return referenceEnd(b, p, end)
+    case SOFT:
+      meaning = NOTHING
+      return b[p + 1] === 0xad ? p + 2 : -1
+    case NARROW:
+      meaning = NOTHING
+      return isNarrow(b[p + 1]! * 256 + b[p + 2]!) ? p + 3 : -1
+    case WIDE:
+      return wideEnd(b, p)
     default:
       return colorEnd(b, p, end)
   }
@@ -136,6 +151,25 @@ function colorEnd(b: Buffer, p: number, end: number): number {
   return to < last ? to + 1 : -1
 }
 
+/** The second and the third byte of a space without a width (two joiners among them), or of a word joiner. */
+function isNarrow(bytes: number): boolean {
+  return (bytes >= 0x808b && bytes <= 0x808d) || bytes === 0x81a0
+}
+
+/** A digit, letter, dot, dash or @ as wide as an ideograph, or the mark of the byte order. */
+function wideEnd(b: Buffer, p: number): number {
+  const [second, third] = [b[p + 1]!, b[p + 2]!]
+  if (second === 0xbb && third === 0xbf) {
+    meaning = NOTHING
+    return p + 3
+  }
+  if (second !== 0xbc && second !== 0xbd) return -1
+  meaning = (second - 0xbc) * 0x40 + third - 0x60
+  const isDivider = meaning === 0x2d || meaning === 0x2e
+  const isLetter = (meaning & 0xdf) >= 0x41 && (meaning & 0xdf) <= 0x5a
+  return isDigit(meaning) || isLetter || isDivider || meaning === AT ? p + 3 : -1
+}
+
 function isSurrogate(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff
 }
@@ -179,7 +213,7 @@ export class Unescaped {
       }
       length += b.copy(text, length, copied, p)
       if (isCodePoint && meaning > 0x7f) length += text.write(String.fromCodePoint(meaning), length)
-      else text[length++] = meaning
+      else if (meaning !== NOTHING) text[length++] = meaning
       this.#ends[this.#count] = to
       this.#places[this.#count++] = length
       copied = p = to

@@ -57,9 +57,16 @@ const PEM = ['RSA ', '', 'ENCRYPTED '].map(
 const FOUND: Readonly<Record<string, { behind?: string; secrets: readonly string[] }>> = {
   card: {
     secrets: [
-      ...['4111111111111111', '4222222222222', '4000000000000000006', '5500000000000004', '2223003122003222'],
+      ...['4111111111111111', '4222222222222', '4000 0000 0000 0000 006', '5500000000000004', '2223003122003222'],
       ...['2200000000000004', '378282246310005', '6011111111111117', '3530111333300000', '30569309025904'],
-      ...['6240008631401148', '8171999927660000', '9792000000000003', '6304000000000000', '501800000009'],
+      ...[
+        '6205500000000000004',
+        '6240008631401148',
+        '8171999927660000',
+        '9792000000000003',
+        '6304000000000000',
+        '501800000009',
+      ],
       ...['4111 1111 1111 1111', '5500-0000-0000-0004', '3782 822463 10005', '6011.1111.1111.1117'],
       ...['4111/1111/1111/1111', '4111+1111+1111+1111', '4111\u00a01111\u00a01111\u00a01111'],
       ...['4111\u202f1111\u202f1111\u202f1111', '4111\u20111111\u20111111\u20111111'],
@@ -121,6 +128,7 @@ const FOUND: Readonly<Record<string, { behind?: string; secrets: readonly string
 const NOT_FOUND: Readonly<Record<string, readonly string[]>> = {
   card: [
     ...['4111111111111112', '1763000000000', '0.4111111111111111', '2026-11-22 10:00:00', '41111111111111110000000'],
+    ...['4000000000000000006', '601111111111111114', '2200000000000000012', '3530111333300000001', '600000000007'],
     ...['7992739871300000', 'a/41/11/11/11/11/11/11/11', '9f4111111111111111', '4111111111111111e0'],
   ],
   email: ['a@b', '@example.com', 'user@', 'x @ y.de', 'a@1.2'],
@@ -173,6 +181,9 @@ const inJson = (text: string) => JSON.stringify(text).slice(1, -1)
 const inUrl = encodeURIComponent
 const WRITTEN: Readonly<Record<string, readonly [before: string, write: (text: string) => string, behind: string]>> = {
   'as it is': ['x ', same, ', y'],
+  'with soft hyphens': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\u00ad'), ', y'],
+  'with spaces without a width': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\u200b'), ', y'],
+  'in wide letters': ['x ', each(/[0-9A-Za-z@.-]/g, code => String.fromCharCode(code + 0xfee0)), ', y'],
   'in quotes': ['a="', same, '"'],
   'in parentheses': ['a (', same, ')'],
   'in markup': ['<a>', same, '</a>'],

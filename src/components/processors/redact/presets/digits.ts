@@ -66,7 +66,7 @@ export function cardEnd(b: Buffer, p: number, start: number, end: number): numbe
       p++
       continue
     }
-    if (isCard(count)) found = p
+    if (isCard(count, separator !== 0)) found = p
     const next = dividerEnd(b, p, end)
     const kind = next > p ? byte! * 256 + b[next - 1]! : 0
     const isGroup = group >= 4 || (group >= 2 && byte !== SLASH && byte !== PLUS) || separator !== 0
@@ -109,27 +109,35 @@ function isUuid(b: Buffer, p: number, end: number): boolean {
 }
 
 /** Whether the first `count` digits are a card number. */
-function isCard(count: number): boolean {
-  return count >= 12 && isOfBrand(count) && hasCheckDigit(count)
+function isCard(count: number, isDivided: boolean): boolean {
+  return count >= 12 && isOfBrand(count, isDivided) && hasCheckDigit(count)
 }
 
-/** Whether a brand has numbers with these first digits and this length. The reference lists them. */
-function isOfBrand(count: number): boolean {
+/** First digits of Maestro, whose numbers may have 12 to 19 digits. */
+const MAESTRO = new Set([5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763])
+
+/**
+ * Whether a brand has numbers with these first digits and this length. The reference lists them. Ids are as long as cards
+ * of 17 to 19 digits, which hardly anybody issues: of most brands, they are written in groups.
+ */
+function isOfBrand(count: number, isDivided: boolean): boolean {
   const two = digits[0]! * 10 + digits[1]!
   const four = two * 100 + digits[2]! * 10 + digits[3]!
+  const isUsual = count === 16 || (count > 16 && isDivided)
   switch (digits[0]) {
     case 2:
-      return (count === 16 && four >= 2221 && four <= 2720) || (count >= 16 && four >= 2200 && four <= 2205)
+      return (count === 16 && four >= 2221 && four <= 2720) || (isUsual && four >= 2200 && four <= 2205)
     case 3:
       if (two === 34 || two === 37) return count === 15
-      if (two === 35) return count >= 16 && four >= 3528 && four <= 3589
-      return count >= 14 && (two === 30 || two === 36 || two === 38 || two === 39)
+      if (two === 35) return isUsual && four >= 3528 && four <= 3589
+      return (count === 14 || isUsual) && (two === 30 || two === 36 || two === 38 || two === 39)
     case 4:
-      return count === 13 || count === 16 || count === 19
+      return count === 13 || count === 16 || (count === 19 && isDivided)
     case 5:
-      return two === 50 || two >= 56 || (two >= 51 && count === 16)
+      if (two >= 51 && two <= 55) return count === 16
+      return isUsual || MAESTRO.has(four)
     case 6:
-      return true
+      return isUsual || (two === 62 && count === 19) || MAESTRO.has(four)
     default:
       return count === 16 && (two === 81 || two === 82 || four === 9792)
   }
