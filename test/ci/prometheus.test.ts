@@ -1,10 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parseDocument } from 'yaml'
 import { HOST, ownPort } from '../support/address.js'
+import { bound } from '../support/bound.js'
 import { type Certificates, makeCertificates } from '../support/certificates.js'
 import { checkout } from '../support/checkout.js'
 import { command } from '../support/cli.js'
@@ -14,8 +16,6 @@ import { needs } from '../support/needs.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
-import { once } from 'node:events'
-import { bound } from '../support/bound.js'
 
 interface Sample {
   readonly metric: Readonly<Record<string, string>>

@@ -7,11 +7,8 @@ import { DECODED, INVALID } from '../../src/core/event/flags.js'
 import { SLOT, WantedNames } from '../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
 import { freeChunk, takeChunk } from '../../src/lib/lines/chunk-pool.js'
-import { AccessLines } from './access-lines.js'
 import { batchOf, readerOf } from './batches.js'
-import { CriLines } from './cri-lines.js'
-import { DockerLines } from './docker-lines.js'
-import { KlogLines } from './klog-lines.js'
+import { accessLine, criLine, dockerLine, klogLine } from './log-lines.js'
 import { Seeded } from './seeded.js'
 import { loadedStageOf } from './stage.js'
 
@@ -24,6 +21,7 @@ const PATHS = [
   ...['.client', '.user', '.timestamp', '.path', '.request', '.status', '.bytes', '.user_agent', '.rest', '.vhost'],
   ...['.port', '.stream', '.partial', '.message', '.host', '.file', '.peer', '.other'],
 ]
+const LINES = { nginx: accessLine, apache: accessLine, cri: criLine, docker_json: dockerLine, klog: klogLine }
 const AT_ONCE = 100
 /** Times without a year are near one of these. */
 const RECEIVED = [0, ...['2026-01-01T00:00:30Z', '2026-12-31T23:59:30Z', '2024-07-01T12:00:00Z'].map(Date.parse)]
@@ -40,25 +38,17 @@ type Reading = (batch: EventBatch) => string[]
 
 /** Reads so many generated lines in both ways. Stops after 20 differences. */
 export async function fieldDifferences(
-  codecs: readonly ('nginx' | 'apache' | 'cri' | 'docker_json' | 'klog')[],
+  codecs: readonly (keyof typeof LINES)[],
   seed: number,
   count: number,
 ): Promise<FieldDifferences> {
   const random = new Seeded(seed)
-  const access = new AccessLines(random)
-  const sources = {
-    nginx: access,
-    apache: access,
-    cri: new CriLines(random),
-    docker_json: new DockerLines(random),
-    klog: new KlogLines(random),
-  }
   const wrong: string[] = []
   let [decoded, left] = [0, 0]
   for (let done = 0; done < count && wrong.length < 20; done += AT_ONCE) {
     const paths = PATHS.filter(() => random.chance(0.3))
     const codec = random.pick(codecs)
-    const lines = Array.from({ length: AT_ONCE }, () => sources[codec].line())
+    const lines = Array.from({ length: AT_ONCE }, () => LINES[codec](random))
     const wanted = new WantedNames()
     const origin = {
       wanted,

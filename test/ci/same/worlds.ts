@@ -3,11 +3,8 @@ import { components } from '../../../src/components/list.js'
 import { codecs } from '../../../src/core/codecs/list.js'
 import { makeScenario } from '../../chaos/generate.js'
 import { lineText } from '../../chaos/lines.js'
-import { AccessLines } from '../../support/access-lines.js'
-import { CriLines } from '../../support/cri-lines.js'
-import { DockerLines } from '../../support/docker-lines.js'
 import { JsonLines } from '../../support/json-lines.js'
-import { KlogLines } from '../../support/klog-lines.js'
+import { accessLine, criLine, dockerLine, klogLine } from '../../support/log-lines.js'
 import { Seeded } from '../../support/seeded.js'
 import type { Case, Life } from './play.js'
 
@@ -142,7 +139,7 @@ function codecOptions(random: Seeded): unknown {
 }
 
 function strangeLine(random: Seeded): Buffer {
-  const Lines = random.pick([AccessLines, CriLines, DockerLines, JsonLines, KlogLines])
-  const line: Buffer | string = new Lines(random).line()
+  const jsonLine = () => new JsonLines(random).line()
+  const line = random.pick([accessLine, criLine, dockerLine, jsonLine, klogLine])(random)
   return Buffer.from(line.toString('latin1').replaceAll(/[\r\n]/g, ' '), 'latin1')
 }

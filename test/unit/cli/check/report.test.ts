@@ -5,8 +5,8 @@ import { MARKS } from '../../../../src/cli/check/simulate/report/loss.js'
 import { reportPage } from '../../../../src/cli/check/simulate/report/page.js'
 import { DARK, LIGHT } from '../../../../src/cli/check/simulate/report/palette.js'
 import { PATTERN_DEFINITIONS } from '../../../../src/cli/check/simulate/report/style.js'
-import { contrast } from '../../../support/contrast.js'
 import type { KeyResult, SimulationResult, TrialResult } from '../../../../src/cli/check/simulate/result.js'
+import { contrast } from '../../../support/contrast.js'
 import { seeded } from '../../../support/seeded.js'
 
 interface MadeTrial {

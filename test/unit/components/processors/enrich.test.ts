@@ -12,7 +12,7 @@ import { SearchedTable, TableError } from '../../../../src/components/processors
 import { enrich } from '../../../../src/components/processors/enrich.js'
 import { batchOf, collectLines, linesOf } from '../../../support/batches.js'
 import { testFolder } from '../../../support/folder.js'
-import { ManualTime, advanceUntil, settle } from '../../../support/manual-time.js'
+import { advanceUntil, ManualTime, settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
 
 /** Writes a MaxMind database of IPv4 addresses, as its format is specified: a tree of 32-bit records, and the data. */
