@@ -21,7 +21,7 @@ import {
   TIME,
 } from '../../lib/formats/syslog.js'
 import { addStructuredData, structuredData } from '../../lib/formats/syslog-data.js'
-import { classicTime } from '../../lib/formats/syslog-time.js'
+import { classicTime, isoTimeEnd } from '../../lib/formats/syslog-time.js'
 import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../codec.js'
 import type { Fields } from '../event/event.js'
 import { FieldsCodec } from './fields-codec.js'
@@ -122,6 +122,94 @@ class Syslog extends FieldsCodec {
     const text = b.toString('utf8', start, end)
     return name === 'structured_data' ? structuredData(text) : fieldOfPriority(Number(text), name)
   }
+
+  /** A message of RFC 5424. */
+  override encode(fields: Fields): string {
+    const { timestamp, host, app, pid, msgid, structured_data: data } = fields
+    const words = [word(host, 255), word(app, 48), word(pid, 128), word(msgid, 32)].join(' ')
+    const message = messageOf(fields)
+      .replace(/^\ufeff+/, '')
+      .replace(/\r\n|[\r\n]/g, ' ')
+    return `<${priorityOf(fields)}>1 ${timeOf(timestamp)} ${words} ${dataOf(data)}${message === '' ? '' : ` ${message}`}`
+  }
+}
+
+const USER = 1
+const INFO = 6
+/** What programs call severities, besides their names. */
+const ALIASES: Readonly<Record<string, number>> = {
+  emergency: 0,
+  panic: 0,
+  fatal: 2,
+  critical: 2,
+  error: 3,
+  warn: 4,
+  informational: 6,
+  trace: 7,
+}
+
+function priorityOf({ facility, severity, severity_code: code, level }: Fields): number {
+  const known = FACILITIES.indexOf(String(facility))
+  const isCode = Number.isInteger(code) && (code as number) >= 0 && (code as number) <= 7
+  const severityCode = severityOf(severity) ?? (isCode ? (code as number) : undefined) ?? severityOf(level) ?? INFO
+  return (known < 0 ? USER : known) * 8 + severityCode
+}
+
+function severityOf(value: unknown): number | undefined {
+  if (typeof value !== 'string') return undefined
+  const name = value.toLowerCase()
+  const code = SEVERITIES.indexOf(name)
+  return code < 0 && Object.hasOwn(ALIASES, name) ? ALIASES[name] : code < 0 ? undefined : code
+}
+
+/** A timestamp of RFC 3339; any other is left out. */
+function timeOf(value: unknown): string {
+  if (typeof value !== 'string' || value.length > MOST_TIME) return NIL
+  const bytes = Buffer.from(value)
+  return isoTimeEnd(bytes, 0, bytes.length) === bytes.length ? value : NIL
+}
+
+const NIL = '-'
+const MOST_TIME = 64
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+
+/** Printable ASCII without spaces; other characters become underscores. */
+function word(value: unknown, most: number): string {
+  if (value === undefined || value === null || value === '') return NIL
+  return textOf(value)
+    .replace(/[^\x21-\x7e]/gu, '_')
+    .slice(0, most)
+}
+
+/** A name of structured data. */
+const nameOf = (name: string): string => word(name, 32).replace(/[=\]"]/g, '_')
+
+/** Names that become the same are one. */
+function dataOf(data: unknown): string {
+  if (typeof data !== 'object' || data === null || Array.isArray(data)) return NIL
+  const elements = new Map<string, Map<string, string[]>>()
+  for (const [id, parameters] of Object.entries(data)) {
+    const element = elements.get(nameOf(id)) ?? new Map<string, string[]>()
+    elements.set(nameOf(id), element)
+    if (typeof parameters !== 'object' || parameters === null) continue
+    for (const [name, value] of Object.entries(parameters)) {
+      const values = (Array.isArray(value) ? value : [value]).map(textOf)
+      element.set(nameOf(name), [...(element.get(nameOf(name)) ?? []), ...values])
+    }
+  }
+  const parameters = ([name, values]: [string, string[]]) => values.map(value => ` ${name}="${escaped(value)}"`)
+  const written = Array.from(elements, ([id, element]) => `[${id}${[...element].flatMap(parameters).join('')}]`)
+  return written.join('') || NIL
+}
+
+const escaped = (value: string): string => value.replace(/\r\n|[\r\n]/g, ' ').replace(/["\\\]]/g, '\\$&')
+
+/** The message; of an event without one, the JSON of all fields that are not elsewhere in the line. */
+function messageOf(fields: Fields): string {
+  if (fields.message !== undefined && fields.message !== null) return textOf(fields.message)
+  const others = Object.entries(fields).filter(([name, value]) => !PARTS.has(name) && value !== undefined)
+  return others.length === 0 ? '' : JSON.stringify(Object.fromEntries(others))
 }
 
 export const syslog = defineCodec({
@@ -130,7 +218,10 @@ export const syslog = defineCodec({
   notes:
     'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
     '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the ' +
-    'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.',
+    'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.\n\n' +
+    'Encoded, an event is a message of RFC 5424 with these fields: `.severity` (or `.severity_code`, or `.level`) is `info` and ' +
+    '`.facility` is `user` if they are missing or unknown; a `.timestamp` that is not of RFC 3339 is left out; line ends become spaces. ' +
+    'An event without `.message` has the JSON of its other fields in its place.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a syslog message',
@@ -139,6 +230,7 @@ export const syslog = defineCodec({
   decodesFirstPiece: true,
   mayBeCounted: true,
   hostIsSender: true,
+  contentType: 'text/plain; charset=utf-8',
   examples: [
     {
       title: 'A message in the format of RFC 5424',

@@ -2,6 +2,7 @@ import { inspect, isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { codecOf, codecs } from '../../../../src/core/codecs/list.js'
 import type { Fields } from '../../../../src/core/event/event.js'
+import { FACILITIES, SEVERITIES } from '../../../../src/lib/formats/syslog.js'
 import { fuzzCodecs } from '../../../support/codec-fuzz.js'
 import { Seeded } from '../../../support/seeded.js'
 
@@ -32,6 +33,7 @@ function object(name: Make, value: Make): (random: Seeded) => Fields {
 }
 
 const name = text([...'abc_-.0'], 1)
+const word = text([...'ab"\\=],/.0'], 1)
 const level: Make = random => random.below(8)
 const time: Make = random => new Date(random.below(2e12)).toISOString()
 
@@ -56,6 +58,22 @@ const SAYS: Record<string, { options?: object; event: (random: Seeded) => Fields
   csv: {
     options: { columns: ['a', 'b', 'c'], delimiter: ';' },
     event: random => ({ a: text(PARTS)(random), b: text(PARTS)(random), c: text(PARTS)(random) }),
+  },
+  syslog: {
+    event: random => {
+      const line = text(PARTS.filter(part => part !== '\r'))
+      const code = random.below(8)
+      const data = random.chance(0.5) && { [String(text([...'ab_.@'], 1)(random))]: object(name, line)(random) }
+      return {
+        message: line(random),
+        facility: random.pick(FACILITIES),
+        severity: SEVERITIES[code],
+        severity_code: code,
+        ...(random.chance(0.5) && { timestamp: time(random) }),
+        ...(random.chance(0.5) && { host: word(random), app: word(random), pid: word(random), msgid: word(random) }),
+        ...(data && { structured_data: data }),
+      }
+    },
   },
   gelf: {
     event: random => {
