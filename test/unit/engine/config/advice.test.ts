@@ -406,7 +406,7 @@ destinations:
 })
 
 t.test('a codec that only reads is no encoding', async t => {
-  for (const encoding of ['syslog', 'text'])
+  for (const encoding of ['klog', 'text'])
     t.match(problemsOf(config({}).replace('type: stdout', `type: stdout, encoding: ${encoding}`)), [
       {
         message: new RegExp(
