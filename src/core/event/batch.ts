@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { SLOT, type WantedNames } from '../../lib/formats/json-scan.js'
+import { SLOT } from '../../lib/formats/json-scan.js'
 import { memoryOf, numbersFor } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
@@ -278,16 +278,6 @@ export class EventBatch {
     copy.#stride = this.#stride
     copy.#version = this.#version
     return copy
-  }
-
-  /** The same events, in the place of this batch, for readers who look for the fields in `wanted`. */
-  renewed(wanted: WantedNames): EventBatch {
-    const { chunk, length, bytes, starts, ends, isRun } = this
-    const frame = { chunk, length, bytes, starts, ends, flags: this.flags.slice(0, length), isRun }
-    const batch = new EventBatch(frame, { ...this.origin, wanted }, this.receivedAt, this.ack, this.isBacklog)
-    batch.places = this.places
-    if (this.#texts) for (let i = 0; i < length; i++) if (this.#texts.has(i)) batch.changeTo(i, this.#texts.text(i))
-    return batch
   }
 
   /** Starts recording changes, for `restore`. */

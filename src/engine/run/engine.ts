@@ -329,9 +329,11 @@ export class Engine {
   /** Passes on what the predecessors of components have left. */
   #inherit(waiting: WaitingBatches): void {
     for (const { id, renamedFrom = id } of this.#config.destinations)
-      for (const { batch } of waiting.get(id) ?? waiting.get(renamedFrom) ?? [])
-        this.#links.inherit(id, batch.renewed(this.#wanted))
-    this.#stages.inherit(waiting, this.#wanted)
+      for (const { batch } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
+        batch.renew()
+        this.#links.inherit(id, batch)
+      }
+    this.#stages.inherit(waiting)
   }
 
   /** Handles a component that cannot start. Waiting would not help: the configuration cannot be carried out. */

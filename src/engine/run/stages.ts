@@ -2,7 +2,6 @@ import type { Logger } from 'pino'
 import type { Processor } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
-import type { WantedNames } from '../../lib/formats/json-scan.js'
 import type { TimerClock } from '../../lib/time.js'
 import type { ComponentConfig } from '../config/load.js'
 import { showUtilization } from '../flow/busy.js'
@@ -177,16 +176,17 @@ export class Stages {
   }
 
   /** Passes on what waits in a predecessor, after the start and before the first batch. */
-  inherit(waiting: WaitingBatches, wanted: WantedNames): void {
+  inherit(waiting: WaitingBatches): void {
     for (const [id, { stage, counters, config }] of this.#runs) {
       const { renamedFrom = id } = config
-      for (const { batch, ...left } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
+      for (const left of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
         if (stage.destroyed) {
-          batch.ack.settle('errored')
+          left.batch.ack.settle('errored')
           continue
         }
-        counters.arrived(batch.length, batch.bytes)
-        stage.inherit({ ...left, batch: batch.renewed(wanted) })
+        left.batch.renew()
+        counters.arrived(left.batch.length, left.batch.bytes)
+        stage.inherit(left)
       }
     }
   }

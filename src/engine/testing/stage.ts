@@ -12,6 +12,8 @@ import { ManualTime } from './manual-time.js'
 
 export interface StageOptions {
   readonly counters?: ComponentCounters
+  /** The names of a predecessor, which its events were read for. */
+  readonly wanted?: WantedNames
   readonly clock?: TimerClock
   readonly onError?: OnError
   readonly log?: ComponentContext['log'] | undefined
@@ -37,7 +39,7 @@ export async function loadedStageOf(definition: AnyDefinition<'processor'>, opti
 function prepared(definition: AnyDefinition<'processor'>, options: object, more: StageOptions) {
   const { clock = new ManualTime(), log = silentLog, onError = 'pass', deadLetters, readsAgain } = more
   const counters = more.counters ?? new ComponentCounters('p', 'processor', definition.type)
-  const wanted = new WantedNames()
+  const { wanted = new WantedNames() } = more
   const context: ProcessorContext = {
     id: counters.id,
     log,

@@ -7,6 +7,7 @@ import { EventBatch } from '../../../src/core/event/batch.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { ComponentCounters } from '../../../src/engine/flow/counters.js'
 import type { Left } from '../../../src/engine/flow/waiting.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../../src/lib/lines/chunk-memory.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import type { TimerClock } from '../../../src/lib/time.js'
@@ -78,6 +79,7 @@ export class Product {
   #waiting: readonly Left[] = []
   #made!: Awaited<ReturnType<typeof loadedStageOf>>
   #origins = new Map<string, Origin>()
+  readonly #wanted = new WantedNames()
 
   static async start(scenario: Scenario, folder: string): Promise<Product> {
     const product = new Product(scenario, folder)
@@ -112,7 +114,8 @@ export class Product {
       this.#savedBytes = bytes
     }
     const state = { path: this.#saved, hasRoom: () => true, count }
-    const about = { clock: this.#clock, counters, inherited, state, readsAgain: () => true }
+    const wanted = this.#wanted
+    const about = { clock: this.#clock, counters, wanted, inherited, state, readsAgain: () => true }
     this.#made = await loadedStageOf(throttle, { ...this.#options, ...file }, about)
     this.#origins = new Map()
     this.#begunAt = this.time.now()
@@ -211,10 +214,11 @@ export class Product {
     this.#options = options ?? this.#options
     if (this.#waiting.length > 0) this.counters.retire()
     await this.#begin(inherited)
-    const { stage, wanted } = this.#made
-    for (const { batch, ...left } of this.#waiting) {
-      this.counters.arrived(batch.length, batch.bytes)
-      stage.inherit({ ...left, batch: batch.renewed(wanted) })
+    const { stage } = this.#made
+    for (const left of this.#waiting) {
+      left.batch.renew()
+      this.counters.arrived(left.batch.length, left.batch.bytes)
+      stage.inherit(left)
     }
   }
 

@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
+import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf, linesOf } from '../../../support/batches.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 import { loadedStageOf } from '../../../support/stage.js'
@@ -62,9 +63,10 @@ t.test('on_backlog: pass lets it through without counting it', async t => {
 async function flowOf(options: object) {
   const clock = new ManualTime()
   const counters = new ComponentCounters('p', 'processor', 'throttle')
+  const wanted = new WantedNames()
   const left: { source: string; n: number; app?: string; at: number }[] = []
   const begin = async (options: object, inherited?: unknown) => {
-    const made = await loadedStageOf(throttle, options, { clock, counters, inherited })
+    const made = await loadedStageOf(throttle, options, { clock, counters, wanted, inherited })
     made.stage.on('data', (batch: EventBatch) => {
       for (const line of linesOf(batch))
         left.push({ source: batch.origin.source, ...JSON.parse(line), at: clock.now() })
@@ -72,7 +74,7 @@ async function flowOf(options: object) {
     })
     return made
   }
-  let { stage, wanted, processor } = await begin(options)
+  let { stage, processor } = await begin(options)
   /** A reload, by default to the same options. */
   const reload = async (others?: object) => {
     stage.endWaiting(() => true)
@@ -80,10 +82,11 @@ async function flowOf(options: object) {
     await settle()
     const waiting = stage.leftWaiting.map(left => (others ? { ...left, dueAt: 0 } : left))
     counters.retire()
-    ;({ stage, wanted, processor } = await begin(others ?? options, others ? undefined : processor.handOver!()!.value))
-    for (const { batch, ...left } of waiting) {
-      counters.arrived(batch.length, batch.bytes)
-      stage.inherit({ ...left, batch: batch.renewed(wanted) })
+    ;({ stage, processor } = await begin(others ?? options, others ? undefined : processor.handOver!()!.value))
+    for (const left of waiting) {
+      left.batch.renew()
+      counters.arrived(left.batch.length, left.batch.bytes)
+      stage.inherit(left)
     }
     await settle()
   }

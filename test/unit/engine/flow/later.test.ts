@@ -68,9 +68,9 @@ function stageWith(decide: Decide = inTime, isAsync = false, rereads = ['again']
   const balanced = () => counters.imbalance().events === 0 && counters.imbalance().bytes === 0
   /** Passes on what waits in a predecessor. */
   const inherit = (all: readonly Left[]) => {
-    for (const { batch, ...left } of all) {
-      counters.arrived(batch.length, batch.bytes)
-      stage.inherit({ ...left, batch: batch.renewed(wanted) })
+    for (const left of all) {
+      counters.arrived(left.batch.length, left.batch.bytes)
+      stage.inherit(left)
     }
   }
   return { stage, counters, wanted, clock, send, batch, left, settled, asked, balanced, inherit }
