@@ -2,12 +2,12 @@ import { Ack, type Share } from '../../core/event/ack.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { type Decides, DISCARDED, type EmitReason, type Plan, UNROUTED } from '../../core/processor.js'
 import type { TimerClock } from '../../lib/time.js'
-import type { DecidedContext } from './decided.js'
+import type { DispatchContext } from './dispatch.js'
 import type { Failures } from './failures.js'
 import { lineBatch, madeLine } from './made-batch.js'
 import type { SideOutput } from './side-output.js'
 
-export interface EmissionContext extends DecidedContext {
+export interface EmissionContext extends DispatchContext {
   readonly clock: TimerClock
 }
 

@@ -5,9 +5,9 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { OnError } from '../../core/processor.js'
 import { LogLimit } from '../../lib/log-limit.js'
 import { sleep, type TimerClock } from '../../lib/time.js'
-import type { BatchWork } from './batch-work.js'
 import { countDeadLetters, type DeadLetters } from './dead-letters.js'
-import { PROCESSING_FAILED, type StageMetrics } from './decided.js'
+import { PROCESSING_FAILED, type StageMetrics } from './dispatch.js'
+import type { Work } from './work.js'
 
 /** Time between attempts to write dead letters. */
 const RETRY_MS = 1000
@@ -48,7 +48,7 @@ export class Failures {
     this.#ended = ended
   }
 
-  events({ batch, errors, hasBug }: BatchWork, events: number): void {
+  events({ batch, errors, hasBug }: Work, events: number): void {
     const [error] = errors?.values() ?? []
     const text = `processor failed on some events; ${WHAT_BECOMES[this.#context.onError]}`
     const fields = { ...aboutBatch(batch), events, error }
@@ -112,7 +112,7 @@ export class Failures {
 /** A processor that holds a batch for longer than this is stuck, not just waiting. */
 export const LONGEST_WORK_MS = 60_000
 
-interface Work {
+interface Running {
   readonly batch: EventBatch
   readonly since: number
   readonly cancel: () => void
@@ -124,7 +124,7 @@ export class SlowWork {
   readonly #clock: TimerClock
   readonly #log: Logger
   /** What the processor works on, the oldest first. */
-  readonly #all = new Set<Work>()
+  readonly #all = new Set<Running>()
 
   constructor(processor: Pick<Processor, 'isWaiting'>, { clock, log }: { clock: TimerClock; log: Logger }) {
     this.#processor = processor

@@ -6,15 +6,15 @@ import type { EventBatch } from '../../core/event/batch.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../../core/processor.js'
 import { holdChunk } from '../../lib/lines/chunk-pool.js'
 import { aborted, orAborted, sleep } from '../../lib/time.js'
-import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
 import { type Amount, add, sum } from './counters.js'
-import { Decided } from './decided.js'
+import { Dispatch } from './dispatch.js'
 import { Emission, type EmissionContext } from './emission.js'
 import { Failures, type FailuresContext, LONGEST_WORK_MS, SlowWork } from './failures.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 import { atOnce } from './steady-clock.js'
 import { type Left, type Waiting, WaitingEvents } from './waiting.js'
+import { Work } from './work.js'
 
 /** How long a processor may take to stop after its deadline. */
 const LATE_STOP_MS = 1000
@@ -26,7 +26,7 @@ export interface StageContext extends EmissionContext, FailuresContext {
 
 /** A batch that has not left yet. */
 interface Pending {
-  readonly work: BatchWork
+  readonly work: Work
   readonly since: number
   isDecided: boolean
 }
@@ -47,11 +47,11 @@ export class Stage extends Transform {
   /** Set before the end of the stream when a successor replaces this stage. */
   isReplaced = false
   /** After the end of the stream: what is left to the successor, by `endWaiting`. */
-  leftWaiting: readonly Left[] = []
+  leftToSuccessor: readonly Left[] = []
   readonly #plan: Plan
   readonly #concurrency: number
   readonly #context: StageContext
-  readonly #decided: Decided
+  readonly #dispatch: Dispatch
   readonly #pending: Pending[] = []
   readonly #failures: Failures
   readonly #ended = new AbortController()
@@ -84,7 +84,7 @@ export class Stage extends Transform {
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput()]))
     this.#emission = new Emission(processor, plan, context, this.outputs, this.#shares, this.#failures)
     if (plan.waits) this.#waiting = this.#waitingEvents()
-    this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.passOn(batch, output))
+    this.#dispatch = new Dispatch(plan, context, this.outputs, (batch, output) => this.passOn(batch, output))
   }
 
   #waitingEvents(): WaitingEvents {
@@ -191,7 +191,7 @@ export class Stage extends Transform {
   /** Asks the processor about a batch that has arrived, or again about one that `asked` contains. */
   #ask(batch: EventBatch, asked?: Waiting): void {
     const to = this.#columnFor(batch.length)
-    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
+    const work = new Work(batch, to, this.#shares, this.#ended.signal, this.#plan, this.#context.isOnce, asked)
     if (this.#waiting) this.#noteTime(work)
     batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
@@ -202,7 +202,7 @@ export class Stage extends Transform {
     } catch (error) {
       waits = Promise.reject(error)
     }
-    if (!waits && this.#pending.length === 0 && !this.#isLeaving && !this.#decided.needsLetters(work)) {
+    if (!waits && this.#pending.length === 0 && !this.#isLeaving && !this.#dispatch.needsLetters(work)) {
       this.#leave(work)
       this.busy.end()
       return
@@ -215,7 +215,7 @@ export class Stage extends Transform {
     else void this.#releaseDecided()
   }
 
-  #noteTime(work: BatchWork): void {
+  #noteTime(work: Work): void {
     const now = this.#context.clock.now()
     work.since = work.asked?.since ?? now
     work.keptMs = now - work.since
@@ -279,10 +279,10 @@ export class Stage extends Transform {
     else void this.#hasRoom().then(hasRoom => hasRoom && next())
   }
 
-  #leave(work: BatchWork): EventBatch | undefined {
-    const failures = this.#decided.failures(work)
+  #leave(work: Work): EventBatch | undefined {
+    const failures = this.#dispatch.failures(work)
     if (failures > 0) this.#failures.events(work, failures)
-    const letters = this.#decided.send(work, failures)
+    const letters = this.#dispatch.send(work, failures)
     if (work.asked || work.kept) this.#waiting!.decided(work)
     return letters
   }
@@ -361,7 +361,7 @@ export class Stage extends Transform {
   #end(done: TransformCallback): void {
     this.#flushed = undefined
     this.#cancelTimer?.()
-    this.leftWaiting = this.#waiting?.takeLeft() ?? []
+    this.leftToSuccessor = this.#waiting?.takeLeft() ?? []
     this.#emit(this.isReplaced ? 'reload' : 'drain')
     for (const output of this.outputs.values()) output.end()
     done()

@@ -1,9 +1,9 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { TimerClock } from '../../lib/time.js'
-import type { BatchWork } from './batch-work.js'
 import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
+import type { Work } from './work.js'
 
 /** Bounds of what is kept of one source. What it sends beyond them is asked about when there is room again. */
 const MOST_EVENTS = 10_000
@@ -152,7 +152,7 @@ export class WaitingEvents {
   }
 
   /** Keeps what is left of a batch after its decision. */
-  decided({ batch, asked, since, askedSize, kept = [], laterMs }: BatchWork): void {
+  decided({ batch, asked, since, askedSize, kept = [], laterMs }: Work): void {
     const ends = this.#isOver || (this.#isEnding && !this.#passesOn(batch.origin.source))
     const left = ends ? [] : kept
     if (ends) for (const batch of kept) this.#giveBack(batch)

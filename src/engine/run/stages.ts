@@ -163,7 +163,7 @@ export class Stages {
     const all: [id: string, left: Left[]][] = []
     // What waits is due at once, unless the options of its successor are the same.
     for (const [id, { stage }] of this.#runs)
-      all.push([id, stage.leftWaiting.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
+      all.push([id, stage.leftToSuccessor.map(left => (this.#same.has(id) ? left : { ...left, dueAt: 0 }))])
     for (const [id, batches] of deliveries)
       all.push([id, batches.map(batch => ({ batch, keptMs: undefined, dueAt: 0 }))])
     const batches = all.flatMap(([, left]) => left.map(({ batch }) => batch))

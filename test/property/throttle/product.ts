@@ -201,7 +201,7 @@ export class Product {
     stage.isReplaced = isReplaced
     stage.end()
     const seen = await this.#left()
-    this.#waiting = stage.leftWaiting.map(left => (next === 'same' ? left : { ...left, dueAt: 0 }))
+    this.#waiting = stage.leftToSuccessor.map(left => (next === 'same' ? left : { ...left, dueAt: 0 }))
     if (!isReplaced) await processor.stop?.(new AbortController().signal)
     return seen
   }

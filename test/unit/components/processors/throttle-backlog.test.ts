@@ -80,7 +80,7 @@ async function flowOf(options: object) {
     stage.endWaiting(() => true)
     stage.end()
     await settle()
-    const waiting = stage.leftWaiting.map(left => (others ? { ...left, dueAt: 0 } : left))
+    const waiting = stage.leftToSuccessor.map(left => (others ? { ...left, dueAt: 0 } : left))
     counters.retire()
     ;({ stage, processor } = await begin(others ?? options, others ? undefined : processor.handOver!()!.value))
     for (const left of waiting) {

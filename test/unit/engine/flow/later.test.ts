@@ -174,7 +174,7 @@ t.test('at a reload the successor goes on with what waits, in order, and without
   t.same(one.settled, [['again', 'errored']], 'what waits of others goes back')
   t.ok(one.balanced())
   const two = stageWith(decide)
-  two.inherit(one.stage.leftWaiting.map(left => ({ ...left, dueAt: 0 })))
+  two.inherit(one.stage.leftToSuccessor.map(left => ({ ...left, dueAt: 0 })))
   await two.send('stays', { n: 6 })
   t.same(two.left, [5, 6])
   t.same(kept.slice(0, 4), [
@@ -206,7 +206,7 @@ t.test('a successor asks about what is due although nothing arrives, also if som
   const two = stageWith()
   // Nothing but the clock makes it look at what it has.
   await settle()
-  two.inherit(one.stage.leftWaiting)
+  two.inherit(one.stage.leftToSuccessor)
   await two.clock.advance(100)
   await settle()
   t.same(two.left, [2, 1])
@@ -248,7 +248,7 @@ t.test('a successor that ends at once gives back what it takes', async t => {
   await settle()
   const two = stageWith()
   two.stage.endWaiting(() => false)
-  two.inherit(one.stage.leftWaiting)
+  two.inherit(one.stage.leftToSuccessor)
   await settle()
   t.same(one.settled, [['again', 'errored']])
   t.equal(before, Buffer.byteLength('{"n":0}\n'), 'what passed before it is not read again')

@@ -15,10 +15,10 @@ import {
   UNROUTED,
 } from '../../core/processor.js'
 import { LINE_END } from '../../lib/lines/line-splitter.js'
-import type { BatchWork } from './batch-work.js'
 import { lineBatch } from './made-batch.js'
 import type { Replacements } from './replacements.js'
 import type { SideOutput } from './side-output.js'
+import type { Work } from './work.js'
 
 /** The discard reason of events that could not be processed. */
 export const PROCESSING_FAILED = 'processing_failed'
@@ -34,7 +34,7 @@ export type StageMetrics = Pick<
   'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter' | 'gauge'
 >
 
-export interface DecidedContext {
+export interface DispatchContext {
   readonly id: string
   readonly metrics: StageMetrics
   /** The origin of replacement events. */
@@ -48,9 +48,9 @@ export interface DecidedContext {
 export type PassOn = (batch: EventBatch, output?: SideOutput) => void
 
 /** Carries out the decisions about a batch: counts its events and passes them on. */
-export class Decided {
+export class Dispatch {
   readonly #outputs: ReadonlyMap<string, SideOutput>
-  readonly #context: DecidedContext
+  readonly #context: DispatchContext
   readonly #own: readonly SideOutput[]
   /** The side output in the place of the main one, and its name. */
   readonly #main: SideOutput | undefined
@@ -69,7 +69,7 @@ export class Decided {
   readonly #events = new Float64Array(256)
   readonly #bytes = new Float64Array(256)
 
-  constructor(plan: Plan, context: DecidedContext, outputs: ReadonlyMap<string, SideOutput>, passOn: PassOn) {
+  constructor(plan: Plan, context: DispatchContext, outputs: ReadonlyMap<string, SideOutput>, passOn: PassOn) {
     const { outputs: names = [], main = '', reasons = [] } = plan
     this.#context = context
     this.#names = names
@@ -89,7 +89,7 @@ export class Decided {
   }
 
   /** Returns the number of failed events. A decision outside the plan is a failure, too. */
-  failures(work: BatchWork): number {
+  failures(work: Work): number {
     const { batch, to } = work
     const { length } = batch
     if (isAllMain(to, length)) return 0
@@ -109,7 +109,7 @@ export class Decided {
   }
 
   /** Whether some of the events must be kept as dead letters. */
-  needsLetters(work: BatchWork): boolean {
+  needsLetters(work: Work): boolean {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
@@ -117,7 +117,7 @@ export class Decided {
    * Sends every event where the column says; those that are LATER are left in `work.kept`. Returns the events to keep as
    * dead letters.
    */
-  send(work: BatchWork, failures: number): EventBatch | undefined {
+  send(work: Work, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
     if (!work.replaced && !work.copies && isAllMain(to, length)) {
@@ -151,7 +151,7 @@ export class Decided {
   }
 
   /** Applies `onError` to failed events. */
-  #failed({ batch, to, errors, letterErrors, hasBug }: BatchWork): EventBatch | undefined {
+  #failed({ batch, to, errors, letterErrors, hasBug }: Work): EventBatch | undefined {
     const { id, metrics, onError } = this.#context
     const letters = onError === 'dead_letter' ? batch.pick(i => to[i] === FAILED) : undefined
     for (let i = 0; i < batch.length; i++) {
@@ -170,7 +170,7 @@ export class Decided {
   }
 
   /** Sends a batch with replaced events in pieces, which preserves the order. */
-  #inPieces(work: BatchWork, replaced: Replacements): void {
+  #inPieces(work: Work, replaced: Replacements): void {
     const { batch, to } = work
     const { metrics } = this.#context
     const origin = this.#originOf(batch.origin.source)
@@ -208,7 +208,7 @@ export class Decided {
   }
 
   /** Sends the events of a batch that begins with event `first` of the work. */
-  #divide(batch: EventBatch, to: Uint8Array, work: BatchWork, first = 0): void {
+  #divide(batch: EventBatch, to: Uint8Array, work: Work, first = 0): void {
     const { length, starts, ends, flags } = batch
     const events = this.#events.fill(0)
     const bytes = this.#bytes.fill(0)

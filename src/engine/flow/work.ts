@@ -11,7 +11,7 @@ import type { Waiting } from './waiting.js'
 const NOTHING: Amount = { events: 0, bytes: 0 }
 
 /** One batch in a processor, with the decisions about its events. */
-export class BatchWork implements BatchScope {
+export class Work implements BatchScope {
   readonly signal: AbortSignal
   readonly batch: EventBatch
   readonly to: Uint8Array
