@@ -62,8 +62,6 @@ export interface Source extends Lifecycle {
    * a GivenBackError.
    */
   readonly redelivers?: true
-  /** Why the source is blocked until an operator intervenes; undefined: it is not blocked. */
-  readonly heldBy?: string | undefined
   /** The source answers its senders, and they resend the events that could not be delivered. */
   readonly answers?: true
   /**

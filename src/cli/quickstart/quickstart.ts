@@ -116,7 +116,7 @@ class Run {
     stdout.write(announce({ configPath, apps, rate, limit, log, isLogKept, receiver, metricsUrl }, reader))
     const read = () => metrics.components.get('log')?.received.events ?? 0
     const name = log && printable(basename(log.path))
-    const view = new LiveView({ apps, limit, log: name }, { watch: () => pipeline.watchKeys('limit_apps'), read })
+    const view = new LiveView({ apps, limit, log: name }, { watch: () => pipeline.taps.watchKeys('limit_apps'), read })
     this.#began = systemClock.now()
     this.#view = view
     this.#totals = totals

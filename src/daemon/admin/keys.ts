@@ -5,7 +5,7 @@ import { sleep } from '../../lib/time.js'
 import { sendAnswer } from '../../net/http/server/answers.js'
 import { onReplyOver } from '../../net/http/server/reply.js'
 
-/** Components that work by key. */
+/** What is seen of components that work by key. */
 export interface Keyed {
   /** Starts to count by key. Returns undefined if the component does not exist or has no keys. */
   watchKeys(component: string): KeyWatch | undefined

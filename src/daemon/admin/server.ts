@@ -107,15 +107,15 @@ async function answer(
   }
   if (pathname === '/keys' && tappable) {
     const forMs = Number(searchParams.get('for') ?? 1000)
-    await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable, response)
+    await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable.taps, response)
     return
   }
   if (pathname === '/bucket' && tappable) {
-    answerBucket(searchParams, tappable, response)
+    answerBucket(searchParams, tappable.taps, response)
     return
   }
   if (pathname === '/status' && tappable) {
-    const waits = (component: string) => tappable.waitState(component)
+    const waits = (component: string) => tappable.taps.waitState(component)
     sendAnswer(response, { status: 200, body: statusOf(reports, await reports.metrics.samples(), waits) })
     return
   }

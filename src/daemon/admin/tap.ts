@@ -13,12 +13,17 @@ import { everyOf, systemClock } from '../../lib/time.js'
 import { onReplyOver } from '../../net/http/server/reply.js'
 import type { Keyed } from './keys.js'
 
-/** What can be inspected. */
-export interface Tappable extends Keyed {
+/** What is seen of the events of a pipeline. */
+export interface Taps extends Keyed {
   /** Calls `tap` with every batch of an output until the result is called. Undefined if the output does not exist. */
   tap(output: string, tap: (batch: EventBatch) => void): (() => void) | undefined
   /** The ids of all outputs. */
   outputs(): string[]
+}
+
+/** A pipeline, whose taps are others after a reload. */
+export interface Tappable {
+  readonly taps: Taps
 }
 
 export interface TapQuery {
@@ -69,9 +74,9 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
       if (--left === 0) return end()
     }
   }
-  let remove = tappable.tap(query.component, seen)
+  let remove = tappable.taps.tap(query.component, seen)
   if (!remove) {
-    const ids = tappable.outputs()
+    const ids = tappable.taps.outputs()
     const known = ids.length > 0 ? `there are ${ids.join(', ')}` : 'no pipeline runs now, see: sluice status'
     response.writeHead(404).end(`there is no ${query.component}; ${known}\n`)
     return
@@ -87,7 +92,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // A reload may have replaced the pipeline, so the tap is attached to the current one.
     remove?.()
-    remove = tappable.tap(query.component, seen)
+    remove = tappable.taps.tap(query.component, seen)
     if (!remove) end()
   })
   const stopAtEnd = query.forMs === undefined ? () => {} : clock.after(query.forMs, () => end())

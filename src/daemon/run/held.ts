@@ -15,12 +15,14 @@ const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
 /** Stands in for the pipeline in inspections while none runs. */
 export const NOTHING = {
-  tap: () => undefined,
-  outputs: () => [],
-  watchKeys: () => undefined,
-  bucket: () => undefined,
-  waitState: () => undefined,
-  readers: () => [],
+  taps: {
+    tap: () => undefined,
+    outputs: () => [],
+    watchKeys: () => undefined,
+    bucket: () => undefined,
+    waitState: () => undefined,
+    readers: () => [],
+  },
 }
 
 interface Runtime {

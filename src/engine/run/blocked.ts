@@ -44,6 +44,6 @@ export function isOnHold(
   return (
     destinations.some(waits) &&
     destinations.every(one => waits(one) || one.delivery.state === 'stopped' || one.delivery.inFlight().events === 0) &&
-    sources.every(({ run: { source, output } }) => !source.once || source.answers || output.unsettled === 0)
+    sources.every(({ run: { source, output } }) => !source?.once || source.answers || output.unsettled === 0)
   )
 }

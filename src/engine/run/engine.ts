@@ -20,7 +20,7 @@ import type { ComponentConfig } from '../config/load.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
 import type { DeliveryState } from '../flow/delivery/delivery.js'
-import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
+import { shareOf, undecodedCounter } from '../flow/source-output.js'
 import { SteadyClock } from '../flow/steady-clock.js'
 import type { WaitingBatches } from '../flow/waiting.js'
 import { isOnHold, type Stuck, stuckOf } from './blocked.js'
@@ -28,7 +28,6 @@ import { RejectedOutput } from './dead-letter/rejected-output.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 import { DestinationRun } from './destination-run.js'
 import { HandoverStates } from './handover-states.js'
-import { createOrHold } from './held-source.js'
 import { isRead, Links } from './links.js'
 import { destinationState } from './measure/delivery-report.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
@@ -38,7 +37,7 @@ import { OwnOutputs } from './own-outputs.js'
 import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
 import type { Comparison } from './same-components.js'
-import { type Fed, readsAgain, type SourceFailure, SourceRun } from './source-run.js'
+import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import { stateFolder } from './state/state-folder.js'
@@ -71,8 +70,8 @@ export class Engine {
   #hasSuccessor: (id: string) => boolean = () => false
   /** Once it is being replaced: ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> | undefined
-  readonly #links = new Links()
-  readonly #sources: Fed[] = []
+  readonly links: Links
+  readonly #sources = new Map<string, Fed>()
   /** Bytes that each source may have unacknowledged. */
   readonly #share: number
   /** Sources that keep running after this engine has ended. */
@@ -91,6 +90,7 @@ export class Engine {
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
+    this.links = new Links(config)
     this.#share = shareOf(config.sources.length)
     this.#runtime = runtime
     this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
@@ -115,7 +115,7 @@ export class Engine {
       for (const component of config.destinations) await engine.#addDestination(component)
       for (const component of config.processors) await engine.#addProcessor(component)
       for (const component of config.sources) await engine.#addSource(component)
-      engine.#links.connect([...config.processors, ...config.destinations])
+      engine.links.connect([...config.processors, ...config.destinations])
     } catch (error) {
       await engine.undo()
       throw error
@@ -161,7 +161,7 @@ export class Engine {
     this.#counters.set(id, run.counters)
     this.#lasting.set(id, run.destination)
     this.#destinations.set(id, run)
-    this.#links.addInput(id, run.input)
+    this.links.addInput(id, run.input)
     this.watched.push(...run.watched)
   }
 
@@ -180,7 +180,7 @@ export class Engine {
     const outage = outageBefore(this.#handover?.outages, config)
     const parts = { ...context, deadLetter, outage, dataDir: this.#config.dataDir, wanted: this.#wanted }
     const run = await DestinationRun.open(config, destination, this.#runtime, parts)
-    run.delivery.once('close', () => this.#links.fanOut(`${id}.${REJECTED}`).end())
+    run.delivery.once('close', () => this.links.fanOut(`${id}.${REJECTED}`).end())
     return run
   }
 
@@ -188,7 +188,7 @@ export class Engine {
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     if (!isRead(`${id}.${REJECTED}`, this.#config)) return file
-    return new RejectedOutput(this.#links.fanOut(`${id}.${REJECTED}`), this.#origin(id), context.clock)
+    return new RejectedOutput(this.links.fanOut(`${id}.${REJECTED}`), this.#origin(id), context.clock)
   }
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
@@ -198,7 +198,7 @@ export class Engine {
     this.#counters.set(id, run.counters)
     this.#lasting.set(id, run.processor)
     this.#stages.add(run)
-    this.#links.addProcessor(run)
+    this.links.addProcessor(run)
     this.watched.push(run.watched)
   }
 
@@ -211,14 +211,14 @@ export class Engine {
     // If anything else fails, it is released.
     this.#lasting.set(id, processor)
     const sources = this.#sources
-    const again = (source: string) => readsAgain(source, sources)
-    const isOnce = (id: string) => sources.some(({ run }) => run.config.id === id && run.source.once)
+    const isOnce = (id: string) => sources.get(id)?.run.source?.once === true
+    const readsAgain = (id: string) => sources.has(id) && !isOnce(id)
     const { dataDir } = this.#config
     const around = {
       ...context,
       origin: this.#origin(id),
       disk: this.#runtime.disk,
-      readsAgain: again,
+      readsAgain,
       isOnce,
       dataDir,
     }
@@ -231,11 +231,11 @@ export class Engine {
   }
 
   async #addSource(config: ComponentConfig<'source'>): Promise<void> {
-    const fanOut = this.#links.fanOut(config.id)
+    const fanOut = this.links.fanOut(config.id)
     const known = this.#handover?.sources.get(config.id)
     if (known) {
       this.#counters.set(config.id, known.counters)
-      this.#sources.push({ run: known, fanOut })
+      this.#sources.set(config.id, { run: known, fanOut })
       return
     }
     const [base, origin] = [this.#context(config), this.#origin(config.id)]
@@ -250,10 +250,9 @@ export class Engine {
         return { ...origin, codec, ...(path === undefined ? {} : { path }) }
       },
     }
-    const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
-    const output = new SourceOutput(fanOut, base.metrics, this.#share, source)
-    const run = new SourceRun({ ...this.#runtime, config, source, output, counters: base.metrics })
-    this.#sources.push({ run, fanOut })
+    const create = () => this.#create<'source'>(config, context)
+    const parts = { config, create, context, fanOut, share: this.#share, counters: base.metrics }
+    this.#sources.set(config.id, { run: await SourceRun.open({ ...this.#runtime, ...parts }), fanOut })
   }
 
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
@@ -266,7 +265,7 @@ export class Engine {
         failed: error => this.#cannotStart('destination', id, error),
       }),
     )
-    const read = this.#sources.map(({ run, fanOut }) => {
+    const read = [...this.#sources.values()].map(({ run, fanOut }) => {
       if (run.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
     })
@@ -289,7 +288,7 @@ export class Engine {
         this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const [, { delivery }] of ended) await delivery.stop(over)
-    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
+    for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) await run.source?.stop?.(over)
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
     if (!this.#successors) this.checkpoints.close()
@@ -331,7 +330,7 @@ export class Engine {
     for (const { id, renamedFrom = id } of this.#config.destinations)
       for (const { batch } of waiting.get(id) ?? waiting.get(renamedFrom) ?? []) {
         batch.renew()
-        this.#links.inherit(id, batch)
+        this.links.inherit(id, batch)
       }
     this.#stages.inherit(waiting)
   }
@@ -367,7 +366,7 @@ export class Engine {
     next: EngineConfig,
   ): void {
     this.#successors = succeeded
-    for (const { run } of this.#sources) {
+    for (const { run } of this.#sources.values()) {
       if (!same.has(run.config.id)) continue
       this.#left.set(run.config.id, run)
       run.leave()
@@ -402,7 +401,7 @@ export class Engine {
       isAlone(run.config, this.#config) === isAlone(run.config, next) &&
       !isRead(rejected, this.#config) &&
       !isRead(rejected, next) &&
-      this.#sources.every(({ run: { config } }) => this.#left.has(config.id) || !isFed(config.id))
+      [...this.#sources.values()].every(({ run: { config } }) => this.#left.has(config.id) || !isFed(config.id))
     )
   }
 
@@ -429,13 +428,13 @@ export class Engine {
   abort(): void {
     this.#endSources()
     this.#delivering.abort()
-    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.output.close()
+    for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) run.output.close()
     this.#stages.destroy()
     for (const [, run] of this.#endingDestinations()) run.abort()
   }
 
   #endSources(reason?: typeof REPLACED): void {
-    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.end(reason)
+    for (const { run } of this.#sources.values()) if (!this.#left.has(run.config.id)) run.end(reason)
   }
 
   /** After a run that `leave` has ended: what the next engine needs. */
@@ -456,7 +455,7 @@ export class Engine {
     const over = this.#delivering.signal
     await this.#stages.stop(over)
     for (const { delivery } of this.#destinations.values()) await delivery.stop(over)
-    for (const { run } of this.#sources) await run.source.stop?.(over)
+    for (const { run } of this.#sources.values()) await run.source?.stop?.(over)
     this.checkpoints.close()
   }
 
@@ -467,11 +466,7 @@ export class Engine {
   /** Whether a component, or its successor, will receive again what it has seen; default: whether any will. */
   repeats(id?: string): boolean {
     const reaches = (source: string) => id === undefined || this.#outputs.reaches(source, id)
-    return this.#sources.some(({ run }) => run.output.repeats && reaches(run.config.id))
-  }
-
-  get links(): Links {
-    return this.#links
+    return [...this.#sources.values()].some(({ run }) => run.output.repeats && reaches(run.config.id))
   }
 
   /** Whether the run ended because a component could not start. */
@@ -487,7 +482,7 @@ export class Engine {
 
   /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */
   isOnHold(leftMs: number): boolean {
-    return isOnHold([...this.#destinations.values()], this.#sources, leftMs)
+    return isOnHold([...this.#destinations.values()], [...this.#sources.values()], leftMs)
   }
 
   /** The current state of each destination; the daemon is ready when all of them are. */
@@ -496,7 +491,7 @@ export class Engine {
   }
 
   failures(): SourceFailure[] {
-    return this.#sources.flatMap(({ run }) => run.failure ?? [])
+    return [...this.#sources.values()].flatMap(({ run }) => run.failure ?? [])
   }
 
   /** Number of events read and not settled. The next start reads them again if the source can. */
@@ -508,7 +503,7 @@ export class Engine {
 
   /** Number of events on their way from one component to the next. */
   between(): number {
-    return this.#links.between()
+    return this.links.between()
   }
 }
 

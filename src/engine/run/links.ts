@@ -12,10 +12,15 @@ export function isRead(output: string, { processors, destinations }: EngineConfi
 
 /** How the components of an engine are connected, and what is seen of them while they run. */
 export class Links {
+  readonly #config: EngineConfig
   readonly #processors = new Map<string, ProcessorRun>()
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.output`. */
   readonly #fanOuts = new Map<string, FanOut>()
+
+  constructor(config: EngineConfig) {
+    this.#config = config
+  }
 
   fanOut(id: string): FanOut {
     let fanOut = this.#fanOuts.get(id)
@@ -79,6 +84,13 @@ export class Links {
       place.taps.delete(tap)
       changed()
     }
+  }
+
+  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
+  readers(output: string): string[] | null {
+    const { processors, destinations } = this.#config
+    if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
+    return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
   }
 
   /** Starts counting a component's decisions by key; undefined if it has no keys. */

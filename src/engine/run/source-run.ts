@@ -1,24 +1,31 @@
 import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
-import type { REPLACED, Source } from '../../core/component.js'
+import type { REPLACED, Source, SourceContext } from '../../core/component.js'
 import { errorCode, errorText, GivenBackError } from '../../core/errors.js'
+import { NewerFormat, StateUnreadable } from '../../core/unreadable.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
 import { sleep, type TimerClock } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import type { ComponentConfig } from '../config/load.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { FanOut } from '../flow/fan-out.js'
-import type { SourceOutput } from '../flow/source-output.js'
+import { SourceOutput } from '../flow/source-output.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
+const REOPEN_FIRST_MS = 500
+const REOPEN_MAX_MS = 10_000
 /** A source that ran for this long is considered to have recovered. */
 const CALM_MS = 2000
 
 export interface SourceRunParts {
   readonly config: ComponentConfig<'source'>
-  readonly source: Source
-  readonly output: SourceOutput
+  /** Creates the source. */
+  readonly create: () => Promise<Source>
+  readonly context: Pick<SourceContext, 'log' | 'checkpoints'>
+  readonly fanOut: FanOut
+  /** Bytes that it may have unacknowledged. */
+  readonly share: number
   readonly counters: ComponentCounters
   readonly log: Logger
   readonly random: Random
@@ -38,16 +45,14 @@ export interface Fed {
   readonly fanOut: FanOut
 }
 
-/** Whether a source reads again what was given back. */
-export function readsAgain(id: string, sources: readonly Fed[]): boolean {
-  return sources.some(({ run }) => run.config.id === id && !run.source.once)
-}
-
-/** A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. */
+/**
+ * A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. While its
+ * saved positions cannot be read, it does not exist: without them it would read everything again.
+ */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
-  readonly source: Source
   readonly output: SourceOutput
+  #source: Source | undefined
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
   #failure: SourceFailure | undefined
@@ -55,12 +60,28 @@ export class SourceRun {
   /** Ends `feed`. */
   #leave: ((failure?: Error) => void) | undefined
 
-  constructor(parts: SourceRunParts) {
+  /** Creates the source, or waits for its saved positions when it runs. */
+  static async open(parts: SourceRunParts): Promise<SourceRun> {
+    try {
+      return new SourceRun(parts, await parts.create())
+    } catch (error) {
+      const run = new SourceRun(parts)
+      run.#hold(unreadable(error, parts.context))
+      return run
+    }
+  }
+
+  private constructor(parts: SourceRunParts, source?: Source) {
     this.config = parts.config
-    this.source = parts.source
-    this.output = parts.output
+    this.#source = source
+    this.output = new SourceOutput(parts.fanOut, parts.counters, parts.share, source)
     this.#parts = parts
     setMaxListeners(0, this.#reading.signal)
+  }
+
+  /** Undefined while its saved positions cannot be read. */
+  get source(): Source | undefined {
+    return this.#source
   }
 
   /** Feeds the fan-out until the source ends or `leave` is called, then ends the fan-out. */
@@ -97,8 +118,7 @@ export class SourceRun {
 
   /** Why it is blocked, or why it failed recently. */
   get failure(): SourceFailure | undefined {
-    const { config, source } = this
-    return source.heldBy === undefined ? this.#failure : { id: config.id, state: 'holding', reason: source.heldBy }
+    return this.#failure
   }
 
   /** Whether it has left its fan-out and is paused. */
@@ -112,9 +132,40 @@ export class SourceRun {
     this.#reading.abort(reason)
   }
 
-  async #run(): Promise<void> {
-    const { config, source, output, counters, log, random, clock } = this.#parts
+  #hold({ message, code, file }: StateUnreadable): void {
+    const { config, context, counters } = this.#parts
+    counters.failed('checkpoint')
+    if (this.#failure?.reason === message) return
+    this.#failure = { id: config.id, state: 'holding', reason: message }
+    const fields = { code, file, error: message }
+    context.log.error(fields, 'cannot read the saved positions; the source waits and retries')
+  }
+
+  /** Retries until the source can be created; undefined if it is to end before that. */
+  async #reopen(): Promise<Source | undefined> {
+    const { create, context, random } = this.#parts
     const { signal } = this.#reading
+    const backoff = new Backoff(REOPEN_FIRST_MS, REOPEN_MAX_MS, random)
+    for (;;) {
+      await sleep(REOPEN_FIRST_MS + backoff.next(), signal)
+      if (signal.aborted) return undefined
+      try {
+        this.#source = await create()
+        this.#failure = undefined
+        context.log.info('saved positions can be read again; starting the source')
+        return this.#source
+      } catch (error) {
+        this.#hold(unreadable(error, context))
+      }
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { config, counters, log, random, clock } = this.#parts
+    const { output } = this
+    const { signal } = this.#reading
+    const source = this.#source ?? (await this.#reopen())
+    if (!source) return
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
     while (!signal.aborted) {
       const calm = clock.after(CALM_MS, () => {
@@ -148,4 +199,12 @@ export class SourceRun {
       }
     }
   }
+}
+
+/** Throws any error with another cause. */
+function unreadable(error: unknown, { checkpoints }: Pick<SourceContext, 'checkpoints'>): StateUnreadable {
+  if (error instanceof NewerFormat && checkpoints.file !== undefined)
+    return new StateUnreadable(checkpoints.file, error)
+  if (error instanceof StateUnreadable) return error
+  throw error
 }

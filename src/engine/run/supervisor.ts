@@ -1,12 +1,11 @@
-import type { BucketState, KeyWatch, WaitState } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import { deadline, everyOf, nextTurn } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import type { Config } from '../config/load.js'
-import type { Tap } from '../flow/fan-out.js'
 import type { Stuck } from './blocked.js'
 import { dryRun } from './dry-run.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
+import type { Links } from './links.js'
 import { type Loaded, withFiles } from './loaded-files.js'
 import type { Watched } from './measure/progress.js'
 import type { SourceFailure } from './source-run.js'
@@ -371,35 +370,9 @@ export class Supervisor {
     return this.#replaced
   }
 
-  /** Taps an output of the running engine; see Taps. */
-  tap(output: string, tap: Tap): (() => void) | undefined {
-    return this.#engine.links.tap(output, tap)
-  }
-
-  outputs(): string[] {
-    return this.#engine.links.outputs()
-  }
-
-  /** Starts counting a component's decisions by key; undefined if it has no keys. */
-  watchKeys(component: string): KeyWatch | undefined {
-    return this.#engine.links.watchKeys(component)
-  }
-
-  /** The state of a bucket of a component; undefined if it has none. */
-  bucket(component: string, key: string | null, rule?: string | null): BucketState | undefined {
-    return this.#engine.links.bucket(component, key, rule)
-  }
-
-  /** What events wait for in a component; undefined if none waits. */
-  waitState(component: string): WaitState | undefined {
-    return this.#engine.links.waitState(component)
-  }
-
-  /** The components that read an output; null: that of a processor which only observes, and discards nothing. */
-  readers(output: string): string[] | null {
-    const { processors, destinations } = this.#config
-    if (processors.some(({ id, plan }) => plan?.observes && output.startsWith(`${id}.`))) return null
-    return [...processors, ...destinations].filter(({ inputs }) => inputs.includes(output)).map(({ id }) => id)
+  /** What can be seen of the events of the running engine. */
+  get taps(): Links {
+    return this.#engine.links
   }
 
   /** The current state of each destination. */

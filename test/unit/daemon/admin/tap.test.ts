@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { Writable } from 'node:stream'
 import t from 'tap'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { streamTap, type Tappable } from '../../../../src/daemon/admin/tap.js'
+import { streamTap, type Taps } from '../../../../src/daemon/admin/tap.js'
 import { batchOf } from '../../../support/batches.js'
 import { ManualTime } from '../../../support/manual-time.js'
 
@@ -38,10 +38,10 @@ function watching(
   query: { limit?: number; where?: string; component?: string; outputs?: string[]; rate?: number; forMs?: number } = {},
 ) {
   const answer = new Answer()
-  const taps = new Set<(batch: EventBatch) => void>()
+  const open = new Set<(batch: EventBatch) => void>()
   const time = new ManualTime()
   let there = true
-  const tappable: Tappable = {
+  const taps: Taps = {
     outputs: () => query.outputs ?? ['app'],
     watchKeys: () => undefined,
     waitState: () => undefined,
@@ -49,21 +49,21 @@ function watching(
     readers: () => [],
     tap(output, tap) {
       if (output !== 'app' || !there) return undefined
-      taps.add(tap)
-      return () => taps.delete(tap)
+      open.add(tap)
+      return () => open.delete(tap)
     },
   }
   const { limit = Number.POSITIVE_INFINITY, where, component = 'app', rate, forMs } = query
-  streamTap({ component, limit, where, rate, forMs }, tappable, answer as unknown as ServerResponse, time)
+  streamTap({ component, limit, where, rate, forMs }, { taps }, answer as unknown as ServerResponse, time)
   t.teardown(() => answer.destroy())
   return {
     answer,
-    taps,
+    taps: open,
     /** Lets a second pass, at the end of which the tap reports what it skipped. */
     second: () => time.advance(1000),
     halfSecond: () => time.advance(500),
     show: (lines: object[]) => {
-      for (const tap of taps) tap(batchOf(lines))
+      for (const tap of open) tap(batchOf(lines))
     },
     goes: () => {
       there = false

@@ -299,16 +299,19 @@ t.test('a source that ran well for a while waits as little as at first when it f
     },
   }
   const time = new ManualTime()
-  const run = new SourceRun({
+  const fanOut = new FanOut()
+  const run = await SourceRun.open({
     clock: time,
     config: { id: 'a' } as SourceRunParts['config'],
-    source,
-    output: { resumed: async () => {}, end() {} } as unknown as SourceRunParts['output'],
+    create: async () => source,
+    context: {} as SourceRunParts['context'],
+    fanOut,
+    share: 1_000_000,
     counters: new ComponentCounters('a', 'source', 'lines'),
     log: pino({}, { write: line => waits.push(JSON.parse(line).again_in) }),
     random: () => 0.02,
   })
-  const over = run.feed(new FanOut())
+  const over = run.feed(fanOut)
   await advanceUntil(time, 'the last run', () => runs === 5)
   await over
   t.same(waits, ['20ms', '40ms', '80ms', '20ms'])

@@ -554,7 +554,7 @@ destinations:
     t.same(['p', 'q', 'r'].map(count), [4, 4, 8], 'r feeds what has changed')
     t.equal(it.metrics.components.get('w')!.waiting(), 10, 'what waits in a processor goes on waiting')
     const tap: string[] = []
-    t.equal(it.supervisor.tap('w.discarded', batch => void tap.push(String(batch.length)))?.(), undefined)
+    t.equal(it.supervisor.taps.tap('w.discarded', batch => void tap.push(String(batch.length)))?.(), undefined)
     await it.replace(config(5, '[p, piped]'))
     t.same(['p', 'q', 'r'].map(count), [6, 6, 9], 'another input; p has another reader than before')
     await it.send(5)
