@@ -29,7 +29,7 @@ const NO_LIMIT = Number.POSITIVE_INFINITY
 
 /** What arrives while the plugins are loaded is received in order then. */
 let opened: Promise<PipelineWorker> | undefined
-const answers = new Socket({ fd: FROM_CHILD, writable: true })
+const answers = new Socket({ fd: FROM_CHILD, readable: false, writable: true })
 // The service is gone.
 answers.on('error', () => {})
 
