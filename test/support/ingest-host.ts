@@ -61,13 +61,23 @@ export const OUT = { type: 'blackhole', inputs: ['ingest'] }
 export const PIPELINE = { destinations: { out: OUT } }
 export const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
 
+/** Accounts whose processes take no calls until it is cleared. */
+class Held extends Set<string> {
+  readonly calls: (() => void)[] = []
+
+  override clear(): void {
+    super.clear()
+    for (const take of this.calls.splice(0)) take()
+  }
+}
+
 /**
  * What the process of an account would do, in this process: each message is copied and comes later, as between processes.
  * `held` ones receive nothing, like a process that is stuck. `memory`: by account.
  */
 function linksWithin(
   options: Omit<WorkerOptions, 'account' | 'log' | 'tell'>,
-  held: Set<string>,
+  held: Held,
   memory: Map<string, number>,
 ): StartLink {
   return (account, events) => {
@@ -91,7 +101,9 @@ function linksWithin(
       send: (call, body) => {
         const copy = structuredClone(call)
         const bytes = body && { bytes: Buffer.concat([body.bytes, Buffer.alloc(1)]) }
-        if (!held.has(account)) later(() => worker.receive(copy, bytes))
+        const take = () => later(() => worker.receive(copy, bytes))
+        if (held.has(account)) held.calls.push(take)
+        else take()
       },
       end,
       kill: end,
@@ -144,7 +156,7 @@ export async function startIngestHost(
   const metrics = new Metrics(pino({ level: 'silent' }))
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
   const runtime = { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } }
-  const held = new Set<string>()
+  const held = new Held()
   const memory = new Map<string, number>()
   const host = new IngestHost({
     folder,
