@@ -1,7 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { SLOT, scanObject, WantedNames } from '../../../src/lib/formats/json-scan.js'
-import { INVALID, REFUSED, TAKEN, VALID } from '../../support/json-conformance.js'
+import { casesOf } from '../../support/cases.js'
+
+type Cases = Readonly<Record<string, string | Buffer>>
+const CASES = casesOf<Record<'valid' | 'invalid' | 'taken' | 'refused', Cases>>(import.meta.url)
+
+const DEEP = { open_arrays: '['.repeat(100_000), open_objects: '[{"":'.repeat(50_000) }
 
 const wantedA = new WantedNames()
 wantedA.slot('a')
@@ -23,14 +28,14 @@ function parse(text: string): { value: unknown } | undefined {
 
 t.test('the cases of a conformance suite', async t => {
   const groups = [
-    { cases: VALID, valid: true },
-    { cases: INVALID, valid: false },
-    { cases: TAKEN, valid: true },
-    { cases: REFUSED, valid: false },
+    { cases: CASES.valid, valid: true },
+    { cases: { ...CASES.invalid, ...DEEP }, valid: false },
+    { cases: { ...CASES.taken, nested: '['.repeat(500) + ']'.repeat(500) }, valid: true },
+    { cases: CASES.refused, valid: false },
   ]
   let count = 0
   for (const { cases, valid } of groups) {
-    for (const [name, text] of cases) {
+    for (const [name, text] of Object.entries(cases)) {
       count++
       const bytes = Buffer.from(text as string)
       const parsed = parse(bytes.toString())

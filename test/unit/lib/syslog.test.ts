@@ -12,6 +12,7 @@ import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { parseSyslog } from '../../../src/lib/formats/syslog.js'
 import { structuredData } from '../../../src/lib/formats/syslog-data.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
+import { casesOf } from '../../support/cases.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** In the middle of a year, so that no timestamp below is nearer to another one. */
@@ -31,55 +32,23 @@ const of = (priority: number) => ({
   severity_code: priority & 7,
 })
 
+type Fields = Readonly<Record<string, unknown>>
+const tables = casesOf<{ rfc5424: [string, Fields][]; rfc3164: [string, Fields][]; others: string[] }>(import.meta.url)
+
+/** The fields of a line that the table says in short. */
+function expected([line, { priority, timestamp, ...rest }]: [string, Fields]): [string, Fields] {
+  const time = typeof timestamp === 'string' && {
+    timestamp: /(Z|[+-]\d\d:\d\d)$/.test(timestamp) ? timestamp : new Date(timestamp).toISOString(),
+  }
+  return [line, { ...rest, ...time, ...(typeof priority === 'number' && of(priority)) }]
+}
+
 /** Lines that some test is about. */
 const seen: string[] = []
 
 t.test('RFC 5424', async t => {
-  const head = { timestamp: '2003-10-11T22:14:15.003Z', host: 'mymachine.example.com' }
-  const cases: [string, object][] = [
-    [
-      "<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47 - \ufeff'su root' failed for lonvick on /dev/pts/8",
-      { message: "'su root' failed for lonvick on /dev/pts/8", ...head, app: 'su', msgid: 'ID47', ...of(34) },
-    ],
-    [
-      "<165>1 2003-08-24T05:14:15.000003-07:00 192.0.2.1 myproc 8710 - - %% It's time to make the do-nuts.",
-      {
-        message: "%% It's time to make the do-nuts.",
-        timestamp: '2003-08-24T05:14:15.000003-07:00',
-        host: '192.0.2.1',
-        app: 'myproc',
-        pid: '8710',
-        ...of(165),
-      },
-    ],
-    [
-      '<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47 [exampleSDID@32473 iut="3" eventSource="Application" eventID="1011"][examplePriority@32473 class="high"]',
-      {
-        message: '',
-        ...head,
-        app: 'evntslog',
-        msgid: 'ID47',
-        ...of(165),
-        structured_data: {
-          'exampleSDID@32473': { iut: '3', eventSource: 'Application', eventID: '1011' },
-          'examplePriority@32473': { class: 'high' },
-        },
-      },
-    ],
-    ['<0>1 - - - - - -', { message: '', ...of(0) }],
-    ['<191>1 - - - - - - ', { message: '', ...of(191) }],
-    ['<13>1 - - - - - -  two spaces', { message: ' two spaces', ...of(13) }],
-    ['<13>1 - - - - - - \ufeff', { message: '', ...of(13) }],
-    [
-      '<13>1 - h a - - [a b="1" b="2" b="3"][a c="\\"\\\\\\]\\n" d=""][e] ü',
-      {
-        message: 'ü',
-        host: 'h',
-        app: 'a',
-        ...of(13),
-        structured_data: { a: { b: ['1', '2', '3'], c: '"\\]\\n', d: '' }, e: {} },
-      },
-    ],
+  const cases = [
+    ...tables.rfc5424.map(expected),
     [
       '<13>1 - - - - - [origin ip="a]b" x="\u00a0 \u3000" \u3000\u2028="y" ][__proto__ __proto__="own"] m',
       {
@@ -91,134 +60,13 @@ t.test('RFC 5424', async t => {
         ]),
       },
     ],
-    // Not well formed: what cannot be read is left in the message.
-    ['<13>1 - h a - - [a b="1" message', { message: '[a b="1" message', host: 'h', app: 'a', ...of(13) }],
-    ['<13>1 - h a - - [a b=1] m', { message: '[a b=1] m', host: 'h', app: 'a', ...of(13) }],
-    ['<13>1 - h a - - [a b="1"]m', { message: '[a b="1"]m', host: 'h', app: 'a', ...of(13) }],
-    ['<13>1 - h a - - [] m', { message: '[] m', host: 'h', app: 'a', ...of(13) }],
-    ['<13>1 - h a - - [a b="1\\', { message: '[a b="1\\', host: 'h', app: 'a', ...of(13) }],
-    ['<13>1 - h a - - none', { message: 'none', host: 'h', app: 'a', ...of(13) }],
-    // No header of version 1: all behind the priority is the message.
-    ['<13>1 - h a - -', { message: '1 - h a - -', ...of(13) }],
-    ['<13>1 yesterday h a - - - m', { message: '1 yesterday h a - - - m', ...of(13) }],
-    ['<13>1 2003-10-11T22:14:15.003 h a - - - m', { message: '1 2003-10-11T22:14:15.003 h a - - - m', ...of(13) }],
-    ['<13>1 2003-13-11T22:14:15Z h a - - - m', { message: '1 2003-13-11T22:14:15Z h a - - - m', ...of(13) }],
-    ['<13>1 2003-10-11T24:14:15Z h a - - - m', { message: '1 2003-10-11T24:14:15Z h a - - - m', ...of(13) }],
-    ['<13>1 2003-10-11T22:14:15+1 h a - - - m', { message: '1 2003-10-11T22:14:15+1 h a - - - m', ...of(13) }],
-    [
-      '<13>1 2003-10-11T22:14:15.1234567890Z h a - - - m',
-      { message: '1 2003-10-11T22:14:15.1234567890Z h a - - - m', ...of(13) },
-    ],
-    ['<13>1 2003-10-11X22:14:15Z h a - - - m', { message: '1 2003-10-11X22:14:15Z h a - - - m', ...of(13) }],
-    ['<13>1 2003-10-11T22:14:61Z h a - - - m', { message: '1 2003-10-11T22:14:61Z h a - - - m', ...of(13) }],
-    [
-      '<13>1 9999-12-31T23:59:60+23:59 h a - - - m',
-      { message: 'm', timestamp: '9999-12-31T23:59:60+23:59', host: 'h', app: 'a', ...of(13) },
-    ],
-    ['<13>2 - h a - - - m', { message: '2 - h a - - - m', ...of(13) }],
-    ['<13>1', { message: '1', ...of(13) }],
-  ]
+  ] as [string, object][]
   for (const [line, fields] of cases) t.strictSame(parse(line), fields, shown(line))
   seen.push(...cases.map(([line]) => line))
 })
 
 t.test('RFC 3164, and what is sent in its place', async t => {
-  const time = { timestamp: local(10, 11, 22, 14, 15) }
-  const cases: [string, object | undefined][] = [
-    [
-      "<34>Oct 11 22:14:15 mymachine su: 'su root' failed for lonvick",
-      { message: "'su root' failed for lonvick", ...time, host: 'mymachine', app: 'su', ...of(34) },
-    ],
-    ['<13>Oct 11 22:14:15 h app[123]: m', { message: 'm', ...time, host: 'h', app: 'app', pid: '123', ...of(13) }],
-    ['<13>Oct 11 22:14:15 h app[123]:m', { message: 'm', ...time, host: 'h', app: 'app', pid: '123', ...of(13) }],
-    ['<13>Oct 11 22:14:15 h app[123] m', { message: 'm', ...time, host: 'h', app: 'app', pid: '123', ...of(13) }],
-    ['<13>Oct 11 22:14:15 h app[12 3] m', { message: 'app[12 3] m', ...time, host: 'h', ...of(13) }],
-    ['<13>Oct 11 22:14:15 h app[x] m', { message: 'app[x] m', ...time, host: 'h', ...of(13) }],
-    ['<13>Oct 11 22:14:15 h app[]: m', { message: 'm', ...time, host: 'h', app: 'app[]', ...of(13) }],
-    [
-      '<13>Oct 11 22:14:15 h a/b.c(d)[7]:  m',
-      { message: ' m', ...time, host: 'h', app: 'a/b.c(d)', pid: '7', ...of(13) },
-    ],
-    ['<13>Oct 11 22:14:15 h kernel: [ 1.5] m', { message: '[ 1.5] m', ...time, host: 'h', app: 'kernel', ...of(13) }],
-    [
-      '<13>Oct 11 22:14:15 h last message repeated 2 times',
-      { message: 'last message repeated 2 times', ...time, host: 'h', ...of(13) },
-    ],
-    ['<13>Oct 11 22:14:15 h -- MARK --', { message: '-- MARK --', ...time, host: 'h', ...of(13) }],
-    ['<13>Oct 11 22:14:15 fe80::1%eth0 a: m', { message: 'm', ...time, host: 'fe80::1%eth0', app: 'a', ...of(13) }],
-    // Without a host, as programs write to the socket of their own machine.
-    ['<13>Oct 11 22:14:15 app: m', { message: 'm', ...time, app: 'app', ...of(13) }],
-    ['<13>Oct 11 22:14:15 app[1]: m', { message: 'm', ...time, app: 'app', pid: '1', ...of(13) }],
-    ['<13>Oct 11 22:14:15 [error] m', { message: '[error] m', ...time, ...of(13) }],
-    ['<13>Oct 11 22:14:15 [1]: m', { message: '[1]: m', ...time, ...of(13) }],
-    ['<13>Oct 11 22:14:15 a/b c: m', { message: 'a/b c: m', ...time, ...of(13) }],
-    ['<13>Oct 11 22:14:15 word', { message: 'word', ...time, ...of(13) }],
-    ['<13>Oct 11 22:14:15', { message: '', ...time, ...of(13) }],
-    ['<13>Oct 11 22:14:15 ', { message: '', ...time, ...of(13) }],
-    // Without a timestamp.
-    ['<13>app[1]: m', { message: 'm', app: 'app', pid: '1', ...of(13) }],
-    ['<13>app: m', { message: 'm', app: 'app', ...of(13) }],
-    ['<13>some words', { message: 'some words', ...of(13) }],
-    ['<13> app: m', { message: 'm', app: 'app', ...of(13) }],
-    ['<13>:', { message: ':', ...of(13) }],
-    ['<13>', { message: '', ...of(13) }],
-    // As rsyslog forwards.
-    [
-      '<134>2026-11-20T08:14:26.123456+01:00 web1 nginx: GET /',
-      { message: 'GET /', timestamp: '2026-11-20T08:14:26.123456+01:00', host: 'web1', app: 'nginx', ...of(134) },
-    ],
-    // Devices: a year, a colon behind the time, fractions.
-    [
-      '<166>Oct 11 2026 22:14:15: %ASA-6-302013: Built',
-      { message: 'Built', ...time, app: '%ASA-6-302013', ...of(166) },
-    ],
-    [
-      '<13>Oct 11 22:14:15.123456 h a: m',
-      { message: 'm', timestamp: new Date(2026, 9, 11, 22, 14, 15, 123).toISOString(), host: 'h', app: 'a', ...of(13) },
-    ],
-    [
-      '<13>Oct 11 22:14:15.5 h a: m',
-      { message: 'm', timestamp: new Date(2026, 9, 11, 22, 14, 15, 500).toISOString(), host: 'h', app: 'a', ...of(13) },
-    ],
-    ['<13>Oct  1 02:04:05 h a: m', { message: 'm', timestamp: local(10, 1, 2, 4, 5), host: 'h', app: 'a', ...of(13) }],
-    ['<13>Oct 1 02:04:05 h a: m', { message: 'm', timestamp: local(10, 1, 2, 4, 5), host: 'h', app: 'a', ...of(13) }],
-    ['<13>Oct 01 02:04:05 h a: m', { message: 'm', timestamp: local(10, 1, 2, 4, 5), host: 'h', app: 'a', ...of(13) }],
-    [
-      '<13>Jun 30 23:59:60 h a: m',
-      { message: 'm', timestamp: new Date(2026, 5, 30, 23, 59, 59).toISOString(), host: 'h', app: 'a', ...of(13) },
-    ],
-    // Files have no priority.
-    ['Oct 11 22:14:15 h sshd[9]: m', { message: 'm', ...time, host: 'h', app: 'sshd', pid: '9' }],
-    ['2026-11-20T08:14:26+00:00 h a: m', { message: 'm', timestamp: '2026-11-20T08:14:26+00:00', host: 'h', app: 'a' }],
-    // No timestamps: what looks like one is part of the message.
-    ['<13>Okt 11 22:14:15 h a: m', { message: 'Okt 11 22:14:15 h a: m', ...of(13) }],
-    ['<13>Oct 32 22:14:15 h', { message: 'Oct 32 22:14:15 h', ...of(13) }],
-    ['<13>Oct 111 22:14:15 h', { message: 'Oct 111 22:14:15 h', ...of(13) }],
-    ['<13>Oct 0 22:14:15 h', { message: 'Oct 0 22:14:15 h', ...of(13) }],
-    ['<13>Oct 11 22:14:1', { message: 'Oct 11 22:14:1', ...of(13) }],
-    ['<13>Oct 11 22:60:15 h', { message: 'Oct 11 22:60:15 h', ...of(13) }],
-    ['<13>Oct 11 22:14:15x h', { message: 'Oct 11 22:14:15x h', ...of(13) }],
-    // Not syslog.
-    ...[
-      '',
-      'x',
-      '<',
-      '<>',
-      '<>m',
-      '<13',
-      '<192>m',
-      '<1234>m',
-      '<0013>m',
-      '<-1>m',
-      '<1a>m',
-      ' <13>m',
-      '13>m',
-      'Oct 11',
-      '2026-11-20',
-      '{"a":1}',
-      'Octopus 11 22:14:15',
-    ].map((line): [string, undefined] => [line, undefined]),
-  ]
+  const cases = [...tables.rfc3164.map(expected), ...tables.others.map(line => [line, undefined] as const)]
   for (const [line, fields] of cases) t.strictSame(parse(line), fields, shown(line))
   seen.push(...cases.map(([line]) => line))
 })

@@ -18,6 +18,7 @@ import type { OnError } from '../../../../src/core/processor.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { type BatchOptions, batchOf } from '../../../support/batches.js'
+import { casesOf } from '../../../support/cases.js'
 import { collectBytes } from '../../../support/collect-bytes.js'
 import { testFolder } from '../../../support/folder.js'
 import { loadedStageOf } from '../../../support/stage.js'
@@ -42,99 +43,18 @@ async function edited(steps: readonly object[], lines: readonly string[], more: 
 const sha = (text: string) => createHash('sha256').update(text).digest('hex')
 
 type Row = readonly [steps: object | readonly object[], line: string, out: string]
-
+type Fail = readonly [steps: object | readonly object[], line: string, message: string]
+const tables = casesOf<{
+  rows: readonly Row[]
+  fails: readonly Fail[]
+  truncated: readonly (readonly [text: string, most: number, out: string])[]
+}>(import.meta.url)
 const ROWS: readonly Row[] = [
-  [{ set: { '.env': 'prod' } }, '{"a": 1 }', '{"a": 1 ,"env":"prod"}'],
-  [{ set: { '.a': 'new' } }, '{ "a" : {"x":1} , "b":1.50}', '{ "a" : "new" , "b":1.50}'],
-  [
-    { set: { '.n': 5, '.f': 1.5, '.b': false, '.z': null, '.l': [1, 'x'], '.o': { a: { b: [] } }, '.e': '' } },
-    '{}',
-    '{"n":5,"f":1.5,"b":false,"z":null,"l":[1,"x"],"o":{"a":{"b":[]}},"e":""}',
-  ],
-  [{ set: { '.o': { text: 'x', parts: [] } } }, '{}', '{"o":{"text":"x","parts":[]}}'],
-  [{ set: { '.id': '${.host}-${.app}' } }, '{"host":"a\\n","app":7}', '{"host":"a\\n","app":7,"id":"a\\n-7"}'],
-  [{ set: { '.id': '${.x:-none}"$${.x}' } }, '{}', '{"id":"none\\"${.x}"}'],
-  [{ set: { '.a': '1', '.b': '${.a}${.a}', '.c': '${.b}${.b}' } }, '{}', '{"a":"1","b":"11","c":"1111"}'],
-  [[{ set: { '.a.b': 'x' } }, { set: { '.c': '${.a}' } }], '{"a":{}}', '{"a":{"b":"x"},"c":"{\\"b\\":\\"x\\"}"}'],
-  [{ set: { '.a.b.c': 1 } }, '{"a":{"d":2}}', '{"a":{"d":2,"b":{"c":1}}}'],
-  [{ set: { '.l[1]': 'x' } }, '{"l":[0,1]}', '{"l":[0,"x"]}'],
-  [{ default: { '.a': 'x', '.b': '${.a}' } }, '{"a":null}', '{"a":null,"b":"null"}'],
-  [{ default: { '.a': 'x' } }, '{"a": "y"}', '{"a": "y"}'],
-  [[{ remove: ['.a'] }, { default: { '.a': 1 } }], '{"a":0,"b":1}', '{"b":1,"a":1}'],
-  [{ rename: { '.msg': '.message', '.none': '.b' } }, '{"msg":1.0,"b":2}', '{"message":1.0,"b":2}'],
-  [{ rename: { '.a': '.b', '.b': '.c' } }, '{"a":1,"b":2}', '{"c":1}'],
-  [{ move: { '.a': '.o.a' } }, '{"a":{"x":1},"b":2}', '{"b":2,"o":{"a":{"x":1}}}'],
-  [
-    { copy: { '.a': '.b', '.l[0]': '.c.d' } },
-    '{"a":"x\\"y","l":[1.50]}',
-    '{"a":"x\\"y","l":[1.50],"b":"x\\"y","c":{"d":1.50}}',
-  ],
-  [{ copy: { '.none': '.b' } }, '{"a": 1}', '{"a": 1}'],
-  [{ remove: ['.a', '.o.x', '.l[0]', '.none.x'] }, '{"a":1,"o":{"x":1,"y":2},"l":[1,2]}', '{"o":{"y":2},"l":[2]}'],
-  [
-    { keep: ['.b', '.o.y', '."\\""'] },
-    '{"a":1, "o":{"x":1, "y": 2},"b":1.0,"\\u0022":3}',
-    '{"o":{"y": 2},"b":1.0,"\\u0022":3}',
-  ],
-  [{ keep: ['.a', '.a.b', '.c.d'] }, '{"a": {"b":1,"x":2}, "c": 5}', '{"a": {"b":1,"x":2}}'],
-  [{ keep: ['.a', '.o.b'] }, '{ "a": 1, "o": { "b": [] } }', '{ "a": 1, "o": { "b": [] } }'],
-  [{ keep: ['.a'] }, '{}', '{}'],
-  [[{ set: { '.n': 1 } }, { keep: ['.n'] }, { set: { '.m': '${.a}${.n}' } }], '{"a":1}', '{"n":1,"m":"1"}'],
-  [
-    { convert: { '.a': 'int', '.b': 'float', '.c': 'bool' } },
-    '{"a":" 12345678901234567890 ","b":"1e3","c":"Yes"}',
-    '{"a":12345678901234567890,"b":1000,"c":true}',
-  ],
-  [
-    { convert: { '.a': 'int', '.b': 'float', '.c': 'bool', '.d': 'string' } },
-    '{"a": 5,"b": 1.50,"c": true,"d": "x"}',
-    '{"a": 5,"b": 1.50,"c": true,"d": "x"}',
-  ],
-  [
-    { convert: { '.a': 'string', '.b': 'string', '.c': 'string' } },
-    '{"a":1.50,"b":true,"c":{"x": [1]}}',
-    '{"a":"1.5","b":"true","c":"{\\"x\\":[1]}"}',
-  ],
-  [
-    { convert: { '.a': 'duration', '.b': 'duration', '.c': 'bytes', '.d': 'duration' } },
-    '{"a":"1h30m","b":"250 µs","c":"64KiB","d":7}',
-    '{"a":5400000,"b":0.25,"c":65536,"d":7}',
-  ],
-  [{ convert: { '.a': 'int', '.b': 'int' } }, '{"a":null}', '{"a":null}'],
-  [{ lower: ['.a', '.b'] }, '{"a":"ÀB","b": 5}', '{"a":"àb","b": 5}'],
-  [{ upper: ['.a'] }, '{"a": "ABC" }', '{"a": "ABC" }'],
-  [{ trim: ['.a'] }, '{"a":" \\tx y\\n"}', '{"a":"x y"}'],
-  [{ truncate: { '.a': 3, '.b': 3 } }, '{"a":"abcdef","b":"ab"}', '{"a":"abc","b":"ab"}'],
-  [{ split: { '.a': ',', '.b': '::' } }, '{"a":"x,,y","b":""}', '{"a":["x","","y"],"b":[""]}'],
-  [{ join: { '.a': ', ' } }, '{"a":["x",1,null,{"y":[2]}]}', '{"a":"x, 1, null, {\\"y\\":[2]}"}'],
-  [{ replace: { field: '.a', pattern: '\\d+', with: 'N' } }, '{"a":"1 of 22"}', '{"a":"N of N"}'],
-  [{ replace: { field: '.a', pattern: '\\d', with: '', all: false } }, '{"a":"1 of 2"}', '{"a":" of 2"}'],
-  [{ replace: { field: '.a', pattern: '(?<k>\\w)=(\\w)?', with: '$2$<k>$$1' } }, '{"a":"x=y z="}', '{"a":"yx$1 z$1"}'],
-  [{ replace: { field: '.a', pattern: 'x*', with: '-' } }, '{"a":"axxb😀"}', '{"a":"-a--b-😀-"}'],
-  [{ replace: { field: '.a', pattern: 'none' } }, '{"a": "x" }', '{"a": "x" }'],
+  ...tables.rows,
   [
     { hash: { fields: ['.a', '.b', '.none'] } },
     '{"a":"x","b":{"y": 1}}',
     `{"a":"${sha('x')}","b":"${sha('{"y":1}')}"}`,
-  ],
-  [
-    [{ set: { '.level': 'error' }, when: 'if (.status greater 499)' }, { default: { '.level': 'info' } }],
-    '{"status":500}',
-    '{"status":500,"level":"error"}',
-  ],
-  [
-    [
-      { convert: { '.s': 'int' } },
-      { remove: ['.s'], when: 'if (.s is_number)' },
-      { set: { '.t': 1 }, when: 'if (.s exists)' },
-    ],
-    '{"s":"5","a":1}',
-    '{"a":1}',
-  ],
-  [
-    [{ lower: ['.a'] }, { split: { '.a': ' ' } }, { rename: { '.a': '.b' } }, { join: { '.b': '+' } }],
-    '{"a":"X Y"}',
-    '{"b":"x+y"}',
   ],
 ]
 
@@ -170,30 +90,14 @@ t.test('lines of text have the fields of their origin', async t => {
   t.same([id, message, rest], [`${host}/plain "text"`, 'PLAIN "TEXT"', {}])
 })
 
-const FAILS: readonly (readonly [steps: object | readonly object[], line: string, message: string | RegExp])[] = [
-  [{ set: { '.a.b': 1 } }, '{"a":"x"}', '.a.b cannot be set: what contains it is not an object'],
-  [{ set: { '.a.b': '${.a}' } }, '{"a":[]}', '.a.b cannot be set: what contains it is not an object'],
-  [{ set: { '.l[2]': 1 } }, '{"l":[0]}', '.l[2] cannot be set: what contains it is not an object'],
-  [{ rename: { '.b': '.a.b' } }, '{"a":"x","b":1}', '.a.b cannot be set: what contains it is not an object'],
-  [{ copy: { '.b': '.a.b' } }, '{"a":"x","b":1}', '.a.b cannot be set: what contains it is not an object'],
-  [{ convert: { '.a': 'int' } }, '{"a":"x"}', '.a should be an integer, and is a text of 1 character'],
-  [{ convert: { '.a': 'int' } }, '{"a":1.5}', '.a should be an integer, and is another number'],
-  [{ convert: { '.a': 'bool' } }, '{"a":{}}', '.a should be true or false, and is an object'],
-  [
-    { convert: { '.a': 'duration' } },
-    '{"a":"5 parsecs"}',
-    '.a should be a duration such as 250ms, and is a text of 9 characters',
-  ],
-  [{ lower: ['.a'] }, '{"a":[]}', '.a is an array, not a text'],
-  [{ truncate: { '.a': 5 } }, '{"a":{}}', '.a is an object, not a text'],
+const FAILS: readonly Fail[] = [
+  ...tables.fails,
   [{ split: { '.a': ',' } }, `{"a":"${','.repeat(10_000)}"}`, '.a has more than 10000 parts'],
-  [{ join: { '.a': ',' } }, '{"a":"x"}', '.a is no array'],
   [
     { replace: { field: '.a', pattern: '', with: 'x'.repeat(10_000) } },
     `{"a":"${'y'.repeat(2000)}"}`,
     'the text would become longer than 16 MiB',
   ],
-  [[{ set: { '.x': 1 } }, { set: { '.y': '${.x}' } }, { convert: { '.a': 'int' } }], '{"a":"x"}', /an integer/],
 ]
 
 t.test('steps that double an event end at a bound, and the event follows on_error', async t => {
@@ -254,19 +158,7 @@ t.test('where a step cannot be done, the event follows on_error, without the cha
 })
 
 t.test('a text is truncated to characters, and none of them is divided', async t => {
-  const cases: readonly (readonly [text: string, most: number, out: string])[] = [
-    ['abc', 2, 'ab'],
-    ['😀😀😀', 2, '😀😀'],
-    ['ae\u0301x', 2, 'a'],
-    ['ae\u0301x', 3, 'ae\u0301'],
-    ['👨‍👩‍👧 family', 3, ''],
-    ['a👨‍👩‍👧', 1, 'a'],
-    ['🇩🇪🇫🇷', 3, '🇩🇪'],
-    ['a\r\nb', 2, 'a'],
-    ['é', 1, 'é'],
-    ['日本語', 2, '日本'],
-  ]
-  for (const [text, most, out] of cases) t.equal(truncated(text, most), out, `${text} to ${most}`)
+  for (const [text, most, out] of tables.truncated) t.equal(truncated(text, most), out, `${text} to ${most}`)
 })
 
 t.test('hashes with a key are HMACs, and a key that cannot be read is an error of the start', async t => {

@@ -11,7 +11,13 @@ import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../../support/batches.js'
+import { casesOf } from '../../../support/cases.js'
 import { Seeded } from '../../../support/seeded.js'
+
+const { meant, wrong } = casesOf<{
+  meant: readonly (readonly [text: string, shown: string])[]
+  wrong: readonly (readonly [text: string, column: number, message: string])[]
+}>(import.meta.url)
 
 /** The condition with all its parentheses. */
 function show(condition: Condition): string {
@@ -32,48 +38,7 @@ function show(condition: Condition): string {
 }
 
 t.test('what conditions mean', async t => {
-  const cases: readonly (readonly [text: string, shown: string])[] = [
-    ["if (.host equal 'web-1')", '.host equal "web-1"'],
-    ["if(.host equal 'web-1')", '.host equal "web-1"'],
-    ["  IF  ( .host  equal  'web-1' ) \n", '.host equal "web-1"'],
-    ["if (\n  .host equal 'a'\n  OR\n\t.host equal 'b'\n)", '(.host equal "a" or .host equal "b")'],
-    ["if (.host equal'a'and.b exists)", '(.host equal "a" and .b exists)'],
-    ['if (.a exists OR .b exists AND .c exists)', '(.a exists or (.b exists and .c exists))'],
-    ['if (.a exists AND .b exists OR .c exists)', '((.a exists and .b exists) or .c exists)'],
-    ['if (NOT .a exists AND .b exists)', '(NOT (.a exists) and .b exists)'],
-    ['if (not .a exists or not .b exists)', '(NOT (.a exists) or NOT (.b exists))'],
-    ['if (NOT (.a exists AND .b exists))', 'NOT ((.a exists and .b exists))'],
-    ['if (NOT NOT .a exists)', 'NOT (NOT (.a exists))'],
-    ['if ((.a exists OR .b exists) And .c exists)', '((.a exists or .b exists) and .c exists)'],
-    ['if ((((.a exists))))', '.a exists'],
-    ['if (NOT(.a exists)AND(.b exists))', '(NOT (.a exists) and .b exists)'],
-    ['if (.a exists AND .b exists AND .c exists)', '(.a exists and .b exists and .c exists)'],
-    ['if (.and exists and .or exists or .not exists)', '((.and exists and .or exists) or .not exists)'],
-    [`if (.a."x y"[0].b equal "it's")`, '.a."x y"[0].b equal "it\'s"'],
-    [`if (.a equal 'it\\'s "so"')`, '.a equal "it\'s \\"so\\""'],
-    [`if (.a equal "say \\"x\\" \\'y\\'")`, '.a equal "say \\"x\\" \'y\'"'],
-    ["if (.a equal 'back\\\\')", '.a equal "back\\\\"'],
-    ["if (.a regex_match '\\d+\\.\\d')", '.a regex_match "\\\\d+\\\\.\\\\d"'],
-    ["if (.a equal ') AND (')", '.a equal ") AND ("'],
-    ["if (.a equal '')", '.a equal ""'],
-    ["if (.a equal 'é😀')", '.a equal "é😀"'],
-    ['if (.a greater 10)', '.a greater "10"'],
-    ['if (.a less -1.50)', '.a less "-1.5"'],
-    ['if (.a equal 1e3)', '.a equal "1000"'],
-    ['if (.a equal true AND .b equal false)', '(.a equal "true" and .b equal "false")'],
-    ['if (.a exists)', '.a exists'],
-    ['if (.a in (\'x\', "y"))', '.a in ["x","y"]'],
-    ['if (.a IN(500,5.0e2 , true)AND .b exists)', '(.a in ["500","500","true"] and .b exists)'],
-    ["if (NOT .a in ('x') OR .a not_in ('AND', ',', ')'))", '(NOT (.a in ["x"]) or .a not_in ["AND",",",")"])'],
-    ['if (.took_ms greater .limit_ms)', '.took_ms greater .limit_ms'],
-    ['if (.a equal ."x y"[0] AND .b contains .a)', '(.a equal ."x y"[0] and .b contains .a)'],
-    ['if (length(.a) greater 5)', 'length(.a) greater "5"'],
-    ["if (lower ( .a ) equal 'x')", 'lower(.a) equal "x"'],
-    ['if (.a equal upper(.b))', '.a equal upper(.b)'],
-    ['if (length(lower(.a)) less length(.b))', 'length(lower(.a)) less length(.b)'],
-    ["if (.length equal 'x' and .in in ('in'))", '(.length equal "x" and .in in ["in"])'],
-  ]
-  for (const [text, shown] of cases) {
+  for (const [text, shown] of meant) {
     const condition = parseCondition(text)
     t.equal(show(condition), shown, text)
     t.equal(show(parseCondition(`if (${conditionText(condition)})`)), shown, `${text}, as text and read again`)
@@ -81,105 +46,14 @@ t.test('what conditions mean', async t => {
 })
 
 t.test('what is wrong with a condition, and where', async t => {
-  const cases: readonly (readonly [text: string, column: number, message: RegExp])[] = [
-    ['', 1, /has the form if \(\.field operator 'value'\); write: if \(\.host equal 'web-1'\)/],
-    [".host equal 'a'", 1, /write: if \(\.host equal 'a'\)/],
-    ["(.host equal 'a')", 1, /write: if \(\.host equal 'a'\)/],
-    ['  true', 3, /has the form/],
-    ['if', 3, /expected "\(" after if/],
-    ['if .a exists', 4, /expected "\(" after if; write: if \(\.a exists\)/],
-    ['if ()', 5, /expected a comparison such as/],
-    ['if (', 5, /expected a comparison/],
-    ['if (.a exists', 14, /the parenthesis at column 4 is not closed: expected "\)", AND or OR/],
-    ['if ((.a exists)', 16, /the parenthesis at column 4 is not closed/],
-    ['if (.b exists OR (.a exists', 28, /the parenthesis at column 18 is not closed/],
-    ['if (.a exists))', 15, /nothing may follow/],
-    ['if (.a exists) AND (.b exists)', 16, /nothing may follow .* put the whole condition inside/],
-    ['if (.a exists .b exists)', 15, /expected AND, OR or "\)"/],
-    ['if (.a exists && .b exists)', 15, /expected AND, OR or "\)"; did you mean AND\?/],
-    ['if (.a exists || .b exists)', 15, /did you mean OR\?/],
-    ['if (! .a exists)', 5, /did you mean NOT\?/],
-    ['if (.a exists AND)', 18, /expected a comparison/],
-    ['if (OR .a exists)', 5, /expected a comparison/],
-    ['if (NOT)', 8, /expected a comparison/],
-    ["if (host equal 'a')", 5, /a field starts with a dot: \.host/],
-    ["if (equal 'a')", 5, /expected a comparison/],
-    ["if ('a' equal .b)", 5, /expected a comparison/],
-    ["if (.a. equal 'x')", 8, /expected a field name/],
-    ["if (.a[b] equal 'x')", 7, /expected an index/],
-    ['if (."a exists)', 6, /expected a field name/],
-    ['if (.a)', 7, /expected an operator such as equal or exists/],
-    ["if (.a 'x')", 8, /expected an operator/],
-    ["if (.a equals 'x')", 8, /unknown operator "equals"; did you mean equal\?/],
-    ["if (.a Equal 'x')", 8, /unknown operator "Equal"; did you mean equal\?/],
-    ["if (.a startswith 'x')", 8, /did you mean starts_with\?/],
-    ["if (.a greater_than_or_equal 'x')", 8, /did you mean greater_or_equal\?/],
-    ["if (.a greater_than 'x')", 8, /did you mean greater\?/],
-    ["if (.a is_ip_in_cidr 'x')", 8, /did you mean is_ip_in_cidr_range\?/],
-    ["if (.a == 'x')", 8, /unknown operator "=="; did you mean equal\?/],
-    ["if (.a != 'x')", 8, /did you mean not_equal\?/],
-    ['if (.a >= 5)', 8, /did you mean greater_or_equal\?/],
-    ["if (.a =~ 'x')", 8, /did you mean regex_match\?/],
-    ["if (.a not equal 'x')", 8, /did you mean not_equal\?/],
-    [
-      "if (.a constructor 'x')",
-      8,
-      /unknown operator "constructor"; the operators are equal, not_equal, .*is_ip_in_cidr_range$/,
-    ],
-    ['if (.a equal)', 13, /equal needs a value, as in equal 'value'/],
-    ['if (.a equal AND .b exists)', 14, /equal needs a value/],
-    ['if (.a equal', 13, /equal needs a value/],
-    ["if (.a equal 'x)", 14, /the quote that opens here is not closed: expected '/],
-    ["if (.a equal 'x\\')", 14, /the quote that opens here is not closed/],
-    ['if (.a equal "x\')', 14, /expected "$/],
-    ['if (.a equal x)', 14, /put the value in single quotes: 'x'/],
-    ['if (.a equal ‘x’)', 14, /put the value in single quotes: 'x'/],
-    ['if (.a equal 1.2.3.4)', 14, /put the value in single quotes: '1\.2\.3\.4'/],
-    ['if (.a equal 007)', 14, /put the value in single quotes: '007'/],
-    ['if (.a equal null)', 14, /use is_null/],
-    ["if (.a equal 'x' 'y')", 18, /expected AND, OR or "\)"/],
-    ["if (.a exists 'x')", 15, /exists takes no value/],
-    ['if (.a is_null true)', 16, /is_null takes no value/],
-    ['if (.a is_number 5)', 18, /is_number takes no value/],
-    ["if (.a regex_match '(')", 20, /not a regular expression: .*Unterminated group/],
-    ["if (.a regex_match '(?x)a')", 20, /not a regular expression/],
-    ["if (.a regex_match '(.)x\\1')", 20, /back-reference \\1 at character 5, which cannot be matched in bounded time/],
-    ["if (.a is_ip_in_cidr_range '10.0.0.1')", 28, /not a CIDR range.*for this single address write 10\.0\.0\.1\/32/],
-    ["if (.a is_ip_in_cidr_range '::1')", 28, /write ::1\/128/],
-    ["if (.a is_ip_in_cidr_range '10.0.0.0/8, x/8')", 28, /"x\/8" is not a CIDR range/],
-    ["if (.a equal '\ud800')", 14, /half of a surrogate pair/],
-    ["if (.a exists\n AND .b equal 'x)", 29, /not closed/],
-    ["if (.a in 'x')", 11, /in takes a list of values in parentheses: in \('x'\)$/],
-    ["if (.a in ['x', 'y'])", 11, /takes a list of values in parentheses: in \('x', 'y'\)$/],
-    ['if (.a in .b)', 11, /takes a list of values in parentheses: in \('a', 'b'\)$/],
-    ['if (.a in ())', 12, /the list is empty; write the values: in \('a', 'b'\)/],
-    ["if (.a in ('x',))", 16, /expected a value/],
-    ["if (.a in ('x' 'y'))", 16, /expected "," or "\)" in a list/],
-    ["if (.a in ('x'", 15, /expected "," or "\)" in a list/],
-    ["if (.a in ('x', .b))", 17, /a list has no fields, only values; compare with each field/],
-    ["if (.a in ('x', lower(.b)))", 17, /a list has no fields/],
-    ['if (.a in (x))', 12, /put the value in single quotes: 'x'/],
-    ["if (.a NOT IN ('x'))", 8, /unknown operator "not"; did you mean not_in\?/],
-    ['if (.a regex_match .b)', 20, /regex_match takes a value in quotes, and cannot compare fields/],
-    ['if (.a is_ip_in_cidr_range .b)', 28, /cannot compare fields/],
-    ['if (.a greater .5)', 16, /a number has a digit before its point: 0\.5/],
-    ['if (.a equal .)', 15, /expected a field name/],
-    ['if (LOWER(.a) exists)', 5, /unknown function LOWER; did you mean lower\?/],
-    ['if (.a greater len(.b))', 16, /unknown function len; did you mean length\?/],
-    ['if (abs(.a) greater 5)', 5, /unknown function abs; the functions are length, lower, upper/],
-    ['if (length .a greater 5)', 12, /length takes a field in parentheses, as in length\(\.field\)/],
-    ['if (length(.a greater 5))', 15, /expected "\)" after the field of length/],
-    ["if (length('a') greater 5)", 12, /expected a comparison such as/],
-    ['if (.a.length() greater 5)', 14, /a field has no methods; write length\(\.a\)/],
-    ['if (.a between 1 and 5)', 8, /write \(\.a greater_or_equal 1 AND \.a less_or_equal 5\)/],
-  ]
-  for (const [text, column, message] of cases) {
+  const half: (typeof wrong)[number] = ["if (.a equal '\ud800')", 14, 'half of a surrogate pair']
+  for (const [text, column, message] of [...wrong, half]) {
     try {
       parseCondition(text)
       t.fail(`${text} was taken`)
     } catch (error) {
       t.ok(error instanceof ConditionError, text)
-      t.match(error, { message, column, code: 'SLUICE_CONDITION' }, text)
+      t.match(error, { message: new RegExp(message), column, code: 'SLUICE_CONDITION' }, text)
     }
   }
 })
