@@ -70,7 +70,10 @@ export class Missing {
 
   constructor(options: MissingOptions) {
     this.#options = options
-    for (const { path, since } of options.saved.displaced) this.#displaced.set(path, since)
+    const { displaced, names, lookedAt } = options.saved
+    for (const { path, since } of displaced) this.#displaced.set(path, since)
+    // Other files may have come and gone under them while the source did not run, also if they were vacant before.
+    if (lookedAt !== undefined) for (const name of names) this.displaced(name, lookedAt)
   }
 
   /** Names whose earlier files have not been searched for. */
@@ -122,7 +125,6 @@ export class Missing {
         const entry = wanted.get(keyOf(stat))!
         if (Number(stat.size) < entry.offset || births.differ(stat, BigInt(entry.birth))) continue
         there.add(entry)
-        this.#miss(entry)
         if (Number(stat.size) === entry.offset) continue
         try {
           const tailer = this.#options.adopt(path, entry)
@@ -157,7 +159,6 @@ export class Missing {
       }
       for (const entry of missing) {
         if (slices.due) await slices.pause()
-        this.#miss(entry)
         const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
         // Any compressed file may be that of one that was never opened.
@@ -182,11 +183,6 @@ export class Missing {
     const what = gone ? 'was truncated' : 'is gone'
     const msg = `file ${what} before it was read to its end, and no copy has the rest. Its position is kept for a week in case it reappears`
     losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
-  }
-
-  #miss(entry: Entry): void {
-    const { lookedAt } = this.#options.saved
-    if (entry.away === undefined && lookedAt !== undefined) this.displaced(nameOf(entry), lookedAt)
   }
 
   /** Records that the name refers to another file than at this time, wall clock in milliseconds. */

@@ -15,7 +15,8 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { sleep, systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import { until } from '../../../support/until.js'
 
 t.setTimeout(600_000)
 
@@ -361,3 +362,20 @@ for (const [title, isWatched, next] of [
     await run.stop()
   })
 }
+
+t.test('a file that came and went while nothing ran, and its name was vacant before and after, is read', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], rotate_wait: '100ms' })
+  await settled(run, 1)
+  renameSync(path, `${path}.2`)
+  await until('the file to be released', () => run.value('sluice_files_watched') === 0)
+  await run.stop()
+  await laterFiles(dir)
+  writeFileSync(path, '2\n')
+  renameSync(path, `${path}.1`)
+  const next = await tail({ include: [path] }, run.checkpoints, run.out)
+  await settled(next, 2)
+  t.same(next.out.texts(path), ['1', '2'])
+  await next.stop()
+})
