@@ -9,6 +9,7 @@ import { parseDocument } from '../../../../src/engine/config/load.js'
 import { type Permitted, refusedBy } from '../../../../src/engine/config/managed/permitted.js'
 import { deliverySchema } from '../../../../src/engine/config/schema.js'
 import { AddressRules, parseRule } from '../../../../src/lib/network/address-rules.js'
+import { casesOf } from '../../../support/cases.js'
 
 t.test('every option that takes text says what its text names', async t => {
   for (const definition of components) {
@@ -41,114 +42,11 @@ function refused(component: object, permitted: Partial<Permitted>): string[] {
   return refusedBy({ ...NOTHING, ...permitted }, config).map(({ path }) => path.replace(/^\w+\.\w+\./, ''))
 }
 
-const file = (path: string) => ({ type: 'file', path })
-const tail = (...include: string[]) => ({ type: 'file', include })
-const send = (url: string, more = {}) => ({ type: 'http', url, ...more })
-
-const share = (redis: object) => ({
-  type: 'throttle',
-  limit: 1,
-  window: '1s',
-  scope: 'cluster',
-  redis: { url: 'redis://10.0.0.1', ...redis },
-})
-const ALL = { urls: 'all' } as const
-
-const hashed = (key_file: string) => ({
-  type: 'edit',
-  steps: [{ trim: ['.a'] }, { hash: { fields: ['.a'], key_file } }],
-})
-const looked = (options: object) => ({ type: 'enrich', target: '.x', ...options })
-
-const run = { type: 'script', code: 'event => event' }
-
-const table: [what: string, component: object, permitted: Partial<Permitted>, refused: string[]][] = [
-  ['stdin is whatever was piped in', { type: 'stdin' }, {}, []],
-  ['code', run, {}, ['code']],
-  ['code that may run', run, { code: true }, []],
-  ['code in a file', { type: 'script', file: '/etc/mine.js' }, { files: ['/etc/**'] }, ['file']],
-  [
-    'a definition of a codec',
-    { type: 'stdin', decode: { codec: 'protobuf', message: 'M', descriptor_file: '/etc/a' } },
-    {},
-    ['decode.descriptor_file'],
-  ],
-  [
-    'one that may be used, and one of an encoding',
-    { ...file('/keys/out'), encoding: { codec: 'protobuf', message: 'M', descriptor_file: '/keys/a' } },
-    { files: ['/keys/*'] },
-    [],
-  ],
-  [
-    'a definition of a parser',
-    { type: 'parse', codec: 'protobuf', message: 'M', descriptor_file: '/etc/a' },
-    {},
-    ['descriptor_file'],
-  ],
-  ['a key in a step', hashed('/etc/shadow'), {}, ['steps.hash.key_file']],
-  ['a key in a step that may be used', hashed('/keys/a'), { files: ['/keys/*'] }, []],
-  [
-    'a key of redaction',
-    { type: 'redact', presets: ['email'], action: { hash: { key_file: '/etc/shadow' } } },
-    {},
-    ['action.hash.key_file'],
-  ],
-  ['a table', looked({ table: '/etc/passwd', key_field: '.a', column: 'root' }), {}, ['table']],
-  ['facts and the environment', looked({ facts: ['hostname'], environment: ['HOME'] }), {}, ['facts', 'environment']],
-  ['a file by its name', tail('/var/log/a.log'), { files: ['/var/log/a.log'] }, []],
-  ['another one', tail('/var/log/b.log'), { files: ['/var/log/a.log'] }, ['include']],
-  ['a pattern within a pattern', tail('/var/log/app/*.log'), { files: ['/var/log/**'] }, []],
-  ['one of two is too much', tail('/var/log/a', '/etc/passwd'), { files: ['/var/log/**'] }, ['include']],
-  ['a star is part of a name', tail('/var/log/app/x.log'), { files: ['/var/log/*.log'] }, ['include']],
-  ['folders between', file('/data/a/b/c.log'), { files: ['/data/**/*.log'] }, []],
-  ['no folder between', file('/data/c.log'), { files: ['/data/**/*.log'] }, []],
-  ['a folder beside', file('/data2/c.log'), { files: ['/data/**'] }, ['path']],
-  ['a dot is a dot', file('/data/axlog'), { files: ['/data/a.log'] }, ['path']],
-  ['the way up', file('/data/../etc/passwd'), { files: ['/data/**'] }, ['path']],
-  ['the way up in braces', tail('/data/{a,../etc/passwd}'), { files: ['/data/**'] }, ['include']],
-  ['braces', tail('/data/{a,b}'), { files: ['/data/**'] }, ['include']],
-  ['the journal of the machine', { type: 'journald' }, { files: ['/var/log/app/**'] }, ['directory']],
-  ['the same, permitted', { type: 'journald' }, { files: ['/var/log/journal'] }, []],
-  ['another journal', { type: 'journald', files: ['/srv/a.journal'] }, { files: ['/var/log/**'] }, ['files']],
-  ['everything', file('/etc/passwd'), { files: ['/**'] }, []],
-  ['its state', file('/data/service/secret'), { files: ['/**'], never: ['/data/service'] }, ['path']],
-  ['beside its state', file('/data/service2/x'), { files: ['/**'], never: ['/data/service'] }, []],
-  ['a header is only text', send('http://a/', { headers: { X: '/etc/passwd' } }), { urls: 'all' }, []],
-  ['an address', send('https://a.example/v3/x'), { urls: ['https://a.example/v3'] }, []],
-  ['a longer name', send('https://a.example/v33'), { urls: ['https://a.example/v3'] }, ['url']],
-  ['a host that begins alike', send('https://a.example.org/'), { urls: ['https://a.example'] }, ['url']],
-  ['validate', send('https://a.example/', { validate: 'http://b/' }), { urls: ['https://a.example'] }, ['validate']],
-  ['a key file', send('http://a/', { auth: { key_file: '/k' } }), { urls: 'all' }, ['auth.key_file']],
-  ['a credential', send('http://a/', { auth: { credential: 'k' } }), { urls: 'all' }, ['auth.credential']],
-  [
-    'a credential by its name',
-    send('http://a/', { auth: { credential: 'k' } }),
-    { urls: 'all', credentials: ['k'] },
-    [],
-  ],
-  ['an authority', send('https://a/', { tls: { ca_file: '/ca' } }), { urls: 'all' }, ['tls.ca_file']],
-  ['a port', { type: 'tcp', listen: '0.0.0.0:514' }, { listen: ['127.0.0.1:514'] }, ['listen']],
-  ['a server of a cluster limit', share({}), {}, ['redis.url']],
-  ['the same, permitted', share({}), { urls: ['redis://10.0.0.1'] }, []],
-  ['another server', share({ url: 'redis://10.0.0.2' }), { urls: ['redis://10.0.0.1'] }, ['redis.url']],
-  ['another port', share({ url: 'redis://10.0.0.1:1' }), { urls: ['redis://10.0.0.1'] }, ['redis.url']],
-  ['another protocol', share({ url: 'rediss://10.0.0.1' }), { urls: ['redis://10.0.0.1'] }, ['redis.url']],
-  [
-    'another node',
-    share({ nodes: ['redis://10.0.0.2'], cluster: true }),
-    { urls: ['redis://10.0.0.1'] },
-    ['redis.nodes'],
-  ],
-  ['its password file', share({ password_file: '/etc/passwd' }), ALL, ['redis.password_file']],
-  ['its credential', share({ credential: 'k' }), ALL, ['redis.credential']],
-  [
-    'its certificates',
-    share({ url: 'rediss://a', ca_file: '/ca', cert_file: '/c', key_file: '/k' }),
-    ALL,
-    ['redis.ca_file', 'redis.cert_file', 'redis.key_file'],
-  ],
-  ['the port', { type: 'tcp', listen: '127.0.0.1:514' }, { listen: ['127.0.0.1:514'] }, []],
-]
+const send = (url: string) => ({ type: 'http', url })
+const share = (url: string) => ({ type: 'throttle', limit: 1, window: '1s', scope: 'cluster', redis: { url } })
+const { table } = casesOf<{ table: readonly (readonly [string, object, Partial<Permitted>, readonly string[]])[] }>(
+  import.meta.url,
+)
 
 t.test('what a configuration from elsewhere may reach', async t => {
   for (const [what, component, permitted, expected] of table) t.same(refused(component, permitted), expected, what)
@@ -185,11 +83,11 @@ t.test('addresses that stand in a configuration', async t => {
   for (const host of denied.split(/\s+/)) t.same(urls(`http://${host}/`), ['url'], `${host} is refused`)
   for (const host of fine.split(/\s+/)) t.same(urls(`http://${host}/`), [], `${host} is allowed`)
   t.same(urls('https://[fd00::1]/'), [], 'the port of https')
-  const redis = (host: string) => refused(share({ url: `redis://${host}` }), { urls: 'all', addresses })
+  const redis = (host: string) => refused(share(`redis://${host}`), { urls: 'all', addresses })
   for (const host of denied.split(/\s+/)) t.same(redis(host), ['redis.url'], `redis at ${host} is refused`)
   for (const host of fine.split(/\s+/)) t.same(redis(host), [], `redis at ${host} is allowed`)
   const usual = new AddressRules(['127.0.0.1:6379'], () => [])
-  t.same(refused(share({ url: 'redis://127.0.0.1' }), { urls: 'all', addresses: usual }), [], 'the port of redis')
+  t.same(refused(share('redis://127.0.0.1'), { urls: 'all', addresses: usual }), [], 'the port of redis')
   t.same(refused(send('http://127.0.0.1/x'), { urls: ['http://127.0.0.1/'], addresses }), [], 'a URL that is listed')
   for (const { address, internal } of Object.values(networkInterfaces()).flatMap(list => list ?? []))
     if (!internal && !address.startsWith('fe80')) t.ok(new AddressRules([]).denied(address, 80), 'of this machine')
