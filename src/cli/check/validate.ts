@@ -10,9 +10,8 @@ import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
-import { adviceFor, findOrphans } from '../../engine/run/state/orphans.js'
-import { renamesOf } from '../../engine/run/state/renames.js'
-import { refuseRepeats } from '../../engine/run/state/repeats.js'
+import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
+import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
@@ -109,14 +108,12 @@ async function checkLocalPart(
 
 /** Reports data in data_dir that would belong to no component, if it is accessible. Throws ConfigError for repeats. */
 async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
-  refuseRepeats(config)
-  const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))
-  for (const orphan of await findOrphans(config, silentLog())) {
+  await refuseRepeats(config)
+  for (const orphan of await leftBehind(config, silentLog())) {
     const { kind, id, events, path: place } = orphan
-    if (taken.has(`${kind === 'checkpoint' ? 'source' : 'destination'} ${id}`) || config.discardOrphans.includes(id))
-      continue
-    const unknown = kind === 'checkpoint' ? 'saved positions' : 'a buffer that cannot be read now'
-    const amount = events === undefined ? unknown : `${events} events (${kind.replace('_', ' ')})`
+    const isState = kind === 'checkpoint' || kind === 'buckets'
+    const unknown = isState ? `saved ${nameOf(kind)}` : `a ${nameOf(kind)} that cannot be read now`
+    const amount = events === undefined ? unknown : `${events} events (${nameOf(kind)})`
     warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
   }
 }

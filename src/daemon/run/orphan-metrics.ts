@@ -1,5 +1,5 @@
 import type { Metrics } from '../../engine/run/measure/metrics.js'
-import type { Orphan } from '../../engine/run/state/orphans.js'
+import type { Orphan } from '../../engine/run/state/inventory.js'
 import { systemClock } from '../../lib/time.js'
 
 /** Exposes data of components that are not configured any more, until it is removed. */

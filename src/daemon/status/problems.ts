@@ -5,7 +5,7 @@ import { GIVEN_BACK } from '../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import { deadLetterPath } from '../../engine/run/dead-letter.js'
 import type { DestinationState } from '../../engine/run/engine.js'
-import { adviceFor, type OrphanKind } from '../../engine/run/state/orphans.js'
+import { adviceFor, type DataKind } from '../../engine/run/state/inventory.js'
 import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
 import type { ManagedReport } from '../run/managed-report.js'
 import type { Series } from './series.js'
@@ -278,23 +278,23 @@ function nothingToRead({ series }: Observed): Problem[] {
 }
 
 /** Describes the data of a component that is not configured any more. */
-const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
+const LEFT: Readonly<Record<DataKind, (events: number) => string>> = {
   checkpoint: () => 'saved positions',
   buckets: () => 'saved buckets',
   buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
   dead_letters: events => counted(events, 'dead letter'),
 }
 
-const COSTS_NOTHING: ReadonlySet<string> = new Set<OrphanKind>(['checkpoint', 'buckets'])
+const COSTS_NOTHING: ReadonlySet<string> = new Set<DataKind>(['checkpoint', 'buckets'])
 
 function orphansIn({ series }: Observed, isWanted: (kind: string) => boolean): Problem[] {
   return series.all('sluice_orphaned_bytes').flatMap(({ labels, value }) => {
     const { component_id: id = '', kind = '', path = '' } = labels
     if (!isWanted(kind)) return []
-    const what = LEFT[kind as OrphanKind]?.(series.sum('sluice_orphaned_events', labels)) ?? kind
+    const what = LEFT[kind as DataKind]?.(series.sum('sluice_orphaned_events', labels)) ?? kind
     return {
       what: `${id} is not configured any more and left ${what} (${short(value)}B) in ${path}`,
-      todo: adviceFor({ kind: kind as OrphanKind, id, path }),
+      todo: adviceFor({ kind: kind as DataKind, id, path }),
     }
   })
 }

@@ -1,5 +1,5 @@
 import { type FileHandle, open, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { DeliveryError } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
@@ -11,6 +11,7 @@ import { formatSize } from '../../lib/units.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
 import { encodeLetters } from './dead-letter/record.js'
+import { pathOf } from './state/inventory.js'
 
 /**
  * The dead-letter queue of a destination: a file of JSON lines, one per rejected event (dead-letter/record.ts).
@@ -23,7 +24,7 @@ const LF = 0x0a
 const TAIL_SIZE = 64 * 1024
 
 export function deadLetterPath(dataDir: string, destination: string): string {
-  return join(dataDir, 'dead-letter', `${encodeURIComponent(destination)}.ndjson`)
+  return pathOf(dataDir, 'dead_letters', destination)
 }
 
 export interface DeadLetterFileOptions {

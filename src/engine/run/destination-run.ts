@@ -9,10 +9,10 @@ import type { OutageState } from '../flow/delivery/attempts.js'
 import { Delivery } from '../flow/delivery/delivery.js'
 import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../flow/disk-buffer/files.js'
-import { bufferFolder } from '../flow/disk-buffer/folder.js'
 import { directly, finish, Input } from '../flow/fan-out.js'
 import { type Watched, watched } from './measure/progress.js'
 import type { Runtime } from './runtime.js'
+import { pathOf } from './state/inventory.js'
 
 interface DestinationParts extends Pick<ComponentContext, 'log'> {
   readonly metrics: ComponentCounters
@@ -163,7 +163,7 @@ async function openBuffer(
   const { DiskBuffer, memoryFor } = await import('../flow/disk-buffer/disk-buffer.js')
   return await DiskBuffer.open({
     ...runtime,
-    folder: folderOnDisk(bufferFolder(dataDir, id)),
+    folder: folderOnDisk(pathOf(dataDir, 'buffer', id)),
     log,
     wanted,
     maxBytes: options.max_bytes,

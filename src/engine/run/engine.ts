@@ -10,6 +10,7 @@ import {
   type Lifecycle,
   REPLACED,
   type SourceContext,
+  type StateFolder,
 } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import { FieldReader } from '../../core/event/field-reader.js'
@@ -40,7 +41,7 @@ import type { Comparison } from './same-components.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
-import { stateFolder } from './state/state-folder.js'
+import { pathOf } from './state/inventory.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
@@ -510,4 +511,16 @@ export class Engine {
 /** Whether nobody else waits when a destination stops the process. */
 function isAlone({ delivery }: ComponentConfig, { destinations }: EngineConfig): boolean {
   return destinations.length === 1 && delivery!.buffer.type === 'memory'
+}
+
+/** Where a processor saves its state; undefined if it runs on a clock of its own, whose times mean nothing later. */
+function stateFolder(dataDir: string, id: string, { disk, processorClock }: Runtime): StateFolder | undefined {
+  if (processorClock) return undefined
+  const path = pathOf(dataDir, 'buckets', id)
+  return {
+    path,
+    hasRoom: bytes => disk?.hasRoom(bytes) ?? true,
+    // All of it is needed, so nothing can be released.
+    count: (bytes, isLast) => disk?.count(path, bytes, isLast ? undefined : () => {}),
+  }
 }

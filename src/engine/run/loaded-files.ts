@@ -13,7 +13,9 @@ export interface Loaded {
   readonly files: ReadonlyMap<string, string>
 }
 
-export const componentsOf = ({ sources, processors, destinations }: Config): readonly ComponentConfig[] => [
+export type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
+
+export const componentsOf = ({ sources, processors, destinations }: Components): readonly ComponentConfig[] => [
   ...sources,
   ...processors,
   ...destinations,

@@ -10,10 +10,9 @@ import { type Loaded, withFiles } from './loaded-files.js'
 import type { Watched } from './measure/progress.js'
 import type { SourceFailure } from './source-run.js'
 import type { UnsavedPositions } from './state/checkpoints.js'
-import { EventsLeftBehind, leftBehind } from './state/left-behind.js'
-import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './state/orphans.js'
+import { discardOrphans, findOrphans, isThere, type Orphan, reportOrphans } from './state/inventory.js'
+import { buffersLeftBehind, EventsLeftBehind, findRepeats, refuseRepeats } from './state/objections.js'
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
-import { findRepeats, refuseRepeats } from './state/repeats.js'
 
 /** How long a reload waits for attempts at failing destinations, for removed ones, and for processors that hang. */
 const STUCK_MS = 2000
@@ -85,7 +84,7 @@ export class Supervisor {
       started: () => supervised.by!.#discardOrphans(),
     }
     // Duplicate events are better than none: unlike a reload, a start is not refused for this.
-    for (const { path, message } of findRepeats(config))
+    for (const { path, message } of await findRepeats(config))
       runtime.log.warn(
         { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
         'a source starts from the beginning',
@@ -186,7 +185,7 @@ export class Supervisor {
       this.#discardOrphans()
       return
     }
-    refuseRepeats(config)
+    await refuseRepeats(config)
     // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are excluded.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
@@ -197,7 +196,7 @@ export class Supervisor {
 
   /** Throws EventsLeftBehind if `config` has no destination for buffered events. */
   async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
-    const left = (await leftBehind(this.#config, config, this.#runtime.log)).filter(isMeant)
+    const left = (await buffersLeftBehind(this.#config, config, this.#runtime.log)).filter(isMeant)
     if (left.length > 0) throw new EventsLeftBehind(left)
   }
 
@@ -387,7 +386,7 @@ export class Supervisor {
 
   /** Data in data_dir of components that are not configured. */
   get orphans(): readonly Orphan[] {
-    return stillThere(this.#orphans)
+    return this.#orphans.filter(isThere)
   }
 
   /** Sources whose positions could not be saved at the last attempt. */

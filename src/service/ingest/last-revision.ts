@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
-import { leftInBuffers } from '../../engine/run/state/left-behind.js'
+import { leftBehind } from '../../engine/run/state/objections.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
 import type { Published } from './published.js'
 import type { RunningPipeline } from './running-pipeline.js'
@@ -35,7 +35,7 @@ export class LastRevisions {
     const last = await this.#noted(published.id)
     if (last === undefined || last === published.revision) return undefined
     try {
-      const left = await leftInBuffers(read(published), log)
+      const left = await leftBehind(read(published), log, ['buffer'])
       return left.length > 0 ? await revision(published, last) : undefined
     } catch {
       // What is published cannot run here, and its start says so.

@@ -4,7 +4,7 @@ import type { AnyDefinition } from '../../core/component.js'
 import type { Config } from '../../engine/config/load.js'
 import { secretNamesIn } from '../../engine/config/managed/account-secrets.js'
 import type { Permitted } from '../../engine/config/managed/permitted.js'
-import { EventsLeftBehind, leftInBuffers } from '../../engine/run/state/left-behind.js'
+import { EventsLeftBehind, leftBehind } from '../../engine/run/state/objections.js'
 import type { Bound } from './hosted-bounds.js'
 import { type Hosted, hostedConfig, NotHosted } from './hosted-config.js'
 import { Feed } from './worker/feed.js'
@@ -35,7 +35,7 @@ export class Readings {
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
     try {
       const { config, bounds } = this.#read(id, document)
-      const left = await leftInBuffers(config, this.#options.log)
+      const left = await leftBehind(config, this.#options.log, ['buffer'])
       return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
     } catch (error) {
       if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]

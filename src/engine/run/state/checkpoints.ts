@@ -27,11 +27,6 @@ const RETRY_MAX_MS = 30_000
 /** Number of damaged files kept per source. */
 const MAX_CORRUPT = 5
 
-/** The file with a source's saved positions. With `.1` appended, those of the previous save. */
-export function checkpointPath(dataDir: string, source: string): string {
-  return join(dataDir, 'checkpoints', `${encodeURIComponent(source)}.json`)
-}
-
 /** Positions whose last save failed. */
 export interface UnsavedPositions {
   readonly source: string

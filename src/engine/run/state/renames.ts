@@ -2,16 +2,12 @@ import { existsSync } from 'node:fs'
 import { link, readdir, rename, rm, stat, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
-import type { Kind } from '../../../core/component.js'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { inTurn } from '../../../lib/files/in-turn.js'
-import type { Config } from '../../config/load.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
-import { bufferFolder } from '../../flow/disk-buffer/folder.js'
-import { deadLetterPath } from '../dead-letter.js'
-import { checkpointPath } from './checkpoints.js'
-import { stateOf } from './state-folder.js'
+import { type Components, componentsOf } from '../loaded-files.js'
+import { type DataKind, kindsOf, nameOf, pathOf } from './inventory.js'
 
 /**
  * Moves the data of a renamed component to its new id (`renamed_from`). Invariants: existing data of the new id is
@@ -20,89 +16,64 @@ import { stateOf } from './state-folder.js'
  */
 
 export interface Rename {
-  readonly kind: Kind
+  readonly kind: DataKind
   readonly from: string
   readonly to: string
-  /** Whether the renamed component has a disk buffer. */
-  readonly buffered: boolean
 }
 
-type Components = Pick<Config, 'sources' | 'processors' | 'destinations'>
-
-const allOf = ({ sources, processors, destinations }: Components) => [...sources, ...processors, ...destinations]
-
 export function renamesOf(components: Components): Rename[] {
-  return allOf(components).flatMap(({ id, kind, renamedFrom, delivery }) =>
-    renamedFrom === undefined ? [] : [{ kind, from: renamedFrom, to: id, buffered: delivery?.buffer.type === 'disk' }],
-  )
+  return componentsOf(components).flatMap(component => {
+    const { id: to, renamedFrom: from } = component
+    return from === undefined ? [] : kindsOf(component).map(kind => ({ kind, from, to }))
+  })
 }
 
 /** Reverses the renames of `failed` for `config`, which runs again instead. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
-  const all = allOf(config)
-  return renamesOf(failed).flatMap(({ kind, from, to }) => {
-    const old = all.find(({ id }) => id === from)
-    if (!old || all.some(({ id }) => id === to)) return []
-    return [{ kind, from: to, to: from, buffered: old.delivery?.buffer.type === 'disk' }]
-  })
+  const ids = new Set(componentsOf(config).map(({ id }) => id))
+  return renamesOf(failed).flatMap(({ kind, from, to }) =>
+    ids.has(from) && !ids.has(to) ? [{ kind, from: to, to: from }] : [],
+  )
 }
 
 /** Moves the data of all renames. None of these components may be running. */
 export async function carryOver(dataDir: string, renames: readonly Rename[], log: Logger): Promise<void> {
-  for (const { kind, from, to, buffered } of renames) {
-    const step = async (what: string, work: () => Promise<boolean>) => {
-      try {
-        if (await work()) log.info({ component: to, renamed_from: from }, `${what} of the renamed component taken over`)
-      } catch (error) {
-        log.error(
-          { code: 'SLUICE_NOT_CARRIED_OVER', component: to, renamed_from: from, error: errorText(error) },
-          `cannot take over the ${what} of the renamed component; retrying at the next start or reload`,
-        )
-      }
-    }
-    if (kind === 'source')
-      await step('positions', () => carryPositions(checkpointPath(dataDir, from), checkpointPath(dataDir, to)))
-    else {
-      if (kind === 'processor') await step('buckets', () => carryBuckets(stateOf(dataDir, from), stateOf(dataDir, to)))
-      if (buffered) await step('buffer', () => carryBuffer(bufferFolder(dataDir, from), bufferFolder(dataDir, to), log))
-      await step('dead letters', () => carryDeadLetters(deadLetterPath(dataDir, from), deadLetterPath(dataDir, to)))
+  for (const { kind, from, to } of renames) {
+    const [old, own] = [pathOf(dataDir, kind, from), pathOf(dataDir, kind, to)]
+    const fields = { component: to, renamed_from: from }
+    try {
+      if (kind === 'buffer' && existsSync(old)) await removeDelivered(own, log)
+      if (await (kind === 'dead_letters' ? moveLetters(old, own) : move(old, own)))
+        log.info(fields, `${nameOf(kind)} of the renamed component taken over`)
+    } catch (error) {
+      log.error(
+        { code: 'SLUICE_NOT_CARRIED_OVER', ...fields, error: errorText(error) },
+        `cannot take over the ${nameOf(kind)} of the renamed component; retrying at the next start or reload`,
+      )
     }
   }
 }
 
-async function carryPositions(old: string, own: string): Promise<boolean> {
+async function move(old: string, own: string): Promise<boolean> {
   if (existsSync(own)) return false
-  // The previous file moves first: while `old` exists, the move is incomplete.
+  // The previous version of a file moves first: while `old` exists, the move is incomplete.
   const before = await renamed(`${old}.1`, `${own}.1`)
-  const carried = (await renamed(old, own)) || before
-  if (carried) await syncFolder(dirname(own))
-  return carried
+  const moved = (await renamed(old, own)) || before
+  if (moved) await syncFolder(dirname(own))
+  return moved
 }
 
-async function carryBuckets(old: string, own: string): Promise<boolean> {
-  if (existsSync(own)) return false
-  const carried = await renamed(old, own)
-  if (carried) await syncFolder(dirname(own))
-  return carried
+/** Removes a buffer without events, so that another can take its place. Events must be delivered first. */
+async function removeDelivered(path: string, log: Logger): Promise<void> {
+  if (!existsSync(path)) return
+  const { recover } = await import('../../flow/disk-buffer/recovery.js')
+  const { segmentNumber } = await import('../../flow/disk-buffer/segments.js')
+  const { settled, end } = await recover(folderOnDisk(path), log, true)
+  const others = (await readdir(path)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
+  if (end.event === settled.event && others.length === 0) await rm(path, { recursive: true })
 }
 
-async function carryBuffer(old: string, own: string, log: Logger): Promise<boolean> {
-  if (!existsSync(old)) return false
-  if (existsSync(own)) {
-    // Its events must be delivered first; then the other buffer is taken over.
-    const { recover } = await import('../../flow/disk-buffer/recovery.js')
-    const { segmentNumber } = await import('../../flow/disk-buffer/segments.js')
-    const { settled, end } = await recover(folderOnDisk(own), log, true)
-    const others = (await readdir(own)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
-    if (end.event > settled.event || others.length > 0) return false
-    await rm(own, { recursive: true })
-  }
-  const carried = await renamed(old, own)
-  await syncFolder(dirname(own))
-  return carried
-}
-
-async function carryDeadLetters(old: string, own: string): Promise<boolean> {
+async function moveLetters(old: string, own: string): Promise<boolean> {
   if (!existsSync(old)) return false
   return await inTurn(old, () =>
     inTurn(own, async () => {

@@ -13,7 +13,7 @@ import { Delivery } from '../../../../src/engine/flow/delivery/delivery.js'
 import { DiskBuffer } from '../../../../src/engine/flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
 import { Input } from '../../../../src/engine/flow/fan-out.js'
-import { findOrphans, type OrphanConfig } from '../../../../src/engine/run/state/orphans.js'
+import { findOrphans, type OrphanConfig } from '../../../../src/engine/run/state/inventory.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { batchOf } from '../../../support/batches.js'
@@ -672,7 +672,7 @@ t.test('buffers without a destination are found and kept', async t => {
         dataDir,
         sources: [],
         processors: [],
-        destinations: [{ id, delivery: { buffer: { type: 'disk' } } }],
+        destinations: [{ id, kind: 'destination', options: {}, delivery: { buffer: { type: 'disk' } } }],
         discardOrphans: [],
       } as unknown as OrphanConfig,
       log,

@@ -24,8 +24,14 @@ import { orphanMetrics } from '../../../../src/daemon/run/orphan-metrics.js'
 import { noticesOf, problemsOf } from '../../../../src/daemon/status/problems.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
-import { objectionTo } from '../../../../src/engine/run/state/left-behind.js'
-import { carryOver } from '../../../../src/engine/run/state/renames.js'
+import {
+  discardOrphans,
+  findOrphans,
+  type Orphan,
+  type OrphanConfig,
+} from '../../../../src/engine/run/state/inventory.js'
+import { leftBehind, objectionTo } from '../../../../src/engine/run/state/objections.js'
+import { carryOver, renamesOf } from '../../../../src/engine/run/state/renames.js'
 import { type ReplaceOptions, Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { testFolder } from '../../../support/folder.js'
@@ -305,6 +311,38 @@ t.test('what a start with another configuration would lose sight of', async t =>
   t.equal(await objection('logs: { * }', 'new: { *, how: refuses }', as), undefined, 'what was lost sight of before')
 })
 
+t.test('data is orphaned unless a component uses it, and left behind unless it is taken over or discarded', async t => {
+  const dataDir = testFolder(t, {
+    checkpoints: { 'a.json': 'a', 'b.json.1': 'b', 'c.json': '', 'a.json.corrupt-1': 'x', stray: 'x' },
+    throttle: { limit: { '1.buckets': 'abc' }, empty: {}, 'a file': 'x' },
+    buffer: { broken: { ledger: 'x' }, 'a file': 'x' },
+    'dead-letter': { 'out.ndjson': '{}\n{}\n', 'empty.ndjson': '', 'out.ndjson.1': '{}\n', 'out.ndjson.sending': {} },
+  })
+  const log = pino({ enabled: false })
+  const none = { dataDir, sources: [], processors: [], destinations: [], discardOrphans: [] }
+  const seen = async (found: Promise<readonly Orphan[]>) =>
+    (await found).map(({ kind, id, events, bytes }) => [kind, id, events, bytes])
+  const all = [
+    ['checkpoint', 'a', undefined, 1],
+    ['checkpoint', 'b', undefined, 1],
+    ['buckets', 'limit', undefined, 3],
+    ['dead_letters', 'out', 2, 6],
+  ]
+  t.same(await seen(findOrphans(none, log)), all)
+  const throttle = { id: 'limit', kind: 'processor', options: { persist: true } }
+  const config = (processor: object) => ({ ...none, processors: [processor] }) as unknown as OrphanConfig
+  t.same(await seen(findOrphans(config(throttle), log)), [...all.slice(0, 2), ...all.slice(3)])
+  t.same(await seen(findOrphans(config({ ...throttle, options: {} }), log)), all)
+  const renamed = config({ ...throttle, id: 'other', renamedFrom: 'limit' })
+  t.same(await seen(findOrphans(renamed, log)), all, 'not taken over yet')
+  t.same(await seen(leftBehind({ ...renamed, discardOrphans: ['a', 'out'] }, log)), all.slice(1, 2))
+  await carryOver(dataDir, renamesOf(renamed), log)
+  t.same(await discardOrphans(await findOrphans(renamed, log), { discardOrphans: ['a', 'b', 'out'] }, log), [])
+  t.same(readdirSync(join(dataDir, 'throttle')).sort(), ['a file', 'empty', 'other'])
+  t.same(readdirSync(join(dataDir, 'checkpoints')).sort(), ['a.json.corrupt-1', 'c.json', 'stray'])
+  t.same(readdirSync(join(dataDir, 'dead-letter')).sort(), ['empty.ndjson', 'out.ndjson.1', 'out.ndjson.sending'])
+})
+
 t.test('what the new name has is never replaced, and a crash in between costs nothing', async t => {
   const dataDir = testFolder(t, {
     checkpoints: {
@@ -321,7 +359,7 @@ t.test('what the new name has is never replaced, and a crash in between costs no
   const log = pino({ enabled: false })
   const content = (path: string) => (existsSync(join(dataDir, path)) ? readFileSync(join(dataDir, path), 'utf8') : '')
   const both = (from: string, to: string) =>
-    (['source', 'destination'] as const).map(kind => ({ kind, from, to, buffered: true }))
+    (['checkpoint', 'buffer', 'dead_letters'] as const).map(kind => ({ kind, from, to }))
   await carryOver(dataDir, both('old', 'own'), log)
   t.same(['checkpoints/own.json', 'checkpoints/old.json', 'checkpoints/old.json.1'].map(content), [
     'own',

@@ -1,0 +1,185 @@
+import { createReadStream, existsSync } from 'node:fs'
+import { readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../../core/errors.js'
+import type { ComponentConfig, Config } from '../../config/load.js'
+import { folderOnDisk } from '../../flow/disk-buffer/files.js'
+import { type Components, componentsOf } from '../loaded-files.js'
+
+/**
+ * The data of components in data_dir. Data without a configured component is orphaned: its component was renamed or
+ * removed, or lost its disk buffer or `persist`. It is reported and kept until a component takes it over
+ * (`renamed_from`) or the configuration deletes it (`discard_orphans`).
+ */
+
+export type DataKind = 'checkpoint' | 'buckets' | 'buffer' | 'dead_letters'
+
+/** The folder of a kind in data_dir, what follows the id in a name there, and the name of the data in messages. */
+const KINDS: Readonly<Record<DataKind, { folder: string; suffix: string; what: string }>> = {
+  checkpoint: { folder: 'checkpoints', suffix: '.json', what: 'positions' },
+  buckets: { folder: 'throttle', suffix: '', what: 'buckets' },
+  buffer: { folder: 'buffer', suffix: '', what: 'buffer' },
+  dead_letters: { folder: 'dead-letter', suffix: '.ndjson', what: 'dead letters' },
+}
+const ALL = Object.keys(KINDS) as DataKind[]
+
+export interface Stored {
+  readonly kind: DataKind
+  /** Id of the component that it belongs to. */
+  readonly id: string
+  readonly path: string
+}
+
+export interface Orphan extends Stored {
+  /** Undefined for positions and buckets, and if they cannot be read now. */
+  readonly events: number | undefined
+  readonly bytes: number
+  /** When it was last written, wall clock in milliseconds. */
+  readonly changedAt: number
+}
+
+export type OrphanConfig = Components & Pick<Config, 'dataDir' | 'discardOrphans'>
+
+const NOT_FOUND: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR']
+const LF = 0x0a
+
+export function pathOf(dataDir: string, kind: DataKind, id: string): string {
+  const { folder, suffix } = KINDS[kind]
+  return join(dataDir, folder, `${encodeURIComponent(id)}${suffix}`)
+}
+
+export const nameOf = (kind: DataKind) => KINDS[kind].what
+
+/** The kinds of data that a component uses. */
+export function kindsOf({ kind, options, onError, delivery }: ComponentConfig): DataKind[] {
+  const { persist } = options as { persist?: boolean }
+  return ALL.filter(data => {
+    if (data === 'checkpoint') return kind === 'source'
+    if (data === 'buckets') return kind === 'processor' && persist === true
+    if (data === 'buffer') return delivery?.buffer.type === 'disk'
+    return kind === 'destination' || onError === 'dead_letter'
+  })
+}
+
+/** Lists the data of all components, configured or not. */
+export async function inventory(dataDir: string, kinds = ALL, log?: Logger): Promise<Stored[]> {
+  const lists = kinds.map(async kind => {
+    const { folder, suffix } = KINDS[kind]
+    const names = await namesIn(join(dataDir, folder), log)
+    // Of saved positions, only the previous version may be left.
+    const whole = kind === 'checkpoint' ? [...new Set(names.map(name => name.replace(/\.1$/, '')))] : names
+    const own = whole.filter(name => name.length > suffix.length && name.endsWith(suffix))
+    return own.map(name => ({
+      kind,
+      id: name.slice(0, name.length - suffix.length),
+      path: join(dataDir, folder, name),
+    }))
+  })
+  return (await Promise.all(lists)).flat()
+}
+
+async function namesIn(path: string, log: Logger | undefined): Promise<string[]> {
+  try {
+    return (await readdir(path)).sort()
+  } catch (error) {
+    if (!NOT_FOUND.includes(errorCode(error)))
+      log?.warn({ folder: path, error: errorText(error) }, 'cannot list the folder to find orphaned data')
+    return []
+  }
+}
+
+/** Finds all data in data_dir without a component. Changes nothing. */
+export async function findOrphans(config: OrphanConfig, log: Logger, kinds = ALL): Promise<Orphan[]> {
+  const { dataDir } = config
+  const used = new Set(componentsOf(config).flatMap(one => kindsOf(one).map(kind => pathOf(dataDir, kind, one.id))))
+  const found: Orphan[] = []
+  for (const stored of await inventory(dataDir, kinds, log)) {
+    const orphan = used.has(stored.path) ? undefined : await measure(stored, log)
+    if (orphan) found.push(orphan)
+  }
+  return found
+}
+
+/** Undefined if it holds nothing. */
+async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined> {
+  const { kind, path } = stored
+  try {
+    const files = KINDS[kind].suffix === '' ? (await readdir(path)).map(name => join(path, name)) : partsOf(stored)
+    const stats = await Promise.all(files.map(file => stat(file).catch(() => undefined)))
+    const bytes = stats.reduce((sum, found) => sum + (found?.size ?? 0), 0)
+    const changedAt = Math.max(...stats.map(found => found?.mtimeMs ?? 0))
+    if (bytes === 0) return undefined
+    if (kind === 'dead_letters') return { ...stored, events: await linesIn(path), bytes, changedAt }
+    if (kind !== 'buffer') return { ...stored, events: undefined, bytes, changedAt }
+    const { recover, unsettled } = await import('../../flow/disk-buffer/recovery.js')
+    const { settled, end, ahead } = await recover(folderOnDisk(path), log, true)
+    const left = unsettled(settled, end, ahead)
+    return left.events > 0 ? { ...stored, ...left, changedAt } : undefined
+  } catch (error) {
+    if (NOT_FOUND.includes(errorCode(error))) return undefined
+    // It may hold events.
+    log.warn({ path, error: errorText(error) }, `cannot read the ${nameOf(kind)} of a component that is not configured`)
+    const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
+    return { ...stored, events: undefined, bytes: 0, changedAt }
+  }
+}
+
+async function linesIn(path: string): Promise<number> {
+  let lines = 0
+  for await (const part of createReadStream(path) as AsyncIterable<Buffer>)
+    for (let at = part.indexOf(LF); at >= 0; at = part.indexOf(LF, at + 1)) lines++
+  return lines
+}
+
+const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${path}.1`] : [path])
+
+/** Whether it still exists: an operator may have removed it. */
+export const isThere = (stored: Stored) => partsOf(stored).some(existsSync)
+
+/** Advice for the operator. */
+export function adviceFor({ kind, id, path }: Stored): string {
+  const orDiscard = `or list ${id} in discard_orphans to delete it.`
+  switch (kind) {
+    case 'checkpoint':
+      return `If the source has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
+    case 'buckets':
+      return `Its windows are not used. If the throttle has another name now, set "renamed_from: ${id}" there; if it lost "persist: true", give it back; ${orDiscard}`
+    case 'buffer':
+      return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${orDiscard}`
+    case 'dead_letters':
+      return `If the destination has another name now, set "renamed_from: ${id}" there, or send them with "sluice resend --config FILE --destination ID ${path}"; ${orDiscard}`
+  }
+}
+
+/** Logs each orphan with advice. */
+export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
+  for (const orphan of orphans) {
+    const { kind, id: component, path, events, bytes } = orphan
+    const fields = { kind, component, path, ...(events === undefined ? {} : { events }), bytes }
+    log.warn(
+      { code: 'SLUICE_ORPHANED', ...fields, advice: adviceFor(orphan) },
+      'data_dir contains data of a component that is not configured; it is kept',
+    )
+  }
+}
+
+/** Deletes the data of the ids listed in discard_orphans. Returns what remains. */
+export async function discardOrphans(
+  orphans: readonly Orphan[],
+  { discardOrphans: ids }: Pick<Config, 'discardOrphans'>,
+  log: Logger,
+): Promise<Orphan[]> {
+  const left = orphans.filter(({ id }) => !ids.includes(id))
+  for (const orphan of orphans.filter(({ id }) => ids.includes(id))) {
+    const { kind, id: component, path, events, bytes } = orphan
+    try {
+      for (const part of partsOf(orphan)) await rm(part, { recursive: true, force: true })
+      log.warn({ kind, component, path, events, bytes }, 'deleted orphaned data listed in discard_orphans')
+    } catch (error) {
+      left.push(orphan)
+      log.error({ kind, component, path, error: errorText(error) }, 'cannot delete orphaned data')
+    }
+  }
+  return left
+}

@@ -1,0 +1,82 @@
+import { readFileSync } from 'node:fs'
+import type { Logger } from 'pino'
+import { ConfigError, type Problem } from '../../../core/errors.js'
+import type { Config } from '../../config/load.js'
+import { type DataKind, findOrphans, inventory, kindsOf, type Orphan, type OrphanConfig } from './inventory.js'
+import { renamesOf } from './renames.js'
+
+/** Reasons not to run a configuration with the data in data_dir: events would be repeated, skipped, or not delivered. */
+
+/** A configuration has no destination for events in disk buffers, so they would not be delivered. */
+export class EventsLeftBehind extends Error {
+  readonly code = 'SLUICE_EVENTS_LEFT_BEHIND'
+
+  constructor(buffers: readonly Pick<Orphan, 'id'>[]) {
+    const ids = buffers.map(({ id }) => id).join(', ')
+    super(
+      `the disk buffer of ${ids} holds events that would not be delivered. Set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them. The configuration is tried again`,
+    )
+  }
+}
+
+/** The disk buffers of destinations of `before` whose events have no destination in `next`. */
+export async function buffersLeftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
+  const buffered = ({ destinations }: Config) => destinations.filter(one => kindsOf(one).includes('buffer'))
+  const kept = new Set(buffered(next).map(({ id }) => id))
+  const ids = buffered(before).flatMap(({ id }) => (kept.has(id) ? [] : [id]))
+  return ids.length === 0 ? [] : (await leftBehind(next, log, ['buffer'])).filter(({ id }) => ids.includes(id))
+}
+
+/** Orphans that a configuration neither takes over nor discards. */
+export async function leftBehind(next: OrphanConfig, log: Logger, kinds?: DataKind[]): Promise<Orphan[]> {
+  const taken = new Set(renamesOf(next).map(({ kind, from }) => `${kind} ${from}`))
+  const orphans = await findOrphans(next, log, kinds)
+  return orphans.filter(({ kind, id }) => !taken.has(`${kind} ${id}`) && !next.discardOrphans.includes(id))
+}
+
+/**
+ * Finds sources that would read again what a source that is no longer configured has read; most likely it was renamed.
+ * They would deliver everything twice or, with `read_from: end`, skip undelivered events.
+ */
+export async function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Promise<Problem[]> {
+  const saved = await inventory(dataDir, ['checkpoint'])
+  const configured = new Set(sources.flatMap(({ id, renamedFrom }) => [id, renamedFrom]))
+  const orphans = saved.filter(({ id }) => !configured.has(id) && !discardOrphans.includes(id))
+  return sources.flatMap(({ id, renamedFrom, definition, options, place }) => {
+    if (!definition.overlaps || saved.some(own => own.id === id || own.id === renamedFrom)) return []
+    return orphans.flatMap(({ id: other, path }) => {
+      const [first, ...more] = definition.overlaps!(options, documentIn(path))
+      if (first === undefined) return []
+      const what = more.length > 0 ? `${first} and ${more.length} more` : first
+      const message = `would read ${what} from the beginning: the source ${other}, which has read it, is no longer configured. Set "renamed_from: ${other}" to continue where it left off, or list ${other} in discard_orphans to start from the beginning`
+      return [{ file: '', line: 1, column: 1, ...place, path: `sources.${id}`, message }]
+    })
+  })
+}
+
+/** Throws ConfigError if `findRepeats` finds any. */
+export async function refuseRepeats(config: Config): Promise<void> {
+  const problems = await findRepeats(config)
+  if (problems.length > 0) throw new ConfigError(problems)
+}
+
+/** The saved positions; undefined if they cannot be read. */
+function documentIn(path: string): unknown {
+  for (const file of [path, `${path}.1`]) {
+    try {
+      return JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '')
+    } catch {
+      // Missing or damaged: the previous file may be intact.
+    }
+  }
+  return undefined
+}
+
+/** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
+export async function objectionTo(next: Config, before: Config, log: Logger): Promise<Error | undefined> {
+  const known = new Set((await findRepeats(before)).map(({ message }) => message))
+  const repeats = (await findRepeats(next)).filter(({ message }) => !known.has(message))
+  if (repeats.length > 0) return new ConfigError(repeats)
+  const left = await buffersLeftBehind(before, next, log)
+  return left.length > 0 ? new EventsLeftBehind(left) : undefined
+}
