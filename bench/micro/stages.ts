@@ -11,7 +11,7 @@ import { EventBatch } from '../../src/core/event/batch.js'
 import { type EditedField, EventEditor } from '../../src/core/event/event-editor.js'
 import { parseFieldPath } from '../../src/core/event/field-path.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
-import { BatchDecoder, encodeBatch } from '../../src/engine/flow/disk-buffer/batch-record.js'
+import { BatchDecoder, encodeBatch } from '../../src/engine/flow/disk-buffer/record.js'
 import { scanObject, WantedNames } from '../../src/lib/formats/json-scan.js'
 import { type Frame, LineSplitter } from '../../src/lib/lines/line-splitter.js'
 

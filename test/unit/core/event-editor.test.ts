@@ -9,7 +9,7 @@ import { type EditedField, EventEditor } from '../../../src/core/event/event-edi
 import { EventMerger } from '../../../src/core/event/event-merger.js'
 import { parseFieldPath, valueAt } from '../../../src/core/event/field-path.js'
 import { MODIFIED } from '../../../src/core/event/flags.js'
-import { BatchDecoder, encodeBatch } from '../../../src/engine/flow/disk-buffer/batch-record.js'
+import { BatchDecoder, encodeBatch } from '../../../src/engine/flow/disk-buffer/record.js'
 import { FieldName } from '../../../src/lib/formats/field-sink.js'
 import { MemberName } from '../../../src/lib/formats/json-members.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'

@@ -10,14 +10,12 @@ import { after, type Clock, sleep } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
 import type { DiskAllowance } from '../disk-allowance.js'
-import { type Arrival, Arrivals } from './arrivals.js'
-import { BatchDecoder } from './batch-record.js'
-import { type Downstream, Feeder } from './feeder.js'
 import type { BufferFolder } from './files.js'
-import { RecordQueue } from './record-queue.js'
+import { ForeignSegment, type ReaderReport, RecordLog } from './log.js'
+import { type Downstream, Reading } from './reading.js'
+import { type Arrival, BatchDecoder, Encoding } from './record.js'
 import { ATTEMPTS, type Recovered, recover, setAside } from './recovery.js'
 import { type BufferMetrics, BufferReport } from './report.js'
-import { ForeignSegment, type ReaderReport } from './segment-reader.js'
 import { Settlement } from './settlement.js'
 import { SharedRoom } from './shared-room.js'
 
@@ -83,18 +81,18 @@ export interface DiskBufferContext {
 export class DiskBuffer extends BatchQueue {
   readonly #context: DiskBufferContext
   readonly #report: BufferReport
-  readonly #queue: RecordQueue
+  readonly #records: RecordLog
   readonly #settlement: Settlement
   readonly #decoder: BatchDecoder
   readonly #after: typeof after
   readonly #memory: BufferMemory
   readonly #shared: SharedRoom
-  #feeder: Feeder | undefined
+  #reading: Reading | undefined
   #feeding: Promise<void> | undefined
   /** Batches to be written, in order. */
   readonly #waiting: Arrival[] = []
   #waitingBytes = 0
-  readonly #arrivals: Arrivals
+  readonly #encoding: Encoding
   /** The batch, or the part of one, for which there is no room. */
   #blocked: Arrival | undefined
   #flushing: Promise<void> | undefined
@@ -117,43 +115,43 @@ export class DiskBuffer extends BatchQueue {
     this.#decoder = new BatchDecoder(wanted)
     this.#report = new BufferReport({ log, clock, folder, metrics: counters })
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
-    this.#arrivals = new Arrivals(segmentBytes)
-    this.#queue = new RecordQueue(folder, found, segmentBytes, this.#readerReport())
+    this.#encoding = new Encoding(segmentBytes)
+    this.#records = new RecordLog(folder, found, segmentBytes, this.#readerReport())
     this.#settlement = new Settlement(found, {
       folder,
       log,
-      segments: this.#queue.segments,
+      segments: this.#records.segments,
       after: this.#after,
-      end: () => this.#queue.end,
-      settledBefore: () => this.#queue.settled,
-      current: () => this.#queue.current,
-      closeSegment: segment => this.#queue.closeSegment(segment),
+      end: () => this.#records.end,
+      settledBefore: () => this.#records.settled,
+      current: () => this.#records.current,
+      closeSegment: segment => this.#records.closeSegment(segment),
       freed: () => this.advance(),
     })
-    const { events, bytes } = this.#queue.amount
+    const { events, bytes } = this.#records.amount
     counters.arrived(events, bytes)
     counters.took(events, bytes)
     this.#report.found(found, { events, bytes })
     counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#kept().events)
-    counters.gauge('sluice_buffer_bytes', 'Size of the buffer on disk, in bytes.', () => this.#queue.segments.bytes)
+    counters.gauge('sluice_buffer_bytes', 'Size of the buffer on disk, in bytes.', () => this.#records.segments.bytes)
     counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
     const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
     counters.gauge('sluice_buffer_progress_unsaved', unsaved, () => (this.#settlement.isSaved ? 0 : 1))
     this.#shared = new SharedRoom(context.disk, {
       path: folder.path,
-      bytes: () => this.#queue.segments.bytes + this.#waitingBytes,
+      bytes: () => this.#records.segments.bytes + this.#waitingBytes,
       release: () => this.#release(),
       freed: () => this.advance(),
       sleep: ms => this.#sleep(ms),
     })
     // The folder may contain files whose events are all settled.
-    if (this.#queue.segments.first) this.#settlement.changed()
+    if (this.#records.segments.first) this.#settlement.changed()
   }
 
   /** Starts passing on events. */
   connect(downstream: Downstream): void {
-    this.#feeder = new Feeder({
-      queue: this.#queue,
+    this.#reading = new Reading({
+      records: this.#records,
       settlement: this.#settlement,
       decoder: this.#decoder,
       downstream,
@@ -162,21 +160,21 @@ export class DiskBuffer extends BatchQueue {
       settled: () => this.advance(),
     })
     // It may have been given up before the consumer existed.
-    if (this.isOver || this.#rests) this.#feeder.stop()
-    this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
+    if (this.isOver || this.#rests) this.#reading.stop()
+    this.#feeding = this.#reading.run().catch(error => this.#report.broken(error))
   }
 
   /** Reports that the consumer took events from its queue, and counts them from now on. */
   takenUp(events: number, bytes: number): void {
-    this.#feeder?.takenUp(events, bytes)
+    this.#reading?.takenUp(events, bytes)
   }
 
   override inFlight(): Amount {
-    const { events, bytes } = this.#queue.amount
+    const { events, bytes } = this.#records.amount
     const amount = sum({ events, bytes }, this.givenBack)
     for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch.length, batch.bytes)
     if (this.#blocked) add(amount, this.#blocked.events, this.#blocked.bytes)
-    return sum(sum(amount, this.#arrivals.amount()), this.#feeder?.queued)
+    return sum(sum(amount, this.#encoding.amount()), this.#reading?.queued)
   }
 
   /** Whether a batch waits for room. */
@@ -186,14 +184,14 @@ export class DiskBuffer extends BatchQueue {
 
   /** It may wait for its consumer without being stuck. */
   override get owes(): boolean {
-    return !this.isOver && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)
+    return !this.isOver && this.#records.amount.events > 0 && (this.#reading?.rests ?? false)
   }
 
   /** Stops passing on events after `ms`. The rest remains for the next run. */
   restAfter(ms: number): void {
     this.#cancelRest ??= this.#after(ms, () => {
       this.#rests = true
-      this.#feeder?.stop()
+      this.#reading?.stop()
     })
   }
 
@@ -202,7 +200,7 @@ export class DiskBuffer extends BatchQueue {
     this.giveUp()
     await this.#flushing
     await this.#feeding
-    await this.#queue.close()
+    await this.#records.close()
     await this.#settlement.close()
     this.#shared.close()
   }
@@ -212,14 +210,14 @@ export class DiskBuffer extends BatchQueue {
   }
 
   protected override put(batch: EventBatch): void {
-    this.#arrivals.add(batch)
+    this.#encoding.add(batch)
     this.#next()
   }
 
   /** Makes the next arrival the one that waits for room. */
   #next(): void {
     if (this.#blocked) return
-    for (let next = this.#arrivals.next(); next; next = this.#arrivals.next()) {
+    for (let next = this.#encoding.next(); next; next = this.#encoding.next()) {
       if ('framed' in next) {
         this.#blocked = next
         return
@@ -238,7 +236,7 @@ export class DiskBuffer extends BatchQueue {
     if (!this.#blocked && this.#waitingBytes < this.#memory.waiting) this.letIn()
     if (this.isEnding && !this.#flushing) {
       this.finish()
-      this.#feeder?.end()
+      this.#reading?.end()
     }
   }
 
@@ -267,19 +265,19 @@ export class DiskBuffer extends BatchQueue {
 
   /** Also removes the newest segment if all of its events are delivered, because others need the space. */
   #release(): void {
-    if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
-    void this.#queue.finish().then(() => this.#settlement.changed())
+    if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#records.current) return
+    void this.#records.finish().then(() => this.#settlement.changed())
   }
 
   /** Whether there is room for a batch. One that exceeds the whole buffer has room when it is alone. */
   #hasRoom({ framed }: Arrival): boolean {
-    const needed = this.#queue.segments.bytes + this.#waitingBytes + framed.length
+    const needed = this.#records.segments.bytes + this.#waitingBytes + framed.length
     return needed <= this.#context.maxBytes || (this.#waiting.length === 0 && this.#kept().events === 0)
   }
 
   /** Events that are safe on disk and not settled. */
   #kept(): Amount {
-    const { end } = this.#queue
+    const { end } = this.#records
     const { mark } = this.#settlement
     return { events: end.event - mark.event, bytes: end.byte - mark.byte }
   }
@@ -295,7 +293,7 @@ export class DiskBuffer extends BatchQueue {
       let written = 0
       try {
         const group = this.#waiting.length > most ? this.#waiting.slice(0, most) : this.#waiting
-        written = await this.#queue.append(group, () => this.#room())
+        written = await this.#records.append(group, () => this.#room())
         this.#report.written((clock.now() - began) / 1000, written === this.#waiting.length)
         backoff.reset()
         most *= 2
@@ -320,19 +318,19 @@ export class DiskBuffer extends BatchQueue {
   #wrote(group: readonly Arrival[]): void {
     for (const { framed } of group) this.#waitingBytes -= framed.length
     this.#settlement.changed()
-    this.#feeder?.wake()
+    this.#reading?.wake()
     for (const { batch } of group) batch.ack.settle('delivered')
     this.advance()
   }
 
   /** Bytes of records that may be kept in memory for passing on. */
   #room(): number {
-    return this.#memory.ahead - this.#queue.memory - (this.#feeder?.held ?? 0)
+    return this.#memory.ahead - this.#records.memory - (this.#reading?.held ?? 0)
   }
 
   protected override abandon(): void {
     this.#cancelRest?.()
-    this.#feeder?.stop()
+    this.#reading?.stop()
     this.#ended.abort()
     // A batch that is stored in part would be read again whole, so the rest of it is stored even if there is no room.
     let storesRest = true

@@ -2,8 +2,8 @@ import { crc32 } from 'node:zlib'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import type { BufferFile, BufferFolder } from './files.js'
-import type { Place } from './frame.js'
-import type { Cursor, Incoming } from './segment-reader.js'
+import type { Cursor, Incoming } from './log.js'
+import type { LogPosition } from './segments.js'
 
 /**
  * Records how far a buffer's events are settled, in a file of two slots written alternately, so that one is always
@@ -19,11 +19,11 @@ export const MOST_RANGES = 20
 
 export interface LedgerState {
   /** Everything before it is settled. The place may be within the record at the cursor. */
-  readonly settled: Cursor & Place
+  readonly settled: Cursor & LogPosition
   /** What is settled behind it, in order; at most MOST_RANGES. Earlier releases did not record this. */
   readonly ahead?: readonly Range[]
   /** The place after everything that was safe on disk. */
-  readonly end: Place
+  readonly end: LogPosition
   /** The highest segment number ever used. */
   readonly highest: number
 }

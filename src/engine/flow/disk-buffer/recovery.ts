@@ -1,23 +1,33 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
-import { type Amount, add } from '../counters.js'
 import type { BufferFolder } from './files.js'
-import { HEAD_SIZE, type Place, placeBehind, readHead } from './frame.js'
 import { type LedgerFound, type Range, readLedger, removeLedger } from './ledger.js'
-import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
-import { FORMAT, formatOf, type Segment, Segments, segmentName, segmentNumber, TITLE } from './segments.js'
+import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './log.js'
+import {
+  FORMAT,
+  formatOf,
+  HEAD_SIZE,
+  type LogPosition,
+  placeAfter,
+  readHead,
+  type Segment,
+  Segments,
+  segmentName,
+  segmentNumber,
+  TITLE,
+} from './segments.js'
 
 /** The recovered contents of a buffer's folder, ready for reading and writing. */
 export interface Recovered {
   readonly segments: Segments
   readonly ledger: LedgerFound
   /** Where reading resumes; everything before it is settled. */
-  readonly settled: Cursor & Place
+  readonly settled: Cursor & LogPosition
   /** What is settled behind it, in order. */
   readonly ahead: readonly Range[]
   /** The place after the last event. */
-  readonly end: Place
+  readonly end: LogPosition
   /** Size of an unfinished record that was cut off. */
   readonly tornBytes: number
 }
@@ -25,7 +35,7 @@ export interface Recovered {
 /** Attempts to read a segment before it is skipped. */
 export const ATTEMPTS = 3
 
-const ANYWHERE: Place = { event: 0, byte: 0 }
+const ANYWHERE: LogPosition = { event: 0, byte: 0 }
 
 /**
  * Recovers a buffer's folder. Reads only the end of the last segment, and cuts off what a crash left unfinished there,
@@ -67,12 +77,7 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
   return { segments, ledger, settled, ahead: state?.ahead ?? [], end: furthest(end, state?.end, settled), tornBytes }
 }
 
-/** The events from `from` to `to` without those of the settled ranges in between. */
-export function unsettled(from: Place, to: Place, settled: readonly Range[]): Amount {
-  const amount = { events: to.event - from.event, bytes: to.byte - from.byte }
-  for (const { events, bytes } of settled) add(amount, -events, -bytes)
-  return amount
-}
+export { unsettled } from './segments.js'
 
 async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   const numbers = (await folder.list()).map(segmentNumber).filter(number => number !== undefined)
@@ -136,7 +141,7 @@ async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, re
     } else if (last || readOnly || !(await setAside(folder, segment, error, log))) unknownBytes += rest
     if (last) {
       segment.end = to
-      const { event, byte } = placeBehind(last)
+      const { event, byte } = placeAfter(last)
       return { end: { event: event + unknownBytes, byte: byte + unknownBytes }, tornBytes, cuts }
     }
     segments.remove(segment)
@@ -149,7 +154,7 @@ interface Found {
    * The place after all records, including those that cannot be read now: their places must not be reused. An event is
    * assumed to take one byte, the minimum.
    */
-  readonly end: Place
+  readonly end: LogPosition
   readonly tornBytes: number
   /** What was cut off, for the log. */
   readonly cuts: readonly Cut[]
@@ -197,9 +202,9 @@ async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ las
 async function firstPlace(
   folder: BufferFolder,
   segments: Segments,
-  end: Place,
+  end: LogPosition,
   leaveOut: (segment: Segment, error: unknown) => Promise<void>,
-): Promise<Cursor & Place> {
+): Promise<Cursor & LogPosition> {
   const reader = readerOf(folder, segments, leaveOut)
   try {
     const first = await reader.next(ANYWHERE)
@@ -234,6 +239,6 @@ function readerOf(
 }
 
 /** The last one of those that are equally far: a power failure can leave a ledger of events with other sizes. */
-function furthest(...places: (Place | undefined)[]): Place {
-  return places.reduce<Place>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
+function furthest(...places: (LogPosition | undefined)[]): LogPosition {
+  return places.reduce<LogPosition>((a, b) => (b && b.event >= a.event ? b : a), ANYWHERE)
 }

@@ -3,11 +3,11 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import type { after } from '../../../lib/time.js'
 import { LowWaterMark } from '../low-water-mark.js'
 import type { BufferFolder } from './files.js'
-import { type Place, placeBehind } from './frame.js'
 import { Ledger, type LedgerState, MOST_RANGES, type Range } from './ledger.js'
-import { type Recovered, unsettled } from './recovery.js'
-import type { Cursor, Incoming } from './segment-reader.js'
+import type { Cursor, Incoming } from './log.js'
+import type { Recovered } from './recovery.js'
 import type { Segment, Segments } from './segments.js'
+import { type LogPosition, placeAfter, unsettled } from './segments.js'
 
 /** How long a settlement may be in memory only. */
 const INTERVAL_MS = 1000
@@ -20,7 +20,7 @@ export interface SettlementContext {
   readonly segments: Segments
   readonly after: typeof after
   /** The end of the events that are safe on disk. */
-  readonly end: () => Place
+  readonly end: () => LogPosition
   /** Records behind all that were taken, which an earlier run settled. */
   readonly settledBefore: () => readonly Range[]
   /** The segment being written. */
@@ -38,7 +38,7 @@ export interface SettlementContext {
 export class Settlement {
   readonly #context: SettlementContext
   readonly #ledger: Ledger
-  readonly #records: LowWaterMark<Cursor & Place>
+  readonly #records: LowWaterMark<Cursor & LogPosition>
   /** What is settled of records that were given back. */
   readonly #partly: Range[] = []
   #dirty = false
@@ -56,7 +56,7 @@ export class Settlement {
   }
 
   /** The place before which every record is settled. */
-  get mark(): Place {
+  get mark(): LogPosition {
     return this.#records.mark
   }
 
@@ -67,7 +67,7 @@ export class Settlement {
 
   /** Registers a record that was taken. Call the returned function when it is settled. */
   take(incoming: Incoming): () => void {
-    const settle = this.#records.add({ ...incoming.cursor, ...placeBehind(incoming) })
+    const settle = this.#records.add({ ...incoming.cursor, ...placeAfter(incoming) })
     return () => {
       settle()
       this.#unsavedBytes += incoming.bytes
@@ -134,7 +134,7 @@ export class Settlement {
   #ahead(): readonly Range[] {
     const ranges = this.#records.ahead(MOST_RANGES).map(([place, { segment, offset, ...end }]) => ({
       place: { event: place.event, byte: place.byte },
-      ...unsettled(place, end, []),
+      ...unsettled(place, end),
       cursor: { segment, offset },
     }))
     ranges.push(...this.#partly, ...this.#context.settledBefore())

@@ -2,12 +2,11 @@ import { Ack, type ByteRange } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { Places } from '../../../core/event/places.js'
 import type { Amount } from '../counters.js'
-import type { BatchDecoder } from './batch-record.js'
-import type { Place } from './frame.js'
 import type { Range } from './ledger.js'
-import type { RecordQueue } from './record-queue.js'
+import type { Cursor, Incoming, RecordLog } from './log.js'
+import type { BatchDecoder } from './record.js'
 import type { BufferReport } from './report.js'
-import type { Cursor, Incoming } from './segment-reader.js'
+import type { LogPosition } from './segments.js'
 import type { Settlement } from './settlement.js'
 
 /** Memory of a record as a batch, in addition to its bytes. */
@@ -20,8 +19,8 @@ export interface Downstream {
   end(): void
 }
 
-export interface FeederContext {
-  readonly queue: RecordQueue
+export interface ReadingContext {
+  readonly records: RecordLog
   readonly settlement: Settlement
   readonly decoder: BatchDecoder
   readonly downstream: Downstream
@@ -33,8 +32,8 @@ export interface FeederContext {
 }
 
 /** The reading side of a buffer: decodes records to batches and passes them on at the pace of the consumer. */
-export class Feeder {
-  readonly #context: FeederContext
+export class Reading {
+  readonly #context: ReadingContext
   #held = 0
   /** Events passed on that the consumer has not taken from its queue. */
   readonly #queued: Amount = { events: 0, bytes: 0 }
@@ -42,7 +41,7 @@ export class Feeder {
   #over = false
   #wake: (() => void) | undefined
 
-  constructor(context: FeederContext) {
+  constructor(context: ReadingContext) {
     this.#context = context
   }
 
@@ -67,13 +66,13 @@ export class Feeder {
     this.#queued.bytes -= bytes
   }
 
-  /** Wakes the feeder because there may be work. */
+  /** Wakes the reading side because there may be work. */
   wake(): void {
     this.#wake?.()
     this.#wake = undefined
   }
 
-  /** Reports that no more records will be written. The feeder ends after passing on the existing ones. */
+  /** Reports that no more records will be written. It ends after passing on the existing ones. */
   end(): void {
     this.#ending = true
     this.wake()
@@ -87,13 +86,13 @@ export class Feeder {
 
   /** Runs until the end. */
   async run(): Promise<void> {
-    const { queue, downstream, maxHeld } = this.#context
+    const { records, downstream, maxHeld } = this.#context
     while (!this.#over) {
-      const incoming = this.#held < maxHeld ? await queue.peek() : undefined
+      const incoming = this.#held < maxHeld ? await records.peek() : undefined
       if (this.#over) break
       if (incoming) await this.#give(incoming)
       else if (this.#held >= maxHeld) await this.#woken()
-      else if (queue.behind) this.#skipMissing()
+      else if (records.behind) this.#skipMissing()
       else if (this.#ending) break
       else await this.#woken()
     }
@@ -107,9 +106,9 @@ export class Feeder {
   }
 
   #give(incoming: Incoming): Promise<void> | undefined {
-    const { queue, settlement, decoder, downstream, report } = this.#context
+    const { records, settlement, decoder, downstream, report } = this.#context
     const { record, events, bytes, skipped = 0, release } = incoming
-    report.missing(queue.take(incoming))
+    report.missing(records.take(incoming))
     const settle = this.#settling(settlement.take(incoming))
     const partly = (again: readonly ByteRange[]) => settlement.partly(settledRanges(batch, incoming, again))
     if (incoming.isSettled) {
@@ -153,8 +152,8 @@ export class Feeder {
   }
 
   #skipMissing(): void {
-    const { queue, settlement, report } = this.#context
-    const missing = queue.takeMissing()
+    const { records, settlement, report } = this.#context
+    const missing = records.takeMissing()
     if (!missing) return
     report.missing(missing)
     this.#settling(settlement.take(missing))()
@@ -164,7 +163,7 @@ export class Feeder {
 /** What is settled of a record whose batch came back with the ranges `again`. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
   const ranges: Range[] = []
-  let range: { place: Place; events: number; bytes: number; cursor: Cursor } | undefined
+  let range: { place: LogPosition; events: number; bytes: number; cursor: Cursor } | undefined
   for (let i = 0; i < batch.length; i++) {
     const at = batch.places!.before(batch.starts, i)
     const size = batch.size(i)
@@ -173,7 +172,12 @@ function settledRanges(batch: EventBatch, { place, start }: Incoming, again: rea
     if (again.some(([from, to]) => !(at - least >= to || at + size + least <= from))) range = undefined
     else {
       if (!range) {
-        range = { place: { event: place.event + i, byte: place.byte + at }, events: 0, bytes: 0, cursor: start }
+        range = {
+          place: { event: place.event + i, byte: place.byte + at },
+          events: 0,
+          bytes: 0,
+          cursor: start,
+        }
         ranges.push(range)
       }
       range.events++

@@ -1,0 +1,517 @@
+import { CHUNK_BYTES } from '../../../lib/lines/chunk-memory.js'
+import { freeChunk, holdChunk, takeChunk } from '../../../lib/lines/chunk-pool.js'
+import { type Linked, LinkedList } from '../../../lib/linked-list.js'
+import type { Amount } from '../counters.js'
+import type { BufferFile, BufferFolder } from './files.js'
+import type { Range } from './ledger.js'
+import type { Recovered } from './recovery.js'
+import {
+  HEAD_SIZE,
+  type Head,
+  isForeign,
+  isWhole,
+  type LogPosition,
+  MARK,
+  placeAfter,
+  readHead,
+  type Segment,
+  type Segments,
+  seal,
+  TITLE,
+  unsettled,
+} from './segments.js'
+
+/** A reading position: before a record, or within damaged data. */
+export interface Cursor {
+  readonly segment: number
+  readonly offset: number
+}
+
+/** A record that was read. */
+export interface Incoming extends Linked<Incoming> {
+  readonly record: Buffer
+  readonly place: LogPosition
+  readonly events: number
+  readonly bytes: number
+  /** Events at the beginning of the record that do not count, because an earlier run settled them. */
+  readonly skipped?: number
+  /** Position of the record. */
+  readonly start: Cursor
+  /** Position where reading continues: after the record, or at its start if it has more events that count. */
+  readonly cursor: Cursor
+  /** Whether it stands for records that an earlier run settled, and is empty. */
+  readonly isSettled?: boolean
+  /** Releases the memory of the record, if it is pooled. Call once, when the record is no longer needed. */
+  readonly release?: (() => void) | undefined
+}
+
+/** Callbacks for problems. */
+export interface ReaderReport {
+  /** Reports bytes that are not a record. */
+  damaged(segment: Segment, offset: number, bytes: number): void
+  /** Reports a segment that cannot be read; it must be removed from the list. */
+  unreadable(segment: Segment, error: unknown): Promise<void>
+  /** Reports a failed read. Resolves when the returned action is due. */
+  failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
+}
+
+const READ_SIZE = CHUNK_BYTES
+const NOTHING: Buffer = Buffer.alloc(0)
+
+/**
+ * Reads the records of the segments in order, as far as they are safe on disk. Skips damaged data up to the next intact
+ * record, and records that were passed before. Holds the memory of one read, or of one record.
+ */
+export class SegmentReader {
+  readonly #folder: BufferFolder
+  readonly #segments: Segments
+  readonly #report: ReaderReport
+  #cursor: Cursor
+  #open: { readonly number: number; readonly file: BufferFile } | undefined
+  /** Memory of the last read. */
+  #chunk = NOTHING
+  /** Bytes of the open segment, starting at #windowAt. */
+  #window = NOTHING
+  #windowAt = 0
+  /** Start of the damage being skipped; -1 if none. */
+  #damagedFrom = -1
+  #stopped = false
+
+  constructor(folder: BufferFolder, segments: Segments, cursor: Cursor, report: ReaderReport) {
+    this.#folder = folder
+    this.#segments = segments
+    this.#cursor = cursor
+    this.#report = report
+  }
+
+  get cursor(): Cursor {
+    return this.#cursor
+  }
+
+  /** Whether everything that is safe on disk was read. */
+  get atEnd(): boolean {
+    const last = this.#segments.last
+    if (!last || this.#cursor.segment > last.number) return true
+    return this.#cursor.segment === last.number && this.#cursor.offset >= last.end
+  }
+
+  /** Continues reading at `cursor`. */
+  moveTo(cursor: Cursor): void {
+    this.#cursor = cursor
+  }
+
+  /** The next record at or after `expected`, or from there on if it is within the first record; undefined if none. */
+  async next(expected: LogPosition): Promise<Incoming | undefined> {
+    for (;;) {
+      const segment = this.#segments.from(this.#cursor.segment)
+      if (!segment) return undefined
+      if (segment.number !== this.#cursor.segment) this.#cursor = { segment: segment.number, offset: 0 }
+      const incoming = await this.#nextOf(segment, expected)
+      if (incoming || this.#stopped || this.atEnd) return incoming
+      // A segment with a successor no longer grows.
+      const isRead = this.#cursor.segment === segment.number && this.#cursor.offset >= segment.end
+      if (isRead) this.#cursor = { segment: segment.number + 1, offset: 0 }
+    }
+  }
+
+  /** Reads the next record of one segment, until the segment turns out to be unreadable. */
+  async #nextOf(segment: Segment, expected: LogPosition): Promise<Incoming | undefined> {
+    for (let failures = 1; ; failures++) {
+      try {
+        return await this.#read(segment, expected)
+      } catch (error) {
+        await this.#close()
+        const next = await this.#report.failed(segment, error, failures)
+        if (next === 'again') continue
+        if (next === 'stop') this.#stopped = true
+        else await this.#report.unreadable(segment, error)
+        this.#damagedFrom = -1
+        return undefined
+      }
+    }
+  }
+
+  async #read(segment: Segment, expected: LogPosition): Promise<Incoming | undefined> {
+    const { offset: from } = this.#cursor
+    while (this.#cursor.offset < segment.end) {
+      const { offset } = this.#cursor
+      if (offset === 0 && this.#damagedFrom < 0) {
+        await this.#readTitle(segment)
+        continue
+      }
+      const head = await this.#headAt(segment, offset)
+      const behind = head ? offset + HEAD_SIZE + head.size : segment.end + 1
+      if (!head || behind > segment.end) {
+        await this.#stepOver(segment)
+        continue
+      }
+      const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
+      const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
+      const whole = isWhole(head, record)
+      // The header is intact and states how much to skip.
+      if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
+      else this.#endDamage(segment, offset)
+      this.#cursor = { segment: segment.number, offset: behind }
+      const skipped = offset === from ? Math.max(0, expected.event - head.place.event) : 0
+      const isNext = head.place.event >= expected.event || (skipped > 0 && skipped < head.events)
+      if (whole && isNext && head.place.event < this.#segments.limitOf(segment)) {
+        const place = skipped > 0 ? expected : head.place
+        const bytes = head.bytes - (place.byte - head.place.byte)
+        const [start, cursor, release] = [{ segment: segment.number, offset }, this.#cursor, holdChunk(this.#chunk)]
+        return { record, place, events: head.events - skipped, bytes, skipped, start, cursor, release }
+      }
+    }
+    this.#endDamage(segment, segment.end)
+    return undefined
+  }
+
+  async #readTitle(segment: Segment): Promise<void> {
+    const title = (await this.#bytesAt(segment, 0, TITLE.length)).subarray(0, TITLE.length)
+    if (isForeign(title)) throw new ForeignSegment(`${segment.name} was written by another version of sluice`)
+    if (title.equals(TITLE)) this.#cursor = { segment: segment.number, offset: TITLE.length }
+    else this.#damagedFrom = 0
+  }
+
+  async #headAt(segment: Segment, offset: number): Promise<Head | undefined> {
+    if (offset + HEAD_SIZE > segment.end) return undefined
+    return readHead(await this.#bytesAt(segment, offset, HEAD_SIZE), 0)
+  }
+
+  /** Skips from damaged data to the next mark. */
+  async #stepOver(segment: Segment): Promise<void> {
+    const { offset } = this.#cursor
+    if (this.#damagedFrom < 0) this.#damagedFrom = offset
+    for (let at = offset + 1; at < segment.end; ) {
+      const bytes = await this.#bytesAt(segment, at, Math.min(MARK.length, segment.end - at))
+      const found = bytes.indexOf(MARK)
+      if (found >= 0) {
+        this.#cursor = { segment: segment.number, offset: at + found }
+        return
+      }
+      // A mark may begin in the last bytes.
+      at = at + bytes.length >= segment.end ? segment.end : at + bytes.length - MARK.length + 1
+    }
+    this.#cursor = { segment: segment.number, offset: segment.end }
+  }
+
+  #endDamage(segment: Segment, offset: number): void {
+    if (this.#damagedFrom < 0) return
+    this.#report.damaged(segment, this.#damagedFrom, offset - this.#damagedFrom)
+    this.#damagedFrom = -1
+  }
+
+  /** At least `size` bytes from `offset` on, or up to the end of the segment. */
+  async #bytesAt(segment: Segment, offset: number, size: number): Promise<Buffer> {
+    const from = offset - this.#windowAt
+    if (this.#open?.number === segment.number && from >= 0 && from + size <= this.#window.length) {
+      return this.#window.subarray(from)
+    }
+    const file = await this.#fileOf(segment)
+    const want = Math.min(Math.max(size, READ_SIZE), segment.end - offset)
+    this.#forget()
+    const chunk = takeChunk(want)
+    const window = chunk.subarray(0, want)
+    try {
+      // Bytes missing at the end of the file count as damaged.
+      window.fill(0, await file.read(window, offset))
+    } catch (error) {
+      freeChunk(chunk)
+      throw error
+    }
+    this.#chunk = chunk
+    this.#window = window
+    this.#windowAt = offset
+    return this.#window
+  }
+
+  async #fileOf(segment: Segment): Promise<BufferFile> {
+    if (this.#open && this.#open.number !== segment.number) await this.#close()
+    this.#open ??= { number: segment.number, file: await this.#folder.open(segment.name) }
+    return this.#open.file
+  }
+
+  async #close(): Promise<void> {
+    const file = this.#open?.file
+    this.#open = undefined
+    this.#forget()
+    await file?.close().catch(() => {})
+  }
+
+  #forget(): void {
+    freeChunk(this.#chunk)
+    this.#chunk = NOTHING
+    this.#window = NOTHING
+  }
+
+  /** Closes a segment: a removed file occupies disk space while it is open. */
+  async closeSegment({ number }: Segment): Promise<void> {
+    if (this.#open?.number === number) await this.#close()
+  }
+
+  async close(): Promise<void> {
+    await this.#close()
+  }
+}
+
+/** A segment in another format. */
+export class ForeignSegment extends Error {
+  readonly code = 'SLUICE_BUFFER_FOREIGN'
+}
+
+/** A record to write: its bytes, with room for the header, and their amount. */
+export interface Outgoing {
+  readonly framed: Buffer
+  readonly events: number
+  readonly bytes: number
+  /** Releases the memory of the record. */
+  readonly release: () => void
+  /** Set at the moment when the writer's place moves past it. */
+  isSafe: boolean
+}
+
+interface Open {
+  readonly segment: Segment
+  readonly file: BufferFile
+}
+
+/**
+ * Appends records to the newest segment. Invariants: when `append` resolves, the records and the names of their files
+ * are synced. Records for which it rejected do not count, and are cut off if possible. After any failure a new segment
+ * is started, because the state of the old one after its last sync is unknown.
+ */
+export class SegmentWriter {
+  readonly #folder: BufferFolder
+  readonly #segments: Segments
+  readonly #segmentBytes: number
+  #place: LogPosition
+  #open: Open | undefined
+  #made = false
+
+  constructor(folder: BufferFolder, segments: Segments, place: LogPosition, segmentBytes: number) {
+    this.#folder = folder
+    this.#segments = segments
+    this.#place = place
+    this.#segmentBytes = segmentBytes
+  }
+
+  /** The end of all records that are safe on disk. */
+  get place(): LogPosition {
+    return this.#place
+  }
+
+  /** The segment being written. */
+  get current(): Segment | undefined {
+    return this.#open?.segment
+  }
+
+  /**
+   * Writes the first of `records`, as many as fit in the segment. Resolves with their number when they are safe. Calls
+   * `safe` with them when the place moves past them; `safe` is responsible for releasing their memory.
+   */
+  async append(records: readonly Outgoing[], safe: (written: readonly Incoming[]) => void): Promise<number> {
+    const open = (this.#open ??= await this.#begin())
+    const { segment, file } = open
+    const parts: Buffer[] = segment.end === 0 ? [TITLE] : []
+    const written: Incoming[] = []
+    let offset = segment.end === 0 ? TITLE.length : segment.end
+    let place = this.#place
+    for (const { framed, events, bytes, release } of records) {
+      if (written.length > 0 && offset >= this.#segmentBytes) break
+      seal(framed, place, events, bytes)
+      parts.push(framed)
+      const start = { segment: segment.number, offset }
+      offset += framed.length
+      const cursor = { segment: segment.number, offset }
+      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, start, cursor, release })
+      place = placeAfter({ place, events, bytes })
+    }
+    try {
+      await file.write(parts, segment.end)
+      await file.sync()
+      if (segment.end === 0) await this.#folder.sync()
+      if (this.#open !== open) throw new Error('the segment was renamed while it was being written')
+    } catch (error) {
+      await this.#abandon(open)
+      throw error
+    }
+    if (segment.end === 0) this.#segments.add(segment)
+    segment.end = offset
+    this.#place = place
+    for (let i = 0; i < written.length; i++) records[i]!.isSafe = true
+    safe(written)
+    if (offset >= this.#segmentBytes) await this.finish()
+    return written.length
+  }
+
+  async #begin(): Promise<Open> {
+    const segment = this.#segments.next()
+    try {
+      if (!this.#made) await this.#folder.make()
+      this.#made = true
+      return { segment, file: await this.#folder.create(segment.name) }
+    } catch (error) {
+      this.#made = false
+      throw error
+    }
+  }
+
+  /** Closes a segment after a failed write. Bytes after its last sync are cut off, and it is not written again. */
+  async #abandon({ segment, file }: Open): Promise<void> {
+    this.#open = undefined
+    if (segment.end > 0) await file.truncate(segment.end).catch(() => {})
+    await file.close().catch(() => {})
+    if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
+  }
+
+  /** Finishes the segment; later records go into a new one. */
+  async finish(): Promise<void> {
+    const file = this.#open?.file
+    this.#open = undefined
+    // Everything is synced, so an error here does not matter.
+    await file?.close().catch(() => {})
+  }
+}
+
+/**
+ * Connects the writing and the reading side. A reader that has caught up gets records from memory, otherwise from disk.
+ * Invariants: records in memory directly follow the last one taken, without a gap, and are safe on disk. A record is
+ * taken once. Records that an earlier run settled are taken as one empty record for each range of them.
+ */
+export class RecordLog {
+  readonly segments: Segments
+  readonly #writer: SegmentWriter
+  readonly #reader: SegmentReader
+  readonly #recent = new LinkedList<Incoming>()
+  #recentBytes = 0
+  /** The place after the last record in memory. */
+  #recentEnd: LogPosition
+  /** The place before which everything was taken. */
+  #taken: LogPosition
+  /** What an earlier run settled and is not taken, in order. */
+  readonly #settled: Incoming[]
+  /** The record that was read from disk and not taken. */
+  #peeked: Incoming | undefined
+
+  constructor(folder: BufferFolder, found: Recovered, segmentBytes: number, report: ReaderReport) {
+    const { segments, settled, end } = found
+    this.segments = segments
+    this.#writer = new SegmentWriter(folder, segments, end, segmentBytes)
+    this.#reader = new SegmentReader(folder, segments, settled, {
+      ...report,
+      unreadable: async (segment, error) => {
+        segments.remove(segment)
+        if (segment === this.#writer.current) await this.#writer.finish()
+        await report.unreadable(segment, error)
+      },
+    })
+    this.#settled = found.ahead.map(range => ({ ...range, start: range.cursor, record: NOTHING, isSettled: true }))
+    this.#taken = settled
+    this.#recentEnd = settled
+  }
+
+  /** The end of the events that are safe on disk. */
+  get end(): LogPosition {
+    return this.#writer.place
+  }
+
+  /** Events that are safe on disk and not taken. */
+  get amount(): Amount {
+    return unsettled(this.#taken, this.end, this.#settled)
+  }
+
+  /** What an earlier run settled and is not taken, in order. */
+  get settled(): readonly Range[] {
+    return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
+  }
+
+  /** Whether there are events to take. */
+  get behind(): boolean {
+    return this.#taken.event < this.end.event
+  }
+
+  /** Memory of records that are not taken. */
+  get memory(): number {
+    return this.#recentBytes
+  }
+
+  /** The segment being written. */
+  get current(): Segment | undefined {
+    return this.#writer.current
+  }
+
+  /** Writes the first of `records`; resolves with their number. Keeps them in memory while there is `room`. */
+  append(records: readonly Outgoing[], room: () => number): Promise<number> {
+    // This must happen at the same moment: a later check could read from disk a record that also comes from memory.
+    return this.#writer.append(records, written => {
+      for (const incoming of written) {
+        if (this.#recent.size === 0) this.#recentEnd = this.#taken
+        if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
+          incoming.release?.()
+          continue
+        }
+        this.#recent.add(incoming)
+        this.#recentBytes += incoming.record.length
+        this.#recentEnd = placeAfter(incoming)
+      }
+    })
+  }
+
+  /** Returns the next record without taking it; undefined if there is none, or none that can be read. */
+  async peek(): Promise<Incoming | undefined> {
+    const recent = this.#recent.first
+    if (recent || !this.behind) return recent
+    const [settled] = this.#settled
+    if (settled && settled.place.event <= this.#taken.event) return settled
+    const incoming = await this.#reader.next(this.#taken)
+    const isBefore = !settled || (incoming ? incoming.place.event < settled.place.event : !this.#reader.atEnd)
+    if (isBefore) return (this.#peeked = incoming && before(incoming, settled))
+    // What was before the settled ones is damaged.
+    incoming?.release?.()
+    return settled
+  }
+
+  /** Takes the record returned by `peek`. Returns the amount missing before it. */
+  take(incoming: Incoming): Amount {
+    const missing = unsettled(this.#taken, incoming.place)
+    if (incoming.isSettled) this.#settled.shift()
+    this.#peeked = undefined
+    if (this.#recent.delete(incoming)) this.#recentBytes -= incoming.record.length
+    this.#reader.moveTo(incoming.cursor)
+    this.#taken = placeAfter(incoming)
+    return missing
+  }
+
+  /** If nothing more can be read although records are missing, takes the missing amount as an empty record. */
+  takeMissing(): Incoming | undefined {
+    if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
+    const place = this.#taken
+    this.#taken = this.end
+    const { cursor } = this.#reader
+    return { record: NOTHING, place, ...unsettled(place, this.end), start: cursor, cursor }
+  }
+
+  /** Starts a new segment for later records. */
+  finish(): Promise<void> {
+    return this.#writer.finish()
+  }
+
+  /** Closes a segment that is about to be removed. */
+  closeSegment(segment: Segment): Promise<void> {
+    return this.#reader.closeSegment(segment)
+  }
+
+  async close(): Promise<void> {
+    for (const { release } of this.#recent) release?.()
+    this.#recent.clear()
+    this.#peeked?.release?.()
+    this.#peeked = undefined
+    await this.#writer.finish()
+    await this.#reader.close()
+  }
+}
+
+/** The record without its events from `settled` on. */
+function before(incoming: Incoming, settled: Range | undefined): Incoming {
+  if (!settled || settled.place.event >= placeAfter(incoming).event) return incoming
+  return { ...incoming, ...unsettled(incoming.place, settled.place), cursor: incoming.start }
+}
