@@ -1,26 +1,52 @@
 import type { BigIntStats } from 'node:fs'
+import type { Codec } from '../../core/codec.js'
+import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
 import { finalPath } from '../../lib/files/final-path.js'
 import { closeSync, fstatSync, statSync } from '../../lib/files/remote/guarded-fs.js'
+import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, keyOf, same, type Verdict } from './identity.js'
-import type { OpenFilesOptions } from './open-files-options.js'
 import { openWithinSync } from './open-within.js'
 import { Opening } from './opening.js'
+import type { PathProblems } from './path-problems.js'
 import { Held } from './reading/held.js'
 import { findOverwritten } from './reading/overwritten.js'
 import { Tailer } from './reading/tailer.js'
+import type { TailerContext } from './reading/tailing.js'
 import { Copy } from './rotation/copy.js'
 import { DetachedFiles } from './rotation/detached-files.js'
+import type { Losses } from './rotation/losses.js'
 import { Missing } from './rotation/missing.js'
 import { originalsOf, PossibleCopies } from './rotation/possible-copies.js'
 import { Rotated } from './rotation/rotated.js'
 import { openSibling, type Sibling } from './rotation/siblings.js'
 import { Succession } from './rotation/succession.js'
-import { type Displaced, type Entry, entryKey } from './saved.js'
+import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
 import { beginningOf, judgeEntry, positionOf, resumeOf, startOf, wasMissed } from './start.js'
 import { Sweeps } from './sweeps.js'
+
+interface OpenFilesOptions {
+  readonly context: SourceContext
+  readonly codec: Codec
+  readonly fromEnd: boolean
+  /** How long a missing file is kept open and watched for growth. */
+  readonly rotateWaitMs: number
+  readonly saved: Saved
+  readonly tailing: TailerContext
+  readonly problems: PathProblems
+  readonly descriptors: Descriptors
+  readonly rotations: { value: number }
+  readonly losses: Losses
+  /** Whether changes in the folders of all files are reported, so that quiet files need not be checked by each sweep. */
+  areWatched(): boolean
+  /** Called when the file may have more to read. */
+  onReady(tailer: Tailer): void
+  /** Called when no more bytes will come: the rest of the last line is delivered. */
+  onEnd(tailer: Tailer): void
+  onForget(tailer: Tailer): void
+}
 
 /**
  * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, even if it has

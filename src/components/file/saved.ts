@@ -3,6 +3,8 @@ import { dirname } from 'node:path'
 import { z } from 'zod'
 import type { Origin } from '../../core/event/origin.js'
 import { refuseNewer } from '../../core/unreadable.js'
+import { fileSystems } from '../../lib/files/remote/file-systems.js'
+import { existsSync } from '../../lib/files/remote/guarded-fs.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
 import type { Position } from './positions.js'
 
@@ -172,6 +174,13 @@ export class Saved {
     const oldest = [...this.#entries.values()].sort((a, b) => (a.away ?? now) - (b.away ?? now))
     for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
   }
+}
+
+/** The existing files that `selects` accepts and that the source of this document has started to read. */
+export function startedFiles(document: unknown, selects: (path: string) => boolean): string[] {
+  const isThere = (path: string) => fileSystems.silentAt(path) !== undefined || existsSync(path)
+  const read = [...new Saved(document).entries()].filter(({ gone, offset }) => !gone && offset > 0)
+  return read.map(({ path }) => path).filter(path => selects(path) && isThere(path))
 }
 
 /** The entry of a file delivered up to its committed position. `size`: its last known size. */

@@ -3,8 +3,8 @@ import { fieldsOfLines } from '../../core/event/event-fields.js'
 import { MULTILINE_NOTES } from '../../core/options/multiline-options.js'
 import { compileReads } from './discovery/glob.js'
 import { includeWarnings } from './discovery/include-warnings.js'
-import { filesOfAnother } from './discovery/overlap.js'
 import { options } from './options.js'
+import { startedFiles } from './saved.js'
 
 export const file = defineSource({
   type: 'file',
@@ -34,6 +34,6 @@ export const file = defineSource({
     },
     { title: 'Everything once, then stop', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
   ],
-  overlaps: filesOfAnother,
+  overlaps: ({ include, exclude }, saved) => startedFiles(saved, compileReads(include, exclude, false)),
   create: async (options, context) => new (await import('./file-source.js')).FileSource(options, context),
 })

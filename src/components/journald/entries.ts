@@ -1,6 +1,8 @@
+import type { MadeLines } from '../../core/explain.js'
 import { CONTINUES, LineSplitter, PIECE } from '../../lib/lines/line-splitter.js'
-import type { Entry } from './fields.js'
+import { type Entry, eventOptions, isEntry, lineOf } from './fields.js'
 import { LongEntry } from './long-entry.js'
+import type { JournaldOptions } from './options.js'
 
 export interface Taken {
   readonly entry: Entry
@@ -57,4 +59,13 @@ function entryIn(line: string): Entry | undefined {
   } catch {
     return undefined
   }
+}
+
+/** The lines that the source would produce from the output of journalctl. */
+export function linesOfEntries(options: JournaldOptions, given: Buffer, host: string): MadeLines | undefined {
+  const taken = new EntryReader(options.max_entry_bytes).push(Buffer.concat([given, Buffer.from('\n')]))
+  if (!taken[0] || !isEntry(taken[0].entry)) return undefined
+  const event = eventOptions(options, host)
+  const lines = taken.map(({ entry, cut }) => `${lineOf(entry, event, cut)}\n`)
+  return { lines: Buffer.from(lines.join('')), of: 'an entry of the journal' }
 }

@@ -2,11 +2,35 @@ import { z } from 'zod'
 import { defineProcessor, type ProcessorContext } from '../../core/component.js'
 import { condition, pathsOf } from '../../core/condition/condition.js'
 import { refuse, refuseAt } from '../../core/options/options.js'
-import { KINDS } from './edit/kinds.js'
-import { namesOf, type Step } from './edit/plan.js'
-import type { Tools } from './edit/step.js'
+import { convert, copy, move, remove, rename } from './edit/fields.js'
+import { hash } from './edit/hash.js'
+import { keep } from './edit/keep.js'
+import { replace } from './edit/replace.js'
+import { set, setDefault } from './edit/set.js'
+import type { Step, StepKind, Tools } from './edit/step.js'
+import { join, lower, split, trim, truncate, upper } from './edit/texts.js'
 
 const MOST_STEPS = 200
+
+/** All kinds of steps, in the order of the reference. */
+export const KINDS: readonly StepKind[] = [
+  set,
+  setDefault,
+  rename,
+  move,
+  copy,
+  remove,
+  keep,
+  convert,
+  lower,
+  upper,
+  trim,
+  truncate,
+  split,
+  join,
+  replace,
+  hash,
+]
 
 const kinds = Object.fromEntries(KINDS.map(({ name, schema }) => [name, schema.optional()]))
 
@@ -95,6 +119,12 @@ export const edit = defineProcessor({
     return explainSteps(steps, toolsOf(context))
   },
 })
+
+/** The names of the fields that steps may set, at the top of the event. */
+function namesOf(steps: readonly Step[]): string[] {
+  const written = steps.flatMap(({ operations }) => operations.flatMap(({ writes }) => writes))
+  return [...new Set(written.map(({ segments }) => segments[0]))]
+}
 
 function toolsOf(context: ProcessorContext): Tools {
   return { editor: context.editor(), field: path => context.field(path), reach: context.reach }

@@ -55,7 +55,7 @@ export const flatten = defineProcessor({
     },
   ],
   create: async options => {
-    const { Flatten } = await import('./flatten/flatten-processor.js')
+    const { Flatten } = await import('./flatten/flattener.js')
     return new Flatten(options)
   },
 })

@@ -161,7 +161,7 @@ export const parse = defineProcessor({
     return new Parser(options, context)
   },
   async findings(options, context) {
-    const { explainParse } = await import('./parse/explain.js')
+    const { explainParse } = await import('./parse/parser.js')
     return explainParse(options, context)
   },
 })

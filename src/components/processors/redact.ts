@@ -165,7 +165,7 @@ export const redact = defineProcessor({
     typeof action === 'object' && 'hash' in action ? keyFileWarnings(action.hash, ['action', 'hash']) : [],
   create,
   async findings(options, context) {
-    const { explainRedact } = await import('./redact/explain.js')
+    const { explainRedact } = await import('./redact/redact-processor.js')
     return explainRedact(await create(options, context))
   },
 })

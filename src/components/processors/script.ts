@@ -42,11 +42,11 @@ export const script = defineProcessor({
   fields: () => undefined,
   module: 'file',
   checkFiles: async options => {
-    const { scriptProblems } = await import('./script/script-problems.js')
+    const { scriptProblems } = await import('./script/script-process.js')
     return scriptProblems(options)
   },
   create: async (options, context) => {
-    const { ScriptProcessor } = await import('./script/script-processor.js')
+    const { ScriptProcessor } = await import('./script/script-runner.js')
     return ScriptProcessor.open(options, context)
   },
 })

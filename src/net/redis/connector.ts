@@ -13,8 +13,6 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** The option of a socket with this name, which may bound what a server sends. */
-  readonly construct?: ((this: Socket, done: () => void) => void) | undefined
 }
 
 /** The settings are wrong: connecting again helps only after somebody has changed something. */
@@ -30,6 +28,27 @@ type SocketTo = ReturnType<typeof socketTo> & {
 } & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
 
 const CONNECT_MS = 5000
+
+/** What a server may send without being asked for it, such as the slots of a large Redis Cluster. */
+const MOST_BYTES = 16 * 1024 * 1024
+/** What it may send for each byte that it was sent. What it is asked takes more bytes than what it replies. */
+const PER_SENT_BYTE = 4
+
+/**
+ * Ends a connection on which the server sends more than it can have been asked for: the client would keep all of a reply
+ * that does not end, and nobody waits for one that was not asked for. `construct` of a socket.
+ */
+function boundReplies(this: Socket, done: () => void): void {
+  let left = MOST_BYTES
+  let sent = 0
+  this.on('data', chunk => {
+    const { bytesWritten } = this
+    left = Math.min(MOST_BYTES, left + (bytesWritten - sent) * PER_SENT_BYTE) - chunk.length
+    sent = bytesWritten
+    if (left < 0) this.destroy(new Error('the server sends what it was not asked for'))
+  })
+  done()
+}
 
 /** Makes connections, each with the password and the certificates as they are then. */
 export class RedisConnector {
@@ -80,11 +99,11 @@ export class RedisConnector {
   }
 
   #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
-    const { reach, construct } = this.#context
+    const { reach } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
-    const bound = construct && { construct }
-    const tcp = { ...socketTo(place, reach), ...bound, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
+    const bounds = { construct: boundReplies, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
+    const tcp = { ...socketTo(place, reach), ...bounds }
     return tls ? { ...tcp, ...tlsTo(place, { ...tls, serverName: this.#options.server_name }), tls: true } : tcp
   }
 

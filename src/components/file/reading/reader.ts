@@ -8,7 +8,6 @@ import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 import type { PathProblems } from '../path-problems.js'
 import { Slices } from '../slices.js'
-import { waitsForFormer } from './former.js'
 import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
@@ -304,7 +303,7 @@ export class Reader {
       }
       try {
         const left = this.#options.open(tailer) ? tailer.left() : 0
-        if (left > 0 && waitsForFormer(tailer, this)) continue
+        if (left > 0 && this.#waitsForFormer(tailer)) continue
         if (left > 0) {
           this.#turns++
           this.#reading = { tailer, result: tailer.read(left) }
@@ -322,6 +321,22 @@ export class Reader {
     }
     // Not all files can wait for each other. If this happens nevertheless, the first one continues.
     if (waiting > 0 && this.#queue.size <= waiting) this.#queue.first!.after = undefined
+  }
+
+  /**
+   * Whether the file that had the name before got more, which is then queued: programs write to it until they open the
+   * new one. Looks once for each time that the tailer was at its end, so that a file that always grows holds nobody up.
+   */
+  #waitsForFormer(tailer: Tailer): boolean {
+    const { former } = tailer
+    if (!former || tailer.sawFormer) return false
+    tailer.sawFormer = true
+    if (!former.isOpen) tailer.former = undefined
+    const isRead = former.isOpen && !former.copy && !former.failed && !former.held && !former.growth.parked
+    if (!isRead || former.waitsFor(tailer) || hasMore(former) !== true) return false
+    tailer.after = former
+    this.ready(former)
+    return former.queued
   }
 
   /** Lets the others go on. Their number does not determine how much memory is in use. */

@@ -22,7 +22,6 @@ import { type Content, type Position, positionsIn } from '../positions.js'
 import type { Sought } from '../rotation/copies.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
 import { Growth } from '../rotation/growth.js'
-import { Hole } from '../rotation/hole.js'
 import { type Entry, entryOf } from '../saved.js'
 import { Portion } from './portion.js'
 import { Reads } from './reads.js'
@@ -413,4 +412,38 @@ export class Tailer extends Tracked {
   entry(): Entry {
     return entryOf(this, this.size, this.#gone)
   }
+}
+
+/** Unit of `blocks` in a stat. */
+const BLOCK_BYTES = 512
+
+/**
+ * Skips the hole at the beginning of a file. A program that does not append but writes at its old position leaves one
+ * after a truncation: NUL bytes that were never written, and that would become part of the next line. NUL bytes of a
+ * file with all of its blocks are data.
+ */
+class Hole {
+  #mayContinue: boolean
+  #bytes = 0
+
+  /** `offset`: where reading starts. */
+  constructor(offset: number) {
+    this.#mayContinue = offset === 0
+  }
+
+  /** How many of the next `length` bytes are part of the hole. Calls `onEnd` with the size when it ends. */
+  skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
+    if (!this.#mayContinue) return 0
+    let bytes = 0
+    if (next[0] === 0 && fd !== undefined && isSparse(fd)) while (bytes < length && next[bytes] === 0) bytes++
+    this.#bytes += bytes
+    this.#mayContinue = bytes === length
+    if (!this.#mayContinue && this.#bytes > 0) onEnd(this.#bytes)
+    return bytes
+  }
+}
+
+function isSparse(fd: number): boolean {
+  const { blocks, size } = fstatSync(fd)
+  return blocks * BLOCK_BYTES < size
 }

@@ -4,8 +4,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { EventEditor } from '../../../core/event/event-editor.js'
 import { Growth, mostOf } from '../../../core/event/growth.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
-import { Pending, type Step } from './plan.js'
-import type { Apply, Tools } from './step.js'
+import type { Apply, Operation, Step, Tools } from './step.js'
 
 /** What the events of a batch that grow much may take together. */
 export const ROOM_MIB = 32
@@ -20,6 +19,22 @@ interface CompiledStep {
   readonly isFlushed: boolean
   readonly when: EventTest | undefined
   readonly operations: readonly CompiledOperation[]
+}
+
+/** Follows which fields have changes that readers do not see yet. */
+class Pending {
+  readonly #names = new Set<string>()
+
+  /** Whether what reads these fields needs the changes so far to be written before, as they then count. */
+  flushFor(reads: Operation['reads']): boolean {
+    const isNeeded = reads === 'all' ? this.#names.size > 0 : reads.some(({ segments }) => this.#names.has(segments[0]))
+    if (isNeeded) this.#names.clear()
+    return isNeeded
+  }
+
+  add(writes: Operation['writes']): void {
+    for (const { segments } of writes) this.#names.add(segments[0])
+  }
 }
 
 export async function compileSteps(steps: readonly Step[], tools: Tools): Promise<CompiledStep[]> {

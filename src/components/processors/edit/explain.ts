@@ -4,8 +4,7 @@ import { Growth } from '../../../core/event/growth.js'
 import type { Finding, FindingsOf } from '../../../core/explain.js'
 import { jsonText } from '../../../lib/formats/json-text.js'
 import { ROOM_MIB } from './edit-processor.js'
-import type { Step } from './plan.js'
-import type { Apply, Tools } from './step.js'
+import type { Apply, Step, Tools } from './step.js'
 
 /** Says for each step whether it was done, as the event was then. */
 export async function explainSteps(steps: readonly Step[], tools: Tools): Promise<FindingsOf> {

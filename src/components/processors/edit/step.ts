@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { Condition } from '../../../core/condition/parse.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import { type FieldPath, PathError, parseFieldPath } from '../../../core/event/field-path.js'
@@ -6,7 +7,7 @@ import { ARRAY, type FieldReader, MISSING, NULL, OBJECT_VALUE } from '../../../c
 import { fieldPath } from '../../../core/options/options.js'
 import type { Reach } from '../../../core/options/reach.js'
 
-/** What a kind of step consists of. Each kind is a file in this folder, and a line in `kinds.ts`. */
+/** What a kind of step consists of. Each kind is in this folder, and in the list of `edit.ts`. */
 
 /** What operations are made with. */
 export interface Tools {
@@ -27,6 +28,14 @@ export interface Operation {
   /** The fields without which it does nothing, for warnings; default: those that it reads. */
   readonly needs?: readonly FieldPath[]
   compile(tools: Tools): Apply | Promise<Apply>
+}
+
+/** A step of the configuration. What was given stays in it, so that the files that it names can be checked. */
+export interface Step {
+  readonly [given: string]: unknown
+  readonly name: string
+  readonly when: Condition | undefined
+  readonly operations: readonly Operation[]
 }
 
 export interface StepKind {

@@ -1,10 +1,11 @@
 import type { Codec } from '../../../core/codec.js'
-import type { Processor, ProcessorContext } from '../../../core/component.js'
+import type { ComponentContext, Processor, ProcessorContext } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import type { EventMerger } from '../../../core/event/event-merger.js'
 import { type FieldReader, MISSING } from '../../../core/event/field-reader.js'
 import type { LineMerger } from '../../../core/event/line-merger.js'
+import type { Finding, FindingsOf } from '../../../core/explain.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { MemberName } from '../../../lib/formats/json-members.js'
@@ -144,5 +145,31 @@ export class Parser implements Processor {
     this.#text.clear()
     addUnique(this.#text, object.bytes, 0, object.length)
     return this.#text
+  }
+}
+
+/** Says which codecs can read the text of the field, up to the first one that can, and why the others cannot. */
+export function explainParse({ field, types, ...rest }: ParseOptions, context: ComponentContext): FindingsOf {
+  const reader = context.field(field)
+  const codecs = loadedCodecs(rest, context.reach)
+  const typed = Object.keys(types).length > 0 ? new TypedMembers(types) : undefined
+  const members = typed ?? new Members()
+  return batch => {
+    if (reader.load(batch, 0) === MISSING) return [{ text: `the event has no field ${field.text}`, holds: false }]
+    // A scan needs a byte to stop at.
+    const bytes = Buffer.from(`${reader.text()}\n`)
+    const end = bytes.length - 1
+    const findings: Finding[] = []
+    if (typed) typed.receivedAt = batch.receivedAt
+    for (const codec of codecs) {
+      members.clear()
+      const isRead = codec.read(bytes, 0, end, members, batch.receivedAt)
+      const holds = isRead && typed?.problem === undefined
+      const value = holds ? undefined : isRead ? typed?.problem : codec.problem?.(bytes, 0, end)
+      const text = `codec ${codec.name}: ${field.text} is ${codec.definition.expects}`
+      findings.push({ text, holds, ...(value !== undefined && { value }) })
+      if (holds) break
+    }
+    return findings
   }
 }

@@ -2,10 +2,10 @@ import { behindMark } from '../../../core/codec.js'
 import type { ComponentContext, Processor } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { parseFieldPath } from '../../../core/event/field-path.js'
-import type { FieldReader } from '../../../core/event/field-reader.js'
-import { STRING } from '../../../core/event/field-reader.js'
+import { type FieldReader, STRING } from '../../../core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
+import type { FindingsOf } from '../../../core/explain.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
@@ -191,4 +191,19 @@ function cutsOf(flags: number): Cuts | undefined {
   const piece = flags & (PIECE | CONTINUES)
   if (piece === 0) return undefined
   return PIECES[piece === PIECE ? 0 : piece === CONTINUES ? 2 : 1]
+}
+
+/** Says which rules find something in the event, and how often. */
+export function explainRedact(processor: RedactProcessor): FindingsOf {
+  return batch => {
+    const before = processor.found().map(([, count]) => count)
+    processor.process(batch.snapshot())
+    const findings = processor.found().flatMap(([rule, count], n) => {
+      const found = count - before[n]!
+      return found === 0
+        ? []
+        : [{ text: rule, holds: true, value: found === 1 ? 'found once' : `found ${found} times` }]
+    })
+    return findings.length > 0 ? findings : [{ text: 'no rule finds anything', holds: false }]
+  }
 }

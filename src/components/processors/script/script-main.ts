@@ -1,17 +1,32 @@
+import { writevSync } from 'node:fs'
 import { Socket } from 'node:net'
+import { constants } from 'node:vm'
 import { errorText } from '../../../core/errors.js'
-import { FrameReader, TO_CHILD } from '../../../lib/frames.js'
-import { loadErrorText } from '../../../lib/load-module.js'
-import { Calls } from './calls.js'
-import { loadScript } from './load-script.js'
+import { FROM_CHILD, FrameReader, jsonHead, TO_CHILD } from '../../../lib/frames.js'
+import { loadErrorText, loadModule } from '../../../lib/load-module.js'
+import { Calls, type ScriptFunction } from './calls.js'
 import type { FromScript, JobDone, JobHead, ScriptData } from './messages.js'
 import { scriptError } from './script-error.js'
-import { writeFrame } from './write-frame.js'
+import { compiled } from './syntax.js'
 import { WrittenLines } from './written-lines.js'
 
 /** The program of the process that a script runs in. */
 
 const end = () => process.kill(process.pid, 'SIGKILL')
+
+/** Waits until the reader has taken all of it, so that nothing of it is lost when the process ends. Throws if it is gone. */
+function writeFrame(head: object, parts: readonly Uint8Array[] = []): void {
+  const size = parts.reduce((sum, part) => sum + part.byteLength, 0)
+  let rest = [jsonHead(head, size), ...parts].filter(part => part.byteLength > 0)
+  while (rest.length > 0) {
+    let written = writevSync(FROM_CHILD, rest)
+    rest = rest.flatMap(part => {
+      const left = part.subarray(Math.min(written, part.byteLength))
+      written -= part.byteLength - left.byteLength
+      return left.byteLength > 0 ? [left] : []
+    })
+  }
+}
 
 function tell(message: FromScript, parts?: readonly Uint8Array[]): void {
   try {
@@ -45,6 +60,21 @@ function fail(error: string): void {
 process.on('uncaughtException', error => fail(`it failed: ${scriptError(error)}`))
 // They are meant for the daemon, which ends this process.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {})
+
+/** `import()` finds modules of Node.js and absolute paths, since the code has no file. */
+const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
+const run = (code: string): unknown => compiled(code, { importModuleDynamically }).runInThisContext()
+
+/** Loads the function of a script in this process. Throws if there is none. */
+async function loadScript({ code, file }: Pick<ScriptData, 'code' | 'file'>): Promise<ScriptFunction> {
+  const found = file === undefined ? run(code!) : (await loadModule(file)).default
+  if (typeof found === 'function') return found as ScriptFunction
+  throw new Error(
+    file === undefined
+      ? 'it must be a function, as in event => ({ ...event, n: event.n + 1 })'
+      : `the default export of ${file} must be a function, as in export default event => event`,
+  )
+}
 
 async function begin(data: ScriptData): Promise<Calls> {
   try {

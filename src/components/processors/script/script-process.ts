@@ -1,4 +1,7 @@
+import type { OptionProblem } from '../../../core/component.js'
+import { errorText } from '../../../core/errors.js'
 import { BoundedProcess, type ProcessEnd } from '../../../lib/bounded-process.js'
+import { existsSync } from '../../../lib/files/remote/guarded-fs.js'
 import { jsonHead, readHead } from '../../../lib/frames.js'
 import { after } from '../../../lib/time.js'
 import { checkedDone, checkedHead, type Expected, mostBytes } from './from-script.js'
@@ -119,4 +122,20 @@ export class ScriptProcess {
 function endOf({ outOfMemory, code, signal }: ProcessEnd): string {
   if (outOfMemory) return 'it needed more than max_memory'
   return signal === null ? `it ended itself${code === 0 ? '' : ` (exit code ${code})`}` : `it was ended by ${signal}`
+}
+
+/** Loads a script in a process. Returns what is wrong with it. */
+export async function scriptProblems(options: ScriptOptions): Promise<readonly OptionProblem[]> {
+  const path = [options.file === undefined ? 'code' : 'file']
+  if (options.file !== undefined && !existsSync(options.file))
+    return [{ path, message: `there is no file ${options.file}`, isWarning: true }]
+  try {
+    const none = () => undefined
+    const nothing = { expected: none, done: none, at: none, wrote: none, died: none }
+    const process = await ScriptProcess.open(scriptData('', options), options.max_memory, nothing)
+    process.end()
+    return []
+  } catch (error) {
+    return [{ path, message: errorText(error) }]
+  }
 }

@@ -1,13 +1,14 @@
-import type { ProcessorContext } from '../../../core/component.js'
+import { encodeLines } from '../../../core/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../core/codecs/json.js'
+import type { Processor, ProcessorContext } from '../../../core/component.js'
 import { errorText } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { FAILED } from '../../../core/processor.js'
+import { type BatchScope, FAILED } from '../../../core/processor.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { after, nextTurn } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
-import type { JobDone, JobHead, ScriptData } from './messages.js'
+import type { Job, JobDone, JobHead, ScriptData } from './messages.js'
 import type { ScriptOptions } from './options.js'
-import { jobOf } from './script-job.js'
 import { type ProcessEvents, ScriptProcess, scriptData } from './script-process.js'
 import { WrittenLines } from './written-lines.js'
 
@@ -197,4 +198,56 @@ export class ScriptRunner {
     const nothing = { starts: none, ends: none, bytes: new Uint8Array(), several: [] }
     this.#answered({ id, to, errors, ...nothing })
   }
+}
+
+/** Gives events to a script in a process of its own, and carries out what it returns. */
+export class ScriptProcessor implements Processor {
+  readonly #runner: ScriptRunner
+
+  /** Throws if the script cannot be loaded. */
+  static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptProcessor> {
+    return new ScriptProcessor(await ScriptRunner.open(options, context))
+  }
+
+  private constructor(runner: ScriptRunner) {
+    this.#runner = runner
+  }
+
+  async process(batch: EventBatch, to: Uint8Array, scope: BatchScope): Promise<void> {
+    const result = await this.#runner.run(batch)
+    // The batch has been settled.
+    if (scope.signal.aborted) return
+    apply(batch, to, scope, result)
+  }
+
+  async stop(): Promise<void> {
+    this.#runner.end()
+  }
+}
+
+/** A batch in the form in which it is given to a script. */
+function jobOf(batch: EventBatch, head: Omit<JobHead, 'length'>): Job {
+  const { parts, bytes } = encodeLines(JSON_OBJECTS, [batch])
+  const lines = Buffer.allocUnsafeSlow(bytes)
+  let at = 0
+  for (const part of parts) at += part.copy(lines, at)
+  return { ...head, length: batch.length, lines }
+}
+
+/** Carries out what a script made of a batch. */
+function apply(batch: EventBatch, to: Uint8Array, scope: BatchScope, done: JobDone): void {
+  to.set(done.to)
+  for (const [i, error] of done.errors) scope.because(i, error)
+  const { starts, ends, bytes, several } = done
+  if (bytes.length === 0) return
+  const lines = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+  for (const i of several) {
+    scope.replaceByLines(i, lines, starts[i], ends[i])
+    ends[i] = 0
+  }
+  const texts = batch.textsToChange()
+  const at = texts.reserve(bytes.length - 1, 0)
+  texts.bytes.set(bytes, at)
+  texts.end(at + bytes.length - 1)
+  for (let i = 0; i < batch.length; i++) if (ends[i] !== 0) batch.setText(i, at + starts[i]!, at + ends[i]!)
 }

@@ -17,11 +17,19 @@ import {
   summaryOptions,
 } from './evidence-options.js'
 import { checkLimits, limitOptions, limitsOf } from './limit-options.js'
-import { persistOptions } from './persist/options.js'
 import { checkRules, type RuledOptions, type RuleOptions, ruleOptions, rulesOf } from './rule-options.js'
 
 /** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
+
+const persistOptions = {
+  persist: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether buckets are saved in data_dir, about once a second and at the end, so that a restart or a kill does not give every bucket a new window. Not with `scope: cluster`.',
+    ),
+}
 
 const fields = z.strictObject({
   ...limitOptions,

@@ -9,7 +9,6 @@ import { LEASED_PART } from '../../../throttle/cluster/shared-limits.js'
 import type { DeciderOptions, Refusal } from '../../../throttle/decider.js'
 import type { Level } from '../../../throttle/limit.js'
 import type { Rule } from '../../../throttle/rules.js'
-import { construct } from './bounded-replies.js'
 import type { ClusterFields } from './options.js'
 import { RedisBackend } from './redis-backend.js'
 
@@ -40,7 +39,7 @@ export class ClusterThrottle {
   constructor(fields: ClusterFields, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
     const { id, metrics, clock } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
-    const connector = new RedisConnector(redis as RedisOptions, { ...context, construct })
+    const connector = new RedisConnector(redis as RedisOptions, context)
     const settings = { group, timeoutMs: redis!.timeout, onFailure }
     this.#backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
     const before = inherited instanceof ClusterState ? inherited : undefined

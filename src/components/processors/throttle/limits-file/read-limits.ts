@@ -8,9 +8,8 @@ import { readFileSync, statSync } from '../../../../lib/files/remote/guarded-fs.
 import { NearestName } from '../../../../lib/nearest.js'
 import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from '../rule-options.js'
 import { neverHolds, uselessRules } from '../rule-warnings.js'
-import { readCsv } from './csv-rules.js'
 import type { Written, WrittenProblem } from './written-rules.js'
-import { readYamlRules } from './yaml-rules.js'
+import { readCsv, readYamlRules } from './written-rules.js'
 
 /** Reads the rules of `limits_file`. */
 
