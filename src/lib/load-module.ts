@@ -1,11 +1,12 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import * as nodeModule from 'node:module'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { moduleDigest } from './modules/module-files.js'
+import { readFileSync } from './files/remote/guarded-fs.js'
+import { moduleDigest, moduleFiles } from './modules/module-files.js'
 import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
 import { importedPackages, placeInPlugin } from './modules/plugin-place.js'
-import { syntaxPlace } from './modules/syntax-place.js'
 
 /** The namespace of a module. */
 export type ModuleExports = Readonly<Record<string, unknown>>
@@ -67,4 +68,21 @@ function prepare(): void {
   const { registerHooks } = nodeModule as { registerHooks?: (hooks: { resolve: unknown; load: unknown }) => void }
   if (registerHooks) registerHooks({ resolve: resolveHook, load })
   else nodeModule.register(new URL('./modules/module-hooks.js', import.meta.url))
+}
+
+const FOUND = /^\[stdin\]:(\d+)\n/m
+
+/**
+ * Where the syntax error in a module is, or in what it imports by relative paths, as `/etc/sluice/mine.js:3`. Node.js
+ * does not say it when the module is imported. Undefined if there is none in JavaScript.
+ */
+function syntaxPlace(path: string): string | undefined {
+  for (const file of moduleFiles(path)) {
+    if (!/\.m?js$/.test(file)) continue
+    const options = { input: readFileSync(file), encoding: 'utf8', timeout: 5000 } as const
+    const { stderr } = spawnSync(process.execPath, ['--input-type=module', '--check', '-'], options)
+    const line = FOUND.exec(stderr ?? '')?.[1]
+    if (line !== undefined) return `${file}:${line}`
+  }
+  return undefined
 }

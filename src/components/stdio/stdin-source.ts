@@ -1,15 +1,16 @@
-import { read } from 'node:fs'
+import { fstatSync, ReadStream, read } from 'node:fs'
+import { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
 import type { Output, Source, SourceContext } from '../../core/component.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
 import { PIECES, Splitting } from '../../core/options/multiline-options.js'
 import { Sends } from '../../core/sends.js'
-import { fileOf, pipeOf } from '../../lib/files/standard-input.js'
 import { portionAfter } from '../../lib/lines/chunk-pool.js'
 import type { Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 import { pushPortion } from '../../lib/lines/portions.js'
-import { READ_BYTES } from '../../lib/network/shared-reads.js'
+import { READ_BYTES, SharedReadSocket } from '../../lib/network/shared-reads.js'
 import { REFUSED, StreamReader } from '../../lib/network/stream-reader.js'
 import type { StdinOptions } from './options.js'
 
@@ -110,4 +111,29 @@ export class StdinSource implements Source {
     })
     this.#sends.add(out.send(new EventBatch(frame, this.#origin, this.#context.clock.wall(), ack)))
   }
+}
+
+/** What libuv leaves open when a socket is closed. */
+const STANDARD_INPUT = 0
+
+type Described = Readable & { readonly fd?: unknown; readonly isTTY?: boolean }
+
+/** The descriptor of standard input if that is a file, which nothing has been read from; `stdin` as Node.js has it. */
+function fileOf(stdin: Readable): number | undefined {
+  const isUnread = stdin instanceof ReadStream && stdin.bytesRead === 0
+  return isUnread && isStandardInput(stdin) && fstatSync(STANDARD_INPUT).isFile() ? STANDARD_INPUT : undefined
+}
+
+/**
+ * Standard input if that is a pipe or a socket, which nothing has been read from, to be read without a new buffer for
+ * each read. The caller destroys it, after which it can be made again.
+ */
+function pipeOf(stdin: Readable): SharedReadSocket | undefined {
+  const isUnread = stdin instanceof Socket && !stdin.destroyed && stdin.bytesRead === 0
+  if (!isUnread || !isStandardInput(stdin) || (stdin as Described).isTTY) return undefined
+  return new SharedReadSocket({ fd: STANDARD_INPUT, writable: false })
+}
+
+function isStandardInput(stdin: Described): boolean {
+  return stdin.fd === STANDARD_INPUT
 }

@@ -1,12 +1,4 @@
-/**
- * Reuses memory for large reads: fresh memory for each would cost page faults, and a garbage collection every few dozen
- * reads. Chunks come from the memory of `chunk-memory.ts`, and from elsewhere while all of those are in use. Invariants:
- * a chunk is reused only after every holder has released it, each once. A chunk that is never released is lost, and
- * another one serves in its place.
- */
-
 import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
-import { giveMemory, takeMemory } from './spare-memory.js'
 
 /** A chunk of at least this size is reused. */
 const REUSED_BYTES = CHUNK_BYTES / 4
@@ -101,4 +93,31 @@ function freeNumbers(chunk: Buffer): void {
 /** Bytes of memory that are kept from being used for something else while `chunk` is needed. */
 export function memoryOf(chunk: Buffer): number {
   return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
+}
+
+/** Bytes of free memory that are kept. */
+const MOST_SPARE = 4 * 1024 * 1024
+
+/** Free memory by its size: what lives longer than young objects do is freed late by the garbage collector. */
+const spare = new Map<number, ArrayBuffer[]>()
+let spareBytes = 0
+
+/** At least so many bytes, with any content; at most a fourth more, but not in steps of less than 256 bytes. */
+function takeMemory(least: number): ArrayBuffer {
+  const step = 2 ** Math.max(8, Math.floor(Math.log2(least)) - 2)
+  const size = Math.ceil(least / step) * step
+  const memory = spare.get(size)?.pop()
+  if (!memory) return new ArrayBuffer(size)
+  spareBytes -= size
+  return memory
+}
+
+/** Nobody uses it any more. */
+function giveMemory(memory: ArrayBuffer): void {
+  const { byteLength: size } = memory
+  if (spareBytes + size > MOST_SPARE) return
+  spareBytes += size
+  const others = spare.get(size)
+  if (others) others.push(memory)
+  else spare.set(size, [memory])
 }

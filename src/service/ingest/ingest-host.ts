@@ -1,25 +1,51 @@
 import { existsSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
+import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
-import { after, every, within } from '../../lib/time.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
+import { after, type Clock, every, within } from '../../lib/time.js'
 import { Refusal, stopping } from '../../net/http/server/refusal.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
 import type { Bound } from './hosted-bounds.js'
 import { whyNot } from './hosted-config.js'
 import { IngestMetrics } from './ingest-metrics.js'
-import type { IngestHostOptions } from './ingest-options.js'
 import { LastRevisions } from './last-revision.js'
-import { tellOrphanedFolders } from './orphaned-folders.js'
+import type { ProcessBounds } from './process/account-process.js'
 import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
+import type { StartLink } from './process/link.js'
 import type { Answer, Look } from './process/messages.js'
 import type { Published } from './published.js'
-import { Readings } from './readings.js'
-import { Refusals } from './refusals.js'
-import { NO_ROOM, Room } from './room.js'
+import { type ReadingOptions, Readings, Refusals } from './readings.js'
+import { NO_ROOM, Room, type RoomBounds } from './room.js'
 import { RunningPipeline, stillStarting } from './running-pipeline.js'
+
+interface IngestHostOptions extends ProcessBounds, RoomBounds, ReadingOptions {
+  readonly clock: Clock
+  readonly metrics: Metrics
+  /** Lines of a scrape of one account, and of all. */
+  readonly maxSeries: { readonly group: number; readonly all: number }
+  /** Starts the process of an account. */
+  readonly startProcess: StartLink
+  /** Where the service listens. */
+  readonly ownPorts: () => readonly number[]
+  readonly maxBody: number
+  /** Memory that requests to one pipeline which are not answered may hold. */
+  readonly maxUnsettled: number
+  /** Memory that all requests which are not answered may hold together. */
+  readonly maxUnsettledOfAll: number
+  /** Bytes that the saved revisions of an account take, which are a part of that. */
+  readonly revisionBytes: (account: string) => number
+  /** Requests that are not answered, of all pipelines. */
+  readonly maxRequests: number
+  /** Another revision of what is published; undefined: it is gone. */
+  readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
+  /** Usually left out. */
+  readonly turnMs?: number
+  readonly waitMs?: number
+}
 
 const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
 /** How long a pipeline with events in a disk buffer may run before another one that waits gets its turn. */
@@ -396,5 +422,15 @@ export class IngestHost {
       if (published && this.#hasBuffer(id)) this.#parked.set(id, published)
     }
     return { pipelines: [...died.map(({ id }) => id), ...starting], attended: [...attended, ...starting] }
+  }
+}
+
+/** Names the folders in `folder` that belong to none of the pipelines: they may hold events, and are left alone. */
+async function tellOrphanedFolders(folder: string, pipelines: ReadonlySet<string>, log: Logger): Promise<void> {
+  const names = existsSync(folder) ? await readdir(folder) : []
+  for (const name of names) {
+    if (pipelines.has(name)) continue
+    const text = 'a folder belongs to no pipeline of the service; remove it if its events are not needed'
+    log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
   }
 }

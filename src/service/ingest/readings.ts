@@ -5,8 +5,12 @@ import type { Config } from '../../engine/config/load.js'
 import { secretNamesIn } from '../../engine/config/managed/account-secrets.js'
 import type { Permitted } from '../../engine/config/managed/permitted.js'
 import { EventsLeftBehind, leftBehind } from '../../engine/run/state/objections.js'
+import { BoundedMap } from '../../lib/bounded-map.js'
+import type { Clock } from '../../lib/time.js'
+import type { Refusal } from '../../net/http/server/refusal.js'
 import type { Bound } from './hosted-bounds.js'
 import { type Hosted, hostedConfig, NotHosted } from './hosted-config.js'
+import { type Published, versionName } from './published.js'
 import { Feed } from './worker/feed.js'
 
 export interface ReadingOptions {
@@ -49,5 +53,39 @@ export class Readings {
     const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
     const { definition: ingest } = new Feed()
     return hostedConfig(document, { name: '', dataDir, components, ingest, permitted, secrets, maxDisk })
+  }
+}
+
+/** A version that could not be built is not tried again for so many times as long as that took. */
+const TIMES_AS_LONG = 20
+const LONGEST_REFUSAL_MS = 10_000
+const MOST_REFUSALS = 10_000
+
+interface Known {
+  readonly version: string
+  readonly until: number
+  readonly refusal: Refusal
+}
+
+/** Remembers for a moment what cannot run: each request would otherwise read its whole configuration again. */
+export class Refusals {
+  readonly #clock: Clock
+  readonly #known = new BoundedMap<string, Known>(MOST_REFUSALS)
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  of(published: Published): Refusal | undefined {
+    const known = this.#known.get(published.id)
+    if (!known) return undefined
+    if (known.version === versionName(published) && this.#clock.now() < known.until) return known.refusal
+    this.#known.delete(published.id)
+    return undefined
+  }
+
+  add(published: Published, refusal: Refusal, tookMs: number): void {
+    const until = this.#clock.now() + Math.min(LONGEST_REFUSAL_MS, tookMs * TIMES_AS_LONG)
+    this.#known.set(published.id, { version: versionName(published), until, refusal })
   }
 }

@@ -1,8 +1,7 @@
-import { type Stats, statSync } from 'node:fs'
-import { basename, resolve } from 'node:path'
+import { type Stats, statfsSync, statSync } from 'node:fs'
+import { basename, dirname, resolve } from 'node:path'
 import type { AnyDefinition } from '../../../core/component.js'
 import { fileIdentity, finalPath } from '../../../lib/files/final-path.js'
-import { kernelFolder } from '../../../lib/files/kernel-folder.js'
 import { irregular } from '../../../lib/files/regular-file.js'
 import { fileSystems } from '../../../lib/files/remote/file-systems.js'
 import type { ComponentConfig, Draft } from '../component-config.js'
@@ -169,5 +168,29 @@ function statsOf(path: string): Stats | undefined {
     return statSync(path)
   } catch {
     return undefined
+  }
+}
+
+/** File systems of the kernel that cannot store files, by their statfs type. */
+const KERNEL: Readonly<Record<number, string>> = {
+  40864: 'proc',
+  1650812274: 'sysfs',
+  1667723888: 'cgroup2',
+  2613483: 'cgroup',
+  1684170528: 'debugfs',
+  1953653091: 'tracefs',
+  1935894131: 'securityfs',
+}
+
+/** Explains why no file can be stored at `path`, if it is on such a file system. Checks the nearest existing folder. */
+function kernelFolder(path: string): string | undefined {
+  for (let at = finalPath(path); ; at = dirname(at)) {
+    try {
+      const type = KERNEL[Number(statfsSync(at).type)]
+      return type && `${at} belongs to the kernel (${type}), and files cannot be kept there`
+    } catch {
+      // It does not exist yet, or it cannot be examined.
+    }
+    if (at === dirname(at)) return undefined
   }
 }

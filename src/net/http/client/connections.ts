@@ -2,7 +2,6 @@ import type { ClientRequest, ClientRequestArgs, IncomingHttpHeaders, IncomingMes
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
-import { setIdleTimeout } from '../../../lib/network/idle-timeout.js'
 import { Agent, request as httpRequest } from '../../../lib/network/node-http.js'
 import { nextTurn } from '../../../lib/time.js'
 import { closeAll } from '../../dialer.js'
@@ -64,7 +63,7 @@ export class Connections {
       sent.on('error', reject)
       sent.on('close', () => signal.removeEventListener('abort', abort))
       const isSent = new Promise<void>(resolve => sent.on('finish', resolve).on('close', resolve))
-      sent.on('socket', socket => setIdleTimeout(socket, 0))
+      sent.on('socket', socket => socket.setTimeout(0))
       sent.on('upgrade', (_, socket) => {
         socket.destroy()
         reject(new UnexpectedUpgrade())
@@ -74,7 +73,7 @@ export class Connections {
         this.unanswered = false
         this.#answered.add(socket)
         pool.answered(socket, headers['keep-alive'])
-        setIdleTimeout(socket, STALLED_BODY_MS)
+        socket.setTimeout(STALLED_BODY_MS)
         if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
         resolve({ statusCode, headers, body, sent: isSent })
       })
@@ -186,7 +185,7 @@ export class Pool extends Agent {
     if (this.#isRetired || idleMs <= 0) return false
     const idle = socket as Socket
     idle.unref()
-    setIdleTimeout(idle, idleMs)
+    idle.setTimeout(idleMs)
     return true
   }
 }

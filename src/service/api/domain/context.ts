@@ -10,7 +10,6 @@ import type { PageQuery } from './inputs.js'
 import type { Principal } from './keys/principal.js'
 import { type Rate, RateLimiter, rateHeaders } from './keys/rate-limiter.js'
 import { type AuditRecord, at } from './records.js'
-import { Turns } from './turns.js'
 
 export interface ServiceLimits {
   /** Requests with one key. */
@@ -215,4 +214,20 @@ export function tooMany(most: number, what: string): ApiError {
 
 export function mapPage<A, B>(page: Page<A>, show: (item: A) => B): Page<B> {
   return { ...page, items: page.items.map(show) }
+}
+
+/** Runs work with the same key one after the other, and all other work concurrently. */
+export class Turns {
+  readonly #last = new Map<string, Promise<unknown>>()
+
+  async take<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#last.get(key)
+    const mine = (before ?? Promise.resolve()).then(work, work)
+    this.#last.set(key, mine)
+    try {
+      return await mine
+    } finally {
+      if (this.#last.get(key) === mine) this.#last.delete(key)
+    }
+  }
 }

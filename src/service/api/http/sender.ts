@@ -1,14 +1,16 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import { errorFields } from '../../../core/errors.js'
+import { errorCode, errorFields } from '../../../core/errors.js'
 import type { Clock } from '../../../lib/time.js'
 import { readPast } from '../../../net/http/server/answers.js'
+import { Gone, Refusal } from '../../../net/http/server/refusal.js'
 import { headerText } from '../../../net/http/server/reply.js'
 import type { Page } from '../domain/documents.js'
+import { ApiError } from '../domain/errors.js'
 import { ID } from '../domain/ids.js'
 import { accountOf, type Principal } from '../domain/keys/principal.js'
 import { rateHeaders } from '../domain/keys/rate-limiter.js'
-import { refusalFor } from './refusals.js'
+import { StoreError } from '../store/store.js'
 import type { RequestCounts } from './request-counts.js'
 import type { Reply, Route } from './route.js'
 import { Unread } from './unread.js'
@@ -152,4 +154,37 @@ function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate
   reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')
   if (account) reply.header('x-auth-account-id', account.id).header('x-auth-account-short-id', account.shortId)
   reply.headers(rateHeaders(rate))
+}
+
+/** Converts errors to error responses. */
+
+/** Errors of the framework by code. */
+const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
+  FST_ERR_BAD_URL: [404, 'not_found', 'there is no such path'],
+  FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'there is no such path'],
+}
+
+/** The response for an error. Unexpected errors are logged and answered with 500. */
+function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
+  if (error instanceof ApiError) return error
+  if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body did not come whole')
+  if (error instanceof Refusal) {
+    const { status, code, message, headers } = error
+    return new ApiError(status, code, message, { headers })
+  }
+  if (error instanceof StoreError) {
+    log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
+    const message =
+      'the service cannot use its store at the moment; a change may have been saved or not, so look before you try again'
+    return new ApiError(503, 'store_unusable', message, { headers: { 'retry-after': '5' } })
+  }
+  const code = errorCode(error)
+  const [status, own, message] = BY_FRAMEWORK[code ?? ''] ?? []
+  if (status !== undefined) return new ApiError(status, own!, message!)
+  const given = (error as { statusCode?: unknown } | undefined)?.statusCode
+  if (typeof given === 'number' && given >= 400 && given < 500)
+    return new ApiError(given, 'invalid_request', 'this request cannot be understood')
+  log.error({ request_id: requestId, code, ...errorFields(error) }, 'request failed')
+  return new ApiError(500, 'failed', `internal error; see the log of the service for request ${requestId}`)
 }

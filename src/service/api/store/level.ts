@@ -1,9 +1,9 @@
 import { rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
-import { checkedText, jsonOf } from './checked-text.js'
 import { type Level, LevelDatabase, openLevel, unusable } from './level-database.js'
 import { Reads } from './reads.js'
 import {
@@ -234,4 +234,39 @@ function parse(json: string): unknown {
   return JSON.parse(json, (_key, value: unknown) =>
     typeof value === 'object' && value !== null ? Object.freeze(value) : value,
   )
+}
+
+/**
+ * The text of a value in LevelDB: a checksum of key and value in 8 hexadecimal digits, a space, and the value as JSON.
+ * LevelDB does not verify the checksums of its tables when reading, and Node.js cannot enable that. Values saved
+ * without a checksum by earlier versions are plain JSON, which never begins like that.
+ */
+
+const HAS_CHECK = /^[0-9a-f]{8} /
+const CHECK_LENGTH = 9
+
+function checkedText(key: string, json: string): string {
+  return `${sumOf(key, json)} ${json}`
+}
+
+/** The JSON of a stored text. Throws StoreError SLUICE_STORE_DAMAGED if it is not what was saved under the key. */
+function jsonOf(key: string, text: string): string {
+  if (!HAS_CHECK.test(text)) {
+    if (isJson(text)) return text
+  } else if (text.slice(0, CHECK_LENGTH - 1) === sumOf(key, text.slice(CHECK_LENGTH))) return text.slice(CHECK_LENGTH)
+  const message = `the store is damaged: the record ${key} is not what was saved. Check the disk, and put a backup in place with "sluice admin restore --replace"`
+  throw new StoreError('SLUICE_STORE_DAMAGED', message)
+}
+
+function sumOf(key: string, json: string): string {
+  return crc32(json, crc32(key)).toString(16).padStart(8, '0')
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { CounterSnapshot } from '../../../engine/run/measure/counter-snapshot.js'
 import type { Metrics } from '../../../engine/run/measure/metrics.js'
 import { MirroredCounters } from '../../../engine/run/measure/mirrored-counters.js'
+import { BoundedMap } from '../../../lib/bounded-map.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import { type Clock, settledWithin } from '../../../lib/time.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
@@ -10,7 +11,6 @@ import { AccountProcess, type ProcessBounds } from './account-process.js'
 import { pipelineOf } from './from-process.js'
 import type { Death, StartLink } from './link.js'
 import type { Facts, Look, ShareFigures } from './messages.js'
-import { Restarts } from './restarts.js'
 
 export const PROCESS_ENDED = 'pipeline_process_ended'
 /** Decisions wait no longer for what processes say of themselves. */
@@ -225,5 +225,37 @@ export class AccountProcesses {
       'Idempotency keys that were forgotten early because their account had too many.',
       () => [{ labels: {}, value: this.#forgottenKeys + this.#sumOf(({ share }) => share.forgottenKeys) }],
     )
+  }
+}
+
+/** The second death in a row is waited after for so long; each further one doubles it. */
+const FIRST_WAIT_MS = 1000
+const LONGEST_WAIT_MS = 60_000
+/** A process that dies later than this after the one before it did not die for the same reason. */
+const FORGOTTEN_MS = 5 * 60_000
+const MOST_DEATHS = 10_000
+
+/** Holds the processes of accounts back that die again and again: each start costs the machine a part of a second. */
+export class Restarts {
+  readonly #clock: Clock
+  readonly #deaths = new BoundedMap<string, { count: number; at: number }>(MOST_DEATHS)
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  died(account: string): void {
+    const now = this.#clock.now()
+    const known = this.#deaths.get(account)
+    const count = known && now - known.at < FORGOTTEN_MS ? known.count + 1 : 1
+    this.#deaths.set(account, { count, at: now })
+  }
+
+  /** Milliseconds until the next start. */
+  waitOf(account: string): number {
+    const known = this.#deaths.get(account)
+    if (!known || known.count < 2) return 0
+    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (known.count - 2))
+    return Math.max(0, known.at + wait - this.#clock.now())
   }
 }

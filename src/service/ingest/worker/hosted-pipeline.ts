@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
 import type { Permitted } from '../../../engine/config/managed/permitted.js'
-import type { ComponentSet } from '../../../engine/flow/counters.js'
+import type { ComponentCounters, ComponentSet, CounterSet } from '../../../engine/flow/counters.js'
 import type { RequestPool } from '../../../engine/flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
 import type { Runtime } from '../../../engine/run/engine.js'
@@ -17,7 +17,6 @@ import { versionName } from '../published.js'
 import type { AccountKeys } from './account-keys.js'
 import { digestOf, Feed } from './feed.js'
 import { KnownKeys } from './known-keys.js'
-import { ScopedCounters } from './scoped-counters.js'
 
 /** How often a revision is tried that waits for the events of the one before. */
 const RETRY_MS = 10_000
@@ -234,4 +233,24 @@ function reused(): Refusal {
 function noRoomForKeys({ max }: DiskAllowance): Refusal {
   const message = `the idempotency-key cannot be kept: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead letters, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
   return new Refusal(503, 'account_disk_full', message, { 'retry-after': '30' })
+}
+
+/** Counters of one pipeline among those of others: the ids begin with its own. */
+class ScopedCounters implements CounterSet {
+  readonly components = new Map<string, ComponentCounters>()
+  readonly #all: ComponentSet
+  readonly #prefix: string
+
+  constructor(all: ComponentSet, prefix: string) {
+    this.#all = all
+    this.#prefix = prefix
+  }
+
+  component(id: string, kind: ComponentCounters['kind'], type: string): ComponentCounters {
+    const counters = this.#all.component(`${this.#prefix}/${id}`, kind, type)
+    const known = this.components.get(id)
+    if (known && known !== counters) this.components.set(`${id} ${known.kind} ${known.type}`, known)
+    this.components.set(id, counters)
+    return counters
+  }
 }

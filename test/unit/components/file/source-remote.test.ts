@@ -22,7 +22,7 @@ import { includeWarnings } from '../../../../src/components/file/discovery/inclu
 import { notifyProgram } from '../../../../src/daemon/systemd/notifier.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { HelperProcess } from '../../../../src/lib/files/helper-process.js'
-import { FileSystems, fileSystems } from '../../../../src/lib/files/remote/file-systems.js'
+import { FileSystems, fileSystems, MountProbe } from '../../../../src/lib/files/remote/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -36,7 +36,6 @@ import {
   realpathSync,
   statSync,
 } from '../../../../src/lib/files/remote/guarded-fs.js'
-import { MountProbe } from '../../../../src/lib/files/remote/mount-probe.js'
 import { Mounts } from '../../../../src/lib/files/remote/mounts.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccessKey, auth } from '../../../../src/net/key.js'

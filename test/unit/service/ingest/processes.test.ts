@@ -7,6 +7,7 @@ import { components } from '../../../../src/components/list.js'
 import { forkProcesses } from '../../../../src/daemon/serve/pipeline-processes.js'
 import { Refusal } from '../../../../src/net/http/server/refusal.js'
 import { AccountProcess } from '../../../../src/service/ingest/process/account-process.js'
+import { Restarts } from '../../../../src/service/ingest/process/account-processes.js'
 import {
   checkedLine,
   checkedMessage,
@@ -15,7 +16,6 @@ import {
   shortLine,
 } from '../../../../src/service/ingest/process/from-process.js'
 import type { Call } from '../../../../src/service/ingest/process/messages.js'
-import { Restarts } from '../../../../src/service/ingest/process/restarts.js'
 import { Room } from '../../../../src/service/ingest/room.js'
 import { PipelineWorker } from '../../../../src/service/ingest/worker/pipeline-worker.js'
 import { testFolder } from '../../../support/folder.js'

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
 import { hideLiterals } from '../../../../engine/config/managed/secret-places.js'
 import type { Change } from '../../store/store.js'
@@ -18,7 +19,6 @@ import type { Principal } from '../keys/principal.js'
 import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from '../records.js'
 import type { Literals } from '../secrets/literals.js'
 import type { Secrets } from '../secrets/secrets.js'
-import { pipelineTag, publishedTag, requireMatch } from './etag.js'
 import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig } from './pipeline-config.js'
 import { RevisionSizes } from './revision-sizes.js'
@@ -393,4 +393,30 @@ function writes(principal: Principal) {
 function notPublished(status: number, headers: Readonly<Record<string, string>> = {}): ApiError {
   const message = 'no revision of this pipeline is published yet; publish one first'
   return new ApiError(status, 'not_published', message, { headers })
+}
+
+/** Changes with everything that a pipeline shows. */
+function pipelineTag({ version }: PipelineRecord, missingSecrets: readonly string[]): string {
+  const missing = createHash('sha256').update(missingSecrets.join()).digest('hex').slice(0, 8)
+  return missingSecrets.length === 0 ? `"v${version}"` : `"v${version}-${missing}"`
+}
+
+/** Changes with what daemons receive, but not with drafts. */
+function publishedTag({ published_revision, published_at, title }: PipelineRecord): string {
+  const mark = createHash('sha256').update(`${published_at} ${title}`).digest('hex').slice(0, 8)
+  return `"r${published_revision}-${mark}"`
+}
+
+/** Throws 412 if `ifMatch` is given and does not contain `etag`. Weak tags never match. */
+function requireMatch(ifMatch: string | undefined, etag: string): void {
+  if (ifMatch === undefined || ifMatch.trim() === '*') return
+  if (ifMatch.split(',').some(tag => tag.trim() === etag)) return
+  throw new ApiError(
+    412,
+    'precondition_failed',
+    'it was changed since you read it: read it again, and repeat the change',
+    {
+      headers: { etag },
+    },
+  )
 }

@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { z } from 'zod'
+import { Turns } from '../../../../../src/service/api/domain/context.js'
 import { Ids, timeOfId } from '../../../../../src/service/api/domain/ids.js'
 import * as inputs from '../../../../../src/service/api/domain/inputs.js'
-import { Turns } from '../../../../../src/service/api/domain/turns.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'
 import { ManualTime } from '../../../../support/manual-time.js'
 
