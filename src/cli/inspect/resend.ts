@@ -5,9 +5,9 @@ import { createLog } from '../../daemon/process/log.js'
 import { onSignals } from '../../daemon/process/signals.js'
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { isToSend, ResendError, type Resent, resendFile, surveyFile } from '../../engine/run/dead-letter/resend.js'
-import { deadLetterPath } from '../../engine/run/dead-letter.js'
 import type { Engine, Runtime } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
+import { pathOf } from '../../engine/run/state/inventory.js'
 import { systemRandom } from '../../lib/backoff.js'
 import { NearestName } from '../../lib/nearest.js'
 import { printable } from '../../lib/printable.js'
@@ -35,7 +35,8 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
     return EXIT.done
   }
   for (const file of options.files) if (!isToSend(file)) throw new ResendError(`there is no file ${file}`)
-  const filesOf = (id: string) => (options.files.length > 0 ? options.files : [deadLetterPath(config.dataDir, id)])
+  const filesOf = (id: string) =>
+    options.files.length > 0 ? options.files : [pathOf(config.dataDir, 'dead_letters', id)]
   if (options.dryRun) {
     const codes: number[] = []
     for (const id of ids) codes.push(await survey(filesOf(id).filter(isToSend), id, io))
@@ -102,7 +103,7 @@ function chosen(config: Config, { destination, files, dryRun }: ResendOptions): 
   if (destination !== undefined) return [find(config, destination).id]
   const ids = keepers(config).map(({ id }) => id)
   if (ids.length === 1 || (dryRun && files.length === 0)) return ids
-  const meant = files.length > 0 ? ids : ids.filter(id => isToSend(deadLetterPath(dataDir, id)))
+  const meant = files.length > 0 ? ids : ids.filter(id => isToSend(pathOf(dataDir, 'dead_letters', id)))
   if (meant.length <= 1) return meant
   throw new UsageError(`say which one with --destination ${meant.join(' | ')}`, 'resend')
 }

@@ -3,9 +3,8 @@ import { UNROUTED } from '../../core/processor.js'
 import { dataDirOf } from '../../engine/config/load.js'
 import { GIVEN_BACK } from '../../engine/flow/counters.js'
 import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
-import { deadLetterPath } from '../../engine/run/dead-letter.js'
 import type { DestinationState } from '../../engine/run/engine.js'
-import { adviceFor, type DataKind } from '../../engine/run/state/inventory.js'
+import { adviceFor, type DataKind, pathOf } from '../../engine/run/state/inventory.js'
 import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
 import type { ManagedReport } from '../run/managed-report.js'
 import type { Series } from './series.js'
@@ -400,7 +399,7 @@ function deadLetterProblems({ series, about }: Observed): Problem[] {
 function resendCommand(id: string, about: Observed['about']): string {
   const words = ['sluice', 'resend', '--config', about?.config ?? 'FILE', '--destination', id]
   // Elsewhere the configuration may name another folder: it can be relative, or come from the environment of the daemon.
-  if (about && dataDirElsewhere(about.config) !== about.data_dir) words.push(deadLetterPath(about.data_dir, id))
+  if (about && dataDirElsewhere(about.config) !== about.data_dir) words.push(pathOf(about.data_dir, 'dead_letters', id))
   return words.map(quoted).join(' ')
 }
 

@@ -8,11 +8,12 @@ import { makeFolder } from '../../../lib/files/make-folder.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
 import { PROCESSING_FAILED } from '../../flow/dispatch.js'
-import { cutTornRecord, deadLetterPath } from '../dead-letter.js'
 import { Engine, type Runtime } from '../engine.js'
 import { DataDirError, lockDataDir } from '../state/data-dir.js'
+import { pathOf } from '../state/inventory.js'
 import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
-import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './places.js'
+import { cutTornRecord } from './queue.js'
+import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './stock.js'
 
 /**
  * Resends the events of a dead-letter file. The file is first moved to a folder beside it, so a daemon can start a new
@@ -22,7 +23,6 @@ import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './places.js'
  */
 
 const SAVE_EVERY_MS = 1000
-const COPY_SIZE = 1024 * 1024
 const SOURCE = 'dead_letters'
 
 /** The result for one file. */
@@ -95,7 +95,8 @@ export async function resendFile(path: string, context: ResendContext): Promise<
   } finally {
     for (const { id } of partFrom(context).destinations) {
       const scratch = join(folder, encodeURIComponent(id))
-      if (id !== context.target.id) await giveBack(deadLetterPath(context.config.dataDir, id), folder, id, scratch)
+      const own = pathOf(context.config.dataDir, 'dead_letters', id)
+      if (id !== context.target.id) await giveBack(own, folder, id, scratch)
     }
     await giveBack(path, folder, context.target.id)
     if (!existsSync(recordsIn(folder))) await rm(folder, { recursive: true, force: true })
@@ -224,7 +225,7 @@ async function readProgress(folder: string, damaged: (file: string) => void = ()
 
 /** Returns events that were rejected again to the file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
-  const refused = deadLetterPath(folder, id)
+  const refused = pathOf(folder, 'dead_letters', id)
   // An interrupted call may have left a file to merge.
   if (existsSync(mergingIn(scratch))) await merge(refused, scratch)
   if (!existsSync(refused)) return
@@ -260,11 +261,7 @@ async function merge(into: string, folder: string): Promise<void> {
     if (!from) return
     await cutTornRecord(to)
     await cutTornRecord(from)
-    const piece = Buffer.allocUnsafe(COPY_SIZE)
-    for (let at = 0, bytesRead = 1; bytesRead > 0; at += bytesRead) {
-      bytesRead = (await from.read(piece, 0, piece.length, at)).bytesRead
-      await to.appendFile(piece.subarray(0, bytesRead))
-    }
+    await to.appendFile(from.createReadStream({ start: 0, autoClose: false }))
     await to.sync()
   } finally {
     await to.close()

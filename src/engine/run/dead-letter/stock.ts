@@ -1,11 +1,27 @@
-import { type FileHandle, open, stat } from 'node:fs/promises'
-import type { Logger } from 'pino'
+import { type FileHandle, open, readFile, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import type { Clock } from '../../../lib/time.js'
-import type { ComponentCounters } from '../../flow/counters.js'
-import type { DiskAllowance } from '../../flow/disk-allowance.js'
-import { DeadLetterFile, deadLetterPath } from '../dead-letter.js'
-import { doneOf, folderOf, mergingIn, recordsIn } from './places.js'
+
+/** Paths used by `sluice resend`: a folder beside the dead-letter file. */
+
+/** The folder for the dead-letter file `path`. */
+export const folderOf = (path: string) => `${path}.sending`
+/** The events being sent. */
+export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
+/** How many of them are settled. */
+export const progressIn = (folder: string) => join(folder, 'progress.json')
+/** Events that a daemon rejected during the run, while they are appended to those rejected again. */
+export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
+
+/** Parses a progress file: the offset in bytes before which all events are settled; undefined if it is damaged. */
+export function doneIn(text: string): number | undefined {
+  try {
+    const { done } = JSON.parse(text) as { done?: unknown }
+    return typeof done === 'number' && done >= 0 ? done : undefined
+  } catch {
+    return undefined
+  }
+}
 
 const LF = 0x0a
 const PIECE = 256 * 1024
@@ -30,26 +46,23 @@ interface Counted {
  * `sluice resend`. Counting happens on demand and reads only what is new.
  */
 export class DeadLetterStock {
-  readonly #dataDir: string
-  readonly #destination: string
-  #counted = new Map<string, Counted>()
-  #known = false
+  readonly #path: string
+  #counted: ReadonlyMap<string, Counted> | undefined
   #refreshing: Promise<void> | undefined
 
-  constructor(dataDir: string, destination: string) {
-    this.#dataDir = dataDir
-    this.#destination = destination
+  /** `path` is the file of the component in data_dir. */
+  constructor(path: string) {
+    this.#path = path
   }
 
   /** Undefined before the first count. */
   get events(): number | undefined {
-    if (!this.#known) return undefined
-    return [...this.#counted.values()].reduce((sum, { events }) => sum + events, 0)
+    return this.#counted && [...this.#counted.values()].reduce((sum, { events }) => sum + events, 0)
   }
 
   /** When the oldest event was rejected, wall clock in milliseconds; undefined if there is none. */
   get oldest(): number | undefined {
-    const times = [...this.#counted.values()].filter(({ events }) => events > 0).map(({ oldest }) => oldest)
+    const times = [...(this.#counted?.values() ?? [])].flatMap(({ events, oldest }) => (events > 0 ? oldest : []))
     return times.length > 0 ? Math.min(...times) : undefined
   }
 
@@ -62,24 +75,20 @@ export class DeadLetterStock {
   }
 
   async #refresh(): Promise<void> {
-    const path = deadLetterPath(this.#dataDir, this.#destination)
-    const folder = folderOf(path)
-    const files: [string, number][] = [[path, 0]]
-    if (await stat(folder).catch(() => undefined)) {
-      files.push([recordsIn(folder), await doneOf(folder)], [mergingIn(folder), 0])
-      files.push([deadLetterPath(folder, this.#destination), 0])
-    }
+    const folder = folderOf(this.#path)
+    // Another process may be changing it.
+    const done = doneIn(await readFile(progressIn(folder), 'utf8').catch(() => '')) ?? 0
+    const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()
-    for (const [file, from] of files) {
-      const known = this.#counted.get(file)
+    for (const path of [this.#path, recordsIn(folder), mergingIn(folder), refused]) {
+      const known = this.#counted?.get(path)
       try {
-        counted.set(file, await count(file, from, known))
+        counted.set(path, await count(path, path === recordsIn(folder) ? done : 0, known))
       } catch (error) {
-        if (errorCode(error) !== 'ENOENT' && known) counted.set(file, known)
+        if (errorCode(error) !== 'ENOENT' && known) counted.set(path, known)
       }
     }
     this.#counted = counted
-    this.#known = true
   }
 }
 
@@ -115,32 +124,4 @@ async function timeAt(file: FileHandle, from: number): Promise<number> {
   const [, text = ''] = TIME.exec(buffer.toString('latin1', 0, bytesRead)) ?? []
   const time = Date.parse(text)
   return Number.isNaN(time) ? (await file.stat()).mtimeMs : time
-}
-
-export interface DeadLetterEnvironment {
-  readonly log: Logger
-  readonly clock: Clock
-  readonly metrics: ComponentCounters
-  readonly disk: DiskAllowance | undefined
-}
-
-/** Opens the dead-letter queue of a component, and registers its gauges. */
-export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
-  const { log, clock, metrics, disk } = environment
-  showDeadLetters(metrics, dataDir, id, clock)
-  const file = new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
-  const help = '1 if the last attempt to write dead letters failed. Their events wait until it succeeds.'
-  metrics.gauge('sluice_dead_letters_unwritable', help, () => (file.isUnwritable ? 1 : 0))
-  return file
-}
-
-function showDeadLetters(counters: ComponentCounters, dataDir: string, destination: string, clock: Clock): void {
-  const stock = new DeadLetterStock(dataDir, destination)
-  counters.beforeScrape = () => stock.refresh()
-  const series = (value: number | undefined) => (value === undefined ? [] : [{ labels: {}, value }])
-  counters.gauges('sluice_dead_letters', 'Events in the dead-letter queue in data_dir now.', () => series(stock.events))
-  counters.gauges('sluice_dead_letters_age_seconds', 'Age of the oldest event in the dead-letter queue.', () => {
-    const { oldest } = stock
-    return series(oldest && Math.max(0, clock.wall() - oldest) / 1000)
-  })
 }

@@ -1,10 +1,11 @@
-import { createReadStream, existsSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
+import { DeadLetterStock } from '../dead-letter/stock.js'
 import { type Components, componentsOf } from '../loaded-files.js'
 
 /**
@@ -42,7 +43,6 @@ export interface Orphan extends Stored {
 export type OrphanConfig = Components & Pick<Config, 'dataDir' | 'discardOrphans'>
 
 const NOT_FOUND: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR']
-const LF = 0x0a
 
 export function pathOf(dataDir: string, kind: DataKind, id: string): string {
   const { folder, suffix } = KINDS[kind]
@@ -110,7 +110,11 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     const bytes = stats.reduce((sum, found) => sum + (found?.size ?? 0), 0)
     const changedAt = Math.max(...stats.map(found => found?.mtimeMs ?? 0))
     if (bytes === 0) return undefined
-    if (kind === 'dead_letters') return { ...stored, events: await linesIn(path), bytes, changedAt }
+    if (kind === 'dead_letters') {
+      const stock = new DeadLetterStock(path)
+      await stock.refresh()
+      return { ...stored, events: stock.events, bytes, changedAt }
+    }
     if (kind !== 'buffer') return { ...stored, events: undefined, bytes, changedAt }
     const { recover, unsettled } = await import('../../flow/disk-buffer/recovery.js')
     const { settled, end, ahead } = await recover(folderOnDisk(path), log, true)
@@ -123,13 +127,6 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
     const changedAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0
     return { ...stored, events: undefined, bytes: 0, changedAt }
   }
-}
-
-async function linesIn(path: string): Promise<number> {
-  let lines = 0
-  for await (const part of createReadStream(path) as AsyncIterable<Buffer>)
-    for (let at = part.indexOf(LF); at >= 0; at = part.indexOf(LF, at + 1)) lines++
-  return lines
 }
 
 const partsOf = ({ kind, path }: Stored) => (kind === 'checkpoint' ? [path, `${path}.1`] : [path])

@@ -34,13 +34,14 @@ import { discard, FAILED } from '../../../../src/core/processor.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { LettersProgress, lettersSource, surveyLetters } from '../../../../src/engine/run/dead-letter/letters.js'
+import { DeadLetterFile, openDeadLetters } from '../../../../src/engine/run/dead-letter/queue.js'
 import { decodeLetter, encodeLetters } from '../../../../src/engine/run/dead-letter/record.js'
 import { isToSend, resendFile, surveyFile } from '../../../../src/engine/run/dead-letter/resend.js'
-import { DeadLetterStock, openDeadLetters } from '../../../../src/engine/run/dead-letter/stock.js'
-import { DeadLetterFile, deadLetterPath } from '../../../../src/engine/run/dead-letter.js'
+import { DeadLetterStock } from '../../../../src/engine/run/dead-letter/stock.js'
 import { Engine, type Runtime } from '../../../../src/engine/run/engine.js'
 import { Metrics } from '../../../../src/engine/run/measure/metrics.js'
 import { lockDataDir } from '../../../../src/engine/run/state/data-dir.js'
+import { pathOf } from '../../../../src/engine/run/state/inventory.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
 import { systemClock } from '../../../../src/lib/time.js'
@@ -364,7 +365,7 @@ t.test('resend', async t => {
     judge = () => refused
     await (await run(config)).running
     taken = {}
-    const path = deadLetterPath(dataDir, 'out')
+    const path = pathOf(dataDir, 'dead_letters', 'out')
     let engine: Engine | undefined
     const context = {
       config,
@@ -460,7 +461,7 @@ destinations:
         [7, 9],
       ],
     )
-    const path = deadLetterPath(dataDir, 'pick')
+    const path = pathOf(dataDir, 'dead_letters', 'pick')
     t.same(numbersIn(path), range(0, 6))
     const context = { config, target: config.processors[0]!, newRuntime, running: () => {}, stopped: () => false }
     taken = {}
@@ -468,7 +469,11 @@ destinations:
     judge = n => (n === 4 ? refused : undefined)
     t.same(await resendFile(path, context), { sent: 3, refused: new Map([['processing_failed', 3]]), left: 0 })
     t.same(numbersIn(path), range(0, 3), 'what fails again is back')
-    t.same(numbersIn(deadLetterPath(dataDir, 'out')), [4], 'what a destination behind it refuses is one of its own')
+    t.same(
+      numbersIn(pathOf(dataDir, 'dead_letters', 'out')),
+      [4],
+      'what a destination behind it refuses is one of its own',
+    )
     t.same([sent('out'), sent('odd'), sent('all')], [[], [3, 5], []])
     least = 0
     t.match(await resendFile(path, context), { sent: 3, left: 0 })
@@ -545,8 +550,8 @@ destinations:
 
 t.test('the dead letters that lie there now, whoever changes them', async t => {
   const dataDir = testFolder(t)
-  const path = deadLetterPath(dataDir, 'up')
-  const stock = new DeadLetterStock(dataDir, 'up')
+  const path = pathOf(dataDir, 'dead_letters', 'up')
+  const stock = new DeadLetterStock(path)
   const counted = async () => {
     await stock.refresh()
     return [stock.events, stock.oldest]

@@ -1,0 +1,189 @@
+import { type FileHandle, open, stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { Logger } from 'pino'
+import { DeliveryError } from '../../../core/errors.js'
+import { Ack } from '../../../core/event/ack.js'
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Origin } from '../../../core/event/origin.js'
+import { syncFolder } from '../../../lib/files/atomic-file.js'
+import { inTurn } from '../../../lib/files/in-turn.js'
+import { makeFolder } from '../../../lib/files/make-folder.js'
+import type { Clock } from '../../../lib/time.js'
+import { formatSize } from '../../../lib/units.js'
+import type { ComponentCounters } from '../../flow/counters.js'
+import type { DeadLetters } from '../../flow/dead-letters.js'
+import type { DiskAllowance } from '../../flow/disk-allowance.js'
+import type { FanOut } from '../../flow/fan-out.js'
+import { lineBatch } from '../../flow/made-batch.js'
+import { pathOf } from '../state/inventory.js'
+import { encodeLetters } from './record.js'
+import { DeadLetterStock } from './stock.js'
+
+/**
+ * The dead-letter queue of a component: a file of JSON lines, one per rejected event (record.ts), unless the side output
+ * for rejected events is read. Invariants of the file: `write` resolves when its events are on disk, in the file that
+ * has the name at that moment. A record is complete or absent: the torn record left by a crash or a full disk is cut off
+ * before the next write. The file may be moved away at any time; no other process may write to it.
+ */
+
+const LF = 0x0a
+const TAIL_SIZE = 64 * 1024
+
+interface DeadLetterFileOptions {
+  readonly dataDir: string
+  readonly destination: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly disk?: DiskAllowance | undefined
+}
+
+export interface DeadLetterEnvironment {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly metrics: ComponentCounters
+  readonly disk: DiskAllowance | undefined
+}
+
+/** Opens the dead-letter queue of a component, and registers its gauges. */
+export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
+  const { log, clock, metrics, disk } = environment
+  const file = new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
+  const stock = new DeadLetterStock(file.path)
+  metrics.beforeScrape = () => stock.refresh()
+  const series = (value: number | undefined) => (value === undefined ? [] : [{ labels: {}, value }])
+  metrics.gauges('sluice_dead_letters', 'Events in the dead-letter queue in data_dir now.', () => series(stock.events))
+  metrics.gauges('sluice_dead_letters_age_seconds', 'Age of the oldest event in the dead-letter queue.', () =>
+    series(stock.oldest && Math.max(0, clock.wall() - stock.oldest) / 1000),
+  )
+  const help = '1 if the last attempt to write dead letters failed. Their events wait until it succeeds.'
+  metrics.gauge('sluice_dead_letters_unwritable', help, () => (file.isUnwritable ? 1 : 0))
+  return file
+}
+
+export class DeadLetterFile implements DeadLetters {
+  readonly path: string
+  readonly #options: DeadLetterFileOptions
+  /** Inode of the file whose directory entry has been synced. */
+  #named: number | undefined
+  /** Whether the last attempt to write failed. */
+  isUnwritable = false
+
+  constructor(options: DeadLetterFileOptions) {
+    this.path = pathOf(options.dataDir, 'dead_letters', options.destination)
+    this.#options = options
+  }
+
+  async write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
+    try {
+      // After a reload, the write of a destination that was stopped may still be running on a slow disk.
+      await inTurn(this.path, () => this.#append(request, error))
+      this.isUnwritable = false
+    } catch (cause) {
+      this.isUnwritable = true
+      throw cause
+    }
+  }
+
+  async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
+    const { destination, clock } = this.#options
+    const bytes = encodeLetters(request, error, { destination, wall: clock.wall() })
+    // Written again if the file was moved away during the write: whoever moved it may have read it earlier.
+    while (!(await this.#appendTo(bytes))) {}
+  }
+
+  /** Appends and syncs. Returns whether the file still had the name then. */
+  async #appendTo(bytes: Buffer): Promise<boolean> {
+    const { log, disk } = this.#options
+    const folder = dirname(this.path)
+    await makeFolder(folder, 0o700)
+    const file = await open(this.path, 'a+', 0o600)
+    try {
+      const { size, torn } = await cutTornRecord(file)
+      if (torn > 0)
+        log.warn(
+          { file: this.path, bytes: torn },
+          'removed a torn record at the end of the file; its events are sent again',
+        )
+      disk?.count(this.path, () => size)
+      if (disk && !disk.hasRoom(bytes.length)) throw noRoom(disk)
+      try {
+        await file.appendFile(bytes)
+        await file.sync()
+        disk?.count(this.path, () => size + bytes.length)
+      } catch (cause) {
+        await file.truncate(size).catch(() => {})
+        throw cause
+      }
+      const { ino } = await file.stat()
+      // An earlier write may have created the file and failed here, so this does not depend on creation.
+      if (ino !== this.#named) await syncFolder(folder)
+      this.#named = ino
+      return await isNamed(this.path, file)
+    } finally {
+      await file.close()
+    }
+  }
+}
+
+/**
+ * The side output of a destination for rejected events. Each event is passed on as a dead-letter record in JSON, with
+ * fields such as reason, status, request_id and event. It counts as safe when every reader of the output has accepted
+ * it.
+ */
+export class RejectedOutput implements DeadLetters {
+  readonly #fanOut: FanOut
+  readonly #origin: Origin
+  readonly #clock: Clock
+
+  constructor(fanOut: FanOut, origin: Origin, clock: Clock) {
+    this.#fanOut = fanOut
+    this.#origin = origin
+    this.#clock = clock
+  }
+
+  write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
+    const wall = this.#clock.wall()
+    const bytes = encodeLetters(request, error, { destination: this.#origin.source, wall })
+    if (bytes.length === 0) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      const ack = new Ack(status => {
+        if (status === 'errored') reject(new Error('those who read the rejected events did not take them'))
+        else resolve()
+      })
+      // No need to wait for room: the next request that is refused waits for its own answer.
+      void this.#fanOut.write(lineBatch(bytes, this.#origin, wall, ack))
+    })
+  }
+}
+
+function noRoom({ max }: DiskAllowance): DeliveryError {
+  const message = `buffers and dead letters use all of their ${formatSize(max)}; remove data that is no longer needed, or set on_reject: discard`
+  return new DeliveryError(message, { failure: 'retry', reason: 'account_disk_full' })
+}
+
+/** Truncates a file after its last complete record. Returns its size and the number of bytes cut off. */
+export async function cutTornRecord(file: FileHandle): Promise<{ size: number; torn: number }> {
+  const { size: found } = await file.stat()
+  const size = await endOfRecords(file, found)
+  if (size < found) await file.truncate(size)
+  return { size, torn: found - size }
+}
+
+/** The end of the last complete record. */
+async function endOfRecords(file: FileHandle, size: number): Promise<number> {
+  const tail = Buffer.alloc(TAIL_SIZE)
+  for (let end = size; end > 0; ) {
+    const start = Math.max(0, end - TAIL_SIZE)
+    const { bytesRead } = await file.read(tail, 0, end - start, start)
+    const newline = tail.subarray(0, bytesRead).lastIndexOf(LF)
+    if (newline >= 0) return start + newline + 1
+    end = start
+  }
+  return 0
+}
+
+/** Whether `path` still refers to this file. */
+async function isNamed(path: string, file: FileHandle): Promise<boolean> {
+  const [own, named] = await Promise.all([file.stat(), stat(path).catch(() => undefined)])
+  return named?.ino === own.ino && named.dev === own.dev
+}
