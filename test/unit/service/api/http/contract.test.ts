@@ -269,13 +269,18 @@ t.test('every status of every route, as the description says', { timeout: 120_00
         const there = { ...good, key: undefined, ...(atLimit ? inFull[operation.operationId] : {}) }
         const sent = target === running ? (made ?? good) : there
         const path = template.replace(/\{(\w+)\}/g, (_, name) => sent.params?.[name] ?? NOBODY) + (sent.path ?? '')
-        const got = await target.send(method, path, { ...sent, key: sent.key ?? target.made.manager.key })
+        const key = sent.key ?? target.made.manager.key
+        const got = await target.send(method, path, { ...sent, key })
         const what = `${method} ${template} ${status}`
         t.equal(got.status, status, `${what}: ${got.text.slice(0, 300)}`)
         t.same(answers.faults(template, method, got), [], what)
         if (status === 429 || status === 503)
           t.ok(Number(got.headers.get('retry-after')) >= 1, `${what}: when to try again`)
-        if (status === 401) t.match(got.headers.get('www-authenticate'), /^Token\b/, what)
+        t.notOk(got.text.includes(key.slice(4)), `${what}: no answer has the key of its request`)
+        if (status === 401) {
+          t.match(got.headers.get('www-authenticate'), /^Token\b/, what)
+          t.notMatch([...got.headers.keys()].join(), 'x-auth-', `${what}: nobody was recognized`)
+        }
         reached.add(`${operation.operationId} ${status}`)
       }
     }
@@ -313,7 +318,6 @@ t.test('HEAD is GET without a body; other methods are 405; unknown paths are 404
     '/v3',
     '/v3/',
     '/v3/pipelines',
-
     `/v3/pipeline/${NOBODY}/x`,
     '/v3/%zz',
     `/v3/pipeline/${'a'.repeat(500)}`,

@@ -16,7 +16,7 @@ import { identityFaults } from '../../../../fuzz/answers.js'
 import { checkout } from '../../../../support/checkout.js'
 import { testFolder } from '../../../../support/folder.js'
 import { Seeded } from '../../../../support/seeded.js'
-import { type Got, pipelineConfig, send, startService, type TestService } from '../../../../support/service.js'
+import { type Got, pipelineConfig, startService, type TestService } from '../../../../support/service.js'
 import { turns, until } from '../../../../support/until.js'
 
 /** What docs/spec.md names: the service's half of the specification, line by line. */
@@ -62,77 +62,6 @@ async function start(t: Test, options: Parameters<typeof startService>[1] = {}):
     },
   })
 }
-
-t.test('Authorization: Token <key>, and nothing else', async t => {
-  const { url, sts, ok } = await start(t)
-  await ok(200, 'GET', '/v3/pipeline', sts)
-  const refused: [string | undefined, RegExp][] = [
-    [undefined, /^token_missing$/],
-    ['', /^token_(missing|malformed)$/],
-    [sts, /^token_malformed$/],
-    [`Bearer ${sts}`, /^token_malformed$/],
-    [`Token`, /^token_malformed$/],
-    ['Token xyz', /^token_malformed$/],
-    [`Token ${sts} ${sts}`, /^token_malformed$/],
-    [`Token ${sts.slice(0, -1)}`, /^token_malformed$/],
-    [`Token sts_${'0'.repeat(40)}`, /^token_unknown$/],
-    [`Token ste_${sts.slice(4)}`, /^token_unknown$/],
-  ]
-  for (const [authorization, code] of refused) {
-    for (const method of ['GET', 'HEAD']) {
-      const got = await send(url, method, '/v3/pipeline', {
-        headers: authorization === undefined ? {} : { authorization },
-      })
-      t.equal(got.status, 401, `${method} ${authorization}`)
-      if (method === 'GET') t.match(got.body, { code, message: /\w+ \w+/, errors: [] }, `GET ${authorization}`)
-      t.match(got.headers.get('www-authenticate'), /^Token\b/)
-      t.match(got.headers.get('x-request-id'), UUID)
-      t.notOk(
-        [...got.headers.keys()].some(name => name.startsWith('x-auth-')),
-        'nobody was recognized',
-      )
-    }
-  }
-})
-
-t.test('GET /v3/pipeline and HEAD validate a token: 200 or 401', async t => {
-  const { sts, ste, manager, ok, made } = await start(t)
-  for (const key of [sts, ste, manager]) {
-    const got = await ok(200, 'GET', '/v3/pipeline', key, undefined, { accept: 'application/json' })
-    t.match(got.body, { meta: { type: 'pipeline', page: { next: null } }, data: [] })
-    t.match(got.headers.get('content-type'), /^application\/json/)
-    t.equal((await ok(200, 'HEAD', '/v3/pipeline', key)).text, '')
-  }
-  await ok(200, 'GET', '/v3/pipeline', ste, undefined, { 'x-delegate-account-id': made.account.id })
-  await ok(401, 'HEAD', '/v3/pipeline', `sts_${'f'.repeat(40)}`)
-})
-
-t.test('GET /v3/auth/token tells what the token is, never the key', async t => {
-  const { sts, ste, manager, ok, made } = await start(t)
-  const account_id = made.account.id
-  const expected: [string, object][] = [
-    [
-      sts,
-      { type: 'service_account', subject: { id: made.service_account.id }, account_id, role: null, delegated: false },
-    ],
-    [ste, { type: 'enterprise_service_account', account_id: null, role: null, delegated: false }],
-    [
-      manager,
-      { type: 'personal', subject: made.manager.key && { email: made.manager.email }, account_id, role: 'manager' },
-    ],
-  ]
-  for (const [key, data] of expected) {
-    const got = await ok(200, 'GET', '/v3/auth/token', key)
-    t.match(got.body, {
-      meta: { type: 'token' },
-      data: { ...data, enterprise_id: made.enterprise.id, expires_at: null },
-    })
-    t.ok(got.body.data.scopes.length > 0)
-    t.notOk(got.text.includes(key.slice(4)) || got.text.includes(key.slice(4, 20)), 'no part of the key')
-  }
-  const scopes = (await ok(200, 'GET', '/v3/auth/token', sts)).body.data.scopes
-  t.same([...scopes].sort(), ['ingest:write', 'pipeline:read', 'pipeline:write'], 'the first one administers nothing')
-})
 
 t.test('debug headers on every authenticated answer, in their formats', async t => {
   const { sts, ste, manager, ok, made } = await start(t)
@@ -397,81 +326,6 @@ t.test('x-delegate-account-id is for enterprise tokens only', async t => {
     await ok(403, 'GET', '/v3/pipeline', ste, undefined, { 'x-delegate-account-id': wrong })
 })
 
-t.test('without delegation an enterprise token acts at enterprise scope', async t => {
-  const { sts, ste, manager, ok, made } = await start(t)
-  await ok(201, 'POST', '/v3/enterprise/account', ste, { title: 'child' })
-  const { body } = await ok(200, 'GET', '/v3/enterprise/account', ste, undefined, { accept: 'application/json' })
-  t.equal(body.meta.type, 'account')
-  t.equal(body.data.length, 2)
-  for (const account of body.data) {
-    t.match(account, { id: ID, short_id: SHORT_ID, enterprise_id: made.enterprise.id })
-  }
-  for (const key of [sts, manager]) await ok(403, 'GET', '/v3/enterprise/account', key)
-  t.match((await ok(200, 'GET', '/v3/auth/token', ste)).body.data, { account_id: null, account_short_id: null })
-})
-
-t.test('a service account has exactly one key: rotated, revoked, gone', async t => {
-  const { manager, ok } = await start(t)
-  const { id, key } = (await ok(201, 'POST', '/v3/service-account', manager, { title: 'one' })).body.data
-  t.match(key, /^sts_[0-9a-f]{40}$/)
-  t.notOk((await ok(200, 'GET', `/v3/service-account/${id}`, manager)).text.includes(key.slice(4)), 'shown once')
-  const second = (await ok(200, 'POST', `/v3/service-account/${id}/key/rotate`, manager)).body.data.key
-  await ok(401, 'GET', '/v3/pipeline', key)
-  await ok(200, 'GET', '/v3/pipeline', second)
-  const third = (await ok(200, 'POST', `/v3/service-account/${id}/key/rotate`, manager, { grace: '1 Minutes' })).body
-    .data.key
-  await ok(200, 'GET', '/v3/pipeline', second)
-  await ok(200, 'GET', '/v3/pipeline', third)
-  await ok(204, 'DELETE', `/v3/service-account/${id}/key`, manager)
-  for (const old of [second, third])
-    t.match((await ok(401, 'GET', '/v3/pipeline', old)).body.code, /^token_(revoked|unknown)$/)
-  const fourth = (await ok(200, 'POST', `/v3/service-account/${id}/key/rotate`, manager)).body.data.key
-  await ok(200, 'GET', '/v3/pipeline', fourth)
-  await ok(204, 'DELETE', `/v3/service-account/${id}`, manager)
-  await ok(401, 'GET', '/v3/pipeline', fourth)
-  await ok(404, 'GET', `/v3/service-account/${id}`, manager)
-})
-
-t.test('an enterprise service account is bound to no account, and made at enterprise scope', async t => {
-  const { ste, manager, ok } = await start(t)
-  const made = (await ok(201, 'POST', '/v3/service-account', ste, { title: 'all' })).body.data
-  t.match(made, { key: /^ste_[0-9a-f]{40}$/, account_id: null })
-  await ok(200, 'GET', '/v3/enterprise/account', made.key)
-  await ok(404, 'GET', `/v3/service-account/${made.id}`, manager)
-})
-
-t.test('a personal key follows the permissions of its user', async t => {
-  const { manager, ok } = await start(t)
-  const user = (await ok(201, 'POST', '/v3/user', manager, { email: 'u@example.com', role: 'editor' })).body.data
-  t.match(user.key, /^sta_[0-9a-f]{40}$/)
-  const input = { title: 'p', config: pipelineConfig() }
-  await ok(201, 'POST', '/v3/pipeline', user.key, input)
-  await ok(403, 'GET', '/v3/user', user.key)
-  await ok(200, 'PUT', `/v3/user/${user.id}`, manager, { role: 'viewer' })
-  await ok(403, 'POST', '/v3/pipeline', user.key, input)
-  await ok(200, 'GET', '/v3/pipeline', user.key)
-  await ok(200, 'PUT', `/v3/user/${user.id}`, manager, { role: 'manager' })
-  await ok(200, 'GET', '/v3/user', user.key)
-  await ok(204, 'DELETE', `/v3/user/${user.id}`, manager)
-  await ok(401, 'GET', '/v3/pipeline', user.key)
-})
-
-t.test('a personal key may be narrowed by scopes, and expire', async t => {
-  let now = Date.parse('2031-02-03T04:05:06Z')
-  const clock = { now: () => now, wall: () => now }
-  const { manager, ok } = await start(t, { clock })
-  const narrow = (await ok(201, 'POST', '/v3/user/key', manager, { scopes: ['pipeline:read'], expires_in: 60 })).body
-    .data
-  t.equal(narrow.expires_at, '2031-02-03T04:06:06.000Z')
-  await ok(200, 'GET', '/v3/pipeline', narrow.key)
-  await ok(403, 'POST', '/v3/pipeline', narrow.key, { title: 'p', config: pipelineConfig() })
-  await ok(403, 'GET', '/v3/user', narrow.key)
-  now += 59_999
-  await ok(200, 'GET', '/v3/pipeline', narrow.key)
-  now += 1
-  t.equal((await ok(401, 'GET', '/v3/pipeline', narrow.key)).body.code, 'token_expired')
-})
-
 t.test('revoking acts on connections that are open', async t => {
   const { manager, ok, url } = await start(t)
   const { id, key } = (await ok(201, 'POST', '/v3/service-account', manager, { title: 'one' })).body.data
@@ -485,41 +339,6 @@ t.test('revoking acts on connections that are open', async t => {
   t.equal(await ask(), 'HTTP/1.1 200')
   await ok(204, 'DELETE', `/v3/service-account/${id}/key`, manager)
   t.equal(await ask(), 'HTTP/1.1 401')
-})
-
-t.test('the beta gate: a throttle is published only where the manager enabled it', async t => {
-  const { sts, ste, manager, ok, made } = await start(t)
-  const { id } = (await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig(true) })).body.data
-  const refused = await ok(403, 'POST', `/v3/pipeline/${id}/publish`, sts)
-  t.match(refused.body, { code: 'feature_not_enabled', message: /feature\/throttle/ }, 'what to do')
-  const path = '/v3/account/feature/throttle'
-  await ok(403, 'PUT', path, sts, { enabled: true })
-  await ok(403, 'PUT', path, ste, { enabled: true }, { 'x-delegate-account-id': made.account.id })
-  const editor = (await ok(201, 'POST', '/v3/user', manager, { email: 'e@example.com', role: 'editor' })).body.data
-  await ok(403, 'PUT', path, editor.key, { enabled: true })
-  t.match((await ok(200, 'PUT', path, manager, { enabled: true })).body.data, { features: { throttle: true } })
-  t.equal((await ok(200, 'POST', `/v3/pipeline/${id}/publish`, sts)).body.data.published_revision, 1)
-})
-
-t.test('403 and 404: no scope, and not to be known', async t => {
-  const { sts, manager, ste, ok } = await start(t)
-  await ok(403, 'GET', '/v3/audit', sts)
-  await ok(403, 'POST', '/v3/service-account', sts, {})
-  const other = (
-    await ok(201, 'POST', '/v3/enterprise/account', ste, { title: 'o', manager: { email: 'o@example.com' } })
-  ).body.data
-  const theirs = (await ok(201, 'POST', '/v3/pipeline', other.manager.key, { title: 'p', config: pipelineConfig() }))
-    .body.data
-  const strange = await ok(404, 'GET', `/v3/pipeline/${theirs.id}`, manager)
-  const missing = await ok(404, 'GET', `/v3/pipeline/${'0'.repeat(24)}`, manager)
-  t.same(strange.body, missing.body, 'nobody can tell the two apart')
-  for (const [method, path] of [
-    ['PUT', `/v3/user/${other.manager.id}`],
-    ['DELETE', `/v3/user/${other.manager.id}`],
-    ['DELETE', `/v3/pipeline/${theirs.id}`],
-    ['POST', `/v3/pipeline/${theirs.id}/publish`],
-  ] as const)
-    await ok(404, method, path, manager, method === 'PUT' ? { role: 'viewer' } : undefined)
 })
 
 t.test('limits: of a key, of failed tries, with when to try again', async t => {
@@ -726,38 +545,6 @@ t.test('bodies that are under way take a bounded part of the memory', async t =>
   t.match(said[0], /^HTTP\/1.1 503 .*"account_share_exceeded".*requests of this account that are not answered yet/s)
   t.equal((await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig() })).status, 201)
   for (const socket of sockets) socket.destroy()
-})
-
-t.test('drafts, revisions, publishing and rolling back; ETags keep changes apart', async t => {
-  const { sts, ok } = await start(t)
-  const made = await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig() })
-  const { id } = made.body.data
-  const path = `/v3/pipeline/${id}`
-  t.match(made.body.data, { revision: 1, published_revision: null, config: pipelineConfig() })
-  await ok(409, 'GET', `${path}/published`, sts)
-  await ok(200, 'POST', `${path}/publish`, sts)
-  const etag = (await ok(200, 'GET', path, sts)).headers.get('etag')!
-  await ok(304, 'GET', path, sts, undefined, { 'if-none-match': etag })
-  const config = { destinations: { other: { type: 'blackhole', inputs: ['ingest'] } } }
-  t.equal((await ok(200, 'PUT', path, sts, { config }, { 'if-match': etag })).body.data.revision, 2)
-  await ok(412, 'PUT', path, sts, { config }, { 'if-match': etag })
-  t.match((await ok(200, 'GET', `${path}/published`, sts)).body.data, { revision: 1, config: pipelineConfig() })
-  t.equal((await ok(200, 'POST', `${path}/publish`, sts)).body.data.published_revision, 2)
-  t.equal(
-    (await ok(200, 'POST', `${path}/publish`, sts, { revision: 1 })).body.data.published_revision,
-    1,
-    'rolled back',
-  )
-  const revisions = (await ok(200, 'GET', `${path}/revision`, sts)).body.data
-  t.same(
-    revisions.map(({ revision, published }: { revision: number; published: boolean }) => [revision, published]),
-    [
-      [2, false],
-      [1, true],
-    ],
-  )
-  await ok(204, 'DELETE', path, sts)
-  await ok(404, 'GET', path, sts)
 })
 
 t.test('an end waits for what is under way, and for no connection that is open', async t => {
