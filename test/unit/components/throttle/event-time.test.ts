@@ -1,9 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { hostname } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { Replay } from '../../../../src/cli/check/simulate/replay.js'
-import { Trials } from '../../../../src/cli/check/simulate/trials.js'
 import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { AutoTime } from '../../../../src/components/throttle/auto-time.js'
@@ -13,12 +10,11 @@ import { eventTime } from '../../../../src/components/throttle/event-time.js'
 import { LATE } from '../../../../src/components/throttle/event-windows.js'
 import type { WindowMode } from '../../../../src/components/throttle/limit.js'
 import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter.js'
-import { JSON_OBJECTS } from '../../../../src/core/codecs/json.js'
 import { type FieldPath, parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
-import { LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
 import { batchesOf, batchOf, originOf } from '../../../support/batches.js'
+import { casesOf } from '../../../support/cases.js'
 import { checkout } from '../../../support/checkout.js'
 import { seeded } from '../../../support/seeded.js'
 
@@ -112,165 +108,11 @@ t.test('the vectors hold in the time of the events, but for what that changes', 
 })
 
 t.test('events out of order, by hand: P passes, D is discarded, L is late', async t => {
-  const cases: [what: string, config: Record<string, unknown>, times: number[], decisions: string][] = [
-    ['into a window that is kept', { limit: 1 }, [0, 5000, 999, 1], 'PPDD'],
-    ['between two that are kept', { limit: 1 }, [0, 5000, 2000, 2500, 1000], 'PPPDP'],
-    ['its window ends where the next begins', { limit: 2 }, [5000, 5900, 4800, 4900, 5100, 5800], 'PPPPDD'],
-    ['before a window that it fits in: one window', { limit: 1 }, [1000, 999, 500, 1], 'PDDD'],
-    ['the window begins earlier then, and ends earlier', { limit: 2 }, [1000, 500, 1499, 1500, 1999], 'PPDPP'],
-    ['in reverse, one of limit a window passes', { limit: 1 }, [9000, 8500, 8000, 7500, 7000], 'PDPDP'],
-    ['kept to the millisecond', { limit: 1, allowed_lateness: '2s' }, [0, 3000, 999, 3001, 999], 'PPDDD'],
-    ['and not one more', { limit: 1, allowed_lateness: '2s' }, [0, 3000, 3999, 4000, 0], 'PPDPL'],
-    ['a window is kept whole', { limit: 1, window: '1h', allowed_lateness: '1s' }, [0, 3_599_999, 1], 'PDD'],
-    ['no window, and late', { limit: 1, allowed_lateness: '2s' }, [5000, 2999, 3000], 'PLP'],
-    ['no lateness', { limit: 1, allowed_lateness: '0s' }, [1000, 1500, 999, 2000, 1999], 'PDLPD'],
-    ['aligned: its own window', { limit: 1, window_mode: 'aligned' }, [2500, 1999, 1000, 2001, 500], 'PPDDP'],
-    [
-      'aligned: kept to the end of the window',
-      { limit: 1, window_mode: 'aligned', allowed_lateness: '2s' },
-      [100, 3000, 999, 3001, 999, 50],
-      'PPDDDD',
-    ],
-    [
-      'aligned: late when its window has ended for long enough',
-      { limit: 1, window_mode: 'aligned', allowed_lateness: '2s' },
-      [4000, 1000, 4001, 4999, 5001, 999, 0],
-      'PPDDPLL',
-    ],
-    ['sliding: what came before it', { limit: 1, window_mode: 'sliding' }, [0, 5000, 999, 1000, 1999], 'PPDPD'],
-    ['sliding: what comes after it, too', { limit: 1, window_mode: 'sliding' }, [5000, 4001, 4000], 'PDP'],
-    [
-      'sliding: no span of a window holds more',
-      { limit: 2, window_mode: 'sliding' },
-      [1000, 1900, 1500, 950, 900, 0, -1, 901],
-      'PPDDPPDD',
-    ],
-    ['sliding: several of one time', { limit: 3, window_mode: 'sliding' }, [500, 9000, 500, 500, 500], 'PPPPD'],
-    ['sliding: counted in the window that is open', { limit: 3, window_mode: 'sliding' }, [0, 500, 0, 700], 'PPPD'],
-    ['sliding: late', { limit: 1, window_mode: 'sliding', allowed_lateness: '2s' }, [5000, 2999, 3000], 'PLP'],
-    [
-      'sliding: discarded events move the window, and one before them finds it',
-      { limit: 1, window_mode: 'sliding' },
-      [0, 1000, 1990, 1980, 2000, 2999, 2001, 3000],
-      'PPDDPDDP',
-    ],
-  ]
+  const cases: [what: string, config: Record<string, unknown>, times: number[], decisions: string][] = casesOf(
+    import.meta.url,
+    'out_of_order',
+  )
   for (const [what, config, times, decisions] of cases) t.equal(throttleOf(config).at(...times), decisions, what)
-})
-
-/** What passed in each bucket, and the newest time of each file: the throttle without a thought for memory. */
-class Model {
-  readonly #mode: WindowMode
-  readonly #limit: number
-  readonly #windowMs: number
-  readonly #latenessMs: number
-  readonly #newest = new Map<string, number>()
-  /** By key: windows with the times that passed in them; under sliding a single one. */
-  readonly #windows = new Map<string, { start: number; times: number[] }[]>()
-
-  constructor(mode: WindowMode, limit: number, windowMs: number, latenessMs: number) {
-    this.#mode = mode
-    this.#limit = limit
-    this.#windowMs = windowMs
-    this.#latenessMs = latenessMs
-  }
-
-  /** Whether all files have left the bucket behind: then it may be forgotten, and an event from before is any case. */
-  isDoubtful(key: string, time: number): boolean {
-    const newest = this.#windows.get(key)?.flatMap(({ start, times }) => (this.#mode === 'sliding' ? times : [start]))
-    const reached = Math.min(...this.#newest.values())
-    const latest = Math.max(...(newest ?? []))
-    return reached - latest >= this.#windowMs + this.#latenessMs && time - latest < this.#windowMs
-  }
-
-  take(file: string, key: string, time: number): number {
-    this.#newest.set(file, Math.max(time, this.#newest.get(file) ?? time))
-    const windows = this.#windows.get(key) ?? []
-    this.#windows.set(key, windows)
-    const newest = Math.max(...windows.flatMap(({ times }) => times))
-    const lateBefore = Math.min(newest, this.#newest.get(file)!) - this.#latenessMs
-    if (this.#mode === 'sliding') return this.#slide(windows, time, lateBefore)
-    const length = this.#windowMs
-    const start = this.#mode === 'aligned' ? Math.floor(time / length) * length : time
-    const next = windows.find(window => window.start > time)
-    const own = windows.findLast(window => window.start <= time && time - window.start < length)
-    if (own && own.start + length >= lateBefore) return this.#count(own, time)
-    if ((this.#mode === 'aligned' ? start + length : time) < lateBefore) return LATE
-    if (this.#mode === 'fixed' && next && Math.max(...next.times) - time < length) {
-      const taken = this.#count(next, time)
-      if (taken === PASS) next.start = time
-      return taken
-    }
-    windows.push({ start, times: [time] })
-    windows.sort((a, b) => a.start - b.start)
-    return PASS
-  }
-
-  #count({ times }: { times: number[] }, time: number): number {
-    if (times.length >= this.#limit) return DISCARD
-    times.push(time)
-    return PASS
-  }
-
-  #slide(windows: { start: number; times: number[] }[], time: number, lateBefore: number): number {
-    if (time < lateBefore) return LATE
-    if (windows.length === 0) windows.push({ start: 0, times: [] })
-    const { times } = windows[0]!
-    const isFull = [...times.filter(other => other <= time && time - other < this.#windowMs), time].some(
-      first => times.filter(other => other >= first && other - first < this.#windowMs).length >= this.#limit,
-    )
-    if (isFull) return DISCARD
-    times.push(time)
-    return PASS
-  }
-}
-
-t.test('decides as the model does, in whatever order events come, from however many files', async t => {
-  for (const mode of MODES) {
-    for (const [seed, limit, windowMs, latenessMs, keys, files] of [
-      [1, 1, 1000, 5000, 2, 1],
-      [2, 3, 1000, 0, 3, 1],
-      [3, 2, 100, 1000, 8, 1],
-      [4, 5, 60_000, 1000, 3, 2],
-      [5, 2, 1.5, 20, 5, 3],
-      [6, 8, 1000, 3000, 1, 2],
-    ] as const) {
-      const random = seeded(seed)
-      const { decide } = throttleOf({
-        limit,
-        window: `${windowMs}ms`,
-        window_mode: mode,
-        allowed_lateness: `${latenessMs}ms`,
-        key_field: '.key',
-      })
-      const model = new Model(mode, limit, windowMs, latenessMs)
-      const heads = Array.from({ length: files }, (_, n) => 1_700_000_000_000 + n * windowMs * 40)
-      // From the first moment it is known how far each has come.
-      for (const [file, time] of heads.entries()) {
-        decide([{ t: time, file: String(file), key: 'first' }])
-        model.take(String(file), 'first', time)
-      }
-      const seen: Record<string, number> = {}
-      const wrong: string[] = []
-      for (let step = 0; step < 1500 && wrong.length === 0; step++) {
-        const file = Math.floor(random() * files)
-        const roll = random()
-        const ahead = roll < 0.7 ? windowMs / 8 : roll < 0.97 ? windowMs : windowMs + latenessMs
-        heads[file]! += Math.floor(random() * ahead * 8) / 8
-        const back = random() < 0.6 ? 0 : random() * (random() < 0.9 ? latenessMs + windowMs : 3 * latenessMs)
-        const time = heads[file]! - Math.floor(back * 8) / 8
-        const key = String(Math.floor(random() ** 2 * keys))
-        if (model.isDoubtful(key, time)) continue
-        const expected = NAMES[model.take(String(file), key, time)]!
-        const [got] = decide([{ t: time, key, file: String(file) }])
-        seen[expected] = (seen[expected] ?? 0) + 1
-        if (got !== expected) wrong.push(`step ${step}: ${got} rather than ${expected}`)
-      }
-      const what = `${mode}, seed ${seed}, limit ${limit} in ${windowMs} ms, ${latenessMs} ms late, ${files} files`
-      t.same(wrong, [], `${what}: ${JSON.stringify(seen)}`)
-      t.ok(seen.pass! > 100 && seen.discard! > 50 && seen.late! > 0, what)
-    }
-  }
 })
 
 t.test('what it promises, in whatever order events come', async t => {
@@ -309,39 +151,6 @@ t.test('what it promises, in whatever order events come', async t => {
       const last = near[i + limit - 1]
       return last !== undefined && Math.max(last, time) - Math.min(first, time) < 1000
     })
-  }
-})
-
-t.test('agrees with a simulation of the same events, in order', async t => {
-  for (const mode of MODES) {
-    for (const time_field of [undefined, '.t']) {
-      const random = seeded(MODES.indexOf(mode) + 40)
-      const config = { limit: 3, window: '10s', key_field: '.k', exclude: "if (.k equal 'x')", window_mode: mode }
-      let time = 1_700_000_000_000
-      const events = Array.from({ length: 3000 }, () => {
-        time += random() < 0.5 ? 0 : Math.floor(random() * 5000)
-        const key = ['a', 'b', 'c', 'x', '', null][Math.floor(random() * 6)]
-        const written = random() < 0.3 ? time : random() < 0.5 ? String(time) : new Date(time).toISOString()
-        return { t: written, k: key }
-      })
-      const options = throttle.options.parse(time_field ? { ...config, time_field } : config)
-      const way = { throttle: 'it', sources: [], processors: [], readers: new Map([['in', ['it']]]) }
-      const replay = new Replay(
-        parseFieldPath('.t'),
-        way,
-        (context, slots) => new Trials([options], context, slots, true),
-      )
-      replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS }, 0)
-      const splitter = new LineSplitter(1024)
-      const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
-      await replay.replay(splitter.push(Buffer.from(text))!)
-      const simulated = replay.visitor.decisions
-        .trimEnd()
-        .split('\n')
-        .map(line => (JSON.parse(line) as { decision: string }).decision)
-      t.same(throttleOf(config).decide(events, 100), simulated, `${mode}, time_field ${time_field}`)
-      t.same([...new Set(simulated)].sort(), ['discard', 'excluded', 'pass'])
-    }
   }
 })
 

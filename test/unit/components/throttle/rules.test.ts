@@ -10,13 +10,8 @@ import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter
 import { LiveDecider } from '../../../../src/components/throttle/live-decider.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
+import { casesOf } from '../../../support/cases.js'
 import { seeded } from '../../../support/seeded.js'
-
-interface Event {
-  readonly app?: string
-  readonly n: number
-  readonly bytes?: number
-}
 
 function compiled(options: object) {
   const origin = originOf('json')
@@ -40,89 +35,6 @@ function deciderOf(given: object) {
     },
   }
 }
-
-/** Rules as one would apply them by hand: in order, with the times of what passed in each bucket. */
-class Model {
-  readonly #passed = new Map<string, number[]>()
-  readonly #rules: readonly ModelRule[]
-
-  constructor(rules: readonly ModelRule[]) {
-    this.#rules = rules
-  }
-
-  decide(event: Event, now: number): number {
-    const key = event.app === undefined || event.app === '' ? undefined : event.app
-    const n = this.#rules.findIndex(({ holds }) => holds(event, key))
-    const { limit, windowMs } = this.#rules[n]!
-    if (limit === Number.POSITIVE_INFINITY) return PASS
-    const bucket = `${n} ${key ?? 'default '}`
-    let opened = this.#passed.get(bucket) ?? []
-    if (opened.length > 0 && now - opened[0]! >= windowMs) opened = []
-    const passes = opened.length < limit
-    if (passes) opened.push(now)
-    this.#passed.set(bucket, opened)
-    return passes ? PASS : DISCARD
-  }
-}
-
-interface ModelRule {
-  readonly holds: (event: Event, key: string | undefined) => boolean
-  readonly limit: number
-  readonly windowMs: number
-}
-
-t.test('rules decide as they would by hand, in any order and number', async t => {
-  const random = seeded(11)
-  const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!
-  const apps = ['a', 'ab', 'abc', 'b-1', 'b-2', 'é', `long-${'x'.repeat(300)}`]
-  const patterns: [string, (key: string) => boolean][] = [
-    ...apps.map((app): [string, (key: string) => boolean] => [app, key => key === app]),
-    ['a*', key => key.startsWith('a')],
-    ['*b', key => key.endsWith('b')],
-    ['b-?', key => /^b-.$/.test(key)],
-    ['[!ab]*', key => !/^[ab]/.test(key)],
-    ['long-*', key => key.startsWith('long-')],
-    ['{a,b-1}', key => key === 'a' || key === 'b-1'],
-  ]
-  let decided = 0
-  for (let round = 0; round < 300; round++) {
-    const model: ModelRule[] = []
-    const limits = Array.from({ length: 1 + Math.floor(random() * (round % 10 === 0 ? 60 : 5)) }, () => {
-      const [key, matches] = pick(patterns)
-      const below = Math.floor(random() * 4)
-      const form = random()
-      const hasKey = form < 0.7
-      const hasWhen = form > 0.4
-      const limit = random() < 0.1 ? 'unlimited' : random() < 0.8 ? 1 + Math.floor(random() * 3) : undefined
-      const window = random() < 0.4 && limit !== 'unlimited' ? pick([5, 20]) : undefined
-      model.push({
-        holds: (event, own) => (!hasKey || (own !== undefined && matches(own))) && (!hasWhen || event.n < below),
-        limit: limit === 'unlimited' ? Number.POSITIVE_INFINITY : (limit ?? 2),
-        windowMs: window ?? 10,
-      })
-      return {
-        ...(hasKey && { key }),
-        ...(hasWhen && { when: `if (.n less ${below})` }),
-        ...(limit && { limit }),
-        ...(window && { window: `${window}ms` }),
-      }
-    })
-    model.push({ holds: () => true, limit: 2, windowMs: 10 })
-    const { decide } = deciderOf({ limit: 2, window: '10ms', key_field: '.app', limits })
-    const expected = new Model(model)
-    let now = 0
-    for (let step = 0; step < 60; step++, decided++) {
-      now += Math.floor(random() * 3)
-      const event: Event = { n: Math.floor(random() * 5), ...(random() < 0.9 && { app: pick([...apps, '']) }) }
-      const [got, wanted] = [decide(event, now), expected.decide(event, now)]
-      if (got !== wanted) {
-        t.fail(`round ${round}, step ${step}: ${got} rather than ${wanted} for ${JSON.stringify({ event, limits })}`)
-        return
-      }
-    }
-  }
-  t.ok(decided > 10_000)
-})
 
 t.test('a rule replaces the options that it names, and has its own cost, bytes and further limits', async t => {
   const { decide } = deciderOf({
@@ -357,26 +269,11 @@ t.test('invalid rules are refused with their place', async t => {
 })
 
 t.test('what patterns match', async t => {
-  for (const [source, matching, others] of [
-    ['batch-*', ['batch-', 'batch-1', 'batch-a/b\n'], ['batch', 'xbatch-1', 'Batch-1']],
-    ['*-batch', ['-batch', 'a-batch'], ['-batch1', '']],
-    ['a*b*c', ['abc', 'a1b2c', 'abbcc'], ['acb', 'ab', 'xabc']],
-    ['a?c', ['abc', 'a\u{1f600}c', 'a?c'], ['ac', 'abbc']],
-    ['[a-c]1', ['a1', 'b1', 'c1'], ['d1', '-1', 'a']],
-    ['[!a-c]1', ['d1', '-1', '!1'], ['a1', '1']],
-    ['[]x-]', [']', 'x', '-'], ['a']],
-    ['[\\]a]', [']', 'a'], ['\\']],
-    ['{web,db}-1', ['web-1', 'db-1'], ['web', 'web,db-1']],
-    ['{a,{b,c}*}', ['a', 'b', 'c9'], ['a9', '']],
-    ['*{a,b}c', ['ac', 'xbc'], ['abd', 'c']],
-    ['*{a,bc}', ['a', 'xbc'], ['b', 'ac']],
-    ['*[ab]', ['a', 'cb'], ['', 'bc']],
-    ['ab*bc', ['abbc'], ['abc']],
-    ['a.b+c$(|)^/', ['a.b+c$(|)^/'], ['aXb+c$(|)^/']],
-    ['\\*\\[\\{', ['*[{'], ['a[{']],
-    ['a}b,c]', ['a}b,c]'], ['ab']],
+  const patterns: [string, string[], string[]][] = [
+    ...casesOf<[string, string[], string[]][]>(import.meta.url, 'patterns'),
     ['*', ['', 'a', '\n', '\ud800'], []],
-  ] as const) {
+  ]
+  for (const [source, matching, others] of patterns) {
     const pattern = new KeyPattern(source)
     for (const text of matching) t.ok(pattern.test(text), `${source} matches ${JSON.stringify(text)}`)
     for (const text of others) t.notOk(pattern.test(text), `${source} does not match ${JSON.stringify(text)}`)
