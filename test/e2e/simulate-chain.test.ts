@@ -2,7 +2,6 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import type { ComparisonResult } from '../../src/cli/check/simulate/compare-summary.js'
-import type { SimulationResult } from '../../src/cli/check/simulate/result.js'
 import { testFolder } from '../support/folder.js'
 import { Seeded } from '../support/seeded.js'
 import { callSimulate } from '../support/simulate.js'
@@ -48,35 +47,6 @@ t.test('an access log is parsed before it is throttled: the same is decided as a
   const text = await decisions('text.yaml', 'access.log')
   t.equal(text, await decisions('json.yaml', 'access.ndjson'))
   t.match(text, /"decision":"discard","bucket":"10\.0\.0\.\d"/)
-
-  await t.test('a grid of limits, windows and keys, with a report', async t => {
-    const grid = ['--limit=1,2,5', '--window=1s,10s', '--key=.client', '--key=[.client, .status]', '--json']
-    const result = async (name: string, input: string) => {
-      const args = [path(name), ...grid, `--report=${path('report.html')}`, path(input)]
-      const { code, stdout, stderr } = await callSimulate(args)
-      t.equal(code, 0, stderr)
-      return JSON.parse(stdout) as SimulationResult
-    }
-    const sums = ({ results }: SimulationResult) => results.map(({ passed, discarded }) => [passed, discarded])
-    const parsed = await result('text.yaml', 'access.log')
-    t.equal(parsed.results.length, 12)
-    t.same(sums(parsed), sums(await result('json.yaml', 'access.ndjson')))
-    t.match(readFileSync(path('report.html'), 'utf8'), /10\.0\.0\.3/)
-  })
-
-  await t.test('--suggest and --budget find a limit of the parsed events', async t => {
-    for (const goal of ["--suggest=keep 99% where if (.status equal '500')", '--budget=60KB per minute']) {
-      const limit = async (name: string, input: string) => {
-        const { code, stdout, stderr } = await callSimulate([path(name), goal, '--json', path(input)])
-        t.equal(code, 0, stderr)
-        return (JSON.parse(stdout) as { limit: number }).limit
-      }
-      const found = await limit('text.yaml', 'access.log')
-      t.ok(found >= 1, `${found}`)
-      // The budget counts the bytes of lines, which differ.
-      if (goal.includes('suggest')) t.equal(found, await limit('json.yaml', 'access.ndjson'))
-    }
-  })
 })
 
 t.test('--compare: what a filter behind the parser changes, by the key that the parser made', async t => {

@@ -4,7 +4,6 @@ import {
   existsSync,
   readFileSync,
   renameSync,
-  statSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
@@ -169,79 +168,6 @@ destinations: { copy: { type: file, inputs: [log], path: out.log } }
   t.equal(counts.size, writer.written, 'every line')
   t.same([...counts].filter(([, count]) => count !== 1).slice(0, 5), [], 'each of them once')
 })
-
-t.test('killed in the middle, it goes on where it was', async t => {
-  const folder = testFolder(t)
-  const path = join(folder, 'app.log')
-  const out = join(folder, 'out.log')
-  const writer = new Writer(path)
-  const backlog = 60_000
-  writer.lines(backlog)
-  const config = `
-sources: { log: { type: file, include: ['app.log*'] } }
-processors: { all: { type: throttle, inputs: [log], limit: 1000000000, window: 1h } }
-destinations: { copy: { type: file, inputs: [all], path: out.log, batch: { max_events: 500 } } }
-`
-  let writing = true
-  const steady = (async () => {
-    while (writing) await writer.steadily(20)
-  })()
-  t.teardown(() => {
-    writing = false
-  })
-  const kill = async (daemon: Daemon) => {
-    daemon.child.kill('SIGKILL')
-    t.equal(await daemon.exit, 'SIGKILL')
-  }
-  for (let i = 0; i < 3; i++) {
-    const before = sizeOf(out)
-    const daemon = await startDaemon(t, folder, config)
-    await daemon.until(() => sizeOf(out) > before)
-    if (i > 0) await pause(150)
-    await kill(daemon)
-    if (i === 1) {
-      renameSync(path, `${path}.1`)
-      writeFileSync(path, '')
-    }
-  }
-  const late = await startDaemon(t, folder, config)
-  await deliveredAll(late, writer.written, out)
-  const delivered = Date.now()
-  await late.until(() => mtimeOf(join(folder, 'state/checkpoints/log.json')) > delivered)
-  await kill(late)
-  writing = false
-  await steady
-
-  const before = deliveries(out)
-  const last = await startDaemon(t, folder, config)
-  await deliveredAll(last, writer.written, out)
-  t.match(await last.stop(t), { undelivered: 0 })
-  const { counts, strange } = deliveries(out)
-  t.equal(counts.size, writer.written, 'every line')
-  // A write that a kill cut off is the only thing that may be there beside whole lines.
-  t.ok(strange.length <= 4, 'whole lines')
-  t.ok(
-    // What is shorter than the number of a line is the beginning of any.
-    strange.every(line => (line.length < 8 ? /^\d+$/.test(line) : lineOf(Number(line.slice(0, 8))).startsWith(line))),
-    'or the beginnings of lines',
-  )
-  const again = sum(counts.values()) - sum(before.counts.values()) - (counts.size - before.counts.size)
-  t.ok(again < backlog / 10, `${again} lines came again after the last kill: those since the last checkpoint`)
-})
-
-function sum(values: Iterable<number>): number {
-  let sum = 0
-  for (const value of values) sum += value
-  return sum
-}
-
-function sizeOf(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.size ?? 0
-}
-
-function mtimeOf(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
-}
 
 const SECONDS = 600
 const LIMIT = 5
