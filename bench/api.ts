@@ -17,7 +17,6 @@ export interface ApiResult {
   readonly share: number
 }
 
-const WANTED_SHARE = 0.7
 const CONNECTIONS = 32
 const REQUESTS_OF_ONE = 100
 const SECONDS = 3
@@ -130,13 +129,4 @@ export async function measureApi(progress: (text: string) => void): Promise<ApiR
     rmSync(folder, { recursive: true, force: true })
     progress('')
   }
-}
-
-export function formatApi(results: readonly ApiResult[]): string {
-  const names = { constant: 'the same bytes to anybody', get: 'GET /v3/pipeline', head: 'HEAD /v3/pipeline' }
-  const lines = results.map(({ id, requestsPerSecond, share }) => {
-    const missed = share < WANTED_SHARE ? ' (missed)' : ''
-    return `API, ${names[id]}: ${Math.round(requestsPerSecond)} requests/s, ${share.toFixed(2)} of the constant${missed}\n`
-  })
-  return `${lines.join('')}wanted: ${WANTED_SHARE} of the constant, with 10,000 keys in 1,000 accounts\n`
 }

@@ -19,14 +19,13 @@ import { systemClock } from '../src/lib/time.js'
 
 /**
  * The disk buffer by itself, on a real disk: events a second that go in and out of it at the same time, that go in
- * while nothing can be delivered, and that come out of it after a restart. JSON lines, or with --json one array.
+ * while nothing can be delivered, and that come out of it after a restart. As a program it prints one JSON document.
  */
 
 const { values: options } = parseArgs({
   options: {
     folder: { type: 'string', default: tmpdir() },
     events: { type: 'string', default: '2000000' },
-    json: { type: 'boolean', default: false },
   },
 })
 const EVENTS = Number(options.events)
@@ -144,16 +143,14 @@ async function measure(name: string, work: () => Promise<number>): Promise<void>
   const events = await work()
   const seconds = (performance.now() - began) / 1000
   const { user, system } = process.cpuUsage(cpu)
-  const result = {
+  results.push({
     bench: `buffer_${name}`,
     events,
     bytes_per_event: Math.round(text.length / perBatch),
     per_second: Math.round(events / seconds),
     cpu_seconds_per_million: Number(((user + system) / events).toFixed(3)),
     rss_mb: Math.round(process.memoryUsage.rss() / 1e6),
-  }
-  results.push(result)
-  if (!options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
+  })
 }
 
 const folder = mkdtempSync(join(options.folder, 'sluice-bench-'))
@@ -180,4 +177,4 @@ try {
 } finally {
   rmSync(folder, { recursive: true, force: true })
 }
-if (options.json) process.stdout.write(`${JSON.stringify(results)}\n`)
+process.stdout.write(`${JSON.stringify(results)}\n`)

@@ -22,7 +22,6 @@ export interface ClusterResult {
   readonly ways: Readonly<Record<string, Decided>>
 }
 
-const WANTED = 500_000
 const WAYS: Readonly<Record<string, string>> = {
   leased: 'accuracy: leased',
   exact: 'accuracy: exact',
@@ -131,16 +130,4 @@ export async function measureCluster(
   } finally {
     rmSync(work, { recursive: true, force: true })
   }
-}
-
-export function formatCluster(result: ClusterResult | undefined): string {
-  if (!result) return 'cluster: there is no redis-server in the PATH\n'
-  const { lines, ways } = result
-  const each = Object.entries(ways).map(
-    ([way, { perSecond, perCpuSecond, requests }]) =>
-      `  ${way}: ${perSecond} decisions/s, ${perCpuSecond} per CPU-s, ${requests} round trips\n`,
-  )
-  return `one daemon that decides on ${lines} lines of ${APPS} keys, from its start to its end
-${each.join('')}wanted: at least ${WANTED} decisions/s when leased
-`
 }

@@ -14,9 +14,6 @@ export interface EvidenceResult {
   readonly ratios: Readonly<Record<string, number>>
 }
 
-const WANTED = 1.15
-const WANTED_OF_RULES = 1.2
-const WANTED_OF_PERSIST = 1.02
 const ALSO = 'also: [{ limit: 1000000, window: 24 Hours }]'
 const TOLD = 'per_key_metrics: { top: 20 }, summary: { every: 1 Seconds }'
 const WAYS: Readonly<Record<string, string>> = {
@@ -89,12 +86,4 @@ export async function measureEvidence(
   } finally {
     rmSync(work, { recursive: true, force: true })
   }
-}
-
-export function formatEvidence({ lines, plain, ratios }: EvidenceResult): string {
-  const each = Object.entries(ratios).map(([way, ratio]) => `  ${way}: ${ratio.toFixed(2)}\n`)
-  return `a throttle that discards half of ${lines} lines: ${plain.toFixed(2)} CPU-s; in relation to it, with
-${each.join('')}wanted: at most ${WANTED} with metrics, summaries and two limits, ${WANTED_OF_RULES} with rules,
-and ${WANTED_OF_PERSIST} with persist
-`
 }

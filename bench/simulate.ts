@@ -55,10 +55,3 @@ export async function measureSimulate(
     rss_mb: Math.round(rss / 1e6),
   }
 }
-
-export function formatSimulate({ lines_per_second, ratios, rss_mb }: SimulateResult): string {
-  const others = Object.entries(ratios).filter(([way]) => way !== ONE)
-  return `simulate: ${(lines_per_second / 1e6).toFixed(2)} M lines/s of CPU time with one limit; in relation to it ${others.map(([way, ratio]) => `${way} ${ratio.toFixed(2)}`).join(', ')}; at most ${rss_mb} MB
-wanted: 1.5 M lines/s, and 20 limits in at most 5 times the time of one
-`
-}

@@ -18,7 +18,7 @@ import type { Origin } from '../src/core/event/origin.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
 
-/** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */
+/** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. It prints one JSON document. */
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
@@ -30,12 +30,6 @@ const MANY = 1_000_000
 const ROUNDS = 5
 
 const results: Record<string, string | number>[] = []
-const asArray = process.argv.includes('--json')
-
-function report(result: Record<string, string | number>): void {
-  results.push(result)
-  if (!asArray) process.stdout.write(`${JSON.stringify(result)}\n`)
-}
 
 function limiterOptions(mode: WindowMode, windowMs = 1000, maxKeys = 10_000_000): LimiterOptions {
   return { limits: [{ limit: 100, windowMs, mode, unit: 'events' }], maxKeys, seed: 12345 }
@@ -177,10 +171,10 @@ function saving(mode: WindowMode): { whole: number; longest: number; bytes: numb
 for (const mode of MODES) {
   const perSecond = (measure: (mode: WindowMode) => number) =>
     Math.round(Math.max(...Array.from({ length: ROUNDS }, () => measure(mode))))
-  report({ bench: 'throttle_takes', mode, keys: KEYS, per_second: perSecond(takes) })
-  report({ bench: 'throttle_decisions', mode, keys: KEYS, per_second: perSecond(decisions) })
+  results.push({ bench: 'throttle_takes', mode, keys: KEYS, per_second: perSecond(takes) })
+  results.push({ bench: 'throttle_decisions', mode, keys: KEYS, per_second: perSecond(decisions) })
   const { fresh, worst } = await bytesPerBucket(mode)
-  report({
+  results.push({
     bench: 'throttle_memory',
     mode,
     keys: MANY,
@@ -190,7 +184,7 @@ for (const mode of MODES) {
     longest_step_in_event_time_ms: Math.round(longestStep(mode, true)),
   })
   const { whole, longest, bytes } = saving(mode)
-  report({
+  results.push({
     bench: 'throttle_saving',
     mode,
     keys: MANY,
@@ -199,4 +193,4 @@ for (const mode of MODES) {
     longest_step_ms: Math.round(longest),
   })
 }
-if (asArray) process.stdout.write(`${JSON.stringify(results)}\n`)
+process.stdout.write(`${JSON.stringify(results)}\n`)
