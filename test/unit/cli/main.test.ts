@@ -11,6 +11,7 @@ import { type Command, command } from '../../../src/daemon/process/command-line.
 import { dispatch } from '../../../src/daemon/process/dispatch.js'
 import { createLog } from '../../../src/daemon/process/log.js'
 import { nodeProblem } from '../../../src/lib/version.js'
+import { casesOf } from '../../support/cases.js'
 import { sluiceMain } from '../../support/checkout.js'
 import { commandIo } from '../../support/command-io.js'
 import { testFolder } from '../../support/folder.js'
@@ -189,28 +190,7 @@ t.test('the help of a word that several commands begin with lists them', async t
 })
 
 t.test('a wrong command line is told with what was probably meant, exit code 2', async t => {
-  const cases: [string[], string, string][] = [
-    [['tkae'], 'unknown command tkae; did you mean take?', '--help'],
-    [['qqqqqqqq'], 'unknown command qqqqqqqq', '--help'],
-    [['two'], 'two is incomplete: sluice two words', 'two --help'],
-    [['two', 'wrods'], 'two is incomplete: sluice two words', 'two --help'],
-    [['--file', 'x'], 'expected a command before --file, as in: sluice run --file', '--help'],
-    [['take', '--flie', 'x'], 'unknown option --flie; did you mean --file?', 'take --help'],
-    [['take', '-x'], 'unknown option -x', 'take --help'],
-    [['take', '--constructor'], 'unknown option --constructor', 'take --help'],
-    [['take'], '--file FILE is missing', 'take --help'],
-    [['take', '--file'], '--file needs a value: --file FILE', 'take --help'],
-    [['take', '--file='], '--file needs a value: --file FILE', 'take --help'],
-    [
-      ['take', '--file', '--loud'],
-      '--file needs a value: --file FILE; a value that begins with a dash is written --file=--loud',
-      'take --help',
-    ],
-    [['take', '--loud=yes', '-f', 'x'], '--loud takes no value', 'take --help'],
-    [['take', '-f', 'x', '--file=y'], '--file is given twice', 'take --help'],
-    [['take', '-f', 'x', 'a', 'b', 'c'], 'unexpected "c"', 'take --help'],
-    [['two', 'words'], 'HOW is missing', 'two words --help'],
-  ]
+  const cases: [string[], string, string][] = casesOf(import.meta.url, 'wrong')
   for (const [argv, message, help] of cases) {
     t.same(
       await call(argv, table),

@@ -55,56 +55,21 @@ import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { isInChunkMemory } from '../../../../src/lib/lines/chunk-memory.js'
 import { type Frame, LineSplitter } from '../../../../src/lib/lines/line-splitter.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
 import { Receiver } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 t.test('braces', async t => {
-  const cases: [string, string[]][] = [
-    ['a', ['a']],
-    ['a{b,c}d', ['abd', 'acd']],
-    ['{a,b/{c,d}}/e', ['a/e', 'b/c/e', 'b/d/e']],
-    ['{a,b}{c,}', ['ac', 'a', 'bc', 'b']],
-    ['f{1..3}', ['f1', 'f2', 'f3']],
-    ['f{08..10}', ['f08', 'f09', 'f10']],
-    ['{3..1}', ['3', '2', '1']],
-    ['{a..c}', ['a', 'b', 'c']],
-    ['a{b}c', ['a{b}c']],
-    ['a{b,c', ['a{b,c']],
-    ['a\\{b,c}', ['a\\{b,c}']],
-    ['{1..x}', ['{1..x}']],
-  ]
+  const cases: [string, string[]][] = casesOf(import.meta.url, 'braces')
   for (const [pattern, expected] of cases) t.same(expandBraces(pattern), expected, pattern)
   t.throws(() => expandBraces('{1..100000}'), /too many/)
   t.throws(() => expandBraces('{1..99}{1..99}'), /too many/)
 })
 
 t.test('patterns', async t => {
-  const cases: [string, string, 'whole' | 'prefix' | 'no'][] = [
-    ['/var/log/*.log', '/var/log/a.log', 'whole'],
-    ['/var/log/*.log', '/var/log/.a.log', 'no'],
-    ['/var/log/*.log', '/var/log/b/a.log', 'no'],
-    ['/var/log/*.log', '/var/log', 'prefix'],
-    ['/var/log/*.log', '/var/other', 'no'],
-    ['/var/log/[!a-c]?.log', '/var/log/dx.log', 'whole'],
-    ['/var/log/[!a-c]?.log', '/var/log/ax.log', 'no'],
-    ['/var/log/[[:digit:]].log', '/var/log/7.log', 'whole'],
-    ['/logs/**/x.log', '/logs/x.log', 'whole'],
-    ['/logs/**/x.log', '/logs/a/b/x.log', 'whole'],
-    ['/logs/**/x.log', '/logs/.a/x.log', 'no'],
-    ['/logs/**/x.log', '/logs/a/b', 'prefix'],
-    ['/logs/**', '/logs/a/b', 'whole'],
-    ['/logs/**', '/logs/a/.b', 'no'],
-    ['/a/{b,c/d}/e', '/a/c/d/e', 'whole'],
-    ['/a\\*b', '/a*b', 'whole'],
-    ['/a\\*b', '/axb', 'no'],
-    ['/!a', '/!a', 'whole'],
-    ['/!a', '/b', 'no'],
-    ['/a(1)+b@c', '/a(1)+b@c', 'whole'],
-    ['/a+b@c ü', '/a+b@c ü', 'whole'],
-    ['/x/../a//b/', '/a/b', 'whole'],
-  ]
+  const cases: [string, string, 'whole' | 'prefix' | 'no'][] = casesOf(import.meta.url, 'patterns')
   for (const [pattern, path, expected] of cases) {
     const results = compileGlobs([pattern]).map(segments => matchPath(path, segments))
     const result = results.find(one => one === 'whole') ?? results.find(one => one === 'prefix') ?? 'no'

@@ -4,6 +4,7 @@ import { encodeLines } from '../../../../src/core/codecs/encode.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
 import { FramedSplitter } from '../../../../src/lib/lines/framed-splitter.js'
 import { batchOf } from '../../../support/batches.js'
+import { casesOf } from '../../../support/cases.js'
 import { readFields } from '../../../support/codecs.js'
 import { Seeded } from '../../../support/seeded.js'
 
@@ -17,61 +18,7 @@ const linesOf = (records: Buffer, decode = codec) => {
 const jsonOf = (hex: string, decode = codec) => /^\{"a":(.*)\}$/.exec(linesOf(bytesOf(`81a161${hex}`), decode)[0]!)?.[1]
 const written = (...events: string[]) => Buffer.concat(encodeLines(codec, [batchOf(events)]).parts)
 
-const FORMATS: [name: string, hex: string, json: string][] = [
-  ['positive fixint, least', '00', '0'],
-  ['positive fixint, most', '7f', '127'],
-  ['fixmap', '81 a1 62 01', '{"b":1}'],
-  ['fixarray', '92 01 02', '[1,2]'],
-  ['fixstr', 'a2 c3 a9', '"é"'],
-  ['fixstr, empty', 'a0', '""'],
-  ['nil', 'c0', 'null'],
-  ['false', 'c2', 'false'],
-  ['true', 'c3', 'true'],
-  ['bin 8', 'c4 02 00 ff', '"AP8="'],
-  ['bin 16', 'c5 0001 00', '"AA=="'],
-  ['bin 32', 'c6 00000001 00', '"AA=="'],
-  ['ext 8', 'c7 02 05 0001', '{"ext":5,"data":"AAE="}'],
-  ['ext 16', 'c8 0001 80 00', '{"ext":-128,"data":"AA=="}'],
-  ['ext 32', 'c9 00000001 7f 00', '{"ext":127,"data":"AA=="}'],
-  ['float 32', 'ca 3fc00000', '1.5'],
-  ['float 64', 'cb 3ff199999999999a', '1.1'],
-  ['float 64, whole', 'cb 3ff0000000000000', '1.0'],
-  ['float 64, large', 'cb 444b1ae4d6e2ef50', '1e+21'],
-  ['float 64, minus zero', 'cb 8000000000000000', '-0.0'],
-  ['float 64, not a number', 'cb 7ff8000000000000', 'null'],
-  ['float 32, infinity', 'ca ff800000', 'null'],
-  ['uint 8', 'cc ff', '255'],
-  ['uint 16', 'cd ffff', '65535'],
-  ['uint 32', 'ce ffffffff', '4294967295'],
-  ['uint 64', 'cf ffffffffffffffff', '18446744073709551615'],
-  ['uint 64, safe', 'cf 001fffffffffffff', '9007199254740991'],
-  ['int 8', 'd0 80', '-128'],
-  ['int 16', 'd1 8000', '-32768'],
-  ['int 32', 'd2 80000000', '-2147483648'],
-  ['int 64', 'd3 8000000000000000', '-9223372036854775808'],
-  ['fixext 1', 'd4 01 00', '{"ext":1,"data":"AA=="}'],
-  ['fixext 2', 'd5 01 0000', '{"ext":1,"data":"AAA="}'],
-  ['fixext 4', 'd6 01 00000000', '{"ext":1,"data":"AAAAAA=="}'],
-  ['fixext 8', 'd7 01 0000000000000000', '{"ext":1,"data":"AAAAAAAAAAA="}'],
-  ['fixext 16', `d8 01 ${'00'.repeat(16)}`, `{"ext":1,"data":"${'A'.repeat(22)}=="}`],
-  ['str 8', 'd9 01 62', '"b"'],
-  ['str 16', 'da 0001 22', '"\\""'],
-  ['str 32', 'db 00000001 0a', '"\\n"'],
-  ['array 16', 'dc 0001 c0', '[null]'],
-  ['array 32', 'dd 00000001 90', '[[]]'],
-  ['map 16', 'de 0001 a1 62 80', '{"b":{}}'],
-  ['map 32', 'df 00000001 a1 62 c3', '{"b":true}'],
-  ['negative fixint, least', 'e0', '-32'],
-  ['negative fixint, most', 'ff', '-1'],
-  ['timestamp 32', 'd6 ff 00000000', '"1970-01-01T00:00:00Z"'],
-  ['timestamp 64', 'd7 ff 0bebc200 00000001', '"1970-01-01T00:00:01.050Z"'],
-  ['timestamp 96', 'c7 0c ff 00000001 ffffffffffffffff', '"1969-12-31T23:59:59.000000001Z"'],
-  ['timestamp 96, no year', 'c7 0c ff 00000000 7fffffffffffffff', '{"ext":-1,"data":"AAAAAH//////////"}'],
-  ['EventTime of Fluentd', 'd7 00 00000001 000003e8', '"1970-01-01T00:00:01.000001Z"'],
-  ['EventTime in ext 8', 'c7 08 00 00000001 00000000', '"1970-01-01T00:00:01Z"'],
-  ['keys that are no text', '84 01 02 c0 03 c3 04 cb3ff8000000000000 05', '{"1":2,"null":3,"true":4,"1.5":5}'],
-  ['invalid UTF-8', 'a3 61 ff 62', '"a\ufffdb"'],
-]
+const FORMATS: [name: string, hex: string, json: string][] = casesOf(import.meta.url, 'formats')
 
 t.test('every format of the specification', t => {
   for (const [name, hex, json] of FORMATS) t.equal(jsonOf(hex), json, name)
@@ -82,19 +29,7 @@ t.test('every format of the specification', t => {
 })
 
 t.test('entries of Fluentd and Fluent Bit are their map, with their time', t => {
-  const cases: [hex: string, line: string][] = [
-    ['92 d7 00 00000001 00000000 81 a1 61 01', '{"a":1,"timestamp":"1970-01-01T00:00:01Z"}'],
-    ['92 01 80', '{"timestamp":"1970-01-01T00:00:01Z"}'],
-    ['92 cb 3ff8000000000000 80', '{"timestamp":"1970-01-01T00:00:01.500Z"}'],
-    ['92 92 01 81 a1 62 02 81 a1 61 01', '{"a":1,"timestamp":"1970-01-01T00:00:01Z"}'],
-    ['92 01 81 a9 74696d657374616d70 c0', '{"timestamp":null}'],
-    ['92 01 81 d9 09 74696d657374616d70 a1 61', '{"timestamp":"a"}'],
-    ['92 01 82 da 0009 74696d657374616d70 a1 61 a1 62 01', '{"timestamp":"a","b":1}'],
-    ['92 01 81 db 00000009 74696d657374616d70 a1 61', '{"timestamp":"a"}'],
-    ['92 01 81 a1 6d a9 74696d657374616d70', '{"m":"timestamp","timestamp":"1970-01-01T00:00:01Z"}'],
-    ['92 01 81 a1 6d 81 a9 74696d657374616d70 a1 61', '{"m":{"timestamp":"a"},"timestamp":"1970-01-01T00:00:01Z"}'],
-    ['92 92 01 81 a9 74696d657374616d70 02 80', '{"timestamp":"1970-01-01T00:00:01Z"}'],
-  ]
+  const cases: [hex: string, line: string][] = casesOf(import.meta.url, 'entries')
   for (const [hex, line] of cases) t.same(linesOf(bytesOf(hex)), [line], hex)
   const text = codecOf('msgpack', { binary: 'text' })!
   t.same(

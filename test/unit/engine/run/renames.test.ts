@@ -34,6 +34,7 @@ import { leftBehind, objectionTo } from '../../../../src/engine/run/state/object
 import { carryOver, renamesOf } from '../../../../src/engine/run/state/renames.js'
 import { type ReplaceOptions, Supervisor } from '../../../../src/engine/run/supervisor.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
 import { seriesIn } from '../../../support/series.js'
 import { until } from '../../../support/until.js'
@@ -380,36 +381,12 @@ t.test('what the new name has is never replaced, and a crash in between costs no
 
 t.test('old ids that are those of somebody are refused', async t => {
   const { yaml, read } = world(t)
-  const cases: [source: string, destination: string, more: string, problem: RegExp][] = [
-    [
-      'app: { *, renamed_from: app }',
-      'out: { * }',
-      '',
-      /sources\.app\.renamed_from: the source app is still configured/,
-    ],
-    ['app: { *, renamed_from: Old }', 'out: { * }', '', /sources\.app\.renamed_from: /],
-    ['app: { * }', 'out: { * }', 'discard_orphans: [app]', /discard_orphans\[0\]: the source app is configured/],
-    [
-      'app: { *, renamed_from: x }',
-      'out: { * }',
-      'discard_orphans: [x]',
-      /discard_orphans\[0\]: its data is taken over/,
-    ],
-    [
-      'app: { * }',
-      'a: { *, renamed_from: x }, b: { type: collect, inputs: [app], renamed_from: x }',
-      '',
-      /destinations\.b\.renamed_from: a takes over what x left already/,
-    ],
-    [
-      'app: { * }',
-      'out: { *, buffer: { type: disk, max_bytes: 1GB } }',
-      'discard_orphans: [out]',
-      /the destination out is configured/,
-    ],
-  ]
+  const cases: [source: string, destination: string, more: string, problem: string][] = casesOf(
+    import.meta.url,
+    'wrong',
+  )
   for (const [source, destination, more, problem] of cases)
-    t.throws(() => read(yaml(source, destination, more)), { message: problem })
+    t.throws(() => read(yaml(source, destination, more)), { message: new RegExp(problem) })
   t.doesNotThrow(
     () => read(yaml('app: { * }', 'out: { * }', 'discard_orphans: [out]')),
     'it may have lost its disk buffer',
