@@ -261,7 +261,8 @@ async function merge(into: string, folder: string): Promise<void> {
     if (!from) return
     await cutTornRecord(to)
     await cutTornRecord(from)
-    await to.appendFile(from.createReadStream({ start: 0, autoClose: false }))
+    const pieces: AsyncIterable<Buffer> = from.createReadStream({ start: 0, autoClose: false })
+    for await (const piece of pieces) await to.appendFile(piece)
     await to.sync()
   } finally {
     await to.close()
