@@ -349,7 +349,7 @@ export interface OptionProblem extends OptionWarning {
 
 /**
  * The declaration of a component type: its schema, texts and examples, and how it is created. Code that is not small is
- * imported by `create`, so that only configurations with the component load it.
+ * imported by the function that needs it, so that a start loads only what runs, and nothing that explains.
  */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
@@ -358,22 +358,31 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly plugin?: string
   /** One sentence. */
   readonly summary: string
-  /** More for the reference. Describes rules across options, which the schema checks but cannot express. */
-  readonly notes?: string
   readonly options: S
-  readonly examples: readonly [Example, ...Example[]]
+
+  // What runs it, and what the daemon has to know before.
+  /** Makes a component that runs with these options. */
+  create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Processors only: what it can do with events, given its options. */
   plan?(options: z.output<S>): Plan
-  /** Processors only: the meaning of every discard reason, for the reference. */
-  readonly reasons?: Readonly<Record<string, string>>
+  /** Destinations only: its defaults of the delivery options, if they differ. */
+  readonly delivery?: DeliveryDefaults
   /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
   readonly single?: string
-  /** The file that is used when the options name none, and the option that names another. */
-  readonly reachesUnnamed?: { readonly option: string; readonly path: string }
+  /** Destinations only: the option that names the output file, if any. */
+  readonly writes?: string
   /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
+  /** The file that is used when the options name none, and the option that names another. */
+  readonly reachesUnnamed?: { readonly option: string; readonly path: string }
+  /** Processors only: the option with a module of users, from the configuration file on. `reload: watch` looks at it. */
+  readonly module?: string
+  /** Sources only: the inputs that it would read again after another source with these saved positions. */
+  overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Sources only: whether it reads later what was written while it did not run (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
+
+  // Fields of events.
   /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
   /** Processors only: how it finds the time of events by itself; undefined: it does not. */
@@ -382,27 +391,29 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   usesFields?(options: z.output<S>): readonly UsedField[]
   /** Processors and destinations: whether they use nothing of events but the lines as read, and these fields. */
   copiesLines?(options: z.output<S>): boolean
+
+  // Checks of a configuration, beside those of the schema.
   /**
    * Warnings about options that are valid but rarely intended, given the components whose events reach this one. May
    * stat files but not open them.
    */
   warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionWarning[]
-  /** Processors only: the option with a module of users, from the configuration file on. `reload: watch` looks at it. */
-  readonly module?: string
   /** Problems that only reading the files and modules shows that the options name. For `sluice validate`. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
-  /** Destinations only: the option that names the output file, if any. */
-  readonly writes?: string
-  /** Destinations only: its defaults of the delivery options, if they differ. */
-  readonly delivery?: DeliveryDefaults
-  create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
-  /** Sources only: the inputs that it would read again after another source with these saved positions. */
-  overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Destinations only: describes what it would do with an event, for `sluice explain`. */
+
+  // For the reference.
+  /** More than the summary. Describes rules across options, which the schema checks but cannot express. */
+  readonly notes?: string
+  /** Processors only: the meaning of every discard reason. */
+  readonly reasons?: Readonly<Record<string, string>>
+  readonly examples: readonly [Example, ...Example[]]
+
+  // For `sluice explain`.
+  /** Destinations only: describes what it would do with an event. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
-  /** Processors only: the reasons for its decision about an event, for `sluice explain`. */
+  /** Processors only: the reasons for its decision about an event. */
   findings?(options: z.output<S>, context: ProcessorContext): FindingsOf | Promise<FindingsOf>
-  /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */
+  /** Sources only, if their input is not their events yet: the lines made of it. Undefined: it is events. */
   linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
 }
 

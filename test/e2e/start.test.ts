@@ -70,6 +70,11 @@ destinations: { out: { type: blackhole, inputs: [few], buffer: { type: disk } } 
   t.notOk(own.includes('components/file/file-source.js'))
   t.ok(own.includes('components/processors/throttle/throttle-processor.js'))
   t.ok(own.includes('engine/flow/disk-buffer/disk-buffer.js'))
+  t.same(
+    own.filter(path => /^(components|core\/condition)\/.*explain\.js$/.test(path)),
+    [],
+    'nothing that explains decisions',
+  )
 })
 
 t.test('a run loads the codecs that it names, and all of them where records on the disk may name any', async t => {

@@ -4,7 +4,6 @@ import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
 import { linesOf } from '../../lib/lines/line-splitter.js'
 import { sleep } from '../../lib/time.js'
-import { DemoEvents } from './demo-events.js'
 import type { DemoOptions } from './options.js'
 
 /** Events are made in the middle of each tenth of a second: then every second of the clock has `rate` of them. */
@@ -50,5 +49,75 @@ export class DemoSource implements Source {
       if (status === 'errored') metrics.failed('undelivered')
     })
     await out.send(new EventBatch(frame, this.#origin, now, ack))
+  }
+}
+
+/** One app at a time is noisy, for a time between these, and makes this share of all events. */
+const NOISY_SECONDS = [3, 6] as const
+const NOISY_SHARE = 0.8
+const MESSAGES = [
+  ...Array<[string, string]>(12).fill(['info', 'request served']),
+  ...Array<[string, string]>(4).fill(['info', 'order saved']),
+  ['warn', 'answer was slow'],
+  ['warn', 'trying again'],
+  ['error', 'connection refused'],
+] as const
+
+/** The events of the apps, one after the other: the same for the same options. */
+export class DemoEvents {
+  readonly #rate: number
+  readonly #apps: readonly string[]
+  readonly #counts: number[]
+  readonly #random: () => number
+  #noisy = 0
+  /** Events until the noise moves to another app. */
+  #left = 0
+
+  constructor({ rate, apps, seed }: DemoOptions) {
+    this.#rate = rate
+    this.#apps = apps
+    this.#counts = apps.map(() => 0)
+    this.#random = mulberry32(seed)
+  }
+
+  /** The next `count` events as JSON lines. */
+  next(count: number, timestamp: string): string {
+    let text = ''
+    for (let i = 0; i < count; i++) {
+      const index = this.#next()
+      const [level, message] = MESSAGES[this.#below(MESSAGES.length)]!
+      const duration_ms = Math.ceil(10 / (1 - this.#random()))
+      const n = ++this.#counts[index]!
+      text += `${JSON.stringify({ timestamp, app: this.#apps[index], level, message, duration_ms, n })}\n`
+    }
+    return text
+  }
+
+  /** The app of the next event. */
+  #next(): number {
+    const others = this.#apps.length - 1
+    if (this.#left-- <= 0) {
+      const [least, most] = NOISY_SECONDS
+      this.#left = Math.ceil(this.#rate * (least + this.#random() * (most - least)))
+      if (others > 0) this.#noisy = (this.#noisy + 1 + this.#below(others)) % this.#apps.length
+    }
+    if (others === 0 || this.#random() < NOISY_SHARE) return this.#noisy
+    return (this.#noisy + 1 + this.#below(others)) % this.#apps.length
+  }
+
+  /** A whole number from 0 up to, and without, `end`. */
+  #below(end: number): number {
+    return Math.floor(this.#random() * end)
+  }
+}
+
+/** The generator of that name: numbers from 0 up to, and without, 1. */
+function mulberry32(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let bits = Math.imul(state ^ (state >>> 15), 1 | state)
+    bits = (bits + Math.imul(bits ^ (bits >>> 7), 61 | bits)) ^ bits
+    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32
   }
 }

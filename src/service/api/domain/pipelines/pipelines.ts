@@ -21,8 +21,7 @@ import type { Literals } from '../secrets/literals.js'
 import type { Secrets } from '../secrets/secrets.js'
 import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig } from './pipeline-config.js'
-import { RevisionSizes } from './revision-sizes.js'
-import { RevisionWrites } from './revision-writes.js'
+import { RevisionSizes, RevisionWrites } from './revisions.js'
 
 /** A document with its strong ETag, including the quotes. */
 export interface Tagged<T> {

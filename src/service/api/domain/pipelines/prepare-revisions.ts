@@ -3,7 +3,7 @@ import type { Change, Expected } from '../../store/store.js'
 import type { Context } from '../context.js'
 import { at, type PipelineRecord, type RevisionRecord } from '../records.js'
 import type { Literals } from '../secrets/literals.js'
-import { revisionSize } from './revision-sizes.js'
+import { revisionSize } from './revisions.js'
 
 /** Pipelines, and revisions of a pipeline, per read. */
 const PORTION = 10
