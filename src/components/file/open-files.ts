@@ -164,7 +164,8 @@ export class OpenFiles {
     }
     for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
     const now = context.clock.now()
-    const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete
+    const isUncovered = this.#rotated.isUncovered()
+    const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete || isUncovered
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
     else await this.#missing.findUnopened(slices)
     this.#names.succeed()
@@ -181,7 +182,7 @@ export class OpenFiles {
     problems.nextSweep()
     if (!thorough || this.#missing.isIncomplete) return
     this.#sweeps.wasThorough(now)
-    saved.prune(context.clock.wall())
+    saved.prune(context.clock.wall(), this.#missing.isHidden)
   }
 
   /** Whether files wait for the next sweep. */

@@ -1,14 +1,23 @@
 import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
+import { statOf } from './rotation/search.js'
 
 /** Number of sweeps after which a problem that did not recur is forgotten. */
 const FORGET_SWEEPS = 10
 
+interface Problem {
+  readonly code: string
+  sweep: number
+  readonly unread: boolean
+  /** Whether it lasts as long as the file is there. */
+  readonly stays: boolean
+}
+
 /** Counts problems with paths. Logs each once, until the path works again or fails differently. */
 export class PathProblems {
   readonly #context: ComponentContext
-  readonly #open = new Map<string, { code: string; sweep: number; unread: boolean }>()
+  readonly #open = new Map<string, Problem>()
   /** The number of the current sweep. */
   #sweep = 0
   readonly #compressed: { value: number }
@@ -39,14 +48,24 @@ export class PathProblems {
     )
   }
 
-  /** Reports a compressed copy that cannot be read, completely or after damaged data. Logged and counted once. */
+  /** Reports a compressed file that cannot be read to its end, and may be a copy. Logged and counted once. */
   damaged(path: string, error: unknown): void {
+    this.#damaged(path, error, false)
+  }
+
+  /** The same for one that may have what is missing: it counts as unreadable as long as it is there. */
+  hidden(path: string, error: unknown): void {
+    this.#damaged(path, error, true)
+  }
+
+  #damaged(path: string, error: unknown, isMissed: boolean): void {
     const code = errorCode(error) ?? errorText(error)
-    if (!this.#first(path, code, false)) return
+    if (!this.#first(path, code, isMissed, isMissed)) return
     this.#context.metrics.failed('copy')
+    const rest = isMissed && isOfSystem(error) ? 'retrying with every sweep' : 'skipping the rest'
     this.#context.log.error(
       { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
-      'cannot read a compressed copy of a file to its end; skipping the rest',
+      `cannot read a compressed copy of a file to its end; ${rest}`,
     )
   }
 
@@ -73,9 +92,9 @@ export class PathProblems {
   }
 
   /** Whether the problem has not been logged yet. */
-  #first(path: string, code: string, unread: boolean): boolean {
+  #first(path: string, code: string, unread: boolean, stays = false): boolean {
     const before = this.#open.get(path)
-    this.#open.set(path, { code, sweep: this.#sweep, unread })
+    this.#open.set(path, { code, sweep: this.#sweep, unread, stays })
     return before?.code !== code
   }
 
@@ -85,9 +104,18 @@ export class PathProblems {
 
   /** Starts a sweep, and forgets problems that did not recur in the last ones. */
   nextSweep(): void {
-    for (const [path, { sweep }] of this.#open) if (sweep < this.#sweep - FORGET_SWEEPS) this.#open.delete(path)
+    for (const [path, problem] of this.#open) {
+      if (problem.sweep >= this.#sweep - FORGET_SWEEPS) continue
+      if (problem.stays && statOf(path)) problem.sweep = this.#sweep
+      else this.#open.delete(path)
+    }
     this.#sweep++
   }
+}
+
+/** Whether the system refused a call; otherwise the content is damaged. */
+export function isOfSystem(error: unknown): boolean {
+  return errorCode(error)?.startsWith('Z_') === false
 }
 
 function kindOf(stat: BigIntStats): string {

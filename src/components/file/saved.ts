@@ -162,9 +162,10 @@ export class Saved {
     return folders
   }
 
-  /** Sets the date of missing files. Removes those missing for too long, and the oldest if there are too many. */
-  prune(now: number): void {
+  /** Sets the date of missing files, except those that `isHidden` may still find. Removes those missing for too long, and the oldest if there are too many. */
+  prune(now: number, isHidden: (entry: Entry) => boolean = () => false): void {
     for (const entry of [...this.#entries.values()]) {
+      if (isHidden(entry)) continue
       if (entry.away === undefined) {
         this.remove(entry)
         this.put({ ...entry, away: now })

@@ -106,7 +106,7 @@ const OF_FILES: readonly Positive[] = [
   {
     metric: UNREADABLE,
     what: (id, value) => `${id}: ${counted(value, 'file')} cannot be read`,
-    todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works. One with a byte that no record begins with ("byte 4: …") is read on once decode is what it was written with, or it is written anew; or leave it out of include.',
+    todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE, SLUICE_COPY_DAMAGED). It is read from where it was left, or from its beginning, once that works. One with a byte that no record begins with ("byte 4: …") is read on once decode is what it was written with, or it is written anew; or leave it out of include.',
   },
   {
     metric: 'sluice_file_lost_bytes_total',

@@ -1,9 +1,16 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { fstatSync, openSync, readdirSync, readSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  unlessSilent,
+} from '../../../lib/files/remote/guarded-fs.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
-import type { PathProblems } from '../path-problems.js'
+import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { Inflated } from './inflated.js'
@@ -66,6 +73,14 @@ interface Folder {
   births: boolean
   /** The round in which it was last listed. */
   round: number
+  /** Files of which no candidate, or only a part of one, could be made, by their stat. */
+  readonly unreadable: Map<string, Unreadable>
+}
+
+interface Unreadable {
+  path: string
+  readonly stat: BigIntStats
+  readonly error: unknown
 }
 
 /**
@@ -81,6 +96,8 @@ export class Copies {
   #round = 0
   /** Contents of the folders in this round. */
   readonly #listed = new Map<string, readonly Listed[]>()
+  /** Files that cannot be read and may have what is searched for, by path, with their state. */
+  readonly #hiding = new Map<string, string>()
 
   constructor(problems: PathProblems, births: BirthTimes) {
     this.#problems = problems
@@ -171,6 +188,35 @@ export class Copies {
     return new Copy(matching, sought.key, this.#problems, this.#slots)
   }
 
+  /** Whether a file that cannot be read may be the copy of a file that was not found. Reports it. */
+  mayHide(folder: string, { name, now, birth, read, since, truncatedSince = 0 }: Sought): boolean {
+    const isNamed = (path: string) => [name, now].some(of => isRotatedName(basename(path), of))
+    const from = Math.max(Number(birth) / 1e6, since ?? truncatedSince)
+    let hides = false
+    for (const [stamp, { path, stat, error }] of read ? [] : this.#folder(folder).unreadable) {
+      if (!isNamed(path) || Number(stat.ctimeNs) / 1e6 < from) continue
+      this.#problems.hidden(path, error)
+      this.#hiding.set(path, stamp)
+      hides = true
+    }
+    return hides
+  }
+
+  /** Whether one of the files that may hide others can be read now, or is gone. */
+  isUncovered(): boolean {
+    let is = false
+    for (const [path, stamp] of this.#hiding) {
+      const stat = statOf(path)
+      const isSame = stat !== undefined && stampOf(stat) === stamp
+      const isLocked = isSame && (this.#folders.get(dirname(path))?.known.has(stamp) || !canBeOpened(path))
+      if (isLocked) continue
+      this.#hiding.delete(path)
+      if (stat) this.#problems.over(path)
+      is = true
+    }
+    return is
+  }
+
   /** Claims the copy of an open file, so that it is not matched to a file with a shorter head. */
   async speak(folder: string, read: Pick<Sought, 'head' | 'offset' | 'size'>, slices: Slices): Promise<void> {
     const looked = await this.#look(folder, slices)
@@ -184,7 +230,7 @@ export class Copies {
    * the files that were read, by their first bytes and size.
    */
   async unseen(sought: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
-    const { folder, name, since, reads, until } = sought
+    const { folder, name, since, reads, until, unreadable } = sought
     const kept = this.#kept(folder)
     const late = (ns: bigint) => Number(ns) / 1e6 >= since
     const found: Candidate[] = []
@@ -193,6 +239,9 @@ export class Copies {
       const mayGrow = until !== undefined && Number(stat.ctimeNs) / 1e6 > until
       const candidate = await this.#candidate(path, stat, stamp, slices, mayGrow)
       if (!candidate && mayGrow) return undefined
+      const { error } = this.#folder(folder).unreadable.get(stamp) ?? {}
+      if (error && !candidate && isOfSystem(error)) unreadable(path)
+      else if (error) this.#problems.hidden(path, error)
       if (!candidate || candidate.owner || candidate.spoken > 0 || candidate.first.length === 0) continue
       if (!late(candidate.changedAt)) continue
       const alike = reads(candidate.first, candidate.size)
@@ -241,15 +290,22 @@ export class Copies {
     slices: Slices,
     mayGrow = false,
   ): Promise<Candidate | undefined> {
-    const { known } = this.#folder(dirname(path))
+    const { known, unreadable } = this.#folder(dirname(path))
     let one = known.get(stamp)
     if (!known.has(stamp)) {
       if (slices.due) await slices.pause()
-      const peeked = await this.#peek(path, stat, mayGrow)
+      const { candidate, error } = await this.#peek(path, stat)
       slices.restart()
-      if (peeked === 'moved' || (mayGrow && !peeked)) return undefined
-      known.set(stamp, (one = peeked))
+      if (error ? mayGrow : !candidate) return undefined
+      if (error) unreadable.set(stamp, { path, stat, error })
+      else unreadable.delete(stamp)
+      // What the system refuses is tried again.
+      if (error && isOfSystem(error)) return undefined
+      if (error) this.#problems.damaged(path, error)
+      known.set(stamp, (one = candidate))
     }
+    const failed = unreadable.get(stamp)
+    if (failed) failed.path = path
     if (one) one.path = path
     return one
   }
@@ -273,6 +329,9 @@ export class Copies {
       const candidate = await this.#candidate(path, stat, stamp, slices)
       if (candidate) all.push(candidate)
     }
+    const { unreadable } = folder
+    const stamps = new Set(unreadable.size > 0 ? found.map(one => one.stamp) : [])
+    for (const stamp of unreadable.keys()) if (!stamps.has(stamp)) unreadable.delete(stamp)
     // A file that is being renamed may be missing from a list, so candidates are kept.
     if (folder.known.size > 2 * MAX_COPIES) {
       const stamps = new Set(found.map(one => one.stamp))
@@ -280,45 +339,32 @@ export class Copies {
     }
     folder.all = all
     folder.heads = new Map()
-    folder.stamp = found.every(one => folder.known.has(one.stamp)) ? stamp : ''
+    folder.stamp = found.every(one => folder.known.has(one.stamp)) ? stamp : 'incomplete'
     return folder
   }
 
-  async #peek(path: string, stat: BigIntStats, mayGrow: boolean): Promise<Candidate | 'moved' | undefined> {
+  /** Neither: another file has the name now. Both: the file is damaged after the first bytes. */
+  async #peek(path: string, stat: BigIntStats): Promise<{ candidate?: Candidate; error?: unknown }> {
     try {
       const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
       const inflated = new Inflated(fd)
       try {
-        if (keyOf(fstatSync(fd, { bigint: true })) !== keyOf(stat)) return 'moved'
+        if (keyOf(fstatSync(fd, { bigint: true })) !== keyOf(stat)) return {}
         const { size, crc, changedAt } = marksOf(fd, stat)
         inflated.budget = PEEK_BUDGET
         const room = Buffer.alloc(FINGERPRINT_BYTES)
         const length = await inflated.read(room)
-        if (inflated.damage && length < FINGERPRINT_BYTES) {
-          if (mayGrow) return undefined
-          this.#problems.damaged(path, inflated.damage)
-        }
         const first = room.subarray(0, length)
-        return {
-          path,
-          key: keyOf(stat),
-          changedAt,
-          size,
-          crc,
-          first,
-          not: new Set(),
-          owner: undefined,
-          spoken: 0,
-          over: false,
-        }
+        const owner = undefined
+        const candidate = { path, key: keyOf(stat), changedAt, size, crc, first, not: new Set<string>(), owner }
+        const error = length < FINGERPRINT_BYTES ? inflated.damage : undefined
+        return { candidate: { ...candidate, spoken: 0, over: false }, error }
       } finally {
         inflated.close()
       }
     } catch (error) {
       unlessSilent(error)
-      if (errorCode(error) === 'ENOENT') return 'moved'
-      if (!mayGrow) this.#problems.damaged(path, error)
-      return undefined
+      return errorCode(error) === 'ENOENT' ? {} : { error }
     }
   }
 }
@@ -330,7 +376,17 @@ interface Listed {
 }
 
 function unseen(): Folder {
-  return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0 }
+  return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0, unreadable: new Map() }
+}
+
+function canBeOpened(path: string): boolean {
+  try {
+    closeSync(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK))
+    return true
+  } catch (error) {
+    unlessSilent(error)
+    return false
+  }
 }
 
 function withHead({ all, heads }: Folder, { bytes, hash }: Fingerprint): readonly Candidate[] {

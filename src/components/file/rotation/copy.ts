@@ -121,7 +121,7 @@ export class Copy {
       candidate.owner ??= this.#key
       if (candidate.owner !== this.#key) return this.#refuse(candidate)
       const length = await inflated.read(room)
-      if (inflated.damage) this.#problems.damaged(candidate.path, inflated.damage)
+      if (inflated.damage) this.#problems.hidden(candidate.path, inflated.damage)
       if (inflated.damage || inflated.ended) {
         this.#end = at + length
         candidate.over = true
@@ -131,7 +131,7 @@ export class Copy {
     } catch (error) {
       unlessSilent(error)
       if (errorCode(error) === 'ENOENT') return this.#lose()
-      this.#problems.damaged(candidate.path, error)
+      this.#problems.hidden(candidate.path, error)
       return this.#refuse(candidate)
     }
   }

@@ -212,8 +212,9 @@ export class DetachedFiles {
     const { unlinked } = tailer
     // Keep the entry, so that the next run does not match its copy to another file.
     const mayBeCopied = unlinked && rotated.areCompressedIn(dirname(tailer.path))
-    if (tailer.unread > 0) this.#reportLost(tailer)
-    const entry = { ...tailer.entry(), away: context.clock.wall() }
+    const isHidden = tailer.unread > 0 && rotated.mayHide(dirname(tailer.path), tailer.sought)
+    if (tailer.unread > 0 && !isHidden) this.#reportLost(tailer)
+    const entry = { ...tailer.entry(), ...(!isHidden && { away: context.clock.wall() }) }
     if (!unlinked) saved.put(entry)
     else if (mayBeCopied) saved.put({ ...entry, gone: true })
     forget(tailer)

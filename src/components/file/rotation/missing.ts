@@ -63,6 +63,8 @@ export class Missing {
   readonly #unreadable = new Map<string, Displaced>()
   /** Since when the files of a name wait for the search. */
   readonly #waitingSince = new Map<string, number>()
+  /** Entries whose rest may be in a compressed file that cannot be read. */
+  readonly #hidden = new Set<Entry>()
   /** Keys of files with a position that could not be opened. */
   readonly #unopened = new Set<string>()
   /** Whether the files that existed at the start are still being reported. */
@@ -85,6 +87,7 @@ export class Missing {
   async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
     this.isIncomplete = false
     this.#unopened.clear()
+    this.#hidden.clear()
     try {
       await this.#findCopies(await this.#findThere(slices), [...tailers], slices)
     } catch (error) {
@@ -140,6 +143,9 @@ export class Missing {
     return there
   }
 
+  /** Whether the rest of its file may be in a compressed file that cannot be read. */
+  isHidden = (entry: Entry): boolean => this.#hidden.has(entry)
+
   /** Searches for copies of missing files, except those in `there`. The oldest is read first. */
   async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const { saved, rotated } = this.#options
@@ -159,10 +165,12 @@ export class Missing {
       }
       for (const entry of missing) {
         if (slices.due) await slices.pause()
-        const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
+        const sought = soughtBy(entry, saved.lookedAt)
+        const place = await rotated.find(folder, sought, slices)
+        if (!place && rotated.mayHide(folder, sought)) this.#hidden.add(entry)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
         // Any compressed file may be that of one that was never opened.
-        const isLost = entry.head.bytes > 0 || !rotated.areCompressedIn(folder)
+        const isLost = !this.#hidden.has(entry) && (entry.head.bytes > 0 || !rotated.areCompressedIn(folder))
         if (!place && isLost && entry.away === undefined && (entry.size ?? 0) > entry.offset && existsSync(folder))
           nowhere.push(entry)
       }

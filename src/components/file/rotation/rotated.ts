@@ -108,6 +108,16 @@ export class Rotated {
     return copy ?? (sibling && this.#siblings.take(sibling))
   }
 
+  /** Whether a compressed file that cannot be read may be the copy of a file that was not found. Reports it. */
+  mayHide(folder: string, sought: Sought): boolean {
+    return this.#copies.mayHide(folder, sought)
+  }
+
+  /** Whether one of those can be read now, or is gone. */
+  isUncovered(): boolean {
+    return this.#copies.isUncovered()
+  }
+
   /** Whether `path` is just a copy of the beginning of the open file `original`. */
   isCopyOf(path: string, original: number): boolean {
     return this.#siblings.isCopyOf(path, original)

@@ -4,6 +4,7 @@ import fs, {
   openSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   unlinkSync,
@@ -11,6 +12,7 @@ import fs, {
   writeSync,
 } from 'node:fs'
 import { basename, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { file } from '../../../../src/components/file/source.js'
 import { LimitedReach } from '../../../../src/engine/config/managed/limited-reach.js'
@@ -531,6 +533,76 @@ for (const isStopped of [false, true]) {
     },
   )
 }
+
+for (const [title, isLocked, isRead] of [
+  ['cannot be opened, and can be later', true, true],
+  ['cannot be opened, and is deleted', true, false],
+  ['is damaged, and restored later', false, true],
+  ['is damaged, and deleted', false, false],
+] as const) {
+  t.test(`the compressed copy with the rest of a file ${title}`, async t => {
+    const dir = testFolder(t, { 'app.log': '1\n' })
+    const [path, copy] = [join(dir, 'app.log'), join(dir, 'app.log.1.gz')]
+    const first = await tail({ include: [path] })
+    await settled(first, 1)
+    first.out.hold = true
+    fs.appendFileSync(path, '2\n')
+    await arrived(first, 2)
+    await first.stop()
+    const whole = gzipSync(fs.readFileSync(path))
+    writeFileSync(copy, isLocked ? whole : 'this is no file that gzip made')
+    const { unlock } = isLocked ? lock(t, copy) : { unlock: () => writeFileSync(copy, whole) }
+    rmSync(path)
+    writeFileSync(path, '3\n')
+    const run = await tail({ include: [path] }, first.checkpoints)
+    await until('it is told', () => run.value('sluice_files_unreadable') === 1)
+    await settled(run, 1)
+    // More scans than a problem is remembered for.
+    await run.scanned(15)
+    t.equal(run.value('sluice_files_unreadable'), 1)
+    t.same(
+      run.log.filter(one => one.code).map(({ code, file }) => [code, file]),
+      [['SLUICE_COPY_DAMAGED', copy]],
+    )
+    t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0, 'it may be read yet')
+    if (isRead) unlock()
+    else rmSync(copy)
+    if (isRead) await settled(run, 2)
+    else await until('it is lost', () => run.value('sluice_file_lost_bytes_total') === 2)
+    await until('nothing is wrong', () => run.value('sluice_files_unreadable') === 0)
+    t.same(run.out.texts(path), isRead ? ['3', '2'] : ['3'])
+    await run.stop()
+  })
+}
+
+t.test('a file that was closed, and whose compressed copy cannot be opened, is not lost before it can be', async t => {
+  const dir = testFolder(t, { 'a.log': 'a\n', 'b.log': 'b\n' })
+  const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
+  const run = await tail({ include: [join(dir, '*.log')], max_open_files: 1, rotate_wait: '100ms' })
+  await settled(run, 2)
+  appendFileSync(b, 'b\n')
+  await until('the other is closed', () => run.value('sluice_files_open') === 1 && run.out.texts(b).length === 2)
+  // Its last size is known, and its rest is not.
+  run.out.hold = true
+  appendFileSync(a, 'rest\n')
+  await arrived(run, 4)
+  run.out.settle('errored')
+  await run.run.catch(() => {})
+  writeFileSync(`${a}.1.gz`, gzipSync(readFileSync(a)))
+  rmSync(a)
+  const { unlock } = lock(t, `${a}.1.gz`)
+  run.out.hold = false
+  run.again().catch(() => {})
+  await until('it is told', () => run.value('sluice_files_unreadable') === 1)
+  await until('it is let go', () => run.value('sluice_files_watched') === 1)
+  await run.scanned(15)
+  t.equal(run.value('sluice_files_unreadable'), 1)
+  t.equal(run.value('sluice_file_lost_bytes_total') ?? 0, 0)
+  unlock()
+  await until('the rest is read', () => run.out.texts(a).filter(text => text === 'rest').length === 2)
+  await until('nothing is wrong', () => run.value('sluice_files_unreadable') === 0)
+  await run.stop()
+})
 
 t.test('a name that is a FIFO is never opened', async t => {
   const { execFileSync } = await import('node:child_process')
