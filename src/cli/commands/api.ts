@@ -174,7 +174,7 @@ export const apiCommands: readonly Command[] = [
       const { pipelineId, withClient } = await load()
       const { config, revision } = options
       const wanted = revision === undefined ? undefined : wholeNumber(revision, 'revision', 'api publish')
-      const { loadDocument } = await import('../../engine/config/yaml/load-document.js')
+      const { loadDocument } = await import('../../engine/config/yaml/plain-yaml.js')
       const document = config === undefined ? undefined : loadDocument(config)
       return withClient(options, io, async client => {
         const pipeline = await pipelineId(client, operands[0])

@@ -1,7 +1,7 @@
 import { accessSync, constants, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { UsageError } from '../../daemon/process/command-line.js'
-import { editYaml, literalText } from '../../engine/config/yaml/edit-yaml.js'
+import { editYaml, literalText } from '../../engine/config/yaml/plain-yaml.js'
 import { packageFolder } from '../../lib/version.js'
 
 /** The configuration of the quickstart: the example, with a log of this machine and a receiver put in. */

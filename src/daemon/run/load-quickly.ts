@@ -2,8 +2,8 @@ import { componentsNamed } from '../../components/named.js'
 import { loadCodecsNamed } from '../../core/codecs/named.js'
 import { ConfigError } from '../../core/errors.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
+import { textsOf } from '../../engine/config/yaml/files.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
-import { textsOf } from '../../engine/config/yaml/texts.js'
 
 /** Loads a configuration, and no components and codecs but those that it has. Throws ConfigError. */
 export async function loadQuickly(path: string, options: Omit<LoadOptions, 'components'>): Promise<Config> {

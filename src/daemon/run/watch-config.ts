@@ -1,4 +1,6 @@
+import type { Config } from '../../engine/config/load.js'
 import { digestOfFiles, stateOfFiles } from '../../engine/config/yaml/files.js'
+import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
 /** Polling interval. A changed file must also stay unchanged for this long before it is reported. */
@@ -72,4 +74,12 @@ export class ConfigWatch {
   #othersDigest(): string | undefined {
     return digestOfFiles(this.#files.others?.() ?? [])
   }
+}
+
+/** The files of the modules that components name, and of those that these import by relative paths. */
+export function filesOfModules({ processors }: Pick<Config, 'processors'>): readonly string[] {
+  return processors.flatMap(({ definition: { module }, options }) => {
+    const path = module && (options as Readonly<Record<string, unknown>>)[module]
+    return typeof path === 'string' ? moduleFiles(path) : []
+  })
 }

@@ -7,7 +7,7 @@ import { tests } from './checks/config-tests.js'
 import { managedOptions } from './managed/managed-options.js'
 import { serviceOptions } from './service-options.js'
 
-export { SECTIONS } from './sections.js'
+export { SECTIONS } from './yaml/node.js'
 
 /** The schema of a whole configuration, assembled from the list of components. */
 

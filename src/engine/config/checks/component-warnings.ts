@@ -3,11 +3,11 @@ import { codecOf, loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { Kind } from '../../../core/component.js'
 import type { EventFields, TimeSearch } from '../../../core/event/event-fields.js'
 import type { Draft } from '../component-config.js'
+import { upstreamOf } from '../inputs.js'
 import { SECTIONS } from '../schema.js'
 import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
-import { upstreamOf } from './upstream.js'
 
 /** Number of sources whose fields a warning lists. */
 const SHOWN_SOURCES = 3

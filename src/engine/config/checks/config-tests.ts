@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { duration } from '../../../core/options/options.js'
 import type { Draft } from '../component-config.js'
-import { missingOutput, splitInput } from '../yaml/input.js'
+import { missingOutput, splitInput } from '../inputs.js'
 import { locate, type MapNode, type Path, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'

@@ -1,5 +1,5 @@
-import { SECTIONS } from '../sections.js'
 import type { Path } from './node.js'
+import { SECTIONS } from './node.js'
 
 /**
  * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable

@@ -1,6 +1,10 @@
+import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
+import { errorCode, errorText } from '../../../core/errors.js'
 import { readdirSync, readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { SourceText } from './node.js'
+import type { Problems } from './problems.js'
 
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
@@ -39,4 +43,55 @@ export function stateOfFiles(path: string, others: readonly string[] = []): stri
   } catch (error) {
     return String(error)
   }
+}
+
+/** The text of a file of a configuration. */
+export interface ConfigText {
+  readonly file: string
+  readonly text: string
+}
+
+/** The texts of a file, or of all YAML files of a folder; undefined: there are none. Reports what cannot be read. */
+export function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
+  const texts: ConfigText[] = []
+  for (const file of path === undefined ? [] : filesOf(path, problems)) {
+    const text = readText(file, problems)
+    if (text !== undefined) texts.push({ file, text })
+  }
+  return texts
+}
+
+function filesOf(path: string, problems: Problems): string[] {
+  try {
+    const files = configFiles(path)
+    if (files.length === 0) report(path, 'there is no *.yaml or *.yml file in this folder', problems)
+    return files
+  } catch (error) {
+    const missing = errorCode(error) === 'ENOENT'
+    report(path, missing ? 'there is no such file or folder' : `cannot be read: ${errorText(error)}`, problems)
+    return []
+  }
+}
+
+function readText(file: string, problems: Problems): string | undefined {
+  try {
+    const bytes = readFileSync(file)
+    if (isUtf8(bytes)) return bytes.toString()
+    let line = 0
+    for (let at = 0; isUtf8(bytes.subarray(at, lineEnd(bytes, at))); at = lineEnd(bytes, at)) line++
+    problems.add({ source: new SourceText(file, '\n'.repeat(line)), offset: line }, [], 'is not valid UTF-8')
+  } catch (error) {
+    report(file, `cannot be read: ${errorText(error)}`, problems)
+  }
+  return undefined
+}
+
+function lineEnd(bytes: Buffer, from: number): number {
+  const end = bytes.indexOf(10, from)
+  return end === -1 ? bytes.length : end + 1
+}
+
+/** Reports a problem of a file as a whole. */
+function report(file: string, message: string, problems: Problems): void {
+  problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
 }

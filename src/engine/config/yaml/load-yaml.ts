@@ -13,9 +13,8 @@ import {
   type YAMLSeq,
 } from 'yaml'
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
-import { SECTIONS } from '../sections.js'
 import { isCode, plainValue, replaceVariables } from './environment.js'
-import { type ConfigNode, type Entry, type Path, type Place, type ScalarNode, SourceText } from './node.js'
+import { type ConfigNode, type Entry, type Path, type Place, type ScalarNode, SECTIONS, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
 /** Deeper nesting is rejected: no configuration needs it, and reading it could overflow the stack. */

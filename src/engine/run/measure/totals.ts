@@ -1,7 +1,7 @@
 import { REJECTED } from '../../../core/options/delivery-options.js'
 import { DISCARDED } from '../../../core/processor.js'
+import { splitInput } from '../../config/inputs.js'
 import type { Config } from '../../config/load.js'
-import { splitInput } from '../../config/yaml/input.js'
 import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
 
 /** What happened to the events of a run. Counts since the start of the process. */

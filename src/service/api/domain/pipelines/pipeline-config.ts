@@ -3,7 +3,7 @@ import { type AnyDefinition, defineSource } from '../../../../core/component.js'
 import { ConfigError } from '../../../../core/errors.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../../../engine/config/load.js'
 import { literalSecrets, misplacedSecrets } from '../../../../engine/config/managed/secret-places.js'
-import { SECTIONS } from '../../../../engine/config/sections.js'
+import { SECTIONS } from '../../../../engine/config/yaml/node.js'
 import { ApiError, type Fault } from '../errors.js'
 
 /** The source that every pipeline has implicitly. */

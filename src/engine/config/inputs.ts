@@ -1,4 +1,5 @@
-import { type OnError, outputNames, type Plan } from '../../../core/processor.js'
+import { type OnError, outputNames, type Plan } from '../../core/processor.js'
+import type { Draft } from './component-config.js'
 
 /** Splits `limit_app.discarded` into its id and side output. */
 export function splitInput(text: string): [id: string, output: string | undefined] {
@@ -27,4 +28,23 @@ export function missingOutput(component: Planned, output: string | undefined): s
   if (outputs.length === 0) return `${id} (type ${type}) has no side outputs; its events are read as ${id}`
   const what = output === undefined ? 'no main output' : 'no side output of this name'
   return `${id} (type ${type}) has ${what}; it has ${outputs.map(name => `${id}.${name}`).join(', ')}`
+}
+
+/** The sources and processors whose events reach a component. */
+export function upstreamOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+  const seen = new Set([draft])
+  // The set grows during this loop.
+  for (const { inputs } of seen) {
+    for (const { text } of inputs) {
+      const input = drafts.get(splitInput(text)[0])
+      if (input) seen.add(input)
+    }
+  }
+  seen.delete(draft)
+  return [...seen]
+}
+
+/** The sources whose events reach a component. */
+export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+  return upstreamOf(draft, drafts).filter(({ kind }) => kind === 'source')
 }

@@ -14,3 +14,16 @@ export function loadDocument(path: string): Record<string, unknown> {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
   throw new ConfigError([{ file: path, line: 1, column: 1, path: '', message: 'must be a mapping' }])
 }
+
+/** Changes values in the text of a configuration, by their paths. Undefined removes one. Comments and the order stay. */
+export function editYaml(text: string, changes: Readonly<Record<string, unknown>>): string {
+  const document = parseDocument(text)
+  for (const [path, value] of Object.entries(changes)) {
+    if (value === undefined) document.deleteIn(path.split('.'))
+    else document.setIn(path.split('.'), document.createNode(value, { flow: true }))
+  }
+  return document.toString({ lineWidth: 0 })
+}
+
+/** The text that a configuration reads as `text`: where it has `${`, a variable would be put in. */
+export const literalText = (text: string) => text.replaceAll('${', () => '$${')
