@@ -1,9 +1,9 @@
 import { clearTimeout, setTimeout } from 'node:timers'
 import { type Command, findCommand, type Io } from '../daemon/process/command-line.js'
 import { describe, dispatch, EXIT } from '../daemon/process/dispatch.js'
-import { endProcess } from '../daemon/process/end.js'
 import { isTolerated } from '../daemon/process/faults.js'
 import { textStderr } from '../daemon/process/stderr.js'
+import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
 import { nodeProblem } from '../lib/version.js'
 import { run } from './commands/run.js'
 
@@ -75,4 +75,21 @@ function flushed(stream: NodeJS.WritableStream, limitMs: number | undefined): Pr
       resolve()
     })
   })
+}
+
+/**
+ * Ends the process when all work is done. On exit Node.js waits for calls in other threads, and a call to an
+ * unreachable file server never returns: only a signal ends the process then.
+ */
+export async function endProcess(
+  exit: () => void,
+  stderr: { write(text: string): unknown },
+  systems: FileSystems = fileSystems,
+): Promise<void> {
+  const mount = await systems.stuck()
+  if (mount === undefined) return exit()
+  stderr.write(
+    `sluice: a call to the file system at ${mount} does not return; all else is done, the process kills itself\n`,
+  )
+  process.kill(process.pid, 'SIGKILL')
 }

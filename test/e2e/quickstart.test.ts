@@ -3,10 +3,16 @@ import { once } from 'node:events'
 import { chmodSync, existsSync, readdirSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Announced, announce, continueText, runningText } from '../../src/cli/quickstart/announce.js'
+import {
+  type Announced,
+  announce,
+  continueText,
+  readerOf,
+  runningText,
+  shown,
+} from '../../src/cli/quickstart/announce.js'
 import { baseAddress } from '../../src/cli/quickstart/given-service.js'
 import { chooseLog, planYaml, type Receiver } from '../../src/cli/quickstart/plan.js'
-import { readerOf, shown } from '../../src/cli/quickstart/reader.js'
 import { startOwnService } from '../../src/cli/quickstart/service.js'
 import { LiveView } from '../../src/cli/quickstart/view.js'
 import { Client } from '../../src/client.js'

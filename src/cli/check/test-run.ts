@@ -11,9 +11,8 @@ import type { ConfigTest, TestEvent } from '../../engine/config/checks/config-te
 import type { ComponentConfig, Config } from '../../engine/config/load.js'
 import { Engine } from '../../engine/run/engine.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
-import { aborted, nextTurn, sleep, systemClock } from '../../lib/time.js'
+import { aborted, nextTurn, sleep, systemClock, type TimerClock } from '../../lib/time.js'
 import { withOwnBuckets } from './own-buckets.js'
-import { StepClock } from './step-clock.js'
 
 /** An event that left a component. */
 export interface Left {
@@ -164,4 +163,52 @@ function leftOf(batch: EventBatch, i: number): Left {
 export function isExpected(event: Left, expected: TestEvent): boolean {
   if (typeof expected === 'string') return event.line === expected || event.fields.message === expected
   return Object.entries(expected).every(([name, value]) => isDeepStrictEqual(event.fields[name], value))
+}
+
+/** Start time of a test: a full hour, day and year, which aligned windows start at. */
+const FIRST_TIME = Date.UTC(2026, 0, 1)
+
+interface Timer {
+  readonly at: number
+  readonly fn: () => void
+}
+
+/** A clock that stands still until it is set. */
+class StepClock implements TimerClock {
+  #at = 0
+  #timers: Timer[] = []
+
+  now(): number {
+    return this.#at
+  }
+
+  wall(): number {
+    return FIRST_TIME + this.#at
+  }
+
+  after(ms: number, fn: () => void): () => void {
+    const timer = { at: this.#at + ms, fn }
+    this.#timers.push(timer)
+    return () => this.#remove(timer)
+  }
+
+  #remove(timer: Timer): void {
+    this.#timers = this.#timers.filter(other => other !== timer)
+  }
+
+  /** When the next timer is due; Infinity: there is none. */
+  get next(): number {
+    return Math.min(...this.#timers.map(({ at }) => at))
+  }
+
+  /** Sets the time, unless it is later already, and fires the timers that are due. */
+  goTo(time: number): void {
+    if (!Number.isFinite(time)) throw new Error('events wait for something that never comes')
+    this.#at = Math.max(this.#at, time)
+    for (const timer of this.#timers.toSorted((a, b) => a.at - b.at)) {
+      if (timer.at > this.#at || !this.#timers.includes(timer)) continue
+      this.#remove(timer)
+      timer.fn()
+    }
+  }
 }

@@ -1,5 +1,21 @@
-import { type Command, command } from '../../daemon/process/command-line.js'
-import { DAEMON_OPTIONS } from '../screen/daemon-options.js'
+import { type Command, command, type OptionSpecs } from '../../daemon/process/command-line.js'
+
+/** Options that select the daemon to inspect. */
+const DAEMON_OPTIONS = {
+  config: {
+    type: 'string',
+    short: 'c',
+    value: 'FILE',
+    operand: true,
+    text: 'The configuration of the daemon, which has its data_dir.',
+  },
+  socket: {
+    type: 'string',
+    value: 'PATH',
+    takes: 'file',
+    text: 'The socket of the daemon instead: sluice.sock in its data_dir.',
+  },
+} as const satisfies OptionSpecs
 
 const FOUND =
   'The daemon is found by its configuration, or at its default paths. Only its user and root may inspect it.'
@@ -72,7 +88,7 @@ export const inspectCommands: readonly Command[] = [
     async run({ options, operands }, io) {
       const { explain } = await import('../check/explain/explain.js')
       const { live, ...rest } = options
-      const ask = live ? (await import('../inspect/live-bucket.js')).liveBucket : undefined
+      const ask = live ? (await import('../inspect/daemon-socket.js')).liveBucket : undefined
       return explain({ ...rest, ask, event: operands[0] ?? '-' }, io)
     },
   }),

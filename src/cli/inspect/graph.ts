@@ -1,11 +1,16 @@
+import { REJECTED } from '../../core/options/delivery-options.js'
+import { DISCARDED } from '../../core/processor.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { displayWidth, wrap } from '../../daemon/process/wrap.js'
 import { splitInput } from '../../engine/config/inputs.js'
 import type { Config } from '../../engine/config/load.js'
-import { intervalOf } from '../screen/interval-flag.js'
+import { sleep } from '../../lib/time.js'
+import { short } from '../../lib/units.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
-import { type Live, lookLive } from './graph-live.js'
+import { type DaemonOptions, findSocket } from './daemon-socket.js'
+import { type DaemonView, rateOf, stateOf, viewDaemon } from './daemon-view.js'
+import { intervalOf } from './screen-parts.js'
 
 /** One component of the graph. */
 interface Box {
@@ -137,4 +142,46 @@ function dot({ boxes, arrows }: Topology): string {
     lines.push(`  ${from.id} -> ${to.id}${marks && ` [${marks}]`}`)
   }
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
+}
+
+/** Live values of a running daemon for the parts of a graph. */
+export interface Live {
+  /** The current rates of a component, and whether it is blocked. Undefined if it does not run. */
+  component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
+  /** Events per second that leave by an output of a component. */
+  flow(id: string, output: string | undefined): string
+}
+
+/** Inspects the daemon twice, `intervalMs` apart. */
+async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<Live> {
+  const socket = findSocket(options, env)
+  const view = () => viewDaemon(socket)
+  const before = await view()
+  await sleep(intervalMs)
+  return liveBetween(before, await view())
+}
+
+/** The changes between two moments. */
+export function liveBetween(before: DaemonView, now: DaemonView): Live {
+  const rate = (name: string, component_id: string, more: Record<string, string> = {}) =>
+    rateOf(before, now, `sluice_component_${name}_events_total`, { component_id, ...more })
+  return {
+    component(id) {
+      const component = now.components.find(one => one.id === id)
+      if (!component) return undefined
+      const [received, sent, discarded] = [rate('received', id), rate('sent', id), rate('discarded', id)]
+      const inFlight = now.series.sum('sluice_component_in_flight_events', { component_id: id })
+      const parts = [component.kind === 'source' ? '' : `${short(received)}/s in`, `${short(sent)}/s out`]
+      if (discarded > 0) parts.push(`${short(discarded)}/s discarded`)
+      if (inFlight > 0) parts.push(`${short(inFlight)} in flight`)
+      const destination = now.destinations.find(one => one.id === id)
+      const held = destination !== undefined && destination.state !== 'ready' && destination.state !== 'stopped'
+      return { numbers: parts.filter(Boolean).join(', '), state: stateOf(now, id), held }
+    },
+    flow(id, output) {
+      const isDropped = output === DISCARDED || output === REJECTED
+      const events = isDropped ? rate('discarded', id) : rate('sent', id, output === undefined ? {} : { output })
+      return `${short(events)}/s`
+    },
+  }
 }

@@ -1,8 +1,9 @@
+import { UsageError } from '../../daemon/process/command-line.js'
 import { wrap } from '../../daemon/process/wrap.js'
 import { lasting } from '../../daemon/status/problems.js'
 import type { Status } from '../../daemon/status/status.js'
 import { printable } from '../../lib/printable.js'
-import { short } from '../../lib/units.js'
+import { parseDuration, short } from '../../lib/units.js'
 import { type DaemonView, table } from './daemon-view.js'
 
 /** What the screens of `sluice status` and `sluice top` have in common. */
@@ -64,4 +65,14 @@ export function backlogLines({ series }: Pick<DaemonView, 'series'>, width: numb
     ...(files.length > 0 ? ['', ...table([['files furthest behind', 'unread'], ...files], width)] : []),
     ...(buffers.length > 0 ? ['', ...table([['disk buffers', 'events', 'used', 'room left'], ...buffers], width)] : []),
   ]
+}
+
+const SHORTEST_MS = 100
+
+/** The value of --interval in milliseconds; throws UsageError. */
+export function intervalOf(text: string, command: string): number {
+  const ms = parseDuration(text)
+  if (ms !== undefined && ms >= SHORTEST_MS) return ms
+  const hint = /^\d+(\.\d+)?$/.test(text) ? ` and has a unit; write --interval ${text}s for seconds` : ', as in 10s'
+  throw new UsageError(`--interval is a duration of at least ${SHORTEST_MS}ms${hint}`, command)
 }

@@ -4,10 +4,9 @@ import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
-import { intervalOf } from '../screen/interval-flag.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
-import { backlogLines, bottleneckLines, managedLine, waitLines } from './screen-parts.js'
+import { backlogLines, bottleneckLines, intervalOf, managedLine, waitLines } from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {

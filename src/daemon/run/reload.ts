@@ -7,9 +7,8 @@ import { systemClock } from '../../lib/time.js'
 import { onHeldSignal } from '../process/held-signals.js'
 import { tellWarnings } from '../process/log.js'
 import type { Systemd } from '../systemd/systemd.js'
-import { ReloadQueue } from './reload-queue.js'
 import type { Servers } from './servers.js'
-import { ConfigWatch, type WatchedFiles } from './watch-config.js'
+import { ConfigWatch, type WatchedFiles } from './watch.js'
 
 export interface ReloadOrigin {
   /** Reads the configuration; throws ConfigError. */
@@ -114,5 +113,40 @@ export function onReload(
       removeHandler()
       watch?.set(false)
     },
+  }
+}
+
+/**
+ * Runs reloads one at a time: each starts from the addresses that the previous one left. However many are requested
+ * during a reload, one follows it, since that one reads the files as the last request left them.
+ */
+export class ReloadQueue {
+  readonly #reload: () => Promise<void>
+  #last = Promise.resolve()
+  /** The reload that was requested and has not begun. */
+  #next: Promise<void> | undefined
+
+  constructor(reload: () => Promise<void>) {
+    this.#reload = reload
+  }
+
+  /** Resolves when a reload that begins after this call has ended. */
+  request(): Promise<void> {
+    this.#next ??= this.add(() => {
+      this.#next = undefined
+      return this.#reload()
+    })
+    return this.#next
+  }
+
+  /** Runs other work in turn. */
+  add(work: () => Promise<void>): Promise<void> {
+    this.#last = this.#last.then(work)
+    return this.#last
+  }
+
+  /** Resolves when all that was requested so far has ended. */
+  get idle(): Promise<void> {
+    return this.#last
   }
 }

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
 import type { Logger } from 'pino'
+import { loadQuickly } from '../../components/named.js'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
@@ -21,18 +22,14 @@ import { onSignals } from '../process/signals.js'
 import { onStdoutGone } from '../process/stdout-gone.js'
 import { Rates } from '../status/rates.js'
 import { isReady } from '../status/ready.js'
-import { DaemonSubject } from '../systemd/daemon-subject.js'
+import { DaemonHealth } from '../systemd/service-state.js'
 import { Systemd } from '../systemd/systemd.js'
+import { orphanMetrics, reportUnsaved, tolerateFaultsOfPlugins, unsavedMetrics } from './gauges.js'
 import { whenReadable } from './held.js'
-import { loadQuickly } from './load-quickly.js'
 import { type Managed, managedMetrics } from './managed-report.js'
-import { orphanMetrics } from './orphan-metrics.js'
-import { tolerateFaultsOfPlugins } from './plugin-faults.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
-import { reportUnsaved, unsavedMetrics } from './unsaved-positions.js'
-import { filesOfModules } from './watch-config.js'
-import { watchDataDir } from './watch-data-dir.js'
+import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
 /** When the process begins to be measured, at the latest. The first events are usually shipped before that. */
@@ -137,7 +134,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   )
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
-  const subject = new DaemonSubject(pipeline, log)
+  const subject = new DaemonHealth(pipeline, log)
   metrics.daemonGauge(
     'sluice_ready',
     'Whether all destinations are ready, no source is waiting for an operator, and the daemon is not stopping.',

@@ -5,12 +5,15 @@ import { components } from '../../components/list.js'
 import { ConfigError, errorText } from '../../core/errors.js'
 import { type Config, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import type { ServiceOptions } from '../../engine/config/service-options.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { inheritedSockets, listenOn } from '../../lib/network/inherited-sockets.js'
 import { systemClock } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
-import { ConnectionReport } from '../../net/limits.js'
-import { listening } from '../../net/listen.js'
+import { type ConnectionLimits, ConnectionReport } from '../../net/limits.js'
+import { boundConnections, listening, REFUSED_AGE, REFUSED_TOTAL, ServerTls } from '../../net/listen.js'
+import type { TlsFileOptions } from '../../net/listen-options.js'
+import { EXPIRY_SERIES, expirySeries } from '../../net/tls.js'
 import { buildApp } from '../../service/api/http/app.js'
 import { RequestCounts } from '../../service/api/http/request-counts.js'
 import { type OpenService, openService } from '../../service/api/open-service.js'
@@ -24,12 +27,10 @@ import { createLog, logMetrics, logNodeWarnings, tellWarnings } from '../process
 import { onSignals } from '../process/signals.js'
 import { urlOf } from '../run/servers.js'
 import { Systemd } from '../systemd/systemd.js'
-import { serviceConnections } from './connections.js'
 import { serveControls } from './control.js'
 import { ServedIngest } from './ingest.js'
 import { serviceMetrics, storeMetrics } from './metrics.js'
 import { componentsWith } from './service-plugins.js'
-import { serviceTls } from './tls.js'
 
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
 /** Beside the daemon's own, where nothing is said. */
@@ -229,4 +230,25 @@ async function listenForMetrics(
     log.warn({ error: errorText(error) }, 'metrics are not served; say where in metrics.listen')
     return undefined
   }
+}
+
+/** The certificate of the service, with its metrics. */
+function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): ServerTls {
+  let failed = 0
+  const tls = new ServerTls(paths, { log, clock: systemClock, failed: () => failed++ })
+  metrics.series('counter', REFUSED_TOTAL.name, REFUSED_TOTAL.help, () => tls.refusals.totals())
+  metrics.series('gauge', REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
+  metrics.series('gauge', EXPIRY_SERIES.name, EXPIRY_SERIES.help, () => expirySeries(tls.files.expiries))
+  const help = 'Renewed TLS files of the service that could not be used.'
+  metrics.series('counter', 'sluice_api_tls_renewal_errors_total', help, () => [{ labels: {}, value: failed }])
+  return tls
+}
+
+/** The bounds for the connections of the service, with their metrics. */
+function serviceConnections(options: Omit<ServiceOptions, 'plugins'>, metrics: Metrics, log: Logger): ConnectionLimits {
+  const report = new ConnectionReport('sluice_api', (...about) => metrics.daemonCounter(...about), log)
+  const shared = [...options.shared_addresses, ...options.trusted_proxies]
+  const connections = boundConnections({ ...options, shared_addresses: shared }, report, options)
+  metrics.daemonGauge('sluice_api_connections', 'Open connections.', () => connections.size)
+  return connections
 }

@@ -1,4 +1,7 @@
+import type { Logger } from 'pino'
 import type { DestinationState } from '../../engine/run/engine.js'
+import { ProgressWatch } from '../../engine/run/measure/progress.js'
+import type { Supervisor } from '../../engine/run/supervisor.js'
 import { printable } from '../../lib/printable.js'
 
 /** The state of a service as reported to systemd. */
@@ -8,6 +11,16 @@ export interface ServiceState {
   /** One line, for people. */
   readonly status: string
 }
+
+/** The service as systemd sees it. */
+export interface Subject {
+  state(): ServiceState
+  /** Whether everything works as it should; called several times per watchdog interval. If missing, it always does. */
+  goesOn?(): boolean | Promise<boolean>
+}
+
+/** Checks per watchdog interval. Every second one sends a watchdog ping. */
+export const CHECKS = 4
 
 const LONGEST = 400
 
@@ -57,4 +70,38 @@ function list(destinations: readonly DestinationState[]): string {
 export function oneLine(text: string): string {
   const line = printable(text.replace(/\s+/g, ' ').trim())
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line
+}
+
+export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
+
+/** The state and the health of a daemon, for systemd. */
+export class DaemonHealth implements Subject {
+  /** Why the configuration that was read last is not running. */
+  refused: string | undefined
+  readonly #pipeline: Watched
+  readonly #log: Logger
+  readonly #progress = new ProgressWatch(CHECKS)
+  #stuck: readonly string[] = []
+
+  constructor(pipeline: Watched, log: Logger) {
+    this.#pipeline = pipeline
+    this.#log = log
+  }
+
+  state(): ServiceState {
+    const pipeline = this.#pipeline
+    const states = { destinations: pipeline.states(), failures: pipeline.failures() }
+    return daemonState({ ...states, refused: this.refused, stuck: this.#stuck })
+  }
+
+  goesOn(): boolean {
+    const stuck = this.#progress.look(this.#pipeline.watched)
+    for (const component of stuck) {
+      if (this.#stuck.includes(component)) continue
+      const fields = { code: 'SLUICE_STUCK', component }
+      this.#log.error(fields, 'a component makes no progress although nothing blocks it; watchdog pings stop')
+    }
+    this.#stuck = stuck
+    return stuck.length === 0
+  }
 }

@@ -1,14 +1,7 @@
 import type { Logger } from 'pino'
 import { after, every } from '../../lib/time.js'
 import { Notifier, notifyProgram, type Send } from './notifier.js'
-import { oneLine, type ServiceState } from './service-state.js'
-
-/** The service as systemd sees it. */
-export interface Subject {
-  state(): ServiceState
-  /** Whether everything works as it should; called several times per watchdog interval. If missing, it always does. */
-  goesOn?(): boolean | Promise<boolean>
-}
+import { CHECKS, oneLine, type Subject } from './service-state.js'
 
 const CHECK_MS = 1000
 /** During startup, which other units wait for. */
@@ -16,8 +9,6 @@ const FIRST_CHECKS_MS = 50
 /** Startup extends its own time limit by this much, every EXTEND_EVERY checks, for as long as it takes. */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
-/** Checks per watchdog interval. Every second one sends a watchdog ping. */
-export const CHECKS = 4
 
 export interface SystemdParts {
   readonly log: Logger

@@ -1,9 +1,8 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { components } from '../../../src/components/list.js'
-import { componentsNamed } from '../../../src/components/named.js'
+import { componentsNamed, loadQuickly } from '../../../src/components/named.js'
 import { codecs } from '../../../src/core/codecs/list.js'
-import { loadQuickly } from '../../../src/daemon/run/load-quickly.js'
 import { testFolder } from '../../support/folder.js'
 
 t.test('every component is found by its type', async t => {

@@ -1,15 +1,18 @@
-import { hostname } from 'node:os'
-import { resolve } from 'node:path'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { hostname, tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import { type SplitOptions, Splitting } from '../../../core/options/multiline-options.js'
-import { UsageError } from '../../../daemon/process/command-line.js'
+import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import type { ComponentConfig } from '../../../engine/config/load.js'
 import { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { systemClock } from '../../../lib/time.js'
+import { Progress } from '../../screen/progress.js'
 import { AS_OBJECTS, isTapped } from '../explain/event.js'
 import type { Way } from './before.js'
-import { bytesOf, type Reading } from './input-bytes.js'
+import { bytesOf, type Reading, totalSize } from './input-bytes.js'
 import type { Frames } from './replay.js'
 
 /** An input of a simulation, and the source that its events belong to. */
@@ -52,7 +55,7 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
 }
 
 /** Replays one input as its source would read it. Yields after each piece. */
-export async function* replayed(frames: Frames, input: Input, reading: Reading): AsyncGenerator<void> {
+async function* replayed(frames: Frames, input: Input, reading: Reading): AsyncGenerator<void> {
   const chunks = bytesOf(input.copy ?? input.path, reading)
   try {
     yield* replayedFrom(chunks, frames, input, reading.signal)
@@ -133,4 +136,60 @@ async function* madeLines(
     rest = Buffer.concat([rest.subarray(end), value])
   }
   if (rest.length > 0) yield await made(rest)
+}
+
+/** Reads the inputs of a simulation, several times if needed, and shows the progress. */
+export class InputReader {
+  readonly #io: Io
+  readonly #signal: AbortSignal
+  #inputs: readonly Input[]
+  /** The folder of the copy of standard input. */
+  #folder: string | undefined
+
+  /** The signal ends the input early. */
+  constructor(inputs: readonly Input[], io: Io, signal: AbortSignal) {
+    this.#inputs = inputs
+    this.#io = io
+    this.#signal = signal
+  }
+
+  /** Copies standard input, if it is an input, to a file that only this user can read. `close` removes it. */
+  async copyStdin(): Promise<void> {
+    if (!this.#inputs.some(({ path }) => path === '-')) return
+    this.#folder = mkdtempSync(join(tmpdir(), 'sluice-simulate-'))
+    const copy = join(this.#folder, 'input')
+    const file = await open(copy, 'wx', 0o600)
+    const progress = this.#progress(totalSize(['-']))
+    try {
+      for await (const bytes of bytesOf('-', { io: this.#io, progress, signal: this.#signal }))
+        await file.writeFile(bytes)
+    } finally {
+      progress.end()
+      await file.close()
+    }
+    this.#inputs = this.#inputs.map(input => (input.path === '-' ? { ...input, copy } : input))
+  }
+
+  /** Replays all inputs. `afterPiece` is awaited after each piece. */
+  async read(frames: Frames, afterPiece = async () => {}): Promise<void> {
+    const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
+    try {
+      await frames.start(this.#signal)
+      for (const input of this.#inputs) {
+        const reading = { io: this.#io, progress, signal: this.#signal }
+        for await (const _ of replayed(frames, input, reading)) await afterPiece()
+      }
+    } finally {
+      progress.end()
+      await frames.stop()
+    }
+  }
+
+  #progress(total: number | undefined): Progress {
+    return new Progress(this.#io.stderr, total, () => systemClock.now())
+  }
+
+  close(): void {
+    if (this.#folder !== undefined) rmSync(this.#folder, { recursive: true, force: true })
+  }
 }

@@ -11,8 +11,7 @@ import { Comparison } from './compare.js'
 import { comparisonResult, comparisonText } from './compare-summary.js'
 import { findLimits, type GoalOptions, goalOf, type Search } from './find-limits.js'
 import type { Goal } from './goal.js'
-import { type Input, inputsOf } from './input.js'
-import { InputReader } from './input-reader.js'
+import { type Input, InputReader, inputsOf } from './input.js'
 import { noTime, problems } from './notes.js'
 import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
@@ -23,7 +22,6 @@ import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
 import { type FieldContext, Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
-import { write } from './write.js'
 
 export interface SimulateOptions extends TapOptions, GoalOptions {
   readonly component: string | undefined
@@ -215,4 +213,9 @@ function checkWritable(path: string): void {
   const stat = statSync(path, { throwIfNoEntry: false })
   if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')
   accessSync(stat ? path : dirname(path), constants.W_OK)
+}
+
+/** Resolves when there is room for more. */
+async function write(stream: NodeJS.WritableStream, text: string): Promise<void> {
+  if (!stream.write(text)) await new Promise(resolve => stream.once('drain', resolve))
 }

@@ -166,13 +166,13 @@ function showCycle(cycle: readonly Draft[]): string {
  */
 
 /** A component that reads another one. */
-export interface Connection {
+interface Connection {
   readonly reader: Draft
   readonly output: string | undefined
 }
 
 /** The readers of each component. There are no cycles. */
-export type Connections = ReadonlyMap<Draft, readonly Connection[]>
+type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
 /** Copies of one event are rejected only beyond both limits: large configurations have many without harm. */
 const MOST_COPIES = 1000
@@ -182,7 +182,7 @@ const COUNTLESS = 1e12
 const SHOWN = 6
 
 /** Rejects sources whose events would be copied too often. */
-export function checkCopies(connections: Connections, problems: Problems): void {
+function checkCopies(connections: Connections, problems: Problems): void {
   let total = 0
   for (const readers of connections.values()) total += readers.length
   const most = Math.max(MOST_COPIES, MOST_FOR_EACH_CONNECTION * total)

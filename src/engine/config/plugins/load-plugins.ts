@@ -3,7 +3,7 @@ import { existsSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { loadErrorText, loadModule, loadPackage } from '../../../lib/load-module.js'
 import { moduleDigest, moduleFiles } from '../../../lib/modules/module-files.js'
 import { type Definitions, definitionsIn } from './definitions.js'
-import { pluginKey } from './read-plugins.js'
+import { pluginKey } from './plugin-key.js'
 
 /** A plugin that a configuration lists, or what is wrong with it. */
 export interface Plugin extends Definitions {

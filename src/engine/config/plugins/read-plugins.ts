@@ -1,4 +1,3 @@
-import { dirname, resolve } from 'node:path'
 import type { CodecDefinition } from '../../../core/codec.js'
 import { loadedCodecs } from '../../../core/codecs/loaded.js'
 import type { AnyDefinition } from '../../../core/component.js'
@@ -7,6 +6,7 @@ import { readYaml } from '../yaml/load-yaml.js'
 import type { ConfigNode, MapNode, ScalarNode } from '../yaml/node.js'
 import { Problems } from '../yaml/problems.js'
 import type { Plugins } from './load-plugins.js'
+import { pluginKey } from './plugin-key.js'
 
 /** Loads the plugins that the configuration at `path` lists, for `loadConfig`, which reports what is wrong with them. */
 export async function pluginsOf(path: string | undefined, env: NodeJS.ProcessEnv): Promise<Plugins> {
@@ -123,6 +123,3 @@ function namesIn(map: MapNode | undefined): Name[] {
 function isName(node: ConfigNode): node is Name {
   return node.kind === 'scalar' && typeof node.value === 'string' && node.value !== '' && !node.broken
 }
-
-/** The key of a plugin that was loaded; `name` as it is written in the configuration at `file`. */
-export const pluginKey = (file: string, name: string): string => JSON.stringify([dirname(resolve(file)), name])

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type DaemonView, rateOf, stateOf, table, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
-import { liveBetween } from '../../../../src/cli/inspect/graph-live.js'
+import { liveBetween } from '../../../../src/cli/inspect/graph.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
 import { screen } from '../../../../src/cli/inspect/top.js'
 import { wrap, wrapIndented } from '../../../../src/daemon/process/wrap.js'

@@ -703,7 +703,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   execFileSync('mkfifo', [join(far, 'fifo')])
   const script = `
 import { open } from 'node:fs/promises'
-import { endProcess } from '${built}/src/daemon/process/end.js'
+import { endProcess } from '${built}/src/cli/program.js'
 import { FileSystems, fileSystems } from '${built}/src/lib/files/remote/file-systems.js'
 const asked = []
 let now = 0

@@ -1,9 +1,8 @@
 import { pino } from 'pino'
 import t from 'tap'
-import { DaemonSubject } from '../../../../src/daemon/systemd/daemon-subject.js'
 import { type Notice, Notifier } from '../../../../src/daemon/systemd/notifier.js'
-import { daemonState } from '../../../../src/daemon/systemd/service-state.js'
-import { CHECKS, type Subject, Systemd } from '../../../../src/daemon/systemd/systemd.js'
+import { CHECKS, DaemonHealth, daemonState, type Subject } from '../../../../src/daemon/systemd/service-state.js'
+import { Systemd } from '../../../../src/daemon/systemd/systemd.js'
 import type { Watched } from '../../../../src/engine/run/measure/progress.js'
 import { turns } from '../../../support/until.js'
 
@@ -227,7 +226,7 @@ t.test('who is stuck', async t => {
   })
   const [a, b] = stages as [(typeof stages)[0], (typeof stages)[0]]
   const pipeline = { watched: stages as Watched[], states: () => [], failures: () => [] }
-  const subject = new DaemonSubject(pipeline, log)
+  const subject = new DaemonHealth(pipeline, log)
   const looks = (count: number) => Array.from({ length: count }, () => subject.goesOn())
   t.ok(looks(20).every(Boolean), 'idle: nothing owed')
   a.owing = true

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { file as fileDestination } from '../../../../src/components/file/destination.js'
 import { stdin } from '../../../../src/components/stdio/source.js'
-import { ConfigWatch } from '../../../../src/daemon/run/watch-config.js'
+import { ConfigWatch } from '../../../../src/daemon/run/watch.js'
 import { loadConfig } from '../../../../src/engine/config/load.js'
 import { testFolder } from '../../../support/folder.js'
 

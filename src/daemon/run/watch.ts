@@ -1,10 +1,13 @@
+import type { Logger } from 'pino'
 import type { Config } from '../../engine/config/load.js'
 import { digestOfFiles, stateOfFiles } from '../../engine/config/yaml/files.js'
+import { DataDirError, type DataDirLock } from '../../engine/run/state/data-dir.js'
 import { moduleFiles } from '../../lib/modules/module-files.js'
 import { every } from '../../lib/time.js'
 
 /** Polling interval. A changed file must also stay unchanged for this long before it is reported. */
 const POLL_MS = 500
+const DATA_DIR_POLL_MS = 1000
 
 /** What is watched. */
 export interface WatchedFiles {
@@ -82,4 +85,37 @@ export function filesOfModules({ processors }: Pick<Config, 'processors'>): read
     const path = module && (options as Readonly<Record<string, unknown>>)[module]
     return typeof path === 'string' ? moduleFiles(path) : []
   })
+}
+
+/**
+ * Notices when `data_dir` is removed or replaced while the daemon runs, and uses the folder that is there now or
+ * creates it again. From then on, positions and disk buffers are stored in it. Calls `renewed` then. Returns a function
+ * that ends the watch.
+ */
+export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
+  let logged = ''
+  let checking = false
+  const check = async () => {
+    if (checking) return
+    checking = true
+    try {
+      if (!(await lock.renew())) return
+      logged = ''
+      const code = 'SLUICE_DATA_DIR_REPLACED'
+      const text =
+        'data_dir was removed or replaced while the daemon was running; using it as it is now. Events from disk buffers are lost if the daemon stops before they are delivered'
+      log.error({ code, data_dir: dataDir }, text)
+      renewed()
+    } catch (error) {
+      if (!(error instanceof DataDirError)) throw error
+      if (logged === error.message) return
+      logged = error.message
+      const text =
+        'data_dir was removed or replaced while the daemon was running and cannot be used; positions may not be saved'
+      log.error({ code: error.code, data_dir: dataDir, error: error.message }, text)
+    } finally {
+      checking = false
+    }
+  }
+  return every(DATA_DIR_POLL_MS, () => void check())
 }

@@ -1,0 +1,71 @@
+import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import type { Metrics } from '../../engine/run/measure/metrics.js'
+import type { UnsavedPositions } from '../../engine/run/state/checkpoints.js'
+import type { Orphan } from '../../engine/run/state/inventory.js'
+import { placeInPlugin } from '../../lib/modules/plugin-place.js'
+import { systemClock } from '../../lib/time.js'
+import { tolerateFaults } from '../process/faults.js'
+
+/** Exposes for each source whether its positions could not be saved. */
+export function unsavedMetrics(
+  metrics: Metrics,
+  sources: () => readonly { readonly id: string }[],
+  unsaved: () => readonly UnsavedPositions[],
+): void {
+  const help = 'Whether the last attempt to save the positions of a source failed.'
+  metrics.series('gauge', 'sluice_checkpoint_unsaved', help, () => {
+    const failed = new Set(unsaved().map(({ source }) => source))
+    return sources().map(({ id }) => ({ labels: { component_id: id }, value: failed.has(id) ? 1 : 0 }))
+  })
+}
+
+/** Logs positions that are unsaved when the daemon ends. Returns whether there are any. */
+export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger): boolean {
+  for (const { source, file, error, savedAt } of unsaved) {
+    const since = savedAt === undefined ? 'the start' : new Date(savedAt).toISOString()
+    log.error(
+      { code: 'SLUICE_ENDED_WITHOUT_POSITIONS', source, file, error, since },
+      'ended without saving the last positions of a source; events delivered since the last save are sent again after the next start. Check the disk of data_dir first',
+    )
+  }
+  return unsaved.length > 0
+}
+
+/** Exposes data of components that are not configured any more, until it is removed. */
+export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]): void {
+  const show = (name: string, help: string, read: (orphan: Orphan) => number | undefined) =>
+    metrics.series('gauge', name, help, () =>
+      orphans().flatMap(orphan => {
+        const value = read(orphan)
+        const { id, kind, path } = orphan
+        return value === undefined ? [] : [{ labels: { component_id: id, kind, path }, value }]
+      }),
+    )
+  const of = 'data of a component that is not configured any more (kind: checkpoint, buffer or dead_letters)'
+  show('sluice_orphaned_bytes', `Size of ${of}.`, ({ bytes }) => bytes)
+  show('sluice_orphaned_events', `Events in ${of}.`, ({ events }) => events)
+  show('sluice_orphaned_age_seconds', `Time since the last change of ${of}.`, ({ changedAt }) =>
+    Math.max(0, (systemClock.wall() - changedAt) / 1000),
+  )
+}
+
+const FAULTS_HELP = 'Errors that code of plugins has thrown where nobody waits for it, such as in a timer of its own.'
+
+/**
+ * An error that a plugin throws in its own timers or listeners, or in a promise that nobody awaits, costs no event and
+ * does not end the daemon: it is logged and counted. Which plugin it was, its stack says; without one the daemon ends,
+ * as with errors of its own. Returns a function that ends this.
+ */
+export function tolerateFaultsOfPlugins(metrics: Metrics, log: Logger): () => void {
+  let faults = 0
+  metrics.series('counter', 'sluice_plugin_faults_total', FAULTS_HELP, () => [{ labels: {}, value: faults }])
+  return tolerateFaults(error => {
+    const place = placeInPlugin(error)
+    if (place === undefined) return false
+    faults++
+    const text = 'a plugin has thrown an error where nobody waits for it; the daemon goes on'
+    log.error({ code: 'SLUICE_PLUGIN_FAULT', error: errorText(error), place }, text)
+    return true
+  })
+}
