@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { EXIT } from '../../../src/daemon/process/dispatch.js'
 import { checkout } from '../../support/checkout.js'
 import { Seeded } from '../../support/seeded.js'
 import { compare, compareTexts, type Difference, repeats } from './compare.js'
@@ -51,6 +52,7 @@ const { values: options, positionals } = parseArgs({
 })
 /** Per configuration. */
 const MISTAKES = 20
+const MISTAKE = '-mistake-'
 /** Per call of `validate`. */
 const FILES = 100
 const MOST_NAMES = 5
@@ -95,6 +97,8 @@ async function validated(product: Product, folder: string, files: readonly strin
   return said
 }
 
+const verdict = (said: readonly string[]) => (said.every(line => line.includes(': warning: ')) ? 'valid' : 'refused')
+
 const slug = (name: string) => name.replaceAll(/\W+/g, '-')
 
 async function compareAll(products: readonly [Product, Product], scratch: string): Promise<void> {
@@ -106,7 +110,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const texts = new Map(some.map(config => [`${slug(config.name)}.yaml`, config.text]))
   for (const [n, config] of some.entries())
     for (let i = 0; i < MISTAKES; i++)
-      texts.set(`${slug(config.name)}-mistake-${i}.yaml`, broken(config, new Seeded(n * 1000 + i)))
+      texts.set(`${slug(config.name)}${MISTAKE}${i}.yaml`, broken(config, new Seeded(n * 1000 + i)))
   const folder = join(scratch, 'validate')
   mkdirSync(folder)
   write(folder, Object.fromEntries(texts))
@@ -116,8 +120,12 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   )
   await inTurns(parts, async part => {
     const [before, after] = await both(products, product => validated(product, folder, part))
-    for (const name of [...part, ''])
-      note(name, compareTexts('validate', before.get(name) ?? [], after.get(name) ?? []))
+    for (const name of [...part, '']) {
+      const [one, other] = [before, after].map(said => said.get(name) ?? [])
+      // With a mistake, each version has words of its own.
+      const isBroken = name.includes(MISTAKE)
+      note(name, compareTexts('validate', isBroken ? [verdict(one!)] : one!, isBroken ? [verdict(other!)] : other!))
+    }
   })
   say(`${names.length} configurations validated, ${names.length - some.length} of them with a mistake (${seconds()})`)
 
@@ -143,6 +151,8 @@ async function compareAll(products: readonly [Product, Product], scratch: string
     const outcomes = await both(products, product => play(product, one, join(scratch, slot), receiver))
     // A signal of the terminal reaches the programs, too.
     if (isStopping) return
+    // `validate` compares what is refused.
+    if (outcomes[0].exits.includes(EXIT.config)) return
     if (outcomes[0].outputs.size > 0) arrivals++
     if (rules.isKilled) for (const [i, outcome] of outcomes.entries()) repeated[i]! += repeats(outcome)
     note(one.name, compare(...outcomes, rules))
