@@ -25,11 +25,16 @@ export class Ack {
   #again: ByteRange[] | undefined
   readonly #onSettled: OnSettled
   readonly #onShrink: ((bytes: number) => void) | undefined
+  readonly #onErrored: (() => void) | undefined
 
-  /** `onShrink` receives the number of bytes of memory that the batch released before it settled; negative: took. */
-  constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void) {
+  /**
+   * `onShrink` receives the number of bytes of memory that the batch released before it settled; negative: took.
+   * `onErrored` is called when the first holder settles it as `errored`; others may still hold it.
+   */
+  constructor(onSettled: OnSettled, onShrink?: (bytes: number) => void, onErrored?: () => void) {
     this.#onSettled = onSettled
     this.#onShrink = onShrink
+    this.#onErrored = onErrored
   }
 
   /** Whether there is only one holder, which may then change the bytes. */
@@ -37,7 +42,7 @@ export class Ack {
     return this.#holders === 1
   }
 
-  /** Whether a holder has settled it as `errored`. */
+  /** Whether a holder has settled it as `errored`, or will. */
   get isErrored(): boolean {
     return this.#status === 'errored'
   }
@@ -56,7 +61,10 @@ export class Ack {
   /** `from`, `to`: if it is errored, the range of the batch as it was sent that contains the events to be read again. */
   settle(status: AckStatus, from = 0, to = Number.POSITIVE_INFINITY): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
-    if (status === 'errored') (this.#again ??= []).push([from, to])
+    if (status === 'errored') {
+      ;(this.#again ??= []).push([from, to])
+      this.willError()
+    }
     if (RANK[status] > RANK[this.#status]) this.#status = status
     if (--this.#holders > 0) return
     this.#release()
@@ -64,6 +72,13 @@ export class Ack {
     // Not a number where that is unknown: then the result is none, either.
     const before = again ? Math.min(...again.map(([first]) => first)) : 0
     this.#onSettled(this.#status, before > 0 ? before : 0, again)
+  }
+
+  /** Reports that a holder will settle it as `errored`. */
+  willError(): void {
+    if (this.isErrored) return
+    this.#status = 'errored'
+    this.#onErrored?.()
   }
 
   /** Reports that the batch now holds this many bytes less. */
@@ -94,6 +109,11 @@ export class Share {
     ack.fork()
     this.#ack = ack
     this.#settled = settled
+  }
+
+  /** Reports that it will be settled as `errored`. */
+  willError(): void {
+    if (this.#open) this.#ack.willError()
   }
 
   settle(status: AckStatus): void {

@@ -97,9 +97,16 @@ export class Emission {
   #batch({ lines, shares }: Lines, to: string | undefined, isRouted: boolean): EventBatch {
     const { metrics, origin, clock } = this.#context
     for (const share of shares) this.#shares.delete(share)
-    const ack = new Ack(status => {
-      for (const share of shares) share.settle(status)
-    })
+    const ack = new Ack(
+      status => {
+        for (const share of shares) share.settle(status)
+      },
+      undefined,
+      // The sources of its events will send them again, whenever its other holders settle.
+      () => {
+        for (const share of shares) share.willError()
+      },
+    )
     const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
     metrics.emitted(batch.length, batch.bytes)
     if (isRouted) metrics.sent(batch.length, batch.bytes, to)

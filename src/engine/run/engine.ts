@@ -13,6 +13,7 @@ import {
   type StateFolder,
 } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Origin } from '../../core/event/origin.js'
 import { REJECTED } from '../../core/options/delivery-options.js'
@@ -210,9 +211,8 @@ export class Engine {
     const processor = await this.#create<'processor'>(config, context)
     // If anything else fails, it is released.
     this.#lasting.set(id, processor)
-    const sources = this.#sources
-    const isOnce = (id: string) => sources.get(id)?.run.source?.once === true
-    const readsAgain = (id: string) => sources.has(id) && !isOnce(id)
+    const isOnce = (id: string) => this.#isOnce(id)
+    const readsAgain = (id: string) => this.#sources.has(id) && !isOnce(id)
     const { dataDir } = this.#config
     const around = {
       ...context,
@@ -223,6 +223,10 @@ export class Engine {
       dataDir,
     }
     return this.#stages.create(config, processor, around, output => isRead(output, this.#config))
+  }
+
+  #isOnce(source: string): boolean {
+    return this.#sources.get(source)?.run.source?.once === true
   }
 
   /** The origin of the events of a component. */
@@ -276,11 +280,10 @@ export class Engine {
     for (const [id, batches] of left)
       if (this.#destinations.get(id)!.buffer) for (const batch of batches) batch.giveBack()
     for (const [, { buffer }] of ended) await buffer?.close()
-    await this.#endRepeating()
+    const undelivered = left.filter(([id]) => !this.#destinations.get(id)!.buffer)
+    this.#handovers.waiting = await this.#takeLeft(undelivered)
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    const undelivered = left.filter(([id]) => !this.#destinations.get(id)!.buffer)
-    this.#handovers.waiting = this.#stages.takeLeft(this.#left, over.aborted, undelivered)
     // Events that were given back will be decided again, so they must not have been counted.
     const isExact = (id: string) => !over.aborted && !this.repeats(id)
     for (const [id, component] of this.#lasting)
@@ -305,14 +308,35 @@ export class Engine {
     return [...this.#lasting.keys()].some(id => !this.#goesOn(id) && this.#outputs.reaches(source, id))
   }
 
-  /** Processors must not decide twice about what a source will send again: those that it reaches end after all. */
-  async #endRepeating(): Promise<void> {
+  /**
+   * Returns what waits for successors. Processors must not decide twice about what a source will send again: those that
+   * it reaches end after all.
+   */
+  async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
+    const { signal } = this.#delivering
     const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
-    for (let ended: readonly ProcessorRun[] = []; ; ) {
-      ended = this.#stages.leaveOut(this.#config, isRepeated)
-      if (ended.length === 0) return
-      await this.#stages.end(ended, this.#delivering.signal.aborted)
+    const mayWait = ({ origin, ack }: EventBatch) => {
+      const sources = this.#sourcesOf(origin)
+      if (signal.aborted || sources.length === 0) return false
+      if (sources.every(id => this.#left.get(id)?.output.repeats === false)) return true
+      // Nobody would send again what was made of events of a source that cannot: those of the others come twice.
+      if (this.#sources.has(origin.source) || !sources.some(id => this.#isOnce(id))) return false
+      ack.willError()
+      return true
     }
+    for (;;) {
+      const waiting = this.#stages.takeLeft(batch => !mayWait(batch), deliveries)
+      const ended = this.#stages.leaveOut(this.#config, isRepeated)
+      if (ended.length === 0) return waiting
+      await this.#stages.end(ended, signal.aborted)
+    }
+  }
+
+  /** The sources of the events that a batch consists of, or was made of. */
+  #sourcesOf({ source: id }: Origin): string[] {
+    if (this.#sources.has(id)) return [id]
+    if (!this.#config.processors.some(processor => processor.id === id)) return []
+    return [...this.#sources.keys()].filter(source => this.#outputs.reaches(source, id))
   }
 
   /** The destinations that end with this engine. */
@@ -443,6 +467,8 @@ export class Engine {
     const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id))
     this.checkpoints.release(ended.map(({ id }) => id))
     for (const [id, { output }] of this.#left) output.giveUp(this.#isCut(id))
+    // What was made of their events may still wait for a successor.
+    for (const { id } of ended) this.#sources.get(id)?.run.output.giveUp()
     const outages = outagesOf(this.#destinations.values())
     const [sources, processors, destinations] = [this.#left, this.#stages.left, this.#leftDestinations]
     return { ...this.#shared, sources, processors, destinations, handoverStates: this.#handovers, outages }

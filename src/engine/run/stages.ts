@@ -36,6 +36,7 @@ export class Stages {
   readonly #runs = new Map<string, ProcessorRun>()
   /** Those that go on after the engine has ended. */
   readonly left = new Map<string, ProcessorRun>()
+  readonly #givenBack = new Set<EventBatch>()
   /** Those that have a successor with the same options. */
   #same: ReadonlySet<string> = new Set()
   /** Marks one as being replaced. */
@@ -152,12 +153,11 @@ export class Stages {
   }
 
   /**
-   * After the end: takes what the stages, and `deliveries`, have left to their successors. The events of a source that
-   * ends or was given others back, or all of them if the run was aborted, are given back instead.
+   * After the end: what the stages, and `deliveries`, have left to their successors. Events that `isRepeated` are given
+   * back instead: other events of their sources were given back, or will be.
    */
   takeLeft(
-    sources: ReadonlyMap<string, SourceRun>,
-    isAborted: boolean,
+    isRepeated: (batch: EventBatch) => boolean,
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
     const all: [id: string, left: Left[]][] = []
@@ -167,12 +167,16 @@ export class Stages {
     for (const [id, batches] of deliveries)
       all.push([id, batches.map(batch => ({ batch, keptMs: undefined, dueAt: 0 }))])
     const batches = all.flatMap(([, left]) => left.map(({ batch }) => batch))
-    const passedOn = new Set<string>()
-    for (const source of new Set(batches.map(({ origin }) => origin.source))) {
-      if (!isAborted && sources.get(source)?.output.repeats === false) passedOn.add(source)
-      else for (const { origin, ack } of batches) if (origin.source === source) ack.settle('errored')
+    const isHeld = (batch: EventBatch) => !this.#givenBack.has(batch)
+    // A batch that is given back may be of several sources.
+    for (let count = -1; count !== this.#givenBack.size; ) {
+      count = this.#givenBack.size
+      for (const batch of batches.filter(isHeld).filter(isRepeated)) {
+        this.#givenBack.add(batch)
+        batch.ack.settle('errored')
+      }
     }
-    return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => passedOn.has(batch.origin.source))]))
+    return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => isHeld(batch))]))
   }
 
   /** Passes on what waits in a predecessor, after the start and before the first batch. */

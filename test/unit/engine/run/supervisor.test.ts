@@ -9,6 +9,7 @@ import { z } from 'zod'
 import { blackhole } from '../../../../src/components/blackhole/destination.js'
 import { file } from '../../../../src/components/file/source.js'
 import { filter } from '../../../../src/components/processors/filter.js'
+import { reduce } from '../../../../src/components/processors/reduce.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { stdin } from '../../../../src/components/stdio/source.js'
 import { tcp } from '../../../../src/components/tcp/source.js'
@@ -126,6 +127,7 @@ const components: readonly AnyDefinition[] = [
   tcp,
   keyed,
   filter,
+  reduce,
   throttle,
   gated,
   stoppable,
@@ -605,6 +607,33 @@ destinations:
     await it.end(t)
   }
 })
+
+t.test(
+  'what a processor made of events waits for the successor of a destination, too: none is lost or counted twice',
+  async t => {
+    for (const ending of ['', ', max_line_bytes: 3000']) {
+      const config = (b: string) => `processors:
+  t: { type: throttle, inputs: [tailed], limit: 20, window: 1 Hours${b} }
+  r: { type: reduce, inputs: [t, piped], max_events: 2, merge: { .message: concat } }
+destinations:
+  a: { type: collect, inputs: [r], how: failing${b && ', batch: { max_events: 3 }'} }
+  b: { type: collect, inputs: [r] }`
+      isFailing = true
+      const it = await start(t, config(''), '2h')
+      await it.send(10)
+      await until(() => got.b?.length === 10 && it.metrics.components.get('a')!.failures.size > 0)
+      // The state of the throttle and what waits in front of the destination go on, or neither does.
+      await it.replace(config(', max_keys: 77'), ending)
+      isFailing = false
+      await until(() => got.a?.length === (ending === '' ? 10 : 15))
+      t.equal(new Set(got.a!.flatMap(line => line.match(/\w+ \d+/g))).size, 20)
+      const returned = ['piped', 'tailed'].map(id => it.metrics.components.get(id)!.returned)
+      t.same(returned, [0, ending === '' ? 0 : 10], 'only what the file source reads again when it ends')
+      t.equal(it.metrics.components.get('t')!.discards.size, 0, 'the throttle counts no event twice')
+      await it.end(t)
+    }
+  },
+)
 
 t.test('a destination does not stay when a source of its events ends', async t => {
   const it = await start(t, SHAPES[0]!)
