@@ -2,6 +2,7 @@ import { pino } from 'pino'
 import type { AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import { ComponentCounters } from '../../src/engine/flow/counters.js'
+import type { DiskAllowance } from '../../src/engine/flow/disk-allowance.js'
 import { type BufferMemory, DiskBuffer } from '../../src/engine/flow/disk-buffer/disk-buffer.js'
 import type { BufferFolder } from '../../src/engine/flow/disk-buffer/files.js'
 import { Input } from '../../src/engine/flow/fan-out.js'
@@ -19,6 +20,7 @@ export interface BufferRunOptions {
   readonly fate?: Fate
   readonly time?: ManualTime
   readonly memory?: BufferMemory
+  readonly shared?: DiskAllowance
 }
 
 /** A disk buffer on a clock that stands still, numbered events that go in, and a record of all that it does. */
@@ -46,13 +48,13 @@ export class BufferRun {
       folder,
       log: pino({ base: null }, { write: line => void logs.push(JSON.parse(line)) }),
       clock: time,
-      after: time.after,
       random: () => 0.5,
       wanted: new WantedNames(),
       maxBytes,
       whenFull,
       counters,
       memory: options.memory,
+      disk: options.shared,
     })
     return new BufferRun(buffer, { time, counters, logs, fate: options.fate ?? (() => 'delivered') })
   }

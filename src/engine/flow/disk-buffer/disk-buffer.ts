@@ -6,18 +6,18 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { DeliveryOptions } from '../../../core/options/delivery-options.js'
 import { Backoff, type Random } from '../../../lib/backoff.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
-import { after, type Clock, sleep } from '../../../lib/time.js'
+import { sleep, type TimerClock } from '../../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add, sum } from '../counters.js'
 import type { DiskAllowance } from '../disk-allowance.js'
-import type { BufferFolder } from './files.js'
-import { ForeignSegment, type ReaderReport, RecordLog } from './log.js'
+import { type BufferFolder, isFinal } from './files.js'
+import { type ReadProblems, RecordLog } from './log.js'
 import { type Downstream, Reading } from './reading.js'
-import { type Arrival, BatchDecoder, Encoding } from './record.js'
-import { ATTEMPTS, type Recovered, recover, setAside } from './recovery.js'
+import { type Arrival, Encoding } from './record.js'
+import { type Recovered, recover, setAside } from './recovery.js'
 import { type BufferMetrics, BufferReport } from './report.js'
+import { unsettled } from './segments.js'
 import { Settlement } from './settlement.js'
-import { SharedRoom } from './shared-room.js'
 
 /**
  * A buffer between the pipeline and the delivery of a destination. Batches are written to disk, acknowledged when they
@@ -54,13 +54,15 @@ const LARGEST_SEGMENT = 64 * MIB
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
+/** How often to check whether others have freed shared space. */
+const CHECK_MS = 1000
 /** Temporary errors: the process lacks a resource or permission, but the file is intact. */
 const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
 
 export interface DiskBufferContext {
   readonly folder: BufferFolder
   readonly log: Logger
-  readonly clock: Clock
+  readonly clock: TimerClock
   readonly random: Random
   readonly wanted: WantedNames
   readonly maxBytes: number
@@ -74,32 +76,27 @@ export interface DiskBufferContext {
   }
   /** Default: MEMORY. */
   readonly memory?: BufferMemory | undefined
-  /** Timers; default: lib/time.ts. */
-  readonly after?: typeof after | undefined
 }
 
 export class DiskBuffer extends BatchQueue {
   readonly #context: DiskBufferContext
+  readonly #memory: BufferMemory
   readonly #report: BufferReport
   readonly #records: RecordLog
   readonly #settlement: Settlement
-  readonly #decoder: BatchDecoder
-  readonly #after: typeof after
-  readonly #memory: BufferMemory
-  readonly #shared: SharedRoom
-  #reading: Reading | undefined
-  #feeding: Promise<void> | undefined
-  /** Batches to be written, in order. */
-  readonly #waiting: Arrival[] = []
-  #waitingBytes = 0
+  readonly #reading: Reading
+  #running: Promise<void> | undefined
   readonly #encoding: Encoding
   /** The batch, or the part of one, for which there is no room. */
   #blocked: Arrival | undefined
+  /** Records to be written, in order. */
+  readonly #waiting: Arrival[] = []
+  #waitingBytes = 0
   #flushing: Promise<void> | undefined
+  /** Waits for others to free shared space. */
+  #checking = false
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
-  /** No more records are passed on. */
-  #rests = false
 
   /** Recovers the folder. Rejects if the folder, its ledger or one of its files cannot be opened. */
   static async open(context: DiskBufferContext): Promise<DiskBuffer> {
@@ -108,26 +105,15 @@ export class DiskBuffer extends BatchQueue {
 
   private constructor(context: DiskBufferContext, found: Recovered) {
     super(false)
-    const { folder, log, clock, counters, maxBytes, wanted } = context
+    const { folder, counters, maxBytes, wanted, memory = MEMORY } = context
     this.#context = context
-    this.#after = context.after ?? after
-    this.#memory = context.memory ?? MEMORY
-    this.#decoder = new BatchDecoder(wanted)
-    this.#report = new BufferReport({ log, clock, folder, metrics: counters })
+    this.#memory = memory
+    this.#report = new BufferReport(context)
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
     this.#encoding = new Encoding(segmentBytes)
-    this.#records = new RecordLog(folder, found, segmentBytes, this.#readerReport())
-    this.#settlement = new Settlement(found, {
-      folder,
-      log,
-      segments: this.#records.segments,
-      after: this.#after,
-      end: () => this.#records.end,
-      settledBefore: () => this.#records.settled,
-      current: () => this.#records.current,
-      closeSegment: segment => this.#records.closeSegment(segment),
-      freed: () => this.advance(),
-    })
+    this.#records = new RecordLog(folder, found, segmentBytes, this.#readProblems())
+    this.#settlement = new Settlement(context, found, this.#records, () => this.advance())
+    this.#reading = new Reading(this.#records, this.#settlement, this.#report, wanted, memory.held)
     const { events, bytes } = this.#records.amount
     counters.arrived(events, bytes)
     counters.took(events, bytes)
@@ -137,44 +123,30 @@ export class DiskBuffer extends BatchQueue {
     counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
     const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
     counters.gauge('sluice_buffer_progress_unsaved', unsaved, () => (this.#settlement.isSaved ? 0 : 1))
-    this.#shared = new SharedRoom(context.disk, {
-      path: folder.path,
-      bytes: () => this.#records.segments.bytes + this.#waitingBytes,
-      release: () => this.#release(),
-      freed: () => this.advance(),
-      sleep: ms => this.#sleep(ms),
-    })
+    context.disk?.count(
+      folder.path,
+      () => this.#bytes,
+      () => this.#release(),
+    )
     // The folder may contain files whose events are all settled.
     if (this.#records.segments.first) this.#settlement.changed()
   }
 
   /** Starts passing on events. */
   connect(downstream: Downstream): void {
-    this.#reading = new Reading({
-      records: this.#records,
-      settlement: this.#settlement,
-      decoder: this.#decoder,
-      downstream,
-      report: this.#report,
-      maxHeld: this.#memory.held,
-      settled: () => this.advance(),
-    })
-    // It may have been given up before the consumer existed.
-    if (this.isOver || this.#rests) this.#reading.stop()
-    this.#feeding = this.#reading.run().catch(error => this.#report.broken(error))
+    this.#running = this.#reading.run(downstream).catch(error => this.#report.broken(error))
   }
 
   /** Reports that the consumer took events from its queue, and counts them from now on. */
   takenUp(events: number, bytes: number): void {
-    this.#reading?.takenUp(events, bytes)
+    this.#reading.takenUp(events, bytes)
   }
 
   override inFlight(): Amount {
-    const { events, bytes } = this.#records.amount
-    const amount = sum({ events, bytes }, this.givenBack)
-    for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch.length, batch.bytes)
+    const amount = sum(sum(this.#records.amount, this.givenBack), sum(this.#encoding.amount(), this.#reading.queued))
+    for (const { events, bytes } of this.#waiting) add(amount, events, bytes)
     if (this.#blocked) add(amount, this.#blocked.events, this.#blocked.bytes)
-    return sum(sum(amount, this.#encoding.amount()), this.#reading?.queued)
+    return amount
   }
 
   /** Whether a batch waits for room. */
@@ -184,25 +156,24 @@ export class DiskBuffer extends BatchQueue {
 
   /** It may wait for its consumer without being stuck. */
   override get owes(): boolean {
-    return !this.isOver && this.#records.amount.events > 0 && (this.#reading?.rests ?? false)
+    return !this.isOver && this.#records.amount.events > 0 && this.#reading.rests
   }
 
   /** Stops passing on events after `ms`. The rest remains for the next run. */
   restAfter(ms: number): void {
-    this.#cancelRest ??= this.#after(ms, () => {
-      this.#rests = true
-      this.#reading?.stop()
-    })
+    this.#cancelRest ??= this.#context.clock.after(ms, () => this.#reading.stop())
   }
 
   /** Resolves when everything is on disk and the consumer has ended. Stops passing on events. */
   async close(): Promise<void> {
     this.giveUp()
     await this.#flushing
-    await this.#feeding
+    await this.#running
     await this.#records.close()
     await this.#settlement.close()
-    this.#shared.close()
+    const bytes = this.#bytes
+    // What remains stays counted.
+    this.#context.disk?.count(this.#context.folder.path, () => bytes)
   }
 
   protected override count(batch: EventBatch): void {
@@ -236,21 +207,21 @@ export class DiskBuffer extends BatchQueue {
     if (!this.#blocked && this.#waitingBytes < this.#memory.waiting) this.letIn()
     if (this.isEnding && !this.#flushing) {
       this.finish()
-      this.#reading?.end()
+      this.#reading.end()
     }
   }
 
   /** Lets a batch in, or drops it if it may not wait for room. False if it waits. */
   #admits(blocked: Arrival): boolean {
-    const { maxBytes, whenFull } = this.#context
+    const { maxBytes, whenFull, disk } = this.#context
     const own = this.#hasRoom(blocked)
-    if (own && this.#shared.has(blocked.framed.length)) {
+    if (own && this.#hasSharedRoom(blocked)) {
       this.#report.notFull()
       this.#write(blocked)
       return true
     }
     const drops = whenFull === 'drop_newest'
-    this.#report.full(own ? this.#shared.max : maxBytes, own, drops ? blocked : undefined)
+    this.#report.full(own && disk ? disk.max : maxBytes, own, drops ? blocked : undefined)
     if (!drops) return false
     blocked.release()
     blocked.batch.ack.settle('rejected')
@@ -269,17 +240,33 @@ export class DiskBuffer extends BatchQueue {
     void this.#records.finish().then(() => this.#settlement.changed())
   }
 
+  /** Size on disk, including what is about to be written. */
+  get #bytes(): number {
+    return this.#records.segments.bytes + this.#waitingBytes
+  }
+
   /** Whether there is room for a batch. One that exceeds the whole buffer has room when it is alone. */
   #hasRoom({ framed }: Arrival): boolean {
-    const needed = this.#records.segments.bytes + this.#waitingBytes + framed.length
-    return needed <= this.#context.maxBytes || (this.#waiting.length === 0 && this.#kept().events === 0)
+    if (this.#bytes + framed.length <= this.#context.maxBytes) return true
+    return this.#waiting.length === 0 && this.#kept().events === 0
+  }
+
+  /** Whether others left room. If not, this is checked again soon, because they do not report what they free. */
+  #hasSharedRoom({ framed }: Arrival): boolean {
+    const { disk } = this.#context
+    if (!disk || disk.hasRoom(framed.length)) return true
+    if (this.#checking) return false
+    this.#checking = true
+    void this.#sleep(CHECK_MS).then(() => {
+      this.#checking = false
+      this.advance()
+    })
+    return false
   }
 
   /** Events that are safe on disk and not settled. */
   #kept(): Amount {
-    const { end } = this.#records
-    const { mark } = this.#settlement
-    return { events: end.event - mark.event, bytes: end.byte - mark.byte }
+    return unsettled(this.#settlement.mark, this.#records.end)
   }
 
   /** Writes the waiting batches in groups until none is left. */
@@ -290,11 +277,10 @@ export class DiskBuffer extends BatchQueue {
     let most = Number.POSITIVE_INFINITY
     while (this.#waiting.length > 0) {
       const began = clock.now()
-      let written = 0
+      let written: readonly Arrival[] = []
       try {
-        const group = this.#waiting.length > most ? this.#waiting.slice(0, most) : this.#waiting
-        written = await this.#records.append(group, () => this.#room())
-        this.#report.written((clock.now() - began) / 1000, written === this.#waiting.length)
+        written = await this.#records.append(this.#waiting, most, () => this.#room())
+        this.#report.written((clock.now() - began) / 1000, this.#waiting.length === 0)
         backoff.reset()
         most *= 2
       } catch (error) {
@@ -303,7 +289,7 @@ export class DiskBuffer extends BatchQueue {
         await this.#sleep(RETRY_FIRST_MS + backoff.next())
         if (this.isOver) break
       }
-      this.#wrote(this.#waiting.splice(0, written))
+      this.#wrote(written)
     }
     for (const waiting of this.#waiting.splice(0)) this.#unwritten(waiting)
     this.#flushing = undefined
@@ -318,19 +304,19 @@ export class DiskBuffer extends BatchQueue {
   #wrote(group: readonly Arrival[]): void {
     for (const { framed } of group) this.#waitingBytes -= framed.length
     this.#settlement.changed()
-    this.#reading?.wake()
+    this.#reading.wake()
     for (const { batch } of group) batch.ack.settle('delivered')
     this.advance()
   }
 
   /** Bytes of records that may be kept in memory for passing on. */
   #room(): number {
-    return this.#memory.ahead - this.#records.memory - (this.#reading?.held ?? 0)
+    return this.#memory.ahead - this.#records.memory - this.#reading.held
   }
 
   protected override abandon(): void {
     this.#cancelRest?.()
-    this.#reading?.stop()
+    this.#reading.stop()
     this.#ended.abort()
     // A batch that is stored in part would be read again whole, so the rest of it is stored even if there is no room.
     let storesRest = true
@@ -343,7 +329,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  #readerReport(): ReaderReport {
+  #readProblems(): ReadProblems {
     const { folder, log, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
     return {
@@ -353,9 +339,7 @@ export class DiskBuffer extends BatchQueue {
         this.advance()
       },
       failed: async (segment, error, failures) => {
-        const code = errorCode(error) ?? ''
-        const final = error instanceof ForeignSegment || code === 'ENOENT'
-        if (final || (failures >= ATTEMPTS && !PASSING.has(code))) return 'leave_out'
+        if (isFinal(error, failures) && !PASSING.has(errorCode(error) ?? '')) return 'leave_out'
         this.#report.notRead(segment, error)
         if (failures === 1) backoff.reset()
         await this.#sleep(RETRY_FIRST_MS + backoff.next())
@@ -366,6 +350,6 @@ export class DiskBuffer extends BatchQueue {
 
   /** Resolves after `ms`, or at once when the buffer ends. */
   #sleep(ms: number): Promise<void> {
-    return sleep(ms, this.#ended.signal, this.#after)
+    return sleep(ms, this.#ended.signal, this.#context.clock.after)
   }
 }

@@ -1,6 +1,8 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, readdir, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { errorCode } from '../../../core/errors.js'
+import { NewerFormat } from '../../../core/unreadable.js'
 import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 
@@ -33,6 +35,25 @@ export interface BufferFile {
   close(): Promise<void>
 }
 
+/** Attempts to read a file before it counts as unreadable. */
+const ATTEMPTS = 3
+
+/** Whether it is useless to read a file again after so many failures. */
+export function isFinal(error: unknown, failures: number): boolean {
+  return failures >= ATTEMPTS || error instanceof NewerFormat || errorCode(error) === 'ENOENT'
+}
+
+/** Reads a file, again after an error that is not final. */
+export async function retried<T>(read: () => Promise<T>): Promise<T> {
+  for (let failures = 1; ; failures++) {
+    try {
+      return await read()
+    } catch (error) {
+      if (isFinal(error, failures)) throw error
+    }
+  }
+}
+
 const { O_RDWR, O_CREAT, O_EXCL } = constants
 
 const REMOVED = { code: 'ENOENT' }
@@ -50,7 +71,7 @@ export function folderOnDisk(path: string, depth = 2): BufferFolder {
       try {
         return await readdir(path)
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+        if (errorCode(error) === 'ENOENT') return []
         throw error
       }
     },

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
-import type { BufferFile, BufferFolder } from './files.js'
+import { refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
+import { type BufferFile, type BufferFolder, retried } from './files.js'
 import type { Cursor, Incoming } from './log.js'
 import type { LogPosition } from './segments.js'
 
@@ -34,8 +34,6 @@ const FORMAT = 2
 /** Each slot has its own disk block. */
 const SLOT_SIZE = 4096
 const SLOTS = 2
-/** Attempts to read the ledger before its buffer is given up for now. */
-const ATTEMPTS = 3
 
 /** The newest intact state of the file, and its number. */
 export interface LedgerFound {
@@ -47,14 +45,11 @@ export interface LedgerFound {
 
 /** Throws StateUnreadable if a ledger exists but cannot be read: it must not be replaced. */
 export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
-  for (let attempts = 1; ; attempts++) {
-    try {
-      return await read(folder)
-    } catch (error) {
-      if (errorCode(error) === 'ENOENT') return { state: undefined, turn: 0, damaged: false }
-      if (attempts === ATTEMPTS || error instanceof NewerFormat)
-        throw new StateUnreadable(`${folder.path}/${NAME}`, error)
-    }
+  try {
+    return await retried(() => read(folder))
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return { state: undefined, turn: 0, damaged: false }
+    throw new StateUnreadable(`${folder.path}/${NAME}`, error)
   }
 }
 

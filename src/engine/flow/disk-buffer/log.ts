@@ -8,7 +8,6 @@ import type { Recovered } from './recovery.js'
 import {
   HEAD_SIZE,
   type Head,
-  isForeign,
   isWhole,
   type LogPosition,
   MARK,
@@ -45,12 +44,12 @@ export interface Incoming extends Linked<Incoming> {
   readonly release?: (() => void) | undefined
 }
 
-/** Callbacks for problems. */
-export interface ReaderReport {
+/** What is done about problems of reading. */
+export interface ReadProblems {
   /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
-  /** Reports a segment that cannot be read; it must be removed from the list. */
-  unreadable(segment: Segment, error: unknown): Promise<void>
+  /** Reports a segment that cannot be read. It was removed from the list. */
+  unreadable(segment: Segment, error: unknown): Promise<unknown>
   /** Reports a failed read. Resolves when the returned action is due. */
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
@@ -65,7 +64,7 @@ const NOTHING: Buffer = Buffer.alloc(0)
 export class SegmentReader {
   readonly #folder: BufferFolder
   readonly #segments: Segments
-  readonly #report: ReaderReport
+  readonly #problems: ReadProblems
   #cursor: Cursor
   #open: { readonly number: number; readonly file: BufferFile } | undefined
   /** Memory of the last read. */
@@ -77,11 +76,11 @@ export class SegmentReader {
   #damagedFrom = -1
   #stopped = false
 
-  constructor(folder: BufferFolder, segments: Segments, cursor: Cursor, report: ReaderReport) {
+  constructor(folder: BufferFolder, segments: Segments, cursor: Cursor, problems: ReadProblems) {
     this.#folder = folder
     this.#segments = segments
     this.#cursor = cursor
-    this.#report = report
+    this.#problems = problems
   }
 
   get cursor(): Cursor {
@@ -120,11 +119,14 @@ export class SegmentReader {
       try {
         return await this.#read(segment, expected)
       } catch (error) {
-        await this.#close()
-        const next = await this.#report.failed(segment, error, failures)
+        await this.close()
+        const next = await this.#problems.failed(segment, error, failures)
         if (next === 'again') continue
         if (next === 'stop') this.#stopped = true
-        else await this.#report.unreadable(segment, error)
+        else {
+          this.#segments.remove(segment)
+          await this.#problems.unreadable(segment, error)
+        }
         this.#damagedFrom = -1
         return undefined
       }
@@ -167,7 +169,6 @@ export class SegmentReader {
 
   async #readTitle(segment: Segment): Promise<void> {
     const title = (await this.#bytesAt(segment, 0, TITLE.length)).subarray(0, TITLE.length)
-    if (isForeign(title)) throw new ForeignSegment(`${segment.name} was written by another version of sluice`)
     if (title.equals(TITLE)) this.#cursor = { segment: segment.number, offset: TITLE.length }
     else this.#damagedFrom = 0
   }
@@ -196,7 +197,7 @@ export class SegmentReader {
 
   #endDamage(segment: Segment, offset: number): void {
     if (this.#damagedFrom < 0) return
-    this.#report.damaged(segment, this.#damagedFrom, offset - this.#damagedFrom)
+    this.#problems.damaged(segment, this.#damagedFrom, offset - this.#damagedFrom)
     this.#damagedFrom = -1
   }
 
@@ -225,12 +226,12 @@ export class SegmentReader {
   }
 
   async #fileOf(segment: Segment): Promise<BufferFile> {
-    if (this.#open && this.#open.number !== segment.number) await this.#close()
+    if (this.#open && this.#open.number !== segment.number) await this.close()
     this.#open ??= { number: segment.number, file: await this.#folder.open(segment.name) }
     return this.#open.file
   }
 
-  async #close(): Promise<void> {
+  async close(): Promise<void> {
     const file = this.#open?.file
     this.#open = undefined
     this.#forget()
@@ -245,17 +246,8 @@ export class SegmentReader {
 
   /** Closes a segment: a removed file occupies disk space while it is open. */
   async closeSegment({ number }: Segment): Promise<void> {
-    if (this.#open?.number === number) await this.#close()
+    if (this.#open?.number === number) await this.close()
   }
-
-  async close(): Promise<void> {
-    await this.#close()
-  }
-}
-
-/** A segment in another format. */
-export class ForeignSegment extends Error {
-  readonly code = 'SLUICE_BUFFER_FOREIGN'
 }
 
 /** A record to write: its bytes, with room for the header, and their amount. */
@@ -265,8 +257,6 @@ export interface Outgoing {
   readonly bytes: number
   /** Releases the memory of the record. */
   readonly release: () => void
-  /** Set at the moment when the writer's place moves past it. */
-  isSafe: boolean
 }
 
 interface Open {
@@ -275,28 +265,75 @@ interface Open {
 }
 
 /**
- * Appends records to the newest segment. Invariants: when `append` resolves, the records and the names of their files
- * are synced. Records for which it rejected do not count, and are cut off if possible. After any failure a new segment
- * is started, because the state of the old one after its last sync is unknown.
+ * The records of a buffer: appended to the newest segment, and taken in order. A reader that has caught up gets them
+ * from memory, otherwise from disk. Invariants:
+ * - When `append` resolves, the records and the names of their files are synced. Records for which it rejected do not
+ *   count, and are cut off if possible. After any failure a new segment is started, because the state of the old one
+ *   after its last sync is unknown.
+ * - Records in memory directly follow the last one taken, without a gap, and are safe on disk.
+ * - A record is taken once. Records that an earlier run settled are taken as one empty record for each range of them.
  */
-export class SegmentWriter {
+export class RecordLog {
+  readonly segments: Segments
   readonly #folder: BufferFolder
-  readonly #segments: Segments
   readonly #segmentBytes: number
-  #place: LogPosition
+  readonly #reader: SegmentReader
+  /** The segment being written. */
   #open: Open | undefined
-  #made = false
+  #hasFolder = false
+  #end: LogPosition
+  readonly #recent = new LinkedList<Incoming>()
+  #recentBytes = 0
+  /** The place after the last record in memory. */
+  #recentEnd: LogPosition
+  /** The place before which everything was taken. */
+  #taken: LogPosition
+  /** What an earlier run settled and is not taken, in order. */
+  readonly #settled: Incoming[]
+  /** The record that was read from disk and not taken. */
+  #peeked: Incoming | undefined
 
-  constructor(folder: BufferFolder, segments: Segments, place: LogPosition, segmentBytes: number) {
+  constructor(folder: BufferFolder, found: Recovered, segmentBytes: number, problems: ReadProblems) {
+    const { segments, settled, end } = found
+    this.segments = segments
     this.#folder = folder
-    this.#segments = segments
-    this.#place = place
     this.#segmentBytes = segmentBytes
+    this.#end = end
+    this.#reader = new SegmentReader(folder, segments, settled, {
+      ...problems,
+      unreadable: async (segment, error) => {
+        if (segment === this.current) await this.finish()
+        await problems.unreadable(segment, error)
+      },
+    })
+    this.#settled = found.ahead.map(range => ({ ...range, start: range.cursor, record: NOTHING, isSettled: true }))
+    this.#taken = settled
+    this.#recentEnd = settled
   }
 
-  /** The end of all records that are safe on disk. */
-  get place(): LogPosition {
-    return this.#place
+  /** The end of the events that are safe on disk. */
+  get end(): LogPosition {
+    return this.#end
+  }
+
+  /** Events that are safe on disk and not taken. */
+  get amount(): Amount {
+    return unsettled(this.#taken, this.#end, this.#settled)
+  }
+
+  /** What an earlier run settled and is not taken, in order. */
+  get settled(): readonly Range[] {
+    return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
+  }
+
+  /** Whether there are events to take. */
+  get behind(): boolean {
+    return this.#taken.event < this.#end.event
+  }
+
+  /** Memory of records that are not taken. */
+  get memory(): number {
+    return this.#recentBytes
   }
 
   /** The segment being written. */
@@ -305,18 +342,18 @@ export class SegmentWriter {
   }
 
   /**
-   * Writes the first of `records`, as many as fit in the segment. Resolves with their number when they are safe. Calls
-   * `safe` with them when the place moves past them; `safe` is responsible for releasing their memory.
+   * Writes the first of `waiting`, at most `most` and as many as fit in the segment. Removes them from `waiting` at the
+   * moment when they are safe, and resolves with them. Keeps them in memory while there is `room`.
    */
-  async append(records: readonly Outgoing[], safe: (written: readonly Incoming[]) => void): Promise<number> {
+  async append<T extends Outgoing>(waiting: T[], most: number, room: () => number): Promise<T[]> {
     const open = (this.#open ??= await this.#begin())
     const { segment, file } = open
     const parts: Buffer[] = segment.end === 0 ? [TITLE] : []
     const written: Incoming[] = []
     let offset = segment.end === 0 ? TITLE.length : segment.end
-    let place = this.#place
-    for (const { framed, events, bytes, release } of records) {
-      if (written.length > 0 && offset >= this.#segmentBytes) break
+    let place = this.#end
+    for (const { framed, events, bytes, release } of waiting) {
+      if (written.length === most || (written.length > 0 && offset >= this.#segmentBytes)) break
       seal(framed, place, events, bytes)
       parts.push(framed)
       const start = { segment: segment.number, offset }
@@ -334,23 +371,24 @@ export class SegmentWriter {
       await this.#abandon(open)
       throw error
     }
-    if (segment.end === 0) this.#segments.add(segment)
+    // All of this happens at one moment: a later check could read from disk a record that also comes from memory.
+    if (segment.end === 0) this.segments.add(segment)
     segment.end = offset
-    this.#place = place
-    for (let i = 0; i < written.length; i++) records[i]!.isSafe = true
-    safe(written)
+    this.#end = place
+    for (const incoming of written) this.#keep(incoming, room)
+    const safe = waiting.splice(0, written.length)
     if (offset >= this.#segmentBytes) await this.finish()
-    return written.length
+    return safe
   }
 
   async #begin(): Promise<Open> {
-    const segment = this.#segments.next()
+    const segment = this.segments.next()
     try {
-      if (!this.#made) await this.#folder.make()
-      this.#made = true
+      if (!this.#hasFolder) await this.#folder.make()
+      this.#hasFolder = true
       return { segment, file: await this.#folder.create(segment.name) }
     } catch (error) {
-      this.#made = false
+      this.#hasFolder = false
       throw error
     }
   }
@@ -363,97 +401,24 @@ export class SegmentWriter {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
+  /** Keeps a written record in memory if it follows the last one there and there is room. */
+  #keep(incoming: Incoming, room: () => number): void {
+    if (this.#recent.size === 0) this.#recentEnd = this.#taken
+    if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
+      incoming.release?.()
+      return
+    }
+    this.#recent.add(incoming)
+    this.#recentBytes += incoming.record.length
+    this.#recentEnd = placeAfter(incoming)
+  }
+
   /** Finishes the segment; later records go into a new one. */
   async finish(): Promise<void> {
     const file = this.#open?.file
     this.#open = undefined
     // Everything is synced, so an error here does not matter.
     await file?.close().catch(() => {})
-  }
-}
-
-/**
- * Connects the writing and the reading side. A reader that has caught up gets records from memory, otherwise from disk.
- * Invariants: records in memory directly follow the last one taken, without a gap, and are safe on disk. A record is
- * taken once. Records that an earlier run settled are taken as one empty record for each range of them.
- */
-export class RecordLog {
-  readonly segments: Segments
-  readonly #writer: SegmentWriter
-  readonly #reader: SegmentReader
-  readonly #recent = new LinkedList<Incoming>()
-  #recentBytes = 0
-  /** The place after the last record in memory. */
-  #recentEnd: LogPosition
-  /** The place before which everything was taken. */
-  #taken: LogPosition
-  /** What an earlier run settled and is not taken, in order. */
-  readonly #settled: Incoming[]
-  /** The record that was read from disk and not taken. */
-  #peeked: Incoming | undefined
-
-  constructor(folder: BufferFolder, found: Recovered, segmentBytes: number, report: ReaderReport) {
-    const { segments, settled, end } = found
-    this.segments = segments
-    this.#writer = new SegmentWriter(folder, segments, end, segmentBytes)
-    this.#reader = new SegmentReader(folder, segments, settled, {
-      ...report,
-      unreadable: async (segment, error) => {
-        segments.remove(segment)
-        if (segment === this.#writer.current) await this.#writer.finish()
-        await report.unreadable(segment, error)
-      },
-    })
-    this.#settled = found.ahead.map(range => ({ ...range, start: range.cursor, record: NOTHING, isSettled: true }))
-    this.#taken = settled
-    this.#recentEnd = settled
-  }
-
-  /** The end of the events that are safe on disk. */
-  get end(): LogPosition {
-    return this.#writer.place
-  }
-
-  /** Events that are safe on disk and not taken. */
-  get amount(): Amount {
-    return unsettled(this.#taken, this.end, this.#settled)
-  }
-
-  /** What an earlier run settled and is not taken, in order. */
-  get settled(): readonly Range[] {
-    return this.#settled.map(({ place, events, bytes, cursor }) => ({ place, events, bytes, cursor }))
-  }
-
-  /** Whether there are events to take. */
-  get behind(): boolean {
-    return this.#taken.event < this.end.event
-  }
-
-  /** Memory of records that are not taken. */
-  get memory(): number {
-    return this.#recentBytes
-  }
-
-  /** The segment being written. */
-  get current(): Segment | undefined {
-    return this.#writer.current
-  }
-
-  /** Writes the first of `records`; resolves with their number. Keeps them in memory while there is `room`. */
-  append(records: readonly Outgoing[], room: () => number): Promise<number> {
-    // This must happen at the same moment: a later check could read from disk a record that also comes from memory.
-    return this.#writer.append(records, written => {
-      for (const incoming of written) {
-        if (this.#recent.size === 0) this.#recentEnd = this.#taken
-        if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
-          incoming.release?.()
-          continue
-        }
-        this.#recent.add(incoming)
-        this.#recentBytes += incoming.record.length
-        this.#recentEnd = placeAfter(incoming)
-      }
-    })
   }
 
   /** Returns the next record without taking it; undefined if there is none, or none that can be read. */
@@ -485,14 +450,9 @@ export class RecordLog {
   takeMissing(): Incoming | undefined {
     if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
-    this.#taken = this.end
+    this.#taken = this.#end
     const { cursor } = this.#reader
-    return { record: NOTHING, place, ...unsettled(place, this.end), start: cursor, cursor }
-  }
-
-  /** Starts a new segment for later records. */
-  finish(): Promise<void> {
-    return this.#writer.finish()
+    return { record: NOTHING, place, ...unsettled(place, this.#end), start: cursor, cursor }
   }
 
   /** Closes a segment that is about to be removed. */
@@ -505,7 +465,7 @@ export class RecordLog {
     this.#recent.clear()
     this.#peeked?.release?.()
     this.#peeked = undefined
-    await this.#writer.finish()
+    await this.finish()
     await this.#reader.close()
   }
 }

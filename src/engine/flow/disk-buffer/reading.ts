@@ -1,12 +1,12 @@
 import { Ack, type ByteRange } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { Places } from '../../../core/event/places.js'
+import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Amount } from '../counters.js'
 import type { Range } from './ledger.js'
-import type { Cursor, Incoming, RecordLog } from './log.js'
-import type { BatchDecoder } from './record.js'
+import type { Incoming, RecordLog } from './log.js'
+import { BatchDecoder } from './record.js'
 import type { BufferReport } from './report.js'
-import type { LogPosition } from './segments.js'
 import type { Settlement } from './settlement.js'
 
 /** Memory of a record as a batch, in addition to its bytes. */
@@ -19,21 +19,13 @@ export interface Downstream {
   end(): void
 }
 
-export interface ReadingContext {
-  readonly records: RecordLog
-  readonly settlement: Settlement
-  readonly decoder: BatchDecoder
-  readonly downstream: Downstream
-  readonly report: BufferReport
-  /** Maximum memory, in bytes, of records passed on and not settled. */
-  readonly maxHeld: number
-  /** Called when a record was settled. */
-  readonly settled: () => void
-}
-
 /** The reading side of a buffer: decodes records to batches and passes them on at the pace of the consumer. */
 export class Reading {
-  readonly #context: ReadingContext
+  readonly #records: RecordLog
+  readonly #settlement: Settlement
+  readonly #report: BufferReport
+  readonly #decoder: BatchDecoder
+  readonly #maxHeld: number
   #held = 0
   /** Events passed on that the consumer has not taken from its queue. */
   readonly #queued: Amount = { events: 0, bytes: 0 }
@@ -41,8 +33,13 @@ export class Reading {
   #over = false
   #wake: (() => void) | undefined
 
-  constructor(context: ReadingContext) {
-    this.#context = context
+  /** `maxHeld`: maximum memory, in bytes, of records passed on and not settled. */
+  constructor(records: RecordLog, settlement: Settlement, report: BufferReport, wanted: WantedNames, maxHeld: number) {
+    this.#records = records
+    this.#settlement = settlement
+    this.#report = report
+    this.#decoder = new BatchDecoder(wanted)
+    this.#maxHeld = maxHeld
   }
 
   /** Memory of records passed on and not settled. */
@@ -52,7 +49,7 @@ export class Reading {
 
   /** Whether it has room for more records and waits to be notified of some. */
   get rests(): boolean {
-    return this.#wake !== undefined && !this.#over && this.#held < this.#context.maxHeld
+    return this.#wake !== undefined && !this.#over && this.#held < this.#maxHeld
   }
 
   /** Events passed on that the consumer has not taken. */
@@ -66,7 +63,7 @@ export class Reading {
     this.#queued.bytes -= bytes
   }
 
-  /** Wakes the reading side because there may be work. */
+  /** Wakes it because there may be work. */
   wake(): void {
     this.#wake?.()
     this.#wake = undefined
@@ -84,15 +81,15 @@ export class Reading {
     this.wake()
   }
 
-  /** Runs until the end. */
-  async run(): Promise<void> {
-    const { records, downstream, maxHeld } = this.#context
+  /** Passes on records until the end. */
+  async run(downstream: Downstream): Promise<void> {
     while (!this.#over) {
-      const incoming = this.#held < maxHeld ? await records.peek() : undefined
+      const isFull = this.#held >= this.#maxHeld
+      const incoming = isFull ? undefined : await this.#records.peek()
       if (this.#over) break
-      if (incoming) await this.#give(incoming)
-      else if (this.#held >= maxHeld) await this.#woken()
-      else if (records.behind) this.#skipMissing()
+      if (incoming) await this.#give(incoming, downstream)
+      else if (isFull) await this.#woken()
+      else if (this.#records.behind) this.#skipMissing()
       else if (this.#ending) break
       else await this.#woken()
     }
@@ -105,25 +102,30 @@ export class Reading {
     })
   }
 
-  #give(incoming: Incoming): Promise<void> | undefined {
-    const { records, settlement, decoder, downstream, report } = this.#context
+  #give(incoming: Incoming, downstream: Downstream): Promise<void> | undefined {
     const { record, events, bytes, skipped = 0, release } = incoming
-    report.missing(records.take(incoming))
-    const settle = this.#settling(settlement.take(incoming))
-    const partly = (again: readonly ByteRange[]) => settlement.partly(settledRanges(batch, incoming, again))
+    this.#report.missing(this.#records.take(incoming))
+    const settle = this.#settlement.take(incoming)
     if (incoming.isSettled) {
       settle()
       return undefined
     }
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
+    const ack = new Ack((status, _, again = []) => {
+      this.#held -= held
+      // An event given back stays in the buffer for the next run.
+      if (status !== 'errored') settle()
+      else this.#settlement.partly(settledRanges(batch, incoming, again))
+      this.wake()
+    })
     let batch: EventBatch
     try {
-      batch = decoder.decode(record, this.#ack(settle, partly, held), release)
+      batch = this.#decoder.decode(record, ack, release)
       if (events < batch.length) batch.retain(i => i >= skipped && i < skipped + events)
       batch.places = new Places(batch.starts[0]!)
     } catch (error) {
-      report.notUnderstood(error)
-      report.missing({ events, bytes })
+      this.#report.notUnderstood(error)
+      this.#report.missing({ events, bytes })
       release?.()
       settle()
       return undefined
@@ -134,36 +136,18 @@ export class Reading {
     return downstream.write(batch)
   }
 
-  #ack(settle: () => void, partly: (again: readonly ByteRange[]) => void, held: number): Ack {
-    return new Ack((status, _, again = []) => {
-      this.#held -= held
-      // An event given back stays in the buffer for the next run.
-      if (status !== 'errored') settle()
-      else partly(again)
-      this.wake()
-    })
-  }
-
-  #settling(settle: () => void): () => void {
-    return () => {
-      settle()
-      this.#context.settled()
-    }
-  }
-
   #skipMissing(): void {
-    const { records, settlement, report } = this.#context
-    const missing = records.takeMissing()
+    const missing = this.#records.takeMissing()
     if (!missing) return
-    report.missing(missing)
-    this.#settling(settlement.take(missing))()
+    this.#report.missing(missing)
+    this.#settlement.take(missing)()
   }
 }
 
 /** What is settled of a record whose batch came back with the ranges `again`. */
 function settledRanges(batch: EventBatch, { place, start }: Incoming, again: readonly ByteRange[]): Range[] {
-  const ranges: Range[] = []
-  let range: { place: LogPosition; events: number; bytes: number; cursor: Cursor } | undefined
+  const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
+  let range: (typeof ranges)[number] | undefined
   for (let i = 0; i < batch.length; i++) {
     const at = batch.places!.before(batch.starts, i)
     const size = batch.size(i)
@@ -172,12 +156,7 @@ function settledRanges(batch: EventBatch, { place, start }: Incoming, again: rea
     if (again.some(([from, to]) => !(at - least >= to || at + size + least <= from))) range = undefined
     else {
       if (!range) {
-        range = {
-          place: { event: place.event + i, byte: place.byte + at },
-          events: 0,
-          bytes: 0,
-          cursor: start,
-        }
+        range = { place: { event: place.event + i, byte: place.byte + at }, events: 0, bytes: 0, cursor: start }
         ranges.push(range)
       }
       range.events++

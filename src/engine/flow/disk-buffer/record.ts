@@ -299,7 +299,7 @@ export class Encoding {
         release?.()
         release = undefined
       }
-      return { batch, isFirst, framed, events: batch.length, bytes: batch.bytes, isSafe: false, release: releaseOnce }
+      return { batch, isFirst, framed, events: batch.length, bytes: batch.bytes, release: releaseOnce }
     } catch (error) {
       release?.()
       throw error

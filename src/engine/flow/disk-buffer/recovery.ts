@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
-import type { BufferFolder } from './files.js'
+import { refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
+import { type BufferFolder, isFinal, retried } from './files.js'
 import { type LedgerFound, type Range, readLedger, removeLedger } from './ledger.js'
-import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './log.js'
+import { type Cursor, type Incoming, SegmentReader } from './log.js'
 import {
   FORMAT,
   formatOf,
@@ -32,13 +32,14 @@ export interface Recovered {
   readonly tornBytes: number
 }
 
-/** Attempts to read a segment before it is skipped. */
-export const ATTEMPTS = 3
-
 const ANYWHERE: LogPosition = { event: 0, byte: 0 }
+const START: Cursor = { segment: 0, offset: 0 }
+
+/** Sets an unreadable segment aside; returns whether that succeeded. */
+type LeaveOut = (segment: Segment, error: unknown) => Promise<unknown>
 
 /**
- * Recovers a buffer's folder. Reads only the end of the last segment, and cuts off what a crash left unfinished there,
+ * Recovers a buffer's folder. Rejects with StateUnreadable if its ledger or a segment cannot be opened. Reads only the end of the last segment, and cuts off what a crash left unfinished there,
  * which was never acknowledged. Other damage is detected when it is read. With `readOnly`, it changes nothing.
  */
 export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
@@ -52,15 +53,25 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
     )
     await removeLedger(folder)
   }
+  const leaveOut = async (segment: Segment, error: unknown) =>
+    !readOnly && (await setAside(folder, segment, error, log))
   const found = await listSegments(folder)
   const kept: Segment[] = []
   for (const segment of found) {
     if (state && segment.number < state.settled.segment) {
       if (!readOnly) await folder.remove(segment.name).catch(() => {})
-    } else if (await measure(folder, segment, log, readOnly)) kept.push(segment)
+      continue
+    }
+    try {
+      await retried(() => measure(folder, segment))
+      kept.push(segment)
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
+      await leaveOut(segment, error)
+    }
   }
   const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
-  const { end, tornBytes, cuts } = await findEnd(folder, segments, log, readOnly)
+  const { end, tornBytes, cuts } = await findEnd(folder, segments, readOnly, leaveOut)
   // The ledger may be older than the last acknowledged record, so only one of the two is certain.
   const isShort = state !== undefined && state.end.event > Math.max(end.event, state.settled.event)
   for (const cut of cuts)
@@ -70,41 +81,26 @@ export async function recover(folder: BufferFolder, log: Logger, readOnly = fals
         'the buffer was cut short; removed an incomplete record of events that were acknowledged',
       )
     else log.warn(cut, 'removed an unfinished record at the end of the buffer, such as a crash leaves behind')
-  const leaveOut = async (segment: Segment, error: unknown) => {
-    if (!readOnly) await setAside(folder, segment, error, log)
-  }
   const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))
   return { segments, ledger, settled, ahead: state?.ahead ?? [], end: furthest(end, state?.end, settled), tornBytes }
 }
-
-export { unsettled } from './segments.js'
 
 async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   const numbers = (await folder.list()).map(segmentNumber).filter(number => number !== undefined)
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size and the first record of a segment; false if it is gone. Throws StateUnreadable if it cannot be opened. */
-async function measure(folder: BufferFolder, segment: Segment, log: Logger, readOnly: boolean): Promise<boolean> {
-  for (let attempts = 1; ; attempts++) {
-    try {
-      const file = await folder.open(segment.name)
-      try {
-        segment.end = await file.size()
-        const start = Buffer.alloc(TITLE.length + HEAD_SIZE)
-        await file.read(start, 0)
-        refuseNewer(formatOf(start.subarray(0, TITLE.length)), FORMAT)
-        segment.first = readHead(start, TITLE.length)?.place
-        return true
-      } finally {
-        await file.close().catch(() => {})
-      }
-    } catch (error) {
-      if (attempts < ATTEMPTS && !(error instanceof NewerFormat)) continue
-      if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
-      if (!readOnly) await setAside(folder, segment, error, log)
-      return false
-    }
+/** Finds the size and the first record of a segment. */
+async function measure(folder: BufferFolder, segment: Segment): Promise<void> {
+  const file = await folder.open(segment.name)
+  try {
+    segment.end = await file.size()
+    const start = Buffer.alloc(TITLE.length + HEAD_SIZE)
+    await file.read(start, 0)
+    refuseNewer(formatOf(start.subarray(0, TITLE.length)), FORMAT)
+    segment.first = readHead(start, TITLE.length)?.place
+  } finally {
+    await file.close().catch(() => {})
   }
 }
 
@@ -126,7 +122,12 @@ export async function setAside(folder: BufferFolder, segment: Segment, error: un
 }
 
 /** Finds the last intact record, and cuts off what follows it. */
-async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, readOnly: boolean): Promise<Found> {
+async function findEnd(
+  folder: BufferFolder,
+  segments: Segments,
+  readOnly: boolean,
+  leaveOut: LeaveOut,
+): Promise<Found> {
   let tornBytes = 0
   let unknownBytes = 0
   const cuts: Cut[] = []
@@ -138,7 +139,7 @@ async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, re
       tornBytes += rest
       if (rest > 0 && !readOnly) cuts.push({ file: `${folder.path}/${segment.name}`, at: to, bytes: rest })
       if ((rest > 0 || !last) && !readOnly) await cut(folder, segment, to)
-    } else if (last || readOnly || !(await setAside(folder, segment, error, log))) unknownBytes += rest
+    } else if (last || !(await leaveOut(segment, error))) unknownBytes += rest
     if (last) {
       segment.end = to
       const { event, byte } = placeAfter(last)
@@ -203,7 +204,7 @@ async function firstPlace(
   folder: BufferFolder,
   segments: Segments,
   end: LogPosition,
-  leaveOut: (segment: Segment, error: unknown) => Promise<void>,
+  leaveOut: LeaveOut,
 ): Promise<Cursor & LogPosition> {
   const reader = readerOf(folder, segments, leaveOut)
   try {
@@ -217,25 +218,12 @@ async function firstPlace(
 }
 
 /** A reader from the beginning that removes unreadable segments from the list. */
-function readerOf(
-  folder: BufferFolder,
-  segments: Segments,
-  unreadable: (segment: Segment, error: unknown) => Promise<void>,
-): SegmentReader {
-  return new SegmentReader(
-    folder,
-    segments,
-    { segment: 0, offset: 0 },
-    {
-      damaged: () => {},
-      failed: async (_, error, failures) =>
-        failures < ATTEMPTS && !(error instanceof ForeignSegment) ? 'again' : 'leave_out',
-      unreadable: async (segment, error) => {
-        segments.remove(segment)
-        await unreadable(segment, error)
-      },
-    },
-  )
+function readerOf(folder: BufferFolder, segments: Segments, unreadable: LeaveOut): SegmentReader {
+  return new SegmentReader(folder, segments, START, {
+    damaged: () => {},
+    failed: async (_, error, failures) => (isFinal(error, failures) ? 'leave_out' : 'again'),
+    unreadable,
+  })
 }
 
 /** The last one of those that are equally far: a power failure can leave a ledger of events with other sizes. */

@@ -1,40 +1,37 @@
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Observer } from '../../../core/component.js'
 import { errorCode, errorText } from '../../../core/errors.js'
-import type { Clock } from '../../../lib/time.js'
+import { LogLimit } from '../../../lib/log-limit.js'
 import { formatSize } from '../../../lib/units.js'
 import type { Amount } from '../counters.js'
+import type { DiskBufferContext } from './disk-buffer.js'
 import type { BufferFolder } from './files.js'
 import type { Recovered } from './recovery.js'
 import type { Segment } from './segments.js'
 
 const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
-/** Minimum time between two log messages about the same problem. */
-const LOG_EVERY_MS = 60_000
 
 export type BufferMetrics = Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram' | 'discarded' | 'failed'>
 
 /** Reports the events of a buffer in its metrics and, without repetition, in the log. */
 export class BufferReport {
   readonly #log: Logger
-  readonly #clock: Clock
   readonly #folder: BufferFolder
   readonly #metrics: BufferMetrics
+  readonly #limit: LogLimit
   readonly #corruptBytes: { value: number }
   readonly #groupTime: Observer
-  readonly #loggedAt = new Map<string, number>()
   /** Whether the log says that the buffer cannot be written. */
   #isReported = false
   /** Whether the last group could not be written. */
   #fails = false
   #full = false
 
-  constructor(options: { log: Logger; clock: Clock; folder: BufferFolder; metrics: BufferMetrics }) {
-    const { metrics } = options
-    this.#log = options.log
-    this.#clock = options.clock
-    this.#folder = options.folder
+  constructor({ log, clock, folder, counters: metrics }: DiskBufferContext) {
+    this.#log = log
+    this.#folder = folder
     this.#metrics = metrics
+    this.#limit = new LogLimit(clock)
     const help = 'Damaged bytes in buffer files, which were skipped.'
     this.#corruptBytes = metrics.counter('sluice_buffer_corrupt_bytes_total', help)
     const text = 'Time to write and sync a group of records.'
@@ -64,21 +61,20 @@ export class BufferReport {
     this.#metrics.failed('buffer_write')
     this.#fails = true
     const cause = errorCode(error) ?? errorText(error)
-    if (!this.#mayLog(`written ${cause}`)) return
-    this.#isReported = true
     const fields = { code: 'SLUICE_BUFFER_NOT_WRITTEN', folder: this.#folder.path, cause, error: errorText(error) }
-    this.#log.error(fields, 'cannot write to the buffer; retrying, and the sources wait')
+    const text = 'cannot write to the buffer; retrying, and the sources wait'
+    if (this.#problem(`written ${cause}`, 'error', fields, text)) this.#isReported = true
   }
 
   /** There is no room for a batch. `shared`: in the shared space. `discarded`: the dropped events, if any. */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
-    if (this.#full || !this.#mayLog('full')) return
+    if (this.#full) return
+    const fields = { max_bytes: formatSize(maxBytes), shared }
+    const text = discarded ? 'the buffer is full; new events are discarded' : 'the buffer is full; sources wait'
+    if (!this.#problem('full', 'warn', fields, text)) return
     this.#full = true
     if (shared) this.#metrics.failed('account_disk_full')
-    const fields = { max_bytes: formatSize(maxBytes), shared }
-    if (discarded) this.#log.warn(fields, 'the buffer is full; new events are discarded')
-    else this.#log.warn(fields, 'the buffer is full; sources wait')
   }
 
   notFull(): void {
@@ -95,28 +91,27 @@ export class BufferReport {
 
   damaged({ name }: Segment, offset: number, bytes: number): void {
     this.#corruptBytes.value += bytes
-    if (!this.#mayLog('damaged')) return
     const fields = { code: 'SLUICE_BUFFER_DAMAGED', file: `${this.#folder.path}/${name}`, offset, bytes }
-    this.#log.error(fields, 'skipped damaged data in the buffer')
+    this.#problem('damaged', 'error', fields, 'skipped damaged data in the buffer')
   }
 
   notRead({ name }: Segment, error: unknown): void {
     this.#metrics.failed('buffer_read')
     const fields = { file: `${this.#folder.path}/${name}`, error: errorText(error) }
-    if (this.#mayLog('read')) this.#log.warn(fields, 'cannot read a file of the buffer; retrying')
+    this.#problem('read', 'warn', fields, 'cannot read a file of the buffer; retrying')
   }
 
   /** A record with a correct checksum cannot be decoded. */
   notUnderstood(error: unknown): void {
     const fields = { code: 'SLUICE_BUFFER_RECORD_UNKNOWN', folder: this.#folder.path, error: errorText(error) }
-    if (this.#mayLog('unknown')) this.#log.error(fields, 'cannot decode a record of the buffer')
+    this.#problem('unknown', 'error', fields, 'cannot decode a record of the buffer')
   }
 
   /** A batch could not be encoded, which is a bug. */
   notEncoded(error: unknown): void {
     this.#metrics.failed('bug')
     const fields = { code: 'SLUICE_BUFFER_BATCH_FAILED', error: errorText(error) }
-    if (this.#mayLog('encode')) this.#log.error(fields, 'cannot encode a batch for the buffer; it is read again')
+    this.#problem('encode', 'error', fields, 'cannot encode a batch for the buffer; it is read again')
   }
 
   /** An unexpected error stopped the buffer from passing on events. */
@@ -126,10 +121,10 @@ export class BufferReport {
     this.#log.error(fields, 'the buffer stopped; its events are delivered after a restart')
   }
 
-  #mayLog(what: string): boolean {
-    const now = this.#clock.now()
-    if (now - (this.#loggedAt.get(what) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return false
-    this.#loggedAt.set(what, now)
-    return true
+  /** Logs a problem, unless one of its kind was logged a short time ago. Returns whether it was logged. */
+  #problem(kind: string, level: 'error' | 'warn', fields: object, text: string): boolean {
+    const limited = this.#limit.next(kind)
+    if (limited) this.#log[level]({ ...fields, ...limited }, text)
+    return limited !== undefined
   }
 }

@@ -87,17 +87,11 @@ export interface Segment {
 export const FORMAT = 1
 /** The first bytes of every segment. */
 export const TITLE = Buffer.from(`sluice buffer ${FORMAT}\n`)
-const ANY_TITLE = /^sluice buffer .\n$/
 
 /** The format version in a segment's title; undefined if it is not a segment. */
 export function formatOf(title: Buffer): number | undefined {
   const digit = /^sluice buffer (\d)\n$/.exec(title.toString('latin1'))?.[1]
   return digit === undefined ? undefined : Number(digit)
-}
-
-/** Whether the title belongs to a segment of another format version. */
-export function isForeign(title: Buffer): boolean {
-  return ANY_TITLE.test(title.toString('latin1')) && !title.equals(TITLE)
 }
 
 export function segmentName(number: number): string {

@@ -1,44 +1,26 @@
-import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
-import type { after } from '../../../lib/time.js'
 import { LowWaterMark } from '../low-water-mark.js'
-import type { BufferFolder } from './files.js'
+import type { DiskBufferContext } from './disk-buffer.js'
 import { Ledger, type LedgerState, MOST_RANGES, type Range } from './ledger.js'
-import type { Cursor, Incoming } from './log.js'
+import type { Cursor, Incoming, RecordLog } from './log.js'
 import type { Recovered } from './recovery.js'
-import type { Segment, Segments } from './segments.js'
-import { type LogPosition, placeAfter, unsettled } from './segments.js'
+import { type LogPosition, placeAfter, type Segment, unsettled } from './segments.js'
 
 /** How long a settlement may be in memory only. */
 const INTERVAL_MS = 1000
 /** Bytes of events that may be settled in memory only. A kill repeats them. */
 const MOST_UNSAVED = 1024 * 1024
 
-export interface SettlementContext {
-  readonly folder: BufferFolder
-  readonly log: Logger
-  readonly segments: Segments
-  readonly after: typeof after
-  /** The end of the events that are safe on disk. */
-  readonly end: () => LogPosition
-  /** Records behind all that were taken, which an earlier run settled. */
-  readonly settledBefore: () => readonly Range[]
-  /** The segment being written. */
-  readonly current: () => Segment | undefined
-  /** Called before a segment is removed, to close it. */
-  readonly closeSegment: (segment: Segment) => Promise<void>
-  /** Called after segments were removed. */
-  readonly freed: () => void
-}
-
 /**
  * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
  * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself.
  */
 export class Settlement {
-  readonly #context: SettlementContext
+  readonly #context: DiskBufferContext
+  readonly #records: RecordLog
+  readonly #freed: () => void
   readonly #ledger: Ledger
-  readonly #records: LowWaterMark<Cursor & LogPosition>
+  readonly #taken: LowWaterMark<Cursor & LogPosition>
   /** What is settled of records that were given back. */
   readonly #partly: Range[] = []
   #dirty = false
@@ -49,15 +31,18 @@ export class Settlement {
   #failure = ''
   #closed = false
 
-  constructor(found: Recovered, context: SettlementContext) {
+  /** Calls `freed` when a record was settled, or segments were removed. */
+  constructor(context: DiskBufferContext, found: Recovered, records: RecordLog, freed: () => void) {
     this.#context = context
+    this.#records = records
+    this.#freed = freed
     this.#ledger = new Ledger(context.folder, found.ledger.turn)
-    this.#records = new LowWaterMark(found.settled)
+    this.#taken = new LowWaterMark(found.settled)
   }
 
   /** The place before which every record is settled. */
   get mark(): LogPosition {
-    return this.#records.mark
+    return this.#taken.mark
   }
 
   /** Whether the last write of the ledger succeeded. */
@@ -67,11 +52,12 @@ export class Settlement {
 
   /** Registers a record that was taken. Call the returned function when it is settled. */
   take(incoming: Incoming): () => void {
-    const settle = this.#records.add({ ...incoming.cursor, ...placeAfter(incoming) })
+    const settle = this.#taken.add({ ...incoming.cursor, ...placeAfter(incoming) })
     return () => {
       settle()
       this.#unsavedBytes += incoming.bytes
       this.changed()
+      this.#freed()
     }
   }
 
@@ -88,7 +74,7 @@ export class Settlement {
     if (this.#closed || this.#writing) return
     const isDue = this.#unsavedBytes >= MOST_UNSAVED || this.#passed().length > 0
     if (isDue && this.#failure === '') void this.#write()
-    else this.#cancel ??= this.#context.after(INTERVAL_MS, () => void this.#write())
+    else this.#cancel ??= this.#context.clock.after(INTERVAL_MS, () => void this.#write())
   }
 
   /** Writes pending changes and closes the ledger. */
@@ -110,13 +96,13 @@ export class Settlement {
   }
 
   async #save(): Promise<void> {
-    const { segments, end } = this.#context
+    const { segments, end } = this.#records
     this.#dirty = false
     this.#unsavedBytes = 0
     const passed = this.#passed()
-    const { segment, offset, event, byte } = this.#records.mark
+    const { segment, offset, event, byte } = this.#taken.mark
     const settled = { segment, offset, event, byte }
-    const state: LedgerState = { settled, ahead: this.#ahead(), end: end(), highest: segments.highest }
+    const state: LedgerState = { settled, ahead: this.#ahead(), end, highest: segments.highest }
     try {
       await this.#ledger.write(state)
       this.#report('')
@@ -127,33 +113,33 @@ export class Settlement {
       if (passed.length === 0 || !(await this.#ledger.remove())) return
     }
     for (const old of passed) await this.#remove(old)
-    if (passed.length > 0) this.#context.freed()
+    if (passed.length > 0) this.#freed()
   }
 
   /** One request that is retried must not cause everything that was delivered behind it to be delivered again. */
   #ahead(): readonly Range[] {
-    const ranges = this.#records.ahead(MOST_RANGES).map(([place, { segment, offset, ...end }]) => ({
+    const ranges = this.#taken.ahead(MOST_RANGES).map(([place, { segment, offset, ...end }]) => ({
       place: { event: place.event, byte: place.byte },
       ...unsettled(place, end),
       cursor: { segment, offset },
     }))
-    ranges.push(...this.#partly, ...this.#context.settledBefore())
+    ranges.push(...this.#partly, ...this.#records.settled)
     return ranges.sort((a, b) => a.place.event - b.place.event).slice(0, MOST_RANGES)
   }
 
   #passed(): Segment[] {
-    const { segments, current } = this.#context
-    const { segment, offset } = this.#records.mark
+    const { segments, current } = this.#records
+    const { segment, offset } = this.#taken.mark
     const passed = segments.before(segment)
     const at = segments.from(segment)
-    if (at?.number === segment && offset >= at.end && at !== current()) passed.push(at)
+    if (at?.number === segment && offset >= at.end && at !== current) passed.push(at)
     return passed
   }
 
   async #remove(segment: Segment): Promise<void> {
-    const { folder, segments, log, closeSegment } = this.#context
+    const { folder, log } = this.#context
     try {
-      await closeSegment(segment)
+      await this.#records.closeSegment(segment)
       await folder.remove(segment.name)
     } catch (error) {
       if (errorCode(error) !== 'ENOENT') {
@@ -161,7 +147,7 @@ export class Settlement {
         log.warn({ file, error: errorText(error) }, 'cannot remove a delivered file of the buffer')
       }
     }
-    segments.remove(segment)
+    this.#records.segments.remove(segment)
   }
 
   #report(cause: string): void {

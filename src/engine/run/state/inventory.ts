@@ -116,7 +116,8 @@ async function measure(stored: Stored, log: Logger): Promise<Orphan | undefined>
       return { ...stored, events: stock.events, bytes, changedAt }
     }
     if (kind !== 'buffer') return { ...stored, events: undefined, bytes, changedAt }
-    const { recover, unsettled } = await import('../../flow/disk-buffer/recovery.js')
+    const { recover } = await import('../../flow/disk-buffer/recovery.js')
+    const { unsettled } = await import('../../flow/disk-buffer/segments.js')
     const { settled, end, ahead } = await recover(folderOnDisk(path), log, true)
     const left = unsettled(settled, end, ahead)
     return left.events > 0 ? { ...stored, ...left, changedAt } : undefined

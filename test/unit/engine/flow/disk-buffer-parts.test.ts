@@ -5,9 +5,8 @@ import t from 'tap'
 import type { DiskAllowance } from '../../../../src/engine/flow/disk-allowance.js'
 import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
 import { Ledger, readLedger } from '../../../../src/engine/flow/disk-buffer/ledger.js'
-import { type Outgoing, SegmentWriter } from '../../../../src/engine/flow/disk-buffer/log.js'
+import { type Outgoing, RecordLog } from '../../../../src/engine/flow/disk-buffer/log.js'
 import { HEAD_SIZE, Segments, TITLE } from '../../../../src/engine/flow/disk-buffer/segments.js'
-import { SharedRoom } from '../../../../src/engine/flow/disk-buffer/shared-room.js'
 import { BufferRun } from '../../../support/buffer-run.js'
 import { testFolder } from '../../../support/folder.js'
 import { SimulatedDisk } from '../../../support/simulated-disk.js'
@@ -18,15 +17,27 @@ const record = (): Outgoing => ({
   framed: Buffer.alloc(HEAD_SIZE + 10, 'x'),
   events: 1,
   bytes: 10,
-  isSafe: false,
   release: () => {},
 })
+
+/** The log of an empty folder. */
+function emptyLog(disk: SimulatedDisk): RecordLog {
+  const found = { settled: { segment: 0, offset: 0, ...START }, ahead: [], end: START, tornBytes: 0 }
+  const ledger = { state: undefined, turn: 0, damaged: false }
+  const unexpected = () => Promise.reject(new Error('nothing is read'))
+  const problems = { damaged: () => {}, unreadable: unexpected, failed: unexpected }
+  return new RecordLog(disk.folder(), { ...found, ledger, segments: new Segments([], 0) }, 1000, problems)
+}
 
 t.test('what was written is there after a power failure, with the name of its file', async t => {
   for (const count of [1, 2]) {
     const disk = new SimulatedDisk()
-    const writer = new SegmentWriter(disk.folder(), new Segments([], 0), START, 1000)
-    for (let n = 0; n < count; n++) t.equal(await writer.append([record()], () => {}), 1)
+    const log = emptyLog(disk)
+    for (let n = 0; n < count; n++) {
+      const waiting = [record(), record()]
+      t.equal((await log.append(waiting, 1, () => 0)).length, 1)
+      t.equal(waiting.length, 1)
+    }
     // It leaves as little as it may: of what was not synced, neither names nor bytes.
     const chances = [0]
     disk.powerFailed(() => chances.pop() ?? 0.99)
@@ -39,15 +50,16 @@ t.test('what was written is there after a power failure, with the name of its fi
 
 t.test('a file that is put aside while it is written does not count, and the next one is another', async t => {
   const disk = new SimulatedDisk()
-  const segments = new Segments([], 0)
-  const writer = new SegmentWriter(disk.folder(), segments, START, 1000)
-  const written = writer.append([record()], () => {})
-  while (!writer.current) await new Promise(resolve => setImmediate(resolve))
-  await writer.finish()
+  const log = emptyLog(disk)
+  const waiting = [record()]
+  const written = log.append(waiting, 1, () => 0)
+  while (!log.current) await new Promise(resolve => setImmediate(resolve))
+  await log.finish()
   await t.rejects(written, { message: 'the segment was renamed while it was being written' })
-  t.same(writer.place, START)
-  t.equal(await writer.append([record()], () => {}), 1)
-  t.same([segments.first, segments.first?.number], [segments.last, 2])
+  t.same(log.end, START)
+  t.equal((await log.append(waiting, 1, () => 0)).length, 1)
+  const { first, last } = log.segments
+  t.same([first, first?.number, waiting], [last, 2, []])
 })
 
 t.test(
@@ -182,29 +194,22 @@ t.test('a file on disk: parts in sequence, no more than is there, and no sync of
 })
 
 t.test('space that is shared: without room it looks again until others have freed some', async t => {
-  let room = false
-  const wakes: (() => void)[] = []
-  let freed = 0
+  let free = 0
   const counted: (() => number)[] = []
-  const disk: DiskAllowance = { max: 100, hasRoom: () => room, count: (_, bytes) => counted.push(bytes) }
-  const shared = new SharedRoom(disk, {
-    path: '/buffer',
-    bytes: () => 7,
-    release: () => {},
-    freed: () => freed++,
-    sleep: () => new Promise(resolve => wakes.push(resolve)),
-  })
-  for (let round = 1; round <= 2; round++) {
-    t.notOk(shared.has(1))
-    t.notOk(shared.has(1))
-    t.equal(wakes.length, 1, 'one timer')
-    wakes.shift()!()
-    await new Promise(resolve => setImmediate(resolve))
-    t.equal(freed, round)
-  }
-  room = true
-  t.ok(shared.has(1))
-  t.equal(wakes.length, 0)
-  shared.close()
-  t.equal(counted.at(-1)!(), 7)
+  const shared: DiskAllowance = { max: 100, hasRoom: bytes => bytes <= free, count: (_, bytes) => counted.push(bytes) }
+  const run = await BufferRun.open({ folder: new SimulatedDisk().folder(), shared, fate: () => undefined })
+  void run.put([1])
+  void run.put([2])
+  await run.pass(5000)
+  t.ok(run.buffer.isFull)
+  t.same(run.out, [])
+  free = 1000
+  await run.pass(999)
+  t.same(run.out, [], 'it looks again once in a second')
+  await run.pass(1)
+  t.same(run.out, [1, 2])
+  const size = counted[0]!()
+  t.ok(size > 60)
+  await run.buffer.close()
+  t.same([counted.length, counted[1]!()], [2, size])
 })
