@@ -17,6 +17,8 @@ import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
 import { statIn, statOf } from './search.js'
 
+/** Clocks of file systems may be behind by up to this. */
+export const CLOCK_MS = 10
 /** Maximum number of copies examined per folder, the newest first. */
 const MAX_COPIES = 2000
 /** Work for reading the first bytes of a copy, in bytes. */
@@ -130,6 +132,13 @@ export class Copies {
       unlessSilent(error)
       return false
     }
+  }
+
+  /** Whether it contains one named like a rotated file of `name` that was made since, wall clock in milliseconds. */
+  isIn(folder: string, name: string, since: number): boolean {
+    const isIt = ({ path, stat }: Listed) =>
+      isRotatedName(basename(path), name) && Number(stat.birthtimeNs) / 1e6 >= since - CLOCK_MS
+    return this.#list(folder).some(isIt)
   }
 
   /** Whether its copy is known, under any name. Then no other file can be the copy. */

@@ -10,7 +10,7 @@ import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from '../saved.js'
 import type { Slices } from '../slices.js'
-import type { Sought } from './copies.js'
+import { CLOCK_MS, type Sought } from './copies.js'
 import { Copy } from './copy.js'
 import type { Losses } from './losses.js'
 import { compareAge } from './names.js'
@@ -18,8 +18,6 @@ import type { Rotated, Unseen } from './rotated.js'
 import { search, statOf } from './search.js'
 import type { Sibling } from './siblings.js'
 
-/** Clocks of file systems may be behind by up to this. */
-const CLOCK_MS = 10
 /** How long files that were rotated during a search wait for it. Rotations that never rest disturb it again and again. */
 const LONGEST_DELAY_MS = 10_000
 
@@ -101,8 +99,10 @@ export class Missing {
     const { saved, births, context } = this.#options
     const at = identityOf({ path, stat })
     this.#unopened.add(keyOf(stat))
-    if (saved.knows(stat, births)) return
-    saved.put({ path, ...at, offset: 0, continues: false, head: NO_BYTES, tail: NO_BYTES, size: Number(stat.size) })
+    const size = Number(stat.size)
+    const known = saved.knows(stat, births) ? saved.find(stat.dev, stat.ino, path) : undefined
+    if (known && (known.size ?? 0) >= size) return
+    saved.put({ path, ...at, offset: 0, continues: false, head: NO_BYTES, tail: NO_BYTES, ...known, size })
     context.checkpoints.changed()
   }
 
@@ -111,7 +111,9 @@ export class Missing {
     if (this.#unopened.size === 0) return
     const known = new Set([...this.#options.saved.entries()].map(entryKey))
     for (const key of this.#unopened) if (!known.has(key)) this.#unopened.delete(key)
-    await this.#findThere(slices, new Set(this.#unopened))
+    const there = new Set([...(await this.#findThere(slices, new Set(this.#unopened)))].map(entryKey))
+    // They are gone, so that copies of them are searched for.
+    if ([...this.#unopened].some(key => !there.has(key))) this.isIncomplete = true
   }
 
   /** Finds files that still exist, or only those with these keys, and resumes those that grew. */
@@ -143,8 +145,8 @@ export class Missing {
     return there
   }
 
-  /** Whether the rest of its file may be in a compressed file that cannot be read. */
-  isHidden = (entry: Entry): boolean => this.#hidden.has(entry)
+  /** Whether its file, or a compressed one that may have its rest, cannot be read now. */
+  isHidden = (entry: Entry): boolean => this.#hidden.has(entry) || this.#unopened.has(entryKey(entry))
 
   /** Searches for copies of missing files, except those in `there`. The oldest is read first. */
   async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
@@ -169,16 +171,25 @@ export class Missing {
         const place = await rotated.find(folder, sought, slices)
         if (!place && rotated.mayHide(folder, sought)) this.#hidden.add(entry)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
-        // Any compressed file may be that of one that was never opened.
-        const isLost = !this.#hidden.has(entry) && (entry.head.bytes > 0 || !rotated.areCompressedIn(folder))
-        if (!place && isLost && entry.away === undefined && (entry.size ?? 0) > entry.offset && existsSync(folder))
-          nowhere.push(entry)
+        const isLost = !place && !this.#hidden.has(entry) && (entry.size ?? 0) > entry.offset
+        if (!isLost || entry.away !== undefined || !existsSync(folder)) continue
+        // Any compressed file that was made since may be that of one that was never opened.
+        const since = entry.head.bytes === 0 ? this.#birthOf(entry, folder) : undefined
+        if (since !== undefined && rotated.isCompressedIn(folder, basename(nameOf(entry)), since))
+          this.displaced(nameOf(entry), since)
+        else nowhere.push(entry)
       }
       if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
     }
     found.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     for (const { entry, place } of found) this.#readOn(entry, place)
     if (!this.isIncomplete) for (const entry of nowhere) this.#reportLost(entry)
+  }
+
+  /** Wall clock in milliseconds; undefined if it is not known. */
+  #birthOf({ birth }: Entry, folder: string): number | undefined {
+    const stat = statOf(folder)
+    return stat && this.#options.births.kept(stat) ? Number(birth) / 1e6 : undefined
   }
 
   /** Reports the unread rest of a missing file as lost. */

@@ -74,6 +74,11 @@ export class Rotated {
     return this.#copies.areIn(folder)
   }
 
+  /** Whether there is one named like a rotated file of `name` that was made since, wall clock in milliseconds. */
+  isCompressedIn(folder: string, name: string, since: number): boolean {
+    return this.#copies.isIn(folder, name, since)
+  }
+
   /**
    * Claims the compressed copies of files that are read, so that they are not matched to files with a shorter known head.
    * An open file may have more than was read of it.

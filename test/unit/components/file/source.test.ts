@@ -575,6 +575,39 @@ for (const [title, isLocked, isRead] of [
   })
 }
 
+for (const [title, isStopped, isCompressed] of [
+  ['while it runs', false, false],
+  ['while nothing runs', true, false],
+  ['and left compressed while it runs', false, true],
+  ['and left compressed while nothing runs', true, true],
+] as const) {
+  t.test(`a file that never could be opened and is deleted ${title} is not passed over`, async t => {
+    const dir = testFolder(t, { 'app.log': '1\n', 'old.log.1.gz': gzipSync('of another file') })
+    const path = join(dir, 'app.log')
+    lock(t, path)
+    const run = await tail({ include: [path] })
+    await until('it is told', () => run.value('sluice_files_unreadable') === 1)
+    appendFileSync(path, '2\n')
+    await run.scanned(2)
+    if (isStopped) await run.stop()
+    if (isCompressed) writeFileSync(`${path}.1.gz`, gzipSync('1\n2\n'))
+    rmSync(path)
+    const next = isStopped ? await tail({ include: [path] }, run.checkpoints, run.out) : run
+    if (isCompressed) await settled(next, 2)
+    else await until('it is told as lost', () => next.value('sluice_file_lost_bytes_total') === 4)
+    await until('nothing is unreadable', () => next.value('sluice_files_unreadable') === 0)
+    await next.scanned(5)
+    t.same(next.out.texts(path), isCompressed ? ['1', '2'] : [])
+    t.equal(next.value('sluice_file_lost_bytes_total') ?? 0, isCompressed ? 0 : 4)
+    const lost = next.log.filter(({ code }) => code === 'SLUICE_FILE_VANISHED')
+    t.same(
+      lost.map(({ file }) => file),
+      isCompressed ? [] : [path],
+    )
+    await next.stop()
+  })
+}
+
 t.test('a file that was closed, and whose compressed copy cannot be opened, is not lost before it can be', async t => {
   const dir = testFolder(t, { 'a.log': 'a\n', 'b.log': 'b\n' })
   const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
