@@ -20,6 +20,9 @@ import { runBlocks } from '../support/doc-run.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
+// Commands wait for daemons most of the time.
+t.jobs = 2
+
 const TO_LOOK_AT = ['condition', 'text', 'json', 'js', 'ts', 'ini']
 const SECTIONS = ['sources', 'processors', 'destinations']
 
