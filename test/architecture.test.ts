@@ -59,20 +59,9 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^lib\// },
 ]
 
-const TOP_LEVEL = [
-  'package.json',
-  'package-lock.json',
-  'tsconfig.json',
-  'README.md',
-  'CHANGELOG.md',
-  'LICENSE',
-  'src',
-  'config',
-  'test',
-  'bench',
-  'docs',
-  'systemd',
-]
+const TOP_LEVEL =
+  `package.json package-lock.json tsconfig.json README.md CHANGELOG.md LICENSE src config test bench docs
+    systemd`.split(/\s+/)
 const NOT_OURS = new Set(['node_modules', 'dist', '.git', '.tap', '.build', '.sluice-quickstart'])
 
 /** Every file below `folder`, relative to `base`. */

@@ -132,29 +132,11 @@ interface Rules {
 const rules = (parseDocument(read(rulesPath)).toJS() as Rules).groups.flatMap(group => group.rules)
 
 /** Alerts for what no test should bring about: their expressions are tried without the bounds. */
-const NOT_HERE = [
-  'SluiceAbsent',
-  'SluiceAccountDiskFull',
-  'SluiceAccountRequestsFull',
-  'SluiceBacklogGrows',
-  'SluiceBufferUnwritable',
-  'SluiceCertificateExpired',
-  'SluiceCheckpointOld',
-  'SluiceConnectionsRefused',
-  'SluiceConservationBroken',
-  'SluiceDeadLettersUnwritable',
-  'SluiceDeletedFilesUndelivered',
-  'SluiceDown',
-  'SluiceFileBytesLost',
-  'SluiceFileSystemSilent',
-  'SluiceKeysExpireSoon',
-  'SluicePipelineProcessEnded',
-  'SluicePositionsNotSaved',
-  'SluiceServiceUnreachable',
-  'SluiceStoreDamaged',
-  'SluiceStoreUnwritable',
-  'SluiceThrottleStateUnsaved',
-]
+const NOT_HERE = `SluiceAbsent SluiceAccountDiskFull SluiceAccountRequestsFull SluiceBacklogGrows SluiceBufferUnwritable
+    SluiceCertificateExpired SluiceCheckpointOld SluiceConnectionsRefused SluiceConservationBroken
+    SluiceDeadLettersUnwritable SluiceDeletedFilesUndelivered SluiceDown SluiceFileBytesLost
+    SluiceFileSystemSilent SluiceKeysExpireSoon SluicePipelineProcessEnded SluicePositionsNotSaved
+    SluiceServiceUnreachable SluiceStoreDamaged SluiceStoreUnwritable SluiceThrottleStateUnsaved`.split(/\s+/)
 
 interface Dashboard {
   readonly annotations: { readonly list: readonly { readonly expr: string }[] }

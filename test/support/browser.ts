@@ -7,19 +7,11 @@ import { bound } from './bound.js'
 import { PATIENCE_MS } from './until.js'
 
 /** Nothing but what a test asks for: no services of its own, no GPU, no sandbox (which needs a user that is not root). */
-const FLAGS = [
-  '--headless',
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--disable-dev-shm-usage',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-  '--no-first-run',
-  '--no-default-browser-check',
-  '--remote-debugging-pipe',
-]
+const FLAGS =
+  `--headless --no-sandbox --disable-gpu --disable-quic --disable-dev-shm-usage --disable-background-networking
+    --disable-component-update --disable-sync --no-first-run --no-default-browser-check --remote-debugging-pipe`.split(
+    /\s+/,
+  )
 
 type Message = Record<string, unknown>
 type Listener = (method: string, params: Message, session: string | undefined) => void

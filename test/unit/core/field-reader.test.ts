@@ -106,19 +106,7 @@ t.test('what has its text in the line needs no string', async t => {
 
 t.test('a path that leads nowhere', async t => {
   const line = '{"a":{"b":1,"list":[1]},"s":"text","n":null,"list":[{"a":1}],"1":2}'
-  for (const path of [
-    '.x',
-    '.a.x',
-    '.a.b.c',
-    '.s.length',
-    '.s[0]',
-    '.n.x',
-    '.a[0]',
-    '.list.a',
-    '.list[1]',
-    '.list[0].b',
-    '.a.list[1]',
-  ]) {
+  for (const path of '.x .a.x .a.b.c .s.length .s[0] .n.x .a[0] .list.a .list[1] .list[0].b .a.list[1]'.split(' ')) {
     const reader = load(line, path)
     t.strictSame([reader.kind, reader.value(), reader.text()], [MISSING, undefined, ''], path)
   }
@@ -129,17 +117,9 @@ t.test('a path that leads nowhere', async t => {
 
 t.test('a reader goes from event to event, whatever they are', async t => {
   const wanted = new WantedNames()
-  const readers = [
-    '.message',
-    '."message"',
-    '.file',
-    '.host',
-    '.timestamp',
-    '.partial',
-    '.raw',
-    '.message.x',
-    '.x',
-  ].map(path => readerOf(path, wanted))
+  const readers = `.message ."message" .file .host .timestamp .partial .raw .message.x .x`
+    .split(/\s+/)
+    .map(path => readerOf(path, wanted))
   const values = (batch: EventBatch, i: number) =>
     readers.map(reader => {
       reader.load(batch, i)

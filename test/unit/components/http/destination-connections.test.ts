@@ -227,21 +227,8 @@ t.test('TLS: who refused what, and where to look', async t => {
   // OpenSSL sends alerts as other servers do; Node.js only closes the connection.
   const alerting = spawn(
     openssl,
-    [
-      's_server',
-      '-accept',
-      '127.0.0.1:0',
-      '-www',
-      '-Verify',
-      '1',
-      '-verify_return_error',
-      '-CAfile',
-      'ca.pem',
-      '-cert',
-      'server.pem',
-      '-key',
-      'server.key',
-    ],
+    `s_server -accept 127.0.0.1:0 -www -Verify 1 -verify_return_error -CAfile ca.pem -cert server.pem -key
+        server.key`.split(/\s+/),
     { cwd: dir, stdio: ['ignore', 'pipe', 'ignore'] },
   )
   t.teardown(() => alerting.kill())

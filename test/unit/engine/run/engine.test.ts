@@ -269,17 +269,7 @@ destinations:
   )
   await engine.run()
   t.equal(stage.written.out!.length, 10)
-  const second = await build(
-    t,
-    `
-sources:
-  a: { type: lines, count: 10 }
-processors:
-  bad: { type: faulty, inputs: [a], how: throws }
-destinations:
-  out: { type: collect, inputs: [bad] }
-`,
-  )
+  const second = await build(t, oneOfTen('throws'))
   await second.engine.run()
   t.same(stage.settled, ['delivered', 'delivered'])
   t.equal(stage.written.out!.length, 10)
@@ -317,18 +307,18 @@ t.test('a source that ran well for a while waits as little as at first when it f
   t.same(waits, ['20ms', '40ms', '80ms', '20ms'])
 })
 
-t.test('an event that makes a processor throw holds up no other', async t => {
-  const { engine, metrics } = await build(
-    t,
-    `
+/** Ten events, one of which a faulty processor gets wrong. */
+const oneOfTen = (how: string) => `
 sources:
   a: { type: lines, count: 10 }
 processors:
-  bad: { type: faulty, inputs: [a], how: throws_on_3 }
+  bad: { type: faulty, inputs: [a], how: ${how} }
 destinations:
   out: { type: collect, inputs: [bad] }
-`,
-  )
+`
+
+t.test('an event that makes a processor throw holds up no other', async t => {
+  const { engine, metrics } = await build(t, oneOfTen('throws_on_3'))
   await engine.run()
   t.same(stage.settled, ['delivered', 'delivered'])
   t.same(stage.written.out, ['a0', 'a1', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9'])
@@ -339,17 +329,7 @@ destinations:
 })
 
 t.test('an event that nobody accounts for is found out', async t => {
-  const { engine, metrics } = await build(
-    t,
-    `
-sources:
-  a: { type: lines, count: 10 }
-processors:
-  bad: { type: faulty, inputs: [a], how: drops }
-destinations:
-  out: { type: collect, inputs: [bad] }
-`,
-  )
+  const { engine, metrics } = await build(t, oneOfTen('drops'))
   await engine.run()
   t.notOk(metrics.checkConservation())
   t.match(String(await metrics.render()), /sluice_conservation_errors_total\{component_id="bad"\} 2/)

@@ -2,9 +2,18 @@ import t from 'tap'
 import type { Kind } from '../../../../src/core/component.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { type TotalsOf, totalsOf } from '../../../../src/engine/run/measure/totals.js'
+import { casesOf } from '../../../support/cases.js'
 
 /** A component and what it counted: [received, sent, discarded by reason]; what is missing is in flight. */
 type Row = readonly [kind: Kind, id: string, inputs: string[], received: number, sent: number, Record<string, number>?]
+
+interface Case {
+  readonly title: string
+  readonly rows: readonly Row[]
+  readonly totals: object
+  /** It has no other totals. */
+  readonly exact?: boolean
+}
 
 const COPYING = { copies: true }
 
@@ -31,50 +40,8 @@ function totals(rows: readonly Row[], heldBefore: Record<string, number> = {}) {
   return totalsOf(config, { components, heldBefore: new Map(Object.entries(heldBefore)), underWay })
 }
 
-t.test('an event that several destinations took passed once', async t => {
-  const rows: Row[] = [
-    ['source', 'in', [], 10, 10],
-    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
-    ['destination', 'a', ['limit'], 4, 4],
-    ['destination', 'b', ['limit'], 4, 4],
-  ]
-  t.same(totals(rows), {
-    received: 10,
-    passed: 4,
-    discarded: { limit: { throttled: 6 } },
-    delivered: { a: 4, b: 4 },
-    undelivered: 0,
-  })
-})
-
-t.test('what a side output carried did not pass, and is not undelivered', async t => {
-  const rows: Row[] = [
-    ['source', 'in', [], 10, 10],
-    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
-    ['destination', 'a', ['limit'], 4, 4],
-    ['processor', 'sample', ['limit.discarded'], 6, 6],
-    ['destination', 'held_back', ['sample'], 6, 1],
-  ]
-  t.match(totals(rows), { received: 10, passed: 4, delivered: { a: 4, held_back: 1 }, undelivered: 0 })
-})
-
-t.test('what destinations refuse is discarded by them, and read at their side output', async t => {
-  const rows: Row[] = [
-    ['source', 'in', [], 10, 10],
-    ['destination', 'a', ['in'], 10, 7, { status_400: 3 }],
-    ['destination', 'refused', ['a.rejected'], 3, 3],
-  ]
-  t.match(totals(rows), { passed: 7, discarded: { a: { status_400: 3 } }, delivered: { a: 7, refused: 3 } })
-})
-
-t.test('an event that two destinations have not taken is undelivered once', async t => {
-  const rows: Row[] = [
-    ['source', 'in', [], 10, 10],
-    ['destination', 'a', ['in'], 10, 8],
-    ['destination', 'b', ['in'], 10, 3],
-  ]
-  t.match(totals(rows), { passed: 3, undelivered: 7 })
-})
+for (const { title, rows, totals: expected, exact } of casesOf<Case[]>(import.meta.url, 'cases'))
+  t.test(title, async t => t[exact ? 'same' : 'match'](totals(rows), expected))
 
 t.test('what a buffer held from an earlier run belongs to that run', async t => {
   const rows = (sent: number): Row[] => [
@@ -159,22 +126,4 @@ t.test('without one sum there is no number of passed events', async t => {
     t.notOk('passed' in result, name)
     t.equal(result.received, 10)
   }
-})
-
-t.test('a throttle in shadow beside the live one, and what it sums up at its side, change nothing', async t => {
-  const rows: Row[] = [
-    ['source', 'in', [], 10, 10],
-    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
-    ['processor', 'try', ['in'], 10, 10],
-    ['processor', 'after', ['try'], 10, 10],
-    ['destination', 'a', ['limit'], 4, 4],
-    ['destination', 'summaries', ['try.discarded'], 3, 3],
-  ]
-  t.match(totals(rows), { received: 10, passed: 4, delivered: { a: 4, summaries: 3 }, undelivered: 0 })
-  const alone: Row[] = [
-    ['source', 'in', [], 10, 10],
-    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
-    ['destination', 'held_back', ['limit.discarded'], 6, 6],
-  ]
-  t.match(totals(alone), { passed: 4 }, 'as before, if nobody reads the main output')
 })

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { Reach } from '../../../../src/core/options/reach.js'
@@ -46,6 +46,13 @@ async function failure(options: object, within?: Reach): Promise<string> {
   }
 }
 
+async function connectorTo(t: Test, server: Server): Promise<RedisConnector> {
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return new RedisConnector(redisOptions.parse({ url }), { log: pino({ level: 'silent' }), clock: systemClock })
+}
+
 t.test('a server that never stops to reply is left, whether or not somebody waits', { timeout: 60_000 }, async t => {
   const MOST = 512 * 1024 * 1024
   for (const isAsked of [false, true]) {
@@ -62,13 +69,7 @@ t.test('a server that never stops to reply is left, whether or not somebody wait
       socket.on('drain', more)
       more()
     }).listen(0, '127.0.0.1')
-    t.teardown(() => server.close())
-    await once(server, 'listening')
-    const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
-    const connector = new RedisConnector(redisOptions.parse({ url }), {
-      log: pino({ level: 'silent' }),
-      clock: systemClock,
-    })
+    const connector = await connectorTo(t, server)
     const left = new Promise<Error>(resolve => {
       void connector.connect(resolve, AbortSignal.timeout(30_000)).then(connection => {
         t.teardown(() => connection.destroy())
@@ -90,13 +91,7 @@ t.test('replies that are large for what they are asked with pass for as long as 
       for (asked += length; asked >= REQUEST; asked -= REQUEST) socket.write(reply)
     })
   }).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const url = `redis://127.0.0.1:${(server.address() as AddressInfo).port}`
-  const connector = new RedisConnector(redisOptions.parse({ url }), {
-    log: pino({ level: 'silent' }),
-    clock: systemClock,
-  })
+  const connector = await connectorTo(t, server)
   const connection = await connector.connect(() => t.fail('it was left'), AbortSignal.timeout(30_000))
   for (let n = 0; n < 200; n++) {
     const answered = await connection.command(Buffer.alloc(0), ['ECHO', Buffer.alloc(60_000)])
