@@ -124,7 +124,8 @@ export async function startDaemon(
   })
   const metricsUrl = await running.until(() => /"url":"([^"]+)\/metrics"/.exec(running.stderr)?.[1])
   const get = async (path: string) => {
-    const response = await fetch(metricsUrl + path)
+    // The server may be closing a connection that is kept.
+    const response = await fetch(metricsUrl + path, { headers: { connection: 'close' } })
     return { status: response.status, body: await response.text() }
   }
   const scrape = async () => new Scrape((await get('/metrics')).body)

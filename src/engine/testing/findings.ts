@@ -5,7 +5,7 @@ import { toValue } from '../config/yaml/node.js'
 import { Problems } from '../config/yaml/problems.js'
 
 /** How long a component may take for what takes no time. */
-const PATIENCE_MS = 10_000
+const PATIENCE_MS = 30_000
 const LONGEST_SHOWN = 2000
 
 /** Collects what does not hold. */

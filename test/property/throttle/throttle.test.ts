@@ -27,7 +27,7 @@ function seeds(): number[] {
   return [...Array.from({ length: ALL_PAIRS }, (_, seed) => seed), ...more]
 }
 
-t.test('throttles with any two options do what a simple model of them does', { timeout: 110_000 }, async t => {
+t.test('throttles with any two options do what a simple model of them does', { timeout: 300_000 }, async t => {
   const refused = new Set<string | undefined>()
   for (const seed of seeds()) {
     const result = await run(scenarioOf(seed))

@@ -545,7 +545,8 @@ t.test('delivery: a refused key is replaced in its file, and nothing is lost', a
     upTo(160),
   )
   t.ok(settled.every(status => status === 'delivered'))
-  t.ok(to.requests.length <= refused + 6 + 1, 'without further attempts in vain')
+  // Two others may have been under way with the first that was refused.
+  t.ok(to.requests.length <= refused + 2 + 6 + 1, 'without further attempts in vain')
   t.equal(made.logs.filter(({ level }) => level === 50).length, 1)
 })
 
