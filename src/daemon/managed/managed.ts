@@ -28,8 +28,8 @@ import { type Io, UsageError } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
 import { logNodeWarnings, openLog, tellWarnings } from '../process/log.js'
 import { type Running, runLocked } from '../run/run.js'
+import { waitForRevision } from '../run/wait.js'
 import { Systemd } from '../systemd/systemd.js'
-import { waitForRevision } from './waiting.js'
 
 /** Time limit for the last report, before the process ends. */
 const LAST_REPORT_MS = 2000
@@ -91,7 +91,15 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     })
     const report = () => ({ pipeline: where.id, service: where.base, ...managed.status })
     const applied = ({ logFormat }: Config) => setFormat(logFormat)
-    const config = await waitForRevision(managed, { local, readLocal, applied, files, report, systemd, log })
+    const config = await waitForRevision(managed, {
+      local: local.local,
+      readLocal,
+      applied,
+      files,
+      report,
+      systemd,
+      log,
+    })
     if (!config) {
       await Promise.race([managed.leave(), sleep(LAST_REPORT_MS)])
       systemd.ending(0, 'ended')

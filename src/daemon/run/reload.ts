@@ -19,23 +19,31 @@ export interface ReloadOrigin {
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** Undefined if they cannot be watched. */
   readonly files?: WatchedFiles | undefined
+  /** What is logged. */
+  readonly texts?: { readonly done: string; readonly failed: string }
 }
 
 export interface Reloads {
   /** The new configuration failed to start, and `back`, the previous one, runs again. */
   wentBack(error: Error, back: Config): void
-  stop(): void
+  /** Resolves when reloads under way have ended. */
+  stop(): Promise<void>
+}
+
+const TEXTS = {
+  done: 'configuration reloaded',
+  failed: 'cannot apply the new configuration; keeping the current one',
 }
 
 /** Reloads the configuration on SIGHUP, and, if enabled, when its files change. An invalid one changes nothing. */
 export function onReload(
-  { read, applied, inTurn = work => work(), files }: ReloadOrigin,
-  pipeline: Supervisor,
+  { read, applied, inTurn = work => work(), files, texts = TEXTS }: ReloadOrigin,
+  pipeline: Pick<Supervisor, 'config' | 'isStopping' | 'replace'>,
   servers: Servers,
   metrics: Metrics,
   log: Logger,
   systemd: Pick<Systemd, 'reload'>,
-  subject: { refused: string | undefined },
+  subject: { refused?: string | undefined } = {},
 ): Reloads {
   const counts = { done: 0, failed: 0 }
   let last = true
@@ -68,7 +76,7 @@ export function onReload(
       lastDone = systemClock.wall()
       subject.refused = undefined
       watch?.set(next.watched)
-      log.info({ config: next.files, hash: next.digest }, 'configuration reloaded')
+      log.info({ config: next.files, hash: next.digest }, texts.done)
     } catch (error) {
       if (error instanceof NotNow && pipeline.isStopping) {
         log.info('the reload was given up: the daemon is stopping')
@@ -78,8 +86,7 @@ export function onReload(
       last = false
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
       subject.refused = problems.join('; ')
-      const text = 'cannot apply the new configuration; keeping the current one'
-      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
+      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, texts.failed)
     }
   }
   /** Returns the metrics and the log to the settings of the configuration that runs again. */
@@ -112,6 +119,7 @@ export function onReload(
     stop() {
       removeHandler()
       watch?.set(false)
+      return queue.idle
     },
   }
 }
@@ -120,7 +128,7 @@ export function onReload(
  * Runs reloads one at a time: each starts from the addresses that the previous one left. However many are requested
  * during a reload, one follows it, since that one reads the files as the last request left them.
  */
-export class ReloadQueue {
+class ReloadQueue {
   readonly #reload: () => Promise<void>
   #last = Promise.resolve()
   /** The reload that was requested and has not begun. */

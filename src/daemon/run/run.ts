@@ -24,11 +24,17 @@ import { Rates } from '../status/rates.js'
 import { isReady } from '../status/ready.js'
 import { DaemonHealth } from '../systemd/service-state.js'
 import { Systemd } from '../systemd/systemd.js'
-import { orphanMetrics, reportUnsaved, tolerateFaultsOfPlugins, unsavedMetrics } from './gauges.js'
-import { whenReadable } from './held.js'
-import { type Managed, managedMetrics } from './managed-report.js'
+import {
+  type Managed,
+  managedMetrics,
+  orphanMetrics,
+  reportUnsaved,
+  tolerateFaultsOfPlugins,
+  unsavedMetrics,
+} from './gauges.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { Servers } from './servers.js'
+import { whenReadable } from './wait.js'
 import { filesOfModules, watchDataDir } from './watch.js'
 
 const CHECK_MS = 10_000
@@ -195,7 +201,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     signals.remove()
     endFaults()
     reader.remove()
-    reloads?.stop()
+    void reloads?.stop()
     stopChecks()
     measured()
     stopWatching()

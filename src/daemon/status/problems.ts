@@ -6,7 +6,7 @@ import { PROCESSING_FAILED } from '../../engine/flow/dispatch.js'
 import type { DestinationState } from '../../engine/run/engine.js'
 import { adviceFor, type DataKind, pathOf } from '../../engine/run/state/inventory.js'
 import { clockTime, counted, formatDuration, short } from '../../lib/units.js'
-import type { ManagedReport } from '../run/managed-report.js'
+import type { ManagedReport } from '../run/gauges.js'
 import type { Series } from './series.js'
 
 /** A problem, and what to do about it. */

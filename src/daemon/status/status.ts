@@ -1,6 +1,6 @@
 import type { WaitState } from '../../core/component.js'
 import { systemClock } from '../../lib/time.js'
-import type { ManagedReport } from '../run/managed-report.js'
+import type { ManagedReport } from '../run/gauges.js'
 import { noticesOf, type Observed, type Problem, problemsOf } from './problems.js'
 import type { Rate, Rates } from './rates.js'
 import { isReady } from './ready.js'
