@@ -12,13 +12,12 @@ import { createServer, STATUS_CODES } from '../../lib/network/node-http.js'
 import { aborted, sleep } from '../../lib/time.js'
 import { type Content, checkAccess, checkRequest } from '../../net/http/events/checks.js'
 import { sendBody } from '../../net/http/events/send-body.js'
-import { type Answer, readPast, sendAnswer } from '../../net/http/server/answers.js'
 import { readBody } from '../../net/http/server/body.js'
 import { freeBody } from '../../net/http/server/body-memory.js'
 import { type Lease, Quota } from '../../net/http/server/quota.js'
 import { Gone, notReadable, Refusal, stopping } from '../../net/http/server/refusal.js'
-import { failReply } from '../../net/http/server/reply.js'
-import { endWith, serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
+import { endWith, failReply, type Reply, readPast, sendReply } from '../../net/http/server/respond.js'
+import { serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
 import { AccessKey } from '../../net/key.js'
 import { addressTest, Listener, peerOf, perAddress } from '../../net/listen.js'
 import { Exchange } from './exchange.js'
@@ -121,7 +120,7 @@ export class HttpSource implements Source {
     const { socket } = request
     this.#open.add(exchange)
     void closed.then(() => this.#open.delete(exchange))
-    let answer: Answer
+    let answer: Reply
     try {
       answer = await this.#take(exchange, out, signal)
     } catch (error) {
@@ -132,11 +131,11 @@ export class HttpSource implements Source {
       answer = this.#refusal(error, socket)
     }
     if (!request.complete) readPast(request)
-    sendAnswer(response, { ...answer, close: signal.aborted || answer.close === true })
+    sendReply(response, { ...answer, close: signal.aborted || answer.close === true })
     this.#count(String(answer.status))
   }
 
-  #refusal(error: unknown, socket: Socket): Answer {
+  #refusal(error: unknown, socket: Socket): Reply {
     if (error instanceof Refusal) {
       const { status, headers, code, message } = error
       this.#logRefused(socket, code, message, status)
@@ -151,7 +150,7 @@ export class HttpSource implements Source {
     this.#context.log.error(errorFields(error), 'request failed')
   }
 
-  async #take(exchange: Exchange, out: Output, signal: AbortSignal): Promise<Answer> {
+  async #take(exchange: Exchange, out: Output, signal: AbortSignal): Promise<Reply> {
     const { request } = exchange
     const { auth, path, max_body_bytes: maxBytes } = this.#options
     await checkAccess(request.headers, auth, this.#key)

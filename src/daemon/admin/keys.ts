@@ -2,8 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { BucketState, KeyWatch, WaitState } from '../../core/component.js'
 import { DISCARDED } from '../../core/processor.js'
 import { sleep } from '../../lib/time.js'
-import { sendAnswer } from '../../net/http/server/answers.js'
-import { onReplyOver } from '../../net/http/server/reply.js'
+import { onReplyOver, sendReply } from '../../net/http/server/respond.js'
 
 /** What is seen of components that work by key. */
 export interface Keyed {
@@ -43,7 +42,7 @@ export async function answerKeys(query: KeysQuery, keyed: Keyed, response: Serve
   onReplyOver(response, () => gone.abort())
   await sleep(forMs, gone.signal)
   const counts = watch.end(MOST_KEYS)
-  sendAnswer(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
+  sendReply(response, { status: 200, body: { ...counts, discarded_to: discardedTo(component, keyed) } })
 }
 
 /** Responds with the state of one bucket. Without a `key` it is the default one; an empty `rule` is none. */
@@ -57,7 +56,7 @@ export function answerBucket(query: URLSearchParams, keyed: Keyed, response: Ser
     const { options, buckets = [] } = keyed.waitState(component) ?? {}
     const wait = buckets.find(bucket => bucket.key === key)
     const waiting = wait && { waiting: { ...wait, options } }
-    sendAnswer(response, {
+    sendReply(response, {
       status: 200,
       body: { key, ...state, ...waiting, discarded_to: discardedTo(component, keyed) },
     })

@@ -6,9 +6,8 @@ import { errorFields } from '../../core/errors.js'
 import { CONTENT_TYPES, type Metrics } from '../../engine/run/measure/metrics.js'
 import { type ListenAddress, listenOn } from '../../lib/network/inherited-sockets.js'
 import { createServer } from '../../lib/network/node-http.js'
-import { sendAnswer } from '../../net/http/server/answers.js'
-import { failReply } from '../../net/http/server/reply.js'
-import { endWith, serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
+import { endWith, failReply, sendReply } from '../../net/http/server/respond.js'
+import { serveHttp, timeoutOptions } from '../../net/http/server/serve-http.js'
 import { type ConnectionBounds, type ConnectionEvents, ConnectionLimits } from '../../net/limits.js'
 import { type Reports, readiness, statusOf } from '../status/status.js'
 import { answerBucket, answerKeys } from './keys.js'
@@ -89,12 +88,12 @@ async function answer(
 ): Promise<void> {
   const { url = '/' } = request
   if (!URL.canParse(url, 'http://localhost')) {
-    sendAnswer(response, { status: 400, body: { status: 'the address of the request is malformed' } })
+    sendReply(response, { status: 400, body: { status: 'the address of the request is malformed' } })
     return
   }
   const { pathname, searchParams } = new URL(url, 'http://localhost')
   if (request.method !== 'GET' && request.method !== 'HEAD') {
-    sendAnswer(response, { status: 405, headers: { allow: 'GET, HEAD' } })
+    sendReply(response, { status: 405, headers: { allow: 'GET, HEAD' } })
     return
   }
   if (pathname === '/tap' && tappable) {
@@ -116,7 +115,7 @@ async function answer(
   }
   if (pathname === '/status' && tappable) {
     const waits = (component: string) => tappable.taps.waitState(component)
-    sendAnswer(response, { status: 200, body: statusOf(reports, await reports.metrics.samples(), waits) })
+    sendReply(response, { status: 200, body: statusOf(reports, await reports.metrics.samples(), waits) })
     return
   }
   switch (pathname) {
@@ -125,7 +124,7 @@ async function answer(
       return
     }
     case '/healthz':
-      sendAnswer(response, { status: 200, body: { status: 'alive' } })
+      sendReply(response, { status: 200, body: { status: 'alive' } })
       return
     case '/readyz': {
       const { ready, stopping, sources, processors, ...state } = readiness(reports)
@@ -135,11 +134,11 @@ async function answer(
         ...(sources.length > 0 && { sources }),
         ...(processors.length > 0 && { processors }),
       }
-      sendAnswer(response, { status: ready ? 200 : 503, body })
+      sendReply(response, { status: ready ? 200 : 503, body })
       return
     }
     default:
-      sendAnswer(response, { status: 404, body: { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] } })
+      sendReply(response, { status: 404, body: { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] } })
   }
 }
 

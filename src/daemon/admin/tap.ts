@@ -10,7 +10,7 @@ import { WantedNames } from '../../lib/formats/json-scan.js'
 import { jsonText } from '../../lib/formats/json-text.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { everyOf, systemClock } from '../../lib/time.js'
-import { onReplyOver } from '../../net/http/server/reply.js'
+import { onReplyOver } from '../../net/http/server/respond.js'
 import type { Keyed } from './keys.js'
 
 /** What is seen of the events of a pipeline. */

@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import { createServer } from '../../lib/network/node-http.js'
-import { sendAnswer } from '../../net/http/server/answers.js'
-import { failReply } from '../../net/http/server/reply.js'
+import { failReply, sendReply } from '../../net/http/server/respond.js'
 import { ApiError } from '../../service/api/domain/errors.js'
 import { askSocket, textOf } from '../admin/ask-socket.js'
 import { listenAtSocket } from '../admin/socket.js'
@@ -29,7 +28,7 @@ export async function serveControls(dataDir: string, log: Logger, controls: Cont
   const path = controlPath(dataDir)
   const server = createServer((message, response) => {
     answer(message, controls)
-      .then(answer => sendAnswer(response, answer))
+      .then(answer => sendReply(response, answer))
       .catch(error => {
         log.error({ url: message.url, error: errorText(error) }, 'cannot answer an administrative command')
         failReply(response)

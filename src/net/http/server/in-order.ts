@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { onReplyOver } from './reply.js'
+import { onReplyOver } from './respond.js'
 
 /** Limit of pipelined requests of one connection that wait for earlier ones. */
 const MOST_WAITING = 64

@@ -1,7 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { STATUS_CODES } from '../../../lib/network/node-http.js'
 import type { ConnectionLimits } from '../../limits.js'
 import { inOrder } from './in-order.js'
 
@@ -92,19 +91,4 @@ function statusOf(code: string | undefined): number | undefined {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return 408
   if (code === 'HPE_HEADER_OVERFLOW') return 431
   return code?.startsWith('HPE_') ? 400 : undefined
-}
-
-/** Ends a connection with a response that belongs to no request. */
-export function endWith(
-  socket: Socket,
-  status: number,
-  headers: Readonly<Record<string, string>> = {},
-  body = '',
-): void {
-  const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // A client that is too slow may never close its side. Others may still be sending: closing immediately could discard
-  // the response.
-  if (status === 408) socket.destroySoon()
 }

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { onReplyOver } from '../../../net/http/server/reply.js'
+import { onReplyOver } from '../../../net/http/server/respond.js'
 import { ApiError } from '../domain/errors.js'
 
 /** Shorter responses are not counted: the number of connections limits them. */

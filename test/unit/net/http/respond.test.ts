@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import t from 'tap'
 import { inOrder } from '../../../../src/net/http/server/in-order.js'
-import { failReply, headerText, onConnectionClosed, onReplyOver } from '../../../../src/net/http/server/reply.js'
+import { failReply, headerText, onConnectionClosed, onReplyOver } from '../../../../src/net/http/server/respond.js'
 import { Seeded } from '../../../support/seeded.js'
 import { until } from '../../../support/until.js'
 

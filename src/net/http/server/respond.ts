@@ -1,0 +1,124 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import { STATUS_CODES } from '../../../lib/network/node-http.js'
+
+/** Most bytes of a refused body that are read in order to keep its connection. */
+const DRAIN_BYTES = 1024 * 1024
+/** Minimum cost of a part in bytes, however small it is. */
+const PART_BYTES = 256
+
+export interface Reply {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: unknown
+  /** Closes the connection after this response. */
+  readonly close?: boolean
+}
+
+/** Sends a response with a JSON body. Does nothing if the client has disconnected. */
+export function sendReply(response: ServerResponse, reply: Reply): void {
+  if (response.destroyed || response.writableEnded) return
+  if (response.headersSent) throw new Error('a part of another reply has been sent')
+  const body = reply.body === undefined ? '' : `${JSON.stringify(reply.body)}\n`
+  response.writeHead(reply.status, {
+    ...(body ? { 'content-type': 'application/json' } : {}),
+    'content-length': Buffer.byteLength(body),
+    ...reply.headers,
+    ...(reply.close ? { connection: 'close' } : {}),
+  })
+  response.end(response.req.method === 'HEAD' ? '' : body)
+}
+
+/** Discards the rest of a request that was already answered, which lets the client read the response. */
+export function readPast(request: IncomingMessage): void {
+  let left = DRAIN_BYTES
+  request.on('data', (part: Buffer) => {
+    left -= Math.max(part.length, PART_BYTES)
+    if (left < 0) request.socket.destroy()
+  })
+  request.resume()
+}
+
+/** Characters that must be encoded in a header value: all but printable ASCII without spaces and percent signs. */
+const NOT_PLAIN = /[^\x21-\x24\x26-\x7e]/
+
+/**
+ * Encodes any text as a header value. Bytes of its UTF-8 form that are not printable ASCII, spaces and percent signs
+ * are percent-encoded; `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
+ */
+export function headerText(text: string): string {
+  if (!NOT_PLAIN.test(text)) return text
+  let encoded = ''
+  for (const byte of Buffer.from(text)) {
+    const character = String.fromCharCode(byte)
+    encoded += NOT_PLAIN.test(character) ? `%${byte.toString(16).toUpperCase().padStart(2, '0')}` : character
+  }
+  return encoded
+}
+
+/** Responds with 500 in place of an unwritable reply, or destroys the connection if a part of it was already sent. */
+export function failReply(response: ServerResponse): void {
+  if (response.writableEnded || response.destroyed) return
+  try {
+    for (const name of response.getHeaderNames()) response.removeHeader(name)
+    const body = { code: 'failed', message: 'the reply could not be written', errors: [] }
+    sendReply(response, { status: 500, body, close: true })
+  } catch {
+    response.destroy()
+  }
+}
+
+/** Callbacks for the end of each connection. */
+const closing = new WeakMap<Socket, Set<() => void>>()
+
+/**
+ * Calls `done` when the connection closes, immediately if it is closed. One listener serves all pipelined requests of a
+ * connection. Returns a function that cancels it.
+ */
+export function onConnectionClosed(socket: Socket, done: () => void): () => void {
+  if (socket.closed) {
+    done()
+    return () => {}
+  }
+  const all = closing.get(socket) ?? new Set()
+  if (!closing.has(socket)) {
+    closing.set(socket, all)
+    socket.once('close', () => {
+      for (const one of all) one()
+    })
+  }
+  all.add(done)
+  return () => void all.delete(done)
+}
+
+/**
+ * Calls `done` once, when a reply was sent or its connection is closed. The event `close` of the response is not
+ * enough: the response to a pipelined request that waits for earlier ones never emits it when the connection closes.
+ */
+export function onReplyOver(response: ServerResponse, done: () => void): void {
+  const over = () => {
+    response.off('close', over)
+    cancel()
+    if (!isOver) done()
+    isOver = true
+  }
+  let isOver = false
+  let cancel = () => {}
+  response.once('close', over)
+  cancel = onConnectionClosed(response.req.socket, over)
+}
+
+/** Ends a connection with a response that belongs to no request. */
+export function endWith(
+  socket: Socket,
+  status: number,
+  headers: Readonly<Record<string, string>> = {},
+  body = '',
+): void {
+  const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
+  // A client that is too slow may never close its side. Others may still be sending: closing immediately could discard
+  // the response.
+  if (status === 408) socket.destroySoon()
+}
