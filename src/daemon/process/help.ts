@@ -1,4 +1,5 @@
 import type { Command, OptionSpec } from './command-line.js'
+import { wrap } from './wrap.js'
 
 /** The texts of `--help`, made from the table of commands. */
 
@@ -26,25 +27,18 @@ export const ENVIRONMENT: Rows = [
   ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 
-/** Wraps `text` at spaces to 80 columns; continuation lines begin with `indent`. */
-function wrap(text: string, indent = ''): string {
-  let line = ''
-  const lines: string[] = []
-  for (const word of text.split(' ')) {
-    if (line && indent.length + line.length + 1 + word.length > WIDTH) {
-      lines.push(line)
-      line = word
-    } else line = line ? `${line} ${word}` : word
-  }
-  lines.push(line)
-  return lines.join(`\n${indent}`)
+/** Wraps `text`, which follows something as wide as `indent`. */
+function wrapped(text: string, indent = ''): string {
+  return wrap(indent + text, WIDTH, indent)
+    .join('\n')
+    .slice(indent.length)
 }
 
 /** Two columns; the first is as wide as its longest entry. */
 function columns(rows: Rows): string {
   const width = Math.max(...rows.map(([left]) => left.length)) + 2
   const indent = ' '.repeat(width + 2)
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}${wrap(right, indent)}\n`).join('')
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}${wrapped(right, indent)}\n`).join('')
 }
 
 /** An option as the help shows it: `-c, --config FILE`. */
@@ -78,9 +72,9 @@ export function optionRows(command: Command): Rows {
 
 export function commandHelp(command: Command): string {
   return [
-    `${wrap(command.summary)}\n`,
-    `Usage: ${wrap(usage(command), '       ')}\n`,
-    ...(command.text ?? []).map(paragraph => `${wrap(paragraph)}\n`),
+    `${wrapped(command.summary)}\n`,
+    `Usage: ${wrapped(usage(command), '       ')}\n`,
+    ...(command.text ?? []).map(paragraph => `${wrapped(paragraph)}\n`),
     ...(command.operands ? [`Operands:\n${columns([[command.operands.name, command.operands.text]])}`] : []),
     `Options:\n${columns([...optionRows(command), ['-h, --help', 'Shows this text.']])}`,
     `Examples:\n${command.examples.map(({ title, line }) => `  # ${title}\n  ${line}\n`).join('')}`,
@@ -97,7 +91,7 @@ export function groupHelp(word: string, commands: readonly Command[]): string {
 
 export function globalHelp(commands: readonly Command[]): string {
   return [
-    wrap(`${ABOUT}\n`),
+    wrapped(`${ABOUT}\n`),
     'Usage: sluice COMMAND [OPTION…]\n',
     'To see it work: sluice quickstart\nThe options of a command: sluice COMMAND --help\n',
     `Commands:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,

@@ -1,3 +1,4 @@
+import { wrap } from '../../../daemon/process/wrap.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
 import type { Fact, SimulationResult, TrialResult } from './result.js'
 import { windowText } from './settings.js'
@@ -91,12 +92,8 @@ function trialTable({ results, events }: SimulationResult, style: SummaryStyle):
 
 /** Wraps a text that follows a name at spaces. */
 function wrapped(text: string, columns: number): string {
-  const lines = ['']
-  for (const word of text.split(/(?<=\S) (?=\S)/)) {
-    const line = lines.at(-1)!
-    if (line === '') lines[lines.length - 1] = word
-    else if (NAME_WIDTH + line.length + 1 + word.length <= columns) lines[lines.length - 1] = `${line} ${word}`
-    else lines.push(word)
-  }
-  return lines.join(`\n${' '.repeat(NAME_WIDTH)}`)
+  const indent = ' '.repeat(NAME_WIDTH)
+  return wrap(indent + text, columns, indent)
+    .join('\n')
+    .slice(NAME_WIDTH)
 }
