@@ -18,7 +18,8 @@ import { packageVersion } from './lib/version.js'
 
 /** Sluice as a library: its throttle in streams of your own. */
 
-export { type Fault, OptionsError } from './engine/config/parse-options.js'
+export type { Fault } from './core/errors.js'
+export { OptionsError } from './engine/config/parse-options.js'
 export type { Clock } from './lib/time.js'
 
 /** The version of the package, as in `0.1.0`. */

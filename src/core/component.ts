@@ -330,11 +330,6 @@ export interface Kinds {
 }
 export type Kind = keyof Kinds
 
-export interface OptionWarning {
-  readonly path: readonly (string | number)[]
-  readonly message: string
-}
-
 /** A component whose events reach another one. */
 export interface Upstream {
   readonly id: string
@@ -342,7 +337,10 @@ export interface Upstream {
   readonly options: unknown
 }
 
-export interface OptionProblem extends OptionWarning {
+/** What a component finds wrong with its options. */
+export interface OptionProblem {
+  readonly path: readonly (string | number)[]
+  readonly message: string
   /** It may not exist where the configuration will be used: only a warning. */
   readonly isWarning?: true
 }
@@ -397,7 +395,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
    * Warnings about options that are valid but rarely intended, given the components whose events reach this one. May
    * stat files but not open them.
    */
-  warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionWarning[]
+  warnings?(options: z.output<S>, upstream: readonly Upstream[]): readonly OptionProblem[]
   /** Problems that only reading the files and modules shows that the options name. For `sluice validate`. */
   checkFiles?(options: z.output<S>): Promise<readonly (OptionProblem | FileProblem)[]>
 

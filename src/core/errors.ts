@@ -1,14 +1,18 @@
 /** Errors with stable codes. */
 
+/** What is wrong with an option. */
+export interface Fault {
+  /** Path of the option, such as `processors.limit.window`; empty for the document. */
+  readonly path: string
+  readonly message: string
+}
+
 /** A configuration problem and its place. */
-export interface Problem {
+export interface Problem extends Fault {
   readonly file: string
   /** 1-based. */
   readonly line: number
   readonly column: number
-  /** Path of the option, such as `processors.limit.window`; empty for the document. */
-  readonly path: string
-  readonly message: string
 }
 
 export function formatProblem(problem: Problem): string {

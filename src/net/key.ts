@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import type { OptionWarning } from '../core/component.js'
+import type { OptionProblem } from '../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { refuse, refuseAt, secret } from '../core/options/options.js'
 import { filePath, OutOfReach, openWithin, type Reach, reaches } from '../core/options/reach.js'
@@ -52,7 +52,7 @@ export type AuthOptions = z.output<typeof auth>
 export function keyFileWarnings(
   { key_file: file }: Pick<AuthOptions, 'key_file'>,
   path: readonly string[] = ['auth'],
-): OptionWarning[] {
+): OptionProblem[] {
   if (file === undefined) return []
   const option = [...path, 'key_file']
   const shown = shownPath(file)

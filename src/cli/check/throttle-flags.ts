@@ -1,7 +1,8 @@
 import { type ThrottleOptions, throttleOptions } from '../../components/processors/throttle/options.js'
+import type { Fault } from '../../core/errors.js'
 import { type FieldPath, PathError, parseFieldPath } from '../../core/event/field-path.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
-import { type Fault, parseOptions } from '../../engine/config/parse-options.js'
+import { parseOptions } from '../../engine/config/parse-options.js'
 import { conditionOf } from '../screen/condition-flag.js'
 
 /** Command line flags that set options of a throttle. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { codecOption, maxLineBytesOption } from '../../core/codecs/options.js'
-import type { OptionWarning } from '../../core/component.js'
+import type { OptionProblem } from '../../core/component.js'
 import { byteSize, duration, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { auth } from '../../net/key.js'
@@ -52,7 +52,7 @@ export const options = z
 export type HttpSourceOptions = z.output<typeof options>
 
 /** Warns of a source that everyone can send to, or send keys to without encryption. */
-export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionWarning[] {
+export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionProblem[] {
   if (isLocal(listen)) return []
   const path = ['listen']
   if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]

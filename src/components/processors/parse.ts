@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineProcessor, type OptionWarning } from '../../core/component.js'
+import { defineProcessor, type OptionProblem } from '../../core/component.js'
 import type { EventFields } from '../../core/event/event-fields.js'
 import { TYPES, TYPES_TEXT } from '../../core/field-types.js'
 import { fieldPath, refuseAt } from '../../core/options/options.js'
@@ -78,7 +78,7 @@ function addedFields({ target, try: tried, ...rest }: ParseOptions): EventFields
 const dividedText = (codec: string) =>
   `a line that the container runtime has divided is not joined again here, since each event is read by itself; with "decode: ${codec}" the sources file and stdin join its parts`
 
-function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionWarning[] {
+function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionProblem[] {
   return (tried ?? [rest]).flatMap((given, n) =>
     codecFrom(given).definition.joiner === undefined
       ? []
@@ -87,7 +87,7 @@ function dividedTexts({ try: tried, ...rest }: ParseOptions): OptionWarning[] {
 }
 
 /** Warns of types for fields that no text has. */
-function unknownTypes(options: ParseOptions): OptionWarning[] {
+function unknownTypes(options: ParseOptions): OptionProblem[] {
   const found = addedFields({ ...options, target: undefined })
   if (!found) return []
   return Object.keys(options.types).flatMap(name =>

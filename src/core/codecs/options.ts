@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../codec.js'
-import type { OptionWarning } from '../component.js'
+import type { OptionProblem } from '../component.js'
 import { errorText } from '../errors.js'
 import { byteSize, once, refuse } from '../options/options.js'
 import { reaches } from '../options/reach.js'
@@ -107,7 +107,7 @@ export const decodeOption = once(() =>
 )
 
 /** A warning for sources that do not join the parts of a line, if their codec knows what parts are. */
-export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionWarning[] {
+export function dividedWarnings({ decode }: { readonly decode?: Codec | undefined }): OptionProblem[] {
   if (!decode?.definition.joiner) return []
   const message =
     'a line that the container runtime has divided is not joined again here, and its parts are events marked .partial; the sources file and stdin join them'

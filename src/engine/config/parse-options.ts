@@ -1,15 +1,9 @@
 import type { z } from 'zod'
+import type { Fault } from '../../core/errors.js'
 import { NearestName } from '../../lib/nearest.js'
 import { check, Explainer } from './checks/diagnostics.js'
 import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
-
-/** A problem with an option that is not in a file. */
-export interface Fault {
-  /** As in `batch.max_events`; empty for the options as a whole. */
-  readonly path: string
-  readonly message: string
-}
 
 /** Parses options from a program or a command line like those of a file, with the same messages. */
 export function parseOptions<S extends z.ZodObject>(

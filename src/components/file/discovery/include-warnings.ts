@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { join } from 'node:path'
-import type { OptionWarning } from '../../../core/component.js'
+import type { OptionProblem } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { closeSync, type Entry, openSync, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
@@ -20,7 +20,7 @@ export function includeWarnings(
   include: readonly string[],
   exclude: readonly string[],
   systems = fileSystems,
-): OptionWarning[] {
+): OptionProblem[] {
   return include.flatMap((pattern, i) => {
     const message = warningOf(pattern, exclude, systems)
     return message === undefined ? [] : [{ path: ['include', i], message }]

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import type { OptionWarning, Upstream } from '../../../core/component.js'
+import type { OptionProblem, Upstream } from '../../../core/component.js'
 import { duration, refuseAt } from '../../../core/options/options.js'
 import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
@@ -39,7 +39,7 @@ interface WithBacklog {
 }
 
 /** Warns of options without an effect in event time, and of sources whose backlog nothing is said about. */
-export function backlogWarnings(options: WithBacklog, upstream: readonly Upstream[]): OptionWarning[] {
+export function backlogWarnings(options: WithBacklog, upstream: readonly Upstream[]): OptionProblem[] {
   const { mode, over_limit, on_backlog, time_field } = options
   if (on_backlog !== undefined) {
     const message =

@@ -1,4 +1,4 @@
-import type { OptionWarning } from '../../../core/component.js'
+import type { OptionProblem } from '../../../core/component.js'
 import type { RuledOptions, RuleOptions } from './rule-options.js'
 
 /** A rule that never holds, since `first`, before it, takes all of its events. Both are indices. */
@@ -26,7 +26,7 @@ export function neverHolds(first: string, remedy = 'change their order, or remov
 }
 
 /** Warns of rules in the options that never hold. */
-export function ruleWarnings({ limits = [] }: Pick<RuledOptions, 'limits'>): OptionWarning[] {
+export function ruleWarnings({ limits = [] }: Pick<RuledOptions, 'limits'>): OptionProblem[] {
   return uselessRules(limits).map(({ rule, first }) => ({
     path: ['limits', rule],
     message: neverHolds(`limits[${first}]`),

@@ -1,5 +1,6 @@
 import { codecsInUse } from '../../../core/codecs/options.js'
 import type { AnyDefinition, Kind } from '../../../core/component.js'
+import type { Fault } from '../../../core/errors.js'
 import { textOptions } from '../../../core/options/reach.js'
 import { isSecretParameter, parametersOf, type Span, userOf } from '../../../net/urls.js'
 import { componentSchema, KINDS, SECTIONS } from '../schema.js'
@@ -14,11 +15,6 @@ import { referencesIn, SECRET_NAME, textsIn } from './account-secrets.js'
 type Document = Readonly<Record<string, unknown>>
 /** The path of a value in a document. */
 type Path = readonly string[]
-
-export interface SecretFault {
-  readonly path: string
-  readonly message: string
-}
 
 /** A part of a text that may be a secret. */
 interface Part extends Span {
@@ -64,7 +60,7 @@ const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 export const HIDDEN = '••••••••'
 
 /** Reports keys that are written literally in a configuration. */
-export function literalSecrets(config: Document, components: readonly AnyDefinition[]): SecretFault[] {
+export function literalSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   return holdersIn(config, components).flatMap(({ path, parts }) =>
     literalsOf(parts).map(({ parameter }) => {
       const isBare = parameter === ''
@@ -78,7 +74,7 @@ export function literalSecrets(config: Document, components: readonly AnyDefinit
 }
 
 /** Reports references with invalid names, and those where the value would be shown: in logs, metrics and file names. */
-export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): SecretFault[] {
+export function misplacedSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
   const held = new Map(holdersIn(config, components).map(({ path, parts }) => [path.join('.'), parts]))
   return textsIn(config).flatMap(({ path, value }) => {
     const names = referencesIn(value)

@@ -3,7 +3,7 @@ import {
   type ComponentContext,
   type Definition,
   defineDestination,
-  type OptionWarning,
+  type OptionProblem,
 } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
 import type { UsedField } from '../../../core/event/event-fields.js'
@@ -65,7 +65,7 @@ function fieldsOf({ url, headers }: ClientOptions): UsedField[] {
   )
 }
 
-function warningsOf(options: ClientOptions): OptionWarning[] {
+function warningsOf(options: ClientOptions): OptionProblem[] {
   const host = plainKeyHost(options)
   const plain = 'the access key is sent without encryption to another machine; use https'
   return [...(host === undefined ? [] : [{ path: ['url'], message: plain }]), ...keyFileWarnings(options.auth)]

@@ -1,10 +1,5 @@
+import type { Fault } from '../../../core/errors.js'
 import type { Principal } from './keys/principal.js'
-
-/** One problem of a request; the path is as in `config.processors.limit.window`, `title`. */
-export interface Fault {
-  readonly path: string
-  readonly message: string
-}
 
 /** An error response of the service: `{"code","message","errors"}`. No message contains a key. */
 export class ApiError extends Error {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { OptionWarning } from '../../../../core/component.js'
+import type { OptionProblem } from '../../../../core/component.js'
 import { refuseAt } from '../../../../core/options/options.js'
 import { reaches } from '../../../../core/options/reach.js'
 import { redisOptions } from '../../../../net/redis/options.js'
@@ -80,7 +80,7 @@ export function checkCluster(options: ClusterFields, context: z.RefinementCtx): 
 }
 
 /** Settings of a cluster limit that are valid and rarely intended. */
-export function clusterWarnings({ scope, on_backend_failure, expected_members }: ClusterFields): OptionWarning[] {
+export function clusterWarnings({ scope, on_backend_failure, expected_members }: ClusterFields): OptionProblem[] {
   if (scope === 'local' || (on_backend_failure ?? 'local_share') !== 'local_share' || expected_members !== undefined)
     return []
   const message =

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
+import type { Fault } from '../../../../core/errors.js'
 import { hideLiterals } from '../../../../engine/config/managed/secret-places.js'
 import type { Change } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from '../accounts/access.js'
@@ -13,7 +14,7 @@ import type {
   PublishedPipelineDocument,
   RevisionDocument,
 } from '../documents.js'
-import { ApiError, type Fault, notFound } from '../errors.js'
+import { ApiError, notFound } from '../errors.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from '../inputs.js'
 import type { Principal } from '../keys/principal.js'
 import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from '../records.js'
