@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { holdSignals } from '../daemon/process/held-signals.js'
+import { holdSignals } from '../daemon/process/early-signals.js'
 
 /**
  * The entry point of the program, and the only place that ends the process. Signals are handled before anything else is

@@ -10,7 +10,7 @@ import { type AnyDefinition, defineDestination } from '../../src/core/component.
 import { DeliveryError } from '../../src/core/errors.js'
 import { LOCAL } from '../../src/core/options/delivery-options.js'
 import { messageLog } from '../../src/daemon/process/log.js'
-import type { Permitted } from '../../src/engine/config/managed/permitted.js'
+import type { Permissions } from '../../src/engine/config/published/permissions.js'
 import { Metrics } from '../../src/engine/run/measure/metrics.js'
 import type { TimerClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/net/http/server/refusal.js'
@@ -56,7 +56,7 @@ const collect = defineDestination({
   },
 })
 export const components: readonly AnyDefinition[] = [...usual.filter(({ type }) => type !== 'blackhole'), collect]
-export const ALL: Permitted = { files: ['/**'], never: [], urls: 'all', listen: [], credentials: [] }
+export const ALL: Permissions = { files: ['/**'], never: [], urls: 'all', listen: [], credentials: [] }
 export const OUT = { type: 'blackhole', inputs: ['ingest'] }
 export const PIPELINE = { destinations: { out: OUT } }
 export const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
@@ -112,7 +112,7 @@ function linksWithin(
 }
 
 interface Options {
-  readonly permitted?: Permitted
+  readonly permitted?: Permissions
   readonly maxPipelines?: number
   readonly maxProcesses?: number
   readonly deadlineMs?: number

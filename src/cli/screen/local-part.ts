@@ -1,7 +1,7 @@
 import { components } from '../../components/list.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
-import { ManagedConfig } from '../../engine/config/managed/managed-config.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
 
 /** The configuration of a daemon; a local part is completed with the revision that the managed daemon ran last. */

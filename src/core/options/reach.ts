@@ -5,7 +5,7 @@ import { z } from 'zod'
 /**
  * What a component can access outside its configuration. A managed configuration is limited in this: every option that
  * accepts text declares what the text names, and an option without a declaration is refused
- * (engine/config/managed/permitted.ts).
+ * (engine/config/published/permissions.ts).
  */
 
 /**

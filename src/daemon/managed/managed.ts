@@ -7,8 +7,8 @@ import { components } from '../../components/list.js'
 import { errorCode } from '../../core/errors.js'
 import { StateUnreadable } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
-import { ManagedConfig } from '../../engine/config/managed/managed-config.js'
 import { filesOf, pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { dryRun } from '../../engine/run/dry-run.js'
 import type { Totals } from '../../engine/run/measure/totals.js'
 import { lockDataDir } from '../../engine/run/state/data-dir.js'
@@ -26,7 +26,7 @@ import { RevisionCache } from '../../service/fleet/revision-cache.js'
 import { linkTo, readPipelineUrl } from '../../service/fleet/service-link.js'
 import { type Io, UsageError } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
-import { logNodeWarnings, openLog, tellWarnings } from '../process/log.js'
+import { logNodeWarnings, logWarnings, openLog } from '../process/log.js'
 import { type Running, runLocked } from '../run/run.js'
 import { waitForRevision } from '../run/wait.js'
 import { Systemd } from '../systemd/systemd.js'
@@ -66,7 +66,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     configPath === undefined ? undefined : { path: configPath, digest: local.local.digest, others: () => pluginFiles }
   const { log, setFormat } = openLog(io, { format: local.local.logFormat })
   logNodeWarnings(log)
-  tellWarnings(log, local.local.warnings)
+  logWarnings(log, local.local.warnings)
   const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })
   const lock = await lockDataDir(dataDir)

@@ -97,7 +97,7 @@ export const messageLog = (level: string, write: (line: string) => void): Logger
 export const silentLog = (): Logger => pino({ enabled: false })
 
 /** Logs what is odd about a configuration that can be used. */
-export function tellWarnings(log: Logger, warnings: readonly Problem[]): void {
+export function logWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }
 

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Engine } from '../../engine/run/engine.js'
 import { deadline } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
-import { onHeldSignal } from './held-signals.js'
+import { onHeldSignal } from './early-signals.js'
 
 /** The first SIGTERM or SIGINT stops the run gracefully; `second` resolves at the next one. */
 export function onSignals(

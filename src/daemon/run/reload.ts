@@ -4,8 +4,8 @@ import type { Config } from '../../engine/config/load.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { NotNow, type Supervisor } from '../../engine/run/supervisor.js'
 import { systemClock } from '../../lib/time.js'
-import { onHeldSignal } from '../process/held-signals.js'
-import { tellWarnings } from '../process/log.js'
+import { onHeldSignal } from '../process/early-signals.js'
+import { logWarnings } from '../process/log.js'
 import type { Systemd } from '../systemd/systemd.js'
 import type { Servers } from './servers.js'
 import { ConfigWatch, type WatchedFiles } from './watch.js'
@@ -63,7 +63,7 @@ export function onReload(
     watch?.read()
     try {
       const next = await read()
-      tellWarnings(log, next.warnings)
+      logWarnings(log, next.warnings)
       const listening = await servers.prepare(next.metrics)
       await pipeline.replace(next).catch(error => {
         listening.drop()

@@ -17,7 +17,7 @@ import { ConnectionReport } from '../../net/limits.js'
 import { socketPath } from '../admin/socket.js'
 import type { Io } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
-import { type LogOptions, logMetrics, logNodeWarnings, openLog, tellWarnings } from '../process/log.js'
+import { type LogOptions, logMetrics, logNodeWarnings, logWarnings, openLog } from '../process/log.js'
 import { onSignals } from '../process/signals.js'
 import { onStdoutGone } from '../process/stdout-gone.js'
 import { Rates } from '../status/rates.js'
@@ -95,7 +95,7 @@ export async function run(
   const config = await read()
   const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
   logNodeWarnings(log)
-  tellWarnings(log, config.warnings)
+  logWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = await lockDataDir(config.dataDir)
   try {

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { StateUnreadable } from '../../core/unreadable.js'
 import type { Config } from '../../engine/config/load.js'
-import type { ManagedConfig } from '../../engine/config/managed/managed-config.js'
+import type { ManagedConfig } from '../../engine/config/published/managed-config.js'
 import { Metrics } from '../../engine/run/measure/metrics.js'
 import { Backoff, systemRandom } from '../../lib/backoff.js'
 import { sleep } from '../../lib/time.js'

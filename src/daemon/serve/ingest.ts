@@ -4,8 +4,8 @@ import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
-import type { Permitted } from '../../engine/config/managed/permitted.js'
-import { literalSecrets } from '../../engine/config/managed/secret-places.js'
+import type { Permissions } from '../../engine/config/published/permissions.js'
+import { literalSecrets } from '../../engine/config/published/secret-places.js'
 import type { Metrics } from '../../engine/run/measure/metrics.js'
 import { AddressRules } from '../../lib/network/address-rules.js'
 import { systemClock } from '../../lib/time.js'
@@ -193,7 +193,7 @@ export class ServedIngest implements Ingest {
 }
 
 /** Whoever may publish is not thereby the user that the service runs as: what its pipelines reach, the operator says. */
-function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permitted {
+function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permissions {
   return {
     files: ingest.allow_files,
     never: [dataDir],

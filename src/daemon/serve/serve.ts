@@ -22,8 +22,8 @@ import { backUpIngest } from '../../service/ingest/ingest-backup.js'
 import { serveAdmin } from '../admin/server.js'
 import type { Io } from '../process/command-line.js'
 import { EXIT } from '../process/dispatch.js'
-import { onHeldSignal } from '../process/held-signals.js'
-import { createLog, logMetrics, logNodeWarnings, tellWarnings } from '../process/log.js'
+import { onHeldSignal } from '../process/early-signals.js'
+import { createLog, logMetrics, logNodeWarnings, logWarnings } from '../process/log.js'
 import { onSignals } from '../process/signals.js'
 import { urlOf } from '../run/servers.js'
 import { Systemd } from '../systemd/systemd.js'
@@ -62,7 +62,7 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const { config, options } = await loadServiceConfig(configPath, io.env)
   const log = createLog(io, { format: config.logFormat })
   logNodeWarnings(log)
-  tellWarnings(log, config.warnings)
+  logWarnings(log, config.warnings)
   // Nothing is written there, and a service without a reader of its standard output continues.
   io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))
   const systemd = Systemd.from(io.env, { log })

@@ -32,14 +32,14 @@ export interface Status {
   readonly sources: Observed['sources']
   readonly processors: Observed['processors']
   /** Components in which events wait, and what for. */
-  readonly waiting: readonly Waits[]
+  readonly waiting: readonly WaitingEvents[]
   readonly components: readonly ComponentStatus[]
   /** What /metrics shows but histograms. */
   readonly series: Samples
 }
 
 /** The events that wait in a component. */
-export interface Waits extends WaitState {
+export interface WaitingEvents extends WaitState {
   readonly id: string
   readonly events: number
 }

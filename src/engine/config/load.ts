@@ -12,10 +12,10 @@ import { checkDataDir, checkOutputs, checkRenames } from './checks/outputs.js'
 import { placeTemplates } from './checks/templates.js'
 import { checkTopology } from './checks/topology.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
-import type { ManagedOptions } from './managed/managed-options.js'
 import { checkPaths } from './path-hints.js'
 import type { Plugins } from './plugins/load-plugins.js'
 import { type ServicePlugin, servicePlugins, withPlugins } from './plugins/read-plugins.js'
+import type { ManagedOptions } from './published/managed-options.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import { readDocument } from './yaml/document.js'
@@ -201,7 +201,7 @@ function assemble(
   root = withSectionsMeant(root, explainer)
   const reader = new ComponentReader(components, problems, explainer)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
-  for (const source of given) addGiven(source, drafts, root, problems)
+  for (const source of given) addPredefined(source, drafts, root, problems)
   const reads = checkPaths(root, drafts, problems, warnings)
   checkOutputs(drafts, onThisMachine, problems, warnings)
   if (isWhole && !partial && !isLocalPart) {
@@ -329,7 +329,7 @@ function readComponents(root: MapNode, reader: ComponentReader, problems: Proble
   return drafts
 }
 
-function addGiven(
+function addPredefined(
   source: ComponentConfig<'source'>,
   drafts: Map<string, Draft>,
   root: MapNode,

@@ -4,7 +4,7 @@ import { deliveryOptions, deliveryOptionsWith } from '../../core/options/deliver
 import { duration, listenAddress } from '../../core/options/options.js'
 import { filePath } from '../../core/options/reach.js'
 import { tests } from './checks/config-tests.js'
-import { managedOptions } from './managed/managed-options.js'
+import { managedOptions } from './published/managed-options.js'
 import { serviceOptions } from './service-options.js'
 
 export { SECTIONS } from './yaml/node.js'

@@ -2,9 +2,9 @@ import type { AnyDefinition } from '../../core/component.js'
 import { ConfigError, errorText } from '../../core/errors.js'
 import { sharedOutputs } from '../../engine/config/checks/outputs.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../engine/config/load.js'
-import { secretVariable } from '../../engine/config/managed/account-secrets.js'
-import { LimitedReach } from '../../engine/config/managed/limited-reach.js'
-import { type Permitted, refusedBy } from '../../engine/config/managed/permitted.js'
+import { secretVariable } from '../../engine/config/published/account-secrets.js'
+import { LimitedReach } from '../../engine/config/published/limited-reach.js'
+import { type Permissions, refusedBy } from '../../engine/config/published/permissions.js'
 import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
 
 /** The source that the requests to a pipeline come in by. */
@@ -21,7 +21,7 @@ export interface HostedOptions {
   readonly dataDir: string
   readonly components: readonly AnyDefinition[]
   readonly ingest: AnyDefinition<'source'>
-  readonly permitted: Permitted
+  readonly permitted: Permissions
   /** Of the account, by name: those that the document refers to. */
   readonly secrets: Readonly<Record<string, string>>
   /** Bytes that its account may take on the disk. */

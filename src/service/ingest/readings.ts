@@ -2,8 +2,8 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../core/component.js'
 import type { Config } from '../../engine/config/load.js'
-import { secretNamesIn } from '../../engine/config/managed/account-secrets.js'
-import type { Permitted } from '../../engine/config/managed/permitted.js'
+import { secretNamesIn } from '../../engine/config/published/account-secrets.js'
+import type { Permissions } from '../../engine/config/published/permissions.js'
 import { EventsLeftBehind, leftBehind } from '../../engine/run/state/objections.js'
 import { BoundedMap } from '../../lib/bounded-map.js'
 import type { Clock } from '../../lib/time.js'
@@ -18,7 +18,7 @@ export interface ReadingOptions {
   readonly folder: string
   readonly log: Logger
   readonly components: readonly AnyDefinition[]
-  readonly permitted: Permitted
+  readonly permitted: Permissions
   readonly maxDiskPerAccount: number
 }
 

@@ -3,32 +3,32 @@ import type { DeliveryError } from '../../../core/errors.js'
 import { Dialer } from '../../dialer.js'
 import type { Via } from '../../proxy.js'
 import { withoutQuery } from '../../urls.js'
-import type { Answer, Connections, Sent } from './connections.js'
+import type { Answer, HttpClient, Sent } from './http-client.js'
 import type { ClientOptions } from './options.js'
 
 /** The connections of a destination. */
 export class Transport {
   readonly #options: ClientOptions
   readonly #dialer: Dialer
-  #connections: Connections | undefined
+  #client: HttpClient | undefined
   /** The connections of the predecessor with the same options. */
-  #inherited: Connections | undefined
+  #inherited: HttpClient | undefined
 
   constructor(options: ClientOptions, context: DestinationContext) {
     this.#options = options
-    this.#inherited = context.inherited as Connections | undefined
+    this.#inherited = context.inherited as HttpClient | undefined
     this.#dialer = new Dialer(options, context)
   }
 
   /** Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced. */
   async open(): Promise<void> {
-    if (this.#connections) return await this.#dialer.renew()
+    if (this.#client) return await this.#dialer.renew()
     // Loaded only when needed.
-    const { Connections } = await import('./connections.js')
-    const connections = this.#inherited ?? new Connections()
-    await this.#dialer.open(new URL(this.#options.url), content => connections.renew(content))
-    connections.dial = target => this.#dialer.dial(target)
-    this.#connections = connections
+    const { HttpClient } = await import('./http-client.js')
+    const client = this.#inherited ?? new HttpClient()
+    await this.#dialer.open(new URL(this.#options.url), content => client.renew(content))
+    client.dial = target => this.#dialer.dial(target)
+    this.#client = client
     this.#inherited = undefined
   }
 
@@ -42,7 +42,7 @@ export class Transport {
     const via = await this.#dialer.viaFor(request.target)
     const sent = via ? throughProxy(request, via) : request
     try {
-      return await this.#connections!.request(sent, signal)
+      return await this.#client!.request(sent, signal)
     } catch (error) {
       if (signal.aborted) throw error
       throw this.broken(error, `${request.method} ${withoutQuery(url)}`, url)
@@ -51,7 +51,7 @@ export class Transport {
 
   /** The DeliveryError for a network error. */
   broken(error: unknown, place: string, url: string): DeliveryError {
-    return this.#dialer.explain(error, place, url, this.#connections?.unanswered)
+    return this.#dialer.explain(error, place, url, this.#client?.unanswered)
   }
 
   /** The proxy that may respond in place of the receiver; undefined if there is none, or if it only opens a tunnel. */
@@ -70,20 +70,20 @@ export class Transport {
   }
 
   handOver(): HandoverState | undefined {
-    const connections = this.#release()
-    return connections && { value: connections, release: () => connections.close() }
+    const client = this.#release()
+    return client && { value: client, release: () => client.close() }
   }
 
   async stop(): Promise<void> {
     await Promise.all([this.#release()?.close(), this.#dialer.close()])
   }
 
-  #release(): Connections | undefined {
+  #release(): HttpClient | undefined {
     this.#dialer.release()
-    const connections = this.#connections ?? this.#inherited
-    this.#connections = undefined
+    const client = this.#client ?? this.#inherited
+    this.#client = undefined
     this.#inherited = undefined
-    return connections
+    return client
   }
 }
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../../core/component.js'
-import type { Permitted } from '../../../engine/config/managed/permitted.js'
+import type { Permissions } from '../../../engine/config/published/permissions.js'
 import type { ComponentCounters, ComponentSet, CounterSet } from '../../../engine/flow/counters.js'
 import type { RequestPool } from '../../../engine/flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../../../engine/flow/disk-allowance.js'
@@ -32,7 +32,7 @@ export interface HostedOptions {
   readonly requests: RequestPool
   readonly counters: ComponentSet
   readonly components: readonly AnyDefinition[]
-  readonly permitted: Permitted
+  readonly permitted: Permissions
   /** Is called whenever its state has changed. */
   readonly changed: (state: PipelineState) => void
 }

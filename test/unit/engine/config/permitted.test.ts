@@ -6,7 +6,7 @@ import { components } from '../../../../src/components/list.js'
 import { defineProcessor } from '../../../../src/core/component.js'
 import { textOptions } from '../../../../src/core/options/reach.js'
 import { parseDocument } from '../../../../src/engine/config/load.js'
-import { type Permitted, refusedBy } from '../../../../src/engine/config/managed/permitted.js'
+import { type Permissions, refusedBy } from '../../../../src/engine/config/published/permissions.js'
 import { deliverySchema } from '../../../../src/engine/config/schema.js'
 import { AddressRules, parseRule } from '../../../../src/lib/network/address-rules.js'
 import { casesOf } from '../../../support/cases.js'
@@ -19,12 +19,12 @@ t.test('every option that takes text says what its text names', async t => {
   }
 })
 
-const NOTHING: Permitted = { files: [], never: [], urls: [], listen: [], credentials: [] }
+const NOTHING: Permissions = { files: [], never: [], urls: [], listen: [], credentials: [] }
 const OUT = { type: 'blackhole', inputs: ['in'] }
 
 const PROCESSORS = new Set<unknown>(components.filter(({ kind }) => kind === 'processor').map(({ type }) => type))
 
-function refused(component: object, permitted: Partial<Permitted>): string[] {
+function refused(component: object, permitted: Partial<Permissions>): string[] {
   const sections = () => {
     if ('type' in component && PROCESSORS.has(component.type))
       return {
@@ -44,7 +44,7 @@ function refused(component: object, permitted: Partial<Permitted>): string[] {
 
 const send = (url: string) => ({ type: 'http', url })
 const share = (url: string) => ({ type: 'throttle', limit: 1, window: '1s', scope: 'cluster', redis: { url } })
-const { table } = casesOf<{ table: readonly (readonly [string, object, Partial<Permitted>, readonly string[]])[] }>(
+const { table } = casesOf<{ table: readonly (readonly [string, object, Partial<Permissions>, readonly string[]])[] }>(
   import.meta.url,
 )
 

@@ -9,8 +9,8 @@ import { crc32, gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { components as usual } from '../../../../src/components/list.js'
-import { LimitedReach } from '../../../../src/engine/config/managed/limited-reach.js'
-import type { Permitted } from '../../../../src/engine/config/managed/permitted.js'
+import { LimitedReach } from '../../../../src/engine/config/published/limited-reach.js'
+import type { Permissions } from '../../../../src/engine/config/published/permissions.js'
 import { AddressRules } from '../../../../src/lib/network/address-rules.js'
 import { systemClock } from '../../../../src/lib/time.js'
 import { AccountQuotas } from '../../../../src/service/ingest/account/account-quota.js'
@@ -338,7 +338,7 @@ t.test('a pipeline that cannot start says so, until another revision is publishe
 })
 
 t.test('what cannot run here holds what is sent, and says why', async t => {
-  const none: Permitted = {
+  const none: Permissions = {
     files: ['/var/log/sluice/**'],
     never: [],
     urls: ['https://logs.example.com/v3'],
@@ -379,7 +379,7 @@ t.test('two destinations of a pipeline never write to one file, by links either'
   const at = (name: string) => join(folder, 'out', name)
   symlinkSync(at('a'), at('link'))
   linkSync(at('a'), at('hard'))
-  const permitted: Permitted = { files: [`${folder}/out/**`], never: [], urls: [], listen: [], credentials: [] }
+  const permitted: Permissions = { files: [`${folder}/out/**`], never: [], urls: [], listen: [], credentials: [] }
   const { publish, post } = await startIngestHost(t, { permitted, folder: join(folder, 'ingest') })
   const file = (name: string) => ({ type: 'file', inputs: ['ingest'], path: at(name) })
   for (const other of ['link', 'hard', 'a']) {
@@ -510,7 +510,7 @@ t.test('files and addresses are checked again when they are opened', async t => 
   const { port } = inside.address() as AddressInfo
   resolveName(t, 'rebinds.example', '127.0.0.1')
 
-  const permitted: Permitted = {
+  const permitted: Permissions = {
     files: [path('operators/**')],
     never: [path('state')],
     urls: 'all',

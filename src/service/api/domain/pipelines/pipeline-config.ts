@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type AnyDefinition, defineSource } from '../../../../core/component.js'
 import { ConfigError, type Fault } from '../../../../core/errors.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../../../engine/config/load.js'
-import { literalSecrets, misplacedSecrets } from '../../../../engine/config/managed/secret-places.js'
+import { literalSecrets, misplacedSecrets } from '../../../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../../../engine/config/yaml/node.js'
 import { ApiError } from '../errors.js'
 

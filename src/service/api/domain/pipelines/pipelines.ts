@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { AnyDefinition } from '../../../../core/component.js'
 import type { Fault } from '../../../../core/errors.js'
-import { hideLiterals } from '../../../../engine/config/managed/secret-places.js'
+import { hideLiterals } from '../../../../engine/config/published/secret-places.js'
 import type { Change } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from '../accounts/access.js'
 import { missingFeatures, notEnabled } from '../accounts/features.js'

@@ -1,5 +1,5 @@
 import type { AnyDefinition } from '../../../../core/component.js'
-import { takeLiterals, withLiterals } from '../../../../engine/config/managed/secret-places.js'
+import { takeLiterals, withLiterals } from '../../../../engine/config/published/secret-places.js'
 import type { SealedLiteral } from '../records.js'
 import type { Sealer } from './sealer.js'
 

@@ -1,4 +1,4 @@
-import { SECRET_NAME, secretNamesIn } from '../../../../engine/config/managed/account-secrets.js'
+import { SECRET_NAME, secretNamesIn } from '../../../../engine/config/published/account-secrets.js'
 import { requireAccount, requireScope } from '../accounts/access.js'
 import { type Context, mapPage } from '../context.js'
 import { Derived } from '../derived.js'

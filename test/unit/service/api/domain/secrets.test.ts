@@ -11,7 +11,7 @@ import {
   hideLiterals,
   literalSecrets,
   misplacedSecrets,
-} from '../../../../../src/engine/config/managed/secret-places.js'
+} from '../../../../../src/engine/config/published/secret-places.js'
 import { secretInput } from '../../../../../src/service/api/domain/inputs.js'
 import { Sealer } from '../../../../../src/service/api/domain/secrets/sealer.js'
 import { as, openService, outcome } from '../../../../support/api-service.js'

@@ -8,7 +8,7 @@ import { SECTIONS } from '../schema.js'
 import { secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
-import { refusedBy } from './permitted.js'
+import { refusedBy } from './permissions.js'
 import { misplacedSecrets } from './secret-places.js'
 
 /** The input in a published pipeline that stands for all local sources. */

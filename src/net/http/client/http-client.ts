@@ -32,7 +32,7 @@ export interface Answer {
 }
 
 /** As many kept-alive connections as concurrent requests. */
-export class Connections {
+export class HttpClient {
   #content: TlsContent | undefined
   #pool = this.#newPool()
   readonly #connected = new Set<Socket>()

@@ -2,13 +2,13 @@ import { lstat, realpath } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { type FileId, OutOfReach, type Reach } from '../../../core/options/reach.js'
 import { finalPath } from '../../../lib/files/final-path.js'
-import { isBelow, type Permitted, patternMatches } from './permitted.js'
+import { isBelow, type Permissions, patternMatches } from './permissions.js'
 
 /** The limits at runtime of a component of a published pipeline. */
 export class LimitedReach implements Reach {
-  readonly #permitted: Permitted
+  readonly #permitted: Permissions
 
-  constructor(permitted: Permitted) {
+  constructor(permitted: Permissions) {
     this.#permitted = permitted
   }
 

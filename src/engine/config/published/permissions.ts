@@ -12,7 +12,7 @@ import type { ComponentConfig, Config } from '../load.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
 
 /** What a published pipeline may access on this machine and from it. */
-export interface Permitted {
+export interface Permissions {
   /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
   readonly files: readonly string[]
   /** Folders whose files are always denied, whatever `files` says. */
@@ -31,7 +31,7 @@ export interface Permitted {
 
 /** Everything that a configuration names but must not access. */
 export function refusedBy(
-  permitted: Permitted,
+  permitted: Permissions,
   config: Pick<Config, 'sources' | 'processors' | 'destinations'>,
 ): Fault[] {
   const components: readonly ComponentConfig[] = [...config.sources, ...config.processors, ...config.destinations]
@@ -77,7 +77,7 @@ const NO_CODE =
 /** Why a value is denied; undefined if it is allowed. */
 const RULES: Record<
   Exclude<Reached, 'nothing' | 'secret'>,
-  (value: string, permitted: Permitted) => string | undefined
+  (value: string, permitted: Permissions) => string | undefined
 > = {
   files(path, { files, never }) {
     if (never.some(folder => isBelow(resolve(path), folder)))

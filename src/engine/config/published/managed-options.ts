@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { duration, refuse } from '../../../core/options/options.js'
 import { filePath } from '../../../core/options/reach.js'
 import { SECRET_NAME } from './account-secrets.js'
-import type { Permitted } from './permitted.js'
+import type { Permissions } from './permissions.js'
 
 const names = (text: string, name = z.string().min(1)) => z.array(name).default([]).describe(text)
 
@@ -50,7 +50,7 @@ export type SecretPlace = z.output<typeof secretPlace>
 export type ManagedOptions = z.output<typeof managedOptions>
 
 /** The permissions for `refusedBy`; `dataDir` is that of the daemon. */
-export function permittedBy(options: ManagedOptions, dataDir: string): Permitted {
+export function permittedBy(options: ManagedOptions, dataDir: string): Permissions {
   return {
     files: options.allow_files,
     never: [dataDir],
