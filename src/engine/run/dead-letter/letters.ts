@@ -89,10 +89,12 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
 export class LettersProgress {
   /** Number of events settled in this run. */
   events = 0
+  /** Is called when `done` has changed. */
+  changed: () => void = () => {}
   readonly #ends: LowWaterMark<number>
 
-  constructor(done: number, changed: () => void) {
-    this.#ends = new LowWaterMark(done, changed)
+  constructor(done: number) {
+    this.#ends = new LowWaterMark(done, () => this.changed())
   }
 
   /** Byte offset before which all events are settled. */
@@ -120,6 +122,10 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
     create: (_options, context) => ({
       async run(out, signal) {
         const { wanted } = context.origin(PLAIN_TEXT)
+        // Reports damaged positions, and sets them aside.
+        context.checkpoints.read()
+        context.checkpoints.provide(() => ({ done: progress.done }))
+        progress.changed = () => context.checkpoints.changed()
         let last: Letter | undefined
         let origin: Origin | undefined
         for await (const records of readRecords(path, progress.done)) {

@@ -1,9 +1,9 @@
 import { existsSync, statSync } from 'node:fs'
-import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
+import { link, open, rename, rm, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { readState, StateUnreadable } from '../../../core/unreadable.js'
-import { syncFolder, writeAtomic } from '../../../lib/files/atomic-file.js'
+import { StateUnreadable } from '../../../core/unreadable.js'
+import { syncFolder } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
 import { splitInput } from '../../config/inputs.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
@@ -13,7 +13,7 @@ import { DataDirError, lockDataDir } from '../state/data-dir.js'
 import { pathOf } from '../state/inventory.js'
 import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
 import { cutTornRecord } from './queue.js'
-import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './stock.js'
+import { doneIn, folderOf, forgetDone, mergingIn, recordsIn, SOURCE } from './stock.js'
 
 /**
  * Resends the events of a dead-letter file. The file is first moved to a folder beside it, so a daemon can start a new
@@ -21,9 +21,6 @@ import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './stock.js'
  * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
  * end. A crash repeats events but loses none: the next call resumes with the contents of the folder.
  */
-
-const SAVE_EVERY_MS = 1000
-const SOURCE = 'dead_letters'
 
 /** The result for one file. */
 export interface Resent {
@@ -87,6 +84,7 @@ export async function resendFile(path: string, context: ResendContext): Promise<
   try {
     if (existsSync(recordsIn(folder))) await send(folder, context, resent)
     if (!existsSync(recordsIn(folder)) && existsSync(path) && !context.stopped()) {
+      await forgetDone(folder)
       await rename(path, recordsIn(folder))
       await syncFolder(dirname(path))
       await checkRecords(folder, path)
@@ -128,24 +126,10 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { config, target, newRuntime } = context
   const records = recordsIn(folder)
   const runtime = newRuntime()
-  const from = await readProgress(folder, file =>
-    runtime.log.error({ file }, 'the progress file of an earlier resend is damaged; sending all of its events again'),
-  )
+  const from = await readProgress(folder)
   const { events } = await surveyLetters(records, from)
-  if (events === 0) return await remove(folder)
-  let saving = Promise.resolve()
-  let savedAt = runtime.clock.now()
-  const save = () => {
-    savedAt = runtime.clock.now()
-    saving = saving
-      .then(() => writeAtomic(progressIn(folder), JSON.stringify({ done: progress.done })))
-      .catch(error =>
-        runtime.log.warn({ error: errorText(error) }, 'cannot save the progress; a crash would repeat events'),
-      )
-  }
-  const progress = new LettersProgress(from, () => {
-    if (runtime.clock.now() - savedAt >= SAVE_EVERY_MS) save()
-  })
+  if (events === 0) return await unlink(records)
+  const progress = new LettersProgress(from)
   const engine = await Engine.build(
     {
       ...config,
@@ -166,8 +150,6 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   )
   context.running(engine)
   await engine.run()
-  save()
-  await saving
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
@@ -177,7 +159,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
     resent.sent -= events
   }
   resent.left += events - progress.events
-  if (progress.events === events) await remove(folder)
+  if (progress.events === events) await unlink(records)
 }
 
 /** The target and everything behind it. Events that fail or are rejected are always kept. */
@@ -204,23 +186,13 @@ function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' 
   }
 }
 
-/** Removes the records, which are all settled. */
-async function remove(folder: string): Promise<void> {
-  await unlink(recordsIn(folder))
-  await unlink(progressIn(folder)).catch(ignoreMissing)
-}
-
-/** Reads the offset before which all records are settled. Calls `damaged` if the file is not valid. */
-async function readProgress(folder: string, damaged: (file: string) => void = () => {}): Promise<number> {
-  const path = progressIn(folder)
-  const text = await readState(path, path => readFile(path, 'utf8')).catch(error => {
+/** The offset before which all records are settled. */
+async function readProgress(folder: string): Promise<number> {
+  try {
+    return await doneIn(folder)
+  } catch (error) {
     throw new ResendError(`no event was sent, because some may have been sent before: ${errorText(error)}`)
-  })
-  const { size } = await stat(recordsIn(folder))
-  const done = text === undefined ? 0 : doneIn(text)
-  if (done !== undefined && done <= size) return done
-  damaged(path)
-  return 0
+  }
 }
 
 /** Returns events that were rejected again to the file. */

@@ -1,26 +1,42 @@
-import { type FileHandle, open, readFile, stat } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
+import { readState, StateUnreadable } from '../../../core/unreadable.js'
+import { syncFolder } from '../../../lib/files/atomic-file.js'
+import { savedDocument } from '../state/checkpoints.js'
 
 /** Paths used by `sluice resend`: a folder beside the dead-letter file. */
 
+/** The source that sends them. */
+export const SOURCE = 'dead_letters'
 /** The folder for the dead-letter file `path`. */
 export const folderOf = (path: string) => `${path}.sending`
 /** The events being sent. */
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
-/** How many of them are settled. */
-export const progressIn = (folder: string) => join(folder, 'progress.json')
+/** The positions of the source that sends them. */
+const POSITIONS = join('checkpoints', `${SOURCE}.json`)
+/** Where earlier versions saved how many of them are settled. */
+const FORMER = 'progress.json'
 /** Events that a daemon rejected during the run, while they are appended to those rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
-/** Parses a progress file: the offset in bytes before which all events are settled; undefined if it is damaged. */
-export function doneIn(text: string): number | undefined {
+/** The offset in bytes before which all records are settled; 0 if that is damaged. Throws StateUnreadable. */
+export async function doneIn(folder: string): Promise<number> {
+  const { size } = await stat(recordsIn(folder))
+  const former = await readState(join(folder, FORMER), path => readFile(path, 'utf8'))
   try {
-    const { done } = JSON.parse(text) as { done?: unknown }
-    return typeof done === 'number' && done >= 0 ? done : undefined
-  } catch {
-    return undefined
+    const { done } = (savedDocument(join(folder, POSITIONS)) ?? JSON.parse(former ?? '')) as { done?: unknown }
+    return typeof done === 'number' && done >= 0 && done <= size ? done : 0
+  } catch (error) {
+    if (error instanceof StateUnreadable) throw error
+    return 0
   }
+}
+
+/** Removes what an earlier call left when it had sent all of its records. */
+export async function forgetDone(folder: string): Promise<void> {
+  for (const name of [dirname(POSITIONS), FORMER]) await rm(join(folder, name), { recursive: true, force: true })
+  await syncFolder(folder)
 }
 
 const LF = 0x0a
@@ -77,7 +93,7 @@ export class DeadLetterStock {
   async #refresh(): Promise<void> {
     const folder = folderOf(this.#path)
     // Another process may be changing it.
-    const done = doneIn(await readFile(progressIn(folder), 'utf8').catch(() => '')) ?? 0
+    const done = await doneIn(folder).catch(() => 0)
     const refused = join(folder, 'dead-letter', basename(this.#path))
     const counted = new Map<string, Counted>()
     for (const path of [this.#path, recordsIn(folder), mergingIn(folder), refused]) {

@@ -106,7 +106,35 @@ export function openCheckpoints(
 type Loaded =
   | { readonly state: 'whole'; readonly document: unknown }
   | { readonly state: 'missing' }
-  | { readonly state: 'damaged'; readonly aside: string | undefined }
+  | { readonly state: 'damaged'; readonly aside?: string | undefined }
+
+/** The newest intact document of a source, for those who only look; undefined if there is none. */
+export function savedDocument(path: string): unknown {
+  const newest = readFile(path)
+  const found = newest.state === 'whole' ? newest : readFile(`${path}.1`)
+  return found.state === 'whole' ? found.document : undefined
+}
+
+/** Throws StateUnreadable for an existing file that cannot be read. */
+function readFile(path: string): Loaded {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return { state: 'missing' }
+    throw new StateUnreadable(path, error)
+  }
+  try {
+    const [head = '', document = ''] = text.split('\n')
+    const { sluice_checkpoint: format, crc32: sum } = JSON.parse(head) as { sluice_checkpoint: number; crc32: number }
+    refuseNewer(format, FORMAT)
+    if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
+  } catch (error) {
+    if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
+    // Torn, empty, or not a checkpoint: treated like a wrong checksum.
+  }
+  return { state: 'damaged' }
+}
 
 interface Shared {
   readonly log: Logger
@@ -278,25 +306,9 @@ class SourceCheckpoints implements Checkpoints {
     this.#shared.log.error(fields, 'saved positions are damaged; the file was renamed')
   }
 
-  /** Throws StateUnreadable for an existing file that cannot be read. */
   #loadFile(path: string): Loaded {
-    let text: string
-    try {
-      text = readFileSync(path, 'utf8')
-    } catch (error) {
-      if (errorCode(error) === 'ENOENT') return { state: 'missing' }
-      throw new StateUnreadable(path, error)
-    }
-    try {
-      const [head = '', document = ''] = text.split('\n')
-      const { sluice_checkpoint: format, crc32: sum } = JSON.parse(head) as { sluice_checkpoint: number; crc32: number }
-      refuseNewer(format, FORMAT)
-      if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
-    } catch (error) {
-      if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
-      // Torn, empty, or not a checkpoint: treated like a wrong checksum.
-    }
-    return { state: 'damaged', aside: this.#setAside(path) }
+    const loaded = readFile(path)
+    return loaded.state === 'damaged' ? { ...loaded, aside: this.#setAside(path) } : loaded
   }
 
   /** Renames a damaged file. Returns the new name; undefined if renaming failed. */

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import type { Logger } from 'pino'
 import { ConfigError, type Problem } from '../../../core/errors.js'
 import type { Config } from '../../config/load.js'
+import { savedDocument } from './checkpoints.js'
 import { type DataKind, findOrphans, inventory, kindsOf, type Orphan, type OrphanConfig } from './inventory.js'
 import { renamesOf } from './renames.js'
 
@@ -62,14 +62,11 @@ export async function refuseRepeats(config: Config): Promise<void> {
 
 /** The saved positions; undefined if they cannot be read. */
 function documentIn(path: string): unknown {
-  for (const file of [path, `${path}.1`]) {
-    try {
-      return JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '')
-    } catch {
-      // Missing or damaged: the previous file may be intact.
-    }
+  try {
+    return savedDocument(path)
+  } catch {
+    return undefined
   }
-  return undefined
 }
 
 /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */

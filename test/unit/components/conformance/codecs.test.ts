@@ -159,8 +159,10 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
     }
     writeFileSync(path, encodeLetters([make()], REFUSED, { destination: 'd', wall: 0 }))
     const batches: EventBatch[] = []
-    const source = lettersSource(path, new LettersProgress(0, () => {}))
-    const { run } = (await source.create({}, { id: 'l', origin: () => ({ wanted: new WantedNames() }) } as never)) as {
+    const source = lettersSource(path, new LettersProgress(0))
+    const checkpoints = { read: () => {}, provide: () => {}, changed: () => {} }
+    const context = { id: 'l', checkpoints, origin: () => ({ wanted: new WantedNames() }) }
+    const { run } = (await source.create({}, context as never)) as {
       run: (out: Output, s: AbortSignal) => Promise<void>
     }
     const out = { ack: () => new Ack(() => {}), send: async (batch: EventBatch) => void batches.push(batch) }

@@ -196,8 +196,9 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
   for (const [name, batch] of cases) {
     writeFileSync(path, encodeLetters([batch], refused, { destination: 'd', wall: at }))
     const batches: EventBatch[] = []
-    const source = lettersSource(path, new LettersProgress(0, () => {}))
-    const context = { id: 'letters', origin: () => ({ wanted: new WantedNames() }) }
+    const source = lettersSource(path, new LettersProgress(0))
+    const checkpoints = { read: () => {}, provide: () => {}, changed: () => {} }
+    const context = { id: 'letters', checkpoints, origin: () => ({ wanted: new WantedNames() }) }
     const { run } = (await source.create({}, context as never)) as {
       run: (out: Output, s: AbortSignal) => Promise<void>
     }
@@ -342,15 +343,12 @@ destinations:
   t.ok(stopped.metrics.checkConservation())
 })
 
-t.test('resend: what was sent before is not known', async t => {
-  const dir = testFolder(t, { 'out.ndjson.sending': { 'records.ndjson': '{}\n' } })
-  const path = join(dir, 'out.ndjson')
-  const progress = join(`${path}.sending`, 'progress.json')
-  symlinkSync(progress, progress)
-  await t.rejects(surveyFile(path), { code: 'SLUICE_RESEND', message: /no event was sent.*cannot read .*ELOOP/ })
+t.test('resend: a file that cannot be read is not a missing one', t => {
+  const dir = testFolder(t)
   const loop = join(dir, 'loop')
   symlinkSync(loop, loop)
   t.throws(() => isToSend(join(loop, 'out.ndjson')), { code: 'SLUICE_RESEND', message: /cannot read .*ELOOP/ })
+  t.end()
 })
 
 t.test('resend', async t => {
@@ -493,6 +491,7 @@ destinations:
       ],
       ['a damaged progress', { 'records.ndjson': record(1), 'progress.json': '{"do' }, [1, 7]],
       ['a progress of more than there is', { 'records.ndjson': record(1), 'progress.json': '{"done":99999}' }, [1, 7]],
+      ['the progress of records that are gone', { 'progress.json': `{"done":${record(7).length}}` }, [7]],
       ['a torn record', { 'records.ndjson': record(1) + torn }, [1, 7]],
       ['refused ones', { 'dead-letter/out.ndjson': record(3) + torn }, [7]],
       ['in the middle of merging', { 'dead-letter/out.ndjson': record(3), 'merging.ndjson': record(4) + torn }, [7]],
