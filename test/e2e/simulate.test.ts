@@ -1,12 +1,11 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Readable, Writable } from 'node:stream'
+import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
-import { commands } from '../../src/cli/commands.js'
-import type { Io } from '../../src/daemon/process/command-line.js'
-import { dispatch } from '../../src/daemon/process/dispatch.js'
+import { casesOf } from '../support/cases.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
+import { callSimulate } from '../support/simulate.js'
 import { sluice } from '../support/sluice.js'
 import { linesOf, vectorFiles, vectorsOf } from '../support/vectors.js'
 
@@ -26,26 +25,11 @@ destinations:
 
 const WORKED = { limit: 1, window: '1 Seconds', key_field: '.app', exclude: "if (.host equal 'edge-1')" }
 
-/** Calls the command in this process. */
+/** Simulates the throttle limit_app. */
 async function simulate(config: string, args: readonly string[], input = '', time = '.t') {
-  const text = { stdout: '', stderr: '' }
-  const stream = (name: keyof typeof text) =>
-    new Writable({
-      highWaterMark: 100,
-      write(chunk, _encoding, done) {
-        text[name] += chunk
-        setImmediate(done)
-      },
-    })
-  const io = { stdin: Readable.from([Buffer.from(input)]), stdout: stream('stdout'), stderr: stream('stderr'), env: {} }
-  const code = await dispatch(
-    ['simulate', '--config', config, '--component', 'limit_app', '--time', time, ...args],
-    commands,
-    io as unknown as Io,
-  )
-  await new Promise(resolve => setImmediate(resolve))
-  const decisions = () => text.stdout.split('\n').flatMap(line => (line ? [JSON.parse(line)] : []))
-  return { code, ...text, decisions }
+  const called = await callSimulate(['--config', config, '--component', 'limit_app', '--time', time, ...args], input)
+  const decisions = () => called.stdout.split('\n').flatMap(line => (line ? [JSON.parse(line)] : []))
+  return { ...called, decisions }
 }
 
 function folder(t: Test, throttle: Record<string, unknown> = WORKED, files: Record<string, string> = {}): string {
@@ -240,58 +224,21 @@ t.test('what is wrong is told, with what was probably meant', async t => {
   const dir = folder(t)
   const config = join(dir, 'sluice.yaml')
   writeFileSync(join(dir, 'wrong.yaml'), yaml({ limit: 0, window: '1s' }))
-  const cases: [number, string, string[]][] = [
-    [2, '--component: there is no component limit_ap in CONFIG; did you mean limit_app?', ['--component=limit_ap']],
-    [
-      2,
-      '--component: there is no component zzzzz in CONFIG; the throttles of CONFIG are limit_app',
-      ['--component=zzzzz'],
-    ],
-    [
-      2,
-      '--component: other is a processor of type filter, not a throttle; the throttles of CONFIG are limit_app',
-      ['--component=other'],
-    ],
-    [
-      2,
-      '--component: in is a source of type stdin, not a throttle; the throttles of CONFIG are limit_app',
-      ['--component=in'],
-    ],
-    [2, '--time: a field path starts with a dot: write .t (column 1)', ['--time=t']],
-    [2, '--limit: must be at least 1', ['--limit=0']],
-    [2, '--limit: must be a whole number, not 1.5', ['--limit=1.5']],
-    [2, '--limit: must be a whole number, not text', ['--limit=many']],
-    [
-      2,
-      '--window: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}, not "1 Week"',
-      ['--window=1 Week'],
-    ],
-    [2, '--key: a field path starts with a dot: write .app (column 1 of the path)', ['--key=app']],
-    [
-      2,
-      "--exclude: equal needs a value, as in equal 'value' (column 17 of the condition)",
-      ['--exclude=if (.host equal )'],
-    ],
-    [2, `--report: ${dir} is a folder; give the name of a file`, [`--report=${dir}`]],
-    [1, `cannot access ${dir}/none: no such file or directory (ENOENT)`, [`--report=${dir}/none/x.html`]],
-    [1, `cannot access ${dir}/none: no such file or directory (ENOENT)`, ['-', `${dir}/none`]],
-    [1, `cannot read ${dir}: it is a folder`, [dir]],
-  ]
+  const cases: [number, string, string[]][] = casesOf(import.meta.url, 'wrong')
   for (const [code, message, args] of cases) {
     const given = new Map([
       ['--component', 'limit_app'],
       ['--time', '.t'],
     ])
-    const rest = args.filter(arg => {
-      const [name = '', value = ''] = arg.split(/=(.*)/s)
-      return !given.has(name) || !given.set(name, value)
-    })
-    const text = { stdout: '', stderr: '' }
-    const stream = (name: keyof typeof text) => ({ write: (chunk: string) => (text[name] += chunk) })
-    const io = { stdin: Readable.from([]), stdout: stream('stdout'), stderr: stream('stderr'), env: {} }
+    const rest = args
+      .map(arg => arg.replace('DIR', dir))
+      .filter(arg => {
+        const [name = '', value = ''] = arg.split(/=(.*)/s)
+        return !given.has(name) || !given.set(name, value)
+      })
     const required = [...given].map(([name, value]) => `${name}=${value}`)
-    const got = await dispatch(['simulate', '-c', config, ...required, ...rest], commands, io as unknown as Io)
-    const expected = `sluice: ${message.replaceAll('CONFIG', config)}\n${code === 2 ? 'Try: sluice simulate --help\n' : ''}`
+    const { code: got, ...text } = await callSimulate(['-c', config, ...required, ...rest])
+    const expected = `sluice: ${message.replaceAll('CONFIG', config).replace('DIR', dir)}\n${code === 2 ? 'Try: sluice simulate --help\n' : ''}`
     t.same({ got, ...text }, { got: code, stdout: '', stderr: expected }, args.join(' '))
   }
   const wrong = await simulate(join(dir, 'wrong.yaml'), [])
