@@ -8,7 +8,7 @@ import { bytesOf, columnOf, compacted, textKind } from './columns.js'
 import { type Fields, lineFields, madeJson } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
-import type { Places } from './places.js'
+import type { SentOffsets } from './sent-offsets.js'
 
 /** Fixed cost of a batch in bytes, which also bounds the number of small batches. */
 const BATCH_OVERHEAD = 1024
@@ -28,7 +28,7 @@ export class EventBatch {
   readonly isBacklog: boolean
   readonly unreadable: number
   /** Undefined: unknown. */
-  places: Places | undefined
+  sentOffsets: SentOffsets | undefined
   chunk: Buffer
   length: number
   /** Size of the lines with their line ends. */
@@ -265,7 +265,7 @@ export class EventBatch {
     this.starts[to] = starts[from]!
     this.ends[to] = ends[from]!
     this.flags[to] = this.flags[from]!
-    this.places?.move(from, to)
+    this.sentOffsets?.move(from, to)
     this.#texts?.move(from, to)
     if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
@@ -321,7 +321,7 @@ export class EventBatch {
       isRun: this.isRun,
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack, this.isBacklog)
-    copy.places = this.places?.slice(from, to)
+    copy.sentOffsets = this.sentOffsets?.slice(from, to)
     copy.#text = this.#text
     copy.#texts = this.#texts?.slice(from, to)
     return copy
@@ -344,9 +344,10 @@ export class EventBatch {
 
   /** Settles the events from `from` on as not accepted, to be read again. */
   giveBack(from = 0): void {
-    const { places, starts, length } = this
+    const { sentOffsets, starts, length } = this
     const last = length - 1
-    if (places) this.ack.settle('errored', places.before(starts, from), places.before(starts, last) + this.size(last))
+    if (sentOffsets)
+      this.ack.settle('errored', sentOffsets.before(starts, from), sentOffsets.before(starts, last) + this.size(last))
     else this.ack.settle('errored')
   }
 
@@ -369,7 +370,7 @@ export class EventBatch {
       this.#text = undefined
     }
     this.#slots = undefined
-    this.places = this.places?.kept(this.starts, this.length)
+    this.sentOffsets = this.sentOffsets?.kept(this.starts, this.length)
     this.chunk = chunk
     this.starts = starts
     this.ends = ends

@@ -3,7 +3,7 @@ import type { ComponentMetrics, Output, Source } from '../../core/component.js'
 import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Origin } from '../../core/event/origin.js'
-import { Places } from '../../core/event/places.js'
+import { SentOffsets } from '../../core/event/sent-offsets.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import type { ComponentCounters } from './counters.js'
@@ -191,7 +191,7 @@ export class SourceOutput implements Output {
       return
     }
     batch.renew()
-    batch.places = new Places(batch.starts[0]!)
+    batch.sentOffsets = new SentOffsets(batch.starts[0]!)
     const { length, bytes } = batch
     const undecoded = batch.scan()
     if (undecoded > 0) undecodedCounter(this.#counters, batch.origin.codec)!.value += undecoded

@@ -3,7 +3,7 @@ import type { AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import type { FieldReader } from '../../../src/core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../../../src/core/event/flags.js'
-import { Places } from '../../../src/core/event/places.js'
+import { SentOffsets } from '../../../src/core/event/sent-offsets.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { CONTINUES, LINE_END, PIECE } from '../../../src/lib/lines/line-splitter.js'
 import { batchOf, linesOf, readerOf } from '../../support/batches.js'
@@ -240,9 +240,9 @@ t.test('a few events of a large chunk let go of it, and stay what they are', asy
 t.test('a batch knows what comes before its first event in the batch that was sent, wherever its bytes are', t => {
   const batch = batchOf(objects(400).map(one => JSON.stringify(one)))
   const starts = [...batch.starts]
-  const before = ({ places, starts }: EventBatch) => places?.before(starts)
+  const before = ({ sentOffsets, starts }: EventBatch) => sentOffsets?.before(starts)
   t.equal(before(batch), undefined, 'before it is sent')
-  batch.places = new Places(batch.starts[0]!)
+  batch.sentOffsets = new SentOffsets(batch.starts[0]!)
   t.equal(before(batch), 0)
   const copy = batch.fork(7)
   t.equal(before(copy), starts[7])

@@ -110,7 +110,8 @@ export class Partitions {
   /** Settles everything as `errored`, to be read again. */
   giveBack(): Amount {
     const amount = this.amount()
-    for (const { batch } of this.#undivided.splice(0)) batch.ack.settle('errored', batch.places?.before(batch.starts))
+    for (const { batch } of this.#undivided.splice(0))
+      batch.ack.settle('errored', batch.sentOffsets?.before(batch.starts))
     for (const batcher of this.#all()) batcher.giveBack()
     return amount
   }

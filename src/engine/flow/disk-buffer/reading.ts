@@ -1,6 +1,6 @@
 import { Ack, type ByteRange } from '../../../core/event/ack.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import { Places } from '../../../core/event/places.js'
+import { SentOffsets } from '../../../core/event/sent-offsets.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Amount } from '../counters.js'
 import type { Range } from './ledger.js'
@@ -122,7 +122,7 @@ export class Reading {
     try {
       batch = this.#decoder.decode(record, ack, release)
       if (events < batch.length) batch.retain(i => i >= skipped && i < skipped + events)
-      batch.places = new Places(batch.starts[0]!)
+      batch.sentOffsets = new SentOffsets(batch.starts[0]!)
     } catch (error) {
       this.#report.notUnderstood(error)
       this.#report.missing({ events, bytes })
@@ -149,7 +149,7 @@ function settledRanges(batch: EventBatch, { place, start }: Incoming, again: rea
   const ranges: { -readonly [K in keyof Range]: Range[K] }[] = []
   let range: (typeof ranges)[number] | undefined
   for (let i = 0; i < batch.length; i++) {
-    const at = batch.places!.before(batch.starts, i)
+    const at = batch.sentOffsets!.before(batch.starts, i)
     const size = batch.size(i)
     // An event without bytes at the border of a range belongs to it.
     const least = size === 0 ? 1 : 0

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Ack } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
-import { Places } from '../../../../src/core/event/places.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { batchesOf } from '../../../support/batches.js'
 import {
   balanced,
@@ -446,7 +446,7 @@ t.test('what is given back at the end begins with the first event that was not d
   const batch = (lines: number) => {
     const ack = new Ack((status, before) => settled.push([status, before]))
     const made = new EventBatch(batchesOf('1234\n'.repeat(lines), origin)[0]!, origin, 0, ack)
-    made.places = new Places(made.starts[0]!)
+    made.sentOffsets = new SentOffsets(made.starts[0]!)
     return made
   }
   void it.input.write(batch(10))

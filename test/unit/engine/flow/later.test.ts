@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { defineProcessor, type Processor } from '../../../../src/core/component.js'
 import type { AckStatus, OnSettled } from '../../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
-import { Places } from '../../../../src/core/event/places.js'
+import { SentOffsets } from '../../../../src/core/event/sent-offsets.js'
 import { type BatchScope, discard, LATER, MAIN } from '../../../../src/core/processor.js'
 import { SteadyClock } from '../../../../src/engine/flow/steady-clock.js'
 import type { Left } from '../../../../src/engine/flow/waiting.js'
@@ -220,7 +220,7 @@ for (const ends of ['the first', 'the last']) {
       let told: unknown[] = []
       const events = [{ n: 1 }, { n: 2 }, { n: 3, at: 100 }, { n: 4, at: 100 }]
       const batch = batchOf(events, { source: 'again', onSettled: (status, before) => (told = [status, before]) })
-      batch.places = new Places(batch.starts[0]!)
+      batch.sentOffsets = new SentOffsets(batch.starts[0]!)
       // The second stage has the second event, the first stage those after it.
       const later = batch.pick(i => i === 1)!
       later.changeTo(0, Buffer.from('{"n":2,"at":100}'))
@@ -240,7 +240,7 @@ t.test('a successor that ends at once gives back what it takes', async t => {
   const one = stageWith(inTime, false, ['again'])
   let before: number | undefined
   const batch = one.batch('again', [{ n: 0 }, { n: 1, at: 100 }], (_, bytes) => (before = bytes))
-  batch.places = new Places(batch.starts[0]!)
+  batch.sentOffsets = new SentOffsets(batch.starts[0]!)
   one.stage.write(batch)
   await settle()
   one.stage.endWaiting(() => true)

@@ -1,5 +1,5 @@
 /** Where the events of a batch were in the batch that was sent, for a source that reads only the last of them again. */
-export class Places {
+export class SentOffsets {
   /** Where the batch that was sent began in its chunk. */
   readonly #from: number
   /** Where each line was in that chunk, once they are in another one. */
@@ -15,13 +15,13 @@ export class Places {
     return (this.#lines ?? starts)[i]! - this.#from
   }
 
-  /** The places of `length` lines whose bytes move elsewhere now. */
-  kept(starts: Int32Array, length: number): Places {
-    return new Places(this.#from, (this.#lines ?? starts).slice(0, length))
+  /** The offsets of `length` lines whose bytes move elsewhere now. */
+  kept(starts: Int32Array, length: number): SentOffsets {
+    return new SentOffsets(this.#from, (this.#lines ?? starts).slice(0, length))
   }
 
-  slice(from: number, to: number): Places {
-    return new Places(this.#from, this.#lines?.slice(from, to))
+  slice(from: number, to: number): SentOffsets {
+    return new SentOffsets(this.#from, this.#lines?.slice(from, to))
   }
 
   move(from: number, to: number): void {
