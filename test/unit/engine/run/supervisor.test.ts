@@ -328,27 +328,6 @@ destinations:
   })
 }
 
-t.test('a throttle that stays the same does not count twice what another branch gives back at a reload', async t => {
-  const config = `processors: { t: { type: throttle, ${INPUTS}, limit: 9, window: 1 Hours } }
-destinations:
-  a: { type: collect, inputs: [t] }
-  b: { type: collect, ${INPUTS}, buffer: { type: disk } }`
-  const it = await start(t, config)
-  const inTheWay = join(it.folder, 'state', 'buffer', 'b')
-  mkdirSync(dirname(inTheWay), { recursive: true })
-  writeFileSync(inTheWay, '')
-  await it.send(3)
-  const counters = it.metrics.components.get('b')!
-  await until(() => counters.received.events === 9 && (counters.failures.get('buffer_write') ?? 0) > 1)
-  await until(() => got.a?.length === 9)
-  rmSync(inTheWay)
-  await it.replace(config.replace(`${INPUTS}, buffer`, `${INPUTS}, batch: { max_events: 5 }, buffer`))
-  await until(() => got.b?.length === 9)
-  await until(() => it.metrics.components.get('t')!.received.events === 18)
-  await until(() => got.a!.length === 18, { show: () => got.a })
-  await it.end(t)
-})
-
 t.test('a throttle does not count twice what a buffer that cannot be written gives back at a reload', async t => {
   const config = `processors: { t: { type: throttle, ${INPUTS}, limit: 9, window: 1 Hours } }
 destinations: { a: { type: collect, inputs: [t], buffer: { type: disk } } }`
