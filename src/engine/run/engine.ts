@@ -39,7 +39,7 @@ import type { ProcessorRun } from './processor-run.js'
 import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
 import type { Comparison } from './same-components.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
-import { Stages } from './stages.js'
+import { type Fate, Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
 import { pathOf } from './state/inventory.js'
 
@@ -315,17 +315,14 @@ export class Engine {
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
     const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
-    const mayWait = ({ origin, ack }: EventBatch) => {
+    const fateOf = ({ origin }: EventBatch): Fate => {
       const sources = this.#sourcesOf(origin)
-      if (signal.aborted || sources.length === 0) return false
-      if (sources.every(id => this.#left.get(id)?.output.repeats === false)) return true
-      // Nobody would send again what was made of events of a source that cannot: those of the others come twice.
-      if (this.#sources.has(origin.source) || !sources.some(id => this.#isOnce(id))) return false
-      ack.willError()
-      return true
+      if (signal.aborted || sources.length === 0) return 'given_back'
+      if (sources.every(id => this.#left.get(id)?.output.repeats === false)) return 'passed_on'
+      return !this.#sources.has(origin.source) && sources.some(id => this.#isOnce(id)) ? 'both' : 'given_back'
     }
     for (;;) {
-      const waiting = this.#stages.takeLeft(batch => !mayWait(batch), deliveries)
+      const waiting = this.#stages.takeLeft(fateOf, deliveries)
       const ended = this.#stages.leaveOut(this.#config, isRepeated)
       if (ended.length === 0) return waiting
       await this.#stages.end(ended, signal.aborted)

@@ -31,6 +31,12 @@ export interface ProcessorEnvironment {
 /** A reload takes a processor that works on a batch for longer than this for one that hangs. */
 const HANGS_MS = 5000
 
+/**
+ * What becomes of a batch that was left: a successor gets it, its sources send its events again, or `both`, if one of
+ * them cannot and others do.
+ */
+export type Fate = 'passed_on' | 'given_back' | 'both'
+
 /** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #runs = new Map<string, ProcessorRun>()
@@ -153,11 +159,11 @@ export class Stages {
   }
 
   /**
-   * After the end: what the stages, and `deliveries`, have left to their successors. Events that `isRepeated` are given
-   * back instead: other events of their sources were given back, or will be.
+   * After the end: what the stages, and `deliveries`, have left to their successors. What is given back may belong to
+   * several sources, whose other events have another fate then.
    */
   takeLeft(
-    isRepeated: (batch: EventBatch) => boolean,
+    fateOf: (batch: EventBatch) => Fate,
     deliveries: readonly (readonly [string, readonly EventBatch[]])[],
   ): WaitingBatches {
     const all: [id: string, left: Left[]][] = []
@@ -168,12 +174,18 @@ export class Stages {
       all.push([id, batches.map(batch => ({ batch, keptMs: undefined, dueAt: 0 }))])
     const batches = all.flatMap(([, left]) => left.map(({ batch }) => batch))
     const isHeld = (batch: EventBatch) => !this.#givenBack.has(batch)
-    // A batch that is given back may be of several sources.
-    for (let count = -1; count !== this.#givenBack.size; ) {
-      count = this.#givenBack.size
-      for (const batch of batches.filter(isHeld).filter(isRepeated)) {
-        this.#givenBack.add(batch)
-        batch.ack.settle('errored')
+    for (let isChanged = true; isChanged; ) {
+      isChanged = false
+      for (const batch of batches.filter(isHeld)) {
+        const fate = fateOf(batch)
+        if (fate === 'given_back') {
+          this.#givenBack.add(batch)
+          batch.ack.settle('errored')
+          isChanged = true
+        } else if (fate === 'both' && !batch.ack.isErrored) {
+          batch.ack.willError()
+          isChanged = true
+        }
       }
     }
     return new Map(all.map(([id, left]) => [id, left.filter(({ batch }) => isHeld(batch))]))
