@@ -56,7 +56,7 @@ export class Readings {
   }
 }
 
-/** A version that could not be built is not tried again for so many times as long as that took. */
+/** After a version could not be built, the next attempt waits for this multiple of the time that the attempt took. */
 const TIMES_AS_LONG = 20
 const LONGEST_REFUSAL_MS = 10_000
 const MOST_REFUSALS = 10_000

@@ -364,10 +364,9 @@ export class Copies {
         const room = Buffer.alloc(FINGERPRINT_BYTES)
         const length = await inflated.read(room)
         const first = room.subarray(0, length)
-        const owner = undefined
-        const candidate = { path, key: keyOf(stat), changedAt, size, crc, first, not: new Set<string>(), owner }
-        const error = length < FINGERPRINT_BYTES ? inflated.damage : undefined
-        return { candidate: { ...candidate, spoken: 0, over: false }, error }
+        const marks = { path, key: keyOf(stat), changedAt, size, crc, first }
+        const candidate: Candidate = { ...marks, not: new Set(), owner: undefined, spoken: 0, over: false }
+        return { candidate, error: length < FINGERPRINT_BYTES ? inflated.damage : undefined }
       } finally {
         inflated.close()
       }

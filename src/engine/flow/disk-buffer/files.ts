@@ -38,7 +38,7 @@ export interface BufferFile {
 /** Attempts to read a file before it counts as unreadable. */
 const ATTEMPTS = 3
 
-/** Whether it is useless to read a file again after so many failures. */
+/** Whether reading a file again would not help, after this number of failures. */
 export function isFinal(error: unknown, failures: number): boolean {
   return failures >= ATTEMPTS || error instanceof NewerFormat || errorCode(error) === 'ENOENT'
 }
