@@ -315,10 +315,15 @@ export class Engine {
   async #takeLeft(deliveries: readonly (readonly [string, readonly EventBatch[]])[]): Promise<WaitingBatches> {
     const { signal } = this.#delivering
     const isRepeated = (id: string) => this.#left.get(id)?.output.repeats === true || this.#isCut(id)
+    // Nobody would send again the events of a source that ends and cannot read them again.
+    const mayWait = (id: string) => {
+      const stays = this.#left.get(id)
+      return stays ? !stays.output.repeats : this.#isOnce(id)
+    }
     const fateOf = ({ origin }: EventBatch): Fate => {
       const sources = this.#sourcesOf(origin)
       if (signal.aborted || sources.length === 0) return 'given_back'
-      if (sources.every(id => this.#left.get(id)?.output.repeats === false)) return 'passed_on'
+      if (sources.every(mayWait)) return 'passed_on'
       return !this.#sources.has(origin.source) && sources.some(id => this.#isOnce(id)) ? 'both' : 'given_back'
     }
     for (;;) {

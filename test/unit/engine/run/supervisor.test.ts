@@ -138,9 +138,9 @@ const components: readonly AnyDefinition[] = [
   blackhole,
 ]
 
-const SOURCES = (folder: string, more = '') => `
+const SOURCES = (folder: string, more = '', piped = '') => `
 sources:
-  piped: { type: stdin }
+  piped: { type: stdin${piped} }
   sent: { type: tcp, listen: 127.0.0.1:0 }
   tailed: { type: file, include: [${folder}/*.log]${more} }
 `
@@ -158,9 +158,9 @@ async function start(t: Tap, config: string, timeout = '5m', time = clock) {
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })
   const metrics = new Metrics(pino({ level: 'silent' }))
   const around = { log, clock: time, random: () => 0.1, metrics, stdin, stdout: new PassThrough(), env: {} }
-  const read = (yaml: string, more?: string) =>
+  const read = (yaml: string, more?: string, piped?: string) =>
     parseConfig(
-      `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: ${timeout}\n${SOURCES(folder, more)}${yaml}`,
+      `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: ${timeout}\n${SOURCES(folder, more, piped)}${yaml}`,
       'test.yaml',
       { env: {}, components },
     )
@@ -180,7 +180,7 @@ async function start(t: Tap, config: string, timeout = '5m', time = clock) {
     wentBack,
     folder,
     logged: (msg: string) => logs.split('\n').flatMap(line => (line.includes(`"${msg}"`) ? [JSON.parse(line)] : [])),
-    replace: (yaml: string, more?: string) => supervisor.replace(read(yaml, more)),
+    replace: (yaml: string, more?: string, piped?: string) => supervisor.replace(read(yaml, more, piped)),
     /** Number of lines that were sent and have not arrived. */
     waiting: () => 3 * n - all().length,
     /** Sends the next line to every source; in two parts to those that have no more than bytes. */
@@ -646,6 +646,19 @@ destinations:
     }
   },
 )
+
+t.test('what waits for a destination stays when a source changes that cannot read it again', async t => {
+  isFailing = true
+  const config = `destinations: { a: { type: collect, ${INPUTS}, how: failing } }`
+  const it = await start(t, config, '2h')
+  await it.send(10)
+  await until(() => it.metrics.components.get('a')!.failures.size > 0)
+  await it.replace(config, '', ', max_line_bytes: 3000')
+  await it.send(5)
+  isFailing = false
+  await it.arrived(t)
+  await it.end(t)
+})
 
 t.test('a destination does not stay when a source of its events ends', async t => {
   const it = await start(t, SHAPES[0]!)
