@@ -47,9 +47,9 @@ function reloading(t: Test, read: () => Promise<Config>, pipeline: object, serve
     systemd,
     told,
   )
-  t.teardown(() => {
-    reloads.stop()
+  t.teardown(async () => {
     servers.close()
+    await reloads.stop()
   })
   return { reloads, told }
 }
