@@ -48,8 +48,8 @@ function reloading(t: Test, read: () => Promise<Config>, pipeline: object, serve
     told,
   )
   t.teardown(async () => {
-    servers.close()
     await reloads.stop()
+    servers.close()
   })
   return { reloads, told }
 }
