@@ -13,6 +13,9 @@ import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 /** Maximum number of bytes covered by a fingerprint. */
 export const FINGERPRINT_BYTES = 1024
 
+/** Minimum number of bytes that a file must have in common with another to be a possible copy in spite of its name. */
+export const ALIKE_BYTES = 64
+
 /** A hash over `bytes` bytes. */
 export interface Fingerprint {
   readonly bytes: number

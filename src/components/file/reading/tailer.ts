@@ -21,15 +21,12 @@ import {
 import { type Content, type Position, positionsIn } from '../positions.js'
 import type { Sought } from '../rotation/copies.js'
 import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
-import { Growth } from '../rotation/growth.js'
+import { FIRST_MARK, Growth } from '../rotation/growth.js'
 import { type Entry, entryOf } from '../saved.js'
 import { Portion } from './portion.js'
 import { Reads } from './reads.js'
 import { READ_BYTES, type TailerContext } from './tailing.js'
 import { Tracked } from './tracked.js'
-
-/** The first place up to which a fingerprint of what was read is kept; the next ones are twice as far. */
-const FIRST_MARK = 2 * FINGERPRINT_BYTES
 
 /**
  * One file: reads it, creates batches of its lines, and tracks what is delivered.
@@ -354,6 +351,11 @@ export class Tailer extends Tracked {
     const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
     // A copy of a part of the file is recognized regardless of the sizes of the reads.
+    if (this.#at < FIRST_MARK) {
+      const { trail } = this.growth
+      if (known === this.#at) trail.begin(before.subarray(0, known), 0)
+      trail.begin(room.subarray(0, length), this.#at)
+    }
     for (let mark = FIRST_MARK; mark <= this.#at + length; mark *= 2)
       if (mark > this.#at) this.growth.trail.add(mark, tailBefore(mark - this.#at))
     if (hole > 0) room.copyWithin(0, hole, length)

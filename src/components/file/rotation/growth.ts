@@ -1,6 +1,7 @@
+import { crc32 } from 'node:zlib'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
-import type { Fingerprint } from '../identity.js'
+import { FINGERPRINT_BYTES, type Fingerprint } from '../identity.js'
 
 /** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
 const BLOCK_BYTES = 1024
@@ -10,6 +11,9 @@ const BURST_MS = 1000
 const LF = 0x0a
 const CR = 0x0d
 
+/** Up to here a copy of the beginning of a file is compared whole; from here on by marks, each twice as far. */
+export const FIRST_MARK = 2 * FINGERPRINT_BYTES
+
 /** A place in a file, and the fingerprint of the bytes before it. */
 export interface Mark {
   readonly offset: number
@@ -18,10 +22,31 @@ export interface Mark {
 
 /**
  * Some places up to which a file was read, each at least twice as far as the one before. By them, a file that is shorter
- * than what was read is recognized as a copy of its beginning.
+ * than what was read is recognized as a copy of its beginning. Of the first bytes, all ends of lines are known.
  */
 export class Trail {
   readonly #marks: Mark[] = []
+  /** Of the first bytes: where a line or a read ended, and the hash of all bytes before. */
+  readonly #ends: number[] = []
+  readonly #hashes: number[] = []
+
+  /** Registers bytes from `at` on; those of a file that was not read from its beginning are ignored. */
+  begin(bytes: Buffer, at: number): void {
+    if (at !== (this.#ends.at(-1) ?? 0)) return
+    const length = Math.min(bytes.length, FIRST_MARK - at)
+    for (let from = 0, to: number; from < length; from = to) {
+      const lf = bytes.indexOf(LF, from)
+      to = lf === -1 || lf >= length ? length : lf + 1
+      this.#hashes.push(crc32(bytes.subarray(from, to), this.#hashes.at(-1)))
+      this.#ends.push(at + to)
+    }
+  }
+
+  /** Whether what was read began with `size` bytes of this hash, all of which are known. */
+  began(size: number, hash: number): boolean {
+    const known = this.#ends.indexOf(size)
+    return known !== -1 && this.#hashes[known] === hash
+  }
 
   add(offset: number, tail: Fingerprint): void {
     const last = this.#marks.at(-1)

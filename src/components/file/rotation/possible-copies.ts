@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { closeSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
 import type { NameKind } from '../discovery/discovery.js'
-import { fingerprint, firstBytes, isCompressed, keyOf } from '../identity.js'
+import { ALIKE_BYTES, fingerprint, firstBytes, isCompressed, keyOf } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
@@ -14,8 +14,6 @@ import { statOf } from './search.js'
 
 /** The original of a copy is truncated right after the copy was made. Later, a file that looks like one is its own. */
 const TWIN_MS = 10_000
-/** Minimum number of bytes that a file must have in common with another to be a possible copy in spite of its name. */
-const ALIKE_BYTES = 64
 /** A compressed file that changed within this time may be incomplete. */
 export const SETTLE_MS = 2000
 
@@ -187,7 +185,14 @@ function alike(path: string, first: Buffer, least: number): (of: Tailer | Entry)
   return of => {
     const { bytes, hash } = of.head
     const name = 'origin' in of ? of.origin.path : of.file
-    if (bytes < least || bytes > first.length || of.path === path || name === path) return false
+    if (bytes < least || of.path === path || name === path) return false
+    // It has less than is known of the other one's beginning.
+    if (bytes > first.length)
+      return (
+        first.length >= least &&
+        'growth' in of &&
+        of.growth.trail.began(first.length, fingerprint(first, 0, first.length).hash)
+      )
     return (hashes[bytes] ??= fingerprint(first, 0, bytes).hash) === hash
   }
 }

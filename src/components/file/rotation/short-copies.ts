@@ -1,6 +1,8 @@
 import { constants } from 'node:fs'
-import { closeSync, fstatSync, openSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { crc32 } from 'node:zlib'
+import { closeSync, fstatSync, openSync, readSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import {
+  ALIKE_BYTES,
   begins,
   COPY_ONLY,
   FINGERPRINT_BYTES,
@@ -14,7 +16,7 @@ import {
 import type { Tailer } from '../reading/tailer.js'
 import type { Entry } from '../saved.js'
 import type { Candidate } from './copy.js'
-import type { Mark } from './growth.js'
+import { FIRST_MARK, type Mark, type Trail } from './growth.js'
 import { Inflated } from './inflated.js'
 import { isStrong, type UnseenSibling } from './siblings.js'
 
@@ -42,13 +44,10 @@ export async function shortCopies(
     const { sought, growth } = tailer
     for (const place of places) {
       const size = sizeOf(place)
-      const mark = growth.trail.within(size)
-      if (found.has(place) || !mark || size > sought.offset) continue
-      // Little of it may be the same in another file.
-      if (!isStrong({ head: sought.head, tail: mark.tail }) || !begins(place.first, sought.head)) continue
-      const tail = await ('stat' in place ? tailOfPlain(place, mark) : tailOfCompressed(place, mark))
-      if (!tail) continue
-      const position = { offset: size, continues: false, head: sought.head, tail }
+      if (found.has(place) || size > sought.offset) continue
+      const ends = size < FIRST_MARK ? await endsOfSmall(place, size, growth.trail) : await endsOf(place, size, tailer)
+      if (!ends) continue
+      const position = { offset: size, continues: false, ...ends }
       found.set(place, { entry: { path: place.path, file: path, ...identityOf(place), ...position }, of: tailer })
       break
     }
@@ -76,6 +75,32 @@ function identityOf(place: Place): Pick<Entry, 'dev' | 'ino' | 'birth' | 'gone' 
   return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs), away: Number(mtimeNs) / 1e6 }
 }
 
+type Ends = Pick<Entry, 'head' | 'tail'>
+
+/** What identifies its content; undefined if the file that was read did not begin with it. */
+async function endsOf(place: Place, size: number, { sought: { head }, growth }: Tailer): Promise<Ends | undefined> {
+  const mark = growth.trail.within(size)
+  // Little of it may be the same in another file.
+  if (!mark || !isStrong({ head, tail: mark.tail }) || !begins(place.first, head)) return undefined
+  const tail = await ('stat' in place ? tailOfPlain(place, mark) : tailOfCompressed(place, mark))
+  return tail && { head, tail }
+}
+
+/** The same for a copy that is compared whole. */
+async function endsOfSmall(place: Place, size: number, trail: Trail): Promise<Ends | undefined> {
+  if (size < ALIKE_BYTES) return undefined
+  const head = fingerprint(place.first, 0, place.first.length)
+  if (!('stat' in place)) {
+    const tail = trail.began(size, place.crc) ? await tailOfCompressed(place) : undefined
+    return tail && { head, tail }
+  }
+  return withFile(place.path, keyOf(place.stat), fd => {
+    const all = Buffer.alloc(size)
+    if (readSync(fd, all, 0, size, 0) < size || !trail.began(size, crc32(all))) return undefined
+    return { head, tail: fingerprint(all, Math.max(0, size - FINGERPRINT_BYTES), size) }
+  })
+}
+
 /** The fingerprint of its last bytes; undefined if it does not have those of the mark. */
 function tailOfPlain({ path, stat }: UnseenSibling, { offset, tail }: Mark): Fingerprint | undefined {
   return withFile(path, keyOf(stat), fd => {
@@ -85,12 +110,12 @@ function tailOfPlain({ path, stat }: UnseenSibling, { offset, tail }: Mark): Fin
   })
 }
 
-async function tailOfCompressed({ path, key, size }: Candidate, mark: Mark): Promise<Fingerprint | undefined> {
+async function tailOfCompressed({ path, key, size }: Candidate, mark?: Mark): Promise<Fingerprint | undefined> {
   const inflated = withFile(path, key, fd => new Inflated(fd), true)
   if (!inflated) return undefined
   try {
     inflated.budget = Number.POSITIVE_INFINITY
-    if (!same(await lastUpTo(inflated, mark.offset), mark.tail)) return undefined
+    if (mark && !same(await lastUpTo(inflated, mark.offset), mark.tail)) return undefined
     const tail = await lastUpTo(inflated, size)
     return inflated.at === size ? tail : undefined
   } finally {

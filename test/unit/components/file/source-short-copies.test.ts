@@ -104,6 +104,47 @@ for (const isCompressed of [false, true])
     },
   )
 
+for (const isCompressed of [false, true])
+  for (const lines of [5, 60])
+    t.test(
+      `a small file has a ${isCompressed ? 'compressed' : 'plain'} copy of ${lines} lines that is shorter`,
+      async t => {
+        const dir = testFolder(t, { 'app.log': numbered(0, 3) })
+        const path = join(dir, 'app.log')
+        const options = { include: [path], scan_interval: '20ms', rotate_wait: '20ms' }
+        const first = await tail(options)
+        await settled(first, 3)
+        await first.stop()
+        await laterFiles(dir)
+        const run = await tail(options, first.checkpoints)
+        appendFileSync(path, numbered(3, lines))
+        copyFileSync(path, `${path}.1`)
+        appendFileSync(path, numbered(lines, lines + 3))
+        await settled(run, lines)
+        if (isCompressed) compress(`${path}.1`)
+        truncateSync(path)
+        // It has as many bytes as the copy, and was read by nobody.
+        writeFileSync(`${path}.2`, numbered(0, lines, 'LINE'))
+        await run.scanned(3)
+        appendFileSync(path, 'after\n')
+        await settled(run, 2 * lines + 1)
+        if (isCompressed)
+          await until('the copy to be at rest', () => Date.now() - statSync(`${path}.1.gz`).ctimeMs > 2500)
+        await run.scanned(3)
+        t.same(
+          [...run.out.texts()].sort(),
+          [
+            ...numbered(3, lines + 3)
+              .trim()
+              .split('\n'),
+            ...numbered(0, lines, 'LINE').trim().split('\n'),
+            'after',
+          ].sort(),
+        )
+        await run.stop()
+      },
+    )
+
 t.test('a copy that has more than its beginning in common with what was read is read', async t => {
   const dir = testFolder(t, { 'app.log': BANNER + numbered(0, 100) })
   const path = join(dir, 'app.log')
@@ -144,6 +185,25 @@ for (const gap of [0, 50])
 
 /** Copies of app.log that a pattern for app.log matches, too. */
 const NAMES = ['app.1.log', 'app.rot0.log', 'app_old.log', 'app-20260101.log', 'old-app.log']
+
+for (const name of NAMES)
+  t.test(`a small copy in the pattern is read once, whatever its name is: ${name}`, async t => {
+    const dir = testFolder(t, { 'app.log': numbered(0, 10) })
+    const path = join(dir, 'app.log')
+    const run = await tail({ include: [join(dir, '*.log')], scan_interval: '20ms' })
+    await settled(run, 10)
+    await laterFiles(dir)
+    copyFileSync(path, join(dir, name))
+    appendFileSync(path, numbered(10, 13))
+    await settled(run, 13)
+    truncateSync(path)
+    await run.scanned(3)
+    appendFileSync(path, numbered(13, 15))
+    await settled(run, 15)
+    await run.scanned(3)
+    t.same(run.out.texts(), numbered(0, 15).trim().split('\n'))
+    await run.stop()
+  })
 
 for (const name of NAMES)
   t.test(`a copy in the pattern is read once, whatever its name is: ${name}`, async t => {
