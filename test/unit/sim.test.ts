@@ -7,8 +7,8 @@ import { checkout } from '../support/checkout.js'
 /** A short run of `npm run sim`. It replaces clocks, timers and node:fs of its process, so it has one of its own. */
 
 const run = promisify(execFile)
-const SECONDS = 15
-const SEEDS = 2500
+const SECONDS = 5
+const SEEDS = 800
 
 // Under tap, imports would go through a hook in another thread, which takes real time. A seed must not depend on it.
 const NODE = ['-c', 'unset NODE_OPTIONS; exec "$@"', 'sh', process.execPath]

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { performIn } from './case.js'
-import { makeScenario } from './generate.js'
-import { Model } from './model.js'
-import { PLAIN, type Scenario, type Setup } from './scenario.js'
-import { shrink } from './shrink.js'
-import { type Arrival, type Content, Failure, type Line } from './written.js'
+import { performIn } from '../chaos/case.js'
+import { makeScenario } from '../chaos/generate.js'
+import { Model } from '../chaos/model.js'
+import { PLAIN, type Scenario, type Setup } from '../chaos/scenario.js'
+import { shrink } from '../chaos/shrink.js'
+import { type Arrival, type Content, Failure, type Line } from '../chaos/written.js'
 
 /** A few short runs, and whether the machine would notice what it looks for. */
 
