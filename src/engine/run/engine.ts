@@ -88,6 +88,8 @@ export class Engine {
   /** The parts that can get stuck. */
   readonly watched: Watched[] = []
   #failed = false
+  /** Whether it was aborted before what waits was taken for successors. */
+  #wasCut: boolean | undefined
 
   private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
@@ -285,7 +287,7 @@ export class Engine {
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     // Events that were given back will be decided again, so they must not have been counted.
-    const isExact = (id: string) => !over.aborted && !this.repeats(id)
+    const isExact = (id: string) => !this.#wasCut && !this.repeats(id)
     for (const [id, component] of this.#lasting)
       if (!this.#goesOn(id) && this.#successors?.has(id) && (isExact(id) || this.#stages.keeps(id)))
         this.#handovers.collect(id, component)
@@ -304,7 +306,8 @@ export class Engine {
 
   /** Whether an aborted run has given back events of a source. */
   #isCut(source: string): boolean {
-    if (!this.#delivering.signal.aborted) return false
+    // What was taken for successors before is not given back.
+    if (!(this.#wasCut ?? this.#delivering.signal.aborted)) return false
     return [...this.#lasting.keys()].some(id => !this.#goesOn(id) && this.#outputs.reaches(source, id))
   }
 
@@ -329,7 +332,10 @@ export class Engine {
     for (;;) {
       const waiting = this.#stages.takeLeft(fateOf, deliveries)
       const ended = this.#stages.leaveOut(this.#config, isRepeated)
-      if (ended.length === 0) return waiting
+      if (ended.length === 0) {
+        this.#wasCut = signal.aborted
+        return waiting
+      }
       await this.#stages.end(ended, signal.aborted)
     }
   }

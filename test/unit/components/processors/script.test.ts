@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -182,9 +183,16 @@ t.test('what needs much memory at once ends the process of the script alone, and
 })
 
 t.test('a batch whose process ends again and again fails as a whole', async t => {
-  const ending = await through(t, { code: 'event => process.exit()' }, [Array.from({ length: 14 }, () => ({}))])
+  const folder = testFolder(t, {
+    'ends.js': `import { appendFileSync } from 'node:fs'
+appendFileSync(new URL('starts', import.meta.url), '.')
+export default () => process.exit()
+`,
+  })
+  const ending = await through(t, { file: join(folder, 'ends.js') }, [Array.from({ length: 14 }, () => ({}))])
   t.same(reasonsIn(ending.left.main), Array(14).fill('it ended itself'))
   t.equal(ending.counters.passed.events, 14)
+  t.equal(readFileSync(join(folder, 'starts'), 'utf8').length, 12, 'starts')
   // In no call.
   const late = await through(
     t,

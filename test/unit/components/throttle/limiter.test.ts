@@ -1,6 +1,6 @@
 import t from 'tap'
 import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
-import { hashBytes, KeyTable, keyOf, viewOf } from '../../../../src/components/throttle/key-table.js'
+import { hashBytes, KeyTable, keyOf, randomSeed, viewOf } from '../../../../src/components/throttle/key-table.js'
 import { KeyedLimiter } from '../../../../src/components/throttle/keyed-limiter.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { DISCARD, FULL, type LimiterOptions, PASS, type Taken } from '../../../../src/components/throttle/limiter.js'
@@ -337,4 +337,13 @@ t.test('the table finds what was added, and nothing else, also when all hashes a
   }
   const a = viewOf(Buffer.from('a'))
   t.not(hashBytes(a, 0, 1, 1), hashBytes(a, 0, 1, 2), 'the seed matters')
+})
+
+t.test('nobody knows which keys collide: each throttle has a seed of its own', async t => {
+  t.ok(new Set(Array.from({ length: 20 }, randomSeed)).size > 10)
+  const collides = (seed: number) => {
+    const hash = (text: string) => hashBytes(viewOf(Buffer.from(text)), 0, text.length, seed) & 0xff
+    return Array.from({ length: 2000 }, (_, i) => `${i}`).filter(key => hash(key) === 0)
+  }
+  t.notSame(collides(1), collides(2))
 })

@@ -107,11 +107,14 @@ const stoppable = defineProcessor({
   examples: [{ title: '', yaml: '' }],
   create: (_options, { id }) => ({
     process() {},
-    async stop() {
+    async stop(deadline) {
       stopped.push(id)
+      if (stopsLate && !deadline.aborted) await once(deadline, 'abort')
     },
   }),
 })
+/** Whether a `stoppable` processor takes all the time there is for its end. */
+let stopsLate = false
 /** How often a source with a file was made. */
 let keyedMade = 0
 const keyed = defineSource({
@@ -656,6 +659,22 @@ t.test('what waits for a destination stays when a source changes that cannot rea
   await it.replace(config, '', ', max_line_bytes: 3000')
   await it.send(5)
   isFailing = false
+  await it.arrived(t)
+  await it.end(t)
+})
+
+t.test('what waits for a destination arrives once when the time of a reload runs out later', async t => {
+  isFailing = true
+  const config = (n: number) => `processors: { s: { type: stoppable, inputs: [tailed] } }
+destinations: { a: { type: collect, inputs: [piped, sent, s], how: failing, batch: { max_events: ${n} } } }`
+  const it = await start(t, config(1), '2s')
+  await it.send(10)
+  await until(() => it.metrics.components.get('a')!.failures.size > 0)
+  stopsLate = true
+  await it.replace(config(2).replace('{ s:', '{ other:').replace(', s]', ', other]'))
+  stopsLate = false
+  isFailing = false
+  await it.send(5)
   await it.arrived(t)
   await it.end(t)
 })
