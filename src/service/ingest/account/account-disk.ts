@@ -79,8 +79,6 @@ export class AccountDisk implements DiskAllowance {
 
   /** Counts what the folder of a pipeline holds, as far as it is not counted by what runs. */
   async measure(folder: string): Promise<void> {
-    for (const path of this.#paths.keys())
-      if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#remove(path)
     const add = (path: string, bytes: number) => {
       if (!this.#isLive(path)) this.count(path, () => bytes)
     }
@@ -95,6 +93,9 @@ export class AccountDisk implements DiskAllowance {
         add(path, await sizeOf(path, entry))
       }
     }
+    // Last, so that a renamed file counts all the time.
+    for (const path of this.#paths.keys())
+      if (path.startsWith(folder + sep) && !this.#isLive(path) && !existsSync(path)) this.#remove(path)
   }
 
   forget(folder: string): void {

@@ -170,6 +170,7 @@ t.test('files without an append for a minute are checked every 8 seconds', async
   await until('the append', () => run.out.lines.length === FILES + 1)
 
   await t.test('and by each scan after an append', async t => {
+    await run.scanned(1)
     const { checks, tens } = await checksInScans()
     t.ok(checks >= 8 * tens && checks <= 20 * tens, `${checks} checks of one file`)
   })

@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, renameSync, statSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino } from 'pino'
@@ -8,6 +8,7 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { Delivery } from '../../../../src/engine/flow/delivery/delivery.js'
 import { Input } from '../../../../src/engine/flow/fan-out.js'
 import { systemClock } from '../../../../src/lib/time.js'
+import { AccountDisk } from '../../../../src/service/ingest/account/account-disk.js'
 import { AccountKeys } from '../../../../src/service/ingest/worker/account-keys.js'
 import { AccountRequests } from '../../../../src/service/ingest/worker/account-share.js'
 import { KnownKeys } from '../../../../src/service/ingest/worker/known-keys.js'
@@ -244,4 +245,22 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
   await a.delivery.stop(AbortSignal.abort())
   b!.answer()
   await begins('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')
+})
+
+t.test('a file of an account counts at every moment, also when it gets another name', async t => {
+  const folder = testFolder(t, { p: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(900) } } } })
+  const path = (name: string) => join(folder, 'p/state/dead-letter', name)
+  const options = { account: 'a', max: 1000, revisions: () => 0, log: silent, clock: systemClock }
+  const disk = new AccountDisk(options)
+  await disk.measure(join(folder, 'p'))
+  t.equal(disk.files, 900)
+  renameSync(path('out.ndjson'), path('renamed.ndjson'))
+  const measured = disk.measure(join(folder, 'p'))
+  let isMeasured = false
+  void measured.then(() => (isMeasured = true))
+  while (!isMeasured) {
+    if (disk.files < 900) return t.fail(`${disk.files} bytes`)
+    await new Promise(resolve => setImmediate(resolve))
+  }
+  t.equal(disk.files, 900)
 })
