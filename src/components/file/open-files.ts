@@ -81,7 +81,7 @@ export class OpenFiles {
       onGap: (path, since) => this.#displace(path, since),
     })
     const isRead = (key: string) => this.#tailers.has(key)
-    this.#rotated = new Rotated(saved, births, problems, isRead, path => this.#possibleCopies.has(path))
+    this.#rotated = new Rotated(saved, births, problems, context.clock, isRead, path => this.#possibleCopies.has(path))
     const shared = { ...options, births, rotated: this.#rotated }
     this.#missing = new Missing({
       ...shared,

@@ -9,6 +9,7 @@ import {
   readSync,
   unlessSilent,
 } from '../../../lib/files/remote/guarded-fs.js'
+import type { Clock } from '../../../lib/time.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import { isOfSystem, type PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
@@ -23,6 +24,8 @@ export const CLOCK_MS = 10
 const MAX_COPIES = 2000
 /** Work for reading the first bytes of a copy, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
+/** Who compresses a file writes more often than this. */
+const AT_REST_MS = 30_000
 /** The minimum size of a gzip file. */
 const SMALLEST = 18
 
@@ -93,6 +96,7 @@ interface Unreadable {
 export class Copies {
   readonly #problems: PathProblems
   readonly #births: BirthTimes
+  readonly #clock: Clock
   readonly #folders = new Map<string, Folder>()
   readonly #slots = new Slots()
   #round = 0
@@ -101,9 +105,10 @@ export class Copies {
   /** Files that cannot be read and may have what is searched for, by path, with their state. */
   readonly #hiding = new Map<string, string>()
 
-  constructor(problems: PathProblems, births: BirthTimes) {
+  constructor(problems: PathProblems, births: BirthTimes, clock: Clock) {
     this.#problems = problems
     this.#births = births
+    this.#clock = clock
   }
 
   /** Starts a round, in which each folder is listed once. */
@@ -114,7 +119,7 @@ export class Copies {
 
   #list(folder: string): readonly Listed[] {
     let found = this.#listed.get(folder)
-    if (!found) this.#listed.set(folder, (found = list(folder)))
+    if (!found) this.#listed.set(folder, (found = list(folder, this.#clock.wall())))
     return found
   }
 
@@ -431,8 +436,11 @@ function stampOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
   return `${dev}:${ino}:${size}:${mtimeNs}`
 }
 
-/** The gzip files of a folder, the newest first, without those whose original still exists, which may be incomplete. */
-function list(folder: string): Listed[] {
+/**
+ * The gzip files of a folder, the newest first, without those whose original still exists, which may be incomplete.
+ * `now`: wall clock in milliseconds.
+ */
+function list(folder: string, now: number): Listed[] {
   const found: Listed[] = []
   try {
     const names = new Set(readdirSync(folder))
@@ -440,8 +448,9 @@ function list(folder: string): Listed[] {
       const stat = copyStat(folder, name)
       if (!stat) continue
       const original = name.slice(0, -'.gz'.length)
-      if (names.has(original) && isMadeOf(stat, statIn(folder, original))) continue
-      found.push({ path: join(folder, name), stat, stamp: stampOf(stat) })
+      const path = join(folder, name)
+      if (names.has(original) && isMadeOf(path, stat, statIn(folder, original), now)) continue
+      found.push({ path, stat, stamp: stampOf(stat) })
     }
   } catch (error) {
     unlessSilent(error)
@@ -451,9 +460,25 @@ function list(folder: string): Listed[] {
   return found.slice(0, MAX_COPIES)
 }
 
-/** Whether the original is older than the gzip file, and thus not a successor. */
-function isMadeOf(gz: BigIntStats, original: BigIntStats | undefined): boolean {
-  return original?.isFile() === true && original.birthtimeNs < gz.birthtimeNs
+/**
+ * Whether the file of that name is what the gzip file is made of: it is older, so no successor, and they have the same
+ * size, or the gzip file is still being written. Else it is an older rotated file, left when compression was turned on.
+ */
+function isMadeOf(path: string, gz: BigIntStats, original: BigIntStats | undefined, now: number): boolean {
+  if (!original?.isFile() || original.birthtimeNs >= gz.birthtimeNs) return false
+  // At its end it usually gets the times of what it was made of.
+  const isFinished = gz.mtimeNs < gz.birthtimeNs || now - Number(gz.ctimeNs) / 1e6 >= AT_REST_MS
+  if (!isFinished) return true
+  let fd: number | undefined
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    return marksOf(fd, gz).size === Number(original.size) % 2 ** 32
+  } catch (error) {
+    unlessSilent(error)
+    return true
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
 }
 
 /** The size and checksum at the end, and the modification time: that of the original, if it is recorded. */

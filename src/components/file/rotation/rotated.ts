@@ -1,5 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname } from 'node:path'
+import type { Clock } from '../../../lib/time.js'
 import {
   type BirthTimes,
   begins,
@@ -44,11 +45,12 @@ export class Rotated {
     saved: Saved,
     births: BirthTimes,
     problems: PathProblems,
+    clock: Clock,
     isRead: (key: string) => boolean,
     mayBeCopy: (path: string) => boolean = () => false,
   ) {
     this.#saved = saved
-    this.#copies = new Copies(problems, births)
+    this.#copies = new Copies(problems, births, clock)
     this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births), mayBeCopy)
   }
 

@@ -58,7 +58,7 @@ import { systemClock } from '../../../../src/lib/time.js'
 import { casesOf } from '../../../support/cases.js'
 import { testFolder } from '../../../support/folder.js'
 import { ManualTime } from '../../../support/manual-time.js'
-import { Receiver } from '../../../support/tailing.js'
+import { laterFiles, Receiver } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 t.test('braces', async t => {
@@ -420,7 +420,7 @@ t.test('a copy as long as a file that is read from another copy was read by nobo
   const text = 'first\nsecond\n'
   writeFileSync(`${path}.1.gz`, gzipSync(text))
   const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
   const head = fingerprint(Buffer.from(text), 0, 6)
   const tailer = { path, size: text.length, sought: { head, offset: 0 } }
   const found = async (more: object) => {
@@ -432,10 +432,25 @@ t.test('a copy as long as a file that is read from another copy was read by nobo
   t.equal(await found({ copy: { isFound: true, key: '0:1' } }), 1)
 })
 
+t.test('a compressed file is made of the file beside it while it is written, or has the same size', async t => {
+  const folder = testFolder(t, { 'app.log': '', 'app.log.4': 'old\n' })
+  await laterFiles(folder)
+  const seen = (text: string, ms: number) => {
+    writeFileSync(join(folder, 'app.log.4.gz'), gzipSync(text))
+    const clock = { ...systemClock, wall: () => systemClock.wall() + ms }
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), {} as PathProblems, clock, () => false)
+    rotated.begin()
+    return rotated.isCompressedIn(folder, 'app.log', 0)
+  }
+  t.equal(seen('another one\n', 0), false, 'it may be incomplete')
+  t.equal(seen('another one\n', 31_000), true)
+  t.equal(seen('old\n', 31_000), false)
+})
+
 t.test('a copy that nobody saw is waited for while it may still grow', async t => {
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
   const found = async (now: number) => {
     rotated.begin()
     return (await rotated.unseen(path, 0, now, [], new Slices(systemClock)))?.length
@@ -457,7 +472,7 @@ t.test('two copies of the same size that begin alike, of one of which all was re
       writeFileSync(`${path}.${i + 1}.gz`, gzipSync(text))
       utimesSync(`${path}.${i + 1}.gz`, 1000 - i, 1000 - i)
     }
-    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
     rotated.begin()
     const tailers = [{ path, size: 11, sought: { head, offset: 11 } } as unknown as Tailer]
     const unseen = await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock))
@@ -473,7 +488,7 @@ t.test('a copy with the inode of another one that was read and deleted was read 
   const { dev, ino } = statSync(`${path}.1.gz`, { bigint: true })
   const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
   const found = async (text: string) => {
-    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
     rotated.begin()
     const sought = { head: fingerprint(Buffer.from(text), 0, 5), offset: text.length - 1 }
     const tailer = { path, size: sought.offset, sought, copyKey: `${dev}:${ino}` } as unknown as Tailer
@@ -486,7 +501,7 @@ t.test('a copy with the inode of another one that was read and deleted was read 
 t.test('a folder that changes between the searches for two of its names is listed again', async t => {
   const dir = testFolder(t, { 'app.log': '', 'other.log': '', 'other.log.1': 'first\n' })
   const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
   const found = async (name: string) => {
     const unseen = await rotated.unseen(join(dir, name), 0, undefined, [], new Slices(systemClock))
     return unseen?.map(({ place }) => place.path)
@@ -507,7 +522,7 @@ t.test('a copy of a file that waits to be read has what was written to it since 
   rmSync(path)
   writeFileSync(`${path}.1.gz`, gzipSync('first\n'))
   const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, systemClock, () => false)
   const found = async (tailers: Tailer[]) => {
     rotated.begin()
     return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length

@@ -227,6 +227,31 @@ t.test('copied and truncated again and again while nothing can be delivered: eve
   await run.stop()
 })
 
+t.test('a copy is compressed beside an older file of its name: both are known for what they are', async t => {
+  // More than is read ahead.
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 90_000)), 'app.log.4': 'old\n' })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  let makeRoom = () => {}
+  out.room = new Promise<void>(resolve => {
+    makeRoom = resolve
+  })
+  await laterFiles(dir)
+  const run = await tail({ include: [path], scan_interval: '20ms', rotate_wait: '1m' }, undefined, out)
+  await until('the first batch', () => out.batches > 0)
+  await laterFiles(dir)
+  copyTruncate(path, `${path}.1`)
+  compress(`${path}.1`)
+  renameSync(`${path}.1.gz`, `${path}.4.gz`)
+  await until('the truncation', () => run.log.some(({ msg }) => msg.startsWith('file was truncated')))
+  await run.scanned(3)
+  makeRoom()
+  await settled(run, 90_000)
+  t.strictSame(out.texts(), numbered(0, 90_000))
+  t.equal(run.log.filter(({ level }) => level >= 50).length, 0)
+  await run.stop()
+})
+
 t.test('a copy that was never seen is renamed before it is its turn', async t => {
   const { path, options, checkpoints } = await stopped(t, 'app.log')
   // More than is read ahead.
