@@ -65,7 +65,42 @@ interface Compiled {
   readonly groupNames: readonly (string | undefined)[]
 }
 
+/** What `compilingWithin` has compiled, and the CPU time that is left for more, in milliseconds. */
+let within: { readonly known: Map<string, Compiled>; left: number } | undefined
+
+/**
+ * Does work that compiles patterns, each of them once, and for `ms` of CPU time together at most. Then PatternError is
+ * thrown for further ones. For patterns of others, which block this process meanwhile.
+ */
+export function compilingWithin<T>(ms: number, work: () => T): T {
+  const outer = within
+  within = { known: new Map(), left: ms }
+  try {
+    return work()
+  } finally {
+    within = outer
+  }
+}
+
 function compile(source: string, flags: string): Compiled {
+  if (!within) return compileNow(source, flags)
+  const name = `${flags}/${source}`
+  let compiled = within.known.get(name)
+  if (compiled) return compiled
+  if (within.left <= 0)
+    throw new PatternError('the regular expressions before this one are too large together; use fewer or shorter ones')
+  const before = process.cpuUsage()
+  try {
+    compiled = compileNow(source, flags)
+    within.known.set(name, compiled)
+    return compiled
+  } finally {
+    const { user, system } = process.cpuUsage(before)
+    within.left -= (user + system) / 1000
+  }
+}
+
+function compileNow(source: string, flags: string): Compiled {
   if (source.length > LONGEST) throw new PatternError(`the regular expression is longer than ${LONGEST} characters`)
   let native: RegExp
   try {

@@ -571,7 +571,11 @@ t.test('a pipeline uses secrets of its account by name', async t => {
   t.same(delivered(), ['Token second-value', 'Key second-value'], 'another value is used at once')
   t.equal((await ask('DELETE', '/v3/secret/upstream')).status, 204)
   const count = receiver.requests.length
-  t.match(await post(), {
+  const refused = await until('the end of the pipeline', async () => {
+    const answer = await post()
+    return answer.body.code !== 'stopping' && answer
+  })
+  t.match(refused, {
     status: 503,
     body: { code: 'pipeline_cannot_run', message: /the secret upstream does not exist in the account; save it/ },
   })

@@ -5,6 +5,7 @@ import { type ComponentConfig, type Config, parseDocument } from '../../engine/c
 import { secretVariable } from '../../engine/config/published/account-secrets.js'
 import { LimitedReach } from '../../engine/config/published/limited-reach.js'
 import { type Permissions, refusedBy } from '../../engine/config/published/permissions.js'
+import { compilingWithin } from '../../lib/pattern.js'
 import { type Bound, boundedComponents, boundsOf, tooManySeries } from './hosted-bounds.js'
 
 /** The source that the requests to a pipeline come in by. */
@@ -50,7 +51,8 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
   let config: Config
   try {
     const env = Object.fromEntries(Object.entries(secrets).map(([secret, value]) => [secretVariable(secret), value]))
-    config = parseDocument(document, name, { env, components, given: [source] })
+    const parse = () => parseDocument(document, name, { env, components, given: [source] })
+    config = compilingWithin(Number.POSITIVE_INFINITY, parse)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw new NotHosted(textOf(error.problems), { cause: error })

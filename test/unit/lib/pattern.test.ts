@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Pattern, PatternError } from '../../../src/lib/pattern.js'
+import { compilingWithin, Pattern, PatternError } from '../../../src/lib/pattern.js'
 import { Atoms } from '../../../src/lib/regex/atoms.js'
 import { compileAutomaton } from '../../../src/lib/regex/automaton.js'
 import { compileSearch, nativeSearch, type Search } from '../../../src/lib/regex/search.js'
@@ -271,4 +271,18 @@ t.test('what cannot be bounded is refused, with the reason', async t => {
   t.doesNotThrow(() => new Pattern('(?:){1000000000}(?:a|)*'), 'what is nothing may be repeated')
   t.doesNotThrow(() => new Pattern('[a-z]{1,64}@[a-z.]{1,200}'))
   t.doesNotThrow(() => new Pattern(Array.from({ length: 300 }, (_, i) => `some_bot_${i}`).join('|'), 'iu'))
+})
+
+t.test('patterns of others: each is compiled once, and no more when the time for them is over', async t => {
+  const large = (name: string) => new Pattern(`${nested(60, name)}`)
+  const tooMuch = { constructor: PatternError, message: /the regular expressions before this one are too large/ }
+  compilingWithin(0.001, () => {
+    large('a')
+    t.throws(() => large('b'), tooMuch)
+    t.ok(large('a').test('a'), 'known')
+    t.throws(() => compilingWithin(0, () => large('a')), tooMuch)
+    t.doesNotThrow(() => compilingWithin(Number.POSITIVE_INFINITY, () => large('b')))
+    t.throws(() => large('b'), tooMuch)
+  })
+  t.doesNotThrow(() => large('b'))
 })

@@ -28,10 +28,11 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
 
 /** Reports options that name a field which no event reaching the component can have. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
+  const known: Known = new Map()
   for (const draft of drafts.values()) {
     const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
     if (used.length === 0) continue
-    const fields = fieldsOf(upstreamOf(draft, drafts))
+    const fields = fieldsOf(upstreamOf(draft, drafts), known)
     if (!fields) continue
     for (const { option, path, without } of used) {
       const [name] = path.segments
@@ -68,14 +69,18 @@ interface KnownFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
+/** What components say of their fields: each is asked once, since many may be behind it. */
+type Known = Map<Draft['config'], EventFields | undefined>
+
 /** The fields from all of these; undefined if one of them gives any field or is unknown, or if none is a source. */
-function fieldsOf(upstream: readonly Draft[]): KnownFields[] | undefined {
+function fieldsOf(upstream: readonly Draft[], known: Known): KnownFields[] | undefined {
   const all: KnownFields[] = []
   for (const { id, kind, config } of upstream) {
     if (!config) return undefined
     const { definition, options } = config
     if (kind === 'processor' && !definition.fields) continue
-    const fields = definition.fields?.(options as never)
+    if (!known.has(config)) known.set(config, definition.fields?.(options as never))
+    const fields = known.get(config)
     if (!fields) return undefined
     all.push({ ...fields, id, kind, codec: (options as { decode?: Codec }).decode })
   }

@@ -2,10 +2,12 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
+import { z } from 'zod'
 import { validate } from '../../../../src/cli/check/validate.js'
 import { components } from '../../../../src/components/list.js'
 import { codecOf } from '../../../../src/core/codecs/list.js'
 import { PLAIN_TEXT } from '../../../../src/core/codecs/text.js'
+import { defineProcessor } from '../../../../src/core/component.js'
 import { lineFields } from '../../../../src/core/event/event.js'
 import { fieldsOfLines } from '../../../../src/core/event/event-fields.js'
 import { DECODED, INVALID } from '../../../../src/core/event/flags.js'
@@ -320,3 +322,31 @@ destinations: { out: { type: http, inputs: [lim], url: 'https://a.example/', aut
     t.match((await validated(folder, `plugins: [./none.js]\n${script}`)).join('\n'), join(folder, 'none.js'))
   },
 )
+
+t.test('each component of a long chain is asked once for its fields', async t => {
+  let asked = 0
+  const adds = defineProcessor({
+    type: 'adds',
+    summary: 'Adds a field.',
+    options: z.strictObject({}),
+    examples: [{ title: '', yaml: '' }],
+    fields() {
+      asked++
+      return { names: ['added'] }
+    },
+    create: () => ({ process() {} }),
+  })
+  const numbers = Array.from({ length: 20 }, (_, n) => n)
+  const yaml = [
+    'sources: { in: { type: stdin, decode: text } }',
+    'processors:',
+    ...numbers.flatMap(n => [
+      `  p${n}: { type: adds, inputs: [${n > 0 ? `f${n - 1}` : 'in'}] }`,
+      `  f${n}: { type: filter, inputs: [p${n}], condition: if (.other exists) }`,
+    ]),
+    'destinations: { out: { type: blackhole, inputs: [f19] } }',
+  ]
+  const { warnings } = parseConfig(yaml.join('\n'), 'c.yaml', { env: {}, components: [...components, adds] })
+  t.equal(warnings.filter(({ message }) => /no event that comes here can have \.other/.test(message)).length, 20)
+  t.equal(asked, 20)
+})

@@ -4,6 +4,7 @@ import { ConfigError, type Fault } from '../../../../core/errors.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../../../engine/config/load.js'
 import { literalSecrets, misplacedSecrets } from '../../../../engine/config/published/secret-places.js'
 import { SECTIONS } from '../../../../engine/config/yaml/node.js'
+import { compilingWithin } from '../../../../lib/pattern.js'
 import { ApiError } from '../errors.js'
 
 /** The source that every pipeline has implicitly. */
@@ -12,6 +13,8 @@ export const INGEST = 'ingest'
 const MOST_FAULTS = 100
 const LONGEST_MESSAGE = 500
 const MOST_LEVELS = 64
+/** CPU time for all regular expressions of a pipeline: other accounts wait as long. */
+const PATTERNS_MS = 1000
 
 /** Stands in for the source when a pipeline is only checked. */
 const standIn = defineSource({
@@ -54,12 +57,14 @@ export function checkPipelineConfig(
   const secrets = [...misplacedSecrets(config, components), ...(literals ? [] : literalSecrets(config, components))]
   if (secrets.length > 0) throw invalid(secrets.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
   try {
-    return parseDocument(withoutReferences(config), 'config', {
-      env: {},
-      components,
-      literal: true,
-      given: [ingestSource(standIn)],
-    })
+    return compilingWithin(PATTERNS_MS, () =>
+      parseDocument(withoutReferences(config), 'config', {
+        env: {},
+        components,
+        literal: true,
+        given: [ingestSource(standIn)],
+      }),
+    )
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw invalid(error.problems.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
