@@ -38,15 +38,17 @@ for (const [letter, meaning] of ['n\n', 'r\r', 't\t', 'b\b', 'f\f', 'v\v', '""',
 const NOTHING = -1
 let meaning = 0
 let isCodePoint = false
+let isColor = false
 
 /**
  * The end of the escape at `p`, whose meaning is then in `meaning`; -1: there is none. These are escapes: `%3D`, `%253D`
  * and so on; `\n`, `\"`, `\u003d`, `\x3d`, `\012` behind any number of backslashes; the `#012` of rsyslog; `&#61;`; colors
- * of a terminal, which stand for a space; soft hyphens and spaces without a width, which stand for nothing; and the wide
+ * of a terminal, which stand for a space unless an `Unescaped` joins; soft hyphens and spaces without a width, which stand for nothing; and the wide
  * digits, letters, dots, dashes and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
   isCodePoint = false
+  isColor = false
   // No byte behind the end is read.
   if (p + 3 > end) return b[p] === BACKSLASH ? backslashEnd(b, p, end) : -1
   switch (b[p]) {
@@ -148,12 +150,15 @@ function colorEnd(b: Buffer, p: number, end: number): number {
   let to = p + 2
   while (to < last && b[to]! >= SPACE && b[to]! < 0x40) to++
   meaning = SPACE
+  isColor = true
   return to < last ? to + 1 : -1
 }
 
-/** The second and the third byte of a space without a width (two joiners among them), or of a word joiner. */
+/** The second and the third byte of a space without a width, a joiner, a mark of the direction, or an unseen operator. */
 function isNarrow(bytes: number): boolean {
-  return (bytes >= 0x808b && bytes <= 0x808d) || bytes === 0x81a0
+  return (
+    (bytes >= 0x808b && bytes <= 0x808f) || (bytes >= 0x80aa && bytes <= 0x80ae) || (bytes >= 0x81a0 && bytes <= 0x81a4)
+  )
 }
 
 /** A digit, letter, dot, dash or @ as wide as an ideograph, or the mark of the byte order. */
@@ -178,6 +183,10 @@ function isSurrogate(code: number): boolean {
 export class Unescaped {
   text = Buffer.alloc(0)
   length = 0
+  /** Whether colors of a terminal stand for nothing rather than for a space, as within a word that was marked. */
+  joins = false
+  /** Whether there were any. */
+  hasColors = false
   /** Where each escape ends in what the text was written as, and what it stands for in the text. */
   readonly #ends: number[] = []
   readonly #places: number[] = []
@@ -199,6 +208,7 @@ export class Unescaped {
     const { text } = this
     let length = 0
     this.#count = 0
+    this.hasColors = false
     let copied = start
     for (let p = start; p < end; ) {
       if (BEGINS_ESCAPE[b[p]!] === 0) {
@@ -212,6 +222,10 @@ export class Unescaped {
         continue
       }
       length += b.copy(text, length, copied, p)
+      if (isColor) {
+        this.hasColors = true
+        if (this.joins) meaning = NOTHING
+      }
       if (isCodePoint && meaning > 0x7f) length += text.write(String.fromCodePoint(meaning), length)
       else if (meaning !== NOTHING) text[length++] = meaning
       this.#ends[this.#count] = to

@@ -1,4 +1,4 @@
-import { MOST_LEVELS, Unescaped } from '../../../lib/formats/escapes.js'
+import { ESCAPE_BYTES, MOST_LEVELS, Unescaped } from '../../../lib/formats/escapes.js'
 import type { PatternMatch } from '../../../lib/pattern.js'
 import { type Pattern, PatternError } from '../../../lib/pattern.js'
 import { Matches } from './matches.js'
@@ -89,25 +89,38 @@ export class Finder {
     if (this.#find(b, start, end)) this.#findUnescaped(b, start, end)
   }
 
-  /** Adds what is in [start, end), which has escapes, without them. */
+  /** Adds what is in [start, end), which has escapes, without them. A color may stand beside a word, or within it. */
   #findUnescaped(b: Buffer, start: number, end: number): void {
+    if (this.#findWithout(b, start, end, false)) this.#findWithout(b, start, end, true)
+  }
+
+  /** Returns whether there are colors. They divide words, or join what is beside them. */
+  #findWithout(b: Buffer, start: number, end: number, joins: boolean): boolean {
     const { matches } = this
+    const known = matches.count
+    let hasColors = false
     for (let n = 0; n < MOST_LEVELS; n++) {
       const level = this.#levels[n]!
+      level.joins = joins
       const last = n > 0 ? this.#levels[n - 1]! : undefined
       const hasChanged = last
         ? level.read(last.text, 0, last.length, this.hasPatterns)
         : level.read(b, start, end, this.hasPatterns)
-      if (!hasChanged) return
-      matches.filter(this.#readsEscapes)
+      hasColors ||= level.hasColors
+      if (!hasChanged) break
+      matches.filter(this.#readsEscapes, joins ? known : 0)
       const first = matches.count
       const hasEscapes = this.#find(level.text, 0, level.length)
       for (let i = first; i < matches.count; i++) {
         matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
-        matches.ends[i] = this.#placeOf(matches.ends[i]!, n)
+        // A color behind it is no part of it.
+        const last = joins ? this.#placeOf(matches.ends[i]! - 1, n) : -1
+        const isWritten = last >= 0 && !ESCAPE_BYTES.includes(b[last]!)
+        matches.ends[i] = isWritten ? last + 1 : this.#placeOf(matches.ends[i]!, n)
       }
-      if (!hasEscapes) return
+      if (!hasEscapes) break
     }
+    return hasColors
   }
 
   /** Where what is at `p` without `n` + 1 levels of escapes is with them. */

@@ -15,10 +15,10 @@ export class Matches {
     this.rules[this.count++] = rule
   }
 
-  /** Removes what rules have found for which `isKept` is 0. */
-  filter(isKept: Uint8Array): void {
-    let last = -1
-    for (let i = 0; i < this.count; i++) if (isKept[this.rules[i]!] !== 0) this.#copy(i, ++last)
+  /** Removes, from number `from` on, what rules have found for which `isKept` is 0. */
+  filter(isKept: Uint8Array, from = 0): void {
+    let last = from - 1
+    for (let i = from; i < this.count; i++) if (isKept[this.rules[i]!] !== 0) this.#copy(i, ++last)
     this.count = last + 1
   }
 

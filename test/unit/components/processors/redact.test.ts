@@ -104,6 +104,7 @@ const WRITTEN: Readonly<Record<string, readonly [before: string, write: (text: s
   'as it is': ['x ', same, ', y'],
   'with soft hyphens': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\u00ad'), ', y'],
   'with spaces without a width': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\u200b'), ', y'],
+  'with marks of the direction': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\u200f\u202d\u2061'), ', y'],
   'in wide letters': ['x ', each(/[0-9A-Za-z@.-]/g, code => String.fromCharCode(code + 0xfee0)), ', y'],
   'in quotes': ['a="', same, '"'],
   'in parentheses': ['a (', same, ')'],
@@ -124,6 +125,8 @@ const WRITTEN: Readonly<Record<string, readonly [before: string, write: (text: s
   'in color': ['\x1b[1;31m', same, '\x1b[0m'],
   'in color, escaped': ['\\u001b[31m', same, '\\u001b[0m'],
   'in color, by rsyslog': ['#033[31m', same, '#033[0m'],
+  'with a color within': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\x1b[01;31m\x1b[K'), '\x1b[0m, y'],
+  'with a color within, escaped': ['x ', text => text.replace(/\w\w(?=\w\w)/g, '$&\\u001b[31m'), '\\u001b[0m, y'],
   'in a URL': ['/p?a=', inUrl, '&b=1'],
   'in a URL in a URL': ['/p?u=%2Fq%3Fa%3D', text => inUrl(inUrl(text)), '%26b%3D1'],
   'in a form': ['a=', text => `${new URLSearchParams({ a: text })}`.slice(2), '&b=1'],
@@ -164,12 +167,15 @@ t.test('each preset finds what it promises, however a log carries it, and nothin
   t.same(Object.keys(FOUND).sort(), ALL.toSorted())
   for (const preset of ALL) {
     const { behind = '', secrets } = FOUND[preset]!
-    const cases = Object.values(WRITTEN).flatMap(([before, write, after]) => [
+    const cases = Object.entries(WRITTEN).flatMap(([how, [before, write, after]]) => [
       ...secrets.map(secret => {
         const lead = before + write(behind)
         return [lead + write(secret) + after, `${lead}***${after}`] as const
       }),
-      ...NOT_FOUND[preset]!.map(text => before + write(text) + after).map(text => [text, text] as const),
+      // A color may also divide digits, and some of them are a card then.
+      ...(/color within/.test(how) ? [] : NOT_FOUND[preset]!)
+        .map(text => before + write(text) + after)
+        .map(text => [text, text] as const),
     ])
     t.same(await wrongly([preset], cases), [], preset)
   }
@@ -179,9 +185,8 @@ t.test('what logs are full of stays', async t => {
   const random = new Seeded(1)
   const hex = (length: number) => Array.from({ length }, () => random.below(16).toString(16)).join('')
   const ids = Array.from({ length: 4000 }, (_, n) => (n % 2 === 0 ? hex(64) : [8, 4, 4, 4, 12].map(hex).join('-')))
-  const texts = Object.values(WRITTEN).flatMap(([before, write, after]) =>
-    ORDINARY.map(text => before + write(text) + after),
-  )
+  const written = Object.entries(WRITTEN).flatMap(([how, parts]) => (/color within/.test(how) ? [] : [parts]))
+  const texts = written.flatMap(([before, write, after]) => ORDINARY.map(text => before + write(text) + after))
   t.same(
     await wrongly(
       ALL,
