@@ -26,7 +26,7 @@ export class Refusal extends Error {
 export class Gone extends Error {}
 
 export const stopping = () =>
-  new Refusal(503, 'stopping', 'sluice is ending; send this again', { 'retry-after': '5' }, true)
+  new Refusal(503, 'stopping', 'the source or pipeline is ending; send this again', { 'retry-after': '5' }, true)
 
 export const overloaded = () =>
   new Refusal(503, 'overloaded', 'too much is waiting to be delivered; send this again', { 'retry-after': '1' })
