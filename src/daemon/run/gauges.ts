@@ -43,7 +43,7 @@ export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]
         return value === undefined ? [] : [{ labels: { component_id: id, kind, path }, value }]
       }),
     )
-  const of = 'data of a component that is not configured any more (kind: checkpoint, buffer or dead_letters)'
+  const of = 'data of a component that is not configured any more (kind: checkpoint, buckets, buffer or dead_letters)'
   show('sluice_orphaned_bytes', `Size of ${of}.`, ({ bytes }) => bytes)
   show('sluice_orphaned_events', `Events in ${of}.`, ({ events }) => events)
   show('sluice_orphaned_age_seconds', `Time since the last change of ${of}.`, ({ changedAt }) =>
