@@ -60,7 +60,7 @@ export class PathProblems {
 
   #damaged(path: string, error: unknown, isMissed: boolean): void {
     const code = errorCode(error) ?? errorText(error)
-    if (!this.#first(path, code, isMissed, isMissed)) return
+    if (!this.#first(path, code, isMissed, true)) return
     this.#context.metrics.failed('copy')
     const rest = isMissed && isOfSystem(error) ? 'retrying with every sweep' : 'skipping the rest'
     this.#context.log.error(
