@@ -8,7 +8,7 @@ import { checkout } from '../support/checkout.js'
 
 const run = promisify(execFile)
 const SECONDS = 5
-const SEEDS = 800
+const SEEDS = 400
 
 // Under tap, imports would go through a hook in another thread, which takes real time. A seed must not depend on it.
 const NODE = ['-c', 'unset NODE_OPTIONS; exec "$@"', 'sh', process.execPath]

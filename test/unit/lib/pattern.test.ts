@@ -107,7 +107,7 @@ t.test('any pattern means what it means to V8', async t => {
     return `${pick(['(?=', '(?!', '(?<=', '(?<!'])}${inner()})`
   }
   const chars = ['a', 'b', 'c', 'A', 'é', '1', '\n', '😀', 'K', '\u212a', ' ', '.', '\ud83d', '\ude00']
-  for (let i = 0; i < 1500; i++) {
+  for (let i = 0; i < (process.env.CI ? 1500 : 400); i++) {
     const [source, flags] = [generate(5), `u${pick(['', 'i', 'm', 's', 'im', 'is'])}`]
     const native = new RegExp(source, flags)
     const exact = nativeSearch(new RegExp(source, `${flags}dg`))

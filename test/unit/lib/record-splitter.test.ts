@@ -7,6 +7,8 @@ import { LANGUAGES, stackTraces } from '../../../src/lib/lines/stack-traces.js'
 import type { Matcher } from '../../../src/lib/pattern.js'
 import { Seeded } from '../../support/seeded.js'
 
+const ROUNDS = process.env.CI ? 2500 : 800
+
 interface Event {
   /** With its line end. */
   readonly bytes: Buffer
@@ -198,7 +200,7 @@ t.test('whatever the portions, and however often it is killed, the events are th
   const random = new Seeded(21)
   const wrong: string[] = []
   let joined = 0
-  for (let round = 0; round < 2500 && wrong.length < 3; round++) {
+  for (let round = 0; round < ROUNDS && wrong.length < 3; round++) {
     const rule = ruleOf(random)
     const input = inputOf(random)
     const options = { largest: random.pick([1, 2, 5, 50, 6000]), restarts: random.pick([0, 0, 5]) }
@@ -209,13 +211,13 @@ t.test('whatever the portions, and however often it is killed, the events are th
       wrong.push(`${JSON.stringify({ ...rule, pattern: String(rule.pattern), ...options })} ${differ(got, expected)}`)
   }
   t.same(wrong, [])
-  t.ok(joined > 5000, `${joined} events of several lines`)
+  t.ok(joined > 2 * ROUNDS, `${joined} events of several lines`)
 })
 
 t.test('events that were flushed are marked where they go on', async t => {
   const random = new Seeded(22)
   const wrong: string[] = []
-  for (let round = 0; round < 1500 && wrong.length < 3; round++) {
+  for (let round = 0; round < ROUNDS / 2 && wrong.length < 3; round++) {
     const rule = ruleOf(random)
     const input = inputOf(random)
     const options = { largest: random.pick([1, 5, 300]), flushes: 0.2, restarts: random.pick([0, 5]) }
@@ -265,7 +267,7 @@ t.test('the same holds for stack traces, whose joiners remember', async t => {
   ]
   const random = new Seeded(23)
   const wrong: string[] = []
-  for (let round = 0; round < 1000 && wrong.length < 3; round++) {
+  for (let round = 0; round < ROUNDS / 2 && wrong.length < 3; round++) {
     const languages = LANGUAGES.filter(() => random.chance(0.5))
     const joiner = stackTraces(languages.length > 0 ? languages : ['java'])
     const limits = { joiner, maxLines: random.pick([1, 2, 5, 1000]), maxBytes: random.pick([30, 5000, 1 << 20]) }
