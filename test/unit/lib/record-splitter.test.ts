@@ -217,7 +217,7 @@ t.test('whatever the portions, and however often it is killed, the events are th
 t.test('events that were flushed are marked where they go on', async t => {
   const random = new Seeded(22)
   const wrong: string[] = []
-  for (let round = 0; round < ROUNDS / 2 && wrong.length < 3; round++) {
+  for (let round = 0; round < 0.6 * ROUNDS && wrong.length < 3; round++) {
     const rule = ruleOf(random)
     const input = inputOf(random)
     const options = { largest: random.pick([1, 5, 300]), flushes: 0.2, restarts: random.pick([0, 5]) }
@@ -267,7 +267,7 @@ t.test('the same holds for stack traces, whose joiners remember', async t => {
   ]
   const random = new Seeded(23)
   const wrong: string[] = []
-  for (let round = 0; round < ROUNDS / 2 && wrong.length < 3; round++) {
+  for (let round = 0; round < 0.4 * ROUNDS && wrong.length < 3; round++) {
     const languages = LANGUAGES.filter(() => random.chance(0.5))
     const joiner = stackTraces(languages.length > 0 ? languages : ['java'])
     const limits = { joiner, maxLines: random.pick([1, 2, 5, 1000]), maxBytes: random.pick([30, 5000, 1 << 20]) }

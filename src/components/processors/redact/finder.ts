@@ -114,9 +114,9 @@ export class Finder {
       for (let i = first; i < matches.count; i++) {
         matches.starts[i] = this.#placeOf(matches.starts[i]!, n)
         // A color behind it is no part of it.
-        const last = joins ? this.#placeOf(matches.ends[i]! - 1, n) : -1
-        const isWritten = last >= 0 && !ESCAPE_BYTES.includes(b[last]!)
-        matches.ends[i] = isWritten ? last + 1 : this.#placeOf(matches.ends[i]!, n)
+        const at = joins ? this.#placeOf(matches.ends[i]! - 1, n) : -1
+        const isWritten = at >= 0 && !ESCAPE_BYTES.includes(b[at]!)
+        matches.ends[i] = isWritten ? at + 1 : this.#placeOf(matches.ends[i]!, n)
       }
       if (!hasEscapes) break
     }

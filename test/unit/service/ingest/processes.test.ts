@@ -55,10 +55,11 @@ t.test('a process that takes too much memory is ended while it answers nothing',
   t.match(await post('{"n":1}', {}, 'busy'), { status: 202 })
   held.add('bad')
   const waiting = post('{"n":2}', {}, 'busy')
+  // Once: the next process takes less.
+  memory.get = account => (memory.delete(account) ? 1001 : undefined)
   memory.set('bad', 1001)
   t.match(await waiting, { status: 503, code: 'pipeline_process_ended' })
-  // It is started again, and takes too much again.
-  t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} [1-9]$/m)
+  t.match(String(await metrics.render()), /^sluice_ingest_process_deaths_total\{reason="memory"\} 1$/m)
 })
 
 const SETUP = {
