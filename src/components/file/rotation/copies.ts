@@ -16,7 +16,7 @@ import type { Slices } from '../slices.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
-import { statIn, statOf } from './search.js'
+import { statIn, statOf, withFile } from './search.js'
 
 /** Clocks of file systems may be behind by up to this. */
 export const CLOCK_MS = 10
@@ -469,16 +469,7 @@ function isMadeOf(path: string, gz: BigIntStats, original: BigIntStats | undefin
   // At its end it usually gets the times of what it was made of.
   const isFinished = gz.mtimeNs < gz.birthtimeNs || now - Number(gz.ctimeNs) / 1e6 >= AT_REST_MS
   if (!isFinished) return true
-  let fd: number | undefined
-  try {
-    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-    return marksOf(fd, gz).size === Number(original.size) % 2 ** 32
-  } catch (error) {
-    unlessSilent(error)
-    return true
-  } finally {
-    if (fd !== undefined) closeSync(fd)
-  }
+  return withFile(path, fd => marksOf(fd, gz).size === Number(original.size) % 2 ** 32) ?? true
 }
 
 /** The size and checksum at the end, and the modification time: that of the original, if it is recorded. */

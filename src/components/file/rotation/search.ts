@@ -1,6 +1,6 @@
-import type { BigIntStats } from 'node:fs'
+import { type BigIntStats, constants } from 'node:fs'
 import { join } from 'node:path'
-import { readdirSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, openSync, readdirSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { keyOf } from '../identity.js'
 import type { Slices } from '../slices.js'
 
@@ -36,5 +36,19 @@ export function statOf(path: string, folder?: string): BigIntStats | undefined {
   } catch (error) {
     unlessSilent(error, folder)
     return undefined
+  }
+}
+
+/** Undefined if the file is gone or cannot be read. */
+export function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
+  let fd: number | undefined
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    return use(fd)
+  } catch (error) {
+    unlessSilent(error)
+    return undefined
+  } finally {
+    if (fd !== undefined) closeSync(fd)
   }
 }

@@ -1,7 +1,7 @@
-import { type BigIntStats, constants } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
 import type { Reach } from '../../../core/options/reach.js'
-import { closeSync, fstatSync, openSync, readdirSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
+import { closeSync, fstatSync, readdirSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import {
   type BirthTimes,
   FINGERPRINT_BYTES,
@@ -16,7 +16,7 @@ import { openWithinSync } from '../open-within.js'
 import type { Slices } from '../slices.js'
 import type { Sought, Unseen } from './copies.js'
 import { isRotatedName, mayNameCopy } from './names.js'
-import { statIn } from './search.js'
+import { statIn, withFile } from './search.js'
 
 /** A regular file without a known position. */
 export interface Sibling {
@@ -214,19 +214,5 @@ function readNames(folder: string): readonly string[] {
     unlessSilent(error)
     // A folder that is gone or cannot be read contains none.
     return []
-  }
-}
-
-/** Undefined if the file is gone or cannot be read. */
-function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
-  let fd: number | undefined
-  try {
-    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-    return use(fd)
-  } catch (error) {
-    unlessSilent(error)
-    return undefined
-  } finally {
-    if (fd !== undefined) closeSync(fd)
   }
 }
