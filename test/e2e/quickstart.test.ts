@@ -232,10 +232,25 @@ function started(t: Test, folder: string, args: readonly string[] = [], env: Nod
 }
 
 /** Waits until events of apps passed and others were discarded. */
-const alive = (running: Running) =>
-  until('lines with numbers', () => / of \w+$/m.test(running.stdout) && /^\d\d:.*\n\d\d:.*\n/m.test(running.stdout), {
-    show: () => running.stdout + running.stderr,
-  })
+/** Waits for two lines of seconds with what a limit discards, and until the log of that name has so many lines passed. */
+const alive = (running: Running, log?: string, lines = 0) =>
+  until(
+    'lines with numbers',
+    () => {
+      const { stdout } = running
+      const has = log === undefined || (passedIn(stdout)[log] ?? 0) >= lines
+      return has && / of \w+$/m.test(stdout) && /^\d\d:.*\n\d\d:.*\n/m.test(stdout)
+    },
+    { show: () => running.stdout + running.stderr },
+  )
+
+/** What passed of each source, by the lines of seconds. */
+function passedIn(stdout: string): Record<string, number> {
+  const head = /^passed +(.*?) +discarded/m.exec(stdout)?.[1]?.split(/ +/) ?? []
+  const seconds = [...stdout.matchAll(/^\d\d:\d\d:\d\d +([\d, ]*\d)(?: {2}(\S.*))?$/gm)]
+  const cells = seconds.map(([, text]) => text!.split(/ +/))
+  return Object.fromEntries(head.map((name, i) => [name, cells.reduce((sum, of) => sum + number(of[i]), 0)]))
+}
 
 interface Ended {
   readonly delivered: number
@@ -263,14 +278,9 @@ async function ended(t: Test, running: Running): Promise<Ended> {
   const sums = [0, 1, 2].map(i => Object.values(parts).reduce((sum, cells) => sum + cells[i]!, 0))
   t.same(together, sums, 'the rows add up')
 
-  const head = /^passed +(.*?) +discarded/m.exec(stdout)?.[1]?.split(/ +/) ?? []
-  const seconds = [...stdout.matchAll(/^\d\d:\d\d:\d\d +([\d, ]*\d)(?: {2}(\S.*))?$/gm)]
-  const passed = head.map((_, i) => seconds.reduce((sum, [, cells]) => sum + number(cells!.split(/ +/)[i]), 0))
-  t.same(
-    passed,
-    head.map(name => parts[name]![1]),
-    'the lines of each second add up',
-  )
+  const passed = passedIn(stdout)
+  const ofParts = Object.keys(passed).map(name => [name, parts[name]![1]])
+  t.same(passed, Object.fromEntries(ofParts), 'the lines of each second add up')
   const [, delivered] = /^Delivered: ([\d,]+) events to the service at http:\S+\.$/m.exec(stdout) ?? []
   t.equal(number(delivered), together![1], 'all that passed is delivered')
   return { delivered: number(delivered), rows }
@@ -282,7 +292,7 @@ t.test('to a service of its own: what it says holds, and every number is explain
   const folder = testFolder(t, { 'app.log': 'one\ntwo\n' })
   const own = join(folder, '.sluice-quickstart')
   const running = started(t, folder, ['--log', 'app.log'])
-  await alive(running)
+  await alive(running, 'app.log', 2)
 
   const urls = [...running.stdout.matchAll(/http:\/\/127\.0\.0\.1:\d+\/metrics/g)].map(([url]) => url)
   t.equal(urls.length, 2)
@@ -348,7 +358,7 @@ t.test('twice at once in two folders, and again in the same one: each run has it
   const folders = [join(folder, 'first'), join(folder, 'second')]
   for (const round of [folders, folders.slice(0, 1)]) {
     const both = round.map(folder => started(t, folder, ['--log', 'a.log']))
-    await Promise.all(both.map(alive))
+    await Promise.all(both.map((running, i) => alive(running, 'a.log', i + 1)))
     for (const [i, running] of both.entries()) {
       const { delivered, rows } = await ended(t, running)
       t.same(rows['a.log'], [i + 1, i + 1, 0])

@@ -669,7 +669,7 @@ t.test('delivery: through every problem, in order, once', async t => {
     body.length > 60 ? 413 : body.includes('"n":33}') ? { status: 422, body: 'not this' } : 202
   testFolder(t)
   const made = await make({ url: to.url(), compression: 'gzip' })
-  const options = { batch: { max_events: 10, max_wait: '20ms' }, max_in_flight: 1, timeout: '100ms' }
+  const options = { batch: { max_events: 10, max_wait: '20ms' }, max_in_flight: 1, timeout: '5s' }
   const { delivery, put, end, settled, letters } = deliver(t.testdirName, made, options)
   await delivery.start()
   for (let i = 0; i < 10; i++) put(7, i * 7)
