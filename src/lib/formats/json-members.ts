@@ -163,13 +163,6 @@ export function findPath(b: Buffer, start: number, end: number, path: readonly (
   return true
 }
 
-/** The position of the brace that closes the object [start, end). */
-export function closingBrace(b: Buffer, end: number): number {
-  let p = end - 1
-  while (b[p] !== CLOSE_OBJECT) p--
-  return p
-}
-
 /** Whether the object that opens at or after `start` has no members. */
 export function isEmptyObject(b: Buffer, start: number, end: number): boolean {
   return b[skipSpace(b, skipSpace(b, start, end) + 1, end)] === CLOSE_OBJECT
