@@ -3,11 +3,11 @@ import { Apt } from './apt.js'
 import { builtCollector } from './collector.js'
 import { CONF } from './conf.js'
 import { collector, fluentBit, rsyslog, syslogNg, vector } from './others.js'
-import { loop } from './own.js'
+import { earlier, loop } from './own.js'
 import type { Missing, Peer } from './peer.js'
 import { findProgram, type Program, programAt, type Wanted } from './programs.js'
 
-export const PEER_IDS = ['loop', 'rsyslog', 'syslog-ng', 'otelcol', 'fluent-bit', 'vector'] as const
+export const PEER_IDS = ['loop', 'rsyslog', 'syslog-ng', 'otelcol', 'fluent-bit', 'vector', 'earlier'] as const
 export type PeerId = (typeof PEER_IDS)[number]
 
 export interface Paths {
@@ -17,7 +17,10 @@ export interface Paths {
   readonly given: Readonly<Partial<Record<PeerId, string>>>
 }
 
-const PROGRAMS: Record<Exclude<PeerId, 'loop' | 'otelcol'>, { wanted: Wanted; peer: (program: Program) => Peer }> = {
+const PROGRAMS: Record<
+  Exclude<PeerId, 'loop' | 'otelcol' | 'earlier'>,
+  { wanted: Wanted; peer: (program: Program) => Peer }
+> = {
   rsyslog: {
     wanted: {
       name: 'rsyslogd',
@@ -73,6 +76,10 @@ export function bringPeers(
 
 function bring(id: PeerId, given: string | undefined, cache: string, apt: Apt, progress: (text: string) => void): Peer {
   if (id === 'loop') return loop
+  if (id === 'earlier') {
+    if (given === undefined) throw new Error('give the path of its main.js with --earlier PATH')
+    return earlier(given)
+  }
   if (id === 'otelcol') {
     if (given !== undefined) return collector(programAt(given, '--version'))
     return collector(builtCollector(cache, join(CONF, 'otelcol-builder.yaml'), progress))

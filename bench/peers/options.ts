@@ -9,12 +9,13 @@ export const USAGE = `Usage: npm run bench:peers -- [options]
 
 Compares Sluice with other log shippers on this machine. Needs Linux.
 
-  --peers LIST     of ${PEER_IDS.join(',')} (default: all)
+  --peers LIST     of ${PEER_IDS.join(',')} (default: all but earlier)
   --jobs LIST      of ${Object.keys(JOBS).join(',')} (default: all)
   --lines N        lines of the input, 1000 at least (default: 8000000)
   --runs N         runs of each pair of programs (default: 3)
   --fluent-bit PATH, --vector PATH, --rsyslog PATH, --syslog-ng PATH, --otelcol PATH
                    the executable to compare with, instead of a search for it
+  --earlier PATH   main.js of another build of Sluice
   --folder DIR     where the input and the outputs go (default: ${tmpdir()})
   --keep           leaves the input there for the next time
   --cache DIR      where programs are unpacked and built (default: .build/peers)
@@ -43,7 +44,7 @@ export function readOptions(args: readonly string[]): Options {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      peers: { type: 'string', default: PEER_IDS.join(',') },
+      peers: { type: 'string', default: PEER_IDS.filter(id => id !== 'earlier').join(',') },
       jobs: { type: 'string', default: Object.keys(JOBS).join(',') },
       lines: { type: 'string', default: '8000000' },
       runs: { type: 'string', default: '3' },
@@ -52,6 +53,7 @@ export function readOptions(args: readonly string[]): Options {
       otelcol: { type: 'string' },
       'fluent-bit': { type: 'string' },
       vector: { type: 'string' },
+      earlier: { type: 'string' },
       folder: { type: 'string', default: tmpdir() },
       keep: { type: 'boolean', default: false },
       cache: { type: 'string', default: cache },

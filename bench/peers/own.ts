@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { CHECKOUT } from '../checkout.js'
-import { built, RUN } from '../measure.js'
+import { built, RUN, SLUICE } from '../measure.js'
 import type { Peer } from './peer.js'
 
-/** Sluice, and the loop that no program in Node.js can be faster than. */
+/** Sluice, an earlier build of it, and the loop that no program in Node.js can be faster than. */
 
 const { version } = JSON.parse(readFileSync(`${CHECKOUT}/package.json`, 'utf8')) as { version: string }
 
@@ -19,6 +19,17 @@ export const sluice: Peer = {
   },
   command: ({ config }) => ({ file: process.execPath, args: [...RUN, config] }),
 }
+
+/** The program whose main.js is given, with the same configurations. */
+export const earlier = (main: string): Peer => ({
+  ...sluice,
+  id: 'earlier',
+  title: `Sluice at ${main}`,
+  command: ({ config }) => ({
+    file: process.execPath,
+    args: RUN.map(arg => (arg === SLUICE ? main : arg)).concat(config),
+  }),
+})
 
 const LOOP_MODES = { J1: 'copy', J2: 'read', J3: 'post', J4: 'receive' }
 
