@@ -20,7 +20,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../../support/folder.js'
 import { Seeded } from '../../../support/seeded.js'
-import { arrived, MemoryCheckpoints, pauseAtEachStat, Receiver, settled, tail } from '../../../support/tailing.js'
+import { arrived, MemoryCheckpoints, pauseAtEachStat, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 t.setTimeout(600_000)
@@ -33,7 +33,9 @@ for (const include of ['app.log', 'app.log*']) {
   t.test(`rotation by rename under ${include}: both files to their end, each once`, async t => {
     const dir = testFolder(t, { 'app.log': asText(numbered(0, 3)) })
     const path = join(dir, 'app.log')
-    const run = await tail({ include: [join(dir, include)], rotate_wait: '300ms', scan_interval: '50ms' })
+    const options = { include: [join(dir, include)], rotate_wait: '1 Hours', scan_interval: '50ms' }
+    const time = new TestTime()
+    const run = await tail(options, new MemoryCheckpoints(), new Receiver(), time)
     await settled(run, 3)
     const writer = openSync(path, 'a')
     renameSync(path, `${path}.1`)
@@ -46,6 +48,7 @@ for (const include of ['app.log', 'app.log*']) {
     t.equal(run.value('sluice_file_rotations_total'), 1)
     closeSync(writer)
     if (include === 'app.log') {
+      time.ms += 3_600_000
       await until('the old file is let go', () => run.value('sluice_files_watched') === 1)
       t.equal(run.out.texts().at(-1), 'unfinished')
     }
