@@ -20,7 +20,15 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../../support/folder.js'
 import { Seeded } from '../../../support/seeded.js'
-import { arrived, MemoryCheckpoints, pauseAtEachStat, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
+import {
+  arrived,
+  MemoryCheckpoints,
+  pauseAtEachStat,
+  Receiver,
+  settled,
+  TestTime,
+  tail,
+} from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
 t.setTimeout(600_000)
