@@ -70,7 +70,7 @@ export class Ack {
     this.#release()
     const again = this.#again
     // Not a number where that is unknown: then the result is none, either.
-    const before = again ? Math.min(...again.map(([first]) => first)) : 0
+    const before = again ? again.reduce((least, [first]) => Math.min(least, first), Number.POSITIVE_INFINITY) : 0
     this.#onSettled(this.#status, before > 0 ? before : 0, again)
   }
 

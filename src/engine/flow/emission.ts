@@ -81,7 +81,7 @@ export class Emission {
           made.lines.push(line)
           for (const share of shares) made.shares.add(share)
         } catch (error) {
-          unwritten.push(...shares)
+          for (const share of shares) unwritten.push(share)
           this.#failures.emission(error)
         }
       }

@@ -15,9 +15,10 @@ class Columns {
   readonly newer: Int32Array
   readonly isRemembered: Uint8Array
   /** Names of keys, for summaries. */
-  readonly names: (string | undefined)[] = []
+  readonly names: (string | undefined)[]
 
-  constructor(size: number) {
+  constructor(size: number, names: (string | undefined)[] = []) {
+    this.names = names
     this.since = new Float64Array(size)
     this.counts = new Float64Array(size)
     this.older = new Int32Array(size)
@@ -26,13 +27,12 @@ class Columns {
   }
 
   grown(): Columns {
-    const larger = new Columns(this.since.length * 2)
+    const larger = new Columns(this.since.length * 2, this.names)
     larger.since.set(this.since)
     larger.counts.set(this.counts)
     larger.older.set(this.older)
     larger.newer.set(this.newer)
     larger.isRemembered.set(this.isRemembered)
-    larger.names.push(...this.names)
     return larger
   }
 }

@@ -106,7 +106,8 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
 
   keepRules(rules: readonly Rule[]): void {
     const kept = new Set(rules.map(({ id }) => id))
-    for (const [id, limiter] of this.#ofRules) if (!kept.has(id)) this.#returned.push(...limiter.giveBack(this.#now, 0))
+    const gone = [...this.#ofRules].filter(([id]) => !kept.has(id))
+    this.#returned = this.#returned.concat(...gone.map(([, limiter]) => limiter.giveBack(this.#now, 0)))
     keepOnly(this.#ofRules, rules)
     this.localOfAll.keepRules(rules)
   }
@@ -244,8 +245,7 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
       }
       if (id < 0 || leases.isSpent(id)) this.#leased.delete(text)
     }
-    for (const limiter of this.#ofRules.values()) returned.push(...limiter.giveBack(now, idleMs))
-    return returned
+    return returned.concat(...[...this.#ofRules.values()].map(limiter => limiter.giveBack(now, idleMs)))
   }
 
   #place(key: Buffer, now: number): [Leases, number] {

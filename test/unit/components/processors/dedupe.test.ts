@@ -118,6 +118,14 @@ const summary = (key: string, duplicates: number, at: number, first: number) => 
   dedupe: { component: 'p', key, duplicates, first: new Date(first).toISOString(), window_ms: 10_000 },
 })
 
+t.test('more keys are remembered than a call has room for arguments', async t => {
+  const { give, gauge } = await deduped({ fields: '.k', max_keys: 1_000_000, window: '1 Hours' })
+  const keys = (from: number) => Array.from({ length: 10_000 }, (_, i) => ({ k: from + i }))
+  for (let from = 0; from < 300_000; from += 10_000) t.equal((await give(...keys(from))).length, 10_000)
+  t.equal(gauge(), 300_000)
+  for (const from of [0, 290_000]) t.same(await give(...keys(from)), [])
+})
+
 t.test('a summary follows at the end of the window, of the run, and before a successor', async t => {
   const options = { fields: '.k', report: 'summary' }
   const { give, after, end, clock } = await deduped(options)
