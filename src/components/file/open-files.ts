@@ -9,7 +9,7 @@ import type { NameKind } from './discovery/discovery.js'
 import { BirthTimes, fingerprintAt, keyOf, same, type Verdict } from './identity.js'
 import { openWithinSync } from './open-within.js'
 import { Opening } from './opening.js'
-import type { PathProblems } from './path-problems.js'
+import { isMangled, type PathProblems } from './path-problems.js'
 import { Held } from './reading/held.js'
 import { findOverwritten } from './reading/overwritten.js'
 import { Tailer } from './reading/tailer.js'
@@ -236,8 +236,10 @@ export class OpenFiles {
     let stat: BigIntStats | undefined
     try {
       stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-      if (!stat) this.#names.vacate(path)
-      else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
+      if (!stat) {
+        this.#names.vacate(path)
+        if (isMangled(path)) this.#options.problems.mangled(path, 'open')
+      } else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
       else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
     } catch (error) {
       this.#opening.failed(path, error)

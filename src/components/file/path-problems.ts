@@ -48,6 +48,11 @@ export class PathProblems {
     )
   }
 
+  /** Reports a path that no call finds. */
+  mangled(path: string, kind: 'open' | 'list'): void {
+    this.failed(path, kind, new Error('its name, or that of a folder above it, is not valid UTF-8; rename it'))
+  }
+
   /** Reports a compressed file that cannot be read to its end, and may be a copy. Logged and counted once. */
   damaged(path: string, error: unknown): void {
     this.#damaged(path, error, false)
@@ -111,6 +116,14 @@ export class PathProblems {
     }
     this.#sweep++
   }
+}
+
+/**
+ * Whether the name in a folder, or that of a folder above it, was not valid UTF-8: it was read with marks in the place of
+ * its bytes, so no call finds it.
+ */
+export function isMangled(path: string): boolean {
+  return path.includes('\ufffd')
 }
 
 /** Whether the system refused a call; otherwise the content is damaged. */

@@ -5,7 +5,7 @@ import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import { type Entry, readdirSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
 import { Checks } from '../checks.js'
-import type { PathProblems } from '../path-problems.js'
+import { isMangled, type PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
 import type { Remote } from './remote.js'
@@ -224,7 +224,8 @@ export class Discovery {
     } catch (error) {
       unlessSilent(error)
       const code = errorCode(error)
-      if (code !== 'ENOENT' && code !== 'ENOTDIR') this.#problems.failed(folder, 'list', error)
+      if (code === 'ENOENT' && isMangled(folder)) this.#problems.mangled(folder, 'list')
+      else if (code !== 'ENOENT' && code !== 'ENOTDIR') this.#problems.failed(folder, 'list', error)
       return { entries: [], stamp: undefined, walk: this.#walk }
     }
   }

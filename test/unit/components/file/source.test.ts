@@ -1,6 +1,7 @@
 import fs, {
   appendFileSync,
   closeSync,
+  mkdirSync,
   openSync,
   readFileSync,
   renameSync,
@@ -461,6 +462,25 @@ function lock(t: Test, path: string): { unlock: () => void } {
     },
   }
 }
+
+t.test('a file, or a folder, whose name is not valid UTF-8 is told as unreadable', async t => {
+  const dir = testFolder(t, { 'app.log': '1\n' })
+  const named = (name: string) => Buffer.concat([Buffer.from(`${dir}/`), Buffer.from(name, 'latin1')])
+  writeFileSync(named('bad\xff.log'), '2\n')
+  mkdirSync(named('d\xfe'))
+  writeFileSync(named('d\xfe/in.log'), '3\n')
+  const run = await tail({ include: [join(dir, '*.log'), join(dir, 'd*/*.log')] })
+  await settled(run, 1)
+  t.equal(run.value('sluice_files_unreadable'), 2)
+  const told = run.log.filter(({ code }) => code === 'SLUICE_FILE_UNREADABLE')
+  t.same(told.map(({ file }) => file).sort(), [join(dir, 'bad\ufffd.log'), join(dir, 'd\ufffd')])
+  for (const { cause } of told) t.match(cause, /is not valid UTF-8; rename it/)
+  renameSync(named('bad\xff.log'), join(dir, 'good.log'))
+  renameSync(named('d\xfe'), join(dir, 'dir'))
+  await settled(run, 3)
+  await until('nothing is unreadable', () => run.value('sluice_files_unreadable') === 0)
+  await run.stop()
+})
 
 for (const [title, isStopped] of [
   ['by the same run', false],
