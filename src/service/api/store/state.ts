@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
-import { chmod, cp, lstat, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { chmod, cp, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { StateUnreadable } from '../../../core/unreadable.js'
@@ -36,7 +36,11 @@ export async function openState(
   const store = await openLevelStore(join(dataDir, 'store'), log)
   try {
     const secret = await openSecret(dataDir, store, random)
-    return { store, secret, backup: (path, more) => backUp(store, secret, path, more), close: () => store.close() }
+    const backup: ServiceState['backup'] = async (path, more) => {
+      await requireOutside(path, dataDir)
+      await backUp(store, secret, path, more)
+    }
+    return { store, secret, backup, close: () => store.close() }
   } catch (error) {
     await store.close()
     throw error instanceof StoreError
@@ -83,6 +87,14 @@ async function readSecret(path: string): Promise<Buffer | undefined> {
 
 function checkOf(secret: Buffer): string {
   return createHmac('sha256', secret).update('the secret of this store').digest('hex')
+}
+
+/** A backup in what it copies would copy itself, and be lost with it. */
+async function requireOutside(path: string, dataDir: string): Promise<void> {
+  const parent = await realpath(dirname(path)).catch(() => dirname(path))
+  const own = await realpath(dataDir)
+  if (parent !== own && !parent.startsWith(`${own}/`)) return
+  throw unusable(`the backup cannot be made in ${path}, which is in data_dir; name a folder outside of it`)
 }
 
 async function backUp(

@@ -311,6 +311,9 @@ t.test('backup and restore', async t => {
   await state.backup(join(dir, 'backup'))
   await t.rejects(state.backup(join(dir, 'backup')), { code: 'SLUICE_STORE_UNUSABLE', message: /does not exist yet/ })
   await t.rejects(state.backup(join(dir, 'no', 'such')), { message: /ENOENT/ })
+  symlinkSync(join(dir, 'one/store'), join(dir, 'link'))
+  for (const inside of ['one/backup', 'one/store/backup', 'link/backup'])
+    await t.rejects(state.backup(join(dir, inside)), { message: /is in data_dir; name a folder outside of it/ }, inside)
   await state.store.write([put('a', 2)])
   const refused = (from: string, to: string, message: RegExp, replace = false) =>
     t.rejects(restoreState(join(dir, from), join(dir, to), { replace }), { message })
