@@ -123,6 +123,37 @@ class Family {
   }
 }
 
+/** Makes one result for all who ask while another one is made: it may be older than their question. */
+class Together<T> {
+  readonly #make: () => Promise<T>
+  #running: Promise<T> | undefined
+  #next: Promise<T> | undefined
+
+  constructor(make: () => Promise<T>) {
+    this.#make = make
+  }
+
+  result(): Promise<T> {
+    if (!this.#running) return this.#begin()
+    const begin = () => {
+      this.#next = undefined
+      return this.#begin()
+    }
+    this.#next ??= this.#running.then(begin, begin)
+    return this.#next
+  }
+
+  #begin(): Promise<T> {
+    const running = this.#make()
+    this.#running = running
+    const over = () => {
+      if (this.#running === running) this.#running = undefined
+    }
+    running.then(over, over)
+    return running
+  }
+}
+
 /**
  * All metrics of a daemon. Components count plain numbers (engine/flow/counters.ts). A scrape puts them into a prom-client
  * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns of
@@ -135,6 +166,10 @@ export class Metrics extends ComponentSet {
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
   readonly #imbalances = new Map<ComponentCounters, number>()
+  readonly #renders = {
+    text: new Together(() => this.#render('text')),
+    openmetrics: new Together(() => this.#render('openmetrics')),
+  }
   readonly #labels = new WeakMap<ComponentCounters, { readonly id: Labels; readonly all: Labels }>()
 
   constructor(log: Logger) {
@@ -194,8 +229,12 @@ export class Metrics extends ComponentSet {
     return false
   }
 
-  /** The response to a scrape. */
-  async render(format: Format = 'text'): Promise<Buffer> {
+  /** The response to a scrape. Calls that come together have the same one, which begins after them. */
+  render(format: Format = 'text'): Promise<Buffer> {
+    return this.#renders[format].result()
+  }
+
+  async #render(format: Format): Promise<Buffer> {
     await this.refresh(REFRESH_MS)
     const { Registry, registry: ofProcess } = await this.measureProcess()
     const registry = new Registry<RegistryContentType>()

@@ -155,6 +155,18 @@ t.test('an id that had several types one after the other', async t => {
   t.equal(metrics.component('in', 'source', 'file').counter('sluice_line_pieces_total', '').value, 2, 'and goes on')
 })
 
+t.test('scrapes that come together have one answer, which begins after they came', async t => {
+  const metrics = new Metrics(pino({ enabled: false }))
+  let read = 0
+  metrics.daemonGauge('sluice_reads', 'How often this was read.', () => ++read)
+  const first = metrics.render()
+  const others = Array.from({ length: 100 }, () => metrics.render())
+  t.match(String(await first), /^sluice_reads 1$/m)
+  for (const text of await Promise.all(others)) t.match(String(text), /^sluice_reads 2$/m)
+  t.match(String(await metrics.render()), /^sluice_reads 3$/m)
+  t.equal(read, 3)
+})
+
 t.test('the delay of the event loop is without the interval at which it is measured', async () => {
   const metrics = new Metrics({ error: () => {} } as unknown as Logger)
   // Nothing is measured before the interval has passed for the first time; it is NaN until then. The event loop of a busy
