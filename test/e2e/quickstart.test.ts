@@ -231,7 +231,6 @@ function started(t: Test, folder: string, args: readonly string[] = [], env: Nod
   return running
 }
 
-/** Waits until events of apps passed and others were discarded. */
 /** Waits for two lines of seconds with what a limit discards, and until the log of that name has so many lines passed. */
 const alive = (running: Running, log?: string, lines = 0) =>
   until(
