@@ -43,7 +43,7 @@ let isColor = false
 /**
  * The end of the escape at `p`, whose meaning is then in `meaning`; -1: there is none. These are escapes: `%3D`, `%253D`
  * and so on; `\n`, `\"`, `\u003d`, `\x3d`, `\012` behind any number of backslashes; the `#012` of rsyslog; `&#61;`; colors
- * of a terminal, which stand for a space, and are told by `isColor`; soft hyphens and spaces without a width, which stand
+ * of a terminal, which stand for a space, and `isColor` knows; soft hyphens and spaces without a width, which stand
  * for nothing; and the wide digits, letters, dots, dashes and @ of East Asian texts.
  */
 export function escapeEnd(b: Buffer, p: number, end: number): number {
