@@ -63,6 +63,8 @@ for (const [kind, typed] of process.env.CI ? KINDS : KINDS.slice(0, 2)) {
     const shown = kind === 'destination' ? readFileSync(join(folder, 'events.ndjson'), 'utf8') : ran.stdout
     t.match(shown, /"message":/, 'the event arrives')
     t.match(await command(['new', kind, name], { cwd: parent }), { code: 2, stderr: /is there already/ })
+    const taken = { processor: 'throttle', destination: 'http', source: 'file', codec: 'json' }[kind]
+    t.match(await command(['new', kind, taken], { cwd: parent }), { code: 2, stderr: /has a \w+ \w+ already/ })
   })
 }
 

@@ -1,6 +1,7 @@
+import { accessSync, constants } from 'node:fs'
 import { components } from '../../components/list.js'
 import type { AnyDefinition } from '../../core/component.js'
-import { ConfigError, errorText, formatProblem, type Problem } from '../../core/errors.js'
+import { ConfigError, errorCode, errorText, formatProblem, type Problem } from '../../core/errors.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { silentLog } from '../../daemon/process/log.js'
@@ -11,6 +12,7 @@ import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
+import { shownPath } from '../../lib/files/shown-path.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
@@ -53,6 +55,8 @@ export async function validate(
       const allWarnings = [...config.warnings, ...found.warnings.list()]
       if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
       warnOf(allWarnings)
+      const refused = refusedDataDir(config.dataDir)
+      if (refused !== undefined) warn(`${path}: warning: ${refused}`)
       const parts = config.isLocalPart ? await checkLocalPart(path, config, here, warn) : amounts(config)
       if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
@@ -114,6 +118,18 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
     const unknown = isState ? `saved ${nameOf(kind)}` : `a ${nameOf(kind)} that cannot be read now`
     const amount = events === undefined ? unknown : `${events} events (${nameOf(kind)})`
     warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
+  }
+}
+
+/** What to know of a data_dir that is there, and cannot be used by this user. */
+function refusedDataDir(dataDir: string): string | undefined {
+  try {
+    accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK)
+    return undefined
+  } catch (error) {
+    const code = errorCode(error)
+    if (code !== 'EACCES' && code !== 'EROFS') return undefined
+    return `data_dir: this user cannot read and write ${shownPath(dataDir)} (${code}); the user of the daemon has to`
   }
 }
 

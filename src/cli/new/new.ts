@@ -1,5 +1,7 @@
 import { existsSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
+import { components } from '../../components/list.js'
+import { codecs } from '../../core/codecs/list.js'
 import { errorText } from '../../core/errors.js'
 import { type Io, UsageError } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -37,6 +39,11 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
       'NAME is made of a-z, 0-9 and _, and begins with a letter: it is the type in configurations',
       'new',
     )
+  const taken =
+    what === 'codec'
+      ? codecs.map(({ name }) => name)
+      : components.filter(({ kind }) => kind === what).map(({ type }) => type)
+  if (taken.includes(name)) throw new UsageError(`Sluice has a ${what} ${name} already; choose another name`, 'new')
   const folder = resolve(name)
   if (existsSync(folder)) throw new UsageError(`${folder} is there already`, 'new')
   makeFolderSync(folder)

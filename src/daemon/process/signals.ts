@@ -9,7 +9,7 @@ export function onSignals(
   engine: Pick<Engine, 'stop'>,
   timeout: number | (() => number),
   log: Logger,
-  message = 'stopping: sources stop, events that were read are delivered',
+  message = 'stopping: sources stop; events that were read are delivered, or read again after the next start',
 ): { second: Promise<void>; remove: () => void } {
   let leave = () => {}
   const second = new Promise<void>(resolve => {

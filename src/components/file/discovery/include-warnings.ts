@@ -15,7 +15,7 @@ const MAX_FILES = 1000
 
 type IsExcluded = (path: string, name: string) => boolean
 
-/** Warns of `include` patterns that match a folder, no file, or a compressed one at the moment. */
+/** Warns of `include` patterns that match a folder, no file, a compressed or an unreadable one at the moment. */
 export function includeWarnings(
   include: readonly string[],
   exclude: readonly string[],
@@ -43,6 +43,11 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   if (compressed !== undefined) {
     return `${shownPath(pattern)} matches ${compressed}, which is compressed; such files are skipped, so add them to exclude, such as exclude: ['*.gz']`
   }
+  const refused = all.find(one => one.refused)?.refused
+  if (refused !== undefined) {
+    const { path, code } = refused
+    return `${shownPath(pattern)}: this user cannot read ${shownPath(path)} (${code}); the user of the daemon has to`
+  }
   const found = all.map(({ match }) => match)
   if (found.includes('file') || found.includes('unknown')) return undefined
   if (!found.includes('folder')) {
@@ -53,36 +58,48 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
 }
 
 type Match = 'file' | 'folder' | 'nothing' | 'unknown'
-const UNKNOWN = { kind: 'unknown', path: '', name: '' } as const
+
+interface Place {
+  readonly kind: Match
+  readonly path: string
+  readonly name: string
+  /** Why it cannot be read. */
+  readonly error?: unknown
+}
+
+const UNKNOWN: Place = { kind: 'unknown', path: '', name: '' }
 
 interface Matched {
   /** The best match; unknown: there is no permission, or too much to search. */
   readonly match: Match
   /** The name of a file that is compressed and not excluded. */
   readonly compressed?: string
+  /** A file or folder for which there is no permission. */
+  readonly refused?: { readonly path: string; readonly code: string }
 }
 
 function find(segments: readonly Segment[], isExcluded: IsExcluded, systems: FileSystems): Matched {
   let best: Match = 'nothing'
   let files = 0
-  for (const { kind, path, name } of walk(segments, systems)) {
+  for (const { kind, path, name, error } of walk(segments, systems)) {
     if (kind !== 'file') {
+      if (isRefused(error)) return { match: kind, refused: { path, code: error.code } }
       if (kind === 'unknown' && best !== 'file') return { match: kind }
       if (best === 'nothing') best = kind
       continue
     }
     best = kind
     if (++files > MAX_FILES) break
-    if (!isExcluded(path, name) && isCompressedAt(path)) return { match: kind, compressed: name }
+    if (isExcluded(path, name)) continue
+    const content = contentOf(path)
+    if (content === 'compressed') return { match: kind, compressed: name }
+    if (isRefused(content)) return { match: kind, refused: { path, code: content.code } }
   }
   return { match: best }
 }
 
 /** The files and folders that match, up to the first place that cannot be searched. */
-function* walk(
-  segments: readonly Segment[],
-  systems: FileSystems,
-): Generator<{ readonly kind: Match; readonly path: string; readonly name: string }> {
+function* walk(segments: readonly Segment[], systems: FileSystems): Generator<Place> {
   const steps = [{ folder: '/', at: 0 }]
   for (let read = 0, step = steps.pop(); step; step = steps.pop()) {
     const { folder, at } = step
@@ -91,28 +108,32 @@ function* walk(
     // It is unknown whether this mount responds.
     const literal = typeof segment === 'string' ? join(folder, segment) : folder
     if (systems.mountOf(literal) !== undefined) return yield UNKNOWN
-    const names: readonly (string | Entry)[] | undefined =
-      typeof segment === 'string' ? [segment] : read++ < MAX_FOLDERS ? list(folder) : undefined
-    if (!names) return yield UNKNOWN
-    if (segment === ANY_DEPTH && !isLast) steps.push({ folder, at: at + 1 })
-    for (const entry of names) {
-      const name = typeof entry === 'string' ? entry : entry.name
-      if (segment === ANY_DEPTH ? name.startsWith('.') : !matchName(segment, name)) continue
-      const path = join(folder, name)
-      const kind = kindOf(path)
-      if (kind === 'unknown') return yield UNKNOWN
-      if (kind === 'folder' && segment === ANY_DEPTH) steps.push({ folder: path, at })
-      else if (kind === 'folder' && !isLast) steps.push({ folder: path, at: at + 1 })
-      else if (kind !== 'nothing' && isLast) yield { kind, path, name }
+    if (typeof segment !== 'string' && read++ >= MAX_FOLDERS) return yield UNKNOWN
+    let path = folder
+    try {
+      const names = typeof segment === 'string' ? [segment] : list(folder)
+      if (segment === ANY_DEPTH && !isLast) steps.push({ folder, at: at + 1 })
+      for (const entry of names) {
+        const name = typeof entry === 'string' ? entry : entry.name
+        if (segment === ANY_DEPTH ? name.startsWith('.') : !matchName(segment, name)) continue
+        path = join(folder, name)
+        const kind = kindOf(path)
+        if (kind === 'folder' && segment === ANY_DEPTH) steps.push({ folder: path, at })
+        else if (kind === 'folder' && !isLast) steps.push({ folder: path, at: at + 1 })
+        else if (kind !== 'nothing' && isLast) yield { kind, path, name }
+      }
+    } catch (error) {
+      return yield { ...UNKNOWN, path, error }
     }
   }
 }
 
-function list(folder: string): Entry[] | undefined {
+function list(folder: string): Entry[] {
   try {
     return readdirSync(folder, { withFileTypes: true })
   } catch (error) {
-    return isAbsent(error) ? [] : undefined
+    if (isAbsent(error)) return []
+    throw error
   }
 }
 
@@ -120,22 +141,29 @@ function kindOf(path: string): Match {
   try {
     return statSync(path).isDirectory() ? 'folder' : 'file'
   } catch (error) {
-    return isAbsent(error) ? 'nothing' : 'unknown'
+    if (isAbsent(error)) return 'nothing'
+    throw error
   }
 }
 
-/** False if it cannot be read, which the daemon reports. */
-function isCompressedAt(path: string): boolean {
+/** Whether the first bytes are those of a compressed file, or why they cannot be read. */
+function contentOf(path: string): 'compressed' | 'other' | unknown {
   let fd: number | undefined
   try {
-    if (!statSync(path).isFile()) return false
+    if (!statSync(path).isFile()) return 'other'
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-    return isCompressed(firstBytes(fd))
-  } catch {
-    return false
+    return isCompressed(firstBytes(fd)) ? 'compressed' : 'other'
+  } catch (error) {
+    return error
   } finally {
     if (fd !== undefined) closeSync(fd)
   }
+}
+
+/** Whether this user has no permission. */
+function isRefused(error: unknown): error is { readonly code: string } {
+  const code = errorCode(error)
+  return code === 'EACCES' || code === 'EPERM'
 }
 
 function isAbsent(error: unknown): boolean {
