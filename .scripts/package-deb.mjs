@@ -299,9 +299,9 @@ try {
   fs.mkdirSync(options.out, { recursive: true })
   const target = join(options.out, `sluice_${debVersion}_${arch}.deb`)
   // Node.js takes more than a minute at the usual level, and is hardly smaller then.
-  const env = { ...process.env, SOURCE_DATE_EPOCH: String(epoch), DPKG_DEB_THREADS_MAX: '1' }
-  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', ...(withNode ? ['-z2'] : []), '--build', stage, target], {
-    env,
+  const level = process.env.DPKG_DEB_COMPRESSOR_LEVEL ?? (withNode ? '2' : '6')
+  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', `-z${level}`, '--build', stage, target], {
+    env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch), DPKG_DEB_THREADS_MAX: '1' },
     stdio: ['ignore', 'ignore', 'inherit'],
   })
   process.stdout.write(`${target}\n`)
