@@ -1,5 +1,7 @@
+import { spawnSync } from 'node:child_process'
 import {
   appendFileSync,
+  chmodSync,
   existsSync,
   readFileSync,
   renameSync,
@@ -12,9 +14,11 @@ import { join } from 'node:path'
 import t from 'tap'
 import { socketPath } from '../../src/daemon/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
+import { sluiceMain } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
+import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
 import { remoteFolder } from '../support/remote-folder.js'
 import { sluice } from '../support/sluice.js'
@@ -224,4 +228,31 @@ destinations:
   remote.answer()
   await daemon.until(() => lines().includes('far 3'))
   t.equal(lines().length, 7, 'each line once')
+})
+
+t.test('validate says what this user cannot read or write', async t => {
+  if (!needs(t, 'setpriv')) return
+  const folder = testFolder(t, { 'app.log': 'x\n', locked: { 'b.log': 'x\n' }, state: {} })
+  const include = (path: string) => `{ type: file, include: [${join(folder, path)}] }`
+  writeFileSync(
+    join(folder, 'sluice.yaml'),
+    `data_dir: ./state
+sources: { log: ${include('*.log')}, more: ${include('locked/*.log')} }
+destinations: { out: { type: blackhole, inputs: [log, more] } }
+`,
+  )
+  const modes = { 'app.log': 0, locked: 0, state: 0o500 }
+  for (const [path, mode] of Object.entries(modes)) chmodSync(join(folder, path), mode)
+  t.teardown(() => chmodSync(join(folder, 'locked'), 0o700))
+  // Root without what makes permissions not count for it.
+  const caps = process.getuid?.() === 0 ? ['--bounding-set=-dac_override,-dac_read_search'] : []
+  const args = [...caps, process.execPath, sluiceMain, 'validate', 'sluice.yaml']
+  const { status, stdout, stderr } = spawnSync('setpriv', args, { cwd: folder, encoding: 'utf8' })
+  t.equal(status, 0, stderr)
+  t.match(stdout, /^0 errors, 3 warnings$/m)
+  const cannot = (verb: string, path: string) =>
+    `this user cannot ${verb} ${join(folder, path)} (EACCES); check that the user of the daemon can`
+  t.match(stderr, `sources.log.include[0]: warning: ${join(folder, '*.log')}: ${cannot('read', 'app.log')}`)
+  t.match(stderr, `sources.more.include[0]: warning: ${join(folder, 'locked/*.log')}: ${cannot('read', 'locked')}`)
+  t.match(stderr, `warning: data_dir: ${cannot('read and write', 'state')}`)
 })
