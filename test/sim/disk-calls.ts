@@ -128,13 +128,17 @@ export class Disk extends DiskNames {
       size -= more - Math.max(0, room)
       if (size <= 0) {
         this.world.say(() => `disk: write ${path} fails with ENOSPC`)
+        this.world.fault('ENOSPC write')
         throw failed('ENOSPC', 'write', path)
       }
     }
     if (this.#isLast) size = this.world.random.below(size + 1)
     else if (size > 1 && this.faults.short > 0 && this.world.random.chance(this.faults.short))
       size = 1 + this.world.random.below(size - 1)
-    if (size < bytes) this.world.say(() => `disk: write ${path}: ${size} of ${bytes} bytes`)
+    if (size < bytes) {
+      this.world.say(() => `disk: write ${path}: ${size} of ${bytes} bytes`)
+      this.world.fault(this.#isLast ? 'killed in a write' : 'short write')
+    }
     node.write(start, parts, size)
     node.changedAt = this.world.now
     return size
@@ -177,6 +181,7 @@ export class Disk extends DiskNames {
     return new Promise((resolve, reject) => {
       const call = () => {
         const isLast = this.killAfter !== undefined && --this.killAfter < 0
+        if (isLast) world.fault('killed in a call')
         // Killed before or after the call has had its effect.
         if (isLast && world.random.chance(0.5)) return world.kill()
         this.#isLast = isLast

@@ -53,6 +53,7 @@ export class DiskNames {
 
   protected fail(call: string, path: string): never {
     this.world.say(() => `disk: ${call} ${path} fails with EIO`)
+    this.world.fault(`EIO ${call}`)
     if (REPAIRS.has(call)) this.failedRepairs.set(path, (this.failedRepairs.get(path) ?? 0) + 1)
     throw failed('EIO', call, path)
   }

@@ -168,6 +168,7 @@ export class Life {
     const supervisor = this.#supervisor
     if (!supervisor) return
     world.say(() => `reload: ${JSON.stringify(next)}`)
+    world.fault('reload')
     supervisor.replace(configOf(next, this.#root), { keepsEvents: true }).then(
       () => {
         this.#topology = next
@@ -180,6 +181,7 @@ export class Life {
   async #end(ending: Ending, running: Promise<void>, isLast = false): Promise<void> {
     const { world } = this.#machine
     world.say(() => `--- ${ending}`)
+    if (!isLast) world.fault(ending)
     const supervisor = this.#supervisor
     if (ending === 'kill' || ending === 'power' || !supervisor) return world.kill()
     const ms = this.#topology.shutdownMs

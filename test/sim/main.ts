@@ -54,10 +54,12 @@ async function main(): Promise<number> {
   let failed = 0
   let seeds = 0
   let tasks = 0
+  const faults = new Map<string, number>()
   const rate = () => Math.round((seeds / (real() - began)) * 60_000)
   for (; seeds < limit && real() < until && failed < MOST_FAILED; seeds++) {
     const result = await runSeed(from + seeds)
     tasks += result.tasks
+    for (const [kind, count] of result.faults) faults.set(kind, (faults.get(kind) ?? 0) + count)
     if (options.fingerprints) say(lastLine(result))
     if (result.violations.length > 0) {
       failed++
@@ -70,6 +72,8 @@ async function main(): Promise<number> {
       say(`${seeds} seeds, ${failed} failed, ${rate()} a minute`)
     }
   }
+  const counts = [...faults].sort(([, a], [, b]) => b - a).map(([kind, count]) => `${count} × ${kind}`)
+  say(`faults: ${counts.join(', ')}`)
   const heap = Math.round(process.memoryUsage().rss / 1024 / 1024)
   say(`${seeds} seeds, ${failed} failed, ${rate()} a minute; ${Math.round(tasks / seeds)} steps a seed; ${heap} MB`)
   return failed > 0 ? 1 : 0

@@ -60,6 +60,7 @@ export class Receiver {
     const { random } = this.#world
     const mood = this.#moodNow()
     this.#world.say(() => `receiver ${this.id} ${mood}: ${events.flat().join(' ')}`)
+    if (mood !== 'accepts') this.#world.fault(`receiver ${mood}`)
     switch (mood) {
       case 'unavailable':
         return failure('retry', 503, random.chance(0.2) ? { retryAfterMs: 1000 + random.below(9000) } : {})

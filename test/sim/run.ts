@@ -16,6 +16,7 @@ import { World } from './world.js'
 export interface Result {
   readonly seed: number
   readonly violations: readonly string[]
+  readonly faults: ReadonlyMap<string, number>
   /** The same for the same run. */
   readonly fingerprint: string
   readonly trace: readonly string[]
@@ -78,6 +79,7 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
   return {
     seed,
     violations: world.violations,
+    faults: world.faults,
     fingerprint: `${world.tasks} ${world.now.toFixed(6)} ${random.next()}`,
     trace: world.trace ?? [],
     seconds: world.now / 1000,

@@ -30,6 +30,8 @@ export class World {
   /** What happened, where it is wanted. */
   readonly trace: string[] | undefined
   readonly violations: string[] = []
+  /** How often each kind of fault happened. */
+  readonly faults = new Map<string, number>()
   tasks = 0
   #order = 0
   readonly #heap: Task[] = []
@@ -48,6 +50,11 @@ export class World {
 
   say(text: () => string): void {
     this.trace?.push(`${(this.now / 1000).toFixed(3).padStart(9)}  ${text()}`)
+  }
+
+  /** Counts a fault of this kind. */
+  fault(kind: string): void {
+    this.faults.set(kind, (this.faults.get(kind) ?? 0) + 1)
   }
 
   /** Something that must never happen has happened. */
