@@ -1,8 +1,7 @@
 import { Atoms } from './regex/atoms.js'
-import { compileAutomaton } from './regex/automaton.js'
 import { longestForBacktracking } from './regex/cost.js'
-import { isAnchored } from './regex/program.js'
-import { compileSearch, nativeSearch, type PatternMatch, type Search } from './regex/search.js'
+import { isAnchored } from './regex/group-program.js'
+import { compileLinear, nativeSearch, type PatternMatch, type Search } from './regex/search.js'
 import { readSyntax, UnboundedPattern } from './regex/syntax.js'
 
 export type { PatternMatch }
@@ -112,14 +111,11 @@ function compileNow(source: string, flags: string): Compiled {
   try {
     const atoms = new Atoms()
     const { node, groupNames } = readSyntax(source, flags, atoms)
-    const automaton = compileAutomaton(node, atoms, flags)
+    const linear = compileLinear(node, atoms, flags, groupNames.length)
     const longest = longestForBacktracking(node, isAnchored(node), atoms)
-    const test = (text: string) => (text.length <= longest ? native.test(text) : automaton.test(text))
-    const [quick, linear] = [
-      nativeSearch(new RegExp(withoutNames(source), `${flags}dg`)),
-      compileSearch(node, atoms, flags, automaton, groupNames.length),
-    ]
-    const search: Search = (text, from) => (text.length <= longest ? quick(text, from) : linear(text, from))
+    const quick = nativeSearch(new RegExp(withoutNames(source), `${flags}dg`))
+    const test = (text: string) => (text.length <= longest ? native.test(text) : linear.test(text))
+    const search: Search = (text, from) => (text.length <= longest ? quick(text, from) : linear.search(text, from))
     return { test, search, groupNames }
   } catch (error) {
     throw patternError(error)

@@ -99,6 +99,18 @@ export class Atoms {
     return symbol
   }
 
+  /** The symbol of the character before position `p`, and of the one after it. */
+  before(text: string, p: number, unicode: boolean): number {
+    if (p === 0) return NOTHING
+    const code = unicode && p > 1 ? text.codePointAt(p - 2)! : 0
+    return this.symbolOf(code > 0xffff ? code : text.charCodeAt(p - 1))
+  }
+
+  after(text: string, p: number, unicode: boolean): number {
+    if (p === text.length) return NOTHING
+    return this.symbolOf(unicode ? text.codePointAt(p)! : text.charCodeAt(p))
+  }
+
   #find(code: number): number {
     const char = String.fromCodePoint(code)
     const members = Uint8Array.from(this.#atoms, ({ test }) => Number(test.test(char)))

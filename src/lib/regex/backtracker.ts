@@ -236,28 +236,15 @@ export class Backtracker {
 
   /** How many code units the next character in reading direction has. */
   #widthAt(p: number): number {
-    return this.#isWide && (this.#backwards ? this.#codeBefore(p) : this.#codeAfter(p)) > 0xffff ? 2 : 1
-  }
-
-  #codeAfter(p: number): number {
-    if (p === this.#text.length) return -1
-    return this.#unicode ? this.#text.codePointAt(p)! : this.#text.charCodeAt(p)
-  }
-
-  #codeBefore(p: number): number {
-    if (p === 0) return -1
-    const code = this.#unicode && p > 1 ? this.#text.codePointAt(p - 2)! : 0
-    return code > 0xffff ? code : this.#text.charCodeAt(p - 1)
+    return this.#isWide && this.#text.codePointAt(this.#backwards ? p - 2 : p)! > 0xffff ? 2 : 1
   }
 
   #symbolBefore(p: number): number {
-    const code = this.#codeBefore(p)
-    return code < 0 ? NOTHING : this.#atoms.symbolOf(code)
+    return this.#atoms.before(this.#text, p, this.#unicode)
   }
 
   #symbolAfter(p: number): number {
-    const code = this.#codeAfter(p)
-    return code < 0 ? NOTHING : this.#atoms.symbolOf(code)
+    return this.#atoms.after(this.#text, p, this.#unicode)
   }
 }
 

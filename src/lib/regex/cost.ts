@@ -10,6 +10,8 @@ import type { Node } from './syntax.js'
 interface Ways {
   readonly factor: number
   readonly degree: number
+  /** The steps of all ways together, with what follows, grow with this power of the length. */
+  readonly work: number
 }
 
 /** What follows in the pattern. */
@@ -27,16 +29,17 @@ const MOST_STEPS_OF_SHORT = 1024
 const LONGEST = 448
 /** When many ways fail, most fail within this many characters. */
 const LIKELY_LENGTH = 4
-const HOPELESS: Ways = { factor: Infinity, degree: 0 }
+const HOPELESS: Ways = { factor: Infinity, degree: 0, work: Infinity }
 const DONE: Rest = { atoms: [], asserts: false, done: true }
 
 /** The longest text for which backtracking takes time proportional to its length. */
 export function longestForBacktracking(node: Node, anchored: boolean, atoms: Atoms): number {
   const cost = new Cost(atoms)
-  const { factor, degree } = cost.ways(node, DONE)
+  const { factor, degree, work } = cost.ways(node, DONE, 0)
   const length = cost.fixedLength(node)
   const isLinear = cost.repeats.length === 0 || anchored || cost.isSeparated(node)
   if (degree === 0 && factor * length <= MOST_STEPS && isLinear) return Infinity
+  if (anchored && work <= 1 && factor * length <= MOST_STEPS) return Infinity
   const most = degree === 0 ? length : Math.min(length, LIKELY_LENGTH)
   for (let n = LONGEST; n > 0; n = Math.floor(n * 0.8)) {
     const steps = factor * n ** degree * (most + (cost.repeats.length > degree ? n : 0)) * (anchored ? 1 : n)
@@ -54,53 +57,55 @@ class Cost {
     this.#atoms = atoms
   }
 
-  ways(node: Node, rest: Rest): Ways {
+  /** `then`: the `work` of what follows. */
+  ways(node: Node, rest: Rest, then: number): Ways {
     switch (node.kind) {
       case 'sequence': {
-        let all: Ways = { factor: 1, degree: 0 }
+        let all: Ways = { factor: 1, degree: 0, work: then }
         let after = rest
         for (const part of node.nodes.toReversed()) {
-          const { factor, degree } = this.ways(part, after)
+          const { factor, degree, work } = this.ways(part, after, all.work)
           all =
             part.kind === 'look'
-              ? { factor: all.factor + factor, degree: Math.max(all.degree, degree) }
-              : { factor: all.factor * factor, degree: all.degree + degree }
+              ? { factor: all.factor + factor, degree: Math.max(all.degree, degree), work }
+              : { factor: all.factor * factor, degree: all.degree + degree, work }
           after = this.#before(part, after)
         }
         return all
       }
       case 'choice': {
-        const each = node.nodes.map(part => this.ways(part, rest))
+        const each = node.nodes.map(part => this.ways(part, rest, then))
         const factors = each.map(({ factor }) => factor)
         const firsts = node.nodes.map(part => this.#before(part, rest))
         const exclusive = firsts.every((one, i) => firsts.slice(i + 1).every(other => this.#areDisjoint(one, other)))
         const factor = exclusive ? Math.max(...factors) : factors.reduce((sum, one) => sum + one)
-        return { factor, degree: Math.max(...each.map(({ degree }) => degree)) }
+        const [degree, work] = [Math.max(...each.map(one => one.degree)), Math.max(...each.map(one => one.work))]
+        return { factor, degree, work }
       }
       case 'look':
         // It ends at its first match and is not entered again.
-        return this.ways(node.node, { atoms: [], asserts: true, done: false })
+        return { ...this.ways(node.node, { atoms: [], asserts: true, done: false }, 1), work: Math.max(1, then) + 1 }
       case 'repeat':
-        return this.#repeat(node, rest)
+        return this.#repeat(node, rest, then)
       default:
-        return { factor: 1, degree: 0 }
+        return { factor: 1, degree: 0, work: then }
     }
   }
 
-  #repeat(repeat: Node & { kind: 'repeat' }, rest: Rest): Ways {
+  #repeat(repeat: Node & { kind: 'repeat' }, rest: Rest, then: number): Ways {
     const { node, min, max } = repeat
     const again = this.#before(node, { atoms: [], asserts: false, done: false })
-    const once = this.ways(node, { ...rest, atoms: [...rest.atoms, ...again.atoms], done: false })
+    const once = this.ways(node, { ...rest, atoms: [...rest.atoms, ...again.atoms], done: false }, then)
     const ends = rest.done || this.#areDisjoint(again, rest)
     if (max === Infinity) {
       if (once.factor > 1 || once.degree > 0 || isNullable(node)) return HOPELESS
       if (!rest.done) this.repeats.push(node)
-      return { factor: 1, degree: ends ? 0 : 1 }
+      return ends ? { factor: 1, degree: 0, work: Math.max(1, then) } : { factor: 1, degree: 1, work: then + 1 }
     }
     if (once.degree > 0 && max > 1) return HOPELESS
-    const { factor, degree } = once
-    if (factor === 1) return { factor: ends ? 1 : max - min + 1, degree }
-    return { factor: factor ** max + (min === 0 ? 1 : 0), degree }
+    const { factor, degree, work } = once
+    if (factor === 1) return { factor: ends ? 1 : max - min + 1, degree, work }
+    return { factor: factor ** max + (min === 0 ? 1 : 0), degree, work }
   }
 
   /** The rest of the pattern when `node` comes before `rest`. */

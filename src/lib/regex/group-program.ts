@@ -1,7 +1,7 @@
 import type { Atoms } from './atoms.js'
 import { type Check, Checks, type Looks } from './checks.js'
 import { isNullable } from './cost.js'
-import type { Look, Node, Repeat } from './syntax.js'
+import { type Look, type Node, type Repeat, TooLargePattern } from './syntax.js'
 
 /** Operations. Each continues at its `next`, unless it fails. */
 export const MATCH = 0
@@ -10,7 +10,7 @@ export const ATOM = 1
 /** Continues at `next`, or, where that fails, at `operand`. */
 export const FORK = 2
 export const CHECK = 3
-/** Stores the position in the slot `operand`. */
+/** Stores the position in the slot `operand`. This one and those below only note something. */
 export const SAVE = 4
 /** Clears the slots of the list `operand`. */
 export const CLEAR = 5
@@ -41,6 +41,23 @@ export interface GroupProgram {
   readonly remembers: boolean
 }
 
+/**
+ * Size limit of a pattern: a character of text costs at most about this many steps. Literal text that is not repeated
+ * has a lower weight, since only a few of its characters are active at a time.
+ */
+const MOST_WEIGHT = 600
+const PLAIN_WEIGHT = 1 / 16
+/** Of a group in a repeat: in each iteration its places are cleared and noted. */
+const GROUP_WEIGHT = 1 / 2
+
+/** Whether it can only match at the beginning of the text. */
+export function isAnchored(node: Node | undefined): boolean {
+  if (node?.kind === 'start') return node.atom === undefined
+  if (node?.kind === 'sequence') return isAnchored(node.nodes[0])
+  if (node?.kind === 'choice') return node.nodes.every(isAnchored)
+  return node?.kind === 'repeat' && node.min > 0 && isAnchored(node.node)
+}
+
 interface Instruction {
   readonly operation: number
   readonly next: number
@@ -51,10 +68,11 @@ interface Instruction {
 
 /** `backwards`: for reading the text from its end, as a look-behind does. `groups`: number of groups of the pattern. */
 export function compileGroups(node: Node, atoms: Atoms, looks: Looks, groups: number, backwards = false): GroupProgram {
-  return new GroupCompiler(new Checks(atoms, looks), groups, backwards).program(node)
+  return new GroupCompiler(atoms, new Checks(atoms, looks), groups, backwards).program(node)
 }
 
 class GroupCompiler {
+  readonly #atoms: Atoms
   readonly #checks: Checks
   readonly #backwards: boolean
   readonly #instructions: Instruction[] = []
@@ -62,8 +80,12 @@ class GroupCompiler {
   readonly #inner: { look: Look; slot: number }[] = []
   #slots: number
   #starts: readonly number[] = []
+  #weight = 0
+  /** Number of repeats around the node being compiled. */
+  #repeats = 0
 
-  constructor(checks: Checks, groups: number, backwards: boolean) {
+  constructor(atoms: Atoms, checks: Checks, groups: number, backwards: boolean) {
+    this.#atoms = atoms
     this.#checks = checks
     this.#slots = 2 * groups
     this.#backwards = backwards
@@ -105,9 +127,18 @@ class GroupCompiler {
     return this.#instructions.push({ operation, next, operand, check, starts: this.#starts }) - 1
   }
 
+  #weigh(weight: number): void {
+    this.#weight += weight
+    if (this.#weight <= MOST_WEIGHT) return
+    throw new TooLargePattern(
+      'is too large: with its counted repeats written out it has too many parts; use smaller counts, or * and +',
+    )
+  }
+
   /** Adds the instructions for `node`, which continue at `next`. Returns the index of the first. */
   #compile(node: Node, next: number): number {
     const groups = node.groups ?? []
+    if (this.#repeats > 0) this.#weigh(GROUP_WEIGHT * groups.length)
     const last = this.#backwards ? 0 : 1
     let at = next
     for (const group of groups) at = this.#add(SAVE, at, 2 * group + last)
@@ -119,6 +150,7 @@ class GroupCompiler {
   #content(node: Node, next: number): number {
     switch (node.kind) {
       case 'atom':
+        this.#weigh(this.#repeats === 0 && this.#atoms.isPlain(node.atom) ? PLAIN_WEIGHT : 1)
         return this.#add(ATOM, next, node.atom)
       case 'sequence': {
         const nodes = this.#backwards ? node.nodes : node.nodes.toReversed()
@@ -126,13 +158,21 @@ class GroupCompiler {
       }
       case 'choice': {
         const starts = node.nodes.map(part => this.#compile(part, next))
+        this.#weigh((starts.length - 1) * (this.#repeats === 0 ? PLAIN_WEIGHT : 1))
         return starts.reduceRight((at, first) => this.#add(FORK, first, at))
       }
       case 'repeat':
-        return this.#repeat(node, next)
+        if (node.max > 1) this.#repeats++
+        try {
+          return this.#repeat(node, next)
+        } finally {
+          if (node.max > 1) this.#repeats--
+        }
       case 'look':
+        this.#weigh(1)
         return this.#add(CHECK, this.#saveLook(node, next), 0, this.#checks.of(node))
       default:
+        this.#weigh(1)
         return this.#add(CHECK, next, 0, this.#checks.of(node))
     }
   }
@@ -151,8 +191,10 @@ class GroupCompiler {
     const list = groups.length > 0 ? this.#lists.push(slots) - 1 : -1
     const start = isNullable(node) ? this.#slots++ : -1
     const looks = this.#inner.length
-    const fork = (first: number, other: number) =>
-      lazy ? this.#add(FORK, other, first) : this.#add(FORK, first, other)
+    const fork = (first: number, other: number) => {
+      this.#weigh(1)
+      return lazy ? this.#add(FORK, other, first) : this.#add(FORK, first, other)
+    }
     let at = next
     if (max === Infinity) {
       at = fork(next, next)

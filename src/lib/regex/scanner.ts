@@ -1,6 +1,6 @@
 import { type Atoms, NOTHING } from './atoms.js'
 import type { Check } from './checks.js'
-import type { Program } from './program.js'
+import { ATOM, FORK, type GroupProgram, MATCH, SAVE } from './group-program.js'
 
 /**
  * Runs a program over a text, character by character, in all its states at once. Each set of states is a state of a
@@ -23,11 +23,6 @@ const START = 1
 /** Stands for any symbol where only its presence matters. */
 const SOMETHING = 1
 
-const MATCH = 0
-const ATOM = 1
-const FORK = 2
-const CHECK = 3
-
 /** Scanners with a table. */
 const filled = new Set<Scanner>()
 let cells = 0
@@ -38,10 +33,12 @@ interface State {
 }
 
 export interface ScannerOptions {
-  readonly program: Program
+  readonly program: GroupProgram
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean
+  /** Whether a match can only begin at the beginning of the text. */
+  readonly anchored: boolean
   /** Number of look-around bits of each position. */
   readonly looks: number
 }
@@ -51,7 +48,7 @@ export class Scanner {
   readonly #nexts: Uint16Array
   /** The second branch of a fork, or the index of an atom. */
   readonly #operands: Uint16Array
-  readonly #checks: (Check | undefined)[]
+  readonly #checks: readonly (Check | undefined)[]
   readonly #start: number
   readonly #remembers: boolean
   readonly #anchored: boolean
@@ -76,26 +73,24 @@ export class Scanner {
   #letters = 0
   #cells = 0
 
-  constructor({ program, atoms, unicode, backwards, looks }: ScannerOptions) {
-    const { instructions } = program
-    const size = instructions.length
-    this.#operations = new Uint8Array(size)
-    this.#nexts = new Uint16Array(size)
-    this.#operands = new Uint16Array(size)
-    this.#checks = instructions.map(one => (one.op === 'check' ? one.holds : undefined))
-    for (const [i, one] of instructions.entries()) {
-      this.#operations[i] = { match: MATCH, atom: ATOM, fork: FORK, check: CHECK }[one.op]
-      if (one.op !== 'match') this.#nexts[i] = one.next
-      if (one.op === 'fork') this.#operands[i] = one.other
-      if (one.op === 'atom') this.#operands[i] = one.atom
-    }
+  constructor({ program, atoms, unicode, backwards, anchored, looks }: ScannerOptions) {
+    const { operations, nexts, operands } = program
+    const size = operations.length
+    // What is noted of groups and of iterations makes no difference to whether there is a match. Such an instruction
+    // leads to an earlier one.
+    const behind = new Uint16Array(size)
+    for (let at = 0; at < size; at++) behind[at] = operations[at]! >= SAVE ? behind[nexts[at]!]! : at
+    this.#operations = operations
+    this.#nexts = Uint16Array.from(nexts, next => behind[next]!)
+    this.#operands = Uint16Array.from(operands, (to, at) => (operations[at] === FORK ? behind[to]! : to))
+    this.#checks = program.checks
     this.#followed = new Uint32Array(size)
     this.#found = new Uint32Array(size)
     this.#open = new Uint16Array(2 * size + 2)
     this.#result = new Uint16Array(size)
-    this.#start = program.start
+    this.#start = behind[program.start]!
     this.#remembers = program.remembers
-    this.#anchored = program.anchored
+    this.#anchored = anchored
     this.#atoms = atoms
     this.#unicode = unicode
     this.#backwards = backwards

@@ -1,10 +1,9 @@
 import type { Atoms } from './atoms.js'
-import type { Automaton } from './automaton.js'
 import { Backtracker } from './backtracker.js'
-import { compileGroups, type GroupProgram } from './group-program.js'
-import { isAnchored } from './program.js'
+import { Looks } from './checks.js'
+import { compileGroups, type GroupProgram, isAnchored } from './group-program.js'
+import { Scanner } from './scanner.js'
 import type { Node } from './syntax.js'
-import { TaggedScanner } from './tagged-scanner.js'
 
 /** Places are in UTF-16 code units, the second behind the last one. */
 export type Place = readonly [start: number, end: number]
@@ -30,43 +29,68 @@ export function nativeSearch(native: RegExp): Search {
   }
 }
 
-/** Compiles a search whose time is proportional to the length of the text. It throws UnboundedPattern. */
-export function compileSearch(node: Node, atoms: Atoms, flags: string, automaton: Automaton, groups: number): Search {
+/** A pattern whose texts are matched in a time that is proportional to their length. */
+export interface Compiled {
+  /** Whether there is a match anywhere in a text, however long. */
+  test(text: string): boolean
+  /** It throws UnboundedPattern for a text that takes too much memory. */
+  readonly search: Search
+}
+
+/** Throws UnboundedPattern. */
+export function compileLinear(node: Node, atoms: Atoms, flags: string, groups: number): Compiled {
   const unicode = flags.includes('u')
   const anchored = isAnchored(node)
+  const looks = new Looks()
   const compile = (part: Node, backwards: boolean): Tracer => {
-    const program = compileGroups(part, atoms, automaton.looks, groups, backwards)
+    const program = compileGroups(part, atoms, looks, groups, backwards)
     const inner = program.inner.map(({ look, slot }) => ({ slot, tracer: compile(look.node, look.behind) }))
     return { program, inner, backtracker: new Backtracker({ program, atoms, unicode, backwards }) }
   }
-  let main: Tracer | undefined
-  let scanner: TaggedScanner | undefined
-  const start = (): Tracer => {
-    const made = compile(node, false)
-    const { program } = made
-    if (automaton.looks.all.length === 0 && TaggedScanner.canRun(program)) {
-      scanner = new TaggedScanner({ program, atoms, unicode, anchored })
-    }
-    return made
+  const main = compile(node, false)
+  const { backtracker } = main
+  // The list grows during this loop: nested look-arounds come before the outer one.
+  const count = looks.all.length
+  const scanner = new Scanner({ program: main.program, atoms, unicode, anchored, backwards: false, looks: count })
+  const marking = looks.all.map(({ node, behind }) => {
+    const program = compileGroups(node, atoms, looks, groups, !behind)
+    return new Scanner({ program, atoms, unicode, anchored: false, backwards: !behind, looks: count })
+  })
+  const marks = (text: string) => {
+    if (marking.length === 0) return undefined
+    const all = new Uint8Array(text.length + 1)
+    for (const [i, one] of marking.entries()) one.mark(text, all, 1 << i)
+    return all
   }
-  return (text, from) => {
-    main ??= start()
-    const { backtracker } = main
-    // Further matches are left to the backtracker: one that looks for them from each place reads to the end each time.
-    if (from === 0 && scanner?.isGivenUp === false) {
-      const slots = scanner.search(text)
-      if (!scanner.isGivenUp) return slots && new Found(text, automaton, main, slots, groups)
-    }
+  const required = requiredTexts(node, atoms)
+  const test = (text: string) => required.every(part => text.includes(part)) && scanner.test(text, marks(text))
+  const search: Search = (text, from) => {
     if (unicode && from > 0 && text.codePointAt(from - 1)! > 0xffff) from--
     if (from > text.length || (anchored && from > 0)) return undefined
     if (!backtracker.knows(text, from)) {
       // Where there is one place to begin at, to look for a match there is all.
-      if (!anchored && !automaton.test(text)) return undefined
-      backtracker.begin(text, from, automaton.marks(text))
+      if (!anchored && !test(text)) return undefined
+      backtracker.begin(text, from, marks(text))
     }
     const slots = anchored ? backtracker.matchAt(from) : backtracker.search(from)
-    return slots && new Found(text, automaton, main, slots, groups)
+    return slots && new Found(text, marks, main, slots, groups)
   }
+  return { test, search }
+}
+
+/** Longest text that is searched first: searching for a long repetitive text may be slow. */
+const MOST_REQUIRED = 32
+
+/** Texts that every match contains, as far as they are easy to find: V8 searches for them much faster. */
+function requiredTexts(node: Node, atoms: Atoms): string[] {
+  const texts = ['']
+  for (const part of node.kind === 'sequence' ? node.nodes : [node]) {
+    const char = part.kind === 'atom' ? atoms.charOf(part.atom) : undefined
+    if (char === undefined || texts.at(-1)!.length >= MOST_REQUIRED) texts.push('')
+    if (char !== undefined) texts.push(texts.pop()! + char)
+  }
+  // The longest is the rarest.
+  return texts.filter(text => text.length > 1 || texts.length === 1).sort((a, b) => b.length - a.length)
 }
 
 interface Tracer {
@@ -80,16 +104,22 @@ class Found implements PatternMatch {
   readonly start: number
   readonly end: number
   readonly #text: string
-  readonly #automaton: Automaton
+  readonly #marks: (text: string) => Uint8Array | undefined
   readonly #tracer: Tracer
   readonly #slots: Int32Array
   readonly #count: number
 
-  constructor(text: string, automaton: Automaton, tracer: Tracer, slots: Int32Array, count: number) {
+  constructor(
+    text: string,
+    marks: (text: string) => Uint8Array | undefined,
+    tracer: Tracer,
+    slots: Int32Array,
+    count: number,
+  ) {
     this.start = slots[0]!
     this.end = slots[1]!
     this.#text = text
-    this.#automaton = automaton
+    this.#marks = marks
     this.#tracer = tracer
     this.#slots = slots
     this.#count = count
@@ -108,7 +138,7 @@ class Found implements PatternMatch {
   #addInner(tracer: Tracer, slots: Int32Array, groups: (Place | undefined)[]): void {
     for (const { slot, tracer: inner } of tracer.inner) {
       if (slots[slot] === -1) continue
-      inner.backtracker.begin(this.#text, 0, this.#automaton.marks(this.#text))
+      inner.backtracker.begin(this.#text, 0, this.#marks(this.#text))
       const found = inner.backtracker.matchAt(slots[slot]!)!
       for (let n = 1; n < this.#count; n++) {
         if (found[2 * n] !== -1) groups[n] = [found[2 * n]!, found[2 * n + 1]!]
