@@ -73,7 +73,7 @@ ${entries.map(([id]) => `  out_${id}: { type: file, inputs: [${id}], path: ${out
 }
 
 const shared = (redis: RedisServer, group: string, accuracy: string) =>
-  `scope: cluster, group: ${group}, accuracy: ${accuracy}, expected_members: 3, redis: { url: "${redis.url}", timeout: 10s }`
+  `scope: cluster, group: ${group}, accuracy: ${accuracy}, expected_members: 3, redis: { url: "${redis.url}", timeout: 60s }`
 
 /** Three daemons that get a third of the lines each; what passes, by throttle. */
 async function three(t: Test, below: string, name: string, throttles: Readonly<Record<string, string>>) {
@@ -140,7 +140,7 @@ t.test('an event that claims any cost does not keep a daemon from the server', a
   const redis = await startRedis(t, below)
   if (!redis) return
   const throttle = (group: string, more: string) =>
-    `window: 1 Hours, cost: .cost, on_backend_failure: discard, scope: cluster, group: ${group}, redis: { url: "${redis.url}", timeout: 10s }, ${more}`
+    `window: 1 Hours, cost: .cost, on_backend_failure: discard, scope: cluster, group: ${group}, redis: { url: "${redis.url}", timeout: 60s }, ${more}`
   const { passed } = await start(t, below, 'costs', {
     smooth: throttle('smooth', 'limit: 10, window_mode: gcra'),
     fixed: throttle('fixed', 'limit: 10, accuracy: exact'),

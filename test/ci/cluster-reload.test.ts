@@ -29,7 +29,7 @@ for (const [what, change] of [
     const below = testFolder(t)
     const redis = await startRedis(t, below)
     if (!redis) return
-    const settings = { below, redis: `{ url: "${redis.url}", timeout: 10s }` }
+    const settings = { below, redis: `{ url: "${redis.url}", timeout: 60s }` }
     const daemon = await member(t, { ...settings, name: 'one' })
     for (let n = 1; n <= 10; n++) {
       daemon.child.stdin!.write(lines(5))
@@ -55,7 +55,7 @@ t.test('events wait for room in the limit that daemons share, and none is lost',
   const redis = await startRedis(t, below)
   if (!redis) return
   const more = 'window: 500 Milliseconds\n    over_limit: { wait: 60 Seconds }'
-  const settings = { below, limit: 5, redis: `{ url: "${redis.url}", timeout: 10s }`, more, window: '' }
+  const settings = { below, limit: 5, redis: `{ url: "${redis.url}", timeout: 60s }`, more, window: '' }
   const daemons = await Promise.all(['one', 'other'].map(name => member(t, { ...settings, name })))
   const began = performance.now()
   for (const daemon of daemons) daemon.child.stdin!.end(lines(12))
@@ -73,7 +73,7 @@ t.test('who waits asks again when the server says that there is room', async t =
   const settings = {
     below,
     limit: 2,
-    redis: `{ url: "${redis.url}", timeout: 10s }`,
+    redis: `{ url: "${redis.url}", timeout: 60s }`,
     more,
     window: 'window: 1 Seconds',
   }
@@ -100,7 +100,7 @@ processors:
     window: 1 Hours
     on_backlog: pace
     scope: cluster
-    redis: { url: "${redis.url}", timeout: 10s }
+    redis: { url: "${redis.url}", timeout: 60s }
 destinations: { out: { type: file, inputs: [limited], path: out.log } }
 `
   const folder = testFolder(t, { 'app.log': lines(1) })

@@ -19,7 +19,7 @@ for (const accuracy of ['exact', 'leased']) {
     const below = testFolder(t)
     const redis = await startRedis(t, below)
     if (!redis) return
-    const settings = { below, redis: `{ url: "${redis.url}", timeout: 10s }`, more: `accuracy: ${accuracy}` }
+    const settings = { below, redis: `{ url: "${redis.url}", timeout: 60s }`, more: `accuracy: ${accuracy}` }
     const daemons = await Promise.all([0, 1, 2].map(() => member(t, settings)))
     let passed = 0
     for (const daemon of daemons) {
@@ -55,7 +55,7 @@ t.test(
       const settings = { below, limit: 3, more: `group: ${group}` }
       await threeOfFive(
         t,
-        await member(t, { ...settings, redis: `{ url: "${redis.url}/2", timeout: 10s, ${options} }` }),
+        await member(t, { ...settings, redis: `{ url: "${redis.url}/2", timeout: 60s, ${options} }` }),
       )
     }
   },
@@ -74,7 +74,7 @@ if (!process.env[SERVER])
     if (!redis) return
     const url = `url: "rediss://${HOST}:${redis.port}"`
     const files = `ca_file: ${certificates.path('ca.pem')}, cert_file: ${certificates.path('client.pem')}, key_file: ${certificates.path('client.key')}`
-    await threeOfFive(t, await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 10s, ${files} }` }))
+    await threeOfFive(t, await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 60s, ${files} }` }))
     const untrusting = await member(t, { below, limit: 3, redis: `{ ${url} }` })
     await untrusting.until(() => /"reason":"connection","error":"[^"]*certificate/.test(untrusting.stderr))
     t.equal((await untrusting.scrape()).sum('sluice_throttle_backend_up'), 0)
@@ -89,7 +89,7 @@ t.test('Sentinels name the primary', async t => {
   const url = `url: "${sentinel!.url}"`
   await threeOfFive(
     t,
-    await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 10s, sentinel: { name: main } }` }),
+    await member(t, { below, limit: 3, redis: `{ ${url}, timeout: 60s, sentinel: { name: main } }` }),
   )
   const lost = await member(t, { below, limit: 3, redis: `{ ${url}, sentinel: { name: other } }` })
   await lost.until(() => /knows no primary named other/.test(lost.stderr))
@@ -111,7 +111,7 @@ t.test('a Redis Cluster of three nodes', async t => {
     (await promisify(execFile)(cli, ['-h', HOST, '-p', `${port}`, 'cluster', 'info'])).stdout
   for (const { port } of nodes)
     await until(`node ${port} of the cluster`, async () => (await ask(port)).includes('cluster_state:ok'))
-  const redis = `{ url: "${nodes[0]!.url}", cluster: true, timeout: 10s }`
+  const redis = `{ url: "${nodes[0]!.url}", cluster: true, timeout: 60s }`
   const daemon = await member(t, { below, limit: 3, redis })
   const apps = Array.from({ length: 100 }, (_, i) => lines(5, `app${i}`)).join('')
   daemon.child.stdin!.write(apps)
@@ -143,7 +143,7 @@ t.test('while the server is away: pass, discard and wait; and it recovers by its
   const first = await started()
   if (!first) return
   await first.kill()
-  const redis = `{ url: "redis://${HOST}:${port}", timeout: 10s }`
+  const redis = `{ url: "redis://${HOST}:${port}", timeout: 60s }`
   const all = ['pass', 'discard', 'wait'].map(policy =>
     member(t, { below, limit: 3, redis, more: `on_backend_failure: ${policy}\n    group: ${policy}`, members: '' }),
   )
