@@ -1,148 +1,138 @@
+import { createHash } from 'node:crypto'
 import type { HandoverState, Processor, ProcessorContext } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import { parseFieldPath } from '../../../core/event/field-path.js'
 import { discard, type Emitted } from '../../../core/processor.js'
-import { BucketKey } from '../../throttle/bucket-key.js'
+import { QueueMap } from '../../../lib/bounded-map.js'
+import { BucketKey, LONGEST_KEY } from '../../throttle/bucket-key.js'
 import { bucketName, OTHER } from '../../throttle/bucket-name.js'
 import type { DedupeOptions } from '../dedupe.js'
-import { RecentKeys } from './recent-keys.js'
 
 const DUPLICATE = discard(0)
 const COUNT_FIELD = parseFieldPath('.duplicates')
 
+/** The time after an event that passed, in which others with the same values are duplicates. */
+interface Window {
+  readonly since: number
+  duplicates: number
+  /** Of its values, once there is something to report. */
+  name: string
+}
+
 export class Dedupe implements Processor {
-  readonly #window: number
-  readonly #clock: ProcessorContext['clock']
-  readonly #keys: RecentKeys
+  readonly #options: DedupeOptions
+  readonly #context: ProcessorContext
+  /** By the values of the fields, in the order in which they began. */
+  readonly #windows: QueueMap<string, Window>
   readonly #key: BucketKey
   readonly #editor: EventEditor
   /** The field for the number of duplicates; undefined: it is not written. */
   readonly #countField: EditedField | undefined
-  readonly #summaries: Summaries | undefined
   readonly #forgotten: { value: number }
+  #due: Emitted[] = []
+  /** Duplicates of the keys for which there was no room in `#due`, and when the first of them passed. */
+  #others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
 
   constructor(options: DedupeOptions, context: ProcessorContext) {
-    const { fields, window, max_keys, report, count_field = COUNT_FIELD } = options
-    const { clock, metrics, inherited } = context
-    this.#window = window
-    this.#clock = clock
-    this.#keys = inherited instanceof RecentKeys ? inherited : new RecentKeys(max_keys)
-    this.#key = new BucketKey(
-      fields.map(path => context.field(path)),
-      this.#keys.seed,
-      true,
-    )
+    const { fields, report, count_field = COUNT_FIELD } = options
+    const { metrics, inherited } = context
+    this.#options = options
+    this.#context = context
+    this.#windows = inherited instanceof QueueMap ? inherited : new QueueMap()
+    const readers = fields.map(path => context.field(path))
+    this.#key = new BucketKey(readers, undefined, true)
     this.#editor = context.editor()
     if (report === 'next') this.#countField = this.#editor.field(count_field, false)
-    if (report === 'summary') this.#summaries = new Summaries(context, window, max_keys)
     const keys = 'Events that are remembered, by their fields.'
-    metrics.gauge('sluice_dedupe_keys', keys, () => this.#keys.size)
+    metrics.gauge('sluice_dedupe_keys', keys, () => this.#windows.size)
     const forgotten = 'Events that were forgotten before their window was over, because of max_keys.'
     this.#forgotten = metrics.counter('sluice_dedupe_forgotten_keys_total', forgotten)
   }
 
   process(batch: EventBatch, to: Uint8Array): void {
-    const now = this.#clock.now()
-    const key = this.#key
-    const keys = this.#keys
+    const now = this.#context.clock.now()
+    const { window, max_keys } = this.#options
+    const windows = this.#windows
     for (let i = 0; i < batch.length; i++) {
-      if (!key.load(batch, i)) continue
-      const id = keys.find(key)
-      if (id >= 0 && now - keys.since(id) < this.#window) {
+      if (!this.#key.load(batch, i)) continue
+      const text = this.#key.text()
+      const key = text.length > LONGEST_KEY ? digest(text) : text
+      const known = windows.get(key)
+      if (known && now - known.since < window) {
+        if (known.duplicates++ === 0) known.name = bucketName(text)
         to[i] = DUPLICATE
-        if (keys.add(id) === 1 && this.#summaries) keys.setName(id, bucketName(key.text()))
         continue
       }
-      const duplicates = id < 0 ? 0 : keys.count(id)
-      if (duplicates > 0) this.#summaries?.add(keys, id, now)
-      else if (id < 0 && keys.isFull) this.#forgetOldest(now)
-      keys.begin(key, now)
-      if (duplicates > 0 && this.#countField) this.#writeCount(batch, i, this.#countField, duplicates)
+      if (known) this.#end(key, known)
+      else if (windows.size >= max_keys) this.#forgetOldest(now)
+      windows.set(key, { since: now, duplicates: 0, name: '' })
+      if (known && known.duplicates > 0 && this.#countField) {
+        this.#editor.open(batch, i)
+        this.#editor.set(this.#countField, known.duplicates)
+        this.#editor.close()
+      }
     }
   }
 
   #forgetOldest(now: number): void {
-    const keys = this.#keys
-    const id = keys.oldest
-    if (now - keys.since(id) < this.#window) this.#forgotten.value++
-    this.#summaries?.add(keys, id, now)
-    keys.forget(id)
+    const [, oldest] = this.#windows.shift()!
+    if (now - oldest.since < this.#options.window) this.#forgotten.value++
+    this.#report(oldest)
   }
 
-  #writeCount(batch: EventBatch, i: number, field: EditedField, duplicates: number): void {
-    this.#editor.open(batch, i)
-    this.#editor.set(field, duplicates)
-    this.#editor.close()
+  /** Ends a window, and reports its duplicates. */
+  #end(key: string, window: Window): void {
+    this.#windows.delete(key)
+    this.#report(window)
+  }
+
+  #report({ name, since, duplicates }: Window): void {
+    if (duplicates === 0 || this.#options.report !== 'summary') return
+    if (this.#due.length < this.#options.max_keys) this.#due.push(this.#summary(name, since, duplicates))
+    else {
+      const others = this.#others
+      this.#others = { since: Math.min(since, others.since), duplicates: others.duplicates + duplicates }
+    }
+  }
+
+  #summary(key: string, since: number, duplicates: number): Emitted {
+    const { id, clock } = this.#context
+    const first = timeText(clock.wall() - (clock.now() - since))
+    const dedupe = { component: id, key, duplicates, first, window_ms: this.#options.window }
+    return { fields: { message: 'duplicates', timestamp: timeText(clock.wall()), dedupe } }
   }
 
   emit(why: 'time' | 'drain' | 'reload'): readonly Emitted[] {
-    const summaries = this.#summaries
-    if (!summaries) return []
-    const keys = this.#keys
-    const now = this.#clock.now()
-    const isOver = (id: number) => now - keys.since(id) >= this.#window
-    for (let id = keys.oldest; id >= 0 && isOver(id); id = keys.oldest) {
-      summaries.add(keys, id, now)
-      keys.forget(id)
+    if (this.#options.report !== 'summary') return []
+    const now = this.#context.clock.now()
+    for (const [key, window] of this.#windows) {
+      if (now - window.since >= this.#options.window) this.#end(key, window)
+      else if (why === 'time') break
+      else {
+        this.#report(window)
+        window.duplicates = 0
+      }
     }
-    if (why !== 'time') for (const id of keys) summaries.add(keys, id, now)
-    return summaries.take()
-  }
-
-  handOver(): HandoverState {
-    return { value: this.#keys }
-  }
-}
-
-/** Makes events of the numbers of duplicates, in bounded memory. */
-class Summaries {
-  readonly #context: Pick<ProcessorContext, 'id' | 'clock'>
-  readonly #window: number
-  readonly #most: number
-  #due: Emitted[] = []
-  /** Duplicates of the keys for which there was no room, and when the first of them passed. */
-  #others = 0
-  #othersSince = 0
-
-  constructor(context: Pick<ProcessorContext, 'id' | 'clock'>, window: number, most: number) {
-    this.#context = context
-    this.#window = window
-    this.#most = most
-  }
-
-  /** Adds the duplicates of a key that were counted, if there are any, and counts from 0 again. */
-  add(keys: RecentKeys, id: number, now: number): void {
-    const duplicates = keys.count(id)
-    if (duplicates === 0) return
-    const first = this.#context.clock.wall() - (now - keys.since(id))
-    if (this.#due.length < this.#most) this.#due.push(this.#summary(keys.name(id) ?? OTHER, duplicates, first))
-    else {
-      this.#othersSince = this.#others === 0 ? first : Math.min(first, this.#othersSince)
-      this.#others += duplicates
-    }
-    keys.clearCount(id)
-  }
-
-  /** Returns the events that are due. */
-  take(): Emitted[] {
     const due = this.#due
-    if (this.#others > 0) due.push(this.#summary(OTHER, this.#others, this.#othersSince))
+    const { since, duplicates } = this.#others
+    if (duplicates > 0) due.push(this.#summary(OTHER, since, duplicates))
     this.#due = []
-    this.#others = 0
+    this.#others = { since: Number.POSITIVE_INFINITY, duplicates: 0 }
     return due
   }
 
-  #summary(key: string, duplicates: number, first: number): Emitted {
-    const { id, clock } = this.#context
-    return {
-      fields: {
-        message: 'duplicates',
-        timestamp: timeText(clock.wall()),
-        dedupe: { component: id, key, duplicates, first: timeText(first), window_ms: this.#window },
-      },
-    }
+  handOver(): HandoverState {
+    return { value: this.#windows }
   }
+}
+
+/** Stands for values that are too long to be remembered. It is longer than any that is not. */
+function digest(text: string): string {
+  return createHash('sha256')
+    .update(text, 'utf16le')
+    .digest('hex')
+    .padEnd(LONGEST_KEY + 1, '0')
 }
 
 const timeText = (ms: number) => new Date(ms).toISOString()
