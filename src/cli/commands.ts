@@ -90,7 +90,7 @@ export const commands: readonly Command[] = [
       suggest: {
         type: 'string',
         value: 'GOAL',
-        text: 'Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal error", and shows what else it costs. Of several windows and keys, those without such a limit are named.',
+        text: `Finds the lowest limit that keeps a share of the events, as in "keep 99% where .level equal 'error'", and shows what else it costs. Of several windows and keys, those without such a limit are named.`,
       },
       budget: {
         type: 'string',
@@ -145,7 +145,7 @@ export const commands: readonly Command[] = [
       },
       {
         title: 'the lowest limit that keeps nearly all errors',
-        line: `sluice simulate --config sluice.yaml --time .timestamp --suggest "keep 99% where .level equal error" app.log`,
+        line: `sluice simulate --config sluice.yaml --time .timestamp --suggest "keep 99% where .level equal 'error'" app.log`,
       },
       {
         title: 'the highest limit within a budget, in days of Berlin',

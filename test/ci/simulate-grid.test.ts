@@ -276,10 +276,10 @@ t.test('--suggest finds the lowest limit that keeps a share of the matching even
     return matching.filter((matches, i) => matches && passes[i]).length / matching.filter(Boolean).length
   }
   for (const [goal, share, level] of [
-    ['keep 90% where .level equal error', 0.9, 'error'],
+    [`keep 90% where .level equal 'error'`, 0.9, 'error'],
     [`keep 99.5 % where if (.level equal 'error')`, 0.995, 'error'],
     ['keep 30%', 0.3, undefined],
-    ['keep 100% where .level equal info', 1, 'info'],
+    [`keep 100% where .level equal 'info'`, 1, 'info'],
   ] as const) {
     for (const mode of ['fixed', 'sliding']) {
       const args = ['--window=10s', '--key=.app', `--window-mode=${mode}`, '--suggest', goal]
@@ -292,11 +292,11 @@ t.test('--suggest finds the lowest limit that keeps a share of the matching even
     }
   }
   const { stdout } = await callSimulate(
-    ['--window=10s', '--key=.app', '--time=.t', '--suggest', 'keep 90% where .level equal error'],
+    ['--window=10s', '--key=.app', '--time=.t', '--suggest', `keep 90% where .level equal 'error'`],
     linesOf(all),
   )
   const { limit } = await json(
-    ['--window=10s', '--key=.app', '--suggest=keep 90% where .level equal error'],
+    ['--window=10s', '--key=.app', `--suggest=keep 90% where .level equal 'error'`],
     linesOf(all),
   )
   t.match(stdout.replace(/\s+/g, ' '), `found limit ${limit} in 10 seconds by .app is the lowest that keeps 90% of the`)
@@ -398,7 +398,7 @@ t.test('a goal that some windows and keys achieve is answered for these, and the
 t.test('goals that no limit achieves are refused, with the reason', async t => {
   const input = linesOf(events(500, 0.1, 5))
   for (const [args, message] of [
-    [['--suggest=keep 90% where .level equal none'], `there are no events where .level equal 'none'`],
+    [[`--suggest=keep 90% where .level equal 'none'`], `there are no events where .level equal 'none'`],
     [
       ['--budget=1kB per day'],
       /^no limit in 1 second by .app passes at most 1.0 kB per day: limit 1 passes .* per day, extra/,
@@ -409,7 +409,7 @@ t.test('goals that no limit achieves are refused, with the reason', async t => {
     t.match(stderr.replace(/^sluice: /, ''), message)
   }
   for (const [args, message] of [
-    [['--suggest=keep most'], `--suggest must be like 'keep 99% where .level equal error'`],
+    [['--suggest=keep most'], `--suggest must be like "keep 99% where .level equal 'error'"`],
     [['--suggest=keep 101%'], 'more than 0 and at most 100 percent'],
     [['--suggest=keep 9% where .level is'], '--suggest: '],
     [['--budget=5GB'], `--budget must be like '5GB per day'`],

@@ -1,9 +1,8 @@
 import { type ThrottleOptions, throttleOptions } from '../../components/processors/throttle/options.js'
 import type { Fault } from '../../core/errors.js'
 import { type FieldPath, PathError, parseFieldPath } from '../../core/event/field-path.js'
-import { type Io, UsageError } from '../../daemon/process/command-line.js'
+import { UsageError } from '../../daemon/process/command-line.js'
 import { parseOptions } from '../../engine/config/parse-options.js'
-import { conditionOf } from '../screen/condition-flag.js'
 
 /** Command line flags that set options of a throttle. */
 const FLAGS = {
@@ -19,8 +18,8 @@ export type Flag = keyof typeof FLAGS
 export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
 /** A throttle defined by flags only. Throws UsageError, which names the flag and `command`. */
-export function throttleOfFlags(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): ThrottleOptions {
-  const parsed = parseOptions(throttleOptions, inputOf(given, command, io))
+export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleOptions {
+  const parsed = parseOptions(throttleOptions, inputOf(given))
   if ('value' in parsed) return parsed.value
   throw usageError(parsed.faults[0]!, command)
 }
@@ -28,11 +27,11 @@ export function throttleOfFlags(given: ThrottleFlags, command: string, io: Pick<
 const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
 
 /** The flags as options of a configuration file. */
-export function inputOf(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): Record<string, unknown> {
+export function inputOf(given: ThrottleFlags): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
     if (flag === 'limit' || flag === 'limit-bytes') return numberOf(text)
     if (flag === 'key') return pathsOf(text)
-    return flag === 'exclude' ? conditionOf(text, flag, command, io) : text
+    return text
   }
   return Object.fromEntries(usedOf(given).map(flag => [FLAGS[flag], value(flag, given[flag]!)]))
 }

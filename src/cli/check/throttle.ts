@@ -40,7 +40,7 @@ const NO_SLOT = -1
 
 /** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
 export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
-  const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle', io))
+  const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle'))
   const rest = given.discarded === undefined ? undefined : createWriteStream(given.discarded, { mode: 0o600 })
   const splitter = new LineSplitter(MAX_LINE_BYTES)
   const take = async (frame: Frame | undefined) => {

@@ -24,7 +24,10 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
   if (options.config === undefined && isFile(component)) return listComponents({ ...options, config: component }, io)
   const query = new URLSearchParams({ component: discarded ? `${component}.discarded` : component })
   if (limit !== undefined) query.set('limit', String(wholeNumber(limit, 'limit', 'tap')))
-  if (where !== undefined) query.set('where', conditionOf(where, 'where', 'tap', io))
+  if (where !== undefined) {
+    conditionOf(where, 'where', 'tap')
+    query.set('where', where)
+  }
   const response = await ask(findSocket(options, io.env), `/tap?${query}`)
   if (response.statusCode !== 200) {
     io.stderr.write(`sluice tap: ${printableText((await textOf(response)).trim())}\n`)

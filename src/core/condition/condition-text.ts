@@ -1,5 +1,5 @@
-import { quoted } from './foreign.js'
 import { operandText } from './functions.js'
+import { quoted } from './names.js'
 import { OPERATORS } from './operators.js'
 import type { Condition } from './parse.js'
 

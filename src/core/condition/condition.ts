@@ -15,7 +15,7 @@ import {
 import { ConditionError } from './cursor.js'
 import { type Operand, operandKey, operandReader } from './functions.js'
 import type { ValueTest } from './operators.js'
-import { adviceFor, type Condition, parseCondition } from './parse.js'
+import { type Condition, parseCondition } from './parse.js'
 
 const GENERAL = "must be a condition of the form if (.field operator 'value')"
 
@@ -38,9 +38,7 @@ export const condition = once(() => {
         return parseCondition(text)
       } catch (error) {
         if (!(error instanceof ConditionError)) throw error
-        const meant = adviceFor(text)
-        const advice = meant === undefined || error.message.includes(meant) ? '' : `; write: ${meant}`
-        const message = `${error.message}${advice} (column ${error.column} of the condition)`
+        const message = `${error.message} (column ${error.column} of the condition)`
         // The message quotes the condition, which may come from the environment.
         context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
         return z.NEVER

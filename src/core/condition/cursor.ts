@@ -1,15 +1,10 @@
-import type { Fix } from './foreign.js'
-
 /** A syntax error in a condition; `column` is 1-based, in characters of the whole text. */
 export class ConditionError extends Error {
   readonly code = 'SLUICE_CONDITION'
   readonly column: number
-  /** The suggested correction, if there is a single one. */
-  readonly fix: Fix | undefined
-  constructor(message: string, column: number, fix?: Fix) {
+  constructor(message: string, column: number) {
     super(message)
     this.column = column
-    this.fix = fix
   }
 }
 
@@ -89,7 +84,7 @@ export class Cursor {
     return value
   }
 
-  fail(message: string, at = this.at, fix?: Fix): never {
-    throw new ConditionError(message, at + 1, fix)
+  fail(message: string, at = this.at): never {
+    throw new ConditionError(message, at + 1)
   }
 }

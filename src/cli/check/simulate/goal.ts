@@ -1,8 +1,8 @@
 import { compileCondition, type EventTest } from '../../../core/condition/condition.js'
-import { ConditionError } from '../../../core/condition/cursor.js'
-import { correctedCondition, parseCondition } from '../../../core/condition/parse.js'
+import { conditionText } from '../../../core/condition/condition-text.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
+import { conditionOf } from '../../screen/condition-flag.js'
 import { number } from './table.js'
 import type { FieldContext } from './trials.js'
 
@@ -37,42 +37,25 @@ export interface Meter {
 
 const KEEP = /^\s*keep\s+(\d{1,3})(?:\.(\d{1,6}))?\s*%(?:\s+(?:of\s+|where\s+)?(.+))?$/is
 
-/** `keep 99% where .level equal error`. Throws UsageError. */
+/** `keep 99% where .level equal 'error'`. Throws UsageError. */
 export function keepGoal(text: string): Goal {
   const [, whole, fraction = '', where] = KEEP.exec(text) ?? []
-  const form = `--suggest must be like 'keep 99% where .level equal error'`
+  const form = `--suggest must be like "keep 99% where .level equal 'error'"`
   if (whole === undefined) throw new UsageError(form, 'simulate')
   const scale = 10 ** fraction.length
   const share = Number(whole + fraction)
   if (share > 100 * scale || share === 0)
     throw new UsageError(`${form}: more than 0 and at most 100 percent`, 'simulate')
-  const condition = where === undefined ? undefined : conditionIn(where)
-  const matching = condition === undefined ? 'events' : `events where ${inner(condition)}`
+  const condition = where === undefined ? undefined : conditionOf(where, 'suggest', 'simulate')
+  const matching = condition === undefined ? 'events' : `events where ${conditionText(condition)}`
   const percent = `${whole}${fraction && `.${fraction}`}%`
   return {
     smallest: true,
     text: `keeps ${percent} of the ${matching}`,
     meter: (limits, _windowMs, context) => {
-      const test =
-        condition === undefined ? undefined : compileCondition(parseCondition(condition), path => context.field(path))
+      const test = condition === undefined ? undefined : compileCondition(condition, path => context.field(path))
       return new KeepMeter(limits, test, matching, events => events * 100 * scale, share)
     },
-  }
-}
-
-function inner(condition: string): string {
-  return /^\s*if\s*\((.*)\)\s*$/is.exec(condition)![1]!
-}
-
-function conditionIn(text: string): string {
-  try {
-    parseCondition(text)
-    return text
-  } catch (error) {
-    if (!(error instanceof ConditionError)) throw error
-    const meant = correctedCondition(text)
-    if (meant !== undefined) return meant
-    throw new UsageError(`--suggest: ${error.message} (column ${error.column} of the condition)`, 'simulate')
   }
 }
 

@@ -100,7 +100,7 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   const { time_field } = subject.given
   const time = options.time ?? (typeof time_field === 'string' ? time_field : undefined)
   const path = time === undefined || time === 'auto' ? time : parsePathFlag(time, 'time', 'simulate')
-  const variants = variantsOf(subject.given, options, io)
+  const variants = variantsOf(subject.given, options)
   const throttles = variants.map(variant => variant.options)
   // The daemon itself applies what is before the throttle.
   const way = wayFrom(TAP_SOURCE, subject.component)

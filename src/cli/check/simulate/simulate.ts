@@ -59,7 +59,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
   const subject = await subjectOf(options.config, options.component, io)
   const time = timeOf(options, subject.given)
   const path = time === 'auto' ? ('auto' as const) : parsePathFlag(time, 'time', 'simulate')
-  const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options, io)
+  const asked = variantsOf(goal ? anyLimit(subject.given, options) : subject.given, options)
   if (options.decisions && (goal || asked.length > 1))
     throw new UsageError('--decisions is for one throttle: give one --limit, one --window and one --key', 'simulate')
   if (options.compare !== undefined && (goal || options.decisions || options.report !== undefined || asked.length > 1))

@@ -1,6 +1,6 @@
 import { withFileRules } from '../../../components/processors/throttle/limits-file/read-limits.js'
 import { type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
-import { type Io, UsageError } from '../../../daemon/process/command-line.js'
+import { UsageError } from '../../../daemon/process/command-line.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'
 import { flagOf, inputOf, quoted, type ThrottleFlags } from '../throttle-flags.js'
 
@@ -25,13 +25,9 @@ export interface Variant {
 const MOST_VARIANTS = 400
 
 /** Every combination of keys, windows and limits, on top of the options in `base`. Throws UsageError. */
-export function variantsOf(
-  base: Readonly<Record<string, unknown>>,
-  changes: ChangedOptions,
-  io: Pick<Io, 'stderr'>,
-): Variant[] {
+export function variantsOf(base: Readonly<Record<string, unknown>>, changes: ChangedOptions): Variant[] {
   const { exclude, 'window-mode': mode } = changes
-  const common = inputOf({ exclude, 'window-mode': mode }, 'simulate', io)
+  const common = inputOf({ exclude, 'window-mode': mode })
   const combined = listOf(changes.key, false).flatMap(key =>
     listOf(changes.window).flatMap(window =>
       listOf(changes['limit-bytes']).flatMap(bytes =>
@@ -44,7 +40,7 @@ export function variantsOf(
     throw new UsageError(message, 'simulate')
   }
   return combined.map(flags =>
-    variantOf({ ...base, ...common, ...inputOf(flags, 'simulate', io) }, { ...flags, exclude, 'window-mode': mode }),
+    variantOf({ ...base, ...common, ...inputOf(flags) }, { ...flags, exclude, 'window-mode': mode }),
   )
 }
 

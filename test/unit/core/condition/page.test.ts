@@ -2,9 +2,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { compileCondition } from '../../../../src/core/condition/condition.js'
+import { conditionText } from '../../../../src/core/condition/condition-text.js'
 import { FUNCTIONS } from '../../../../src/core/condition/functions.js'
+import { SIGNS } from '../../../../src/core/condition/names.js'
 import { OPERATORS } from '../../../../src/core/condition/operators.js'
-import { correctedCondition, parseCondition } from '../../../../src/core/condition/parse.js'
+import { parseCondition } from '../../../../src/core/condition/parse.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../../support/batches.js'
@@ -58,10 +60,23 @@ t.test('the table says what each operator does', async t => {
   t.same([...new Set(rows.map(([comparison]) => comparison!.split(' ')[0]))], [...OPERATORS.keys()], 'in this order')
 })
 
-t.test('what other languages write becomes what the page says', async t => {
-  for (const [written, meant] of rowsUnder('What other languages write').slice(2)) {
-    t.equal(correctedCondition(written!), meant)
+t.test('each sign is on the page, and means what the page says', async t => {
+  const text = (condition: string) => conditionText(parseCondition(condition))
+  const signs: string[] = []
+  for (const [written, meant] of rowsUnder('Signs').slice(2)) {
+    for (const sign of written!.replaceAll('\\|', '|').split('`, `')) {
+      signs.push(sign)
+      if (sign === '!') t.equal(text('!.a exists'), text('NOT .a exists'))
+      else if (sign === '!~') t.equal(text(".a !~ 'x'"), text("NOT .a regex_match 'x'"))
+      else if (meant === 'AND' || meant === 'OR')
+        t.equal(text(`.a exists ${sign} .b exists`), text(`.a exists ${meant} .b exists`))
+      else t.equal(text(`.a ${sign} 'x'`), text(`.a ${meant} 'x'`))
+    }
   }
+  t.same(
+    signs.filter(sign => !['!', '!~', '&&', '||'].includes(sign)),
+    [...SIGNS.keys()],
+  )
 })
 
 t.test('the page has the functions and the grammar of the code', async t => {

@@ -2,7 +2,6 @@ import t from 'tap'
 import type { z } from 'zod'
 import { components } from '../../../../src/components/list.js'
 import { codecs } from '../../../../src/core/codecs/list.js'
-import { correctedCondition, parseCondition } from '../../../../src/core/condition/parse.js'
 import { ConfigError, type Problem } from '../../../../src/core/errors.js'
 import { MEANT } from '../../../../src/engine/config/checks/foreign-names.js'
 import { loadConfig, parseConfig } from '../../../../src/engine/config/load.js'
@@ -27,7 +26,6 @@ const HOME = { HOME: '/root' }
 const ADVICE: readonly [RegExp, (rest: string, advised: string) => string][] = [
   [/did you mean "([^"]+)"\?/, (rest, name) => name + rest.replace(/^[\w."]+/, '')],
   [/; write (\S+) for /, (rest, value) => value + rest.replace(/^[^\s,}]+/, '')],
-  [/write: (if \(.*\)) \(column/, (_rest, condition) => JSON.stringify(condition)],
   [/: write (\..+) \(column/, (rest, path) => rest.replace(/^('[^']*'|[^\s,}\]]+)/, `'${path}'`)],
   [/, or (\$\{HOME\}\S*)$/, (rest, path) => rest.replace(/^[^\s,}\]]+/, path)],
   [/write it as \w+ in (\w+: \{ \w+: )… \}$/, (rest, option) => rest.replace(/^[\w.]+: ([^,}\n]+)/, `${option}$1 }`)],
@@ -72,15 +70,10 @@ const config = ({
   ].join('\n')
 
 type Pairs = readonly (readonly [string, string])[]
-const { conditions, foreign } = casesOf<{ conditions: Pairs; foreign: Record<string, Pairs> }>(import.meta.url)
+const foreign = casesOf<Record<string, Pairs>>(import.meta.url, 'foreign')
 
 t.test('whoever does what an error says has a configuration that holds', async t => {
   const cases: readonly string[] = [
-    config({ lim: "limit: 5\nwindow: 1s\nexclude: .host == 'x'" }),
-    config({ lim: "limit: 5\nwindow: 1s\nexclude: .host != 'x' && level =~ '^e'" }),
-    config({ lim: 'limit: 5\nwindow: 1s\nexclude: (.host = web-1)' }),
-    config({ lim: "limit: 5\nwindow: 1s\nexclude: if .host equals 'x' || ! .a exists" }),
-    ...conditions.map(([text]) => config({ lim: `limit: 5\nwindow: 1s\nexclude: ${JSON.stringify(text)}` })),
     config({ lim: 'limit: 5\nwindow: 1s\nkey_field: client' }),
     config({ lim: 'limit: 5\nwindow: 1s\nkey_field: $.client.ip' }),
     config({ lim: 'limit: 5\nwindow: 1s\ntime_field: x y' }).replace('x y', "'x y'"),
@@ -138,25 +131,6 @@ t.test('a section under a wrong name makes one error, and its components are che
 t.test('usual forms of units are taken', async t => {
   for (const window of ['1 sec', '2 secs', '5 min', '5mins', '1 hr', '2 hrs', '100 msec', '1 day', '1d', '1 MIN'])
     t.same(problemsOf(config({ lim: `limit: 5\nwindow: ${window}` })), [], window)
-})
-
-t.test('a condition that is clear but for its form', async t => {
-  const cases: readonly (readonly [string, string | undefined])[] = [
-    [".level equal 'error'", "if (.level equal 'error')"],
-    [".level == 'error'", "if (.level equal 'error')"],
-    ['level == error && (.a != 5 || !.b exists)', "if (.level equal 'error' AND (.a not_equal 5 OR NOT .b exists))"],
-    [".a not contains 'x'", "if (NOT .a contains 'x')"],
-    [".a not equal 'x'", "if (.a not_equal 'x')"],
-    ['if .a exists', 'if (.a exists)'],
-    ...conditions,
-    ['.a whatever', undefined],
-    ['', undefined],
-    ['true', undefined],
-  ]
-  for (const [text, meant] of cases) {
-    t.equal(correctedCondition(text), meant, text)
-    if (meant) t.doesNotThrow(() => parseCondition(meant))
-  }
 })
 
 const BASE = config({}).slice(1)
