@@ -265,7 +265,7 @@ t.test('what is wrong with a step is told at its place', async t => {
       "{ replace: { field: .a, pattern: 'x', with: '$1' } }",
       /^c.yaml:8:53: .*with: the pattern has no group \$1; write \$\$ for "\$" itself/,
     ],
-    ['{ set: { .a: 1 }, when: .b == 2 }', /write: if \(\.b equal 2\)/],
+    ['{ set: { .a: 1 }, when: .b is 2 }', /unknown operator "is"; did you mean equal/],
     ['{ hash: { fields: [.a], algorithm: crc } }', /must be one of sha256/],
   ]
   for (const [step, message] of cases) {
