@@ -81,7 +81,8 @@ export default event => {
 `,
   })
   const daemon = await startDaemon(t, folder, config('file: ./mine.js, timeout: 1 Hours'))
-  const pid = Number(await until(() => existsSync(join(folder, 'pid')) && readFileSync(join(folder, 'pid'), 'utf8')))
+  const written = () => (existsSync(join(folder, 'pid')) ? Number(readFileSync(join(folder, 'pid'), 'utf8')) : 0)
+  const pid = await until(() => written() || undefined)
   t.ok(isRunning(pid))
   daemon.child.kill('SIGKILL')
   await until('the process of the script to end', () => !isRunning(pid))
