@@ -101,6 +101,7 @@ export class ConnectionLimits {
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
   #isTls = false
+  #isDraining = false
 
   constructor(limits: ConnectionBounds, events: ConnectionEvents) {
     this.#limits = limits
@@ -136,6 +137,7 @@ export class ConnectionLimits {
     response.once('close', () => {
       connection.busy--
       this.#sort(connection)
+      if (this.#isDraining) leave(connection)
     })
   }
 
@@ -156,6 +158,15 @@ export class ConnectionLimits {
   /** The last request on a connection, answered or not. */
   lastOf(socket: Socket): Exchange | undefined {
     return this.#bySocket.get(socket)?.last
+  }
+
+  /**
+   * Closes connections without a request under way, and the others once theirs are answered. The timeouts of Node.js for
+   * requests that do not come to their end are over when a server closes.
+   */
+  drain(): void {
+    this.#isDraining = true
+    for (const connection of new Set(this.#bySocket.values())) leave(connection)
   }
 
   /** Closes every connection immediately. */
@@ -312,6 +323,13 @@ export class ConnectionLimits {
     else if (sendMs !== undefined && now - blocked.at > sendMs) return 'slow_reader'
     return undefined
   }
+}
+
+/** Closes a connection whose requests are answered. */
+function leave({ busy, stream, socket }: Connection): void {
+  if (busy > 0) return
+  if (stream) stream.destroySoon()
+  else socket.destroy()
 }
 
 /** Whether the client, and not the reader of the request, causes the delay. */

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/service/api/domain/documents.js'
@@ -661,6 +661,25 @@ t.test('an end in order: what is under way is answered', async t => {
   }
   t.ok(count >= acknowledged + 1, `${count} are there, ${acknowledged} were acknowledged`)
   t.notMatch(readFileSync(join(state, 'secret'), 'utf8'), key)
+})
+
+t.test('clients without a whole request do not hold up the end', async t => {
+  const { url, running } = await serve(t, testFolder(t), 'shutdown_timeout: 10 Minutes\n')
+  const { hostname, port } = new URL(url)
+  const head = `POST /v3/service-account HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n`
+  const closed: Promise<unknown>[] = []
+  for (const sent of ['', head, `${head}\r\n{`]) {
+    const socket = connect(Number(port), hostname)
+    t.teardown(() => socket.destroy())
+    socket.on('error', () => {})
+    await once(socket, 'connect')
+    socket.write(sent)
+    // It has no key, so it is answered before its body is there.
+    if (sent.endsWith('{')) t.match(String(await once(socket, 'data')), /^HTTP\/1.1 401 /)
+    closed.push(once(socket.resume(), 'close'))
+  }
+  await stop(t, running)
+  await Promise.all(closed)
 })
 
 t.test('it answers before it starts the processes of accounts', async t => {

@@ -117,9 +117,13 @@ function* walk(segments: readonly Segment[], systems: FileSystems): Generator<Pl
         const name = typeof entry === 'string' ? entry : entry.name
         if (segment === ANY_DEPTH ? name.startsWith('.') : !matchName(segment, name)) continue
         path = join(folder, name)
+        if (segment === ANY_DEPTH) {
+          // As in a sweep, links are not followed, which may lead in a circle.
+          if (typeof entry !== 'string' && entry.isDirectory()) steps.push({ folder: path, at })
+          if (!isLast) continue
+        }
         const kind = kindOf(path)
-        if (kind === 'folder' && segment === ANY_DEPTH) steps.push({ folder: path, at })
-        else if (kind === 'folder' && !isLast) steps.push({ folder: path, at: at + 1 })
+        if (kind === 'folder' && !isLast) steps.push({ folder: path, at: at + 1 })
         else if (kind !== 'nothing' && isLast) yield { kind, path, name }
       }
     } catch (error) {
@@ -139,7 +143,8 @@ function list(folder: string): Entry[] {
 
 function kindOf(path: string): Match {
   try {
-    return statSync(path).isDirectory() ? 'folder' : 'file'
+    const stat = statSync(path)
+    return stat.isDirectory() ? 'folder' : stat.isFile() ? 'file' : 'nothing'
   } catch (error) {
     if (isAbsent(error)) return 'nothing'
     throw error
@@ -150,7 +155,6 @@ function kindOf(path: string): Match {
 function contentOf(path: string): 'compressed' | 'other' | unknown {
   let fd: number | undefined
   try {
-    if (!statSync(path).isFile()) return 'other'
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
     return isCompressed(firstBytes(fd)) ? 'compressed' : 'other'
   } catch (error) {

@@ -78,6 +78,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   })
   app.addHook('preClose', done => {
     sender.close()
+    options.connections.drain()
     done()
   })
   const routes = allRoutes(options.ingest)
