@@ -45,6 +45,7 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
       return level.write(changes, expected)
     },
     watch: (prefix, changed) => level.watch(prefix, changed),
+    check: () => level.check(),
     compact: () => level.compact(),
     backup: path => level.backup(path),
     health: () => level.health(),

@@ -161,6 +161,12 @@ class LevelStore implements Store {
     return new Map(keys.map((key, i) => [key, texts[i] === undefined ? undefined : this.#jsonOf(key, texts[i])]))
   }
 
+  async check(): Promise<void> {
+    await this.#read(async level => {
+      for await (const [key, text] of level.iterator()) this.#jsonOf(key, text)
+    })
+  }
+
   async compact(): Promise<void> {
     await this.#read(level => level.compactRange('', '\uffff'))
   }

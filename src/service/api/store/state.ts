@@ -142,6 +142,8 @@ export async function restoreState(
   for (const name of names)
     if (name !== 'store' && !options.replace && (await exists(join(dataDir, name))))
       throw unusable(`${join(dataDir, name)} exists; restore into an empty data_dir, or replace it`)
+  for (const name of names)
+    if (!(await stat(join(backup, name))).isDirectory()) throw unusable(`${join(backup, name)} is not a folder`)
   try {
     for (const name of names) {
       await rm(beside(name), { recursive: true, force: true })
@@ -160,12 +162,22 @@ export async function restoreState(
 }
 
 async function checkCopy(path: string, secret: Buffer, backup: string): Promise<void> {
-  const store = await openLevelStore(path)
+  let found: unknown
   try {
-    if ((await store.get(CHECK)) !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not fit`)
-  } finally {
-    await store.close()
+    const store = await openLevelStore(path)
+    try {
+      found = await store.get(CHECK)
+      await store.check()
+    } finally {
+      await store.close()
+    }
+  } catch (error) {
+    const why = errorText(error).replaceAll(path, join(backup, 'store'))
+    throw unusable(`${backup} is not restored, since its store is damaged: ${why}`, error)
   }
+  if (found === undefined)
+    throw unusable(`${backup} is not restored: its store is empty, or what lists its files is damaged`)
+  if (found !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not fit`)
 }
 
 async function setAside(dataDir: string, names: readonly string[]): Promise<void> {

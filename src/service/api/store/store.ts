@@ -39,6 +39,8 @@ export interface Store {
   watch(prefix: string, changed: () => void): void
   /** Removes overwritten and deleted values from the disk, where they otherwise remain for a while. */
   compact(): Promise<void>
+  /** Reads every record. Rejects if one is not as it was saved. */
+  check(): Promise<void>
   /** Copies a consistent snapshot to a new folder, from which a store can be opened. */
   backup(path: string): Promise<void>
   health(): StoreHealth

@@ -352,8 +352,19 @@ t.test('backup and restore', async t => {
   await refused('broken', 'four', /not a whole backup: it has no secret/)
   mkdirSync(join(dir, 'broken', 'store'))
   writeFileSync(join(dir, 'broken', 'secret'), '05'.repeat(32), { mode: 0o600 })
-  await refused('broken', 'four', /do not fit/)
-  await refused('broken', 'one', /do not fit/, true)
+  await refused('broken', 'four', /its store is empty, or what lists its files is damaged/)
+  await refused('broken', 'one', /its store is empty/, true)
+  writeFileSync(join(dir, 'backup', 'secret'), '05'.repeat(32), { mode: 0o600 })
+  await refused('backup', 'one', /do not fit/, true)
+  writeFileSync(join(dir, 'backup', 'secret'), state.secret.toString('hex'), { mode: 0o600 })
+  const table = readdirSync(join(dir, 'backup/store')).find(
+    name => statSync(join(dir, 'backup/store', name)).size > 100 && /\.(ldb|log)$/.test(name),
+  )!
+  const bytes = readFileSync(join(dir, 'backup/store', table))
+  const damaged = bytes.map((byte, i) => (i > 20 && i < 60 ? byte ^ 1 : byte))
+  writeFileSync(join(dir, 'backup/store', table), damaged)
+  await refused('backup', 'one', /backup is not restored, since its store is damaged: /, true)
+  writeFileSync(join(dir, 'backup/store', table), bytes)
   t.equal(await valueIn('one'), 1, 'a backup that is not right changes nothing')
 })
 
