@@ -218,7 +218,7 @@ t.test('wrong options are told with their paths', async t => {
     [{ http: { url }, throttle: { window: '1s' } }, /throttle\.limit: is missing/],
     [
       { http: { url }, throttle: { limit: 1, window: '1s', exclude: '.a' } },
-      /throttle\.exclude: a condition has the form/,
+      /throttle\.exclude: expected an operator/,
     ],
     [{ http: { url }, on_ful: 'wait' }, /on_ful: unknown option; did you mean "on_full"\?/],
     [{ http: { url }, shutdown_timeout: '10s' }, /shutdown_timeout: must be at most 9 Seconds/],

@@ -118,7 +118,7 @@ export class DiskBuffer extends BatchQueue {
     counters.arrived(events, bytes)
     counters.took(events, bytes)
     this.#report.found(found, { events, bytes })
-    counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#kept().events)
+    counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#undelivered())
     counters.gauge('sluice_buffer_bytes', 'Size of the buffer on disk, in bytes.', () => this.#records.segments.bytes)
     counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
     const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
@@ -267,6 +267,11 @@ export class DiskBuffer extends BatchQueue {
   /** Events that are safe on disk and not settled. */
   #kept(): Amount {
     return unsettled(this.#settlement.mark, this.#records.end)
+  }
+
+  #undelivered(): number {
+    const { mark, settledAhead } = this.#settlement
+    return unsettled(mark, this.#records.end, settledAhead).events
   }
 
   /** Writes the waiting batches in groups until none is left. */

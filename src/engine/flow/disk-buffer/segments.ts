@@ -163,6 +163,10 @@ export class Segments {
     this.#list = this.#list.filter(other => other !== segment)
   }
 
+  get all(): readonly Segment[] {
+    return this.#list
+  }
+
   before(number: number): Segment[] {
     return this.#list.filter(segment => segment.number < number)
   }

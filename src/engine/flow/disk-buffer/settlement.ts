@@ -1,4 +1,5 @@
 import { errorCode, errorText } from '../../../core/errors.js'
+import type { Amount } from '../counters.js'
 import { LowWaterMark } from '../low-water-mark.js'
 import type { DiskBufferContext } from './disk-buffer.js'
 import { Ledger, type LedgerState, MOST_RANGES, type Range } from './ledger.js'
@@ -11,9 +12,19 @@ const INTERVAL_MS = 1000
 /** Bytes of events that may be settled in memory only. A kill repeats them. */
 const MOST_UNSAVED = 1024 * 1024
 
+/** What is settled behind the mark. */
+interface Ahead {
+  readonly range: Range
+  /** The segments of which nothing else is left. */
+  readonly covers: readonly Segment[]
+  /** Whether such segments were removed: without the range, their events would seem to be missing. */
+  readonly hasHole: boolean
+}
+
 /**
  * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
- * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself.
+ * is removed when the mark has passed all of it and the ledger has recorded this, or is removed itself; or when a range
+ * in the ledger covers all of it, which then stays there until the mark has passed it.
  */
 export class Settlement {
   readonly #context: DiskBufferContext
@@ -23,6 +34,8 @@ export class Settlement {
   readonly #taken: LowWaterMark<Cursor & LogPosition>
   /** What is settled of records that were given back. */
   readonly #partly: Range[] = []
+  /** The segments before the last one that were removed although the mark has not passed them. */
+  readonly #holes = new Set<number>()
   #dirty = false
   /** Bytes of events that were settled since the last write. */
   #unsavedBytes = 0
@@ -102,7 +115,9 @@ export class Settlement {
     const passed = this.#passed()
     const { segment, offset, event, byte } = this.#taken.mark
     const settled = { segment, offset, event, byte }
-    const state: LedgerState = { settled, ahead: this.#ahead(), end, highest: segments.highest }
+    const ahead = this.#ahead()
+    const state: LedgerState = { settled, ahead: ahead.map(({ range }) => range), end, highest: segments.highest }
+    const covered = ahead.flatMap(({ covers }) => covers)
     try {
       await this.#ledger.write(state)
       this.#report('')
@@ -110,21 +125,44 @@ export class Settlement {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
       // Settled records must not keep a full disk full, but beside an outdated ledger they would be missing.
-      if (passed.length === 0 || !(await this.#ledger.remove())) return
+      if (passed.length === 0 || this.#holes.size > 0 || !(await this.#ledger.remove())) return
+      covered.length = 0
     }
-    for (const old of passed) await this.#remove(old)
-    if (passed.length > 0) this.#freed()
+    for (const number of this.#holes) if (number <= segment) this.#holes.delete(number)
+    for (const old of covered) this.#holes.add(old.number)
+    for (const old of [...passed, ...covered]) await this.#remove(old)
+    if (passed.length > 0 || covered.length > 0) this.#freed()
   }
 
-  /** One request that is retried must not cause everything that was delivered behind it to be delivered again. */
-  #ahead(): readonly Range[] {
-    const ranges = this.#taken.ahead(MOST_RANGES).map(([place, { segment, offset, ...end }]) => ({
-      place: { event: place.event, byte: place.byte },
-      ...unsettled(place, end),
-      cursor: { segment, offset },
-    }))
-    ranges.push(...this.#partly, ...this.#records.settled)
-    return ranges.sort((a, b) => a.place.event - b.place.event).slice(0, MOST_RANGES)
+  /** Events that are settled behind the mark. */
+  get settledAhead(): readonly Amount[] {
+    return [
+      ...this.#taken.ahead(Number.POSITIVE_INFINITY).map(([from, to]) => unsettled(from, to)),
+      ...this.#records.settled,
+    ]
+  }
+
+  /**
+   * One request that is retried must not cause everything that was delivered behind it to be delivered again, nor take the
+   * room of it.
+   */
+  #ahead(): readonly Ahead[] {
+    const { segments, current, settled } = this.#records
+    const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {
+      const { event, byte, segment, offset } = to
+      const isCovered = ({ number, end }: { number: number; end: number }) =>
+        number > from.segment && (number < segment || (number === segment && offset >= end))
+      const place = { event: from.event, byte: from.byte }
+      return {
+        range: { place, ...unsettled(place, { event, byte }), cursor: { segment, offset } },
+        covers: segments.all.filter(one => one !== current && isCovered(one)),
+        hasHole: [...this.#holes].some(number => isCovered({ number, end: 0 })),
+      }
+    })
+    const others = [...settled, ...this.#partly].map(range => ({ range, covers: [], hasHole: false }))
+    const first = ranges.filter(({ hasHole }) => hasHole)
+    const rest = [...ranges.filter(({ hasHole }) => !hasHole), ...others].sort(inOrder)
+    return [...first, ...rest].slice(0, MOST_RANGES).sort(inOrder)
   }
 
   #passed(): Segment[] {
@@ -165,3 +203,5 @@ export class Settlement {
     this.#cancel = undefined
   }
 }
+
+const inOrder = (a: Ahead, b: Ahead) => a.range.place.event - b.range.place.event

@@ -56,7 +56,7 @@ t.test('what it discards comes out at its own output, where somebody reads that'
 
 t.test('options', async t => {
   t.notOk(filter.options.safeParse({}).success, 'a condition is needed')
-  t.notOk(filter.options.safeParse({ condition: '.a exists' }).success)
+  t.notOk(filter.options.safeParse({ condition: '.a' }).success)
   t.notOk(filter.options.safeParse({ condition: 'if (.a exists)', keep: true }).success)
   for (const { title, yaml, input = [], output } of filter.examples) {
     const { stage, wanted } = filterOf(yaml.replace(/^condition: /, '').trim())

@@ -182,7 +182,7 @@ t.test('the schema refuses what makes no sense, and its example runs', async t =
     { window: 10 },
     { key_field: 'app' },
     { key_field: ' ' },
-    { exclude: '.host equal 1' },
+    { exclude: '.host equals 1' },
     { window_mode: 'tumbling' },
     { max_keys: 0 },
     { on_max_keys: 'evict' },

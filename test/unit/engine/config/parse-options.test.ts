@@ -33,8 +33,8 @@ t.test('options of a program are parsed, and refused, as those of a file', async
     [undefined, [': ']],
     [[1], [': must be a mapping of options, not a list']],
     [
-      { limit: 1, window: '1s', exclude: 'if (.a = 1)' },
-      ['exclude: unknown operator "="; did you mean equal?; write: if (.a equal 1) (column 8'],
+      { limit: 1, window: '1s', exclude: 'if (.a is 1)' },
+      ['exclude: unknown operator "is"; did you mean equal? (column 8'],
     ],
   ]
   for (const [options, expected] of cases) {

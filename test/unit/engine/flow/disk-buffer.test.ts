@@ -525,6 +525,42 @@ t.test('a file that is done takes no room any more, though it was read', async t
   t.equal(run.out.length, 60)
 })
 
+t.test('an event that waits for its delivery does not keep the room of what was delivered behind it', async t => {
+  let disk = new SimulatedDisk()
+  const stuck = [5, 60, 61, 130]
+  const open = () =>
+    BufferRun.open({
+      folder: disk.folder(),
+      maxBytes: 8000,
+      fate: ([n]) => (stuck.includes(n!) ? undefined : 'delivered'),
+    })
+  let run = await open()
+  let put = 0
+  for (let start = 0; start < 3; start++) {
+    for (; put < 200 * (start + 1); put++) {
+      void run.put([put], 200)
+      await run.pass(put % 5 === 0 ? 1100 : 0, 2)
+      if (run.counter('sluice_buffer_bytes') > 8000) t.fail('more than allowed')
+    }
+    await run.pass(1100)
+    t.equal(run.counter('sluice_buffer_events'), stuck.length)
+    t.ok(run.balanced)
+    // A kill.
+    const copy = new SimulatedDisk()
+    for (const name of disk.names()) copy.put(name, disk.content(name))
+    disk = copy
+    run = await open()
+    await run.pass(1100)
+    t.same(run.out, stuck, 'the others do not come again')
+  }
+  t.same(run.discarded('buffer_corrupt'), 0, 'and are not called missing')
+  run.fate = () => 'delivered'
+  for (const batch of run.batches.splice(0)) batch.ack.settle('delivered')
+  await run.drain()
+  t.ok(run.balanced)
+  t.equal(disk.names().filter(name => name.endsWith('.segment')).length, 0)
+})
+
 t.test('a file that cannot be read, or is taken away, is left out; the others come out', async t => {
   const small = { waiting: 300, ahead: 0, held: 10_000 }
   for (const code of ['EIO', 'ENOENT']) {
