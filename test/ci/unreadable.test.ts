@@ -208,7 +208,7 @@ destinations:
   const other = join(folder, 'other.yaml')
   writeFileSync(
     other,
-    `
+    `data_dir: ${remote.path}/state
 sources: { in: { type: stdin } }
 destinations:
   out:
@@ -223,6 +223,11 @@ destinations:
   await checked.exit
   t.match(checked.stdout, /^0 errors,/m)
   const silent = `the file system at ${remote.path} does not answer`
+  t.match(
+    checked.stderr,
+    `other.yaml:1:11: data_dir: warning: ${remote.path}/state is on ${remote.path}, which is reached`,
+  )
+  t.match(checked.stderr, `other.yaml: warning: data_dir: ${silent}`)
   t.match(checked.stderr, `auth.key_file: warning: ${remote.path}/key cannot be read now: ${silent}`)
   t.match(checked.stderr, `tls.ca_file: warning: ${remote.path}/ca.pem cannot be read: ${silent}`)
   remote.answer()

@@ -12,6 +12,7 @@ import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
+import { fileSystems } from '../../lib/files/remote/file-systems.js'
 import { shownPath } from '../../lib/files/shown-path.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
@@ -55,10 +56,13 @@ export async function validate(
       const allWarnings = [...config.warnings, ...found.warnings.list()]
       if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
       warnOf(allWarnings)
-      const refused = refusedDataDir(config.dataDir)
+      const mount = fileSystems.mountOf(config.dataDir)
+      const answers = mount === undefined || (await fileSystems.answers(mount))
+      const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
       if (refused !== undefined) warn(`${path}: warning: ${refused}`)
-      const parts = config.isLocalPart ? await checkLocalPart(path, config, here, warn) : amounts(config)
-      if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
+      const parts = config.isLocalPart && answers ? await checkLocalPart(path, config, here, warn) : amounts(config)
+      if (answers && !config.isLocalPart && (!config.service || config.sources.length > 0))
+        await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error

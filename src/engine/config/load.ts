@@ -217,7 +217,7 @@ function assemble(
     checkComponents(drafts, warnings)
   }
   const { state, dataDir } = foldersOf(parsed, env)
-  if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
+  if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems, warnings)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ id, config }) => ({ ...config!, reads: reads.get(id) ?? [] }))
   const metrics = root.entries.get('metrics')?.value

@@ -144,7 +144,12 @@ function pathOf({ draft, option }: Output): string[] {
 }
 
 /** Reports why `data_dir` cannot be used as a folder of its own; `place` is that of the option or of the document. */
-export function checkDataDir(dataDir: string, place: ConfigNode, problems: Problems): void {
+export function checkDataDir(dataDir: string, place: ConfigNode, problems: Problems, warnings: Problems): void {
+  const mount = fileSystems.mountOf(dataDir)
+  if (mount !== undefined) {
+    const text = `${fileText(place, dataDir)} is on ${mount}, which is reached by the network: while that does not answer, nothing goes on; choose a folder on a local disk`
+    return void warnings.add(place, ['data_dir'], text)
+  }
   const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : kernelFolder(dataDir)
   if (wrong !== undefined) problems.add(place, ['data_dir'], `${fileText(place, dataDir)} cannot be used: ${wrong}`)
 }
