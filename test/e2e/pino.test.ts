@@ -216,10 +216,7 @@ t.test('wrong options are told with their paths', async t => {
     [{ http: { url, on_reject: 'dead_letter' } }, /http\.on_reject: dead letters need a data_dir/],
     [{ http: { url, buffer: { type: 'disk' } } }, /http\.buffer: a disk buffer needs a data_dir/],
     [{ http: { url }, throttle: { window: '1s' } }, /throttle\.limit: is missing/],
-    [
-      { http: { url }, throttle: { limit: 1, window: '1s', exclude: '.a' } },
-      /throttle\.exclude: expected an operator/,
-    ],
+    [{ http: { url }, throttle: { limit: 1, window: '1s', exclude: '.a' } }, /throttle\.exclude: expected an operator/],
     [{ http: { url }, on_ful: 'wait' }, /on_ful: unknown option; did you mean "on_full"\?/],
     [{ http: { url }, shutdown_timeout: '10s' }, /shutdown_timeout: must be at most 9 Seconds/],
     [{ http: { url, auth: { type: 'token', key: 'se cret' } } }, /http\.auth\.key: the key has a character/],
