@@ -8,13 +8,12 @@ import { ARRAY, type FieldReader } from '../../core/event/field-reader.js'
 import { Growth } from '../../core/event/growth.js'
 import { fieldPath } from '../../core/options/options.js'
 import { type BatchScope, discard, FAILED } from '../../core/processor.js'
+import { COMMA, LF } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { findPath, found } from '../../lib/formats/json-members.js'
 import { skipSpace, valueEnd } from '../../lib/formats/json-scan.js'
 import { flatten, jsonText } from '../../lib/formats/json-text.js'
 
-const LF = 0x0a
-const COMMA = 0x2c
 const EMPTY = discard(0)
 /** Stands for the item, while the rest of the event is written. */
 const PLACEHOLDER = Buffer.from('0')

@@ -1,5 +1,7 @@
+import { COLON, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
-import { apacheErrorTime, LastTime, ofText } from '../../lib/formats/log-times.js'
+import { firstOf, LastTime } from '../../lib/formats/log-times.js'
+import { compileFormat } from '../../lib/formats/strptime.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import {
@@ -13,8 +15,6 @@ import {
   whatFailed,
 } from './web-log.js'
 
-const SPACE = 0x20
-const COLON = 0x3a
 const OPEN = 0x5b
 const CLOSE = 0x5d
 
@@ -32,7 +32,13 @@ const PID_WORD = Buffer.from('pid ')
 const TID_WORD = Buffer.from('tid ')
 const CLIENT_WORD = Buffer.from('client ')
 
-const errorTime = new LastTime(ofText(apacheErrorTime))
+const errorTime = new LastTime(
+  firstOf([
+    compileFormat('%a %b %d %H:%M:%S%.f %Y'),
+    compileFormat('%Y-%m-%d %H:%M:%S%.f'),
+    compileFormat('%d/%b/%Y:%H:%M:%S %z'),
+  ]),
+)
 
 function isAt(b: Buffer, p: number, end: number, word: Buffer): boolean {
   if (end - p < word.length) return false

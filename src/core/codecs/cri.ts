@@ -1,3 +1,4 @@
+import { COLON, CR, LF, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { parseIsoTime } from '../../lib/formats/iso-time.js'
@@ -7,10 +8,6 @@ import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import { fail, indexOfByte, whatFailed } from './web-log.js'
 
-const LF = 0x0a
-const CR = 0x0d
-const SPACE = 0x20
-const COLON = 0x3a
 const PART = 0x50
 const FULL = 0x46
 const TIME_MARK = 0x54

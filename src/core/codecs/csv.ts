@@ -1,26 +1,22 @@
 import { z } from 'zod'
+import { CR, LF, QUOTE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { slotOf, WantedNames } from '../../lib/formats/json-scan.js'
-import { addEscaped, type ByteSink } from '../../lib/formats/json-string.js'
-import { behindMark, Codec, defineCodec, putSlot } from '../codec.js'
+import type { ByteSink } from '../../lib/formats/json-string.js'
+import { behindMark, defineCodec } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
-import type { EventFields } from '../event/event-fields.js'
-import { DECODED, INVALID, MODIFIED } from '../event/flags.js'
-import { OriginTail, originBit } from '../event/origin-tail.js'
 import { reaches } from '../options/reach.js'
 import { type EventMembers, MembersEncoder } from './event-members.js'
+import { FieldsCodec } from './fields-codec.js'
+import { fail, whatFailed } from './web-log.js'
 
-const QUOTE = 0x22
-const LF = 0x0a
-const CR = 0x0d
 /** Unnamed values of a line that `parse` finds at most: each becomes a field with a name of its own. */
 const MOST_UNNAMED = 65_536
 /** Unnamed columns whose names are kept. */
 const MOST_NAMES = 1000
 const UNNAMED = 'column_'
-const QUOTES = Buffer.from('"')
 const EMPTY = Buffer.from('""')
 
 const options = z.strictObject({
@@ -74,135 +70,58 @@ function valueEndAt(b: Uint8Array, p: number, end: number, delimiter: number): n
   return p === end || b[p] === delimiter ? p : -1
 }
 
-class Csv extends Codec {
+class Csv extends FieldsCodec {
   readonly #delimiter: number
-  readonly #columns: readonly string[] | undefined
+  readonly #most: number
+  readonly #isFixed: boolean
+  readonly #names: FieldName[]
   override readonly encode?: (fields: Fields) => string
   readonly #encoder: MembersEncoder
   /** The names of the columns, and of an event the member of each; -1: there is none. */
   readonly #known = new WantedNames()
   readonly #members: Int32Array
-  /** What comes before each value in JSON; undefined if the order of the fields is another. */
-  readonly #heads: readonly Buffer[] | undefined
-  /** The bits of the columns that hide a field of the origin. */
-  readonly #own: number
-  readonly #tail = new OriginTail()
-  /** Cached slots of the columns, and the names they were computed for. */
-  #wanted: WantedNames | undefined
-  #names = -1
-  #slots: number[] = []
-  readonly #fieldNames: FieldName[]
 
   constructor({ columns, delimiter }: Options) {
-    super(csv, { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) })
+    const others = { test: (name: string) => columnOf(name) >= 0, text: `.${UNNAMED}1, .${UNNAMED}2 and so on` }
+    const given = { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) }
+    super(csv, columns ? { names: columns } : { names: [], others }, given)
     this.#delimiter = delimiter.charCodeAt(0)
-    this.#columns = columns
-    this.#fieldNames = columns?.map(name => new FieldName(name)) ?? []
-    // An object has members with a number as their name before all others.
-    const isInOrder = columns && !columns.some(name => /^\d/.test(name))
-    this.#heads = isInOrder
-      ? columns.map((name, n) => Buffer.from(`${n === 0 ? '{' : '",'}${JSON.stringify(name)}:"`))
-      : undefined
-    this.#own = columns?.reduce((bits, name) => bits | originBit(name), 0) ?? 0
+    this.#isFixed = columns !== undefined
+    this.#most = columns?.length ?? MOST_UNNAMED
+    this.#names = columns?.map(name => new FieldName(name)) ?? []
     for (const name of columns ?? []) this.#known.slot(name)
     this.#members = new Int32Array(this.#known.names.length)
     this.#encoder = new MembersEncoder((members, out) => this.#writeLine(members, out))
     if (columns) this.encode = fields => this.#encoder.line(fields)
   }
 
-  override get eventFields(): EventFields {
-    if (this.#columns) return { names: this.#columns }
-    return { names: [], others: { test: name => columnOf(name) >= 0, text: `.${UNNAMED}1, .${UNNAMED}2 and so on` } }
-  }
-
-  scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
-    const slots = this.#wanted === wanted && this.#names === wanted.names.length ? this.#slots : this.#find(wanted)
-    const columns = this.#columns?.length ?? Number.POSITIVE_INFINITY
+  read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
     for (let column = 0, p = behindMark(b, start, end); ; column++, p++) {
+      const from = p
       p = valueEndAt(b, p, end, this.#delimiter)
-      if (p < 0 || column === columns) return false
-      const slot = slots[column]
-      if (slot !== undefined && slot >= 0) putSlot(out, at, slot, valueStart, valueEnd, doubled)
-      if (p === end) return column + 1 === columns || this.#columns === undefined
+      if (p < 0) return fail(from, 'a value without double quotes, or in double quotes')
+      if (column === this.#most) return fail(from, `the end of the line, after ${this.#most} values`)
+      if (doubled) to.made(this.#name(column), this, b, valueStart, valueEnd)
+      else to.text(this.#name(column), b, valueStart, valueEnd)
+      if (p < end) continue
+      return !this.#isFixed || column + 1 === this.#most || fail(end, `${this.#most} values instead of ${column + 1}`)
     }
   }
 
-  override read(b: Buffer, start: number, end: number, to: FieldSink): boolean {
-    const columns = this.#columns?.length ?? MOST_UNNAMED
-    for (let column = 0, p = behindMark(b, start, end); ; column++, p++) {
-      p = valueEndAt(b, p, end, this.#delimiter)
-      if (p < 0 || column === columns) return false
-      const name = this.#fieldName(column)
-      if (doubled) to.value(name, this.value(b, valueStart, valueEnd))
-      else to.text(name, b, valueStart, valueEnd)
-      if (p === end) return column + 1 === columns || this.#columns === undefined
-    }
-  }
-
-  #fieldName(column: number): FieldName {
-    const known = this.#fieldNames[column]
+  #name(column: number): FieldName {
+    const known = this.#names[column]
     if (known) return known
     const name = new FieldName(`${UNNAMED}${column + 1}`)
-    if (column < MOST_NAMES) this.#fieldNames.push(name)
+    if (column < MOST_NAMES) this.#names.push(name)
     return name
   }
 
-  override problem(b: Buffer, start: number, end: number): string {
-    let values = 0
-    for (let p = behindMark(b, start, end); ; p++) {
-      const from = p
-      p = valueEndAt(b, p, end, this.#delimiter)
-      if (p < 0) return `the value at column ${from - start + 1} has a double quote in the wrong place, or a line end`
-      values++
-      if (p === end) return `expected ${this.#columns?.length ?? `at most ${MOST_UNNAMED}`} values, found ${values}`
-    }
-  }
-
-  #find(wanted: WantedNames): readonly number[] {
-    this.#slots = this.#columns?.map(name => wanted.names.indexOf(name)) ?? []
-    if (!this.#columns) {
-      wanted.names.forEach((name, slot) => {
-        const column = columnOf(name)
-        if (column >= 0) this.#slots[column] = slot
-      })
-    }
-    this.#wanted = wanted
-    this.#names = wanted.names.length
-    return this.#slots
+  override problem(_b: Buffer, start: number): string {
+    return whatFailed(start)
   }
 
   override value(b: Buffer, start: number, end: number): string {
     return b.toString('utf8', start, end).replaceAll('""', '"')
-  }
-
-  override writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
-    const flags = batch.look(i)
-    const heads = this.#heads
-    if (!heads || (flags & (DECODED | INVALID | MODIFIED)) !== DECODED) {
-      super.writeEvent(batch, i, to)
-      return
-    }
-    const { chunk, ends } = batch
-    const end = ends[i]!
-    let p = behindMark(chunk, batch.starts[i]!, end)
-    for (const head of heads) {
-      to.add(head, 0, head.length)
-      p = valueEndAt(chunk, p, end, this.#delimiter) + 1
-      this.#addValue(chunk, to)
-    }
-    const tail = this.#tail.of(batch, flags, this.#own)
-    to.add(QUOTES, 0, 1)
-    to.add(tail, 0, tail.length)
-  }
-
-  /** Writes the last value found, with doubled quotes as one. */
-  #addValue(b: Buffer, to: ByteSink): void {
-    if (!doubled) {
-      addEscaped(to, b, valueStart, valueEnd)
-      return
-    }
-    const text = Buffer.from(this.value(b, valueStart, valueEnd))
-    addEscaped(to, text, 0, text.length)
   }
 
   override write(batch: EventBatch, to: ByteSink): void {
@@ -242,17 +161,6 @@ class Csv extends Codec {
       if (bytes[p - 1] === QUOTE) out.addByte(QUOTE)
     }
     out.addByte(QUOTE)
-  }
-
-  fields(b: Buffer, start: number, end: number): Fields {
-    const values: [string, string][] = []
-    for (let p = behindMark(b, start, end); ; p++) {
-      p = valueEndAt(b, p, end, this.#delimiter)
-      const text = b.toString('utf8', valueStart, valueEnd)
-      const name = this.#columns?.[values.length] ?? `${UNNAMED}${values.length + 1}`
-      values.push([name, doubled ? text.replaceAll('""', '"') : text])
-      if (p === end) return Object.fromEntries(values)
-    }
   }
 }
 

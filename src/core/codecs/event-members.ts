@@ -1,3 +1,4 @@
+import { LF, MINUS, POINT, QUOTE, ZERO } from '../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
@@ -7,11 +8,6 @@ import type { EventBatch } from '../event/batch.js'
 import type { Fields } from '../event/event.js'
 import { EventJson } from '../event/event-json.js'
 
-const LF = 0x0a
-const QUOTE = 0x22
-const MINUS = 0x2d
-const POINT = 0x2e
-const ZERO = 0x30
 /** With more members than these, names are not compared with one another. */
 const MOST_COMPARED = 64
 /** A number with as many digits, and as many behind the point, is written as JavaScript writes it. */

@@ -1,10 +1,12 @@
-import { EpochTime } from '../../lib/formats/epoch-time.js'
+import { CLOSE_OBJECT, COLON, COMMA, QUOTE, SPACE, ZERO } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { parseIsoTime } from '../../lib/formats/iso-time.js'
 import { slotOf, WantedNames } from '../../lib/formats/json-scan.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
 import { MemberPlaces, NAME, VALUE } from '../../lib/formats/member-places.js'
+import { isoText, TIME_FORMATS } from '../../lib/formats/time-formats.js'
+import { TimeZone } from '../../lib/formats/time-zone.js'
 import { addUnique } from '../../lib/formats/unique-members.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import type { EventBatch } from '../event/batch.js'
@@ -12,15 +14,9 @@ import type { Fields } from '../event/event.js'
 import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
 
-const SPACE = 0x20
-const QUOTE = 0x22
-const COMMA = 0x2c
-const ZERO = 0x30
-const COLON = 0x3a
 const UNDERSCORE = 0x5f
-const CLOSE_OBJECT = 0x7d
 const LONGEST_NUMBER = 40
-const seconds = new EpochTime()
+const UTC = new TimeZone('UTC')
 
 /** The members of a message that are not additional ones, and the names of their fields. */
 const OWN = wanted('short_message', 'host', 'timestamp', 'level', 'full_message', 'version')
@@ -92,7 +88,8 @@ class Gelf extends FieldsCodec {
   #put(name: FieldName, b: Buffer, n: number, to: FieldSink, isTime: boolean): void {
     const start = this.#places.valueStarts[n]!
     const end = this.#places.valueEnds[n]!
-    if (isTime && isTimeAt(b, start, end)) to.text(name, seconds.bytes, 0, seconds.length)
+    const iso = isTime ? isoAt(b, start, end) : undefined
+    if (iso !== undefined) to.value(name, iso)
     else if (b[start] === QUOTE) to.string(name, b, start + 1, end - 1, (this.#places.escapes[n]! & VALUE) !== 0)
     else to.json(name, b, start, end)
   }
@@ -126,10 +123,12 @@ class Gelf extends FieldsCodec {
   }
 }
 
-/** Converts seconds since the epoch, a number or its text. */
-function isTimeAt(b: Buffer, start: number, end: number): boolean {
-  const inside = b[start] === QUOTE ? 1 : 0
-  return end - start <= LONGEST_NUMBER && seconds.convert(b, start + inside, end - inside)
+/** Seconds since the epoch, a number or its text, as ISO 8601; undefined: it is none. */
+function isoAt(b: Buffer, start: number, end: number): string | undefined {
+  if (end - start > LONGEST_NUMBER) return undefined
+  const text = b.toString('latin1', start, end).replaceAll('"', '')
+  const time = TIME_FORMATS.unix!(/e/i.test(text) ? String(Number(text)) : text, UTC, 0)
+  return time && isoText(time)
 }
 
 const line = new GrowingBytes()

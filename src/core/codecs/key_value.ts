@@ -1,16 +1,11 @@
 import { z } from 'zod'
+import { APOSTROPHE, BACKSLASH, CR, LF, QUOTE, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { behindMark, defineCodec } from '../codec.js'
 import { reaches } from '../options/reach.js'
 import { FieldsCodec } from './fields-codec.js'
 
-const LF = 0x0a
-const CR = 0x0d
-const SPACE = 0x20
 const TAB = 0x09
-const QUOTE = 0x22
-const APOSTROPHE = 0x27
-const BACKSLASH = 0x5c
 const TRUE = Buffer.from('true')
 const LONGEST_DELIMITER = 16
 /** Bits of bytes that a delimiter of pairs begins with, and one between a key and its value. */

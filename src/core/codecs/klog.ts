@@ -1,15 +1,12 @@
+import { COLON, POINT, SPACE, ZERO } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
-import { nearest } from '../../lib/formats/syslog-time.js'
+import { nearest } from '../../lib/formats/strptime.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
 
-const SPACE = 0x20
-const COLON = 0x3a
 const CLOSE = 0x5d
-const POINT = 0x2e
-const ZERO = 0x30
 /** Length of `0505 17:59:40.692994`, of its part before the point, and of that part as ISO 8601. */
 const TIME = 20
 const SECOND = 13

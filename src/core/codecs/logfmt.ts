@@ -1,3 +1,4 @@
+import { BACKSLASH, EQUALS, QUOTE, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import type { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { ByteSink } from '../../lib/formats/json-string.js'
@@ -7,10 +8,6 @@ import type { Fields } from '../event/event.js'
 import { type EventMembers, MembersEncoder } from './event-members.js'
 import { FieldsCodec } from './fields-codec.js'
 
-const SPACE = 0x20
-const QUOTE = 0x22
-const EQUALS = 0x3d
-const BACKSLASH = 0x5c
 const UNDERSCORE = 0x5f
 
 /** The last pair found: its key, and its value without quotes. Without a value, `valueStart` is -1. */

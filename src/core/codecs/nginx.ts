@@ -1,5 +1,7 @@
+import { COLON, COMMA, QUOTE, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
-import { LastTime, nginxErrorTime, ofText } from '../../lib/formats/log-times.js'
+import { firstOf, LastTime } from '../../lib/formats/log-times.js'
+import { compileFormat } from '../../lib/formats/strptime.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import {
@@ -16,12 +18,8 @@ import {
   whatFailed,
 } from './web-log.js'
 
-const SPACE = 0x20
-const QUOTE = 0x22
 const HASH = 0x23
 const STAR = 0x2a
-const COMMA = 0x2c
-const COLON = 0x3a
 const CLOSE = 0x5d
 /** Length of `2026/01/31 12:00:00`. */
 const TIME = 19
@@ -42,7 +40,7 @@ const APPENDED = new Map([
 ])
 const FIELDS = [...ACCESS_FIELDS, 'severity', 'pid', 'tid', 'cid', 'message', 'server', 'upstream', 'http_host']
 
-const errorTime = new LastTime(ofText(nginxErrorTime))
+const errorTime = new LastTime(firstOf([compileFormat('%Y/%m/%d %H:%M:%S')]))
 
 /** Reads a line such as `2026/01/31 12:00:00 [error] 31#31: *7 open() failed, client: 192.0.2.7, server: a`. */
 function readErrorLog(b: Buffer, start: number, end: number, to: FieldSink): boolean {

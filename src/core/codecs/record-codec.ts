@@ -1,3 +1,4 @@
+import { LF, OPEN_OBJECT } from '../../lib/formats/ascii.js'
 import type { FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { skipSpace } from '../../lib/formats/json-scan.js'
@@ -8,8 +9,6 @@ import type { EventBatch } from '../event/batch.js'
 import { EventJson } from '../event/event-json.js'
 import { JsonLines } from './json.js'
 
-const OPEN_OBJECT = 0x7b
-const LF = 0x0a
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
 
 /**

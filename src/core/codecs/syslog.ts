@@ -1,5 +1,4 @@
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
-import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
 import {
   APP,
@@ -12,7 +11,6 @@ import {
   MSGID,
   PID,
   PRIORITY,
-  parseSyslog,
   partEnds,
   partStarts,
   priority,
@@ -20,7 +18,7 @@ import {
   scanSyslog,
   TIME,
 } from '../../lib/formats/syslog.js'
-import { addStructuredData, structuredData } from '../../lib/formats/syslog-data.js'
+import { structuredData } from '../../lib/formats/syslog-data.js'
 import { classicTime, isoTimeEnd } from '../../lib/formats/syslog-time.js'
 import { behindMark, defineCodec, NO_OPTIONS, putSlot } from '../codec.js'
 import type { Fields } from '../event/event.js'
@@ -59,7 +57,6 @@ class Syslog extends FieldsCodec {
   readonly #parts: (number | undefined)[] = []
   #wanted: WantedNames | undefined
   #version = -1
-  readonly #data = new GrowingBytes()
 
   constructor() {
     super(syslog, { names: [...PARTS.keys()] })
@@ -83,10 +80,6 @@ class Syslog extends FieldsCodec {
     for (const name of wanted.names) this.#parts.push(PARTS.get(name))
   }
 
-  override fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
-    return parseSyslog(b, behindMark(b, start, end), end, receivedAt)!
-  }
-
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {
     if (!scanSyslog(b, behindMark(b, start, end), end)) return false
     to.text(MESSAGE_NAME, b, partStarts[MESSAGE]!, partEnds[MESSAGE]!)
@@ -106,15 +99,8 @@ class Syslog extends FieldsCodec {
       to.text(SEVERITY, SEVERITY_TEXTS[code]!, 0, SEVERITY_TEXTS[code]!.length)
       to.json(CODE, DIGITS, code, code + 1)
     }
-    if (partStarts[DATA]! >= 0) this.#putData(b, partStarts[DATA]!, partEnds[DATA]!, to)
+    if (partStarts[DATA]! >= 0) to.made(DATA_NAME, this, b, partStarts[DATA]!, partEnds[DATA]!)
     return true
-  }
-
-  #putData(b: Buffer, start: number, end: number, to: FieldSink): void {
-    const data = this.#data
-    data.clear()
-    if (addStructuredData(data, b, start, end)) to.json(DATA_NAME, data.bytes, 0, data.length)
-    else to.value(DATA_NAME, structuredData(b.toString('utf8', start, end)))
   }
 
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { BACKSLASH, COLON, DASH, QUOTE, SPACE, ZERO } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { commonLogTime, LastTime } from '../../lib/formats/log-times.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
@@ -8,14 +9,8 @@ import type { LineFormat } from '../../lib/kernel/field-lines.js'
  * than anything else. Positions are those of the line that was read last.
  */
 
-const SPACE = 0x20
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const DASH = 0x2d
-const COLON = 0x3a
 const OPEN = 0x5b
 const CLOSE = 0x5d
-const ZERO = 0x30
 const HTTP = Buffer.from('HTTP/')
 /** More digits are no status and no number of bytes. */
 const MOST_DIGITS = 15

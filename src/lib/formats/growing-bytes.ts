@@ -1,7 +1,5 @@
+import { BACKSLASH, QUOTE } from './ascii.js'
 import { type ByteSink, escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
 
 const FIRST_BYTES = 1024
 /** A sink may keep a slice of this many bytes. */

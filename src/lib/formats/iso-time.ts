@@ -1,11 +1,9 @@
+import { COLON, COMMA, MINUS, POINT } from './ascii.js'
+
 /** Parses ISO 8601 times from bytes without allocations. */
 
 const MS_PER_DAY = 86_400_000
-const MINUS = 0x2d
 const PLUS = 0x2b
-const COLON = 0x3a
-const POINT = 0x2e
-const COMMA = 0x2c
 /** The range of `Date` before and after the epoch. */
 export const LARGEST_MS = 8.64e15
 /** Length of `2026-01-31T23:59:59`. */

@@ -1,14 +1,7 @@
+import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
 
 /** Finds members of objects and items of arrays in valid JSON, with what to cut out to remove one. */
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const COMMA = 0x2c
-const OPEN_OBJECT = 0x7b
-const OPEN_ARRAY = 0x5b
-const CLOSE_OBJECT = 0x7d
-const CLOSE_ARRAY = 0x5d
 
 /** What was found last. Kept between calls, so that nothing is allocated. */
 export const found = {

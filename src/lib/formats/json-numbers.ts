@@ -1,7 +1,6 @@
+import { MINUS, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 
-const ZERO = 0x30
-const MINUS = 0x2d
 /** Digits of the largest integer that is exact, and its sign. */
 const MOST_DIGITS = 17
 

@@ -1,3 +1,4 @@
+import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 /**
  * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
  * of the wanted top-level names. Nothing is decoded. It agrees with JSON.parse on every line of valid UTF-8: it checks
@@ -49,15 +50,6 @@ export class WantedNames {
  * special). The last bit is set if a string has escapes and if the name occurs more than once; it may be set without.
  */
 export const SLOT = 2
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
-const OPEN_ARRAY = 0x5b
-const CLOSE_ARRAY = 0x5d
 
 /** 1 for bytes that end the plain part of a string: the quote, the backslash and control characters. */
 const ENDS_PLAIN = new Uint8Array(256)

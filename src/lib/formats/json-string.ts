@@ -1,3 +1,4 @@
+import { BACKSLASH, ZERO } from './ascii.js'
 /** Writes JSON strings as JSON.stringify does, from bytes to bytes. */
 
 /** Receives bytes in the order of the calls. It copies less than 16 KiB, and may keep a slice of more. */
@@ -14,9 +15,7 @@ export function addCopied(to: ByteSink, b: Buffer, start: number, end: number): 
 
 /** Bytes that every sink copies. */
 const MOST_COPIED = 16 * 1024 - 1
-const BACKSLASH = 0x5c
 const U = 0x75
-const ZERO = 0x30
 /** For each byte what follows the backslash, `u` with four digits; 0: the byte is written as it is. */
 const LETTERS = Uint8Array.from({ length: 256 }, (_, byte) => {
   const [backslash, letter] = Buffer.from(JSON.stringify(String.fromCharCode(byte)).slice(1, -1))

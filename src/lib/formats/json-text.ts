@@ -1,6 +1,4 @@
-const LF = 0x0a
-const CR = 0x0d
-const SPACE = 0x20
+import { CR, LF, SPACE } from './ascii.js'
 
 /** Makes valid JSON fit on one line, in place: its line ends are all between values. Returns the number of LFs. */
 export function flatten(json: Buffer, start: number, end: number): number {

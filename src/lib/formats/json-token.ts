@@ -1,6 +1,5 @@
+import { QUOTE } from './ascii.js'
 import { sawEscape, stringEnd } from './json-scan.js'
-
-const QUOTE = 0x22
 
 /** The text of the JSON string that begins at `p`, or the JSON of any other scalar up to `end`. */
 export function tokenText(b: Buffer, p: number, end: number): string {

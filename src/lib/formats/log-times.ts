@@ -1,4 +1,7 @@
+import { COLON, MINUS, SPACE, ZERO } from './ascii.js'
 import { dayOf, two } from './iso-time.js'
+import type { TimeReader } from './strptime.js'
+import { TimeZone } from './time-zone.js'
 
 /** Times as web servers write them, as ISO 8601 in UTC. Many lines have the same second, so the last one is kept. */
 
@@ -6,11 +9,7 @@ const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', '
 
 const MS_PER_DAY = 86_400_000
 const SLASH = 0x2f
-const COLON = 0x3a
-const SPACE = 0x20
 const PLUS = 0x2b
-const MINUS = 0x2d
-const ZERO = 0x30
 /** Length of `31/Jan/2026:12:00:00 +0100`, at least. */
 const COMMON_LENGTH = 26
 /** Length of `2026-01-31T11:00:00.000Z`. */
@@ -101,37 +100,18 @@ export function commonLogTime(b: Buffer, p: number, end: number): number {
   return day + ((hour * 60 + minute - sign * offset) * 60 + second) * 1000
 }
 
-/** `2026/01/31 12:00:00`, of the error log of nginx: local time. */
-export function nginxErrorTime(text: string): number {
-  const match = /^(\d{4})\/(\d\d)\/(\d\d) (\d\d):(\d\d):(\d\d)$/.exec(text)
-  if (!match) return Number.NaN
-  const [year, month, day, hour, minute, second] = match.slice(1).map(Number)
-  return localTime(year!, month! - 1, day!, hour!, minute!, second!)
-}
+let local: TimeZone | undefined
 
-const APACHE = /^\w{3} (?<month>\w{3}) (?<day>\d\d) (?<time>[\d:.]+) (?<year>\d{4})$/
-const COMPACT = /^(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d) (?<time>[\d:.]+)$/
-
-/**
- * `Sat Jan 31 12:00:00.123456 2026` or `2026-01-31 12:00:00.123456`, of the error log of Apache: local time, unless it is
- * in the format of access logs.
- */
-export function apacheErrorTime(text: string): number {
-  const { year, month, day, time } = (APACHE.exec(text) ?? COMPACT.exec(text))?.groups ?? {}
-  if (time === undefined) return commonLogTime(Buffer.from(text), 0, text.length)
-  const clock = /^(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$/.exec(time)
-  if (!clock) return Number.NaN
-  const [hour, minute, second] = clock.slice(1, 4).map(Number)
-  const ms = Number((clock[4] ?? '').slice(0, 3).padEnd(3, '0'))
-  const name = MONTHS.indexOf(month!)
-  return localTime(Number(year), name < 0 ? Number(month) - 1 : name, Number(day), hour!, minute!, second!) + ms
-}
-
-/** NaN for a day that does not exist. A leap second is the second after it. */
-function localTime(year: number, month: number, day: number, hour: number, minute: number, second: number): number {
-  const date = new Date(year, month, day, hour, minute, second)
-  const isDay = month >= 0 && month < 12 && new Date(Date.UTC(year, month, day)).getUTCDate() === day
-  return isDay && isClock(hour, minute, second) ? date.getTime() : Number.NaN
+/** The first of these that reads a text. A time without a zone is local time; `wall` gives the year of one without. */
+export function firstOf(readers: readonly TimeReader[], wall = 0): TimeOf {
+  return ofText(text => {
+    local ??= new TimeZone(Intl.DateTimeFormat().resolvedOptions().timeZone)
+    for (const read of readers) {
+      const time = read(text, local, wall)
+      if (time) return time.ms + Number(time.fraction.slice(0, 3).padEnd(3, '0'))
+    }
+    return Number.NaN
+  })
 }
 
 function isClock(hour: number, minute: number, second: number): boolean {

@@ -1,10 +1,5 @@
+import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT, QUOTE } from './ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /** For so many members there is room from the beginning; room for many more is not kept. */
 const USUAL = 64

@@ -1,13 +1,8 @@
+import { COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import type { FieldName, FieldSink, ValueMaker } from './field-sink.js'
 import { GrowingBytes } from './growing-bytes.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from './json-string.js'
 import { flatten, jsonText } from './json-text.js'
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const OPEN_ARRAY = 0x5b
 
 /** More members than these are only written, since each name is compared with all others. */
 const MOST_KNOWN = 64

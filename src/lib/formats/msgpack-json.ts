@@ -1,17 +1,10 @@
+import { CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, MINUS, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 import { addFloat, addInteger } from './json-numbers.js'
 import { escapeInto, MOST_ESCAPED } from './json-string.js'
 import { ARRAY_16, FIRST_TYPE, FIXED_BYTES, LAST_TYPE, LENGTH_BYTES, lengthAt, MAP_16 } from './msgpack-scanner.js'
 import { rfc3339 } from './rfc3339.js'
 
-const QUOTE = 0x22
-const COMMA = 0x2c
-const MINUS = 0x2d
-const COLON = 0x3a
-const OPEN_ARRAY = 0x5b
-const CLOSE_ARRAY = 0x5d
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 const NULL = Buffer.from('null')
 const TRUE = Buffer.from('true')
 const FALSE = Buffer.from('false')

@@ -1,14 +1,7 @@
+import { COMMA, DOT, MINUS, NINE, OPEN_ARRAY, OPEN_OBJECT, QUOTE, ZERO } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd } from './json-scan.js'
 
-const QUOTE = 0x22
-const COMMA = 0x2c
-const MINUS = 0x2d
-const DOT = 0x2e
-const ZERO = 0x30
-const NINE = 0x39
-const OPEN_ARRAY = 0x5b
-const OPEN_OBJECT = 0x7b
 const SMALL_E = 0x65
 const CAPITAL_E = 0x45
 const F = 0x66

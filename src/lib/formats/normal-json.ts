@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { MINUS, QUOTE, ZERO } from './ascii.js'
 import { stringEnd, valueEnd } from './json-scan.js'
 import { jsonText } from './json-text.js'
 
-const QUOTE = 0x22
-const MINUS = 0x2d
-const ZERO = 0x30
 /** Every integer of 15 digits is exact as a double. */
 const LONG_INTEGER = /^-?\d{16,}$/
 const MANY_DIGITS = /\d{16}/

@@ -1,4 +1,3 @@
-import { nearest } from './syslog-time.js'
 import type { TimeZone } from './time-zone.js'
 
 /** Reads times as a format describes them, with the directives of strptime. */
@@ -178,4 +177,19 @@ function minutesOf(zone: string): number | undefined {
   if (sign === undefined) return ZONES[zone.toUpperCase()]
   const offset = Number(hours) * 60 + Number(minutes || 0)
   return sign === '-' ? -offset : offset
+}
+
+/** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
+const HALF_YEAR_MS = 183 * 86_400_000
+
+/** The time in the year that brings it nearest to `wall`. `inYear` gives it in milliseconds, NaN for a day that does not exist. */
+export function nearest(inYear: (year: number) => number, wall: number): number {
+  const received = new Date(wall).getFullYear()
+  let best = inYear(received)
+  if (Math.abs(best - wall) <= HALF_YEAR_MS) return best
+  for (const year of [received - 1, received + 1]) {
+    const time = inYear(year)
+    if (!(Math.abs(best - wall) <= Math.abs(time - wall)) && !Number.isNaN(time)) best = time
+  }
+  return best
 }

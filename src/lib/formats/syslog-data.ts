@@ -1,17 +1,9 @@
 /** STRUCTURED-DATA of RFC 5424: one or more `[id name="value" ...]` without separators. */
 
-import type { GrowingBytes } from './growing-bytes.js'
+import { BACKSLASH, EQUALS, QUOTE, SPACE } from './ascii.js'
 
-const SPACE = 0x20
-const QUOTE = 0x22
-const EQUALS = 0x3d
 const OPEN = 0x5b
-const BACKSLASH = 0x5c
 const CLOSE = 0x5d
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /** The index after the structured data that begins at `p`; -1 if there is none or it is malformed. */
 export function structuredDataEnd(b: Uint8Array, p: number, end: number): number {
@@ -41,63 +33,6 @@ function nameEnd(b: Uint8Array, p: number, end: number): number {
   const start = p
   while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== CLOSE && b[p] !== QUOTE) p++
   return p === start ? -1 : p
-}
-
-/** Parameters that are compared with one another. */
-const MOST_NAMES = 16
-const nameStarts = new Int32Array(MOST_NAMES)
-const nameEnds = new Int32Array(MOST_NAMES)
-
-/**
- * Writes the structured data [start, end), which `structuredDataEnd` accepted, as the JSON of what `structuredData` makes
- * of it. Returns false if there is more than one element, a name comes twice, or something is escaped: then `to` has a
- * part of it.
- */
-export function addStructuredData(to: GrowingBytes, b: Buffer, start: number, end: number): boolean {
-  const id = start + 1
-  let p = nameEnd(b, id, end)
-  to.addByte(OPEN_OBJECT)
-  addName(to, b, id, p)
-  to.addByte(OPEN_OBJECT)
-  for (let names = 0; b[p] === SPACE && b[p + 1] !== CLOSE; names++) {
-    const name = p + 1
-    p = nameEnd(b, name, end)
-    // An object has members with a number as their name before all others.
-    if (names === MOST_NAMES || isDigit(b[name]!) || isKnown(b, name, p, names)) return false
-    nameStarts[names] = name
-    nameEnds[names] = p
-    if (names > 0) to.addByte(COMMA)
-    addName(to, b, name, p)
-    const value = p + 2
-    for (p = value; b[p] !== QUOTE; p++) if (b[p] === BACKSLASH) return false
-    to.addByte(QUOTE)
-    to.addEscaped(b, value, p)
-    to.addByte(QUOTE)
-    p++
-  }
-  to.addByte(CLOSE_OBJECT)
-  to.addByte(CLOSE_OBJECT)
-  return p + (b[p] === SPACE ? 2 : 1) === end
-}
-
-function addName(to: GrowingBytes, b: Buffer, start: number, end: number): void {
-  to.addByte(QUOTE)
-  to.addEscaped(b, start, end)
-  to.addByte(QUOTE)
-  to.addByte(COLON)
-}
-
-function isKnown(b: Buffer, start: number, end: number, count: number): boolean {
-  next: for (let n = 0; n < count; n++) {
-    if (nameEnds[n]! - nameStarts[n]! !== end - start) continue
-    for (let i = end - start - 1; i >= 0; i--) if (b[nameStarts[n]! + i] !== b[start + i]) continue next
-    return true
-  }
-  return false
-}
-
-function isDigit(byte: number): boolean {
-  return byte >= 0x30 && byte <= 0x39
 }
 
 const ELEMENT = /\[([^\x00-\x20=\]"]+)((?: [^\x00-\x20=\]"]+="(?:[^"\\]|\\[\s\S])*")*) ?\]/g

@@ -1,13 +1,12 @@
 /** The timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
-import { LastTime, ofText } from './log-times.js'
+import { COLON, DOT, SPACE } from './ascii.js'
+import { firstOf, LastTime } from './log-times.js'
+import { TIME_FORMATS } from './time-formats.js'
 
 const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ')
 const MONTH_BYTES = MONTHS.map(name => Buffer.from(name))
 
-const SPACE = 0x20
-const DOT = 0x2e
-const COLON = 0x3a
 const MOST_FRACTION_DIGITS = 9
 
 function isDigit(byte: number): boolean {
@@ -71,9 +70,6 @@ function isMonth(b: Uint8Array, p: number): boolean {
   return false
 }
 
-/** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
-const HALF_YEAR_MS = 183 * 86_400_000
-
 /** The time that was converted last: many lines have the same second. */
 let last: LastTime
 let lastWall = Number.NaN
@@ -83,32 +79,7 @@ let lastWall = Number.NaN
  * `wall`. Undefined if the day does not exist. Valid until the next call.
  */
 export function classicTime(b: Buffer, start: number, end: number, wall: number): Buffer | undefined {
-  if (wall !== lastWall) last = new LastTime(ofText(written => nearestTime(written, wall)))
+  if (wall !== lastWall) last = new LastTime(firstOf([TIME_FORMATS.syslog!], wall))
   lastWall = wall
   return last.iso(b, start, end)
-}
-
-function nearestTime(written: string, wall: number): number {
-  const [, name, day, given, hour, minute, second, fraction = ''] =
-    /^(\w+) +(\d+) (?:(\d{4}) )?(\d\d):(\d\d):(\d\d)(?:\.(\d+))?$/.exec(written)!
-  const month = MONTHS.indexOf(name!)
-  const ms = Number(fraction.slice(0, 3).padEnd(3, '0'))
-  const inYear = (year: number) => {
-    // A leap second becomes the second before it. The 29th of February does not exist in most years.
-    const date = new Date(year, month, Number(day), Number(hour), Number(minute), Math.min(Number(second), 59), ms)
-    return date.getDate() === Number(day) ? date.getTime() : Number.NaN
-  }
-  return given === undefined ? nearest(inYear, wall) : inYear(Number(given))
-}
-
-/** The time in the year that brings it nearest to `wall`. `inYear` gives it in milliseconds, NaN for a day that does not exist. */
-export function nearest(inYear: (year: number) => number, wall: number): number {
-  const received = new Date(wall).getFullYear()
-  let best = inYear(received)
-  if (Math.abs(best - wall) <= HALF_YEAR_MS) return best
-  for (const year of [received - 1, received + 1]) {
-    const time = inYear(year)
-    if (!(Math.abs(best - wall) <= Math.abs(time - wall)) && !Number.isNaN(time)) best = time
-  }
-  return best
 }

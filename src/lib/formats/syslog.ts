@@ -1,5 +1,6 @@
-import { structuredData, structuredDataEnd } from './syslog-data.js'
-import { classicTime, classicTimeEnd, isoTimeEnd } from './syslog-time.js'
+import { COLON, SPACE } from './ascii.js'
+import { structuredDataEnd } from './syslog-data.js'
+import { classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 
 /**
  * Syslog lines in the forms found in practice: RFC 5424; RFC 3164 with and without a host, with the RFC 3339 timestamps
@@ -40,8 +41,6 @@ export const FACILITIES =
 export const SEVERITIES = 'emerg alert crit err warning notice info debug'.split(' ')
 const HIGHEST_PRIORITY = 191
 
-const SPACE = 0x20
-const COLON = 0x3a
 const OPEN = 0x5b
 const CLOSE = 0x5d
 const NIL = 0x2d
@@ -208,50 +207,3 @@ export function fieldOfPriority(priority: number, name: string): string | number
   if (name === 'severity_code') return priority & 7
   return name === 'facility' ? FACILITIES[priority >> 3] : SEVERITIES[priority & 7]
 }
-
-/** The parts of a syslog line; those that it does not have are missing. */
-export type SyslogFields = {
-  message: string
-  /** RFC 3339. */
-  timestamp?: string
-  host?: string
-  app?: string
-  pid?: string
-  msgid?: string
-  facility?: string
-  severity?: string
-  severity_code?: number
-  structured_data?: Record<string, Record<string, string | string[]>>
-}
-
-/** Decodes the line [start, end); undefined if it is not syslog. `wall` gives the year if the line has none. */
-export function parseSyslog(b: Buffer, start: number, end: number, wall: number): SyslogFields | undefined {
-  if (!scanSyslog(b, start, end)) return undefined
-  const text = (part: number) =>
-    partStarts[part]! < 0 ? undefined : b.toString('utf8', partStarts[part]!, partEnds[part]!)
-  const fields: SyslogFields = { message: text(MESSAGE)! }
-  const timestamp =
-    classic && partStarts[TIME]! >= 0
-      ? classicTime(b, partStarts[TIME]!, partEnds[TIME]!, wall)?.toString()
-      : text(TIME)
-  if (timestamp !== undefined) fields.timestamp = timestamp
-  for (const [name, part] of NAMED) {
-    const value = text(part)
-    if (value !== undefined) fields[name] = value
-  }
-  if (priority >= 0) {
-    fields.facility = FACILITIES[priority >> 3]!
-    fields.severity = SEVERITIES[priority & 7]!
-    fields.severity_code = priority & 7
-  }
-  const data = text(DATA)
-  if (data !== undefined) fields.structured_data = structuredData(data)
-  return fields
-}
-
-const NAMED = [
-  ['host', HOST],
-  ['app', APP],
-  ['pid', PID],
-  ['msgid', MSGID],
-] as const

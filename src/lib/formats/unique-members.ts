@@ -1,9 +1,6 @@
+import { CLOSE_OBJECT, COMMA, OPEN_OBJECT } from './ascii.js'
 import type { GrowingBytes } from './growing-bytes.js'
 import { skipSpace, stringEnd, valueEnd } from './json-scan.js'
-
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
-const COMMA = 0x2c
 
 /** A member of an object: where its name begins, and where its value ends. */
 type Member = readonly [from: number, to: number]

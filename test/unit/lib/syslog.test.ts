@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import t from 'tap'
 import { encodeLines, RawEncoder } from '../../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../src/core/codecs/json.js'
@@ -9,7 +10,7 @@ import { parseFieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader, MISSING } from '../../../src/core/event/field-reader.js'
 import type { Origin } from '../../../src/core/event/origin.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
-import { parseSyslog } from '../../../src/lib/formats/syslog.js'
+import { scanSyslog } from '../../../src/lib/formats/syslog.js'
 import { structuredData } from '../../../src/lib/formats/syslog-data.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { casesOf } from '../../support/cases.js'
@@ -19,6 +20,8 @@ import { Seeded } from '../../support/seeded.js'
 const WALL = new Date(2026, 6, 1).getTime()
 const local = (month: number, day: number, ...time: number[]) =>
   new Date(2026, month - 1, day, ...(time as [number, number, number])).toISOString()
+const parseSyslog = (b: Buffer, start: number, end: number, wall: number) =>
+  scanSyslog(b, start, end) ? codecOf('syslog')!.fields(b, start, end, wall) : undefined
 const parse = (line: string, wall = WALL) => {
   const bytes = Buffer.from(`<191>1 ${line} ]`)
   return parseSyslog(bytes, 7, bytes.length - 2, wall)
@@ -100,8 +103,6 @@ t.test('the year of a timestamp without one is the one that brings it nearest', 
     ['Feb 30 12:00:00', new Date(2028, 5, 1), undefined],
     ['Dec 31 2020 23:59:59', new Date(2027, 0, 1), new Date(2020, 11, 31, 23, 59, 59)],
   ]
-  const zone = process.env.TZ
-  t.teardown(() => (zone === undefined ? delete process.env.TZ : (process.env.TZ = zone)))
   for (const [written, wall, expected] of cases) {
     t.equal(
       parse(`<13>${written} h a: m`, wall.getTime())?.timestamp,
@@ -109,13 +110,16 @@ t.test('the year of a timestamp without one is the one that brings it nearest', 
       `${written} in ${wall.toDateString()}`,
     )
   }
-  process.env.TZ = 'America/New_York'
-  t.equal(
-    parse('<13>Jul  4 12:00:00 h a: m', Date.UTC(2026, 6, 5))?.timestamp,
-    '2026-07-04T16:00:00.000Z',
-    'local time',
-  )
-  t.equal(parse('<13>Jan  4 12:00:00 h a: m', Date.UTC(2026, 0, 5))?.timestamp, '2026-01-04T17:00:00.000Z', 'in winter')
+  // The zone of a process is read once.
+  const module = new URL('../../../src/core/codecs/list.js', import.meta.url).href
+  const script = `import { codecOf } from ${JSON.stringify(module)}
+for (const [line, wall] of [['<13>Jul  4 12:00:00 h a: m', Date.UTC(2026, 6, 5)], ['<13>Jan  4 12:00:00 h a: m', Date.UTC(2026, 0, 5)]])
+  console.log(codecOf('syslog').fields(Buffer.from(line), 0, line.length, wall).timestamp)`
+  const said = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
+    env: { ...process.env, TZ: 'America/New_York' },
+    encoding: 'utf8',
+  })
+  t.equal(said, '2026-07-04T16:00:00.000Z\n2026-01-04T17:00:00.000Z\n', 'local time, in summer and in winter')
 })
 
 function batchOf(

@@ -1,13 +1,10 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import { EventJson } from '../../../core/event/event-json.js'
 import type { FieldPath, Segment } from '../../../core/event/field-path.js'
+import { CLOSE_OBJECT, COMMA, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { sawEscape, skipSpace, slotOf, stringEnd, valueEnd, WantedNames } from '../../../lib/formats/json-scan.js'
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { defineStep, fieldList } from './step.js'
-
-const COMMA = 0x2c
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /** The names that are kept in an object, and what is kept of the value of each by its slot; undefined: all. */
 class Kept {

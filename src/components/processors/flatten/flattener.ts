@@ -3,20 +3,13 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import { EventJson } from '../../../core/event/event-json.js'
 import { Growth, mostOf } from '../../../core/event/growth.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
+import { CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 import { addUnique } from '../../../lib/formats/unique-members.js'
 import type { FlattenOptions } from '../flatten.js'
 import { mayHold } from './names.js'
 import { Nester } from './nester.js'
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
-const OPEN_ARRAY = 0x5b
-const CLOSE_ARRAY = 0x5d
 
 /** Writes objects with the fields of nested objects at the top, named by their paths. */
 export class Flattener {

@@ -1,4 +1,4 @@
-const BACKSLASH = 0x5c
+import { BACKSLASH } from '../../../lib/formats/ascii.js'
 
 /** Whether the name [start, end), as within the quotes of a JSON string, has the separator, or an escape that may be it. */
 export function mayHold(b: Buffer, start: number, end: number, separator: Buffer): boolean {

@@ -1,11 +1,7 @@
+import { CLOSE_OBJECT, COLON, COMMA, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 import { mayHold } from './names.js'
-
-const COMMA = 0x2c
-const COLON = 0x3a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /** A value as it was written. */
 interface Written {

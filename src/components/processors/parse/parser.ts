@@ -7,6 +7,7 @@ import { type FieldReader, MISSING } from '../../../core/event/field-reader.js'
 import type { LineMerger } from '../../../core/event/line-merger.js'
 import type { Finding, FindingsOf } from '../../../core/explain.js'
 import { type BatchScope, FAILED } from '../../../core/processor.js'
+import { CLOSE_OBJECT, LF, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { MemberName } from '../../../lib/formats/json-members.js'
 import { Members } from '../../../lib/formats/members.js'
@@ -14,10 +15,6 @@ import { addUnique } from '../../../lib/formats/unique-members.js'
 import type { ParseOptions } from '../parse.js'
 import { loadedCodecs } from './codec-options.js'
 import { TypedMembers } from './typed-members.js'
-
-const LF = 0x0a
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
 
 /** Reads a field with the first of several codecs that can read it, and merges what it finds into the event. */
 export class Parser implements Processor {

@@ -6,6 +6,7 @@ import { type FieldReader, STRING } from '../../../core/event/field-reader.js'
 import { DECODED, INVALID, MODIFIED } from '../../../core/event/flags.js'
 import type { Origin } from '../../../core/event/origin.js'
 import type { FindingsOf } from '../../../core/explain.js'
+import { LF, OPEN_OBJECT } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { writeBytes } from '../../../lib/formats/json-string.js'
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
@@ -20,8 +21,6 @@ const RAW = parseFieldPath('.raw')
 const RAW_NAME = Buffer.from('"raw"')
 const RAW_ALONE = selectionOf([RAW])
 const FAILED = Buffer.from('{"message":"***"}')
-const LF = 0x0a
-const OPEN_OBJECT = 0x7b
 const PIECES = [PIECE, PIECE | CONTINUES, CONTINUES].map(flags => ({
   before: (flags & CONTINUES) !== 0,
   behind: (flags & PIECE) !== 0,

@@ -1,16 +1,17 @@
 import type { FieldPath } from '../../../core/event/field-path.js'
+import {
+  CLOSE_ARRAY,
+  CLOSE_OBJECT,
+  COLON,
+  COMMA,
+  DASH,
+  NINE,
+  OPEN_ARRAY,
+  OPEN_OBJECT,
+  QUOTE,
+  ZERO,
+} from '../../../lib/formats/ascii.js'
 import { sawEscape, skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
-
-const QUOTE = 0x22
-const COMMA = 0x2c
-const COLON = 0x3a
-const DASH = 0x2d
-const ZERO = 0x30
-const NINE = 0x39
-const OPEN_OBJECT = 0x7b
-const CLOSE_OBJECT = 0x7d
-const OPEN_ARRAY = 0x5b
-const CLOSE_ARRAY = 0x5d
 
 /** Which values of an object or array are wanted. */
 export interface Selection {

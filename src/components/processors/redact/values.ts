@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { QUOTE } from '../../../lib/formats/ascii.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { addEscaped } from '../../../lib/formats/json-string.js'
 import type { Action } from './action.js'
@@ -6,7 +7,6 @@ import type { Finder } from './finder.js'
 import type { Matches } from './matches.js'
 import { type Selection, type ValueVisitor, visitSelected } from './selection.js'
 
-const QUOTE = 0x22
 /** Text at the place where a line was divided: this much of it at least, up to the next white space, and at most. */
 const LEAST_CUT = 64
 const MOST_CUT = 4096

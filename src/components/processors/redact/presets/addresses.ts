@@ -1,13 +1,9 @@
+import { APOSTROPHE, COLON, DASH, DOT, ZERO } from '../../../../lib/formats/ascii.js'
 import type { Matches } from '../matches.js'
 import { DIGIT, endOf, HEX, HOST, is, LOCAL, startOf, WORD } from './bytes.js'
 import { ipv4End } from './digits.js'
 
-const APOSTROPHE = 0x27
 const PERCENT = 0x25
-const DASH = 0x2d
-const DOT = 0x2e
-const ZERO = 0x30
-const COLON = 0x3a
 const OPEN_BRACKET = 0x5b
 const CLOSE_BRACKET = 0x5d
 

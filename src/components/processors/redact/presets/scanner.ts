@@ -1,3 +1,4 @@
+import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, DASH, DOT, NINE, ZERO } from '../../../../lib/formats/ascii.js'
 import { ESCAPE_BYTES, endOfBackslashes, escapeEnd } from '../../../../lib/formats/escapes.js'
 import type { Matches } from '../matches.js'
 import { findEmail, findIpv6, findMac } from './addresses.js'
@@ -17,19 +18,11 @@ const KEY = 7
 const PLUS = 8
 const ESCAPE = 9
 
-const DASH = 0x2d
-const ZERO = 0x30
-const NINE = 0x39
 const LEAST_CARD = 12
 const SIGN = 0x2b
-const COMMA = 0x2c
-const CLOSE_ARRAY = 0x5d
-const CLOSE_OBJECT = 0x7d
 const E = 0x45
 const OPEN = 0x28
 const CLOSE = 0x29
-const BACKSLASH = 0x5c
-const DOT = 0x2e
 
 /**
  * Finds what presets describe, in one pass over the bytes of a value: each preset has bytes that are rare in texts, and
