@@ -27,8 +27,8 @@ export interface Product {
 }
 
 /**
- * Builds the program of a commit, or of `base`, in a folder of its own. The checkout keeps the result. A build takes half a
- * minute and needs npm's registry.
+ * Builds the program of a commit, or of `base`, in a folder of its own. The checkout keeps the result. A build takes some
+ * seconds and needs npm's registry.
  */
 export function builtProduct(commit: string): Product {
   const name = commit === 'base' ? BASE : commit

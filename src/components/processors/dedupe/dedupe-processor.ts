@@ -52,7 +52,7 @@ export class Dedupe implements Processor {
 
   process(batch: EventBatch, to: Uint8Array): void {
     const now = this.#context.clock.now()
-    const { window, max_keys } = this.#options
+    const { window, max_keys, report } = this.#options
     const windows = this.#windows
     for (let i = 0; i < batch.length; i++) {
       if (!this.#key.load(batch, i)) continue
@@ -60,7 +60,7 @@ export class Dedupe implements Processor {
       const key = text.length > LONGEST_KEY ? digest(text) : text
       const known = windows.get(key)
       if (known && now - known.since < window) {
-        if (known.duplicates++ === 0) known.name = bucketName(text)
+        if (known.duplicates++ === 0 && report === 'summary') known.name = bucketName(text)
         to[i] = DUPLICATE
         continue
       }

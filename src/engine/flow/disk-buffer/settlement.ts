@@ -17,7 +17,7 @@ interface Ahead {
   readonly range: Range
   /** The segments of which nothing else is left. */
   readonly covers: readonly Segment[]
-  /** Whether such segments were removed: without the range, their events would seem to be missing. */
+  /** Whether such segments were removed, or may be: without the range, their events would seem to be missing. */
   readonly hasHole: boolean
 }
 
@@ -34,8 +34,6 @@ export class Settlement {
   readonly #taken: LowWaterMark<Cursor & LogPosition>
   /** What is settled of records that were given back. */
   readonly #partly: Range[] = []
-  /** The segments before the last one that were removed although the mark has not passed them. */
-  readonly #holes = new Set<number>()
   #dirty = false
   /** Bytes of events that were settled since the last write. */
   #unsavedBytes = 0
@@ -125,11 +123,9 @@ export class Settlement {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
       // Settled records must not keep a full disk full, but beside an outdated ledger they would be missing.
-      if (passed.length === 0 || this.#holes.size > 0 || !(await this.#ledger.remove())) return
+      if (passed.length === 0 || ahead.some(({ hasHole }) => hasHole) || !(await this.#ledger.remove())) return
       covered.length = 0
     }
-    for (const number of this.#holes) if (number <= segment) this.#holes.delete(number)
-    for (const old of covered) this.#holes.add(old.number)
     for (const old of [...passed, ...covered]) await this.#remove(old)
     if (passed.length > 0 || covered.length > 0) this.#freed()
   }
@@ -150,19 +146,18 @@ export class Settlement {
     const { segments, current, settled } = this.#records
     const ranges: Ahead[] = this.#taken.ahead(MOST_RANGES).map(([from, to]) => {
       const { event, byte, segment, offset } = to
-      const isCovered = ({ number, end }: { number: number; end: number }) =>
-        number > from.segment && (number < segment || (number === segment && offset >= end))
+      const within = segments.all.filter(({ number }) => number > from.segment && number <= segment)
       const place = { event: from.event, byte: from.byte }
       return {
         range: { place, ...unsettled(place, { event, byte }), cursor: { segment, offset } },
-        covers: segments.all.filter(one => one !== current && isCovered(one)),
-        hasHole: [...this.#holes].some(number => isCovered({ number, end: 0 })),
+        covers: within.filter(one => one !== current && (one.number < segment || offset >= one.end)),
+        hasHole: within.length < segment - from.segment,
       }
     })
-    const others = [...settled, ...this.#partly].map(range => ({ range, covers: [], hasHole: false }))
-    const first = ranges.filter(({ hasHole }) => hasHole)
-    const rest = [...ranges.filter(({ hasHole }) => !hasHole), ...others].sort(inOrder)
-    return [...first, ...rest].slice(0, MOST_RANGES).sort(inOrder)
+    for (const range of settled) ranges.push({ range, covers: [], hasHole: true })
+    for (const range of this.#partly) ranges.push({ range, covers: [], hasHole: false })
+    const byNeed = (a: Ahead, b: Ahead) => Number(b.hasHole) - Number(a.hasHole) || inOrder(a, b)
+    return ranges.sort(byNeed).slice(0, MOST_RANGES).sort(inOrder)
   }
 
   #passed(): Segment[] {
