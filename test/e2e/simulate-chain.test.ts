@@ -28,13 +28,14 @@ processors:
   ${processors.trim().replace(/\n */g, '\n  ')}
 destinations: { out: { type: blackhole, inputs: [it] } }
 `
+const JSON_LINES = 'type: stdin, decode: json'
 const IT = 'it: { type: throttle, inputs: [last], limit: 2, window: 1s, key_field: .client }'
 
 t.test('an access log is parsed before it is throttled: the same is decided as about the parsed events', async t => {
   const all = requests(2000)
   const dir = testFolder(t, {
     'text.yaml': config(`last: { type: parse, inputs: [in], codec: nginx }\n${IT}`),
-    'json.yaml': config(IT.replace('last', 'in'), 'type: stdin, decode: json'),
+    'json.yaml': config(IT.replace('last', 'in'), JSON_LINES),
     'access.log': all.map(({ line }) => `${line}\n`).join(''),
     'access.ndjson': all.map(({ object }) => `${JSON.stringify(object)}\n`).join(''),
   })
@@ -118,4 +119,29 @@ t.test('processors before the throttle run as in a daemon, one after the other, 
   t.match(stderr, /1 event discarded before it, not counted above: 1 by once/)
   t.match(stderr, /failed +1 event that parsed could not process/)
   t.match(stderr, /parsed \(parse\), once \(dedupe\)/)
+})
+
+t.test('a throttle before the throttle decides each event at its own time, whatever else is before it', async t => {
+  const at = (second: number) => new Date(START + second * 1000).toISOString()
+  const line = (client: string, second: number) => `{"timestamp":"${at(second)}","client":"${client}"}\n`
+  const early = (from: string) =>
+    `last: { type: throttle, inputs: [${from}], limit: 1, window: 10s, key_field: .client }`
+  const dir = testFolder(t, {
+    'alone.yaml': config(`${early('in')}\n${IT}`, JSON_LINES),
+    'behind.yaml': config(
+      `same: { type: edit, inputs: [in], steps: [{ set: { .new: 1 } }] }\n${early('same')}\n${IT}`,
+      JSON_LINES,
+    ),
+    // The clock of one client is a day ahead.
+    'input.ndjson': [line('fast', 86_400), ...Array.from({ length: 60 }, (_, second) => line('a', second))].join(''),
+  })
+  const decisions = async (name: string) => {
+    const args = [join(dir, name), '--component=it', '--decisions', join(dir, 'input.ndjson')]
+    const { code, stdout, stderr } = await callSimulate(args)
+    t.equal(code, 0, stderr)
+    return stdout
+  }
+  const alone = await decisions('alone.yaml')
+  t.equal(await decisions('behind.yaml'), alone)
+  t.equal(alone.trimEnd().split('\n').length, 7)
 })

@@ -1,3 +1,6 @@
+import { withFileRules } from '../../../components/processors/throttle/limits-file/read-limits.js'
+import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { DISCARD } from '../../../components/throttle/limiter.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import type { Processor } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
@@ -11,7 +14,8 @@ import type { SideOutput } from '../../../engine/flow/side-output.js'
 import { Stage, type StageContext } from '../../../engine/flow/stage.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { nextTurn, type TimerClock } from '../../../lib/time.js'
-import { isThrottle, throttleStage, type Way } from './before.js'
+import { isThrottle, type Way } from './before.js'
+import { createTrialDecider } from './trial-decider.js'
 
 /** A stage whose outputs are collected. */
 class CollectingStage extends Stage {
@@ -44,8 +48,8 @@ interface Link {
 const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].reduce((sum, n) => sum + n, 0)
 
 /**
- * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock has the time
- * of the event that they work on, or of the last one that had a time.
+ * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock has the
+ * latest time that an event had so far. Throttles among them decide each event at its own time, as the simulated one.
  */
 export class Chain {
   readonly #way: Way
@@ -108,11 +112,23 @@ export class Chain {
 
   readonly #field = (path: FieldPath) => new FieldReader(path, this.#wanted)
 
-  #throttle({ id, options }: ComponentConfig<'processor'>): Link {
-    const { enter, passes } = throttleStage(id, options, { field: this.#field })
+  #throttle({ id, options: given }: ComponentConfig<'processor'>): Link {
+    const fields = { field: this.#field }
+    const options = withFileRules(given as ThrottleOptions)
+    const decider = createTrialDecider(options, fields)
+    const { eventTime } = deciderOptions(options, fields)
+    const passes = (events: EventBatch, i: number) => {
+      const latest = this.#time()
+      const own = eventTime ? eventTime.time.of(events, i) : this.#timeOf(events, i)
+      const refused = decider.refused + decider.late
+      const outcome = decider.decide(events, i, Number.isNaN(own) ? latest : own)
+      if (outcome !== DISCARD || options.mode === 'shadow') return true
+      // A marked event passes; one that has no bucket, or is late, is discarded nevertheless.
+      return options.over_limit === 'mark' && decider.refused + decider.late === refused
+    }
     const run = (events: EventBatch) => {
-      enter?.(events)
-      const isPassed = Array.from({ length: events.length }, (_, i) => passes(events, i, this.#time()))
+      decider.enter(events)
+      const isPassed = Array.from({ length: events.length }, (_, i) => passes(events, i))
       const left: CollectingStage['left'] = []
       for (const [output, wanted] of [
         [id, true],

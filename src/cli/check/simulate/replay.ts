@@ -7,7 +7,7 @@ import { FieldReader } from '../../../core/event/field-reader.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
-import { Before, checkWay, onlyDecide, type Way } from './before.js'
+import { checkWay, type Way } from './before.js'
 import { Chain } from './chain.js'
 import { TimeSlots } from './slots.js'
 import type { FieldContext } from './trials.js'
@@ -59,8 +59,8 @@ export class Replay<V extends Visitor> implements Frames {
   /** The events of the last frame, as they were read. */
   batch: EventBatch | undefined
   readonly visitor: V
-  readonly #before: Before
-  /** The processors before the throttle, unless `#before` can apply them. */
+  readonly #way: Way
+  /** The processors before the throttle, if there are any. */
   readonly #chain: Chain | undefined
   readonly #wanted = new WantedNames()
   readonly #timePath: FieldPath | 'auto' | undefined
@@ -86,9 +86,8 @@ export class Replay<V extends Visitor> implements Frames {
     this.#timestamp = this.#wanted.slot('timestamp')
     this.visitor = createVisitor(context, this.slots)
     checkWay(way)
-    const isChain = !onlyDecide(way)
-    this.#before = new Before(isChain ? { ...way, processors: [] } : way, context)
-    if (isChain) this.#chain = new Chain(way, this.#wanted, (batch, i) => this.#timeOf(batch, i))
+    this.#way = way
+    if (way.processors.length > 0) this.#chain = new Chain(way, this.#wanted, (batch, i) => this.#timeOf(batch, i))
   }
 
   /** Whether at least one event had a time. */
@@ -122,17 +121,9 @@ export class Replay<V extends Visitor> implements Frames {
     this.undecoded += batch.scan()
     if (this.#chain) return this.#throughChain(batch, this.#chain)
     this.visitor.enter(batch)
-    this.#before.enter(batch)
-    const always = this.#before.always(origin.source)
-    for (let i = 0; i < batch.length; i++) {
-      const time = this.#timeOf(batch, i)
-      const back = this.#backBy(time)
-      if (!Number.isNaN(time)) this.#now = time
-      const arrivals = always || this.#before.arrivals(origin.source, batch, i, this.#now)
-      if (arrivals > 0) this.#arrive(batch, i, arrivals, time, back)
-      else this.#hold(this.#before.last)
-      this.read++
-    }
+    // A throttle may read the output of a source more than once.
+    const arrivals = this.#way.readers.get(origin.source)?.length ?? 0
+    for (let i = 0; i < batch.length; i++, this.read++) this.#arrive(batch, i, arrivals)
   }
 
   /** The bytes stay valid until this resolves, whoever settles them: the frame has its own release. */
@@ -142,29 +133,27 @@ export class Replay<V extends Visitor> implements Frames {
       const event = batch.fork(i, i + 1)
       await chain.follow(batch.origin.source, event, made => {
         this.visitor.enter(made)
-        for (let n = 0; n < made.length; n++) {
-          const time = this.#timeOf(made, n)
-          const back = this.#backBy(time)
-          if (!Number.isNaN(time)) this.#now = time
-          this.#arrive(made, n, 1, time, back)
-        }
+        for (let n = 0; n < made.length; n++) this.#arrive(made, n, 1)
         arrived += made.length
       })
       event.ack.settle('delivered')
-      if (arrived === 0) this.#hold(chain.last)
+      if (arrived === 0) {
+        this.held++
+        this.heldBy.set(chain.last, (this.heldBy.get(chain.last) ?? 0) + 1)
+      }
       this.read++
     }
   }
 
-  /** How much earlier than the event before a time is. */
-  #backBy(time: number): number {
-    return this.#hasTime && time < this.#now ? this.#now - time : 0
-  }
-
-  /** Event `i` reaches the throttle, on as many paths. `#now` is its time, or that of the event before. */
-  #arrive(batch: EventBatch, i: number, arrivals: number, time: number, back: number): void {
-    if (!Number.isNaN(time)) this.#hasTime = true
-    else this.timeless++
+  /** Event `i` reaches the throttle, on as many paths. `#now` becomes its time, if it has one. */
+  #arrive(batch: EventBatch, i: number, arrivals: number): void {
+    const time = this.#timeOf(batch, i)
+    const back = this.#hasTime && time < this.#now ? this.#now - time : 0
+    if (Number.isNaN(time)) this.timeless++
+    else {
+      this.#now = time
+      this.#hasTime = true
+    }
     if (back > 0) {
       this.backwards++
       this.furthestBackMs = Math.max(this.furthestBackMs, back)
@@ -174,11 +163,6 @@ export class Replay<V extends Visitor> implements Frames {
     for (let n = 0; n < arrivals; n++) this.visitor.visit(batch, i, this.#now, slot, this.read)
     this.events += arrivals
     this.bytes += arrivals * batch.size(i)
-  }
-
-  #hold(by: string): void {
-    this.held++
-    this.heldBy.set(by, (this.heldBy.get(by) ?? 0) + 1)
   }
 
   /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */
