@@ -150,7 +150,7 @@ export function checkDataDir(dataDir: string, place: ConfigNode, problems: Probl
     const text = `${fileText(place, dataDir)} is on ${mount}, which is reached by the network: while that does not answer, nothing goes on; choose a folder on a local disk`
     return void warnings.add(place, ['data_dir'], text)
   }
-  const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : kernelFolder(dataDir)
+  const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : refusedPlace(dataDir)
   if (wrong !== undefined) problems.add(place, ['data_dir'], `${fileText(place, dataDir)} cannot be used: ${wrong}`)
 }
 
@@ -160,10 +160,8 @@ function fileText(node: ConfigNode | undefined, path: string): string {
 }
 
 function notRegular(path: string, shown: string): string | undefined {
-  const kernel = kernelFolder(path)
-  if (kernel !== undefined) return `${shown} cannot be written: ${kernel}`
   const stats = statsOf(path)
-  const why = stats && irregular(stats)
+  const why = refusedPlace(path) ?? (stats && irregular(stats))
   return why && `${shown} cannot be written: ${why}`
 }
 
@@ -187,12 +185,14 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Explains why no file can be stored at `path`, if it is on such a file system. Checks the nearest existing folder. */
-function kernelFolder(path: string): string | undefined {
-  for (let at = finalPath(path); ; at = dirname(at)) {
+/** Explains why no file can be stored at `path`: it is on such a file system, or below a file. */
+function refusedPlace(path: string): string | undefined {
+  const whole = finalPath(path)
+  for (let at = whole; ; at = dirname(at)) {
     try {
       const type = KERNEL[Number(statfsSync(at).type)]
-      return type && `${at} belongs to the kernel (${type}), and files cannot be kept there`
+      if (type !== undefined) return `${at} belongs to the kernel (${type}), and files cannot be kept there`
+      return at === whole || statSync(at).isDirectory() ? undefined : `${at} is not a folder`
     } catch {
       // It does not exist yet, or it cannot be examined.
     }

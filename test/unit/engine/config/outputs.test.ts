@@ -59,7 +59,8 @@ t.test('what exists must be a regular file', async t => {
   t.match(problemsOf([join(folder, 'folder')]), [/it is a folder; name a file in it/])
   t.match(problemsOf(['/proc/no/such.log']), [/\/proc belongs to the kernel \(proc\), and files cannot be kept there/])
   t.match(problemsOf(['/dev/null']), [/it is a device; .*blackhole/])
-  t.same(problemsOf([join(folder, 'file'), join(folder, 'fifo/x'), join(folder, 'new/file')]), [])
+  t.match(problemsOf([join(folder, 'file/new/x')]), [/cannot be written: .*file is not a folder/])
+  t.same(problemsOf([join(folder, 'file'), join(folder, 'new/file')]), [])
 })
 
 t.test('data_dir is a folder that can keep files', async t => {
@@ -67,6 +68,7 @@ t.test('data_dir is a folder that can keep files', async t => {
   t.match(problemsOf([], true, `data_dir: ${path}\n`), [
     /^c\.yaml:1:11: data_dir: .*cannot be used: it is not a folder/,
   ])
+  t.match(problemsOf([], true, `data_dir: ${path}/state\n`), [/data_dir: .*cannot be used: .*file is not a folder/])
   t.match(problemsOf([], true, 'data_dir: /proc/sluice\n'), [/^c\.yaml:1:11: data_dir: .*belongs to the kernel/])
   t.same(problemsOf([], true, `data_dir: ${path}-new/deep\n`), [])
 })
