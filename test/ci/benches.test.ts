@@ -247,3 +247,22 @@ t.test('a table replaces the one that is between the markers of a page', async t
   writeFileSync(path, 'nothing')
   t.throws(() => writeBetweenMarkers(path, 'bench:peers', 'x'), { message: /lacks the lines/ })
 })
+
+t.test('npm run reloads, a short one: nothing is lost, repeated or left behind', async t => {
+  const script = join(built, 'bench/reloads.js')
+  const args = [script, '--count', '10', '--rate', '20000', '--seed', '3', '--wrong', '0.3', '--json']
+  // A group of its own: its daemon ends with it, however this ends.
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  const kill = () => {
+    if (child.exitCode === null) process.kill(-child.pid!, 'SIGKILL')
+  }
+  t.teardown(kill)
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
+  if (code !== 0) t.comment(stdout, stderr)
+  const report = JSON.parse(stdout)
+  t.match(report, { reloads: 10, lost: 0, repeated: 0 })
+  t.same(report.wrong, [])
+  t.equal(code, 0)
+  t.ok(report.refused > 0 && report.refused < 10, `${report.refused} configurations were wrong`)
+  t.ok(report.events > 1000, `${report.events} events`)
+})

@@ -1,12 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/daemon/admin/socket.js'
 import { HOST, ownPort } from '../support/address.js'
-import { built } from '../support/checkout.js'
 import { command } from '../support/cli.js'
 import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
@@ -307,25 +303,6 @@ t.test('a file of lines that goes to one file, whatever is reloaded: every line 
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
   t.same(numbers('out.log'), upTo(written()))
-})
-
-t.test('npm run reloads, a short one: nothing is lost, repeated or left behind', async t => {
-  const script = join(built, 'bench/reloads.js')
-  const args = [script, '--count', '10', '--rate', '20000', '--seed', '3', '--wrong', '0.3', '--json']
-  // A group of its own: its daemon ends with it, however this ends.
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true })
-  const kill = () => {
-    if (child.exitCode === null) process.kill(-child.pid!, 'SIGKILL')
-  }
-  t.teardown(kill)
-  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
-  if (code !== 0) t.comment(stdout, stderr)
-  const report = JSON.parse(stdout)
-  t.match(report, { reloads: 10, lost: 0, repeated: 0 })
-  t.same(report.wrong, [])
-  t.equal(code, 0)
-  t.ok(report.refused > 0 && report.refused < 10, `${report.refused} configurations were wrong`)
-  t.ok(report.events > 1000, `${report.events} events`)
 })
 
 t.test('a line that is unfinished at a reload is not cut, whether or not its source changes', async t => {

@@ -13,7 +13,7 @@ import { checkout } from './checkout.js'
  *   yaml … from=PATH          the same, and the lines are in that file of the repository
  *   yaml … file=NAME          the same, and the commands of the page find it by that name
  *   sh run                    commands that are run, one after the other, in a folder of the page
- *   sh steps                  commands that are run by test/e2e/fleet.test.ts
+ *   sh steps                  commands that are run by test/ci/five-steps.test.ts
  *   sh tree                   commands that are run in a booted tree (test/systemd)
  *   sh norun REASON           commands that are not run; those of sluice have to be understood by it
  *   condition                 a condition, and events for which it `holds` or `fails`: test/unit/core/condition/page.test.ts
