@@ -62,10 +62,13 @@ function* files(folder) {
   }
 }
 
-/** What is built of a source: JavaScript of TypeScript, a copy of what is compiled. Undefined for anything else. */
+/** What is compiled already, or is for browsers, is copied. */
+const COPIED = /\.(wasm|css|js)$/
+
+/** What is built of a source: JavaScript of TypeScript, or a copy. Undefined for anything else. */
 function builtOf(source) {
   if (/\.c?ts$/.test(source)) return join('dist', source.replace(/ts$/, 'js'))
-  return source.endsWith('.wasm') ? join('dist', source) : undefined
+  return COPIED.test(source) ? join('dist', source) : undefined
 }
 
 /** A built file has the time of its source, to about a millisecond. */
@@ -84,7 +87,7 @@ function build(sources) {
   for (const source of sources) {
     const out = builtOf(source)
     mkdirSync(dirname(out), { recursive: true })
-    if (source.endsWith('.wasm')) copyFileSync(source, `${out}.new`)
+    if (COPIED.test(source)) copyFileSync(source, `${out}.new`)
     else writeFileSync(`${out}.new`, stripped(transformSync, source))
     const { mtime } = statSync(source)
     utimesSync(`${out}.new`, mtime, mtime)
@@ -106,8 +109,9 @@ function stripped(transformSync, source) {
 /** Removes what was built from sources that are gone: a test would go on running. */
 function removeOrphans() {
   for (const path of FOLDERS.flatMap(folder => [...files(join('dist', folder))])) {
-    const source = path.slice('dist/'.length).replace(/(\.d\.(c?)ts|\.(c?)js)$/, '.$2$3ts')
-    if (!existsSync(source)) rmSync(path)
+    const copied = path.slice('dist/'.length)
+    const compiled = copied.replace(/(\.d\.(c?)ts|\.(c?)js)$/, '.$2$3ts')
+    if (!existsSync(compiled) && !existsSync(copied)) rmSync(path)
   }
 }
 

@@ -115,7 +115,7 @@ async function done(t: Test, program: string, args: readonly string[], options: 
 /** Everything that the packages have of the program's own: an import that leads out of them fails. */
 const IMPORT_ALL = `
 import { readdirSync } from 'node:fs'
-const entries = ['cli/main.js', 'lib/files/remote/fs-worker.js', 'components/processors/script/script-main.js', 'daemon/serve/pipeline-process.js']
+const entries = ['cli/main.js', 'cli/check/simulate/report/report.js', 'lib/files/remote/fs-worker.js', 'components/processors/script/script-main.js', 'daemon/serve/pipeline-process.js']
 const files = readdirSync('dist/src', { recursive: true }).filter(name => name.endsWith('.js') && !entries.includes(name))
 for (const file of files) await import(process.cwd() + '/dist/src/' + file)
 console.log(files.length > 100)
@@ -137,6 +137,7 @@ const WANTED = [
   /^dist\/sluice\.1$/,
   /^dist\/src\/[a-z0-9_/-]+(\.d\.c?ts|\.c?js)$/,
   /^dist\/src\/lib\/kernel\/kernel\.wasm$/,
+  /^dist\/src\/cli\/check\/simulate\/report\/report\.css$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/(?!spec\.)[a-z0-9-]+\.(md|svg)$/,

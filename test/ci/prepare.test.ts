@@ -40,6 +40,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
     src: {
       'a.ts': 'export const a: number = 1\n',
       'b.ts': '',
+      'page.js': 'alert(1)\n',
       lib: { kernel: { 'kernel.wasm': 'wasm', assembly: { 'x.ts': 'x' } } },
     },
     test: { 'a.test.ts': '' },
@@ -71,6 +72,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   installs('', [], 'nothing is installed twice')
   t.equal(readFileSync(path('dist/src/a.js'), 'utf8'), 'export const a         = 1\n', 'types are blanks')
   t.equal(readFileSync(path('dist/src/lib/kernel/kernel.wasm'), 'utf8'), 'wasm')
+  t.equal(readFileSync(path('dist/src/page.js'), 'utf8'), 'alert(1)\n', 'what is for browsers is copied')
   t.notOk(existsSync(path('dist/src/lib/kernel/assembly')), 'the sources of the kernel are no part of the program')
   t.notOk(existsSync(path('dist/test')), 'nor are the tests')
   t.ok(statSync(path('dist/src/a.js')).mode & 0o100, 'the program can be run')

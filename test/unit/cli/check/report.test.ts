@@ -1,8 +1,6 @@
 import t from 'tap'
-import { startText, timeTicks, valueTicks } from '../../../../src/cli/check/simulate/report/axis.js'
-import { kneeOf, MARKS } from '../../../../src/cli/check/simulate/report/loss.js'
+import { kneeOf, MARKS, startText, timeTicks, valueTicks } from '../../../../src/cli/check/simulate/report/charts.js'
 import { reportPage } from '../../../../src/cli/check/simulate/report/page.js'
-import { DARK, LIGHT, PATTERN_DEFINITIONS } from '../../../../src/cli/check/simulate/report/style.js'
 import type { KeyResult, SimulationResult, TrialResult } from '../../../../src/cli/check/simulate/result.js'
 import { contrast } from '../../../support/contrast.js'
 import { seeded } from '../../../support/seeded.js'
@@ -161,21 +159,38 @@ t.test('axes have few ticks with round values', async t => {
   t.equal(startText({ start: -8.64e15 - 10, slot_ms: 20, count: 2 }, 1), '-271821-04-20T00:00:00.010Z')
 })
 
+/** The colours of the page by name: those of light, and of dark. */
+function palettes(): ReadonlyMap<string, string>[] {
+  const [, style = ''] = /<style>(.*)<\/style>/s.exec(reportPage(madeResult([], [{ limit: 1 }]), 0))!
+  return [...style.matchAll(/:root \{([^}]*--back:[^}]*)\}/g)].map(
+    ([, rules = '']) => new Map([...rules.matchAll(/--(\w+): (#\w{6});/g)].map(([, name, colour]) => [name!, colour!])),
+  )
+}
+
 t.test('all colours have contrast, in light and dark', async t => {
-  for (const { back, panel, text, faint, link, line, border, series, ...outcomes } of [LIGHT, DARK]) {
-    for (const ground of [back, panel]) for (const colour of [text, faint, link]) t.ok(contrast(colour, ground) >= 4.5)
-    for (const shape of [border, ...series, ...Object.values(outcomes)])
-      t.ok(contrast(shape, back) >= 3, `${shape} on ${back}: ${contrast(shape, back)}`)
-    t.ok(contrast(line, back) < 2, 'lines of the grid stay in the background')
+  const [light, dark, ...more] = palettes()
+  t.same(more, [])
+  t.same([...dark!.keys()], [...light!.keys()])
+  for (const palette of [light!, dark!]) {
+    const colour = (name: string) => palette.get(name)!
+    for (const ground of ['back', 'panel'])
+      for (const text of ['text', 'faint', 'link']) t.ok(contrast(colour(text), colour(ground)) >= 4.5)
+    for (const shape of ['border', 'passed', 'discarded', 'excluded', 'rest', ...SERIES])
+      t.ok(contrast(colour(shape), colour('back')) >= 3, shape)
+    t.ok(contrast(colour('line'), colour('back')) < 2, 'lines of the grid stay in the background')
   }
 })
 
-t.test('series differ in more than their colours', async t => {
-  const patterns = [...PATTERN_DEFINITIONS.matchAll(/id="pattern-(\w+)"([^>]*)><rect[^>]*>(.*?)<\/pattern>/g)]
-  const shapes = new Map(patterns.map(([, name, turned, shapes]) => [name, `${turned} ${shapes}`]))
-  const inOnePicture = [...LIGHT.series.map((_, i) => `s${i}`), 'rest'].map(name => shapes.get(name))
-  t.equal(new Set(inOnePicture).size, LIGHT.series.length + 1)
-  t.equal(new Set(['passed', 'discarded', 'excluded'].map(name => shapes.get(name))).size, 3)
+const SERIES = Array.from({ length: 7 }, (_, i) => `s${i}`)
+
+t.test('what is stacked, and curves, differ in more than their colours', async t => {
+  for (const palette of palettes())
+    for (const stack of [
+      ['passed', 'discarded', 'excluded'],
+      [...SERIES, 'rest'],
+    ])
+      for (const [i, name] of stack.slice(1).entries())
+        t.ok(contrast(palette.get(name)!, palette.get(stack[i]!)!) >= 1.6, `${stack[i]} and ${name}`)
   t.equal(new Set(MARKS).size, MARKS.length)
 })
 

@@ -1,13 +1,12 @@
 import { createHash } from 'node:crypto'
-import type { Fact, SimulationResult, TrialResult } from '../result.js'
-import { searchFacts } from '../summary.js'
-import { count, inputName, timeText } from '../table.js'
-import { type Curve, curvesOf, GRID_COLUMNS, lossSection } from './loss.js'
-import { cut, escaped, KEY_LENGTH } from './markup.js'
-import { SCRIPT } from './script.js'
-import { cardStyle, columnStyle } from './sortable-table.js'
-import { PATTERN_DEFINITIONS, styleSheet } from './style.js'
-import { KEY_COLUMNS, trialSection } from './trial.js'
+import { readFileSync } from 'node:fs'
+import { formatSize } from '../../../../lib/units.js'
+import type { KeyResult, OtherKeys, SimulationResult, TrialResult } from '../result.js'
+import { amountText, windowText } from '../settings.js'
+import { limitText, searchFacts } from '../summary.js'
+import { count, inputName, keyName, number, percent, timeText } from '../table.js'
+import { type Curve, curvesOf, discardsOverTime, lossCurves, outcomesOverTime } from './charts.js'
+import { type Cell, type Column, cut, escaped, factsSection, KEY_LENGTH, sortableTable } from './html.js'
 
 /**
  * Renders what a simulation found as one page that needs nothing else. Its security policy lets only its own script and
@@ -19,27 +18,24 @@ const MOST_DETAILED = 12
 /** Keys that are shown by name: of all results together, and of one. */
 const MOST_KEYS = 2000
 const MOST_KEYS_OF_ONE = 1000
-/** Inputs that are named below the title, and the longest text about them and the settings. */
+/** Inputs that are named below the title. */
 const MOST_INPUTS = 3
-const LONGEST_TEXT = 2000
 
-const STYLE = styleSheet(
-  `${columnStyle('keys', KEY_COLUMNS)}, ${columnStyle('grid', GRID_COLUMNS)}`,
-  `${cardStyle('keys', KEY_COLUMNS)}\n${cardStyle('grid', GRID_COLUMNS)}`,
-)
-
+/** A file beside this one. */
+const read = (file: URL) => readFileSync(file, 'utf8')
 const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
-
-const POLICY = [
-  "default-src 'none'",
-  `script-src ${hashOf(SCRIPT)}`,
-  `style-src ${hashOf(STYLE)}`,
-  "base-uri 'none'",
-  "form-action 'none'",
-].join('; ')
 
 /** The page; `madeAt` is the current time in milliseconds since the epoch. */
 export function reportPage(simulation: SimulationResult, madeAt: number): string {
+  const style = read(new URL('./report.css', import.meta.url))
+  const script = read(new URL('./report.js', import.meta.url))
+  const policy = [
+    "default-src 'none'",
+    `script-src ${hashOf(script)}`,
+    `style-src ${hashOf(style)}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ')
   const { component, results, excluded, settings, notes, yaml } = simulation
   const title = escaped(component === null ? 'What the throttle would pass' : `What ${component} would pass`)
   const curves = curvesOf(simulation)
@@ -62,27 +58,26 @@ export function reportPage(simulation: SimulationResult, madeAt: number): string
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="${POLICY}">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title}</title>
-<style>${STYLE}</style>
+<style>${style}</style>
 </head>
 <body>
-${PATTERN_DEFINITIONS}
 <header><h1>${title}</h1>
 <p>${subtitle(simulation)}</p></header>
 <main>
-${facts(
+${factsSection(
   'found',
   'The limit that was searched for',
   results.flatMap(trial => searchFacts(trial, simulation)),
 )}
 ${(results.length > 1 ? [loss, ...details] : [...details, loss]).join('\n')}
-${facts('settings', 'What was simulated', [...settings, ...notes, { name: 'made', text: timeText(madeAt) }])}
+${factsSection('settings', 'What was simulated', [...settings, ...notes, { name: 'made', text: timeText(madeAt) }])}
 <section aria-labelledby="yaml"><h2 id="yaml">Configuration</h2>
 <pre>${escaped(yaml)}</pre></section>
 </main>
-<script>${SCRIPT}</script>
+<script>${script}</script>
 </body>
 </html>
 `
@@ -103,9 +98,154 @@ function subtitle({ inputs, from, to, complete }: SimulationResult): string {
   return escaped(`Events of ${named.join(', ')}${more}${span}${rest}.`)
 }
 
-/** A section of names and texts; none if there are none. */
-function facts(id: string, heading: string, rows: readonly Fact[]): string {
-  if (rows.length === 0) return ''
-  const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(cut(text, LONGEST_TEXT))}</dd>`)
-  return `<section aria-labelledby="${id}"><h2 id="${id}">${heading}</h2>\n<dl>${items.join('')}</dl></section>`
+/** What is lost at which limit; `link` gives the address of what the page has about a result, if it has more. */
+function lossSection(curves: readonly Curve[], excluded: number, link: (result: TrialResult) => string | undefined) {
+  return `<section aria-labelledby="loss">
+<h2 id="loss">Loss against limit</h2>
+${lossCurves(curves)}
+${knees(curves)}
+${resultTable(curves, excluded, link)}
+</section>`
+}
+
+function knees(curves: readonly Curve[]): string {
+  if (curves.every(({ trials }) => trials.length === 1))
+    return '<p>There is one limit, so there is no curve and no knee. Simulate several, as in <code>--limit 10,20,50,100</code>.</p>'
+  const items = curves.map(({ name, trials, knee }) => {
+    const text = knee
+      ? `the knee is at <strong>limit ${amountText(knee.result)}</strong>, which discards ${percent(knee.loss, 1)}`
+      : trials.length < 3
+        ? 'no knee, since it takes at least three limits'
+        : 'no knee: the curve does not bend'
+    return `<li>${escaped(name)}: ${text}</li>`
+  })
+  return `<ul class="knees">${items.join('')}</ul>
+<p class="note">At the knee, the curve is farthest below the straight line between its ends: below that limit the loss
+rises fast, above it a higher limit saves little.</p>`
+}
+
+const RESULT_COLUMNS: readonly Column[] = [
+  { title: 'limit', kind: 'number' },
+  { title: 'window', kind: 'text' },
+  { title: 'key', kind: 'text' },
+  { title: 'passed', kind: 'number' },
+  { title: 'discarded', kind: 'number' },
+  { title: 'excluded', kind: 'number' },
+  { title: 'lost', kind: 'number' },
+  { title: 'lost bytes', kind: 'number' },
+  { title: 'remark', kind: 'text' },
+]
+
+function resultTable(
+  curves: readonly Curve[],
+  excluded: number,
+  link: (result: TrialResult) => string | undefined,
+): string {
+  const rows = curves.flatMap(({ trials, knee }) =>
+    trials.map(trial => {
+      const { limit, window_ms, key_field, passed, discarded, discarded_bytes } = trial.result
+      const address = link(trial.result)
+      const text = limitText(trial.result)
+      return [
+        { html: address ? `<a href="${address}">${text}</a>` : text, value: limit },
+        { html: windowText(window_ms), value: window_ms },
+        escaped(key_field ?? ''),
+        number(passed),
+        number(discarded),
+        number(excluded),
+        percent(trial.loss, 1),
+        { html: formatSize(discarded_bytes), value: discarded_bytes },
+        trial === knee ? 'knee' : '',
+      ]
+    }),
+  )
+  const sorted = curves.length === 1 ? ({ title: 'limit', order: 'ascending' } as const) : undefined
+  return sortableTable({ name: 'grid', caption: 'All results', columns: RESULT_COLUMNS, sorted, rows })
+}
+
+interface Shown {
+  /** Of the element. */
+  readonly id: string
+  /** Whether it is the one to begin with, where only one is shown at a time. */
+  readonly isFirst: boolean
+  /** Number of keys to show by name. */
+  readonly keys: number
+}
+
+/** What the page has about one result: its totals, what happens over time, and its keys. */
+function trialSection(simulation: SimulationResult, trial: TrialResult, shown: Shown): string {
+  const { slots } = simulation
+  const { id } = shown
+  const by = trial.key_field === null ? ', one bucket for all' : ` by ${trial.key_field}`
+  const heading = `Limit ${amountText(trial)} in ${windowText(trial.window_ms)}${by}`
+  const times = slots
+    ? `${discardsOverTime(`${id}-discards`, slots, trial.over_time)}
+${outcomesOverTime(`${id}-outcomes`, slots, trial.over_time)}`
+    : '<p>No event had a time of its own.</p>'
+  return `<section class="result" id="${id}" aria-labelledby="${id}-heading"${shown.isFirst ? ' data-first' : ''}>
+<h2 id="${id}-heading">${escaped(heading)}</h2>
+${totals(simulation, trial)}
+${times}
+${simulation.events > 0 ? keyTable(trial, shown.keys) : ''}
+</section>`
+}
+
+function totals({ events, bytes, excluded, excluded_bytes }: SimulationResult, trial: TrialResult): string {
+  const item = (name: string, value: number, size: number) => {
+    const share = name === 'events' ? '' : `${percent(value, events)}, `
+    return `<li class="${name}"><span>${name}</span> <b>${number(value)}</b> <span>${share}${formatSize(size)}</span></li>`
+  }
+  return `<ul class="totals">${[
+    item('events', events, bytes),
+    item('passed', trial.passed, trial.passed_bytes),
+    item('discarded', trial.discarded, trial.discarded_bytes),
+    item('excluded', excluded, excluded_bytes),
+  ].join('')}</ul>`
+}
+
+const KEY_COLUMNS: readonly Column[] = [
+  { title: 'key', kind: 'text' },
+  { title: 'events', kind: 'number' },
+  { title: 'passed', kind: 'number' },
+  { title: 'discarded', kind: 'number' },
+  { title: 'excluded', kind: 'number' },
+  { title: 'lost', kind: 'number' },
+  { title: 'busiest window', kind: 'number' },
+  { title: 'which opened', kind: 'time' },
+]
+
+type KeyCounts = Pick<KeyResult, 'passed' | 'discarded' | 'excluded'>
+
+function keyTable(trial: TrialResult, most: number): string {
+  const shown = trial.by_key.slice(0, most)
+  const others = othersOf(trial, most)
+  const rows = shown.map(({ key, busiest, busiest_at, ...counts }) => {
+    const name = `<bdi>${escaped(cut(keyName({ key }), KEY_LENGTH))}</bdi>`
+    return keyRow(name, counts, [number(busiest), busiest_at === null ? '' : timeText(busiest_at)])
+  })
+  const more = trial.more_keys ? ' and more' : ''
+  const foot = others ? [keyRow(`other (${count(others.keys, 'key')}${more})`, others, ['', ''])] : []
+  const caption = others
+    ? `The ${count(shown.length, 'key')} with the most discarded events, and the sum of all others`
+    : 'All keys'
+  const sorted = { title: 'discarded', order: 'descending' } as const
+  return `<h3>Keys</h3>\n${sortableTable({ name: 'keys', caption, columns: KEY_COLUMNS, sorted, rows, foot })}`
+}
+
+function keyRow(name: string, { passed, discarded, excluded }: KeyCounts, window: readonly string[]): Cell[] {
+  const events = passed + discarded + excluded
+  return [name, ...[events, passed, discarded, excluded].map(number), percent(discarded, events), ...window]
+}
+
+/** The exact sum of the keys that are not shown by name. */
+function othersOf({ by_key, others }: TrialResult, most: number): (KeyCounts & Pick<OtherKeys, 'keys'>) | undefined {
+  const unshown = by_key.slice(most)
+  if (unshown.length === 0) return others ?? undefined
+  const sum = (name: keyof KeyCounts) => unshown.reduce((sum, key) => sum + key[name], others?.[name] ?? 0)
+  return {
+    keys: unshown.length + (others?.keys ?? 0),
+    passed: sum('passed'),
+    discarded: sum('discarded'),
+    excluded: sum('excluded'),
+  }
 }

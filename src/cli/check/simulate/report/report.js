@@ -3,8 +3,6 @@
  * It makes the controls itself, so that a page whose script does not run has none that do nothing. Texts from events
  * are only ever set as text.
  */
-export const SCRIPT = `
-'use strict'
 const made = (name, properties) => Object.assign(document.createElement(name), properties)
 const FIRST_ROWS = 50
 const number = value => value.toLocaleString('en-US')
@@ -66,9 +64,9 @@ function shortens(table) {
       const fits = row.cells[0].textContent.toLowerCase().includes(wanted)
       row.hidden = !fits || ++found > most
     }
-    state.textContent = wanted ? number(found) + ' of ' + number(body.rows.length) + noun : ''
+    state.textContent = wanted ? `${number(found)} of ${number(body.rows.length)}${noun}` : ''
     more.hidden = found <= most
-    more.textContent = 'Show all ' + number(found) + noun
+    more.textContent = `Show all ${number(found)}${noun}`
   }
   input.addEventListener('input', apply)
   more.addEventListener('click', () => {
@@ -80,8 +78,9 @@ function shortens(table) {
     first.tabIndex = -1
     first.focus()
   })
-  if (hasKeys) control('Keys that contain', input, table, state)
-  table.after(more)
+  const frame = table.closest('.scroll')
+  if (hasKeys) control('Keys that contain', input, frame, state)
+  frame.after(more)
   apply()
   return apply
 }
@@ -94,7 +93,7 @@ function picks(results) {
     for (const result of results) result.hidden = result.id !== select.value
   }
   const follow = () => {
-    const found = results.find(({ id }) => '#' + id === location.hash)
+    const found = results.find(({ id }) => `#${id}` === location.hash)
     if (!found) return
     select.value = found.id
     show()
@@ -110,4 +109,3 @@ function picks(results) {
 for (const table of document.querySelectorAll('table.sorts')) sorts(table, shortens(table))
 const results = [...document.querySelectorAll('section.result')]
 if (results.length > 1) picks(results)
-`

@@ -1,0 +1,72 @@
+import type { Fact } from '../result.js'
+
+/** Parts of the page. Text from events is untrusted: it gets into elements and quoted attributes only by `escaped`. */
+export function escaped(text: string): string {
+  return text.replace(/[&<>"'`]/g, char => `&#${char.charCodeAt(0)};`)
+}
+
+/** The longest text of a key that the page shows, and the longest in a legend or a tooltip. */
+export const KEY_LENGTH = 200
+export const LABEL_LENGTH = 40
+/** The longest text about inputs and settings. */
+const LONGEST_TEXT = 2000
+
+/** Cuts a text to `most` characters, the last of which then is an ellipsis. */
+export function cut(text: string, most: number): string {
+  if (text.length <= most) return text
+  return `${text
+    .slice(0, most - 1)
+    .toWellFormed()
+    .replace(/\ufffd$/, '')}…`
+}
+
+/** A section of names and texts; none if there are none. */
+export function factsSection(id: string, heading: string, rows: readonly Fact[]): string {
+  if (rows.length === 0) return ''
+  const items = rows.map(({ name, text }) => `<dt>${escaped(name)}</dt><dd>${escaped(cut(text, LONGEST_TEXT))}</dd>`)
+  return `<section aria-labelledby="${id}"><h2 id="${id}">${heading}</h2>\n<dl>${items.join('')}</dl></section>`
+}
+
+export interface Column {
+  readonly title: string
+  /** The script sorts numbers as such. */
+  readonly kind: 'text' | 'number' | 'time'
+}
+
+/** A cell in HTML, with the value to sort by where that is not its text. */
+export type Cell = string | { readonly html: string; readonly value: number }
+
+interface SortableTable {
+  readonly name: 'keys' | 'grid'
+  readonly caption: string
+  readonly columns: readonly Column[]
+  /** The column whose order the rows have. */
+  readonly sorted?: { readonly title: string; readonly order: 'ascending' | 'descending' } | undefined
+  readonly rows: readonly (readonly Cell[])[]
+  /** Rows that stay below the others. */
+  readonly foot?: readonly (readonly Cell[])[]
+}
+
+/** A table that the script makes sortable. Without the script its rows stay in their order. */
+export function sortableTable({ name, caption, columns, sorted, rows, foot = [] }: SortableTable): string {
+  const heads = columns.map(({ title, kind }) => {
+    const order = title === sorted?.title ? ` aria-sort="${sorted.order}"` : ''
+    return `<th scope="col" class="${kind}"${order}>${title}</th>`
+  })
+  /** The first cell names the row. */
+  const row = (cells: readonly Cell[]) => `<tr>${cells.map((cell, i) => tableCell(cell, i, columns[i]!)).join('')}</tr>`
+  const below = foot.length > 0 ? `\n<tfoot>\n${foot.map(row).join('\n')}\n</tfoot>` : ''
+  return `<div class="scroll"><table class="sorts ${name}">
+<caption>${escaped(caption)}</caption>
+<thead><tr>${heads.join('')}</tr></thead>
+<tbody>
+${rows.map(row).join('\n')}
+</tbody>${below}
+</table></div>`
+}
+
+function tableCell(cell: Cell, i: number, { kind }: Column): string {
+  const [html, value] = typeof cell === 'string' ? [cell, ''] : [cell.html, ` data-value="${cell.value}"`]
+  if (i === 0) return `<th scope="row"${value}>${html}</th>`
+  return `<td${kind === 'text' ? ' class="text"' : ''}${value}>${html}</td>`
+}
