@@ -291,6 +291,37 @@ destinations:
   t.match(await command(['status'], { cwd: testFolder(t) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
 })
 
+t.test('a decode and a key that fit no line are told at once, in the log and in status', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const lines = Array.from({ length: 100 }, (_, n) => `Nov 25 12:00:00 host app[1]: request ${n}\n`).join('')
+  const config = `data_dir: ./state
+metrics: false
+sources: { app: { type: file, include: [./app.log], decode: json } }
+processors: { lim: { type: throttle, inputs: [app], limit: 1, window: 1h, key_field: .app } }
+destinations: { out: { type: file, inputs: [lim], path: ./out.log } }
+`
+  for (const [name, text] of Object.entries({ 'app.log': lines, 'sluice.yaml': config }))
+    writeFileSync(join(folder, name), text)
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  t.teardown(() => daemon.child.kill('SIGKILL'))
+  const status = async () => (await command(['status', '--config', 'sluice.yaml'], { cwd: folder })).stdout
+  await daemon.until(() => daemon.stderr.includes('SLUICE_KEY_MISSING'))
+  t.match(daemon.stderr, /"SLUICE_NOTHING_DECODED".*none of the first 100 lines is a JSON object: kept as text/)
+  t.match(daemon.stderr, /"SLUICE_KEY_MISSING".*none of the first 100 events has the key \.app: all share one bucket/)
+  const bad = await status()
+  t.match(bad, 'app: 100 of its 100 lines could not be read as json')
+  t.match(bad, 'lim: none of 100 events had its key, so all share one bucket and its')
+  appendFileSync(join(folder, 'app.log'), '{"app":"a"}\n'.repeat(101))
+  await daemon.until(
+    () => existsSync(join(folder, 'out.log')) && /"a"/.test(readFileSync(join(folder, 'out.log'), 'utf8')),
+  )
+  t.match(await status(), 'Nothing is wrong.', 'an event with the key, and more lines of the codec than others')
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.equal(daemon.stderr.match(/SLUICE_KEY_MISSING|SLUICE_NOTHING_DECODED/g)?.length, 2, 'once each')
+})
+
 t.test('status of a destination that delivers again: its last outage is history, and nothing is wrong', async t => {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))

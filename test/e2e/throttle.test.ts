@@ -51,6 +51,18 @@ t.test('--time makes windows in the time of the events, --quiet leaves the summa
   t.equal(running.stderr, '')
 })
 
+t.test('a key that no line has is told at once, and is no success', async t => {
+  const running = sluice(['throttle', '--limit', '5', '--window', '1h', '--key', '.ap', '--quiet'])
+  running.child.stdin!.write(LINES)
+  const warning =
+    'sluice: none of the first 100 lines has the key .ap, so all share one bucket: correct --key; the fields of the first one are .app, .level, .n\n'
+  await running.until(() => running.stderr === warning)
+  running.child.stdin!.end(LINES)
+  t.equal(await running.exit, 1)
+  t.equal(running.stdout, `${LINES.split('\n').slice(0, 5).join('\n')}\n`)
+  t.equal(running.stderr, warning, 'once')
+})
+
 const noFullDevice = existsSync('/dev/full') ? false : 'there is no /dev/full'
 t.test('discarded lines that cannot be written are no success', { skip: noFullDevice }, async t => {
   const running = sluice(['throttle', '--limit', '1', '--window', '1h', '--discarded', '/dev/full'])

@@ -7,18 +7,22 @@ import { BucketKey } from '../../components/throttle/bucket-key.js'
 import { createDecider } from '../../components/throttle/create-decider.js'
 import { EXCLUDED, TOO_LATE } from '../../components/throttle/decisions.js'
 import { DISCARD, FULL, PASS } from '../../components/throttle/limiter.js'
+import { MissingKey } from '../../components/throttle/missing-key.js'
 import { RawEncoder } from '../../core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../core/codecs/json.js'
 import { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
+import { fieldPathText } from '../../core/event/field-path.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Origin } from '../../core/event/origin.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { WantedNames } from '../../lib/formats/json-scan.js'
 import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
+import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { KeyIds } from './simulate/key-ids.js'
+import { keyText } from './simulate/settings.js'
 import { TimeSlots } from './simulate/slots.js'
 import { count, keyTable, percent } from './simulate/table.js'
 import { TrialTally } from './simulate/trial-tally.js'
@@ -45,7 +49,8 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   const splitter = new LineSplitter(MAX_LINE_BYTES)
   const take = async (frame: Frame | undefined) => {
     if (!frame) return
-    const { passed, discarded } = pipe.decide(frame, rest !== undefined)
+    const { passed, discarded, warning } = pipe.decide(frame, rest !== undefined)
+    if (warning !== undefined) io.stderr.write(`sluice: ${printableText(warning)}\n`)
     await write(io.stdout, passed)
     if (rest) await write(rest, discarded)
   }
@@ -60,7 +65,7 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   if (rest) await finished(rest.end())
   const { columns, isTTY } = io.stderr
   if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
-  return EXIT.done
+  return pipe.isKeyMissing ? EXIT.failed : EXIT.done
 }
 
 /** Resolves at the end of `stream`, or when it is destroyed. Each chunk is processed before the next is read. */
@@ -79,11 +84,20 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
   if (!room) await new Promise(resolve => stream.once('drain', resolve))
 }
 
+interface Decided {
+  readonly passed: Buffer[]
+  readonly discarded: Buffer[]
+  /** What is wrong with the options, told once. */
+  readonly warning: string | undefined
+}
+
 /** Decides lines as they arrive, and counts the outcomes by key. */
 class ThrottlePipe {
   readonly #decider
   readonly #origin: Origin
   readonly #key: BucketKey
+  readonly #keyText: string
+  readonly #missingKey: MissingKey
   readonly #ids: KeyIds
   readonly #keys: TrialTally
   readonly #passed = new RawEncoder()
@@ -94,6 +108,8 @@ class ThrottlePipe {
     const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) })
     this.#decider = createDecider(compiled, systemClock)
     this.#key = new BucketKey(compiled.keyFields)
+    this.#keyText = keyText(options.key_field) ?? ''
+    this.#missingKey = new MissingKey(compiled.keyFields)
     this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }
     this.#ids = new KeyIds(this.#key, MOST_KEYS)
     const { windowMs, mode } = compiled.limits[0]!
@@ -103,9 +119,10 @@ class ThrottlePipe {
   }
 
   /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */
-  decide(frame: Frame, wantsDiscarded: boolean): { readonly passed: Buffer[]; readonly discarded: Buffer[] } {
+  decide(frame: Frame, wantsDiscarded: boolean): Decided {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
     const { decisions } = this.#decider.decide(batch)
+    const warning = this.#missingKey.see(batch, decisions) ? this.#keyWarning(batch) : undefined
     const now = systemClock.now()
     for (let i = 0; i < batch.length; i++) {
       const id = this.#ids.id(batch, i)
@@ -118,7 +135,19 @@ class ThrottlePipe {
     return {
       passed: this.#passed.encode([batch]).parts,
       discarded: rest ? this.#discarded.encode([rest]).parts : [],
+      warning,
     }
+  }
+
+  /** Whether events were counted, and none had the key. */
+  get isKeyMissing(): boolean {
+    return this.#missingKey.events > 0
+  }
+
+  #keyWarning(batch: EventBatch): string {
+    const lines = count(batch.length, 'line')
+    const fields = Object.keys(batch.fields(0)).map(fieldPathText).join(', ')
+    return `none of the first ${lines} has the key ${this.#keyText}, so all share one bucket: correct --key; the fields of the first one are ${fields}`
   }
 
   summary(style: { readonly columns: number | undefined; readonly colour: boolean }): string {

@@ -48,6 +48,7 @@ export function problemsOf(seen: Observed): Problem[] {
     ...fullBufferProblems(seen),
     ...positive(seen, OF_FILES),
     ...nothingToRead(seen),
+    ...undecodedProblems(seen),
     ...orphansIn(seen, kind => !COSTS_NOTHING.has(kind)),
     ...positionProblems(seen),
     ...positive(seen, [PROGRESS_UNSAVED]),
@@ -121,6 +122,11 @@ const OF_FILES: readonly Positive[] = [
 ]
 
 const OF_THROTTLES: readonly Positive[] = [
+  {
+    metric: 'sluice_throttle_keyless_events',
+    what: (id, value) => `${id}: none of ${counted(value, 'event')} had its key, so all share one bucket and its limit`,
+    todo: 'Correct key_field, or decode of the source; `sluice tap` shows the fields of the events.',
+  },
   {
     metric: 'sluice_throttle_state_unsaved',
     what: id => `${id}: its buckets cannot be saved`,
@@ -274,6 +280,20 @@ function nothingToRead({ series }: Observed): Problem[] {
       todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
     }
   })
+}
+
+/** Sources that can read less than half of their lines as they should. */
+function undecodedProblems({ series }: Observed): Problem[] {
+  return [...series.matching(/^sluice_not_(.+)_lines_total$/)].flatMap(([codec, samples]) =>
+    samples.flatMap(({ labels: { component_id = '' }, value }) => {
+      const lines = series.sum('sluice_component_received_events_total', { component_id })
+      if (value === 0 || value * 2 < lines) return []
+      return {
+        what: `${component_id}: ${short(value)} of its ${counted(lines, 'line')} could not be read as ${codec}`,
+        todo: 'They are kept as text: .message is the only field of them that a key or a condition finds. Correct decode.',
+      }
+    }),
+  )
 }
 
 /** Describes the data of a component that is not configured any more. */

@@ -22,6 +22,14 @@ export class Series {
     return samples.filter(one => Object.entries(labels).every(([label, value]) => one.labels[label] === value))
   }
 
+  /** All metrics whose names match, with what the first group of the pattern is there. */
+  *matching(pattern: RegExp): Generator<[string, readonly Sample[]]> {
+    for (const [name, samples] of Object.entries(this.#samples)) {
+      const [, part] = pattern.exec(name) ?? []
+      if (part !== undefined) yield [part, samples]
+    }
+  }
+
   /** The sum of the series; 0 if there are none. */
   sum(name: string, labels: Labels = {}): number {
     return this.all(name, labels).reduce((sum, { value }) => sum + value, 0)

@@ -1,3 +1,4 @@
+import type { Logger } from 'pino'
 import type { Codec } from '../../core/codec.js'
 import type { ComponentMetrics, Output, Source } from '../../core/component.js'
 import { Ack, type AckStatus, type OnSettled } from '../../core/event/ack.js'
@@ -91,17 +92,21 @@ export class SourceOutput implements Output {
   #resendsAll = false
   /** Whether nothing takes its batches any more. */
   #isOver = false
+  #hasSent = false
+  readonly #log: Pick<Logger, 'warn'>
 
   /** `kind`: which of the three kinds of sources it is of. */
   constructor(
     fanOut: FanOut,
     counters: ComponentCounters,
     maxBytes: number,
+    log: Pick<Logger, 'warn'>,
     { once, redelivers }: Pick<Source, 'once' | 'redelivers'> = {},
   ) {
     this.#fanOut = fanOut
     this.#counters = counters
     this.#maxBytes = maxBytes
+    this.#log = log
     this.#keeps = once === true
     this.#redelivers = redelivers === true
     counters.gauge(
@@ -194,7 +199,8 @@ export class SourceOutput implements Output {
     batch.sentOffsets = new SentOffsets(batch.starts[0]!)
     const { length, bytes } = batch
     const undecoded = batch.scan()
-    if (undecoded > 0) undecodedCounter(this.#counters, batch.origin.codec)!.value += undecoded
+    if (undecoded > 0) this.#notDecoded(batch, undecoded)
+    this.#hasSent = true
     open.held = batch.held
     this.#held += open.held
     open.events = length
@@ -205,6 +211,16 @@ export class SourceOutput implements Output {
     const room = this.#fanOut.write(batch)
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
+  }
+
+  /** A `decode` that is wrong shows in the first batch. */
+  #notDecoded({ origin, length }: EventBatch, undecoded: number): void {
+    undecodedCounter(this.#counters, origin.codec)!.value += undecoded
+    if (this.#hasSent || undecoded < length) return
+    const { name, expects } = origin.codec.definition
+    const lines = length === 1 ? 'the first line is not' : `none of the first ${length} lines is`
+    const text = `${lines} ${expects}: kept as text, so .message is the only field of them. Correct decode`
+    this.#log.warn({ code: 'SLUICE_NOTHING_DECODED', decode: name, path: origin.path }, text)
   }
 
   /** The source ends and is replaced by another one. */

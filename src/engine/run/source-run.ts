@@ -74,7 +74,7 @@ export class SourceRun {
   private constructor(parts: SourceRunParts, source?: Source) {
     this.config = parts.config
     this.#source = source
-    this.output = new SourceOutput(parts.fanOut, parts.counters, parts.share, source)
+    this.output = new SourceOutput(parts.fanOut, parts.counters, parts.share, parts.context.log, source)
     this.#parts = parts
     setMaxListeners(0, this.#reading.signal)
   }

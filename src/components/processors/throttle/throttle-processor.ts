@@ -13,12 +13,14 @@ import type { FieldPath } from '../../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../../core/event/field-reader.js'
 import type { BatchScope, Emitted } from '../../../core/processor.js'
 import type { Clock } from '../../../lib/time.js'
+import { counted } from '../../../lib/units.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
 import type { BatchDecider } from '../../throttle/create-decider.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decisions.js'
 import { DISCARD, FULL, PASS } from '../../throttle/limiter.js'
 import { createLiveDecider, LiveDecider } from '../../throttle/live-decider.js'
+import { MissingKey } from '../../throttle/missing-key.js'
 import type { Rule } from '../../throttle/rules.js'
 import { bucketState } from './bucket-state.js'
 import type { ClusterThrottle } from './cluster/cluster-throttle.js'
@@ -73,6 +75,8 @@ export class ThrottleProcessor implements Processor {
   /** Undefined: decisions are not made by this clock. */
   readonly #reportQuotas: (() => void) | undefined
   readonly #keyFields: readonly FieldReader[]
+  readonly #missingKey: MissingKey
+  readonly #log: ProcessorContext['log']
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   #rules: readonly Rule[] | undefined
   readonly #refused: RefusedEvents
@@ -123,6 +127,8 @@ export class ThrottleProcessor implements Processor {
     }
     if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
+    this.#missingKey = new MissingKey(compiled.keyFields)
+    this.#log = context.log
     this.#onMaxKeys = compiled.onMaxKeys
     this.#rules = compiled.rules
     const metrics = metricsIn(options.mode, context.metrics)
@@ -138,6 +144,8 @@ export class ThrottleProcessor implements Processor {
       this.#reportQuotas = reportQuotasAhead(decider.limiter.wall, all, clock, metrics, context.log)
     }
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
+    const keyless = 'Events so far, if none had the key and all share one bucket; 0 from the first one on that has it.'
+    metrics.gauge('sluice_throttle_keyless_events', keyless, () => this.#missingKey.events)
     if (file) showLimitsFile(metrics, file)
     if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)
   }
@@ -222,6 +230,7 @@ export class ThrottleProcessor implements Processor {
   #carryOut(batch: EventBatch, decided: Decisions, to: Uint8Array, scope: BatchScope): void {
     const { counts, decisions } = decided
     this.#saver?.changed()
+    if (this.#missingKey.see(batch, decisions)) this.#reportMissingKey()
     const waiting = this.#waiting?.apply(batch, decisions, counts[DISCARD]!, scope) ?? 0
     counts[DISCARD]! -= waiting
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
@@ -233,5 +242,13 @@ export class ThrottleProcessor implements Processor {
     this.#reportQuotas?.()
     const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
+  }
+
+  #reportMissingKey(): void {
+    const key = this.#options.key_field.map(({ text }) => text).join(', ')
+    const code = 'SLUICE_KEY_MISSING'
+    const { events } = this.#missingKey
+    const text = `none of the first ${counted(events, 'event')} has the key ${key}: all share one bucket, and its limit. Correct key_field, or what decodes the events before; sluice tap shows their fields`
+    this.#log.warn({ code }, text)
   }
 }

@@ -128,6 +128,22 @@ t.test('buckets that cannot be saved are a problem', async t => {
   t.equal(found.length, 1)
 })
 
+t.test('a source that cannot read half of its lines as it should is a problem', async t => {
+  const source = (id: string, lines: number, undecoded: number) => {
+    const labels = `component_id="${id}",component_kind="source"`
+    return [
+      `sluice_component_received_events_total{${labels}} ${lines}`,
+      `sluice_not_json_lines_total{component_id="${id}"} ${undecoded}`,
+    ]
+  }
+  const all = [...source('new', 0, 0), ...source('good', 9, 4), ...source('bad', 900, 600), ...source('none', 1, 1)]
+  const found = problemsOf(view([], all))
+  t.same(
+    found.map(({ what }) => what),
+    ['bad: 600 of its 900 lines could not be read as json', 'none: 1 of its 1 line could not be read as json'],
+  )
+})
+
 t.test('a quota that counts in a later period is a problem', async t => {
   const ahead = (id: string, value: number) =>
     `sluice_throttle_quota_ahead_timestamp_seconds{component_id="${id}"} ${value}`

@@ -5,6 +5,7 @@ import type { AckStatus } from '../../../../src/core/event/ack.js'
 import { EventBatch } from '../../../../src/core/event/batch.js'
 import { parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
+import { silentLog } from '../../../../src/core/silent-log.js'
 import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { FanOut, Input } from '../../../../src/engine/flow/fan-out.js'
 import { SourceOutput } from '../../../../src/engine/flow/source-output.js'
@@ -32,7 +33,7 @@ function setUp(maxBytes: number, keeps = false) {
   const taken: EventBatch[] = []
   const fanOut = fanOutTo(taken)
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const output = new SourceOutput(fanOut, counters, maxBytes, keeps ? { once: true } : {})
+  const output = new SourceOutput(fanOut, counters, maxBytes, silentLog, keeps ? { once: true } : {})
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
@@ -107,7 +108,7 @@ t.test('what comes to a stream that was destroyed is given back', async t => {
   const fanOut = new FanOut()
   const counters = new ComponentCounters('out', 'destination', 'fake')
   fanOut.connect(new Input(stream, counters))
-  const output = new SourceOutput(fanOut, new ComponentCounters('in', 'source', 'fake'), 1_000_000)
+  const output = new SourceOutput(fanOut, new ComponentCounters('in', 'source', 'fake'), 1_000_000, silentLog)
   const settled: AckStatus[] = []
   const ack = output.ack(status => settled.push(status))
   const frame = new LineSplitter(1 << 20).push(Buffer.from('a line\n'))!
@@ -172,7 +173,7 @@ t.test(
       const fanOut = new FanOut()
       fanOut.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
       const counters = new ComponentCounters('in', 'source', 'fake')
-      const output = new SourceOutput(fanOut, counters, 1_000_000)
+      const output = new SourceOutput(fanOut, counters, 1_000_000, silentLog)
       const frame = new LineSplitter(1 << 20).push(Buffer.from('a\n'))!
       const ack = output.ack(() => {})
       let sent = false
@@ -258,7 +259,7 @@ for (const keeps of [false, true]) {
 t.test('what was settled behind a batch that was given back counts as received again, once', async t => {
   const taken: EventBatch[] = []
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000)
+  const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000, silentLog)
   const origins = [originOf('text'), originOf('text')] as const
   const send = async (n: 0 | 1, lines: number) => {
     const frame = new LineSplitter(1 << 20).push(Buffer.from('x\n'.repeat(lines)))!
@@ -294,7 +295,7 @@ t.test('what was settled behind a batch that was given back counts as received a
 t.test('what was settled while batches before it were open does not count when these are settled', async t => {
   const taken: EventBatch[] = []
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000)
+  const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000, silentLog)
   const origin = originOf('text')
   for (let i = 0; i < 4; i++) {
     const frame = new LineSplitter(1 << 20).push(Buffer.from('x\n'))!
@@ -313,7 +314,7 @@ t.test(
   async t => {
     const taken: EventBatch[] = []
     const counters = new ComponentCounters('in', 'source', 'fake')
-    const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000, { redelivers: true })
+    const output = new SourceOutput(fanOutTo(taken), counters, 1_000_000, silentLog, { redelivers: true })
     const settled: string[] = []
     const origin = originOf('text')
     for (let i = 0; i < 4; i++) {
@@ -337,9 +338,15 @@ t.test(
 
 t.test('what is sent again while somebody holds it keeps its bytes until both have settled it', async t => {
   const taken: EventBatch[] = []
-  const output = new SourceOutput(fanOutTo(taken), new ComponentCounters('in', 'source', 'fake'), 1_000_000, {
-    once: true,
-  })
+  const output = new SourceOutput(
+    fanOutTo(taken),
+    new ComponentCounters('in', 'source', 'fake'),
+    1_000_000,
+    silentLog,
+    {
+      once: true,
+    },
+  )
   let released = 0
   const ack = output.ack(() => {})
   const frame = new LineSplitter(1 << 20).push(Buffer.from('a line\n'))!
