@@ -1,4 +1,6 @@
-import { Decider } from '../../src/components/throttle/decider.js'
+import { deciderOptions } from '../../src/components/processors/throttle/options.js'
+import { throttle } from '../../src/components/processors/throttle.js'
+import { createDecider } from '../../src/components/throttle/create-decider.js'
 import type { Codec } from '../../src/core/codec.js'
 import { encodeLines, RawEncoder } from '../../src/core/codecs/encode.js'
 import { JSON_OBJECTS } from '../../src/core/codecs/json.js'
@@ -69,6 +71,8 @@ const FRAME = frameOf(JSON_LINES)
 const scanned = batchOf(FRAME, JSON_OBJECTS)
 scanned.scan()
 
+const ONE_RULE_A_KEY = Array.from({ length: 1000 }, (_, n) => ({ key: `app-${String(n).padStart(4, '0')}`, limit: 90 }))
+
 const text = batchOf(frameOf(LOGFMT_LINES), PLAIN_TEXT)
 /** The same bytes as text: 44 quotes in every line. */
 const quotes = batchOf(FRAME, PLAIN_TEXT)
@@ -105,17 +109,21 @@ function scanBench(id: string, chunk: Buffer, options: object = {}): MicroBench 
   return { id: `decode_${id}`, title: `decode ${id}`, run: () => void batchOf(frame, codec).scan() }
 }
 
+/** A throttle whose clock goes on by 7 ms a batch. */
+function throttleBench(id: string, title: string, options: object = {}): MicroBench {
+  let now = 1_767_225_600_000
+  const names = new WantedNames()
+  const given = { limit: 100, window: '1s', key_field: '.app', ...options }
+  const compiled = deciderOptions(throttle.options.parse(given), { field: path => new FieldReader(path, names) })
+  const decider = createDecider(compiled, { now: () => (now += 7), wall: () => now })
+  const batch = batchOf(FRAME, JSON_OBJECTS, names)
+  batch.scan()
+  return { id, title, run: () => void decider.decide(batch) }
+}
+
 export function microBenches(): MicroBench[] {
   const splitter = new LineSplitter(1 << 20)
   const slots = new Int32Array(wanted.names.length * 2)
-  const decider = new Decider({
-    limits: [{ limit: 100, windowMs: 1000, mode: 'fixed', unit: 'events' }],
-    maxKeys: 100_000,
-    seed: 1,
-    onMaxKeys: 'pass',
-    keyFields: [app],
-  })
-  let now = 0
   const decoder = new BatchDecoder(wanted)
   const record = encodeBatch(scanned)
   return [
@@ -146,11 +154,10 @@ export function microBenches(): MicroBench[] {
         for (let i = 0; i < LINES; i++) condition(scanned, i)
       },
     },
-    {
-      id: 'throttle',
-      title: 'throttle by key, 1,000 keys',
-      run: () => decider.decide(scanned, (now += 7)),
-    },
+    throttleBench('throttle', 'throttle by key, 1,000 keys'),
+    throttleBench('throttle_rules', 'throttle by key, 1,000 rules', { limits: ONE_RULE_A_KEY }),
+    throttleBench('throttle_alone', 'throttle by two keys, event by event', { key_field: ['.app', '.host'] }),
+    throttleBench('throttle_event_time', 'throttle by key, in event time', { limit: 1e9, time_field: '.timestamp' }),
     { id: 'encode_raw', title: 'encode as read', run: () => void new RawEncoder().encode([scanned]) },
     { id: 'encode_json', title: 'encode json, unchanged', run: () => void encodeLines(JSON_OBJECTS, [scanned]) },
     { id: 'buffer_write', title: 'record of a disk buffer, written', run: () => void encodeBatch(scanned) },

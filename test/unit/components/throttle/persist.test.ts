@@ -280,6 +280,36 @@ t.test('buckets of rules that are gone are left out, and those after them are re
   t.equal(after.decide(['a', 'b', 'c'].map(k => ({ k }))), '011')
 })
 
+t.test('in event time, rules for one key go on with their earlier windows and their default buckets', async t => {
+  const limitsOf = (c: number) => [
+    { key: 'a', limit: 2 },
+    { key: 'b', limit: 3 },
+    { key: 'c', limit: c },
+  ]
+  const bound = { max_keys: 2, on_max_keys: 'default_bucket' }
+  const configOf = (c: number) => keyed({ limit: 1, window: '1s', limits: limitsOf(c), ...bound }, true)
+  const time = { wall: START }
+  const before = throttleAt(configOf(1), 0, time)
+  const [early, late] = [START - 60_000, START - 5000]
+  const events = (...given: [k: string, t: number][]) => given.map(([k, t]) => ({ k, t }))
+  t.equal(
+    before.decide(events(['a', early], ['b', early], ['a', late], ['b', late], ['c', late], ['c', early])),
+    '000000',
+  )
+  t.equal(before.decide(events(['a', early], ['a', early], ['b', early], ['c', late])), '0101')
+  const blocks = blocksOf(before.saved, true)
+  const after = throttleAt(configOf(1), 5, time)
+  after.read(blocks, before.clock)
+  t.equal(after.reader.withoutRoom, 0)
+  const next = events(['a', early], ['b', early], ['b', early], ['c', early], ['a', late], ['a', late], ['b', late])
+  t.equal(after.decide([...next, ...events(['b', late], ['b', late], ['c', late])]), '1011010011')
+  const changed = throttleAt(configOf(4), 5, time)
+  changed.read(blocks, before.clock)
+  t.equal(changed.reader.unknown.size, 1)
+  const others = events(['a', early], ['b', early], ['b', early], ['c', late], ['c', late], ['c', late], ['c', late])
+  t.equal(changed.decide([...others, ...events(['c', late], ['a', late], ['a', late])]), '1010000101')
+})
+
 t.test('buckets that others replace while they are written are all written', async t => {
   const time = { wall: START }
   const config = { ...keyed({ limit: 1, window: '1s' }, false), max_keys: 200_000 }

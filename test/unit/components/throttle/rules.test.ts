@@ -104,6 +104,44 @@ t.test('max_keys bounds the buckets of all rules together, and idle ones of any 
   t.equal(decider.limiter.keys, 4)
 })
 
+t.test(
+  'an event of a rule that found no room for its bucket waits for room in the default bucket of the rule',
+  async t => {
+    for (const key of ['b', 'b*']) {
+      const limits = [{ key, limit: 2, window: '5s' }]
+      const { origin, options } = compiled({
+        limit: 1,
+        window: '1s',
+        key_field: '.app',
+        max_keys: 1,
+        on_max_keys: 'default_bucket',
+        limits,
+      })
+      const time = { now: 0 }
+      const decider = createDecider(options, { now: () => time.now, wall: () => time.now })
+      const decide = (app: string | undefined, now: number) => {
+        time.now = now
+        const [batch] = batchesOf(`${JSON.stringify({ app })}\n`, origin)
+        const decision = decider.decide(batch!).decisions[0]!
+        if (!('roomAt' in decider)) throw new Error('a decider on the clock knows when there is room')
+        return [decision, decider.roomAt(batch!, 0)]
+      }
+      t.same(decide('a', 0), [PASS, 1000])
+      t.same(
+        [decide('b', 100), decide('b', 300)],
+        [
+          [PASS, 100],
+          [PASS, 5100],
+        ],
+      )
+      t.same(decide('b', 500), [DISCARD, 5100], 'the default bucket of the rule opened at 100')
+      t.same(decide(undefined, 600), [PASS, 1600], 'that of the throttle is another one')
+      t.same(decide('c', 700), [DISCARD, 1600])
+      t.same(decide('b', 2000), [PASS, 2000], 'the bucket of a is idle: now there is room for one of b')
+    }
+  },
+)
+
 t.test('the windows of rules survive a reload, and those of rules that stay a change of the rules', async t => {
   for (const [time, rest] of [
     [{}, '*'],
