@@ -1,12 +1,11 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { BucketKey } from '../src/components/throttle/bucket-key.js'
-import { Decider } from '../src/components/throttle/decider.js'
-import { EventLimiter } from '../src/components/throttle/event-decider.js'
+import { createClockDecider } from '../src/components/throttle/decider.js'
+import { EventTiming } from '../src/components/throttle/event-timing.js'
 import { keyOf } from '../src/components/throttle/key-table.js'
-import { KeyedLimiter } from '../src/components/throttle/keyed-limiter.js'
 import type { WindowMode } from '../src/components/throttle/limit.js'
-import type { LimiterOptions } from '../src/components/throttle/limiter.js'
+import { ClockTiming, Limiter, type LimiterOptions } from '../src/components/throttle/limiter.js'
 import { sealBlock } from '../src/components/throttle/persist/blocks.js'
 import { SavedBuckets } from '../src/components/throttle/persist/saved-buckets.js'
 import { JSON_OBJECTS } from '../src/core/codecs/json.js'
@@ -17,6 +16,7 @@ import { FieldReader } from '../src/core/event/field-reader.js'
 import type { Origin } from '../src/core/event/origin.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
+import { STOPPED_CLOCK } from '../test/support/manual-time.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. It prints one JSON document. */
 
@@ -43,14 +43,14 @@ function cpuSeconds(): number {
 
 /** Takes of 1,000 keys as bytes; the time moves on by a millisecond every 2,000. */
 function takes(mode: WindowMode): number {
-  const limiter = new KeyedLimiter(limiterOptions(mode))
+  const limiter = new Limiter(limiterOptions(mode), new ClockTiming())
   const keys = Array.from({ length: KEYS }, (_, i) => keyOf(Buffer.from(`app-${i}`), limiter.seed))
   let now = 0
   const begin = cpuSeconds()
   for (let n = 0; n < TAKES; ) {
     limiter.advance(++now)
     for (let i = 0; i < 2 * KEYS; i++, n++) {
-      limiter.take(keys[(i * 7) % KEYS]!, now)
+      limiter.take(keys[(i * 7) % KEYS]!, now, 1, 0)
     }
   }
   return TAKES / (cpuSeconds() - begin)
@@ -65,12 +65,15 @@ function decisions(mode: WindowMode): number {
   const frame = new LineSplitter(1 << 20).push(Buffer.from(lines.join('')))!
   const batch = new EventBatch(frame, origin, 0, new Ack(() => {}))
   batch.scan()
-  const decider = new Decider({ ...limiterOptions(mode), onMaxKeys: 'pass', keyFields: [keyField] })
+  const decider = createClockDecider(
+    { ...limiterOptions(mode), onMaxKeys: 'pass', keyFields: [keyField] },
+    STOPPED_CLOCK,
+  )
   let now = 0
   const begin = cpuSeconds()
   for (let n = 0; n < TAKES; n += KEYS) {
     if (n % (2 * KEYS) === 0) now++
-    decider.decide(batch, now)
+    decider.decideAt(batch, now)
   }
   return TAKES / (cpuSeconds() - begin)
 }
@@ -87,7 +90,7 @@ async function memory(): Promise<number> {
 /** Bytes a bucket: when all were new in one window, and when all were used in the next one, too: then there are copies. */
 async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst: number }> {
   const before = await memory()
-  const limiter = new KeyedLimiter(limiterOptions(mode, 1_000_000))
+  const limiter = new Limiter(limiterOptions(mode, 1_000_000), new ClockTiming())
   const text = Buffer.alloc(11)
   const key = new BucketKey([], limiter.seed)
   const takeAll = (now: number) => {
@@ -95,7 +98,7 @@ async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst:
     for (let i = 0; i < MANY; i++) {
       text.write(`app-${String(i).padStart(7, '0')}`)
       key.setBytes(text)
-      limiter.take(key, now)
+      limiter.take(key, now, 1, 0)
     }
   }
   takeAll(0)
@@ -117,7 +120,10 @@ const ORIGIN = {}
 function longestStep(mode: WindowMode, inEventTime: boolean): number {
   const windowMs = 10_000
   const options = limiterOptions(mode, windowMs, MANY)
-  const limiter = inEventTime ? new EventLimiter(options, { latenessMs: 0, onLate: 'pass' }) : new KeyedLimiter(options)
+  const eventTiming = inEventTime
+    ? new EventTiming({ time: { of: () => 0 }, latenessMs: 0, onLate: 'pass' })
+    : undefined
+  const limiter = new Limiter(options, eventTiming ?? new ClockTiming())
   const text = Buffer.alloc(11)
   const key = new BucketKey([], limiter.seed)
   let longest = 0
@@ -125,15 +131,15 @@ function longestStep(mode: WindowMode, inEventTime: boolean): number {
     for (let i = 0; i < MANY; i += STEP) {
       const now = (round + i / MANY) * windowMs
       const begin = cpuSeconds()
-      if (limiter instanceof EventLimiter) {
-        limiter.progress.enter(ORIGIN, now, now)
-        limiter.progress.see(now)
+      if (eventTiming) {
+        eventTiming.progress.enter(ORIGIN, now, now)
+        eventTiming.progress.see(now)
       }
       limiter.advance(now)
       for (let n = i; n < i + STEP; n++) {
         text.write(`app-${String(first + n).padStart(7, '0')}`)
         key.setBytes(text)
-        limiter.take(key, now)
+        limiter.take(key, now, 1, 0)
       }
       longest = Math.max(longest, cpuSeconds() - begin)
     }
@@ -143,7 +149,7 @@ function longestStep(mode: WindowMode, inEventTime: boolean): number {
 
 /** Of saving as many buckets, all of which have changed: CPU milliseconds in all and of the longest block, and bytes. */
 function saving(mode: WindowMode): { whole: number; longest: number; bytes: number } {
-  const limiter = new KeyedLimiter({ ...limiterOptions(mode, 3_600_000, MANY), persists: true })
+  const limiter = new Limiter({ ...limiterOptions(mode, 3_600_000, MANY), persists: true }, new ClockTiming())
   const saved = new SavedBuckets(limiter, () => 0)
   const text = Buffer.alloc(11)
   const key = new BucketKey([], limiter.seed)
@@ -152,7 +158,7 @@ function saving(mode: WindowMode): { whole: number; longest: number; bytes: numb
     for (let i = 0; i < MANY; i++) {
       text.write(`app-${String(i).padStart(7, '0')}`)
       key.setBytes(text)
-      limiter.take(key, 0)
+      limiter.take(key, 0, 1, 0)
     }
     result = { whole: 0, longest: 0, bytes: 0 }
     for (const blocks = saved.blocks(false); ; ) {

@@ -1,10 +1,9 @@
 import { getDefaultHighWaterMark, PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream'
 import type { z } from 'zod'
 import { deciderOptions, streamThrottleOptions, throttleOptions } from './components/processors/throttle/options.js'
-import { type BatchDecider, createDecider } from './components/throttle/create-decider.js'
-import { EXCLUDED, FAIL_OPEN, TOO_LATE } from './components/throttle/decisions.js'
-import { LATE } from './components/throttle/event-windows.js'
-import { DISCARD, FULL, PASS } from './components/throttle/limiter.js'
+import { createDecider } from './components/throttle/create-decider.js'
+import type { Decider } from './components/throttle/decider.js'
+import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS, TOO_LATE } from './components/throttle/decisions.js'
 import { JSON_OBJECTS } from './core/codecs/json.js'
 import { Ack } from './core/event/ack.js'
 import { EventBatch } from './core/event/batch.js'
@@ -94,7 +93,7 @@ class EventReader extends FieldReader {
 
 /** A throttle that decides on one event at a time. */
 class EventThrottle extends Transform implements Throttle {
-  readonly #decider: BatchDecider
+  readonly #decider: Decider
   readonly #origin: Origin
   /** A batch of one event, in the place of an object. */
   readonly #one: EventBatch

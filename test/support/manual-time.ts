@@ -1,8 +1,11 @@
 import { type ManualTime, settle } from '../../src/engine/testing/manual-time.js'
-import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { type Clock, systemClock, type TimerClock } from '../../src/lib/time.js'
 import { until } from './until.js'
 
 export { ManualTime, settle } from '../../src/engine/testing/manual-time.js'
+
+/** Time that stands still. */
+export const STOPPED_CLOCK: Clock = { now: () => 0, wall: () => 0 }
 
 /** Real time, whose timers ring so many times as soon. For deadlines and intervals of the code under test. */
 export const hurried = (times: number): TimerClock => ({

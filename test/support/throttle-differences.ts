@@ -1,9 +1,9 @@
 import { deciderOptions } from '../../src/components/processors/throttle/options.js'
 import { throttle } from '../../src/components/processors/throttle.js'
-import { Decider } from '../../src/components/throttle/decider.js'
+import { createClockDecider, type Decider } from '../../src/components/throttle/decider.js'
+import { DECISIONS, DISCARD, FULL } from '../../src/components/throttle/decisions.js'
 import { DiscardTally } from '../../src/components/throttle/discard-tally.js'
 import { EventKey } from '../../src/components/throttle/event-key.js'
-import { DISCARD, FULL } from '../../src/components/throttle/limiter.js'
 import { HEAD_BYTES } from '../../src/components/throttle/persist/blocks.js'
 import { SavedBuckets } from '../../src/components/throttle/persist/saved-buckets.js'
 import type { Rule } from '../../src/components/throttle/rules.js'
@@ -12,6 +12,7 @@ import { FieldReader } from '../../src/core/event/field-reader.js'
 import { MOST_LINES } from '../../src/lib/kernel/line-memory.js'
 import { originOf } from './batches.js'
 import { JsonLines } from './json-lines.js'
+import { STOPPED_CLOCK } from './manual-time.js'
 import { pooledLines } from './pooled-batch.js'
 import { Seeded } from './seeded.js'
 
@@ -84,9 +85,9 @@ export function throttleDifferences(seed: number, batches: number) {
       const compiled = { ...deciderOptions(options, { field }), seed }
       const further = hasRules ? deciderOptions(optionsWith(others), { field }).rules : undefined
       const rules: Side['rules'] = [compiled.rules ?? [], further ?? []]
-      const decider = new Decider({ ...compiled, persists })
+      const decider = createClockDecider({ ...compiled, persists }, STOPPED_CLOCK)
       const { limiter } = decider
-      const successor = () => new Decider({ ...compiled, persists }, limiter)
+      const successor = () => createClockDecider({ ...compiled, persists }, STOPPED_CLOCK, limiter)
       const key = new EventKey(compiled.keyFields, seed)
       const saved = new SavedBuckets(limiter, () => now)
       return { origin, decider, successor, rules, tally: new DiscardTally(false), key, saved }
@@ -115,9 +116,9 @@ export function throttleDifferences(seed: number, batches: number) {
       }
       // A new one tries again at once where its predecessor has left many batches to others.
       if (random.chance(0.1)) for (const side of [whole, single]) side.decider = side.successor()
-      whole.decider.decide(a, now)
+      whole.decider.decideAt(a, now)
       single.decider.limiter.advance(now)
-      const counts = new Uint32Array(5)
+      const counts = new Uint32Array(DECISIONS)
       for (let i = 0; i < b.length; i++) {
         const decision = single.decider.decideOne(b, i, now)
         counts[decision]!++

@@ -2,15 +2,14 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { deciderOptions } from '../../src/components/processors/throttle/options.js'
 import { throttle } from '../../src/components/processors/throttle.js'
-import { Decider } from '../../src/components/throttle/decider.js'
-import { EXCLUDED, FAIL_OPEN } from '../../src/components/throttle/decisions.js'
-import { EventDecider } from '../../src/components/throttle/event-decider.js'
-import { LATE } from '../../src/components/throttle/event-windows.js'
-import { DISCARD, FULL, PASS } from '../../src/components/throttle/limiter.js'
+import { createClockDecider } from '../../src/components/throttle/decider.js'
+import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS } from '../../src/components/throttle/decisions.js'
+import { createEventDecider } from '../../src/components/throttle/event-timing.js'
 import type { FieldPath } from '../../src/core/event/field-path.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
 import { batchesOf, originOf } from './batches.js'
 import { checkout } from './checkout.js'
+import { STOPPED_CLOCK } from './manual-time.js'
 import { pooledLines } from './pooled-batch.js'
 
 /** Test vectors of the throttle; test/vectors/README.md describes them. */
@@ -47,11 +46,11 @@ export function decisionsOn(vector: Vector): (string | undefined)[] {
   const options = deciderOptions(throttle.options.parse(vector.config), { field })
   const [batch] = batchesOf(linesOf(vector), origin)
   if (options.eventTime) {
-    const decider = new EventDecider(options, options.eventTime, { now: () => 0, wall: () => 0 })
-    decider.enter(batch!, 0, Number.NEGATIVE_INFINITY)
+    const decider = createEventDecider(options, options.eventTime, STOPPED_CLOCK)
+    decider.begin(batch!, 0)
     return vector.events.map(({ t }, i) => NAMES[decider.decideOne(batch!, i, t)])
   }
-  const decider = new Decider(options)
+  const decider = createClockDecider(options, STOPPED_CLOCK)
   return vector.events.map(({ t }, i) => {
     decider.limiter.advance(t)
     return NAMES[decider.decideOne(batch!, i, t)]
@@ -64,14 +63,14 @@ export function decisionsOnBatches(vector: Vector): (string | undefined)[] | und
   const field = (path: FieldPath) => new FieldReader(path, origin.wanted)
   const options = deciderOptions(throttle.options.parse(vector.config), { field })
   if (options.eventTime) return undefined
-  const decider = new Decider(options)
+  const decider = createClockDecider(options, STOPPED_CLOCK)
   const decisions: (string | undefined)[] = []
   const { events } = vector
   for (let first = 0, end = 0; first < events.length; first = end) {
     const { t } = events[first]!
     while (events[end]?.t === t) end++
     const batch = pooledLines(linesOf({ ...vector, events: events.slice(first, end) }).trimEnd(), origin)
-    decider.decide(batch, t)
+    decider.decideAt(batch, t)
     for (let i = 0; i < batch.length; i++) decisions.push(NAMES[decider.decisions[i]!])
     batch.ack.settle('delivered')
   }

@@ -4,8 +4,7 @@ import type { FieldReader } from '../../core/event/field-reader.js'
 import type { Clock } from '../../lib/time.js'
 import { BucketKey } from './bucket-key.js'
 import { bucketName } from './bucket-name.js'
-import { EXCLUDED, NO_BACKEND, TOO_LATE, WAITS } from './decisions.js'
-import { DISCARD, FULL } from './limiter.js'
+import { DISCARD, EXCLUDED, FULL, NO_BACKEND, TOO_LATE, WAITS } from './decisions.js'
 
 const LOST: ReadonlySet<number> = new Set([DISCARD, FULL, TOO_LATE, NO_BACKEND])
 /** Maximum number of events inspected per second. If there are more, only a sample is. */

@@ -1,26 +1,9 @@
 import type { Clock } from '../../lib/time.js'
-import type { DeciderOptions, EventTimeOptions } from './decider.js'
-import { EventDecider, EventLimiter } from './event-decider.js'
-import { createLiveDecider, type LiveDecider } from './live-decider.js'
+import { createClockDecider, type Decider, type DeciderOptions } from './decider.js'
+import { createEventDecider } from './event-timing.js'
 
-/** A decider for batches in order of arrival. */
-export type BatchDecider = LiveDecider | EventDecider
-
-/**
- * Creates a decider in event time if the options say so, otherwise in clock time. `before`: the windows of a predecessor
- * with the same options.
- */
-export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): BatchDecider {
+/** Creates a decider in event time if the options say so, otherwise on the clock. `before`: see there. */
+export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
   const { eventTime } = options
-  return eventTime ? createEventDecider(options, eventTime, clock, before) : createLiveDecider(options, clock, before)
-}
-
-/** Like `createDecider`, in event time. */
-export function createEventDecider(
-  options: DeciderOptions,
-  eventTime: EventTimeOptions,
-  clock: Clock,
-  before?: unknown,
-): EventDecider {
-  return new EventDecider(options, eventTime, clock, before instanceof EventLimiter ? before : undefined)
+  return eventTime ? createEventDecider(options, eventTime, clock, before) : createClockDecider(options, clock, before)
 }

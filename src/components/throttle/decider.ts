@@ -1,26 +1,20 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
+import type { Clock } from '../../lib/time.js'
 import type { BatchKeys } from './batch-keys.js'
 import { BucketKey } from './bucket-key.js'
 import { Costs } from './costs.js'
-import { EXCLUDED, FAIL_OPEN } from './decisions.js'
+import { DECISIONS, type Decision, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from './decisions.js'
 import type { TimeReader } from './event-time.js'
-import { KeyedLimiter } from './keyed-limiter.js'
-import { Lanes } from './lanes.js'
+import type { EventTiming } from './event-timing.js'
+import { type Lane, Lanes } from './lanes.js'
 import type { Level, Limit } from './limit.js'
-import {
-  type DISCARD,
-  FULL,
-  type Limiter,
-  type LimiterOptions,
-  PASS,
-  type RuledLimiter,
-  type Taken,
-} from './limiter.js'
-import type { Rule, RuleName } from './rules.js'
+import { ClockTiming, Limiter, type LimiterOptions } from './limiter.js'
+import type { BucketLimiter, Rule, RuledLimiter, RuleName } from './rules.js'
+import type { WallTime } from './wall-time.js'
 import { WholeBatches } from './whole-batches.js'
 
-/** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
+/** The throttle's decisions, without streams or I/O. */
 
 /** Whether event `i` is not counted; `all` writes 1 or 0 for each event. */
 export interface Excludes {
@@ -54,31 +48,34 @@ export interface Refusal extends Pick<Limit, 'limit' | 'unit' | 'windowMs'> {
   readonly rule?: RuleName | undefined
 }
 
-/** A limiter that knows when there is room. */
-type Rooms = Pick<KeyedLimiter, 'roomAt' | 'roomAtOfDefault'>
+/** What a limiter is asked about: the key, time, cost and size of an event. */
+type About = Parameters<BucketLimiter['take']>
 
 /** Decides on each event: first exclude, then the key, then the rule, then its bucket. */
-export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
+export abstract class KeyedDecider<L extends RuledLimiter> {
   /** Whether the last event was counted in the default bucket. */
   byDefault = false
   readonly limiter: L
   /** Undefined: all events belong to the default bucket. */
-  protected readonly key: BucketKey | undefined
+  readonly #key: BucketKey | undefined
   readonly #exclude: DeciderOptions['exclude']
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   /** Undefined: each event costs 1. */
   readonly #costs: Costs | undefined
   /** Undefined: there are no rules. */
-  #lanes: Lanes<T> | undefined
+  #lanes: Lanes | undefined
 
   constructor({ exclude, keyFields, onMaxKeys, limits, costField, rules }: DeciderOptions, limiter: L) {
     this.limiter = limiter
     this.#exclude = exclude
-    this.key = keyFields.length > 0 ? new BucketKey(keyFields, limiter.seed) : undefined
+    this.#key = keyFields.length > 0 ? new BucketKey(keyFields, limiter.seed) : undefined
     this.#onMaxKeys = onMaxKeys
     this.#costs = Costs.for(limits, costField)
     if (rules) this.setRules(rules)
   }
+
+  /** When the last decision about event `i` was made. What is asked about it is answered for this time. */
+  protected abstract decidedAt(batch: EventBatch, i: number): number
 
   /** Sets the rules, in the place of those before; only if the options have some. Windows of rules that stay are kept. */
   setRules(rules: readonly Rule[]): void {
@@ -90,7 +87,7 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
     return this.#costs === undefined
   }
 
-  protected get lanes(): Lanes<T> | undefined {
+  protected get lanes(): Lanes | undefined {
     return this.#lanes
   }
 
@@ -99,85 +96,70 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
     return this.#exclude?.(batch, i) ?? false
   }
 
-  /** Decides on an event that is not excluded. */
-  protected take(batch: EventBatch, i: number, time: number): T | typeof PASS | typeof FULL | typeof FAIL_OPEN {
-    const key = this.key?.load(batch, i) ? this.key : undefined
-    const lanes = this.#lanes
-    const rule = lanes === undefined ? -1 : lanes.find(batch, i, key)
-    if (rule < 0) return this.#takeBy(this.limiter, this.#costs, rule, batch, i, key, time)
-    const { limiter, costs } = lanes!.of(rule)
-    if (limiter !== undefined) return this.#takeBy(limiter, costs, rule, batch, i, key, time)
-    this.byDefault = key === undefined
-    return PASS
+  #keyOf(batch: EventBatch, i: number): BucketKey | undefined {
+    return this.#key?.load(batch, i) ? this.#key : undefined
   }
 
-  #takeBy(
-    limiter: Limiter<T>,
-    costs: Costs | undefined,
-    rule: number,
-    batch: EventBatch,
-    i: number,
-    key: BucketKey | undefined,
-    time: number,
-  ): T | typeof FULL | typeof FAIL_OPEN {
-    if (key !== undefined) {
-      const taken =
-        costs === undefined ? limiter.take(key, time) : limiter.takeCost(key, time, costs.of(batch, i), batch.size(i))
-      if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
-      if (this.#onMaxKeys === 'pass') return FAIL_OPEN
-    }
+  /** Decides on an event that is not excluded. */
+  protected take(batch: EventBatch, i: number, time: number): Decision {
+    const key = this.#keyOf(batch, i)
+    const lanes = this.#lanes
+    const rule = lanes === undefined ? -1 : lanes.find(batch, i, key)
+    const lane = rule < 0 ? undefined : lanes!.of(rule)
+    const limiter = lane === undefined ? this.limiter : lane.limiter
+    const costs = lane === undefined ? this.#costs : lane.costs
+    this.byDefault = key === undefined
+    if (limiter === undefined) return PASS
+    const cost = costs === undefined ? 1 : costs.of(batch, i)
+    const size = costs === undefined ? 0 : batch.size(i)
+    const taken = limiter.take(key, time, cost, size)
+    if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
+    if (this.#onMaxKeys === 'pass') return FAIL_OPEN
     this.byDefault = true
-    const own = key === undefined || rule < 0 ? limiter : this.#lanes!.limiterOf(rule)!
-    if (costs === undefined) return own.takeDefault(time)
-    return own.takeDefaultCost(time, costs.of(batch, i), batch.size(i))
+    return limiter.take(undefined, time, cost, size)
   }
 
   /** The rule that holds for event `i`. */
   ruleOf(batch: EventBatch, i: number): Rule | undefined {
-    return this.#lanes?.rules[this.#ruleAt(batch, i)]
+    return this.#lanes?.rules[this.#lanes.find(batch, i, this.#keyOf(batch, i))]
   }
 
-  #ruleAt(batch: EventBatch, i: number): number {
-    return this.#lanes?.find(batch, i, this.key?.load(batch, i) ? this.key : undefined) ?? -1
+  #laneOf(batch: EventBatch, i: number): Lane {
+    const rule = this.#lanes?.find(batch, i, this.#keyOf(batch, i)) ?? -1
+    return rule < 0 ? { limiter: this.limiter, costs: this.#costs } : this.#lanes!.of(rule)
   }
 
   /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
   costOf(batch: EventBatch, i: number): number {
-    const rule = this.#ruleAt(batch, i)
-    const costs = rule < 0 ? this.#costs : this.#lanes!.of(rule).costs
-    return costs === undefined ? 1 : costs.of(batch, i)
+    return this.#laneOf(batch, i).costs?.of(batch, i) ?? 1
+  }
+
+  /** Asks about the bucket of event `i`; about the default one, where that takes the place of one without room. */
+  #ask<A>(batch: EventBatch, i: number, ask: (limiter: BucketLimiter, ...about: About) => A | undefined) {
+    const { limiter, costs } = this.#laneOf(batch, i)
+    if (limiter === undefined) return undefined
+    const [time, cost, size] = [this.decidedAt(batch, i), costs?.of(batch, i) ?? 1, batch.size(i)]
+    const answer = ask(limiter, this.#keyOf(batch, i), time, cost, size)
+    if (answer !== undefined || this.#onMaxKeys !== 'default_bucket') return answer
+    return ask(limiter, undefined, time, cost, size)
   }
 
   /**
-   * The level of the bucket of event `i`: of the limit that would refuse it now, or else of the fullest. Undefined if
-   * there is no room for the bucket, or nothing limits it.
+   * The level of the bucket of event `i`: of the limit that would refuse it, or else of the fullest. Undefined if there is
+   * no room for the bucket, or nothing limits it.
    */
-  level(batch: EventBatch, i: number, time: number): Level | undefined {
-    const rule = this.#ruleAt(batch, i)
-    const limiter = rule < 0 ? this.limiter : this.#lanes!.limiterOf(rule)
-    if (limiter === undefined) return undefined
-    const cost = this.costOf(batch, i)
-    const size = batch.size(i)
-    const key = this.key
-    if (key?.load(batch, i)) {
-      const level = limiter.level(key, time, cost, size)
-      if (level || this.#onMaxKeys !== 'default_bucket') return level
-    }
-    return limiter.levelOfDefault(time, cost, size)
+  level(batch: EventBatch, i: number): Level | undefined {
+    return this.#ask(batch, i, (limiter, ...about) => limiter.level(...about))
   }
 
   /** When event `i`, which was discarded, fits at the earliest if nothing else passes; Infinity: never. */
-  protected roomIn(limiter: Rooms, batch: EventBatch, i: number, time: number): number {
-    const cost = this.costOf(batch, i)
-    const size = batch.size(i)
-    const key = this.key
-    if (!key?.load(batch, i)) return limiter.roomAtOfDefault(time, cost, size)
-    return limiter.roomAt(key, time, cost, size) ?? limiter.roomAtOfDefault(time, cost, size)
+  roomAt(batch: EventBatch, i: number): number {
+    return this.#ask(batch, i, (limiter, ...about) => limiter.roomAt(...about)) ?? Number.POSITIVE_INFINITY
   }
 
-  /** Why event `i`, decided at `time`, was just discarded; undefined if no limit did. Slow: not for each event. */
-  protected refusalAt(batch: EventBatch, i: number, time: number): Refusal | undefined {
-    const level = this.level(batch, i, time)
+  /** Why event `i` was just discarded; undefined if no limit did. Slow: not for each event. */
+  refusal(batch: EventBatch, i: number): Refusal | undefined {
+    const level = this.level(batch, i)
     if (level === undefined) return undefined
     const { limit, unit, mode } = level.limit
     // A period in which nothing has passed has no limits yet.
@@ -186,56 +168,113 @@ export abstract class KeyedDecider<T, L extends RuledLimiter<T>> {
   }
 }
 
-/** Decides at times given by the caller, without a clock. */
-export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD, KeyedLimiter> {
+/**
+ * Decides on the monotonic clock, so that setting the clock has no effect, or in event time. On the clock, aligned windows
+ * and quotas follow the wall clock, at most a second late.
+ */
+export class Decider extends KeyedDecider<Limiter> {
   /** The decisions about the events of the last batch. */
   decisions = new Uint8Array(1024)
   /** Number of events per decision. */
-  readonly counts = new Uint32Array(5)
+  readonly counts = new Uint32Array(DECISIONS)
   /** The keys of the last batch, if it was decided on as a whole. */
   keys: BatchKeys | undefined
+  /** Undefined: on the clock. */
+  readonly inEventTime: EventTiming | undefined
+  readonly #clock: Clock
+  /** What aligned windows and quotas follow; undefined in event time. */
+  readonly wall: WallTime | undefined
+  readonly #followsWall: boolean
   readonly #whole: WholeBatches | undefined
   #now = 0
 
-  /** `limiter`: that of a predecessor with the same options. */
-  constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
+  constructor(options: DeciderOptions, clock: Clock, limiter: Limiter) {
     super(options, limiter)
-    const { exclude, keyFields } = options
+    const { exclude, keyFields, rules, limits } = options
+    const { timing } = limiter
+    this.#clock = clock
+    if (timing instanceof ClockTiming) this.wall = timing.wall
+    else this.inEventTime = timing as EventTiming
+    const ofWall = limits.some(({ mode }) => mode === 'aligned' || mode === 'quota')
+    this.#followsWall = this.wall !== undefined && (rules !== undefined || ofWall)
     const take = (batch: EventBatch, i: number, now: number) => this.take(batch, i, now)
-    if (keyFields.length < 2) this.#whole = new WholeBatches(limiter, exclude, keyFields[0], take)
+    if (this.wall && keyFields.length < 2) this.#whole = new WholeBatches(limiter, exclude, keyFields[0], take)
   }
 
-  /** Decides on all events of a batch at one point in time. */
-  decide(batch: EventBatch, now: number): void {
-    const length = batch.length
+  /** Decides on all events of a batch at the current time; the result is valid until the next call. */
+  decide(batch: EventBatch): this {
+    return this.decideAt(batch, this.#present())
+  }
+
+  /** Decides on all events of a batch at one time; in event time, at their own. */
+  decideAt(batch: EventBatch, now: number): this {
+    const { length } = batch
+    const { inEventTime, counts } = this
     if (this.decisions.length < length) this.decisions = new Uint8Array(length * 2)
-    this.counts.fill(0)
-    this.limiter.advance(now)
-    this.#now = now
-    const { decisions, counts } = this
+    const { decisions } = this
+    counts.fill(0)
+    this.begin(batch, now)
     const isDecided = this.costsOne && (this.#whole?.decide(batch, now, this.lanes, decisions, counts) ?? false)
     this.keys = isDecided ? this.#whole!.keys : undefined
-    if (isDecided) return
+    if (isDecided) return this
     for (let i = 0; i < length; i++) {
-      const decision = this.decideOne(batch, i, now)
+      let decision: Decision = EXCLUDED
+      if (!this.isExcluded(batch, i)) {
+        decision = this.take(batch, i, inEventTime === undefined ? now : inEventTime.next(batch, i))
+        if (inEventTime !== undefined) decision = inEventTime.decisionOn(decision)
+      }
       decisions[i] = decision
       counts[decision]!++
     }
+    return this
   }
 
-  /** Decides on one event; the limiter must be advanced to `now`. */
-  decideOne(batch: EventBatch, i: number, now: number): Taken | typeof EXCLUDED | typeof FAIL_OPEN {
-    return this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
+  /** Call before decisions about single events of a batch. */
+  begin(batch: EventBatch, now: number): void {
+    this.#now = now
+    this.inEventTime?.begin(batch, now, this.#clock.wall())
+    this.limiter.advance(now)
   }
 
-  /** Why event `i` of the last batch was discarded; undefined if no limit did. Slow: not for each event. */
-  refusal(batch: EventBatch, i: number): Refusal | undefined {
-    return this.refusalAt(batch, i, this.#now)
+  /** Decides on one event at a time that is taken as it is. */
+  decideOne(batch: EventBatch, i: number, time: number): Decision {
+    const { inEventTime } = this
+    this.#now = time
+    if (this.isExcluded(batch, i)) return EXCLUDED
+    inEventTime?.progress.see(time)
+    const taken = this.take(batch, i, time)
+    return inEventTime === undefined ? taken : inEventTime.decisionOn(taken)
   }
 
-  /** When event `i` of the last batch, which was discarded, fits if nothing else passes; Infinity: never. */
-  roomAt(batch: EventBatch, i: number): number {
-    const rule = this.ruleOf(batch, i)
-    return this.roomIn(rule ? this.limiter.ofRule(rule) : this.limiter, batch, i, this.#now)
+  /** Decides on one event at the current time. Returns whether it is within its limits. Idle buckets are not dropped. */
+  lets(batch: EventBatch, i: number): boolean {
+    return this.decideOne(batch, i, this.#present()) !== DISCARD
   }
+
+  protected decidedAt(batch: EventBatch, i: number): number {
+    return this.inEventTime?.timeOf(batch, i) ?? this.#now
+  }
+
+  /** Number of buckets in memory, without the default one. */
+  get buckets(): number {
+    if (this.inEventTime) this.inEventTime.rest(this.limiter, this.#clock.now())
+    else this.limiter.advance(this.#present())
+    return this.limiter.keys
+  }
+
+  /** The current time. Lets windows follow the wall clock. */
+  #present(): number {
+    const now = this.#clock.now()
+    // If it was set back, open windows would last until the old time is reached again.
+    if (this.#followsWall && this.wall!.follow(now, this.#clock.wall())) this.limiter.restartAligned()
+    return now
+  }
+}
+
+/** Decides on the clock. `before`: the limiter of a predecessor with the same options. */
+export function createClockDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
+  if (before instanceof Limiter && before.timing instanceof ClockTiming) return new Decider(options, clock, before)
+  const timing = new ClockTiming()
+  timing.wall.offsetMs = clock.wall() - clock.now()
+  return new Decider(options, clock, new Limiter(options, timing))
 }

@@ -1,14 +1,27 @@
-import type { LATE } from './event-windows.js'
-import type { Taken } from './limiter.js'
+/** The decision on an event. */
+export type Decision = number
 
-/** The result for an event: PASS, DISCARD or FULL, LATE (event-windows.ts), or one of these. */
+/** Within its limits, and counted. */
+export const PASS = 0
+/** Beyond a limit. */
+export const DISCARD = 1
+/** A new key while `maxKeys` others are in use; not counted. */
+export const FULL = 2
+/** Not counted, since the options exempt it. */
 export const EXCLUDED = 3
 /** A new key beyond `maxKeys` that passes nevertheless. */
 export const FAIL_OPEN = 4
-/** A late event that is discarded; a LATE one passes. */
+/** In event time: its window is no longer kept, so it passes uncounted; TOO_LATE: it is discarded. */
+export const LATE = 5
 export const TOO_LATE = 6
 /** Beyond the limit, and to be decided again when there is room. */
 export const WAITS = 7
+/** The server of a cluster limit has to be asked. */
+export const ASK = 8
 /** The server of a cluster limit could not be asked, with `on_backend_failure: discard`. */
 export const NO_BACKEND = 9
-export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
+/** How many decisions there are. */
+export const DECISIONS = 10
+
+/** What windows say of an event. */
+export type Taken = typeof PASS | typeof DISCARD | typeof LATE

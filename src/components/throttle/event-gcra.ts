@@ -1,8 +1,9 @@
-import { LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { DISCARD, LATE, PASS, type Taken } from './decisions.js'
+import type { Shared } from './event-timing.js'
+import { LimitEventWindows } from './event-windows.js'
 import { GcraRate, GcraTime } from './gcra-rate.js'
 import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
-import { DISCARD, PASS } from './limiter.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Columns of a run: its time, the TAT after it (GcraRate), what passed of this time, and the last cost of that. */
@@ -46,10 +47,10 @@ export class GcraEventWindows extends LimitEventWindows {
   override latest(bucket: number): number {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return newest
-    return Math.max(newest, this.#newest(bucket, TAT_MS) + 1 - this.longestMs)
+    return Math.max(newest, this.#newest(bucket, TAT_MS) + 1 - this.spanMs)
   }
 
-  override takeCost(bucket: number, time: number, cost: number): TakenInTime {
+  override take(bucket: number, time: number, cost: number): Taken {
     if (this.#isLate(bucket, time)) return LATE
     const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
     const delayed = this.#delayedBy(row, bucket, time, cost)
@@ -58,7 +59,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return PASS
   }
 
-  fits(bucket: number, time: number, cost: number): TakenInTime {
+  fits(bucket: number, time: number, cost: number): Taken {
     if (this.#isLate(bucket, time)) return LATE
     const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
     return this.#delayedBy(row, bucket, time, cost) === REFUSES ? DISCARD : PASS
@@ -222,10 +223,12 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   level(bucket: number, time: number): Level {
-    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return this.levelOf(0, time, time)
+    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return this.levelOf(bucket, 0, time, time)
     const older = this.kept.of(bucket)
     const until = this.#tatBefore(bucket, older, this.#rowAfter(bucket, older, time), time).value
-    return until <= time ? this.levelOf(0, time, time) : this.levelOf(this.#rate.costsIn(until - time), time, until)
+    return until <= time
+      ? this.levelOf(bucket, 0, time, time)
+      : this.levelOf(bucket, this.#rate.costsIn(until - time), time, until)
   }
 
   override write(bucket: number, to: StateWriter): void {

@@ -1,7 +1,8 @@
-import { LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { DISCARD, LATE, PASS, type Taken } from './decisions.js'
+import type { Shared } from './event-timing.js'
+import { LimitEventWindows } from './event-windows.js'
 import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
-import { DISCARD, PASS } from './limiter.js'
 import type { Periods } from './periods.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
@@ -50,36 +51,37 @@ export class CountedEventWindows extends LimitEventWindows {
     this.#lengthMs = limit.mode === 'quota' ? 0 : limit.windowMs
   }
 
-  override take(bucket: number, time: number): TakenInTime {
+  override latest(bucket: number): number {
     const start = this.times[bucket]!
-    if (time < start || !this.#contains(start, time)) return this.takeCost(bucket, time, 1)
-    const count = this.counts[bucket]!
-    if (count >= this.most) return DISCARD
-    this.counts[bucket] = count + 1
+    if (this.#lengthMs > 0 || start === Number.NEGATIVE_INFINITY) return start
+    return this.#periods!.endOf(start) - this.spanMs
+  }
+
+  /** Most events are in the newest window: they are decided in one step. */
+  override take(bucket: number, time: number, cost: number): Taken {
+    const start = this.times[bucket]!
+    if (time < start || !this.#contains(start, time))
+      return this.#takeAt(this.#placeOf(bucket, time), bucket, time, cost)
+    const used = this.counts[bucket]! + cost
+    if (used > (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return DISCARD
+    this.counts[bucket] = used
     if (time > this.#latest[bucket]!) this.#latest[bucket] = time
     return PASS
   }
 
-  override latest(bucket: number): number {
-    const start = this.times[bucket]!
-    if (this.#lengthMs > 0 || start === Number.NEGATIVE_INFINITY) return start
-    return this.#periods!.endOf(start) - this.longestMs
-  }
-
-  override takeCost(bucket: number, time: number, cost: number): TakenInTime {
-    const place = this.#placeOf(bucket, time)
+  #takeAt(place: Place, bucket: number, time: number, cost: number): Taken {
     const taken = this.#fitsAt(place, bucket, cost)
     if (taken === PASS) this.#chargeAt(place, bucket, time, cost)
     return taken
   }
 
-  fits(bucket: number, time: number, cost: number): TakenInTime {
+  fits(bucket: number, time: number, cost: number): Taken {
     return this.#fitsAt(this.#placeOf(bucket, time), bucket, cost)
   }
 
-  #fitsAt(place: Place, bucket: number, cost: number): TakenInTime {
+  #fitsAt(place: Place, bucket: number, cost: number): Taken {
     if (place === NOWHERE) return LATE
-    return this.#used(bucket, place) + cost <= this.most ? PASS : DISCARD
+    return this.#used(bucket, place) + cost <= this.mostOf(bucket) ? PASS : DISCARD
   }
 
   /** What is counted in the window at a place. */
@@ -139,7 +141,7 @@ export class CountedEventWindows extends LimitEventWindows {
 
   /** The place of an event from before the newest window. */
   #earlierPlace(bucket: number, time: number): Place {
-    const windowMs = this.longestMs
+    const windowMs = this.spanMs
     const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
     const older = this.kept.of(bucket)
     const next = older.upTo(time)
@@ -162,7 +164,7 @@ export class CountedEventWindows extends LimitEventWindows {
 
   /** Before a newer window replaces it: keeps the newest window, and drops those that ended long before `time`. */
   #keepNewest(bucket: number, time: number): void {
-    const from = this.progress.keptFrom(time) - this.longestMs
+    const from = this.progress.keptFrom(time) - this.spanMs
     const older = this.kept.of(bucket)
     if (older.length > 0) this.#drop(older, from)
     if (this.times[bucket]! < from || !this.makeRoom(older, older.length)) return
@@ -191,11 +193,11 @@ export class CountedEventWindows extends LimitEventWindows {
 
   level(bucket: number, time: number): Level {
     const place = this.#placeOf(bucket, time)
-    if (place === AFTER || place === OPENS || place === NOWHERE) return this.levelOf(0, time, time)
+    if (place === AFTER || place === OPENS || place === NOWHERE) return this.levelOf(bucket, 0, time, time)
     const isNewest = place === IN_NEWEST || place === MOVES_NEWEST
     const start = isNewest ? this.times[bucket]! : this.kept.of(bucket).get(this.#row, START)
-    const until = this.#periods ? this.#periods.endOf(start) : start + this.longestMs
-    return this.levelOf(this.#used(bucket, place), start, until)
+    const until = this.#periods ? this.#periods.endOf(start) : start + this.spanMs
+    return this.levelOf(bucket, this.#used(bucket, place), start, until)
   }
 
   override write(bucket: number, to: StateWriter): void {

@@ -1,7 +1,8 @@
-import { LATE, LimitEventWindows, type Shared, type TakenInTime } from './event-windows.js'
+import { DISCARD, LATE, PASS, type Taken } from './decisions.js'
+import type { Shared } from './event-timing.js'
+import { LimitEventWindows } from './event-windows.js'
 import { Kept } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
-import { DISCARD, PASS } from './limiter.js'
 import type { Room } from './row-room.js'
 
 /** Columns of a run: a time, and what passed of this time. */
@@ -145,21 +146,21 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
   }
 
   #runs(bucket: number): Runs {
-    return this.kept.load(bucket, this.times[bucket]!, this.longestMs)
+    return this.kept.load(bucket, this.times[bucket]!, this.spanMs)
   }
 
-  fits(bucket: number, time: number, cost: number): TakenInTime {
+  fits(bucket: number, time: number, cost: number): Taken {
     const newest = this.times[bucket]!
-    if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.most ? PASS : DISCARD
+    if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.mostOf(bucket) ? PASS : DISCARD
     if (time < this.progress.lateBefore(newest)) return LATE
     return this.#isFull(bucket, time, cost) ? DISCARD : PASS
   }
 
   /** What passed in the window that ends at `time`, which is not before the newest run. */
   #usedAt(bucket: number, time: number): number {
-    if (time - this.times[bucket]! >= this.longestMs) return 0
+    if (time - this.times[bucket]! >= this.spanMs) return 0
     const runs = this.#runs(bucket)
-    runs.advance(time, this.longestMs)
+    runs.advance(time, this.spanMs)
     return this.counts[bucket]! + runs.within
   }
 
@@ -180,7 +181,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
 
   /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
-    const windowMs = this.longestMs
+    const windowMs = this.spanMs
     const newest = this.times[bucket]!
     const notNeeded = this.progress.keptFrom(time) - windowMs
     const runs = this.#runs(bucket)
@@ -204,7 +205,8 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
 
   /** Whether a span with no room for `cost` contains `time`, which is before the newest run. */
   #isFull(bucket: number, time: number, cost: number): boolean {
-    const { longestMs: windowMs, most } = this
+    const windowMs = this.spanMs
+    const most = this.mostOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
     // Mostly, the window that ends with the last event tells, or all since the first span begins.
@@ -218,18 +220,18 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     const runs = this.#runs(bucket)
     const same = runs.upTo(time) - 1
     if (same >= 0 && runs.get(same, RUN_TIME) === time) runs.addTo(same, cost)
-    else if (this.#hasPlace(runs, runs.at - time < this.longestMs)) {
-      runs.add(runs.upTo(time), time, cost, this.longestMs)
+    else if (this.#hasPlace(runs, runs.at - time < this.spanMs)) {
+      runs.add(runs.upTo(time), time, cost, this.spanMs)
     }
   }
 
   level(bucket: number, time: number): Level {
     const newest = this.times[bucket]!
-    if (time - newest >= this.longestMs) return this.levelOf(0, time, time)
+    if (time - newest >= this.spanMs) return this.levelOf(bucket, 0, time, time)
     const at = Math.max(time, newest)
     const used = this.#usedAt(bucket, at)
     const runs = this.#runs(bucket)
     const since = runs.from < runs.length ? runs.get(runs.from, RUN_TIME) : newest
-    return this.levelOf(used, since, newest + this.longestMs)
+    return this.levelOf(bucket, used, since, newest + this.spanMs)
   }
 }

@@ -1,10 +1,10 @@
 import type { PlacedKey } from './bucket-part.js'
+import type { FULL, Taken } from './decisions.js'
 import { type Key, KeyTable, sameKeys } from './key-table.js'
 import type { PrepareBucket } from './keyed-buckets.js'
-import type { KeyedLimiter } from './keyed-limiter.js'
 import type { Level, Limit } from './limit.js'
-import { DISCARD, PASS, type Taken } from './limiter.js'
-import { createWindows } from './several-windows.js'
+import type { Limiter } from './limiter.js'
+import type { BucketLimiter } from './rules.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 import type { Windows } from './windows.js'
 
@@ -19,14 +19,15 @@ export function shapeOf(limits: readonly Limit[]): string {
  * limiter: with a limiter for each of a thousand rules, hardly any event would find its bucket in the processor's cache.
  */
 export class ExactRules {
-  readonly #limiter: KeyedLimiter
+  /** What has the buckets of all of them. */
+  readonly limiter: Limiter
   #keys = new KeyTable()
   /** By the id of their key. */
   #rules: ExactRule[] = []
 
   /** `create` makes the limiter. */
-  constructor(create: (prepare: PrepareBucket<Windows>) => KeyedLimiter) {
-    this.#limiter = create((windows, id, key) => {
+  constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {
+    this.limiter = create((windows, id, key) => {
       const rule = this.#rules[this.#keys.find(key)]
       if (rule) windows.setLimits(id, rule.limits)
     })
@@ -35,7 +36,7 @@ export class ExactRules {
   /** A new rule for this key; undefined if another one has the key. */
   add(key: Key, limits: readonly Limit[]): ExactRule | undefined {
     if (this.#keys.find(key) >= 0) return undefined
-    const rule = new ExactRule(this.#limiter, key, limits)
+    const rule = new ExactRule(this.limiter, key, limits)
     this.#rules[this.#keys.add(key)] = rule
     return rule
   }
@@ -44,31 +45,26 @@ export class ExactRules {
   sweep(): boolean {
     const kept = this.#rules.filter(({ isReleased }) => !isReleased)
     if (kept.length < this.#rules.length) {
-      this.#limiter.groups.buckets.remove(this.#rules.filter(({ isReleased }) => isReleased).map(({ key }) => key))
+      this.limiter.groups.buckets.remove(this.#rules.filter(({ isReleased }) => isReleased).map(({ key }) => key))
       this.#keys = new KeyTable(kept.length)
       for (const { key } of kept) this.#keys.add(key)
       this.#rules = kept
     }
-    if (kept.length === 0) this.#limiter.release()
+    if (kept.length === 0) this.limiter.release()
     return kept.length > 0
-  }
-
-  restartAligned(): void {
-    this.#limiter.restartAligned()
   }
 }
 
 /** The limiter of one of them: for events with the key of the rule. */
-export class ExactRule {
+export class ExactRule implements BucketLimiter {
   readonly seed: number
   readonly key: Key
   readonly limits: readonly Limit[]
   isReleased = false
-  readonly shared: KeyedLimiter
-  /** The default bucket, which is used only if there is no room for the other one. */
-  #default: Windows | undefined
+  readonly shared: Limiter
+  #defaults: Windows | undefined
 
-  constructor(shared: KeyedLimiter, key: Key, limits: readonly Limit[]) {
+  constructor(shared: Limiter, key: Key, limits: readonly Limit[]) {
     this.seed = shared.seed
     this.key = key
     this.limits = limits
@@ -77,15 +73,17 @@ export class ExactRule {
 
   release(): void {
     this.isReleased = true
+    this.#defaults?.release()
   }
 
-  get groups(): { defaults: Windows; buckets: ExactRule; ofRules: ReadonlyMap<string, never> } {
-    return { defaults: this.#defaults, buckets: this, ofRules: new Map<string, never>() }
+  get groups(): { buckets: ExactRule; ofRules: ReadonlyMap<string, never> } {
+    return { buckets: this, ofRules: new Map<string, never>() }
   }
 
-  get #defaults(): Windows {
-    this.#default ??= createWindows(this.limits, this.shared.wall)
-    return this.#default
+  /** The default bucket, which is used only if there is no room for the other one. */
+  get defaults(): Windows {
+    this.#defaults ??= this.shared.timing.windows(this.limits)
+    return this.#defaults
   }
 
   *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
@@ -97,45 +95,22 @@ export class ExactRule {
     return this.shared.groups.buckets.read(length, from, seed)
   }
 
-  take(key: PlacedKey, now: number): Taken {
-    return this.shared.take(key, now)
-  }
-
-  takeCost(key: PlacedKey, now: number, cost: number, size: number): Taken {
-    return this.shared.takeCost(key, now, cost, size)
-  }
-
-  takeDefault(now: number): typeof PASS | typeof DISCARD {
-    return this.#defaults.take(0, now) ? PASS : DISCARD
-  }
-
-  takeDefaults(events: number, now: number): number {
-    return this.#defaults.takeMany(0, events, now)
-  }
-
-  takeDefaultCost(now: number, cost: number, size: number): typeof PASS | typeof DISCARD {
-    return this.#defaults.takeCost(0, now, cost, size) ? PASS : DISCARD
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Taken | typeof FULL {
+    return key ? this.shared.take(key, time, cost, size) : this.defaults.take(0, time, cost, size)
   }
 
   /** The level of the bucket with this key: an empty one if the rule does not hold for it. */
-  level(key: PlacedKey, now: number, cost: number, size: number): Level | undefined {
-    if (sameKeys(key, this.key)) return this.shared.level(key, now, cost, size)
-    return createWindows(this.limits, this.shared.wall).level(0, now, cost, size)
+  level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined {
+    if (key && sameKeys(key, this.key)) return this.shared.level(key, time, cost, size)
+    const windows = key ? this.shared.timing.windows(this.limits) : this.defaults
+    return windows.level(0, time, cost, size)
   }
 
-  levelOfDefault(now: number, cost: number, size: number): Level {
-    return this.#defaults.level(0, now, cost, size)
-  }
-
-  roomAt(key: PlacedKey, now: number, cost: number, size: number): number | undefined {
-    return this.shared.roomAt(key, now, cost, size)
-  }
-
-  roomAtOfDefault(now: number, cost: number, size: number): number {
-    return this.#defaults.roomAt(0, now, cost, size)
+  roomAt(key: PlacedKey | undefined, now: number, cost: number, size: number): number | undefined {
+    return key ? this.shared.roomAt(key, now, cost, size) : this.defaults.roomAt(0, now, cost, size)
   }
 
   restartAligned(): void {
-    this.#default?.restartAligned()
+    this.#defaults?.restartAligned()
   }
 }

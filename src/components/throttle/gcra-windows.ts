@@ -1,3 +1,4 @@
+import { DISCARD, PASS, type Taken } from './decisions.js'
 import { GcraRate, GcraTime } from './gcra-rate.js'
 import type { Level, Limit } from './limit.js'
 import { LimitWindows } from './windows.js'
@@ -25,23 +26,11 @@ export class GcraWindows extends LimitWindows {
     return this.times[bucket]! + 1 - this.spanMs
   }
 
-  take(bucket: number, now: number): boolean {
-    if (!this.fits(bucket, now)) return false
-    this.charge(bucket, now, 1)
-    return true
-  }
-
-  takeMany(bucket: number, events: number, now: number): number {
-    let passed = 0
-    while (passed < events && this.take(bucket, now)) passed++
-    return passed
-  }
-
   /** Whatever it costs: a cost delays what comes after it. */
-  fits(bucket: number, now: number): boolean {
+  fits(bucket: number, now: number): Taken {
     const { tolerance } = this.#rate
     const latest = this.#time.setTime(now).shift(tolerance.ms, tolerance.rest)
-    return !latest.isBefore(this.times[bucket]!, this.counts[bucket]!)
+    return latest.isBefore(this.times[bucket]!, this.counts[bucket]!) ? DISCARD : PASS
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -52,11 +41,11 @@ export class GcraWindows extends LimitWindows {
     this.counts[bucket] = time.rest
   }
 
-  roomAt(bucket: number, now: number): number {
-    if (this.fits(bucket, now)) return now
+  override roomAt(bucket: number, now: number): number {
+    if (this.fits(bucket, now) === PASS) return now
     const { tolerance } = this.#rate
     const at = this.#time.set(this.times[bucket]!, this.counts[bucket]!).shift(-tolerance.ms, -tolerance.rest).value
-    return this.fits(bucket, at) ? at : at + STEP_MS
+    return this.fits(bucket, at) === PASS ? at : at + STEP_MS
   }
 
   level(bucket: number, now: number): Level {

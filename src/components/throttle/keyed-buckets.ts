@@ -35,7 +35,9 @@ export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
  */
 export class KeyedBuckets<W extends BucketColumns> {
   /** The windows of the bucket that `bucket` returned last. */
-  windows!: W
+  windows: W
+  /** Those of the default bucket, whose id is 0: of all without a key. It is not among those that are bounded. */
+  readonly defaults: W
   /** Number of buckets in memory. */
   size = 0
   readonly #options: BucketsOptions
@@ -67,6 +69,8 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#create = create
     this.#room = room
     this.#prepare = prepare
+    this.defaults = create()
+    this.windows = this.defaults
     room.add(this)
     let parts = 1
     while (options.maxKeys > UNDIVIDED && parts < MOST_PARTS && parts * PART < options.maxKeys) parts *= 2
@@ -81,7 +85,11 @@ export class KeyedBuckets<W extends BucketColumns> {
 
   /** The windows of all buckets. */
   get all(): readonly W[] {
-    return this.#parts.flatMap(part => (part ? [part.windows] : []))
+    return [this.defaults, ...this.#parts.flatMap(part => (part ? [part.windows] : []))]
+  }
+
+  get idleMs(): number {
+    return this.#options.idleMs
   }
 
   /** Drops idle buckets. Call before the lookups for one point in time. */
@@ -177,11 +185,16 @@ export class KeyedBuckets<W extends BucketColumns> {
   /** Drops all buckets for good. */
   release(): void {
     this.clear()
+    this.defaults.release()
     this.#room.remove(this)
   }
 
   /** The id, in `windows`, of the bucket with this key; -1 if there is no room for a new one. */
-  bucket(key: PlacedKey, now: number): number {
+  bucket(key: PlacedKey | undefined, now: number): number {
+    if (key === undefined) {
+      this.windows = this.defaults
+      return 0
+    }
     const { places } = key
     const part = this.#only ?? this.#partOf(key.hash, now)
     let id: number
@@ -203,7 +216,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /** Like `bucket`, but adds none: if there is none yet, `windows` is an empty one. */
-  peek(key: Key, now: number): number {
+  peek(key: Key | undefined, now: number): number {
+    if (key === undefined) return this.bucket(key, now)
     const part = this.#parts[this.#indexOf(key.hash)]
     const id = part?.find(key) ?? -1
     if (id >= 0) {

@@ -2,28 +2,26 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { BucketKey } from './bucket-key.js'
 import { Costs } from './costs.js'
 import type { Key } from './key-table.js'
-import type { Limiter, RuledLimiter } from './limiter.js'
 import { RuleFinder } from './rule-finder.js'
-import type { Rule } from './rules.js'
+import type { BucketLimiter, Rule, RuledLimiter } from './rules.js'
 
-/** Decides by the limits of rules. Rules that share what they need share this, too. */
-export interface Lane<T> {
-  /** For events with a key. Undefined: all events pass. */
-  readonly limiter: Limiter<T> | undefined
+/** Decides by the limits of one rule. */
+export interface Lane {
+  /** Undefined: all events pass. */
+  readonly limiter: BucketLimiter | undefined
   /** Undefined: each event costs 1. */
   readonly costs: Costs | undefined
 }
 
 /** The rules of a throttle, each with a limiter that is made for its first event. */
-export class Lanes<T> {
+export class Lanes {
   readonly rules: readonly Rule[]
-  readonly #limiter: RuledLimiter<T>
+  readonly #limiter: RuledLimiter
   readonly #finder: RuleFinder
-  readonly #lanes: (Lane<T> | undefined)[]
-  readonly #shared = new Map<Limiter<T>, Lane<T>>()
+  readonly #lanes: (Lane | undefined)[]
 
   /** `limiter`: that of the throttle. It loses the limiters of other rules. */
-  constructor(rules: readonly Rule[], limiter: RuledLimiter<T>) {
+  constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter
     this.#finder = new RuleFinder(rules, limiter.seed)
@@ -42,29 +40,19 @@ export class Lanes<T> {
   }
 
   /** The lane of a rule. */
-  of(n: number): Lane<T> {
+  of(n: number): Lane {
     return this.#lanes[n] ?? this.#open(n)
   }
 
   /** The lane of a rule, if an event needed it before. */
-  opened(n: number): Lane<T> | undefined {
+  opened(n: number): Lane | undefined {
     return this.#lanes[n]
   }
 
-  /** The limiter of a rule alone; undefined: all events pass. */
-  limiterOf(n: number): Limiter<T> | undefined {
+  #open(n: number): Lane {
     const rule = this.rules[n]!
-    return rule.limits.length > 0 ? this.#limiter.ofRule(rule) : undefined
-  }
-
-  #open(n: number): Lane<T> {
-    const { limits, costField } = this.rules[n]!
-    const own = this.limiterOf(n)
-    const limiter = own?.shared ?? own
-    const costs = Costs.for(limits, costField)
-    const shared = costs === undefined && limiter !== undefined ? this.#shared.get(limiter) : undefined
-    const lane = shared ?? { limiter, costs }
-    if (limiter !== undefined && costs === undefined) this.#shared.set(limiter, lane)
+    const limiter = rule.limits.length > 0 ? this.#limiter.ofRule(rule) : undefined
+    const lane = { limiter, costs: Costs.for(rule.limits, rule.costField) }
     this.#lanes[n] = lane
     return lane
   }

@@ -1,17 +1,23 @@
+import { keyBytes } from './bucket-key.js'
 import type { BucketPart, PlacedKey } from './bucket-part.js'
+import { BucketRoom } from './bucket-room.js'
+import { FULL, type Taken } from './decisions.js'
+import { type ExactRule, ExactRules, shapeOf } from './exact-rules.js'
+import { keyOf } from './key-table.js'
+import { KeyedBuckets, type PrepareBucket } from './keyed-buckets.js'
 import type { Level, Limit } from './limit.js'
-import type { Rule } from './rules.js'
+import { keepOnly, type Rule, type RuledLimiter } from './rules.js'
+import { createWindows } from './several-windows.js'
+import type { StateReader, StateWriter } from './state-bytes.js'
+import { WallTime } from './wall-time.js'
 import type { Windows } from './windows.js'
 
-/** What decides by the limits of buckets. */
-
-export type Taken = typeof PASS | typeof DISCARD | typeof FULL
-/** Within the limit, and counted. */
-export const PASS = 0
-/** Beyond the limit. */
-export const DISCARD = 1
-/** A new key while `maxKeys` others are in use; not counted. */
-export const FULL = 2
+/** How far events have come. */
+export interface SavedProgress {
+  readonly oldest: number
+  write(to: StateWriter): void
+  read(from: StateReader): void
+}
 
 export interface LimiterOptions {
   /** At least one. */
@@ -23,26 +29,152 @@ export interface LimiterOptions {
   readonly persists?: boolean | undefined
 }
 
-/** Limits by key, in event time or clock time. Costs and sizes are those of `Windows`. */
-export interface Limiter<T> {
-  /** Of the hashes of keys. */
-  readonly seed: number
-  /** What takes events with a key in its place; other rules may share it. */
-  readonly shared?: Limiter<T> | undefined
-  /** What has all buckets with a key, if that is one part, whose windows are in clock time. Undefined while there are none. */
-  readonly undivided?: BucketPart<Windows> | undefined
-  take(key: PlacedKey, time: number): T | typeof FULL
-  takeDefault(time: number): T
-  takeCost(key: PlacedKey, time: number, cost: number, size: number): T | typeof FULL
-  takeDefaultCost(time: number, cost: number, size: number): T
-  level(key: PlacedKey, time: number, cost: number, size: number): Level | undefined
-  levelOfDefault(time: number, cost: number, size: number): Level
+/** The time in which decisions are made: it has the windows of limits, and says when a bucket is idle. */
+export interface Timing {
+  windows(limits: readonly Limit[]): Windows
+  /** How long a bucket is in use after the end of its windows. */
+  readonly graceMs: number
+  /** Whether a bucket that was used since idle ones were searched for is in use, whatever its windows are. */
+  readonly keepsUsed: boolean
+  /** The time that counts for idle buckets while an event at `time` is decided. */
+  present(time: number): number
+  /** In event time: how far events have come, to be saved. */
+  readonly progress?: SavedProgress
 }
 
-/** A limiter that has one for each rule. */
-export interface RuledLimiter<T> extends Limiter<T> {
+/** The clock: a bucket is idle when none of its windows is open. */
+export class ClockTiming implements Timing {
+  /** For windows that follow the wall clock. */
+  readonly wall = new WallTime()
+  readonly graceMs = 0
+  readonly keepsUsed = false
+
+  windows(limits: readonly Limit[]): Windows {
+    return createWindows(limits, this.wall)
+  }
+
+  present(time: number): number {
+    return time
+  }
+}
+
+/**
+ * The buckets of limits, by key, and those of rules, which have their own. Without a key, an event belongs to the default
+ * bucket. Costs and sizes are those of `Windows`.
+ */
+export class Limiter<T extends Timing = Timing> implements RuledLimiter {
+  readonly timing: T
+  /** Of the hashes of keys. */
+  readonly seed: number
+  readonly #buckets: KeyedBuckets<Windows>
+  readonly #options: LimiterOptions
+  readonly #room: BucketRoom
+  readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
+  /** By the shape of their limits. */
+  readonly #exact = new Map<string, ExactRules>()
+
+  /** `parent`: for the limiter of rules. `prepare` is called with each new bucket. */
+  constructor(options: LimiterOptions, timing: T, parent?: Limiter<T>, prepare?: PrepareBucket<Windows>) {
+    const { limits, maxKeys, seed, persists } = options
+    this.#options = options
+    this.seed = seed
+    this.timing = timing
+    this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
+    const create = () => timing.windows(limits)
+    const { graceMs, keepsUsed } = timing
+    const lifetime = { idleMs: create().spanMs + graceMs, maxKeys, keepsUsed, notesChanges: persists }
+    this.#buckets = new KeyedBuckets(lifetime, create, this.#room, prepare)
+  }
+
   /** The limiter of a rule, with buckets of its own. */
-  ofRule(rule: Rule): Limiter<T>
+  ofRule(rule: Rule): Limiter<T> | ExactRule {
+    const { id, limits } = rule
+    const known = this.#ofRules.get(id)
+    if (known) return known
+    const limiter = this.#exactRule(rule) ?? new Limiter<T>({ ...this.#options, limits }, this.timing, this)
+    this.#ofRules.set(id, limiter)
+    return limiter
+  }
+
+  #exactRule({ key, when, limits }: Rule): ExactRule | undefined {
+    if (key?.text === undefined || when !== undefined) return undefined
+    const shape = shapeOf(limits)
+    let exact = this.#exact.get(shape)
+    if (!exact) {
+      exact = new ExactRules(prepare => new Limiter({ ...this.#options, limits }, this.timing, this, prepare))
+      this.#exact.set(shape, exact)
+    }
+    return exact.add(keyOf(keyBytes(key.text), this.seed), limits)
+  }
+
   /** Drops the limiters of all other rules. */
-  keepRules(rules: readonly Rule[]): void
+  keepRules(rules: readonly Rule[]): void {
+    keepOnly(this.#ofRules, rules)
+    for (const [shape, exact] of this.#exact) if (!exact.sweep()) this.#exact.delete(shape)
+  }
+
+  /** Drops all buckets that are idle after so many milliseconds without an event; of rules as well. */
+  dropUnused(ms: number): void {
+    if (ms >= this.#buckets.idleMs) this.#buckets.clear()
+    for (const limiter of this.#ofRules.values()) if (limiter instanceof Limiter) limiter.dropUnused(ms)
+    for (const exact of this.#exact.values()) exact.limiter.dropUnused(ms)
+  }
+
+  release(): void {
+    this.#buckets.release()
+  }
+
+  get groups() {
+    return { buckets: this.#buckets, ofRules: this.#ofRules }
+  }
+
+  /** Number of buckets in memory, without default ones; with those of rules. */
+  get keys(): number {
+    return this.#room.size
+  }
+
+  /** Number of buckets that were dropped; with those of rules. */
+  get dropped(): number {
+    return this.#room.dropped
+  }
+
+  /** Drops idle buckets. Call before the takes for one point in time. */
+  advance(time: number): void {
+    this.#room.advance(this.timing.present(time))
+  }
+
+  /** What has all buckets with a key, if they are not divided. Undefined while there are none. */
+  get undivided(): BucketPart<Windows> | undefined {
+    return this.#buckets.only
+  }
+
+  /** The default bucket, by its id: 0. */
+  get defaults(): Windows {
+    return this.#buckets.defaults
+  }
+
+  /** Decides on an event of the bucket with this key, and counts it if it passes. */
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Taken | typeof FULL {
+    const id = this.#buckets.bucket(key, this.timing.present(time))
+    return id < 0 ? FULL : this.#buckets.windows.take(id, time, cost, size)
+  }
+
+  /** The level of the bucket with this key; undefined if there is no room for it. */
+  level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined {
+    const id = this.#buckets.peek(key, this.timing.present(time))
+    return id < 0 ? undefined : this.#buckets.windows.level(id, time, cost, size)
+  }
+
+  /** When an event of the bucket with this key fits if nothing else passes; undefined if there is no room for it. */
+  roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined {
+    const id = this.#buckets.bucket(key, this.timing.present(time))
+    return id < 0 ? undefined : this.#buckets.windows.roomAt(id, time, cost, size)
+  }
+
+  /** Forgets windows that were aligned to a clock that has been set back. */
+  restartAligned(): void {
+    for (const windows of this.#buckets.all) windows.restartAligned()
+    for (const limiter of this.#ofRules.values()) limiter.restartAligned()
+    for (const exact of this.#exact.values()) exact.limiter.restartAligned()
+  }
 }

@@ -1,3 +1,4 @@
+import { DISCARD, PASS, type Taken } from './decisions.js'
 import type { Level, Limit } from './limit.js'
 import type { Periods } from './periods.js'
 import type { StateReader } from './state-bytes.js'
@@ -27,21 +28,6 @@ export class PeriodWindows extends LimitWindows {
     return start === Number.NEGATIVE_INFINITY ? start : this.#endOf(bucket) - this.spanMs
   }
 
-  take(bucket: number, now: number): boolean {
-    const start = this.#start(now)
-    const used = this.#used(bucket, start)
-    if (used >= this.mostOf(bucket)) return false
-    this.counts[bucket] = used + 1
-    if (this.times[bucket]! < start) this.times[bucket] = start
-    return true
-  }
-
-  takeMany(bucket: number, events: number, now: number): number {
-    const passed = this.within(events, bucket, this.#used(bucket, this.#start(now)))
-    if (passed > 0) this.charge(bucket, now, passed)
-    return passed
-  }
-
   #start(now: number): number {
     const wall = now + this.#wall.offsetMs
     if (wall !== this.#at) {
@@ -55,8 +41,8 @@ export class PeriodWindows extends LimitWindows {
     return this.times[bucket]! < start ? 0 : this.counts[bucket]!
   }
 
-  fits(bucket: number, now: number, cost: number): boolean {
-    return this.#used(bucket, this.#start(now)) + cost <= this.mostOf(bucket)
+  fits(bucket: number, now: number, cost: number): Taken {
+    return this.#used(bucket, this.#start(now)) + cost <= this.mostOf(bucket) ? PASS : DISCARD
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -65,8 +51,8 @@ export class PeriodWindows extends LimitWindows {
     if (this.times[bucket]! < start) this.times[bucket] = start
   }
 
-  roomAt(bucket: number, now: number, cost: number): number {
-    if (this.fits(bucket, now, cost)) return now
+  override roomAt(bucket: number, now: number, cost: number): number {
+    if (this.fits(bucket, now, cost) === PASS) return now
     return cost > this.mostOf(bucket) ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
   }
 

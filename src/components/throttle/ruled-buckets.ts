@@ -1,10 +1,11 @@
 import type { BucketPart } from './bucket-part.js'
+import { PASS } from './decisions.js'
 import type { Key, Keys } from './key-table.js'
 import { NONE, TO_FIND } from './key-table.js'
-import type { KeyedLimiter } from './keyed-limiter.js'
 import type { Lanes } from './lanes.js'
-import { type Limiter, PASS, type Taken } from './limiter.js'
+import type { Limiter } from './limiter.js'
 import { CONDITIONAL } from './rule-finder.js'
+import type { BucketLimiter } from './rules.js'
 import type { Windows } from './windows.js'
 
 /** Groups of buckets that are taken together, each in a loop of its own. */
@@ -13,7 +14,7 @@ const MOST_GROUPS = 1 << GROUP_BITS
 
 /** Buckets with the same windows; undefined: of rules that let everything pass. */
 interface Group {
-  readonly limiter: Limiter<Taken> | undefined
+  readonly limiter: BucketLimiter | undefined
   readonly part: BucketPart<Windows> | undefined
   readonly layout: object | undefined
   /** The ids of the events of the last batch; NONE for those of other groups. */
@@ -44,8 +45,8 @@ class KeyAt implements Key {
  * of a key and its bucket are one id: that of the bucket in its group, and the number of the group.
  */
 export class RuledBuckets {
-  readonly lanes: Lanes<Taken>
-  readonly #limiter: KeyedLimiter
+  readonly lanes: Lanes
+  readonly #limiter: Limiter
   /** The windows of all groups, for the events of the last batch. */
   readonly windows: Pick<Windows, 'takeAll'> = {
     takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
@@ -55,7 +56,7 @@ export class RuledBuckets {
   #groups: Group[] = []
   #layout = {}
 
-  constructor(lanes: Lanes<Taken>, limiter: KeyedLimiter) {
+  constructor(lanes: Lanes, limiter: Limiter) {
     this.lanes = lanes
     this.#limiter = limiter
   }
@@ -100,13 +101,13 @@ export class RuledBuckets {
     // A limiter that is made here, not for the first event that needs it, would drop idle buckets at other times.
     const lane = rule < 0 ? undefined : this.lanes.opened(rule)
     if (rule >= 0 && (lane === undefined || lane.costs !== undefined)) return NONE
-    const limiter = lane === undefined ? this.#limiter : lane.limiter
+    const limiter = lane === undefined ? this.#limiter : (lane.limiter?.shared ?? lane.limiter)
     const id = limiter === undefined ? 0 : (limiter.undivided?.find(key) ?? NONE)
     const group = id < 0 ? NONE : this.#groupOf(limiter)
     return group < 0 ? NONE : (id << GROUP_BITS) | group
   }
 
-  #groupOf(limiter: Limiter<Taken> | undefined): number {
+  #groupOf(limiter: BucketLimiter | undefined): number {
     const groups = this.#groups
     const known = groups.findIndex(group => group.limiter === limiter)
     if (known >= 0) return known

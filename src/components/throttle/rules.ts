@@ -1,7 +1,10 @@
 import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
+import type { BucketPart, PlacedKey } from './bucket-part.js'
+import type { Decision } from './decisions.js'
 import type { KeyPattern } from './key-pattern.js'
-import type { Limit } from './limit.js'
+import type { Level, Limit } from './limit.js'
+import type { Windows } from './windows.js'
 
 /** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
 export interface Rule {
@@ -29,6 +32,28 @@ export interface RuleName {
 /** A rule as people find it in the configuration: `limits[0] (key batch-*)`. */
 export function ruleTitle({ list, place, text }: RuleName): string {
   return `${list}[${place - 1}] (${text})`
+}
+
+/** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs are those of `Windows`. */
+export interface BucketLimiter {
+  /** Of the hashes of keys. */
+  readonly seed: number
+  /** What takes events with a key in its place; other rules may share it. */
+  readonly shared?: BucketLimiter | undefined
+  /** What has all buckets with a key, if that is one part. Undefined while there are none. */
+  readonly undivided?: BucketPart<Windows> | undefined
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Decision
+  /** Undefined: there is no room for the bucket. So it is with `roomAt`. */
+  level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined
+  roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined
+}
+
+/** A limiter that has one for each rule. */
+export interface RuledLimiter extends BucketLimiter {
+  /** The limiter of a rule, with buckets of its own. */
+  ofRule(rule: Rule): BucketLimiter
+  /** Drops the limiters of all other rules. */
+  keepRules(rules: readonly Rule[]): void
 }
 
 /** Drops the limiters of rules that are gone. */

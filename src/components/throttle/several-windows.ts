@@ -1,4 +1,5 @@
 import { CalendarPeriods } from './calendar-periods.js'
+import { DISCARD, LATE, PASS, type Taken } from './decisions.js'
 import { GcraWindows } from './gcra-windows.js'
 import type { Level, Limit } from './limit.js'
 import { PeriodWindows } from './period-windows.js'
@@ -14,31 +15,32 @@ export class SeveralWindows extends Windows {
   readonly #members: readonly LimitWindows[]
   readonly #inBytes: readonly boolean[]
 
-  constructor(members: readonly LimitWindows[]) {
+  readonly #latePasses: boolean
+
+  /** `latePasses`: an event that is late in one of the limits passes, so it counts in the others. */
+  constructor(members: readonly LimitWindows[], latePasses: boolean) {
     super()
+    this.#latePasses = latePasses
     this.spanMs = Math.max(...members.map(({ spanMs }) => spanMs))
     this.#members = members
     this.#inBytes = members.map(({ limit }) => limit.unit === 'bytes')
   }
 
-  take(bucket: number, now: number): boolean {
-    if (!this.fits(bucket, now, 1, 0)) return false
-    this.charge(bucket, now, 1, 0)
-    return true
-  }
-
-  takeMany(bucket: number, events: number, now: number): number {
-    let passed = 0
-    while (passed < events && this.take(bucket, now)) passed++
-    return passed
-  }
-
-  fits(bucket: number, now: number, cost: number, bytes: number): boolean {
+  fits(bucket: number, time: number, cost: number, bytes: number): Taken {
     const members = this.#members
+    let isLate = false
     for (let n = 0; n < members.length; n++) {
-      if (!members[n]!.fits(bucket, now, this.#inBytes[n]! ? bytes : cost, 0)) return false
+      const taken = members[n]!.fits(bucket, time, this.#inBytes[n]! ? bytes : cost, 0)
+      if (taken === DISCARD) return DISCARD
+      if (taken === LATE) isLate = true
     }
-    return true
+    return isLate ? LATE : PASS
+  }
+
+  override take(bucket: number, time: number, cost: number, bytes: number): Taken {
+    const taken = this.fits(bucket, time, cost, bytes)
+    if (taken === PASS || (taken === LATE && this.#latePasses)) this.charge(bucket, time, cost, bytes)
+    return taken
   }
 
   charge(bucket: number, now: number, cost: number, bytes: number): void {
@@ -46,16 +48,18 @@ export class SeveralWindows extends Windows {
     for (let n = 0; n < members.length; n++) members[n]!.charge(bucket, now, this.#inBytes[n]! ? bytes : cost, 0)
   }
 
-  roomAt(bucket: number, now: number, cost: number, bytes: number): number {
+  override roomAt(bucket: number, now: number, cost: number, bytes: number): number {
     return Math.max(...this.#members.map((member, n) => member.roomAt(bucket, now, this.#inBytes[n] ? bytes : cost, 0)))
   }
 
   level(bucket: number, now: number, cost: number, bytes: number): Level {
-    const refuses = this.#members.find((member, n) => !member.fits(bucket, now, this.#inBytes[n] ? bytes : cost, 0))
+    const refuses = this.#members.find(
+      (member, n) => member.fits(bucket, now, this.#inBytes[n] ? bytes : cost, 0) === DISCARD,
+    )
     return fullest((refuses ? [refuses] : this.#members).map(member => member.level(bucket, now, cost, bytes)))
   }
 
-  override setLimits(bucket: number, limits: readonly Limit[]): void {
+  setLimits(bucket: number, limits: readonly Limit[]): void {
     for (const [n, member] of this.#members.entries()) member.setLimits(bucket, limits.slice(n))
   }
 
@@ -84,18 +88,28 @@ export class SeveralWindows extends Windows {
   override restartAligned(): void {
     for (const member of this.#members) member.restartAligned()
   }
+
+  override release(): void {
+    for (const member of this.#members) member.release()
+  }
 }
 
 /** The level of which the largest part is used. */
-export function fullest(levels: readonly Level[]): Level {
+function fullest(levels: readonly Level[]): Level {
   const part = ({ used, limit }: Level) => used / limit.limit
   return levels.reduce((most, level) => (part(level) > part(most) ? level : most))
 }
 
+/** Windows side by side; those of one limit where that is all. */
+export function sideBySide(members: readonly LimitWindows[], latePasses = false): Windows {
+  return members.length === 1 && members[0]!.limit.unit !== 'bytes'
+    ? members[0]!
+    : new SeveralWindows(members, latePasses)
+}
+
 /** The windows of limits, in clock time. */
 export function createWindows(limits: readonly Limit[], wall: WallTime): Windows {
-  const members = limits.map(limit => windowsOf(limit, wall))
-  return members.length === 1 && limits[0]!.unit !== 'bytes' ? members[0]! : new SeveralWindows(members)
+  return sideBySide(limits.map(limit => windowsOf(limit, wall)))
 }
 
 /** The periods that are the windows of a limit; undefined if its windows begin with an event. */

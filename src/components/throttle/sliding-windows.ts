@@ -1,3 +1,4 @@
+import { DISCARD, PASS, type Taken } from './decisions.js'
 import type { Level, Limit } from './limit.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 import { LimitWindows } from './windows.js'
@@ -26,18 +27,6 @@ export class SlidingWindows extends LimitWindows {
     this.#windowMs = limit.windowMs
   }
 
-  take(bucket: number, now: number): boolean {
-    if (this.#used(bucket, now) >= this.mostOf(bucket)) return false
-    this.charge(bucket, now, 1)
-    return true
-  }
-
-  takeMany(bucket: number, events: number, now: number): number {
-    const passed = this.within(events, bucket, this.#used(bucket, now))
-    if (passed > 0) this.charge(bucket, now, passed)
-    return passed
-  }
-
   /** What counts in the window that ends at `now`. Forgets what no longer does. */
   #used(bucket: number, now: number): number {
     if (now - this.times[bucket]! >= this.#windowMs) return 0
@@ -47,8 +36,8 @@ export class SlidingWindows extends LimitWindows {
     return this.counts[bucket]! + older.total
   }
 
-  fits(bucket: number, now: number, cost: number): boolean {
-    return this.#used(bucket, now) + cost <= this.mostOf(bucket)
+  fits(bucket: number, now: number, cost: number): Taken {
+    return this.#used(bucket, now) + cost <= this.mostOf(bucket) ? PASS : DISCARD
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -65,7 +54,7 @@ export class SlidingWindows extends LimitWindows {
     this.counts[bucket] = cost
   }
 
-  roomAt(bucket: number, now: number, cost: number): number {
+  override roomAt(bucket: number, now: number, cost: number): number {
     if (cost > this.mostOf(bucket)) return Number.POSITIVE_INFINITY
     let used = this.#used(bucket, now)
     if (used + cost <= this.mostOf(bucket)) return now

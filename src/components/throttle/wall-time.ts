@@ -1,7 +1,20 @@
+/** How far the wall clock may drift before windows follow it. */
+const DRIFT_MS = 1000
+
 /** The wall clock, for windows that follow the calendar while decisions are made in the time of another clock. */
 export class WallTime {
   /** Wall clock minus the time of the decisions, in milliseconds; 0 where decisions are made in wall time. */
   offsetMs = 0
   /** The latest wall time of a decision, where the clock is followed. */
   latestMs = Number.NEGATIVE_INFINITY
+
+  /** Follows the clock, which shows `wall` at `now`, unless it has drifted only. Returns whether it was set back. */
+  follow(now: number, wall: number): boolean {
+    const before = this.offsetMs
+    const offsetMs = wall - now
+    // The clock was set, or the machine slept.
+    if (Math.abs(offsetMs - before) > DRIFT_MS) this.offsetMs = offsetMs
+    this.latestMs = Math.max(this.latestMs, now + this.offsetMs)
+    return this.offsetMs < before
+  }
 }

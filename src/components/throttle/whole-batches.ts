@@ -2,11 +2,10 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { BatchKeys, type BucketIds } from './batch-keys.js'
 import type { DeciderOptions } from './decider.js'
-import { EXCLUDED, type FAIL_OPEN } from './decisions.js'
+import { type Decision, DISCARD, EXCLUDED, PASS } from './decisions.js'
 import { NONE } from './key-table.js'
-import type { KeyedLimiter } from './keyed-limiter.js'
 import type { Lanes } from './lanes.js'
-import { DISCARD, PASS, type Taken } from './limiter.js'
+import type { Limiter } from './limiter.js'
 import { RuledBuckets } from './ruled-buckets.js'
 import type { Windows } from './windows.js'
 
@@ -22,7 +21,7 @@ interface WholeBuckets extends BucketIds {
 }
 
 /** Decides on an event that is not excluded. */
-type Take = (batch: EventBatch, i: number, now: number) => Taken | typeof FAIL_OPEN
+type Take = (batch: EventBatch, i: number, now: number) => Decision
 
 /**
  * Decides on all events of a batch in a few loops over columns, where each event costs 1. It decides as they would be
@@ -31,7 +30,7 @@ type Take = (batch: EventBatch, i: number, now: number) => Taken | typeof FAIL_O
  * than it, are taken alone, in order.
  */
 export class WholeBatches {
-  readonly #limiter: KeyedLimiter
+  readonly #limiter: Limiter
   readonly #exclude: DeciderOptions['exclude']
   /** Undefined: all events belong to the default bucket. */
   readonly keys: BatchKeys | undefined
@@ -39,10 +38,12 @@ export class WholeBatches {
   /** Undefined: there are no rules. */
   #ruled: RuledBuckets | undefined
   #excluded = new Uint8Array(1024)
+  /** Without a key: the id of the default bucket, or NONE, for each event. */
+  #ids = new Int32Array(1024)
   /** The number of batches that it leaves to others, since it could not decide on enough events of the last one. */
   #pause = 0
 
-  constructor(limiter: KeyedLimiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
+  constructor(limiter: Limiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
     this.#limiter = limiter
     this.#exclude = exclude
     this.keys = field && new BatchKeys(field, limiter.seed)
@@ -55,7 +56,7 @@ export class WholeBatches {
   decide(
     batch: EventBatch,
     now: number,
-    lanes: Lanes<Taken> | undefined,
+    lanes: Lanes | undefined,
     decisions: Uint8Array,
     counts: Uint32Array,
   ): boolean {
@@ -74,17 +75,12 @@ export class WholeBatches {
       this.#pause = PAUSE
       return false
     }
-    if (excluded !== undefined) {
-      decisions.fill(EXCLUDED, 0, length)
-      let count = 0
-      for (let i = 0; i < length; i++) count += excluded[i]!
-      counts[EXCLUDED] = count
-    }
+    if (excluded !== undefined) noteExcluded(length, excluded, decisions, counts)
     this.#decideByKeys(batch, keys, buckets, now, decisions, counts)
     return true
   }
 
-  #bucketsOf(lanes: Lanes<Taken>): RuledBuckets | undefined {
+  #bucketsOf(lanes: Lanes): RuledBuckets | undefined {
     if (this.#ruled?.lanes !== lanes) this.#ruled = new RuledBuckets(lanes, this.#limiter)
     return this.#limiter.keys > 0 && !this.#ruled.isTooDivided ? this.#ruled : undefined
   }
@@ -97,21 +93,16 @@ export class WholeBatches {
 
   #decideByDefault(batch: EventBatch, now: number, decisions: Uint8Array, counts: Uint32Array): void {
     const { length } = batch
+    if (this.#ids.length < length) this.#ids = new Int32Array(length * 2)
+    const ids = this.#ids.fill(0, 0, length)
     const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
-    let left = length
-    if (excluded !== undefined) for (let i = 0; i < length; i++) left -= excluded[i]!
-    const passed = this.#limiter.takeDefaults(left, now)
-    counts[EXCLUDED] = length - left
-    counts[PASS] = passed
-    counts[DISCARD] = left - passed
-    if (excluded === undefined) {
-      decisions.fill(PASS, 0, passed).fill(DISCARD, passed, length)
-      return
+    if (excluded !== undefined) {
+      noteExcluded(length, excluded, decisions, counts)
+      for (let i = 0; i < length; i++) if (excluded[i] === 1) ids[i] = NONE
     }
-    for (let i = 0, taken = 0; i < length; i++) {
-      if (excluded[i] === 1) decisions[i] = EXCLUDED
-      else decisions[i] = taken++ < passed ? PASS : DISCARD
-    }
+    const discarded = this.#limiter.defaults.takeAll(ids, 0, length, now, decisions)
+    counts[DISCARD] = discarded
+    counts[PASS] = length - counts[EXCLUDED]! - discarded
   }
 
   #decideByKeys(
@@ -145,4 +136,11 @@ export class WholeBatches {
     counts[DISCARD]! += discarded
     counts[PASS]! += length - counts[EXCLUDED]! - alone - discarded
   }
+}
+
+function noteExcluded(length: number, excluded: Uint8Array, decisions: Uint8Array, counts: Uint32Array): void {
+  decisions.fill(EXCLUDED, 0, length)
+  let count = 0
+  for (let i = 0; i < length; i++) count += excluded[i]!
+  counts[EXCLUDED] = count
 }

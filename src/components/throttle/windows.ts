@@ -1,5 +1,5 @@
+import { DISCARD, PASS, type Taken } from './decisions.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
-import { DISCARD, PASS } from './limiter.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
 /** Limits over time windows. Each object holds the state of many buckets, by id: 0, 1, 2, … */
@@ -27,12 +27,8 @@ export abstract class BucketColumns {
   reserve(capacity: number): void {
     const { length } = this.counts
     if (capacity <= length) return
-    const counts = new Float64Array(capacity)
-    counts.set(this.counts)
-    this.counts = counts
-    const times = new Float64Array(capacity).fill(Number.NEGATIVE_INFINITY, length)
-    times.set(this.times)
-    this.times = times
+    this.counts = grown(this.counts, capacity)
+    this.times = grown(this.times, capacity).fill(Number.NEGATIVE_INFINITY, length)
   }
 
   /** Writes the state of a bucket. */
@@ -51,59 +47,60 @@ export abstract class BucketColumns {
   release(): void {}
 }
 
+/** A larger column with the same numbers. */
+export function grown(column: Float64Array, length: number): Float64Array<ArrayBuffer> {
+  const larger = new Float64Array(length)
+  larger.set(column)
+  return larger
+}
+
 /**
- * Windows in clock time: a bucket has one open window. Costs are in what the windows count (`scaleOf`). A limit of
- * bytes is asked with the size of the event as its cost; only several limits at once need both.
+ * The limits of buckets. Costs are in what the windows count (`scaleOf`). A limit of bytes is asked with the size of the
+ * event as its cost; only several limits at once need both.
  */
 export abstract class Windows extends BucketColumns {
   /** A bucket is idle when this has passed since its `latest`, in milliseconds. */
   abstract readonly spanMs: number
 
-  /** Returns whether an event of `bucket` at `now` is within the limit, and counts it if so. Its cost is 1. */
-  abstract take(bucket: number, now: number): boolean
+  /** The decision on an event, without counting it. */
+  abstract fits(bucket: number, time: number, cost: number, bytes: number): Taken
+
+  /** Counts an event that fits. */
+  abstract charge(bucket: number, time: number, cost: number, bytes: number): void
+
+  /** Decides on an event, and counts it if it fits. */
+  take(bucket: number, time: number, cost: number, bytes: number): Taken {
+    const taken = this.fits(bucket, time, cost, bytes)
+    if (taken === PASS) this.charge(bucket, time, cost, bytes)
+    return taken
+  }
 
   /**
-   * Takes an event of each of the buckets ids[i], for i from `from` to `to`, and writes PASS or DISCARD to `decisions`.
-   * Skips negative ids. Returns how many events are beyond the limit.
+   * Takes an event that costs 1 of each of the buckets ids[i], for i from `from` to `to`, and writes PASS or DISCARD to
+   * `decisions`. Skips negative ids. Returns how many events are beyond the limit.
    */
   takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
     let discarded = 0
     for (let i = from; i < to; i++) {
       const bucket = ids[i]!
       if (bucket < 0) continue
-      const decision = this.take(bucket, now) ? PASS : DISCARD
+      const decision = this.take(bucket, now, 1, 0)
       decisions[i] = decision
       discarded += decision
     }
     return discarded
   }
 
-  /** Sets the limits of a bucket, in the place of those of all; they differ from these in nothing but their numbers. */
-  setLimits(_bucket: number, _limits: readonly Limit[]): void {
-    throw new Error('these windows have the same limits for all buckets')
-  }
-
-  /** The same as calling `take` for each of so many events. Returns how many are within the limit: the first ones. */
-  abstract takeMany(bucket: number, events: number, now: number): number
-
-  /** Whether an event would pass. */
-  abstract fits(bucket: number, now: number, cost: number, bytes: number): boolean
-
-  /** Counts an event that fits. */
-  abstract charge(bucket: number, now: number, cost: number, bytes: number): void
-
-  /** Like `take`, for an event of this cost and size. */
-  takeCost(bucket: number, now: number, cost: number, bytes: number): boolean {
-    if (!this.fits(bucket, now, cost, bytes)) return false
-    this.charge(bucket, now, cost, bytes)
-    return true
-  }
-
-  /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: it never does. */
-  abstract roomAt(bucket: number, now: number, cost: number, bytes: number): number
-
   /** How full the bucket is; of several limits, the one that refuses an event of this cost, or else the fullest. */
-  abstract level(bucket: number, now: number, cost: number, bytes: number): Level
+  abstract level(bucket: number, time: number, cost: number, bytes: number): Level
+
+  /** The earliest time from `now` at which an event fits if nothing else passes; Infinity: never, or nobody knows. */
+  roomAt(_bucket: number, _now: number, _cost: number, _bytes: number): number {
+    return Number.POSITIVE_INFINITY
+  }
+
+  /** Sets the limits of a bucket, in the place of those of all; they differ from these in nothing but their numbers. */
+  abstract setLimits(bucket: number, limits: readonly Limit[]): void
 
   /** Forgets windows that were aligned to a clock that has been set back. */
   restartAligned(): void {}
@@ -129,12 +126,7 @@ export abstract class LimitWindows extends Windows {
     return this.mosts === undefined ? this.most : this.mosts[bucket]!
   }
 
-  /** How many of so many events are within the limit. More than the limit is used if it has been lowered since. */
-  protected within(events: number, bucket: number, used: number): number {
-    return Math.max(0, Math.min(events, this.mostOf(bucket) - used))
-  }
-
-  override setLimits(bucket: number, [limit]: readonly Limit[]): void {
+  setLimits(bucket: number, [limit]: readonly Limit[]): void {
     this.#setMost(bucket, limit!.limit * scaleOf(limit!))
   }
 
@@ -150,10 +142,7 @@ export abstract class LimitWindows extends Windows {
 
   override reserve(capacity: number): void {
     super.reserve(capacity)
-    if (this.mosts === undefined || this.mosts.length === this.counts.length) return
-    const mosts = new Float64Array(this.counts.length)
-    mosts.set(this.mosts)
-    this.mosts = mosts
+    if (this.mosts && this.mosts.length < this.counts.length) this.mosts = grown(this.mosts, this.counts.length)
   }
 
   protected levelOf(bucket: number, used: number, since: number, until: number): Level {
@@ -175,17 +164,15 @@ export class FixedWindows extends LimitWindows {
     this.#windowMs = limit.windowMs
   }
 
-  take(bucket: number, now: number): boolean {
-    if (now - this.times[bucket]! >= this.#windowMs) {
-      this.times[bucket] = now
-      this.counts[bucket] = 1
-      return true
-    }
-    const count = this.counts[bucket]!
+  /** In one step, since this is the limit of most throttles. */
+  override take(bucket: number, now: number, cost: number): Taken {
+    const isOpen = now - this.times[bucket]! < this.#windowMs
+    const used = isOpen ? this.counts[bucket]! + cost : cost
     // As in `mostOf`, of which V8 would make a call.
-    if (count >= (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return false
-    this.counts[bucket] = count + 1
-    return true
+    if (used > (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return DISCARD
+    if (!isOpen) this.times[bucket] = now
+    this.counts[bucket] = used
+    return PASS
   }
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
@@ -216,18 +203,12 @@ export class FixedWindows extends LimitWindows {
     return discarded
   }
 
-  takeMany(bucket: number, events: number, now: number): number {
-    const passed = this.within(events, bucket, this.#used(bucket, now))
-    if (passed > 0) this.charge(bucket, now, passed)
-    return passed
-  }
-
   #used(bucket: number, now: number): number {
     return now - this.times[bucket]! >= this.#windowMs ? 0 : this.counts[bucket]!
   }
 
-  fits(bucket: number, now: number, cost: number): boolean {
-    return this.#used(bucket, now) + cost <= this.mostOf(bucket)
+  fits(bucket: number, now: number, cost: number): Taken {
+    return this.#used(bucket, now) + cost <= this.mostOf(bucket) ? PASS : DISCARD
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -235,8 +216,8 @@ export class FixedWindows extends LimitWindows {
     if (now - this.times[bucket]! >= this.#windowMs) this.times[bucket] = now
   }
 
-  roomAt(bucket: number, now: number, cost: number): number {
-    if (this.fits(bucket, now, cost)) return now
+  override roomAt(bucket: number, now: number, cost: number): number {
+    if (this.fits(bucket, now, cost) === PASS) return now
     return cost > this.mostOf(bucket) ? Number.POSITIVE_INFINITY : this.times[bucket]! + this.#windowMs
   }
 

@@ -1,6 +1,6 @@
 import { withFileRules } from '../../../components/processors/throttle/limits-file/read-limits.js'
 import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import { DISCARD } from '../../../components/throttle/limiter.js'
+import { DISCARD } from '../../../components/throttle/decisions.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import type { Processor } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'

@@ -1,6 +1,6 @@
 import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { BucketKey } from '../../../components/throttle/bucket-key.js'
-import { DISCARD } from '../../../components/throttle/limiter.js'
+import { DISCARD } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import type { Origin } from '../../../core/event/origin.js'

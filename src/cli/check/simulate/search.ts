@@ -1,5 +1,5 @@
 import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
-import { DISCARD } from '../../../components/throttle/limiter.js'
+import { DISCARD } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Does, Goal, Meter } from './goal.js'
 import type { Visitor } from './replay.js'

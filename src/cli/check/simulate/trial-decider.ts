@@ -1,13 +1,11 @@
 import { longestWaits } from '../../../components/processors/throttle/longest-waits.js'
 import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { OneInN } from '../../../components/processors/throttle/over-limit.js'
-import { Decider, type DeciderOptions } from '../../../components/throttle/decider.js'
-import { EXCLUDED, FAIL_OPEN, TOO_LATE } from '../../../components/throttle/decisions.js'
-import { EventDecider } from '../../../components/throttle/event-decider.js'
+import { createDecider } from '../../../components/throttle/create-decider.js'
+import type { Decider, DeciderOptions } from '../../../components/throttle/decider.js'
+import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS, TOO_LATE } from '../../../components/throttle/decisions.js'
 import { EventKey } from '../../../components/throttle/event-key.js'
-import { LATE } from '../../../components/throttle/event-windows.js'
 import { KeyedBuckets } from '../../../components/throttle/keyed-buckets.js'
-import { DISCARD, FULL, PASS } from '../../../components/throttle/limiter.js'
 import { BucketColumns } from '../../../components/throttle/windows.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldContext } from './trials.js'
@@ -43,15 +41,15 @@ export function createTrialDecider(options: ThrottleOptions, context: FieldConte
 
 /** The decider of the daemon, at the times of the events. */
 class UsualTrial extends TrialDecider {
-  readonly #decider: Decider | EventDecider
+  readonly #decider: Decider
   readonly #key: EventKey
   /** With `pass_one_in`. */
   readonly #samples: OneInN | undefined
 
   constructor(options: DeciderOptions, { over_limit: over }: ThrottleOptions) {
     super()
-    const { keyFields, seed, maxKeys, eventTime } = options
-    this.#decider = eventTime ? new EventDecider(options, eventTime, STOPPED_CLOCK) : new Decider(options)
+    const { keyFields, seed, maxKeys } = options
+    this.#decider = createDecider(options, STOPPED_CLOCK)
     this.#key = new EventKey(keyFields, seed)
     if (typeof over === 'object' && 'pass_one_in' in over) this.#samples = new OneInN(over.pass_one_in, maxKeys, seed)
   }
@@ -61,12 +59,12 @@ class UsualTrial extends TrialDecider {
   }
 
   enter(batch: EventBatch): void {
-    if (this.#decider instanceof EventDecider) this.#decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
+    if (this.#decider.inEventTime) this.#decider.begin(batch, 0)
   }
 
   decide(batch: EventBatch, i: number, now: number): Outcome {
     const decider = this.#decider
-    if (decider instanceof Decider) decider.limiter.advance(now)
+    if (!decider.inEventTime) decider.limiter.advance(now)
     const decision = decider.decideOne(batch, i, now)
     switch (decision) {
       case DISCARD:
@@ -125,7 +123,7 @@ class WaitingTrial extends TrialDecider {
     super()
     this.#options = options
     this.#waitMs = waitMs
-    this.#decider = new Decider(options)
+    this.#decider = createDecider(options, STOPPED_CLOCK)
     this.#key = new EventKey(options.keyFields, options.seed)
   }
 
@@ -150,7 +148,7 @@ class WaitingTrial extends TrialDecider {
         this.refused++
         return DISCARD
       case DISCARD: {
-        const at = this.#roomAt(batch, i, from)
+        const at = decider.roomAt(batch, i)
         if (at - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) return DISCARD
         times.set(bucket, at)
         this.#note(at - now)
@@ -181,18 +179,5 @@ class WaitingTrial extends TrialDecider {
     key.load(batch, i)
     const id = key.isThere ? buckets.bucket(key, now) : -1
     return id < 0 ? [this.#others, 0] : [buckets.windows, id]
-  }
-
-  /** When the event that was just discarded fits, if nothing else passes before. */
-  #roomAt(batch: EventBatch, i: number, now: number): number {
-    const decider = this.#decider
-    const cost = decider.costOf(batch, i)
-    const size = batch.size(i)
-    const rule = decider.ruleOf(batch, i)
-    const limiter = rule ? decider.limiter.ofRule(rule) : decider.limiter
-    const key = this.#key
-    if (decider.byDefault) return limiter.roomAtOfDefault(now, cost, size)
-    key.load(batch, i)
-    return limiter.roomAt(key, now, cost, size) ?? limiter.roomAtOfDefault(now, cost, size)
   }
 }

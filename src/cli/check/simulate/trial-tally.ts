@@ -1,5 +1,4 @@
-import { EXCLUDED } from '../../../components/throttle/decisions.js'
-import { DISCARD } from '../../../components/throttle/limiter.js'
+import { DISCARD, EXCLUDED } from '../../../components/throttle/decisions.js'
 import { HeavyKeys } from './heavy-keys.js'
 import { type KeyIds, OTHERS } from './key-ids.js'
 import type { KeyResult, OtherKeys, TimeResult, TrialResult } from './result.js'

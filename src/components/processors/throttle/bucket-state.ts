@@ -3,15 +3,14 @@ import type { Clock } from '../../../lib/time.js'
 import { keyBytes } from '../../throttle/bucket-key.js'
 import { bucketName } from '../../throttle/bucket-name.js'
 import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
-import type { BatchDecider } from '../../throttle/create-decider.js'
+import type { Decider } from '../../throttle/decider.js'
 import type { DiscardHistory } from '../../throttle/discard-history.js'
 import { keyOf } from '../../throttle/key-table.js'
 import type { Level } from '../../throttle/limit.js'
-import type { Limiter } from '../../throttle/limiter.js'
-import { type Rule, ruleTitle } from '../../throttle/rules.js'
+import { type BucketLimiter, type Rule, ruleTitle } from '../../throttle/rules.js'
 
 export interface BucketStates {
-  readonly decider: BatchDecider | ClusterDecider
+  readonly decider: Decider | ClusterDecider
   readonly history: DiscardHistory
   readonly clock: Clock
   /** Undefined: the throttle has none. */
@@ -61,8 +60,8 @@ function ruleOf(rules: readonly Rule[], key: string | null, title: string | null
 function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | null, key: string | null, now: number) {
   if (rule?.limits.length === 0) return {}
   const { limiter } = decider
-  const inEventTime = 'progress' in limiter
-  const time = inEventTime ? limiter.progress.oldest : now
+  const inEventTime = 'inEventTime' in decider ? decider.inEventTime : undefined
+  const time = inEventTime ? inEventTime.progress.oldest : now
   if (!Number.isFinite(time)) return {}
   limiter.advance(time)
   const level = levelOf(rule ? limiter.ofRule(rule) : limiter, key, time, sharesDefault)
@@ -77,13 +76,8 @@ function levelIn({ decider, clock, sharesDefault }: BucketStates, rule: Rule | n
   }
 }
 
-function levelOf(
-  limiter: Pick<Limiter<unknown>, 'seed' | 'level' | 'levelOfDefault'>,
-  key: string | null,
-  time: number,
-  sharesDefault: boolean,
-): Level | undefined {
-  if (key === null) return limiter.levelOfDefault(time, 1, 1)
-  const level = limiter.level(keyOf(keyBytes(key), limiter.seed), time, 1, 1)
-  return level ?? (sharesDefault ? limiter.levelOfDefault(time, 1, 1) : undefined)
+function levelOf(limiter: BucketLimiter, text: string | null, time: number, sharesDefault: boolean): Level | undefined {
+  const key = text === null ? undefined : keyOf(keyBytes(text), limiter.seed)
+  const level = limiter.level(key, time, 1, 1)
+  return level ?? (sharesDefault ? limiter.level(undefined, time, 1, 1) : undefined)
 }

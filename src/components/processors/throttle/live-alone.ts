@@ -1,8 +1,7 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
-import type { DeciderOptions } from '../../throttle/decider.js'
+import { createClockDecider, type Decider, type DeciderOptions } from '../../throttle/decider.js'
 import type { Limit } from '../../throttle/limit.js'
-import { createLiveDecider, type LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 
 /**
@@ -27,7 +26,7 @@ export class LiveAlone {
   /** The oldest arrival that is believed, in milliseconds ago. */
   readonly #mostMs: number
   #before: unknown
-  #decider: LiveDecider | undefined
+  #decider: Decider | undefined
   #rules: readonly Rule[] | undefined
   #at = 0
   #wall = 0
@@ -65,7 +64,7 @@ export class LiveAlone {
 
   /** Whether event `i` of the batch is within its limits. */
   lets(batch: EventBatch, i: number): boolean {
-    this.#decider ??= createLiveDecider(
+    this.#decider ??= createClockDecider(
       { ...this.#options, rules: this.#rules },
       { now: () => this.#at, wall: () => this.#wall },
       this.#before,

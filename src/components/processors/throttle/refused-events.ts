@@ -4,11 +4,10 @@ import { discard, type Emitted, LATER, MAIN } from '../../../core/processor.js'
 import type { Clock } from '../../../lib/time.js'
 import type { BatchKeys } from '../../throttle/batch-keys.js'
 import type { DeciderOptions, Refusal } from '../../throttle/decider.js'
-import { NO_BACKEND, TOO_LATE, WAITS } from '../../throttle/decisions.js'
+import { DISCARD, FULL, NO_BACKEND, TOO_LATE, WAITS } from '../../throttle/decisions.js'
 import { DiscardHistory } from '../../throttle/discard-history.js'
 import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'
-import { DISCARD, FULL } from '../../throttle/limiter.js'
 import { Annotation, type Exceeded } from './annotate.js'
 import { backlogReport } from './backlog.js'
 import { endKeys, KeyCounters, showKeys } from './key-metrics.js'
@@ -163,10 +162,10 @@ export class RefusedEvents {
     const values = batch.isBacklog ? this.#backlogValues : this.#values
     let overLimit = counts[DISCARD]!
     if (this.#isPlain) {
-      this.#discarded.value += overLimit + counts[FULL]! + (counts[NO_BACKEND] ?? 0)
+      this.#discarded.value += overLimit + counts[FULL]! + counts[NO_BACKEND]!
       const { length } = batch
       for (let i = 0; i < length; i++) to[i] = values[decisions[i]!]!
-      const discards = overLimit + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
+      const discards = overLimit + counts[FULL]! + counts[TOO_LATE]! + counts[NO_BACKEND]!
       if (discards > 0) this.#sample(batch, to, discards, refusalOf)
     } else {
       const now = this.#clock.now()

@@ -15,11 +15,9 @@ import type { BatchScope, Emitted } from '../../../core/processor.js'
 import type { Clock } from '../../../lib/time.js'
 import { counted } from '../../../lib/units.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
-import type { BatchDecider } from '../../throttle/create-decider.js'
-import type { DeciderOptions } from '../../throttle/decider.js'
-import { EXCLUDED, FAIL_OPEN, NO_BACKEND, TOO_LATE } from '../../throttle/decisions.js'
-import { DISCARD, FULL, PASS } from '../../throttle/limiter.js'
-import { createLiveDecider, LiveDecider } from '../../throttle/live-decider.js'
+import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
+import { createClockDecider, type Decider, type DeciderOptions } from '../../throttle/decider.js'
+import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, NO_BACKEND, PASS, TOO_LATE } from '../../throttle/decisions.js'
 import { MissingKey } from '../../throttle/missing-key.js'
 import type { Rule } from '../../throttle/rules.js'
 import { bucketState } from './bucket-state.js'
@@ -63,10 +61,10 @@ export interface ThrottleParts {
 export class ThrottleProcessor implements Processor {
   readonly #clock: Clock
   readonly #options: ThrottleOptions
-  readonly #decider: BatchDecider | ClusterThrottle
-  /** The decider, if other daemons share the limit. */
+  /** What decides, unless other daemons share the limit. */
+  readonly #local: Decider | undefined
   readonly #cluster: ClusterThrottle | undefined
-  readonly #refusal: RefusalOf | undefined
+  readonly #refusal: RefusalOf
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
   readonly #failOpen: { value: number }
@@ -109,23 +107,26 @@ export class ThrottleProcessor implements Processor {
     }
     const persists = options.persist && context.state !== undefined
     const compiled = { ...deciderOptions(options, { field }, file?.rules), persists }
-    this.#cluster = share?.(compiled, inherited?.windows)
-    const eventTime = share ? undefined : compiled.eventTime
-    const timed = eventTime && inEventTime!.createEventDecider(compiled, eventTime, clock, inherited?.windows)
-    const decider = this.#cluster ?? timed ?? createLiveDecider(compiled, clock, inherited?.windows)
-    this.#decider = decider
-    if (!this.#cluster) {
-      const { limiter } = decider as BatchDecider
+    const windows = inherited?.windows
+    this.#cluster = share?.(compiled, windows)
+    if (!share) {
+      const { eventTime } = compiled
+      this.#local = eventTime
+        ? inEventTime!.createEventDecider(compiled, eventTime, clock, windows)
+        : createClockDecider(compiled, clock, windows)
+      const { limiter } = this.#local
       this.#persisted = { limiter, rules: compiled.rules ?? [], isInherited: inherited !== undefined }
     }
+    const decider = this.#decider
     this.#file = file
     this.#applyRules = ofFile => {
       const rules = rulesOf(options, ofFile, path => known.get(path.text) ?? new LateFieldReader(path))
-      if ('setRules' in decider) decider.setRules(rules)
+      if (this.#cluster) this.#cluster.setRules(rules)
+      else this.#local!.setRules(rules)
       this.#waiting?.setRules(rules)
       this.#rules = rules
     }
-    if ('refusal' in decider) this.#refusal = (batch, i) => decider.refusal(batch, i)
+    this.#refusal = (batch, i) => decider.refusal(batch, i)
     this.#keyFields = compiled.keyFields
     this.#missingKey = new MissingKey(compiled.keyFields)
     this.#log = context.log
@@ -138,16 +139,21 @@ export class ThrottleProcessor implements Processor {
     this.#failOpen = count('fail_open')
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
-    if ('roomAt' in decider) this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
-    if (decider instanceof LiveDecider) {
+    const { wall, inEventTime: timed } = this.#local ?? {}
+    if (!timed) this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
+    if (wall) {
       const all = () => [...compiled.limits, ...(this.#rules ?? []).flatMap(({ limits }) => limits)]
-      this.#reportQuotas = reportQuotasAhead(decider.limiter.wall, all, clock, metrics, context.log)
+      this.#reportQuotas = reportQuotasAhead(wall, all, clock, metrics, context.log)
     }
     this.#countDropped = showBuckets(metrics, decider, compiled.maxKeys)
     const keyless = 'Events so far, if none had the key and all share one bucket; 0 from the first one on that has it.'
     metrics.gauge('sluice_throttle_keyless_events', keyless, () => this.#missingKey.events)
     if (file) showLimitsFile(metrics, file)
-    if (timed) this.#countInEventTime = inEventTime!.countInEventTime(timed, options, metrics, context.log)
+    if (timed) this.#countInEventTime = inEventTime!.countInEventTime(this.#local!, options, metrics, context.log)
+  }
+
+  get #decider(): Decider | ClusterDecider {
+    return this.#local ?? this.#cluster!.decider
   }
 
   /** Saves the buckets by what `open` opens. Before the first event. */
@@ -178,7 +184,7 @@ export class ThrottleProcessor implements Processor {
   handOver(): HandoverState {
     const refused = this.#refused
     this.#isSucceeded = true
-    const { value, release } = this.#cluster?.handOver() ?? { value: (this.#decider as BatchDecider).limiter }
+    const { value, release } = this.#cluster?.handOver() ?? { value: this.#decider.limiter }
     const releaseAll = async () => {
       refused.end()
       await release?.()
@@ -207,8 +213,7 @@ export class ThrottleProcessor implements Processor {
   bucket(key: string | null, rule?: string | null): BucketState {
     const { history } = this.#refused
     const sharesDefault = this.#onMaxKeys === 'default_bucket'
-    const decider = this.#cluster?.decider ?? (this.#decider as BatchDecider)
-    const of = { decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
+    const of = { decider: this.#decider, history, clock: this.#clock, rules: this.#rules, sharesDefault }
     const { outage } = this
     return { ...bucketState(of, key, rule), ...(outage && { outage }) }
   }
@@ -222,7 +227,7 @@ export class ThrottleProcessor implements Processor {
       this.#passedBacklog.value += batch.length
       return
     }
-    const decided = this.#decider.decide(batch, scope.signal)
+    const decided = this.#cluster?.decide(batch, scope.signal) ?? this.#local!.decide(batch)
     if (decided instanceof Promise) return decided.then(decided => this.#carryOut(batch, decided, to, scope))
     this.#carryOut(batch, decided, to, scope)
   }
@@ -240,7 +245,7 @@ export class ThrottleProcessor implements Processor {
     this.#countDropped()
     this.#countInEventTime?.()
     this.#reportQuotas?.()
-    const refused = counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) + (counts[NO_BACKEND] ?? 0)
+    const refused = counts[DISCARD]! + counts[FULL]! + counts[TOO_LATE]! + counts[NO_BACKEND]!
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
   }
 

@@ -1,12 +1,10 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { BatchScope } from '../../../core/processor.js'
 import type { Clock } from '../../../lib/time.js'
-import type { DeciderOptions } from '../../throttle/decider.js'
-import { EXCLUDED, WAITS } from '../../throttle/decisions.js'
+import type { Decider, DeciderOptions } from '../../throttle/decider.js'
+import { DISCARD, EXCLUDED, PASS, WAITS } from '../../throttle/decisions.js'
 import { EventKey } from '../../throttle/event-key.js'
 import type { Limit } from '../../throttle/limit.js'
-import { DISCARD, PASS } from '../../throttle/limiter.js'
-import type { LiveDecider } from '../../throttle/live-decider.js'
 import type { Rule } from '../../throttle/rules.js'
 import { createWindows } from '../../throttle/several-windows.js'
 import { WallTime } from '../../throttle/wall-time.js'
@@ -28,7 +26,7 @@ export interface LateState {
 }
 
 /** The limits that events wait for. */
-type Limits = Pick<LiveDecider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
+type Limits = Pick<Decider, 'ruleOf' | 'costOf' | 'roomAt' | 'level'>
 
 /** In how many milliseconds a bucket has room for an event like this. */
 interface Room {

@@ -1,14 +1,10 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
-import { type DeciderOptions, KeyedDecider, type Refusal } from '../decider.js'
-import { EXCLUDED, FAIL_OPEN, NO_BACKEND } from '../decisions.js'
+import { type DeciderOptions, KeyedDecider } from '../decider.js'
+import { ASK, DECISIONS, DISCARD, EXCLUDED, FAIL_OPEN, NO_BACKEND, PASS } from '../decisions.js'
 import { keyOf } from '../key-table.js'
-import { DISCARD, PASS } from '../limiter.js'
-import { ASK, type Asked, LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
+import { LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
-
-/** One more than the largest decision. */
-const DECISIONS = NO_BACKEND + 1
 
 export type OnFailure = 'local_share' | 'pass' | 'discard' | 'wait'
 
@@ -37,7 +33,7 @@ export interface Decided {
  * Decides in agreement with the other members of a group. What cannot be decided from leases is asked of the server, for
  * all buckets of a batch at once.
  */
-export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
+export class ClusterDecider extends KeyedDecider<LeaseLimiter> {
   readonly #onFailure: OnFailure
   readonly #clock: Clock
   readonly #backend: Backend
@@ -73,6 +69,11 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
     return waiting.length === 0 ? decided : this.#ask(asking.demands, waiting, decided, signal)
   }
 
+  /** Number of buckets in memory, without the default one. */
+  get buckets(): number {
+    return this.limiter.keys
+  }
+
   /** Gives back the leases that were not used for so long. */
   async giveBack(idleMs: number): Promise<void> {
     const demands = this.limiter.giveBack(this.#clock.now(), idleMs)
@@ -80,15 +81,9 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
     if (demands.length > 0) await this.#backend.ask(demands)
   }
 
-  /** Why event `i` of a batch was just discarded, as far as the server said. Slow: not for each event. */
-  refusal(batch: EventBatch, i: number): Refusal | undefined {
-    return this.refusalAt(batch, i, this.#clock.now())
-  }
-
-  /** When to ask again about event `i` of a batch, which was just discarded. */
-  roomAt(batch: EventBatch, i: number): number {
-    const rule = this.ruleOf(batch, i)
-    return this.roomIn(rule ? this.limiter.ofRule(rule) : this.limiter, batch, i, this.#clock.now())
+  /** The server said when it answered. */
+  protected decidedAt(): number {
+    return this.#clock.now()
   }
 
   async #ask(demands: LimiterDemand[], waiting: number[], decided: Decided, signal: AbortSignal): Promise<Decided> {
@@ -134,7 +129,7 @@ export class ClusterDecider extends KeyedDecider<Asked, LeaseLimiter> {
     if (this.#onFailure !== 'local_share') return demands.map(() => 0)
     const now = this.#clock.now()
     const { localOfAll } = this.limiter
-    localOfAll.wall.offsetMs = this.#clock.wall() - now
+    localOfAll.timing.wall.offsetMs = this.#clock.wall() - now
     localOfAll.advance(now)
     return demands.map(demand => aloneOf(demand, now))
   }
@@ -146,16 +141,9 @@ function isPassed(passed: Grant['passed'], n: number): boolean {
 }
 
 function aloneOf({ by: { local }, key, events, list }: LimiterDemand, now: number): Grant['passed'] {
-  const bucket = keyOf(key, local.seed)
-  if (list === undefined) {
-    if (key.length === 0) return local.takeDefaults(events, now)
-    let passed = 0
-    while (passed < events && local.take(bucket, now) === PASS) passed++
-    return passed
-  }
+  const bucket = key.length === 0 ? undefined : keyOf(key, local.seed)
   return Uint8Array.from({ length: events }, (_, n) => {
-    const [cost, size] = [list[n * 2]!, list[n * 2 + 1]!]
-    const taken = key.length === 0 ? local.takeDefaultCost(now, cost, size) : local.takeCost(bucket, now, cost, size)
-    return taken === PASS ? 1 : 0
+    const [cost, size] = list ? [list[n * 2]!, list[n * 2 + 1]!] : [1, 0]
+    return local.take(bucket, now, cost, size) === PASS ? 1 : 0
   })
 }

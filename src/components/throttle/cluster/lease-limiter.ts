@@ -1,18 +1,17 @@
 import { BucketKey } from '../bucket-key.js'
 import type { PlacedKey } from '../bucket-part.js'
 import { BucketRoom } from '../bucket-room.js'
+import { ASK, DISCARD, FULL, PASS } from '../decisions.js'
 import type { ExactRule } from '../exact-rules.js'
 import { KeyedBuckets } from '../keyed-buckets.js'
-import { KeyedLimiter } from '../keyed-limiter.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
-import { DISCARD, FULL, PASS, type RuledLimiter } from '../limiter.js'
-import { keepOnly, type Rule } from '../rules.js'
+import { ClockTiming, Limiter } from '../limiter.js'
+import { keepOnly, type Rule, type RuledLimiter } from '../rules.js'
 import { Leases } from './leases.js'
 import type { Demand, Grant } from './script-calls.js'
 import { CLOCK_MARGIN, SharedLimits } from './shared-limits.js'
 
-/** The server has to be asked about the event. */
-export const ASK = 8
+/** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
 
 /** For how long a bucket that was found full is not asked about again: a part of the window, at most a second. */
@@ -24,8 +23,6 @@ const LONGEST_IDLE_MS = 1000
 
 /** When to ask again where neither the server nor the own share of the limit has said when there is room. */
 const GUESS_MS = 100
-
-const NO_KEY = new BucketKey([])
 
 export interface LeaseOptions {
   readonly limits: readonly Limit[]
@@ -57,19 +54,18 @@ export interface LimiterDemand extends Demand {
 }
 
 /** Decides from what was taken ahead, and collects what the server has to be asked. */
-export class LeaseLimiter implements RuledLimiter<Asked> {
+export class LeaseLimiter implements RuledLimiter {
   readonly asking: Asking
   /** Decides while the server cannot be asked. */
-  readonly local: KeyedLimiter | ExactRule
+  readonly local: Limiter<ClockTiming> | ExactRule
   /** That of the whole throttle. */
-  readonly localOfAll: KeyedLimiter
+  readonly localOfAll: Limiter<ClockTiming>
   /** Of the hashes of keys. */
   readonly seed: number
   readonly #options: LeaseOptions
   readonly #limits: SharedLimits
   readonly #room: BucketRoom
   readonly #buckets: KeyedBuckets<Leases>
-  readonly #default: Leases
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
   readonly #ofRules = new Map<string, LeaseLimiter>()
@@ -88,11 +84,10 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     this.#limits = new SharedLimits(limits, part, rule?.sharedName)
     this.asking = parent?.asking ?? new Asking()
     const shares = limits.map(limit => shareOf(limit, members))
-    this.localOfAll = parent?.localOfAll ?? new KeyedLimiter({ limits: shares, maxKeys, seed })
+    this.localOfAll = parent?.localOfAll ?? new Limiter({ limits: shares, maxKeys, seed }, new ClockTiming())
     this.local = rule ? this.localOfAll.ofRule({ ...rule, limits: shares }) : this.localOfAll
     this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
     const create = () => new Leases(this.#limits.hasBytes)
-    this.#default = create()
     const idleMs = this.#limits.shortestMs
     this.#buckets = new KeyedBuckets({ idleMs, maxKeys, keepsUsed: false }, create, this.#room)
   }
@@ -143,44 +138,23 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     this.#room.advance(now)
   }
 
-  take(key: PlacedKey, now: number): Asked | typeof FULL {
+  take(key: PlacedKey | undefined, now: number, cost: number, size: number): Asked | typeof FULL {
     const id = this.#buckets.bucket(key, now)
     if (id < 0) return FULL
     const leases = this.#buckets.windows
-    return leases.spend(id, 1, 0, now) ? PASS : this.#ask(leases, id, key, now, 1, 0)
-  }
-
-  takeDefault(now: number): Asked {
-    const leases = this.#default
-    return leases.spend(0, 1, 0, now) ? PASS : this.#ask(leases, 0, NO_KEY, now, 1, 0)
-  }
-
-  takeCost(key: PlacedKey, now: number, cost: number, size: number): Asked | typeof FULL {
-    const id = this.#buckets.bucket(key, now)
-    return id < 0 ? FULL : this.#takeCost(this.#buckets.windows, id, key, now, cost, size)
-  }
-
-  takeDefaultCost(now: number, cost: number, size: number): Asked {
-    return this.#takeCost(this.#default, 0, NO_KEY, now, cost, size)
-  }
-
-  #takeCost(leases: Leases, id: number, key: PlacedKey, now: number, cost: number, size: number): Asked {
     const { hasCosts, hasBytes } = this.#limits
     const [units, length] = [hasCosts ? cost : 0, hasBytes ? size : 0]
-    if (leases.spend(id, units, length, now)) return PASS
-    return this.#ask(leases, id, key, now, units, length, true)
+    return leases.spend(id, units, length, now) ? PASS : this.#ask(leases, id, key, now, units, length)
   }
 
-  #ask(leases: Leases, id: number, key: PlacedKey, now: number, cost: number, size: number, lists = false): Asked {
+  #ask(leases: Leases, id: number, key: PlacedKey | undefined, now: number, cost: number, size: number): Asked {
     if (leases.isFull(id, cost, size, now)) return DISCARD
     const { asking } = this
     let index = leases.demand(id, asking.batch)
     if (index < 0) {
       index = asking.demands.length
       leases.setDemand(id, asking.batch, index)
-      const { bytes, start, end } = key
-      const copy = Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
-      asking.demands.push(this.#demand(leases, id, copy, now, lists))
+      asking.demands.push(this.#demand(leases, id, key ? bytesOf(key) : NO_KEY, now, this.#limits.listsCosts))
     }
     const demand = asking.demands[index]!
     demand.events++
@@ -248,39 +222,27 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     return returned.concat(...[...this.#ofRules.values()].map(limiter => limiter.giveBack(now, idleMs)))
   }
 
-  #place(key: Buffer, now: number): [Leases, number] {
-    if (key.length === 0) return [this.#default, 0]
-    this.#key.setBytes(key)
-    const id = this.#buckets.bucket(this.#key, now)
+  #place(bytes: Buffer, now: number): [Leases, number] {
+    if (bytes.length > 0) this.#key.setBytes(bytes)
+    const id = this.#buckets.bucket(bytes.length > 0 ? this.#key : undefined, now)
     return [this.#buckets.windows, id]
   }
 
   /** When to ask again about an event that was refused; undefined if there is no room for its bucket. */
-  roomAt(key: PlacedKey, now: number, cost: number, size: number): number | undefined {
+  roomAt(key: PlacedKey | undefined, now: number, cost: number, size: number): number | undefined {
     const id = this.#buckets.bucket(key, now)
     if (id < 0) return undefined
-    return this.#roomAt(this.#buckets.windows.roomAt(id), now, this.local.roomAt(key, now, cost, size))
-  }
-
-  roomAtOfDefault(now: number, cost: number, size: number): number {
-    return this.#roomAt(this.#default.roomAt(0), now, this.local.roomAtOfDefault(now, cost, size))
-  }
-
-  #roomAt(said: number, now: number, alone = now): number {
-    const known = said > now ? said : alone
+    const said = this.#buckets.windows.roomAt(id)
+    const known = said > now ? said : (this.local.roomAt(key, now, cost, size) ?? now)
     if (known <= now) return now + Math.min(GUESS_MS, this.idleMs)
     // Other members may give back what they do not use before that.
     return this.#limits.part === 0 ? known : Math.min(known, now + this.idleMs)
   }
 
-  level(key: PlacedKey, now: number, cost: number, size: number): Level | undefined {
+  level(key: PlacedKey | undefined, now: number, cost: number, size: number): Level | undefined {
     const id = this.#buckets.peek(key, now)
     if (id < 0) return undefined
     return fuller(this.#level(this.#buckets.windows, id, now), this.local.level(key, now, cost, size))
-  }
-
-  levelOfDefault(now: number, cost: number, size: number): Level {
-    return fuller(this.#level(this.#default, 0, now), this.local.levelOfDefault(now, cost, size))
   }
 
   /** As the server described it last. */
@@ -292,6 +254,12 @@ export class LeaseLimiter implements RuledLimiter<Asked> {
     return { limit, used: used / scaleOf(limit), since, until: ends }
   }
 }
+
+const NO_KEY = Buffer.alloc(0)
+
+/** A copy of its bytes. */
+const bytesOf = ({ bytes, start, end }: PlacedKey) =>
+  Buffer.from(Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start))
 
 /** The level that the server described, unless it knows of nothing and this member has let something pass alone. */
 function fuller(described: Level, alone: Level | undefined): Level {

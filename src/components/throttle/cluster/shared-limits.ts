@@ -36,6 +36,8 @@ export class SharedLimits {
   readonly name: string
   readonly hasCosts: boolean
   readonly hasBytes: boolean
+  /** Whether events may cost something else than 1. */
+  readonly listsCosts: boolean
   /** What a member may take ahead at most. */
   readonly mostCost: number
   readonly mostBytes: number
@@ -49,6 +51,7 @@ export class SharedLimits {
     this.name = rule === '' ? shape : `${shape}:${rule}`
     this.hasBytes = this.limits.some(({ inBytes }) => inBytes)
     this.hasCosts = this.limits.some(({ inBytes }) => !inBytes)
+    this.listsCosts = limits.some(({ unit }) => unit !== 'events')
     this.mostCost = this.#mostAhead(false)
     this.mostBytes = this.#mostAhead(true)
     this.shortestMs = Math.min(...limits.map(({ windowMs }) => windowMs))

@@ -1,29 +1,21 @@
 import { createHash } from 'node:crypto'
 import type { KeyedBuckets } from '../keyed-buckets.js'
+import type { Timing } from '../limiter.js'
 import type { Rule } from '../rules.js'
 import { StateReader, StateWriter } from '../state-bytes.js'
 import type { BucketColumns } from '../windows.js'
 import { HEAD_BYTES } from './blocks.js'
 
-/** How far events have come, in event time. */
-interface SavedProgress {
-  readonly oldest: number
-  write(to: StateWriter): void
-  read(from: StateReader): void
-}
-
 /** Buckets with the same limits: those of a throttle, or of one of its rules. */
 interface Group {
-  readonly defaults: BucketColumns
-  readonly buckets: Pick<KeyedBuckets<BucketColumns>, 'write' | 'read'>
+  readonly buckets: Pick<KeyedBuckets<BucketColumns>, 'defaults' | 'write' | 'read'>
   readonly ofRules: ReadonlyMap<string, { readonly groups: Group }>
 }
 
 /** A limiter that notes changes (`persists`). */
 export interface SavedLimiter {
   readonly groups: Group
-  /** In event time. */
-  readonly progress?: SavedProgress
+  readonly timing: Pick<Timing, 'progress' | 'present'>
   /** Of the hashes of keys. */
   readonly seed: number
   ofRule(rule: Rule): unknown
@@ -60,7 +52,8 @@ export class SavedBuckets {
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to
-    const { groups, progress } = this.#limiter
+    const { groups, timing } = this.#limiter
+    const { progress } = timing
     to.length = HEAD_BYTES
     if (progress) {
       const section = new Section(to, PROGRESS)
@@ -73,12 +66,12 @@ export class SavedBuckets {
   }
 
   /** Writes the buckets of a group. Yields blocks that are full; what is left belongs to the next one. */
-  *#blocksOf(rule: string, { defaults, buckets }: Group, all: boolean): Generator<Buffer> {
+  *#blocksOf(rule: string, { buckets }: Group, all: boolean): Generator<Buffer> {
     const to = this.#to
     let section = new Section(to, rule)
     to.whole(DEFAULT)
     const start = to.length
-    defaults.write(0, to)
+    buckets.defaults.write(0, to)
     const state = to.written(start)
     if (!all && this.#defaults.get(rule)?.equals(state)) section.empty()
     else this.#defaults.set(rule, Buffer.from(state))
@@ -152,18 +145,18 @@ export class BucketsReader {
       const rule = content.toString('latin1', start, from.at)
       const length = from.whole()
       const group = rule === PROGRESS ? undefined : this.#group(rule)
-      if (rule === PROGRESS) this.#limiter.progress!.read(from)
+      if (rule === PROGRESS) this.#limiter.timing.progress!.read(from)
       else if (group) this.#readSection(group, from, from.at + length)
       else from.bytes(length)
     }
   }
 
-  #readSection({ defaults, buckets }: Group, from: StateReader, end: number): void {
-    const { progress } = this.#limiter
+  #readSection({ buckets }: Group, from: StateReader, end: number): void {
+    const { progress } = this.#limiter.timing
     if (progress) from.now = progress.oldest
     while (from.at < end) {
       const length = from.whole()
-      if (length === DEFAULT) defaults.read(0, from)
+      if (length === DEFAULT) buckets.defaults.read(0, from)
       else if (!buckets.read(length, from, this.#limiter.seed)) this.withoutRoom++
     }
   }

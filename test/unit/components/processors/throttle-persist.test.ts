@@ -6,7 +6,8 @@ import { limitsOf } from '../../../../src/components/processors/throttle/limit-o
 import { restoreBuckets } from '../../../../src/components/processors/throttle/persist/restore.js'
 import { blocksOf, surveySegment } from '../../../../src/components/processors/throttle/persist/segments.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { KeyedLimiter } from '../../../../src/components/throttle/keyed-limiter.js'
+import { PASS } from '../../../../src/components/throttle/decisions.js'
+import { ClockTiming, Limiter } from '../../../../src/components/throttle/limiter.js'
 import { HEAD_BYTES, sealBlock } from '../../../../src/components/throttle/persist/blocks.js'
 import { BucketsReader } from '../../../../src/components/throttle/persist/saved-buckets.js'
 import { folderOnDisk } from '../../../../src/engine/flow/disk-buffer/files.js'
@@ -141,7 +142,7 @@ t.test('a file that is cut or damaged anywhere counts up to there, and the one b
     if (older) writeFileSync(join(dir, '1.buckets'), older)
     if (newer) writeFileSync(join(dir, '2.buckets'), newer)
     const limits = limitsOf(throttle.options.parse({ ...OPTIONS, ...unkeyed }))
-    const limiter = new KeyedLimiter({ limits, maxKeys: 1, seed: 0, persists: true })
+    const limiter = new Limiter({ limits, maxKeys: 1, seed: 0, persists: true }, new ClockTiming())
     await restoreBuckets(new BucketsReader(limiter, []), {
       folder: folderOnDisk(dir),
       means,
@@ -149,7 +150,8 @@ t.test('a file that is cut or damaged anywhere counts up to there, and the one b
       wall: first.time.wall() + laterMs,
       log: pino({ level: 'silent' }),
     })
-    return limiter.takeDefaults(9, first.time.now())
+    const now = first.time.now()
+    return Array.from({ length: 9 }, () => limiter.take(undefined, now, 1, 0)).filter(taken => taken === PASS).length
   }
   t.equal(await left(before, after), 0)
   t.equal(await left(before, after, 3_500_000), 0)

@@ -2,19 +2,18 @@ import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
-import { type BatchDecider, createDecider } from '../../../../src/components/throttle/create-decider.js'
-import { Decider } from '../../../../src/components/throttle/decider.js'
-import { EXCLUDED, FAIL_OPEN } from '../../../../src/components/throttle/decisions.js'
+import { createDecider } from '../../../../src/components/throttle/create-decider.js'
+import { createClockDecider, type Decider } from '../../../../src/components/throttle/decider.js'
+import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from '../../../../src/components/throttle/decisions.js'
 import { EventKey } from '../../../../src/components/throttle/event-key.js'
 import type { WindowMode } from '../../../../src/components/throttle/limit.js'
-import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter.js'
-import { LiveDecider } from '../../../../src/components/throttle/live-decider.js'
 import { compileBatchTest, compileCondition } from '../../../../src/core/condition/condition.js'
 import { parseCondition } from '../../../../src/core/condition/parse.js'
 import { parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { GrowingBytes } from '../../../../src/lib/formats/growing-bytes.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
+import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { seeded } from '../../../support/seeded.js'
 
 /** A decider of the component's options, and the origin of the lines that it decides on. */
@@ -82,7 +81,7 @@ t.test('two events share a bucket when the texts of their values are the same, h
     ['.a[1].k', (value: string) => `{"a":[0,{"k":${value}}]}`],
   ] as const) {
     const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: path, window_mode: 'aligned' })
-    const decider = new Decider(options)
+    const decider = createClockDecider(options, STOPPED_CLOCK)
     const seen = new Set<string>()
     const lines = Array.from({ length: 2000 }, () => {
       const value =
@@ -110,7 +109,7 @@ t.test('with several fields the bucket is the JSON array of their texts, null wh
   const random = seeded(77)
   const paths = ['.a', '.b."c d"', '.d[0]']
   const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: paths, window_mode: 'aligned' })
-  const decider = new Decider(options)
+  const decider = createClockDecider(options, STOPPED_CLOCK)
   const key = new BucketKey(options.keyFields)
   const pick = <T>(from: readonly T[]): T => from[Math.floor(random() ** 1.5 * from.length)]!
   const written = () =>
@@ -172,11 +171,11 @@ t.test('nobody can know which keys have the same hash', async t => {
 t.test('long keys cost no more than short ones', async t => {
   for (const key_field of ['.k', ['.k', '.none']]) {
     const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field })
-    const decider = new Decider(options)
+    const decider = createClockDecider(options, STOPPED_CLOCK)
     const lines = Array.from({ length: 300 }, (_, i) => `{"k":"${'x'.repeat(100_000)}${i}"}\n`)
     const [batch] = batchesOf(lines.join(''), origin)
     const { arrayBuffers } = process.memoryUsage()
-    decider.decide(batch!, 0)
+    decider.decideAt(batch!, 0)
     t.equal(decider.counts[PASS], 300)
     t.ok(process.memoryUsage().arrayBuffers - arrayBuffers < 1e6)
   }
@@ -184,7 +183,7 @@ t.test('long keys cost no more than short ones', async t => {
 
 t.test('a line that is no valid UTF-8 is read with replacement characters', async t => {
   const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: '.k' })
-  const decider = new Decider(options)
+  const decider = createClockDecider(options, STOPPED_CLOCK)
   const raw = (...bytes: number[]) => Buffer.concat([Buffer.from('{"k":"'), Buffer.from(bytes), Buffer.from('"}\n')])
   const lines = [
     raw(0xff),
@@ -214,14 +213,17 @@ t.test('lines of text, and lines that are no JSON objects, have fields too', asy
     }
     const [batch] = batchesOf('one\ntwo\n[1]\none\r\n\n\xff\n\n', origin)
     const decisions = (keyField: FieldReader) => {
-      const decider = new Decider({
-        limits: [{ limit: 1, windowMs: 1000, mode: 'fixed', unit: 'events' }],
-        maxKeys: 10,
-        seed: 1,
-        onMaxKeys: 'pass',
-        keyFields: [keyField],
-      })
-      decider.decide(batch!, 0)
+      const decider = createClockDecider(
+        {
+          limits: [{ limit: 1, windowMs: 1000, mode: 'fixed', unit: 'events' }],
+          maxKeys: 10,
+          seed: 1,
+          onMaxKeys: 'pass',
+          keyFields: [keyField],
+        },
+        STOPPED_CLOCK,
+      )
+      decider.decideAt(batch!, 0)
       return [...decider.decisions.subarray(0, batch!.length)]
     }
     const [P, D] = [PASS, DISCARD]
@@ -245,7 +247,7 @@ t.test('beyond max_keys', async t => {
       max_keys: 2,
       on_max_keys: onMaxKeys,
     })
-    const decider = new Decider(options)
+    const decider = createClockDecider(options, STOPPED_CLOCK)
     const times = [0, 0, 0, 0, 0, 0, 0, 1000]
     const keys = ['a', 'b', 'c', 'd', 'a', '', '', 'c']
     const [batch] = batchesOf(keys.map(k => `{"k":"${k}"}\n`).join(''), origin)
@@ -266,19 +268,19 @@ t.test('a whole batch is decided at one time and counted by decision', async t =
   const condition = parseCondition('if (.x exists)')
   const field = (path: ReturnType<typeof parseFieldPath>) => new FieldReader(path, origin.wanted)
   const exclude = Object.assign(compileCondition(condition, field), { all: compileBatchTest(condition, field) })
-  const decider = new Decider({ ...options, exclude })
+  const decider = createClockDecider({ ...options, exclude }, STOPPED_CLOCK)
   const lines = Array.from({ length: 5000 }, (_, i) =>
     i % 5 === 0 ? '{"x":0,"k":"a"}\n' : `{"k":"${i % 2 ? 'a' : 'b'}"}\n`,
   )
   const [batch] = batchesOf(lines.join(''), origin)
-  decider.decide(batch!, 0)
-  t.same([...decider.counts], [3, 1997, 0, 1000, 2000])
+  decider.decideAt(batch!, 0)
+  t.same([...decider.counts.subarray(0, 5)], [3, 1997, 0, 1000, 2000])
   t.ok(decider.decisions.length >= 5000)
   t.same([...decider.decisions.subarray(0, 6)], [EXCLUDED, PASS, FAIL_OPEN, PASS, FAIL_OPEN, EXCLUDED])
-  decider.decide(batch!.fork(0, 2), 1)
-  t.same([...decider.counts], [0, 1, 0, 1, 0], 'of this batch alone')
-  decider.decide(batch!.fork(0, 2), 1000)
-  t.same([...decider.counts], [1, 0, 0, 1, 0])
+  decider.decideAt(batch!.fork(0, 2), 1)
+  t.same([...decider.counts.subarray(0, 5)], [0, 1, 0, 1, 0], 'of this batch alone')
+  decider.decideAt(batch!.fork(0, 2), 1000)
+  t.same([...decider.counts.subarray(0, 5)], [1, 0, 0, 1, 0])
 })
 
 t.test('live: monotonic, except that aligned windows follow a clock that is set', async t => {
@@ -289,9 +291,9 @@ t.test('live: monotonic, except that aligned windows follow a clock that is set'
   const [batch] = batchesOf('{"k":"a"}\n', origin)
   const live = (mode: WindowMode) => {
     Object.assign(time, { monotonic: 50, epoch: 1_700_000_000_000 - 50 })
-    return new LiveDecider(of(mode).options, clock)
+    return createClockDecider(of(mode).options, clock)
   }
-  const passes = (decider: LiveDecider, elapsed = 0, set = 0) => {
+  const passes = (decider: Decider, elapsed = 0, set = 0) => {
     time.monotonic += elapsed
     time.epoch += set
     return decider.decide(batch!).decisions[0] === PASS
@@ -331,7 +333,7 @@ t.test('one that takes over goes on with the windows that are open', async t => 
       mode === 'time' ? { ...more, time_field: '.t' } : { ...more, window_mode: mode },
     )
     const [batch] = batchesOf('{"k":"a","t":1700000000000}\n', origin)
-    const decides = (decider: BatchDecider) => decider.decide(batch!).decisions[0]
+    const decides = (decider: Decider) => decider.decide(batch!).decisions[0]
     const first = createDecider(options, clock)
     t.equal(decides(first), PASS)
     time.monotonic += 1000
@@ -353,12 +355,12 @@ t.test('a batch of events without a key is decided as its events one after the o
       window: '1 Seconds',
       window_mode,
     })
-    const [atOnce, oneByOne] = [new Decider(options), new Decider(options)]
+    const [atOnce, oneByOne] = [createClockDecider(options, STOPPED_CLOCK), createClockDecider(options, STOPPED_CLOCK)]
     let now = 0
     for (let step = 0; step < 500; step++) {
       now += Math.floor(random() * 300)
       const [batch] = batchesOf('{}\n'.repeat(1 + Math.floor(random() * 30)), origin)
-      atOnce.decide(batch!, now)
+      atOnce.decideAt(batch!, now)
       oneByOne.limiter.advance(now)
       const expected = Array.from({ length: batch!.length }, (_, i) => oneByOne.decideOne(batch!, i, now))
       t.same([...atOnce.decisions.subarray(0, batch!.length)], expected, `${window_mode}, step ${step}`)

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
-import { EventLimiter } from '../../../../src/components/throttle/event-decider.js'
-import { LATE } from '../../../../src/components/throttle/event-windows.js'
+import { DISCARD, FULL, LATE, PASS } from '../../../../src/components/throttle/decisions.js'
+import { EventTiming } from '../../../../src/components/throttle/event-timing.js'
 import { Kept } from '../../../../src/components/throttle/kept-rows.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
-import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../../src/components/throttle/limiter.js'
+import { Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
 import { MOST_BYTES, Room } from '../../../../src/components/throttle/row-room.js'
 import { seeded } from '../../../support/seeded.js'
 
@@ -21,7 +21,7 @@ function limiterOf(
     maxKeys,
     seed: 3,
   }
-  const limiter = new EventLimiter(all, { latenessMs, onLate: 'pass' })
+  const limiter = new Limiter(all, new EventTiming({ time: { of: () => 0 }, latenessMs, onLate: 'pass' }))
   const files = new Map<string, object>()
   const [key, id] = [new BucketKey([], limiter.seed), Buffer.alloc(4)]
   return {
@@ -29,14 +29,14 @@ function limiterOf(
     /** What comes next is of this file. */
     from(file: string, clock = 0) {
       if (!files.has(file)) files.set(file, {})
-      limiter.progress.enter(files.get(file)!, clock, 0)
-      limiter.advance()
+      limiter.timing.progress.enter(files.get(file)!, clock, 0)
+      limiter.advance(0)
     },
     take(number: number, time: number) {
-      limiter.progress.see(time)
+      limiter.timing.progress.see(time)
       id.writeUInt32BE(number)
       key.setBytes(id)
-      return limiter.take(key, time)
+      return limiter.take(key, time, 1, 0)
     },
   }
 }
@@ -127,7 +127,7 @@ t.test('idle buckets are released as the times of the events go on, however fast
     }
     from('old')
     t.equal(limiter.keys, 1, mode)
-    t.ok(limiter.kept <= 2, `${mode}: ${limiter.kept} windows`)
+    t.ok(limiter.timing.room.rows <= 2, `${mode}: ${limiter.timing.room.rows} windows`)
   }
 })
 
@@ -162,18 +162,18 @@ t.test('a file that comes back after a pause of all is waited for, one that ende
   take(1, 0)
   from('live', 10)
   take(1, HOUR)
-  t.equal(limiter.progress.oldest, 0)
+  t.equal(limiter.timing.progress.oldest, 0)
   from('live', 10 * HOUR)
   take(1, HOUR)
   from('live', 10 * HOUR)
-  t.equal(limiter.progress.oldest, 0, 'a pause of all is no reason')
+  t.equal(limiter.timing.progress.oldest, 0, 'a pause of all is no reason')
   for (let n = 0; n < 60; n++) from('live', 10 * HOUR + n * 900)
-  t.equal(limiter.progress.oldest, 0)
+  t.equal(limiter.timing.progress.oldest, 0)
   for (let n = 60; n < 80; n++) {
     from('live', 10 * HOUR + n * 900)
     take(1, HOUR)
   }
-  t.equal(limiter.progress.oldest, HOUR)
+  t.equal(limiter.timing.progress.oldest, HOUR)
   // Most files are quiet: their share of the work is small.
   const many = limiterOf({}, 1000)
   for (let n = 0; n < 5000; n++) {
@@ -181,16 +181,16 @@ t.test('a file that comes back after a pause of all is waited for, one that ende
     many.take(1, n)
   }
   for (let n = 0; n < 5000 / 8; n++) many.from('file 0', 5000)
-  t.equal(many.limiter.progress.oldest, 0)
+  t.equal(many.limiter.timing.progress.oldest, 0)
   for (let n = 5000; n < 10_001; n++) {
     many.from(`file ${n}`, 5000)
     many.take(1, n)
   }
   for (let n = 0; n < 10_000 / 8; n++) many.from('file 9999', 5000)
-  t.equal(many.limiter.progress.oldest, 1, 'ten thousand at most')
+  t.equal(many.limiter.timing.progress.oldest, 1, 'ten thousand at most')
   const untimed = limiterOf({}, 1000)
-  untimed.limiter.progress.enter({}, 0, 5000)
-  t.equal(untimed.limiter.progress.oldest, 5000, 'without any time in the events, that of arrival')
+  untimed.limiter.timing.progress.enter({}, 0, 5000)
+  t.equal(untimed.limiter.timing.progress.oldest, 5000, 'without any time in the events, that of arrival')
 })
 
 t.test('max_keys: no live bucket is dropped for a new one, idle ones are', async t => {
@@ -217,8 +217,8 @@ t.test('windows that are kept have a bound in each bucket, and what is forgotten
     from('live')
     for (let n = 0; n < 10_000; n++) if (take(1, n * 1000) === DISCARD) discarded.live++
     t.equal(discarded.live, 0)
-    t.equal(limiter.kept, 4096)
-    t.ok(limiter.room.forgotten >= 10_000 - 4098 && limiter.room.forgotten <= 10_000 - 4095)
+    t.equal(limiter.timing.room.rows, 4096)
+    t.ok(limiter.timing.room.forgotten >= 10_000 - 4098 && limiter.timing.room.forgotten <= 10_000 - 4095)
     from('old')
     let passed = 0
     for (let n = 0; n < 1000; n++) if (take(1, -10 * HOUR + 2000 + n * 1000) === PASS) passed++
@@ -226,7 +226,7 @@ t.test('windows that are kept have a bound in each bucket, and what is forgotten
     t.equal(take(1, -10 * HOUR + 2000 + 999 * 1000), DISCARD, 'and the limit holds for what is kept')
     t.equal(take(1, 0), DISCARD, 'the oldest are kept, too')
     t.equal(take(1, 9_998_000), DISCARD, 'and the newest')
-    t.equal(limiter.kept, 4096, mode)
+    t.equal(limiter.timing.room.rows, 4096, mode)
   }
 })
 
@@ -241,9 +241,9 @@ t.test('each of very many buckets keeps an earlier window, in little more memory
       from('a')
       for (let id = 0; id < 50_000; id++) take(id, time)
     }
-    t.equal(limiter.kept, 50_000, mode)
-    t.equal(limiter.room.forgotten, 0)
-    t.ok(limiter.room.bytes < 50_000 * bytes * 1.02, `${mode}: ${limiter.room.bytes} bytes`)
+    t.equal(limiter.timing.room.rows, 50_000, mode)
+    t.equal(limiter.timing.room.forgotten, 0)
+    t.ok(limiter.timing.room.bytes < 50_000 * bytes * 1.02, `${mode}: ${limiter.timing.room.bytes} bytes`)
   }
 })
 
@@ -251,7 +251,7 @@ t.test('all buckets together have a bound, and what they keep is given back', as
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
     const others = MOST_BYTES - 2_000_000
-    limiter.room.bytes = others
+    limiter.timing.room.bytes = others
     from('a')
     const wrong = { discarded: 0, late: 0 }
     for (let n = 0; n < 110; n++) {
@@ -262,9 +262,9 @@ t.test('all buckets together have a bound, and what they keep is given back', as
       }
     }
     t.same(wrong, { discarded: 0, late: 0 }, mode)
-    t.ok(limiter.room.bytes <= MOST_BYTES)
-    t.ok(limiter.kept > 50_000, `${limiter.kept}`)
-    t.ok(limiter.room.forgotten >= 109_000 - limiter.kept, `${limiter.room.forgotten}`)
+    t.ok(limiter.timing.room.bytes <= MOST_BYTES)
+    t.ok(limiter.timing.room.rows > 50_000, `${limiter.timing.room.rows}`)
+    t.ok(limiter.timing.room.forgotten >= 109_000 - limiter.timing.room.rows, `${limiter.timing.room.forgotten}`)
     t.equal(take(5, 108), DISCARD)
     // As the times go on, all of it comes back.
     for (let n = 0; n < 4; n++) {
@@ -272,21 +272,21 @@ t.test('all buckets together have a bound, and what they keep is given back', as
       from('a')
     }
     t.equal(limiter.keys, 1)
-    t.ok(limiter.kept <= 1, `${mode}: ${limiter.kept}`)
-    t.ok(limiter.room.bytes < others + 200_000, `${limiter.room.bytes - others}`)
+    t.ok(limiter.timing.room.rows <= 1, `${mode}: ${limiter.timing.room.rows}`)
+    t.ok(limiter.timing.room.bytes < others + 200_000, `${limiter.timing.room.bytes - others}`)
   }
 })
 
 t.test('a bucket for whose windows there is no memory has its newest one', async t => {
   for (const mode of MODES) {
     const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
-    limiter.room.bytes = MOST_BYTES
+    limiter.timing.room.bytes = MOST_BYTES
     from('a')
     t.equal(take(1, 108), PASS)
     t.equal(take(1, 109), PASS)
     t.equal(take(1, 109), DISCARD)
     t.equal(take(1, 108), PASS, `${mode}: forgotten`)
-    t.ok(limiter.room.forgotten > 0, mode)
+    t.ok(limiter.timing.room.forgotten > 0, mode)
   }
 })
 
@@ -294,14 +294,14 @@ t.test('a sliding window keeps what it needs, whatever the bound', async t => {
   const { limiter, from, take } = limiterOf({ mode: 'sliding', limit: 10_000, windowMs: 10_000 }, 10_000)
   from('a')
   for (let time = 0; time < 40_000; time++) if (take(1, time) !== PASS) t.fail(`at ${time}`)
-  t.ok(limiter.kept < 10_000 + 4100, `${limiter.kept}`)
+  t.ok(limiter.timing.room.rows < 10_000 + 4100, `${limiter.timing.room.rows}`)
   t.equal(take(1, 39_999), DISCARD)
   t.equal(take(1, 39_000), DISCARD)
   t.equal(take(1, 30_000), DISCARD)
   for (let time = 40_000; time < 80_000; time += 100) for (let n = 0; n < 150; n++) take(1, time)
-  t.ok(limiter.kept < 500, `events of one time cost nothing each: ${limiter.kept}`)
+  t.ok(limiter.timing.room.rows < 500, `events of one time cost nothing each: ${limiter.timing.room.rows}`)
   const full = limiterOf({ mode: 'sliding', limit: 3 }, 1000)
-  full.limiter.room.bytes = MOST_BYTES
+  full.limiter.timing.room.bytes = MOST_BYTES
   full.from('a')
   t.same(
     [0, 1, 2, 3, 1000, 1001, 1001].map(time => full.take(1, time)),
@@ -310,7 +310,7 @@ t.test('a sliding window keeps what it needs, whatever the bound', async t => {
   const late = limiterOf({ mode: 'sliding', limit: 2 }, 10_000)
   late.from('a')
   t.same([late.take(1, 5000), late.take(1, 5500)], [PASS, PASS])
-  late.limiter.room.bytes = MOST_BYTES
+  late.limiter.timing.room.bytes = MOST_BYTES
   t.equal(late.take(1, 3000), PASS)
   t.equal(late.take(1, 5600), DISCARD, 'no room is made in the window that is open')
 })
@@ -324,7 +324,7 @@ t.test('what is kept is counted, also of buckets that were moved', async t => {
       if (second % 30 === 0) take(2, second * 1000)
     }
     // Ten seconds, and in sliding windows another one before.
-    t.equal(limiter.kept, mode === 'sliding' ? 10 : 11, mode)
+    t.equal(limiter.timing.room.rows, mode === 'sliding' ? 10 : 11, mode)
   }
 })
 
@@ -333,12 +333,12 @@ t.test('after hours in which nothing came nothing is kept; an outage of less is 
   from('a', 0)
   for (let id = 0; id < 50; id++) take(id, 0)
   for (let id = 0; id < 50; id++) take(id, 60_500)
-  t.equal(limiter.kept, 50)
-  limiter.rest(HOUR + 60_999)
+  t.equal(limiter.timing.room.rows, 50)
+  limiter.timing.rest(limiter, HOUR + 60_999)
   t.equal(limiter.keys, 50)
-  limiter.rest(HOUR + 61_000)
+  limiter.timing.rest(limiter, HOUR + 61_000)
   t.equal(limiter.keys, 0)
-  t.equal(limiter.kept, 0)
+  t.equal(limiter.timing.room.rows, 0)
   from('a', HOUR + 61_000)
   t.equal(take(1, 60_600), PASS)
 })

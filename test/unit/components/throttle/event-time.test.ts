@@ -4,12 +4,18 @@ import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { AutoTime } from '../../../../src/components/throttle/auto-time.js'
-import { EXCLUDED, FAIL_OPEN, TOO_LATE } from '../../../../src/components/throttle/decisions.js'
-import { EventDecider } from '../../../../src/components/throttle/event-decider.js'
+import {
+  DISCARD,
+  EXCLUDED,
+  FAIL_OPEN,
+  FULL,
+  LATE,
+  PASS,
+  TOO_LATE,
+} from '../../../../src/components/throttle/decisions.js'
 import { eventTime } from '../../../../src/components/throttle/event-time.js'
-import { LATE } from '../../../../src/components/throttle/event-windows.js'
+import { createEventDecider } from '../../../../src/components/throttle/event-timing.js'
 import type { WindowMode } from '../../../../src/components/throttle/limit.js'
-import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter.js'
 import { type FieldPath, parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
@@ -45,7 +51,7 @@ function throttleOf(config: Record<string, unknown>) {
   const { wanted } = originOf('json')
   const field = (path: FieldPath) => new FieldReader(path, wanted)
   const options = deciderOptions(throttle.options.parse({ window: '1s', time_field: '.t', ...config }), { field })
-  const decider = new EventDecider(options, options.eventTime!, { now: () => time.now, wall: () => NOW + time.now })
+  const decider = createEventDecider(options, options.eventTime!, { now: () => time.now, wall: () => NOW + time.now })
   const untimed = { unreadable: 0, ahead: 0 }
   const originFor = (file: string) => {
     const origin = origins.get(file) ?? { ...originOf('json', file), wanted }
@@ -62,8 +68,8 @@ function throttleOf(config: Record<string, unknown>) {
       for (const batch of batchesOf(text.join(''), originFor(file))) {
         decider.decide(Object.assign(batch, { receivedAt: NOW + time.now }))
         for (let i = 0; i < batch.length; i++) names.push(NAMES[decider.decisions[i]!]!)
-        untimed.unreadable += decider.unreadable
-        untimed.ahead += decider.ahead
+        untimed.unreadable += decider.inEventTime!.unreadable
+        untimed.ahead += decider.inEventTime!.ahead
       }
       from = to
     }
@@ -167,14 +173,14 @@ t.test('one file catches up while another is live, both in one bucket: no event 
     }
     t.same(new Set(names), new Set(['pass', 'discard']), mode)
     t.equal(names.filter(name => name === 'discard').length, 100, 'the limit holds in both')
-    const kept = decider.limiter.kept
+    const kept = decider.inEventTime!.room.rows
     t.ok(kept >= 100, `what the old one has passed by is dropped, what it may reach is kept: ${kept}`)
     // The old one has nothing more: a minute later it is not waited for.
     for (let n = 100; n < 200; n++) {
       time.now += 1000
       decide([{ file: 'live', t: start + day + n * 1000 }])
     }
-    t.ok(decider.limiter.kept <= 12, `${decider.limiter.kept} windows are kept for late events`)
+    t.ok(decider.inEventTime!.room.rows <= 12, `${decider.inEventTime!.room.rows} windows are kept for late events`)
     t.same(decide([{ file: 'live', t: start + day }]), ['late'])
     // Something more of it, much later.
     t.same(decide([0, 500, 1000].map(ms => ({ file: 'old', t: start + 900_000 + ms }))), ['pass', 'discard', 'pass'])

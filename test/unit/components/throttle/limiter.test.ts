@@ -1,9 +1,9 @@
 import t from 'tap'
 import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
+import { DISCARD, FULL, PASS, type Taken } from '../../../../src/components/throttle/decisions.js'
 import { hashBytes, KeyTable, keyOf, randomSeed, viewOf } from '../../../../src/components/throttle/key-table.js'
-import { KeyedLimiter } from '../../../../src/components/throttle/keyed-limiter.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
-import { DISCARD, FULL, type LimiterOptions, PASS, type Taken } from '../../../../src/components/throttle/limiter.js'
+import { ClockTiming, Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
 import { createWindows } from '../../../../src/components/throttle/several-windows.js'
 import { WallTime } from '../../../../src/components/throttle/wall-time.js'
 import { seeded } from '../../../support/seeded.js'
@@ -86,9 +86,9 @@ const options = (
 const windowsOf = (mode: WindowMode, limit: number, windowMs: number) =>
   createWindows([{ mode, limit, windowMs, unit: 'events' }], new WallTime())
 
-const take = (limiter: KeyedLimiter, key: Buffer, now: number) => {
+const take = (limiter: Limiter, key: Buffer, now: number) => {
   limiter.advance(now)
-  return limiter.take(keyOf(key, limiter.seed), now)
+  return limiter.take(keyOf(key, limiter.seed), now, 1, 0)
 }
 
 t.test('decides as the model does, whatever the clock does', async t => {
@@ -103,7 +103,7 @@ t.test('decides as the model does, whatever the clock does', async t => {
     ] as const) {
       const random = seeded(seed)
       const chosen = options(mode, { limit, windowMs })
-      const [limiter, model] = [new KeyedLimiter(chosen), new Model(chosen)]
+      const [limiter, model] = [new Limiter(chosen, new ClockTiming()), new Model(chosen)]
       const keys = randomKeys(count, random)
       let now = random() < 0.5 ? 0 : 1_700_000_000_000 + random()
       let wrong = 0
@@ -116,7 +116,7 @@ t.test('decides as the model does, whatever the clock does', async t => {
         limiter.advance(now)
         if (model.isDoubtful(name, now)) continue
         compared++
-        const [got, expected] = [limiter.take(keyOf(key, limiter.seed), now), model.take(name, now)]
+        const [got, expected] = [limiter.take(keyOf(key, limiter.seed), now, 1, 0), model.take(name, now)]
         if (got !== expected) wrong++
         if (wrong) t.fail(`${mode}, seed ${seed}, step ${step}: ${got} rather than ${expected}`)
       }
@@ -131,11 +131,11 @@ t.test('max_keys is never exceeded, and no key is refused while a bucket is idle
       const random = seeded(maxKeys)
       const windowMs = maxKeys < 100 ? 1000 : 20_000
       const chosen = options(mode, { maxKeys, windowMs })
-      const [limiter, model] = [new KeyedLimiter(chosen), new Model(chosen)]
+      const [limiter, model] = [new Limiter(chosen, new ClockTiming()), new Model(chosen)]
       const keys = randomKeys(maxKeys * 3, random)
       let now = 0
       let early = 0
-      const counts = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
+      const counts: Record<number, number> = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
       for (let step = 0; step < 10_000; step++) {
         // Forward only: what may be forgotten is another test's.
         now = Math.max(now, nextTime(now, random() < 1 - 0.1 / maxKeys ? 20 : windowMs, random))
@@ -143,7 +143,7 @@ t.test('max_keys is never exceeded, and no key is refused while a bucket is idle
         const name = key.toString('latin1')
         const isLive = model.isLive(name, now)
         const got = take(limiter, key, now)
-        counts[got]++
+        counts[got]!++
         const live = model.live(now)
         // Looking at many buckets has to be paid for by as many keys that were refused.
         early = got === FULL && live <= (maxKeys * 15) / 16 ? early + 1 : 0
@@ -154,21 +154,21 @@ t.test('max_keys is never exceeded, and no key is refused while a bucket is idle
           break
         }
       }
-      t.ok(counts[PASS] > 500 && counts[DISCARD] > 50 && counts[FULL] > 500, `${mode} ${JSON.stringify(counts)}`)
+      t.ok(counts[PASS]! > 500 && counts[DISCARD]! > 50 && counts[FULL]! > 500, `${mode} ${JSON.stringify(counts)}`)
     }
   }
 })
 
 t.test('a flood of new keys costs little, and idle buckets make room within an eighth of a window', async t => {
   for (const mode of MODES) {
-    const limiter = new KeyedLimiter(options(mode, { limit: 1, maxKeys: 10_000 }))
+    const limiter = new Limiter(options(mode, { limit: 1, maxKeys: 10_000 }), new ClockTiming())
     const key = Buffer.alloc(4)
     let n = 0
     const flood = (count: number, now: number) => {
-      const taken = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
+      const taken: Record<number, number> = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
       for (let i = 0; i < count; i++) {
         key.writeUInt32LE(n++)
-        taken[take(limiter, key, now)]++
+        taken[take(limiter, key, now)]!++
       }
       return taken
     }
@@ -192,7 +192,7 @@ t.test('a flood of new keys costs little, and idle buckets make room within an e
 
 t.test('idle buckets are released', async t => {
   for (const mode of MODES) {
-    const limiter = new KeyedLimiter(options(mode))
+    const limiter = new Limiter(options(mode), new ClockTiming())
     for (let n = 0; n < 5000; n++) take(limiter, Buffer.from(`k${n}`), n < 2500 ? 0 : 500)
     t.equal(limiter.keys, 5000)
     take(limiter, Buffer.from('k1'), 1000)
@@ -215,10 +215,10 @@ t.test('many buckets are divided into parts, which changes no decision and no bo
   const random = seeded(31)
   const maxKeys = 200_000
   const chosen = options('fixed', { limit: 1, windowMs: 1000, maxKeys })
-  const [limiter, bytes] = [new KeyedLimiter(chosen), Buffer.alloc(4)]
+  const [limiter, bytes] = [new Limiter(chosen, new ClockTiming()), Buffer.alloc(4)]
   const key = new BucketKey([], limiter.seed)
   const opened = new Float64Array(600_000).fill(Number.NEGATIVE_INFINITY)
-  const counts = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
+  const counts: Record<number, number> = { [PASS]: 0, [DISCARD]: 0, [FULL]: 0 }
   let now = 0
   let wrong = 0
   for (let n = 0; n < 1_500_000; n++) {
@@ -227,24 +227,24 @@ t.test('many buckets are divided into parts, which changes no decision and no bo
     bytes.writeUInt32LE(number)
     key.setBytes(bytes)
     const isOpen = now - opened[number]! < 1000
-    const got = limiter.take(key, now)
-    counts[got]++
+    const got = limiter.take(key, now, 1, 0)
+    counts[got]!++
     if (got === PASS) opened[number] = now
     if (isOpen !== (got === DISCARD) || limiter.keys > maxKeys) wrong++
   }
   t.equal(wrong, 0)
-  t.ok(counts[PASS] > 300_000 && counts[DISCARD] > 100_000 && counts[FULL] > 100_000, JSON.stringify(counts))
+  t.ok(counts[PASS]! > 300_000 && counts[DISCARD]! > 100_000 && counts[FULL]! > 100_000, JSON.stringify(counts))
   for (let n = 0; n < 20; n++) limiter.advance(now + 5000)
   t.equal(limiter.keys, 0, 'all are released')
 })
 
 t.test('a bucket of gcra that an event of a large cost has filled for long is not idle', t => {
   const limit: Limit = { mode: 'gcra', limit: 1, windowMs: 1000, unit: 'events', burst: 0 }
-  const limiter = new KeyedLimiter({ limits: [limit], maxKeys: 10, seed: 7 })
+  const limiter = new Limiter({ limits: [limit], maxKeys: 10, seed: 7 }, new ClockTiming())
   const key = keyOf(Buffer.from('a'), limiter.seed)
   const takeAt = (now: number, cost: number) => {
     limiter.advance(now)
-    return limiter.takeCost(key, now, cost, 0)
+    return limiter.take(key, now, cost, 0)
   }
   t.equal(takeAt(0, 10), PASS)
   for (const now of [5000, 9500, 9999]) t.equal(takeAt(now, 1), DISCARD)
@@ -254,18 +254,18 @@ t.test('a bucket of gcra that an event of a large cost has filled for long is no
 
 t.test('the default bucket is one more, and is never refused', async t => {
   for (const mode of MODES) {
-    const limiter = new KeyedLimiter(options(mode, { maxKeys: 1 }))
+    const limiter = new Limiter(options(mode, { maxKeys: 1 }), new ClockTiming())
     limiter.advance(0)
     t.same(
-      [1, 2, 3].map(() => limiter.takeDefault(0)),
+      [1, 2, 3].map(() => limiter.take(undefined, 0, 1, 0)),
       [PASS, PASS, DISCARD],
     )
     t.equal(limiter.keys, 0)
     t.equal(take(limiter, Buffer.from('a'), 1), PASS)
     t.equal(take(limiter, Buffer.from('b'), 1), FULL)
-    t.equal(limiter.takeDefault(1), DISCARD)
+    t.equal(limiter.take(undefined, 1, 1, 0), DISCARD)
     t.same(
-      [1000, 1000, 1000].map(now => limiter.takeDefault(now)),
+      [1000, 1000, 1000].map(now => limiter.take(undefined, now, 1, 0)),
       [PASS, PASS, DISCARD],
     )
   }
@@ -273,11 +273,11 @@ t.test('the default bucket is one more, and is never refused', async t => {
 
 t.test('the largest limit, and a burst in a sliding window that grows and shrinks', async t => {
   const windows = windowsOf('fixed', 0xffffffff, 1000)
-  for (let n = 0; n < 1000; n++) if (!windows.take(0, n)) t.fail('a large limit')
+  for (let n = 0; n < 1000; n++) if (windows.take(0, n, 1, 0) !== PASS) t.fail('a large limit')
   const sliding = windowsOf('sliding', 1000, 1000)
   const passed = (from: number, to: number) => {
     let count = 0
-    for (let now = from; now < to; now += 0.5) if (sliding.take(3, now)) count++
+    for (let now = from; now < to; now += 0.5) if (sliding.take(3, now, 1, 0) === PASS) count++
     return count
   }
   t.equal(passed(0, 500), 1000)
@@ -289,17 +289,17 @@ t.test('the largest limit, and a burst in a sliding window that grows and shrink
   const times = [0, 1, 2, 3, 4, 101, 101.1, 101.2, 101.3, 102, 102.1]
   const passes = [true, true, true, true, true, true, true, true, false, true, false]
   t.same(
-    times.map(now => rotated.take(0, now)),
+    times.map(now => rotated.take(0, now, 1, 0) === PASS),
     passes,
     'the ring grows while its first run is not in front',
   )
   const busy = windowsOf('sliding', 0xffffffff, 1000)
   const { arrayBuffers } = process.memoryUsage()
-  for (let n = 0; n < 1_000_000; n++) busy.take(0, n < 500_000 ? 1 : 2)
+  for (let n = 0; n < 1_000_000; n++) busy.take(0, n < 500_000 ? 1 : 2, 1, 0)
   t.ok(process.memoryUsage().arrayBuffers - arrayBuffers < 1e6, 'events of one time cost nothing each')
   sliding.reserve(1_000_000)
-  t.ok(sliding.take(999_999, 0))
-  t.ok(sliding.take(999_999, 1))
+  t.equal(sliding.take(999_999, 0, 1, 0), PASS)
+  t.equal(sliding.take(999_999, 1, 1, 0), PASS)
 })
 
 t.test('the table finds what was added, and nothing else, also when all hashes are the same', async t => {

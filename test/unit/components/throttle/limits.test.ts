@@ -2,12 +2,11 @@ import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { createDecider } from '../../../../src/components/throttle/create-decider.js'
-import { TOO_LATE } from '../../../../src/components/throttle/decisions.js'
-import { LATE } from '../../../../src/components/throttle/event-windows.js'
-import { DISCARD, PASS } from '../../../../src/components/throttle/limiter.js'
+import { DISCARD, LATE, PASS, TOO_LATE } from '../../../../src/components/throttle/decisions.js'
 import type { parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
+import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 
 /** Decides on events one after the other, each at its time `t`: on the clock, or in event time. */
 function decisionsOf(
@@ -169,10 +168,10 @@ t.test('a bucket whose gcra waits longer than dates reach can still be described
     const more = inEventTime ? { time_field: '.t' } : {}
     const config = { limit: 1, window: '1h', window_mode: 'gcra', cost: '.c', ...more }
     const options = deciderOptions(throttle.options.parse(config), { field })
-    const decider = createDecider(options, { now: () => 0, wall: () => 0 })
+    const decider = createDecider(options, STOPPED_CLOCK)
     const [batch] = batchesOf('{"t":0,"c":1e400}\n{"t":0,"c":1}\n', origin)
     t.same([...decider.decide(batch!).decisions.subarray(0, 2)], [PASS, DISCARD])
-    const { used, until } = decider.level(batch!, 1, 0)!
+    const { used, until } = decider.level(batch!, 1)!
     t.ok(used > 1e9)
     t.match(new Date(until + 1.8e12).toISOString(), /^\+/)
   }

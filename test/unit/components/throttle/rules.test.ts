@@ -3,14 +3,14 @@ import { deciderOptions } from '../../../../src/components/processors/throttle/o
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { keyBytes } from '../../../../src/components/throttle/bucket-key.js'
 import { createDecider } from '../../../../src/components/throttle/create-decider.js'
-import { Decider } from '../../../../src/components/throttle/decider.js'
+import { createClockDecider } from '../../../../src/components/throttle/decider.js'
+import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/decisions.js'
 import { KeyPattern } from '../../../../src/components/throttle/key-pattern.js'
 import { keyOf } from '../../../../src/components/throttle/key-table.js'
-import { DISCARD, FULL, PASS } from '../../../../src/components/throttle/limiter.js'
-import { LiveDecider } from '../../../../src/components/throttle/live-decider.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { batchesOf, originOf } from '../../../support/batches.js'
 import { casesOf } from '../../../support/cases.js'
+import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { seeded } from '../../../support/seeded.js'
 
 function compiled(options: object) {
@@ -24,13 +24,13 @@ function compiled(options: object) {
 /** A decider with these options, asked about one event at a time. */
 function deciderOf(given: object) {
   const { origin, options } = compiled(given)
-  const decider = new Decider(options)
+  const decider = createClockDecider(options, STOPPED_CLOCK)
   return {
     decider,
     batch: (event: object) => batchesOf(`${JSON.stringify(event)}\n`, origin)[0]!,
     decide(event: object, now: number): number {
       const [batch] = batchesOf(`${JSON.stringify(event)}\n`, origin)
-      decider.decide(batch!, now)
+      decider.decideAt(batch!, now)
       return decider.decisions[0]!
     },
   }
@@ -67,7 +67,7 @@ t.test('a refusal names the rule', async t => {
   })
   const refusal = (event: object) => {
     const asked = batch(event)
-    for (let n = 0; n < 3; n++) decider.decide(asked, 0)
+    for (let n = 0; n < 3; n++) decider.decideAt(asked, 0)
     return decider.refusal(asked, 0)
   }
   t.same(refusal({ app: 'ab', n: 5 }), {
@@ -104,43 +104,39 @@ t.test('max_keys bounds the buckets of all rules together, and idle ones of any 
   t.equal(decider.limiter.keys, 4)
 })
 
-t.test(
-  'an event of a rule that found no room for its bucket waits for room in the default bucket of the rule',
-  async t => {
-    for (const key of ['b', 'b*']) {
-      const limits = [{ key, limit: 2, window: '5s' }]
-      const { origin, options } = compiled({
-        limit: 1,
-        window: '1s',
-        key_field: '.app',
-        max_keys: 1,
-        on_max_keys: 'default_bucket',
-        limits,
-      })
-      const time = { now: 0 }
-      const decider = createDecider(options, { now: () => time.now, wall: () => time.now })
-      const decide = (app: string | undefined, now: number) => {
-        time.now = now
-        const [batch] = batchesOf(`${JSON.stringify({ app })}\n`, origin)
-        const decision = decider.decide(batch!).decisions[0]!
-        if (!('roomAt' in decider)) throw new Error('a decider on the clock knows when there is room')
-        return [decision, decider.roomAt(batch!, 0)]
-      }
-      t.same(decide('a', 0), [PASS, 1000])
-      t.same(
-        [decide('b', 100), decide('b', 300)],
-        [
-          [PASS, 100],
-          [PASS, 5100],
-        ],
-      )
-      t.same(decide('b', 500), [DISCARD, 5100], 'the default bucket of the rule opened at 100')
-      t.same(decide(undefined, 600), [PASS, 1600], 'that of the throttle is another one')
-      t.same(decide('c', 700), [DISCARD, 1600])
-      t.same(decide('b', 2000), [PASS, 2000], 'the bucket of a is idle: now there is room for one of b')
+t.test('without room for its bucket, an event of a rule waits for the default bucket of the rule', async t => {
+  for (const key of ['b', 'b*']) {
+    const limits = [{ key, limit: 2, window: '5s' }]
+    const { origin, options } = compiled({
+      limit: 1,
+      window: '1s',
+      key_field: '.app',
+      max_keys: 1,
+      on_max_keys: 'default_bucket',
+      limits,
+    })
+    const time = { now: 0 }
+    const decider = createDecider(options, { now: () => time.now, wall: () => time.now })
+    const decide = (app: string | undefined, now: number) => {
+      time.now = now
+      const [batch] = batchesOf(`${JSON.stringify({ app })}\n`, origin)
+      const decision = decider.decide(batch!).decisions[0]!
+      return [decision, decider.roomAt(batch!, 0)]
     }
-  },
-)
+    t.same(decide('a', 0), [PASS, 1000])
+    t.same(
+      [decide('b', 100), decide('b', 300)],
+      [
+        [PASS, 100],
+        [PASS, 5100],
+      ],
+    )
+    t.same(decide('b', 500), [DISCARD, 5100], 'the default bucket of the rule opened at 100')
+    t.same(decide(undefined, 600), [PASS, 1600], 'that of the throttle is another one')
+    t.same(decide('c', 700), [DISCARD, 1600])
+    t.same(decide('b', 2000), [PASS, 2000], 'the bucket of a is idle: now there is room for one of b')
+  }
+})
 
 t.test('the windows of rules survive a reload, and those of rules that stay a change of the rules', async t => {
   for (const [time, rest] of [
@@ -196,7 +192,7 @@ t.test('rules for one key each decide as a throttle alone would for it', async t
       const event = { app: apps[Math.floor(random() ** 2 * apps.length)]!, n: 1 + Math.floor(random() * 3) }
       const one = alone.get(event.app)!
       const [got, expected] = [all.decide(event, now), one.decide(event, now)]
-      const [levels, expectedLevels] = [all, one].map(({ decider, batch }) => decider.level(batch(event), 0, now))
+      const [levels, expectedLevels] = [all, one].map(({ decider, batch }) => decider.level(batch(event), 0))
       if (got === expected && JSON.stringify(levels) === JSON.stringify(expectedLevels)) continue
       t.same(
         { got, levels },
@@ -273,7 +269,7 @@ t.test('aligned windows of a rule follow the wall clock', async t => {
       key_field: '.app',
       limits: [{ key, limit: 1, window: '1s', window_mode: 'aligned' }],
     })
-    const decider = new LiveDecider(options, { now: () => time.now, wall: () => time.wall })
+    const decider = createClockDecider(options, { now: () => time.now, wall: () => time.wall })
     const decide = (now: number) => {
       time.wall += now - time.now
       time.now = now

@@ -1,12 +1,13 @@
 import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { Decider } from '../../../../src/components/throttle/decider.js'
-import { KeyedLimiter } from '../../../../src/components/throttle/keyed-limiter.js'
-import { DISCARD, PASS } from '../../../../src/components/throttle/limiter.js'
+import { createClockDecider } from '../../../../src/components/throttle/decider.js'
+import { DISCARD, PASS } from '../../../../src/components/throttle/decisions.js'
+import { Limiter } from '../../../../src/components/throttle/limiter.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'
 import { theKernel } from '../../../../src/lib/kernel/kernel.js'
 import { originOf } from '../../../support/batches.js'
+import { STOPPED_CLOCK } from '../../../support/manual-time.js'
 import { pooledLines } from '../../../support/pooled-batch.js'
 import { throttleDifferences } from '../../../support/throttle-differences.js'
 
@@ -34,26 +35,26 @@ function deciderOf(config: object = {}) {
   const origin = originOf('json')
   const options = throttle.options.parse({ limit: 2, window: '1 Hours', key_field: '.k', ...config })
   const field = (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted)
-  const decider = new Decider(deciderOptions(options, { field }))
+  const decider = createClockDecider(deciderOptions(options, { field }), STOPPED_CLOCK)
   const decide = (keys: readonly string[], now = 0) => {
     const batch = pooledLines(keys.map(key => `{"k":${key}}`).join('\n'), origin)
     batch.scan()
-    decider.decide(batch, now)
+    decider.decideAt(batch, now)
     batch.ack.settle('delivered')
     return [...decider.decisions.subarray(0, keys.length)]
   }
   /** How many events of so many batches were decided alone. */
   const alone = (batches: number, keys: readonly string[], now = 0) => {
-    const { take } = KeyedLimiter.prototype
+    const { take } = Limiter.prototype
     let taken = 0
-    KeyedLimiter.prototype.take = function (...given) {
+    Limiter.prototype.take = function (...given) {
       taken++
       return take.apply(this, given)
     }
     try {
       for (; batches > 0; batches--) decide(keys, now)
     } finally {
-      KeyedLimiter.prototype.take = take
+      Limiter.prototype.take = take
     }
     return taken
   }

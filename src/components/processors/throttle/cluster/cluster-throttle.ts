@@ -6,8 +6,7 @@ import type { RedisOptions } from '../../../../net/redis/options.js'
 import { ClusterDecider, type Decided } from '../../../throttle/cluster/cluster-decider.js'
 import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
 import { LEASED_PART } from '../../../throttle/cluster/shared-limits.js'
-import type { DeciderOptions, Refusal } from '../../../throttle/decider.js'
-import type { Level } from '../../../throttle/limit.js'
+import type { DeciderOptions } from '../../../throttle/decider.js'
 import type { Rule } from '../../../throttle/rules.js'
 import type { ClusterFields } from './options.js'
 import { RedisBackend } from './redis-backend.js'
@@ -56,10 +55,6 @@ export class ClusterThrottle {
     metrics.gauge('sluice_throttle_leased_buckets', leased, () => this.limiter.leased)
     const waiting = 'Batches that wait for a reply of the server.'
     metrics.gauge('sluice_throttle_backend_waiting_batches', waiting, () => this.#waiting)
-  }
-
-  get buckets(): number {
-    return this.decider.limiter.keys
   }
 
   get limiter(): LeaseLimiter {
@@ -111,30 +106,6 @@ export class ClusterThrottle {
     this.decider.setRules(rules)
     // What the rules before held, ahead of what the new ones ask for.
     void this.decider.giveBack(this.limiter.idleMs)
-  }
-
-  refusal(batch: EventBatch, i: number): Refusal | undefined {
-    return this.decider.refusal(batch, i)
-  }
-
-  /** The rule that holds for event `i` of a batch. */
-  ruleOf(batch: EventBatch, i: number): Rule | undefined {
-    return this.decider.ruleOf(batch, i)
-  }
-
-  /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
-  costOf(batch: EventBatch, i: number): number {
-    return this.decider.costOf(batch, i)
-  }
-
-  /** When to ask again about event `i` of a batch, which was just discarded, by the monotonic clock. */
-  roomAt(batch: EventBatch, i: number): number {
-    return this.decider.roomAt(batch, i)
-  }
-
-  /** The level of the bucket of event `i`, as the server said last. */
-  level(batch: EventBatch, i: number): Level | undefined {
-    return this.decider.level(batch, i, this.#context.clock.now())
   }
 
   async #decided(deciding: Promise<Decided>): Promise<Decided> {

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { ClusterDecider } from '../../../../../src/components/throttle/cluster/cluster-decider.js'
-import { ASK, LeaseLimiter, type LeaseOptions } from '../../../../../src/components/throttle/cluster/lease-limiter.js'
+import { LeaseLimiter, type LeaseOptions } from '../../../../../src/components/throttle/cluster/lease-limiter.js'
 import type { Grant } from '../../../../../src/components/throttle/cluster/script-calls.js'
+import { ASK, DISCARD, FULL, PASS } from '../../../../../src/components/throttle/decisions.js'
 import { keyOf } from '../../../../../src/components/throttle/key-table.js'
 import type { Limit } from '../../../../../src/components/throttle/limit.js'
-import { DISCARD, FULL, PASS } from '../../../../../src/components/throttle/limiter.js'
 import { batchOf } from '../../../../support/batches.js'
 
 const LIMIT: Limit = { mode: 'fixed', limit: 100, windowMs: 1000, unit: 'events' }
@@ -15,10 +15,10 @@ const limiterOf = (options: Partial<LeaseOptions> = {}) =>
 function one(limiter: LeaseLimiter, now: number, key?: string, size?: number) {
   limiter.advance(now)
   limiter.asking.begin()
-  if (size !== undefined) return limiter.takeDefaultCost(now, 1, size)
-  if (key === undefined) return limiter.takeDefault(now)
+  if (size !== undefined) return limiter.take(undefined, now, 1, size)
+  if (key === undefined) return limiter.take(undefined, now, 1, 0)
   const bytes = Buffer.from(key)
-  return limiter.take(keyOf(bytes, limiter.seed), now)
+  return limiter.take(keyOf(bytes, limiter.seed), now, 1, 0)
 }
 
 const grantOf = (passed: Grant['passed'], waitMs: number, ahead: Partial<Grant> = {}): Grant => ({
@@ -58,18 +58,18 @@ t.test('what is refused is worth asking again about when the server said, or whe
   for (const part of [0.1, 0]) {
     const limiter = limiterOf({ part, limits: [{ ...LIMIT, windowMs: 10_000 }] })
     t.equal(limiter.idleMs, 1000)
-    t.equal(limiter.roomAtOfDefault(0, 1, 0), 100, 'nobody knows')
+    t.equal(limiter.roomAt(undefined, 0, 1, 0), 100, 'nobody knows')
     one(limiter, 0)
     limiter.keep(limiter.asking.demands[0]!, grantOf(0, 1500), 0, 10)
     t.same(
-      [20, 510, 511, 1509, 1510].map(now => limiter.roomAtOfDefault(now, 1, 0)),
+      [20, 510, 511, 1509, 1510].map(now => limiter.roomAt(undefined, now, 1, 0)),
       [part === 0 ? 1510 : 1020, 1510, 1510, 1510, 1610],
     )
     const key = keyOf(Buffer.from('a'), limiter.seed)
     one(limiter, 2000, 'a')
     limiter.keep(limiter.asking.demands[0]!, grantOf(0, 30), 2000, 2010)
     t.equal(limiter.roomAt(key, 2011, 1, 0), 2040)
-    t.equal(limiter.roomAtOfDefault(2011, 1, 0), 2111)
+    t.equal(limiter.roomAt(undefined, 2011, 1, 0), 2111)
   }
   t.end()
 })
@@ -112,7 +112,7 @@ t.test('a batch asks once about a bucket, and knows what was spent of the lease 
   }
   t.same(spent, [0, 1, 2, 4, 8, 16])
   limiter.asking.begin()
-  t.same([limiter.takeDefault(5000), limiter.takeDefault(5000)], [ASK, ASK])
+  t.same([limiter.take(undefined, 5000, 1, 0), limiter.take(undefined, 5000, 1, 0)], [ASK, ASK])
   t.same(
     limiter.asking.demands.map(({ events, cost }) => [events, cost]),
     [[2, 2]],
@@ -159,10 +159,10 @@ t.test('the level of a bucket is what the server said last, until its window end
   const limiter = limiterOf({ limits: [LIMIT, { ...LIMIT, limit: 1000, windowMs: 60_000 }] })
   one(limiter, 0)
   limiter.keep(limiter.asking.demands[0]!, grantOf(1, 900, { nearest: 1, endsMs: 9000 }), 0, 0)
-  const level = (now: number) => limiter.levelOfDefault(now, 1, 1)
+  const level = (now: number) => limiter.level(undefined, now, 1, 1)
   t.match(level(10), { limit: { limit: 1000 }, used: 50, until: 9000 })
   t.match(level(9000), { used: 0 })
-  limiter.local.takeDefault(9001)
+  limiter.local.take(undefined, 9001, 1, 0)
   t.match(level(9001), { limit: { mode: 'fixed' }, used: 1 }, 'what passed without the server')
   t.match(level(80_000), { used: 0 })
   t.end()
