@@ -62,8 +62,8 @@ function* files(folder) {
   }
 }
 
-/** What is compiled already, or is for browsers, is copied. */
-const COPIED = /\.(wasm|css|js)$/
+/** What is compiled already, is for browsers, or is data, is copied. */
+const COPIED = /\.(wasm|css|js|grok)$/
 
 /** What is built of a source: JavaScript of TypeScript, or a copy. Undefined for anything else. */
 function builtOf(source) {

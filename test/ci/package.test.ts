@@ -138,6 +138,7 @@ const WANTED = [
   /^dist\/src\/[a-z0-9_/-]+(\.d\.c?ts|\.c?js)$/,
   /^dist\/src\/lib\/kernel\/kernel\.wasm$/,
   /^dist\/src\/cli\/check\/simulate\/report\/report\.css$/,
+  /^dist\/src\/core\/codecs\/grok\/[a-z]+\.grok$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/(?!spec\.)[a-z0-9-]+\.(md|svg)$/,

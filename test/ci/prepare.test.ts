@@ -42,6 +42,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
       'b.ts': '',
       'page.js': 'alert(1)\n',
       lib: { kernel: { 'kernel.wasm': 'wasm', assembly: { 'x.ts': 'x' } } },
+      core: { 'base.grok': 'INT \\d+\n' },
     },
     test: { 'a.test.ts': '' },
     bin: { npm: NPM },
@@ -73,6 +74,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   t.equal(readFileSync(path('dist/src/a.js'), 'utf8'), 'export const a         = 1\n', 'types are blanks')
   t.equal(readFileSync(path('dist/src/lib/kernel/kernel.wasm'), 'utf8'), 'wasm')
   t.equal(readFileSync(path('dist/src/page.js'), 'utf8'), 'alert(1)\n', 'what is for browsers is copied')
+  t.equal(readFileSync(path('dist/src/core/base.grok'), 'utf8'), 'INT \\d+\n')
   t.notOk(existsSync(path('dist/src/lib/kernel/assembly')), 'the sources of the kernel are no part of the program')
   t.notOk(existsSync(path('dist/test')), 'nor are the tests')
   t.ok(statSync(path('dist/src/a.js')).mode & 0o100, 'the program can be run')

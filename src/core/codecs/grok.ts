@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { GROK_PATTERNS } from '../../lib/formats/grok-patterns.js'
+import { GROK_PATTERNS } from './grok/patterns.js'
 import { NearestName } from '../../lib/nearest.js'
 import type { Pattern } from '../../lib/pattern.js'
 import { TooLargePattern } from '../../lib/regex/syntax.js'

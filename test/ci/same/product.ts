@@ -56,7 +56,7 @@ const TYPES = { mode: 'transform' } as const
 /** Removes the types, as tsc does without checking them: that takes a tenth of the time. */
 function buildSources(folder: string): void {
   for (const file of readdirSync(join(folder, 'src'), { encoding: 'utf8', recursive: true })) {
-    if (!/\.(c?ts|wasm|css|js)$/.test(file) || file.includes('/assembly/')) continue
+    if (!/\.(c?ts|wasm|css|js|grok)$/.test(file) || file.includes('/assembly/')) continue
     const path = join(folder, 'src', file)
     const out = join(folder, 'dist/src', file.replace(/ts$/, 'js'))
     mkdirSync(dirname(out), { recursive: true })

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { codecOf, createCodec } from '../../../../src/core/codecs/list.js'
-import { GROK_PATTERNS } from '../../../../src/lib/formats/grok-patterns.js'
+import { GROK_PATTERNS } from '../../../../src/core/codecs/grok/patterns.js'
 import { casesOf } from '../../../support/cases.js'
 import { agreesWithFields, fuzz, readFields } from '../../../support/codecs.js'
 
