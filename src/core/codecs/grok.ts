@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { GROK_PATTERNS } from './grok/patterns.js'
 import { NearestName } from '../../lib/nearest.js'
 import type { Pattern } from '../../lib/pattern.js'
 import { TooLargePattern } from '../../lib/regex/syntax.js'
 import { defineCodec } from '../codec.js'
 import { reaches } from '../options/reach.js'
+import { GROK_PATTERNS } from './grok/patterns.js'
 import { compiled, PatternCodec, type PatternField, patternOption } from './pattern-codec.js'
 
 /** Nested deeper than this, patterns refer to each other in a circle. */
@@ -30,15 +30,20 @@ type Options = z.output<typeof options>
 
 /** A reference, a group with the name of a field, an atomic group, or an escape, which is stepped over. */
 const PART = /\\[\s\S]|\(\?>|%\{(\w+)(?::([^}:]*)(?::(\w+))?)?\}|\(\?P?<(?![=!])([^>]*)>/g
-/** Classes of characters that JavaScript does not know. */
-const FOREIGN: readonly (readonly [RegExp, string])[] = [
-  [/\[:alnum:\]/g, 'A-Za-z0-9'],
-  [/\[:alpha:\]/g, 'A-Za-z'],
-  [/\[:digit:\]/g, '0-9'],
-  [/\[:space:\]/g, '\\s'],
-  [/\[:word:\]/g, '\\w'],
-  [/\[:xdigit:\]/g, '0-9A-Fa-f'],
-]
+/** Classes of characters that JavaScript does not know, and for expressions with the flag `u` and without it. */
+const CLASSES: Readonly<Record<string, readonly [unicode: string, ascii: string]>> = {
+  alnum: ['\\p{L}\\p{M}\\p{Nd}', 'A-Za-z0-9'],
+  alpha: ['\\p{L}\\p{M}', 'A-Za-z'],
+  blank: ['\\p{Zs}\\t', ' \\t'],
+  cntrl: ['\\p{Cc}', '\\x00-\\x1f\\x7f'],
+  digit: ['\\p{Nd}', '0-9'],
+  lower: ['\\p{Ll}', 'a-z'],
+  punct: ['\\p{P}$+<=>^`|~', '!-/:-@\\[-`{-~'],
+  space: ['\\s\\x85', '\\s'],
+  upper: ['\\p{Lu}', 'A-Z'],
+  word: ['\\p{L}\\p{M}\\p{Nd}\\p{Pc}', '\\w'],
+  xdigit: ['0-9A-Fa-f', '0-9A-Fa-f'],
+}
 
 /** Makes a regular expression of a pattern. Its groups with a field have made-up names, since a field may come twice. */
 class Expansion {
@@ -54,8 +59,7 @@ class Expansion {
     if (depth > DEEPEST) throw new Error('the patterns refer to one another in a circle')
     this.#length += pattern.length
     if (this.#length > LONGEST) throw new Error(`becomes longer than ${LONGEST} characters with all that it refers to`)
-    const plain = FOREIGN.reduce((text, [foreign, own]) => text.replace(foreign, own), pattern)
-    return plain.replace(PART, (whole, name?: string, field?: string, type?: string, group?: string) => {
+    return pattern.replace(PART, (whole, name?: string, field?: string, type?: string, group?: string) => {
       if (group !== undefined) return this.#group(group)
       if (name === undefined) return whole === '(?>' ? '(?:' : whole
       const inner = this.expand(this.#pattern(name), depth + 1)
@@ -81,9 +85,14 @@ class Expansion {
   }
 }
 
+/** A dot is also a line end, as in Logstash. */
 function compiledGrok(source: string): Pattern {
+  const classes = (flag: 0 | 1) =>
+    source.replace(/\[:(\w+):\]/g, (whole, name: string) =>
+      Object.hasOwn(CLASSES, name) ? CLASSES[name]![flag] : whole,
+    )
   try {
-    return compiled(source)
+    return compiled(classes(0), 's', classes(1))
   } catch (error) {
     throw advised(error)
   }
@@ -113,8 +122,11 @@ export const grok = defineCodec({
   summary: 'Each line matches a grok pattern: a regular expression with `%{NAME:field}` for usual parts.',
   notes:
     '`%{NAME}` stands for a pattern that has a name, `%{NAME:field}` makes a field of what it matches, and `%{NAME:field:int}` or `:float` a number. `(?<field>…)` is a field too. What matches ' +
-    'nothing or an empty text is no field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends. As for regex, a match takes a time ' +
-    `that is proportional to the length of the line; atomic groups count as groups. The names are those that Logstash has, and the fields in them those that it makes without ECS; the sets of Bacula and of ECS are not there: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
+    'nothing or an empty text is no field; if a field comes twice, the first that is not empty counts. The pattern may match anywhere in the line: `^` and `$` stand for its ends, and a dot also for a line end within it. As for regex, a match takes a time ' +
+    'that is proportional to the length of the line. The patterns are those that Logstash has, and the fields in them those that it makes without ECS; the sets of Bacula and of ECS are not there. ' +
+    'It differs from Logstash in this: `^` and `$` do not stand for the ends of lines within an event; atomic groups count as groups; escapes are those of JavaScript, and where it does not know one, or a brace stands for itself, `[:alpha:]` and other classes are ASCII; ' +
+    'a number may begin anywhere, and a time have no seconds; in the sets of programs an address is what consists of its characters; the `querytype` of BIND9 has no flags, and the `errorcode` of HTTPD24_ERRORLOG begins with AH. ' +
+    `The names: ${[...GROK_PATTERNS.keys()].sort().join(', ')}.`,
   options,
   form: 'fields',
   expects: 'text that matches the pattern',

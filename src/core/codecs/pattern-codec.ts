@@ -23,14 +23,14 @@ interface NamedGroup extends PatternField {
 
 /**
  * Compiles a pattern of users, for whom escapes that JavaScript does not know mean the character itself, as in other
- * languages. Throws PatternError.
+ * languages: that is so without the flag `u`, where `lenient` takes the place of the pattern. Throws PatternError.
  */
-export function compiled(source: string): Pattern {
+export function compiled(source: string, flags = '', lenient = source): Pattern {
   try {
-    return new Pattern(source)
+    return new Pattern(source, `${flags}u`)
   } catch (error) {
     try {
-      return new Pattern(source, '')
+      return new Pattern(lenient, flags)
     } catch {
       throw error
     }

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { codecOf, createCodec } from '../../../../src/core/codecs/list.js'
 import { GROK_PATTERNS } from '../../../../src/core/codecs/grok/patterns.js'
+import { codecOf, createCodec } from '../../../../src/core/codecs/list.js'
 import { casesOf } from '../../../support/cases.js'
 import { agreesWithFields, fuzz, readFields } from '../../../support/codecs.js'
 
@@ -123,6 +123,9 @@ t.test('grok: lines as programs write them', t => {
   })
   t.same(grok('%{WORD:v}=%{INT:n}|%{INT:n}', '7'), { n: '7' }, 'a field that comes twice')
   t.same(grok('%{ID:id} [[:alpha:]]+ \\"%{DATA:q}\\"', 'q-12 as "x"', { ID: '[a-z]-%{INT}' }), { id: 'q-12', q: 'x' })
+  t.same(grok('^(?<a>[[:alpha:]]+)[[:space:]](?<b>[[:upper:][:digit:]]+)', 'élan Ä٣'), { a: 'élan', b: 'Ä٣' })
+  t.same(grok('^(?<a>[[:alpha:]]+) \\"{%{DATA:q}}', 'é "{x}'), undefined, 'in ASCII, where JavaScript is lenient')
+  t.same(grok('^(?<a>[[:alpha:]]+) \\"{%{DATA:q}}', 'e "{x}'), { a: 'e', q: 'x' })
   t.end()
 })
 
