@@ -210,7 +210,9 @@ destinations:
   t.match(await look('tap', 'app', '--where', 'if (.app equals)'), { code: 2, stderr: /the condition/ })
 
   const explained = await program(['explain', '{"app":"a"}', '--live', '--config', 'sluice.yaml'], folder)
-  t.equal(explained.code, 0, explained.stderr)
+  t.equal(explained.code, 1, 'it reaches no destination, since its bucket is full')
+  t.match(explained.stdout, /^→ lim \(throttle\): discarded \(throttled\)$/m)
+  t.match(explained.stdout, /^ +→ out \(file\): not reached, it reads lim$/m)
   t.match(
     explained.stdout,
     /^ +now: 3 of 3 have passed of its bucket in 1h 0m; the window is open since \S+ until \S+$/m,
@@ -221,7 +223,7 @@ destinations:
   )
   t.match(
     (await look('explain', '{"app":"a","hot":"yes"}', '--live')).stdout,
-    /^ +now: 0 of 9 have passed of its bucket under limits\[0\] \(if \(\.hot equal 'yes'\)\) in 1h 0m; no window is open$/m,
+    /→ lim \(throttle\): passed$[^→]*^ +now: 0 of 9 have passed of its bucket under limits\[0\] \(if \(\.hot equal 'yes'\)\) in 1h 0m; no window is open$/m,
   )
   const long = JSON.stringify({ app: '😀'.repeat(2500) })
   t.match((await look('explain', long, '--live')).stdout, /^ +now: not known; .* the key is too long/m)

@@ -1,10 +1,13 @@
 import { readFileSync, statSync } from 'node:fs'
+import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import type { LiveBucket } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Fields } from '../../../core/event/event.js'
 import { EventEditor } from '../../../core/event/event-editor.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { FieldReader } from '../../../core/event/field-reader.js'
 import type { Explain, Explanation, Finding } from '../../../core/explain.js'
+import { DISCARDED } from '../../../core/processor.js'
 import { silentLog } from '../../../core/silent-log.js'
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { EXIT } from '../../../daemon/process/dispatch.js'
@@ -19,8 +22,8 @@ import { systemClock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 import { loadDaemonConfig } from '../../screen/local-part.js'
 import { type ReadEvent, readEvent } from './event.js'
-import { type AskBucket, withLiveBuckets } from './live.js'
-import { type ExplainProcessor, explainerOf } from './processor.js'
+import { type AskBucket, type Live, liveBucket } from './live.js'
+import { type ExplainProcessor, explainerOf, type ProcessorStep } from './processor.js'
 
 export interface ExplainOptions {
   readonly config: string
@@ -45,6 +48,8 @@ interface Step extends Partial<Explanation> {
   readonly isChanged?: boolean
   /** How it is delivered; destinations only. */
   readonly delivery?: string
+  /** What a running daemon says of the bucket that it counts in. */
+  readonly bucket?: LiveBucket
 }
 
 /** Limit of steps: components may be connected in many ways, and an event may reach one repeatedly. */
@@ -62,9 +67,10 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const wanted = new WantedNames()
   const explainers = await explainersOf(config, wanted)
   const event = await readEvent(source, await textOf(options.event, io), wanted)
-  const offline = await stepsFrom(source, config, explainers, event)
   const { ask } = options
-  const steps = ask ? await withLiveBuckets(offline, (id, key, rule) => ask(config.dataDir, id, key, rule)) : offline
+  const live: AskLive | undefined =
+    ask && ((id, findings) => liveBucket(id, findings, (...bucket) => ask(config.dataDir, ...bucket)))
+  const steps = await stepsFrom(source, config, explainers, event, live)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
   else {
@@ -135,18 +141,21 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
   return { processors, destinations }
 }
 
+type AskLive = (id: string, findings: readonly Finding[]) => Promise<Live | undefined>
+
 /** Every component that the event reaches, in order, and those that it does not reach. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,
   { processors, destinations }: Explainers,
   event: ReadEvent,
+  live: AskLive | undefined,
 ): Promise<Step[]> {
   const steps: Step[] = []
   const all = [...config.processors, ...config.destinations]
   /** `leaves`: the events that leave a component, by output. */
   const follow = async (from: string, depth: number, leaves: ReadonlyMap<string, EventBatch>) => {
-    for (const { id, kind, type, inputs, delivery } of all) {
+    for (const { id, kind, type, inputs, options, ...own } of all) {
       for (const input of inputs) {
         if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
         const step = { id, kind, type, input, depth }
@@ -155,13 +164,20 @@ async function stepsFrom(
         else if (kind === 'destination') {
           const explanation = destinations.get(id)?.(before.snapshot())
           const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
+          const delivery = 'delivery' in own ? own.delivery : undefined
           const text = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
           steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text })
         } else {
-          const { left, ...explanation } = await processors.get(id)!(before)
-          const findings = explanation.findings.map(finding => withUnset(finding, event.unset))
+          const asFirst = await processors.get(id)!(before)
+          const now = await live?.(id, asFirst.findings)
+          const { left, ...explanation } = now?.isFull ? overLimit(asFirst, options, before) : asFirst
+          const findings = [
+            ...explanation.findings.map(finding => withUnset(finding, event.unset)),
+            ...(now?.findings ?? []),
+          ]
           const [first] = left.values()
-          steps.push({ ...step, ...explanation, findings, ...(first ? eventAfter(before, first) : {}) })
+          const bucket = now?.bucket && { bucket: now.bucket }
+          steps.push({ ...step, ...explanation, findings, ...bucket, ...(first ? eventAfter(before, first) : {}) })
           const outputs = [...left].map(([output, batch]) => [output === '' ? id : `${id}.${output}`, batch] as const)
           await follow(id, depth + 1, new Map(outputs))
         }
@@ -170,6 +186,15 @@ async function stepsFrom(
   }
   await follow(id, 0, new Map([[id, event.batch]]))
   return steps
+}
+
+/** What a throttle does with an event whose bucket is full. Without `over_limit` it is discarded, unless in shadow. */
+function overLimit(asFirst: ProcessorStep, options: unknown, event: EventBatch): ProcessorStep {
+  const { mode, over_limit: over } = options as Pick<ThrottleOptions, 'mode' | 'over_limit'>
+  if (asFirst.outcome !== 'passed' || mode === 'shadow' || over !== 'discard') return asFirst
+  const { findings } = asFirst
+  const left = new Map([[DISCARDED, event.snapshot()]])
+  return { outcome: 'discarded', reason: 'throttled', findings, left }
 }
 
 function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
@@ -225,7 +250,8 @@ function lines(step: Step): string[] {
   const by = input.includes('.') ? `, by ${input}` : ''
   const names = (outputs ?? (output === undefined ? [] : [output])).map(name => (name === '' ? id : `${id}.${name}`))
   const to = names.length === 0 ? '' : `, to ${names.join(' and ')}`
-  const what = outcome === 'discarded' ? `discarded (${reason})` : `${outcome}${to}`
+  const done = outcome === 'delivered' ? 'would be delivered' : outcome
+  const what = outcome === 'discarded' ? `discarded (${reason})` : `${done}${to}`
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
   if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)
   if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
@@ -246,11 +272,12 @@ function cut(text: string): string {
 function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {
   return {
     source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
-    steps: steps.map(({ depth: _, isChanged: __, bytes, ...step }) => ({
+    steps: steps.map(({ depth: _, isChanged: __, bytes, outcome, ...step }) => ({
       ...step,
-      reached: step.outcome !== undefined,
+      ...(outcome && { outcome: outcome === 'delivered' ? 'would_deliver' : outcome }),
+      reached: outcome !== undefined,
       ...(bytes ? { bytes: bytes.length, written: bytes.toString() } : {}),
     })),
-    delivered: steps.flatMap(({ id, outcome }) => (outcome === 'delivered' ? [id] : [])),
+    would_deliver: steps.flatMap(({ id, outcome }) => (outcome === 'delivered' ? [id] : [])),
   }
 }

@@ -11,30 +11,33 @@ export type AskBucket = (
   rule: string | null | undefined,
 ) => Promise<LiveBucket | undefined>
 
-/** A step with the state of its bucket. */
-type Live<S> = S & { readonly bucket?: LiveBucket }
+/** What a running daemon says of the bucket that an event counts in. */
+export interface Live {
+  /** Undefined: it says nothing. */
+  readonly bucket?: LiveBucket
+  readonly findings: readonly Finding[]
+  /** Whether the bucket has no room, so that the event would be over the limit. */
+  readonly isFull: boolean
+}
 
 const UNKNOWN: Finding = {
   text: 'now: not known; the daemon does not run this component, or the key is too long to ask about it',
 }
 
-/** Adds to each step the state of the bucket that its findings name. `ask` asks for it. */
-export async function withLiveBuckets<S extends { readonly id: string; readonly findings?: readonly Finding[] }>(
-  steps: readonly S[],
+/** Asks for the bucket that the findings about an event name; undefined if they name none. */
+export async function liveBucket(
+  component: string,
+  findings: readonly Finding[],
   ask: (component: string, key: string | null, rule: string | null | undefined) => Promise<LiveBucket | undefined>,
-): Promise<Live<S>[]> {
-  const live: Live<S>[] = []
-  for (const step of steps) {
-    const key = step.findings?.find(finding => finding.bucket !== undefined)?.bucket
-    const rule = step.findings?.find(finding => finding.rule !== undefined)?.rule
-    const bucket = key === undefined ? undefined : await ask(step.id, key, rule)
-    if (key === undefined) live.push(step)
-    else {
-      const findings = bucket ? liveFindings(bucket) : [UNKNOWN]
-      live.push({ ...step, ...(bucket && { bucket }), findings: [...(step.findings ?? []), ...findings] })
-    }
-  }
-  return live
+): Promise<Live | undefined> {
+  const key = findings.find(finding => finding.bucket !== undefined)?.bucket
+  if (key === undefined) return undefined
+  const rule = findings.find(finding => finding.rule !== undefined)?.rule
+  const bucket = await ask(component, key, rule)
+  if (!bucket) return { findings: [UNKNOWN], isFull: false }
+  const { used, limit, outage } = bucket
+  const isFull = outage === undefined && used !== undefined && limit !== undefined && used >= limit
+  return { bucket, findings: liveFindings(bucket), isFull }
 }
 
 function liveFindings({ discarded_to: readers, waiting, ...state }: LiveBucket): Finding[] {

@@ -77,7 +77,7 @@ t.test('every component in order, with every decision', async t => {
       yes  key_field: it counts in the bucket of its value  (.app is "cart")
       window: it opens with the first event and lasts 10s; the first 2 of its bucket pass, later ones are discarded until it ends
       max_keys: while 100000 other buckets are in use, an event of a new one passes without being counted
-    → upstream (http): delivered
+    → upstream (http): would be delivered
         POST http://127.0.0.1:9/v3
         40 bytes: {"app":"cart","level":"warn","ms":1200}
         kept on disk until it is delivered, in batches of up to 1000 events or every 1s
@@ -87,9 +87,9 @@ t.test('every component in order, with every decision', async t => {
   })
   const { code, stdout } = await run(t, '-', { stdin: '{"level":"info"}\n', json: true })
   t.equal(code, 0)
-  const { source, steps, delivered } = JSON.parse(stdout)
+  const { source, steps, would_deliver } = JSON.parse(stdout)
   t.match(source, { id: 'app_logs', bytes: 17, fields: { level: 'info' } })
-  t.same(delivered, ['rest'])
+  t.same(would_deliver, ['rest'])
   t.match(steps, [
     { id: 'errors', outcome: 'discarded', reason: 'filtered', findings: [{ holds: false }] },
     { id: 'limit_app', reached: false, input: 'errors' },
@@ -325,7 +325,7 @@ destinations: { out: { type: stdout, inputs: [ways.a] } }
   t.match(stdout, /nothing reads ways\.b: what goes there is discarded \(unrouted\)\n {2}→ out \(stdout\): not reached/)
   const both = await run(t, '{"a":1,"b":1}')
   t.match(both.stdout, /→ ways \(route\): passed, to ways\.a\n[\s\S]*nothing reads ways\.b/)
-  t.match(both.stdout, /→ out \(stdout\): delivered/)
+  t.match(both.stdout, /→ out \(stdout\): would be delivered/)
   const { steps } = JSON.parse((await run(t, '{"c":1}', { json: true })).stdout)
   t.match(steps[0], { outcome: 'discarded', reason: 'unrouted', output: 'else' })
 })
@@ -386,7 +386,7 @@ destinations:
     /→ raised \(raise\): passed\n {4}the event is now \{"level":"error"\}\n {2}→ errors \(filter\): passed\n/,
   )
   t.match(text, /→ beside \(filter\): passed\n/, 'another reader of the same output has it as it was')
-  t.match(text, /→ copy \(file\): delivered\n[^→]*\{"level":"info"\}/)
+  t.match(text, /→ copy \(file\): would be delivered\n[^→]*\{"level":"info"\}/)
   t.equal(text.match(/the event is now/g)!.length, 1, 'only where it changes')
   const { steps } = JSON.parse(await explained(true))
   const events = Object.fromEntries(steps.map(({ id, event, written }: never) => [id, event ?? written]))
