@@ -8,7 +8,7 @@ import { SLOT, WantedNames } from '../../src/lib/formats/json-scan.js'
 import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
 import { freeChunk, takeChunk } from '../../src/lib/lines/chunk-pool.js'
 import { batchOf, readerOf } from './batches.js'
-import { accessLine, criLine, dockerLine, klogLine } from './log-lines.js'
+import { accessLine, criLine, dockerLine } from './log-lines.js'
 import { Seeded } from './seeded.js'
 import { loadedStageOf } from './stage.js'
 
@@ -21,10 +21,9 @@ const PATHS = [
   ...['.client', '.user', '.timestamp', '.path', '.request', '.status', '.bytes', '.user_agent', '.rest', '.vhost'],
   ...['.port', '.stream', '.partial', '.message', '.host', '.file', '.peer', '.other'],
 ]
-const LINES = { nginx: accessLine, apache: accessLine, cri: criLine, docker_json: dockerLine, klog: klogLine }
+const LINES = { nginx: accessLine, apache: accessLine, cri: criLine, docker_json: dockerLine }
 const AT_ONCE = 100
-/** Times without a year are near one of these. */
-const RECEIVED = [0, ...['2026-01-01T00:00:30Z', '2026-12-31T23:59:30Z', '2024-07-01T12:00:00Z'].map(Date.parse)]
+const RECEIVED = [0, Date.parse('2026-01-01T00:00:30Z')]
 
 export interface FieldDifferences {
   readonly wrong: readonly string[]

@@ -169,8 +169,7 @@ export abstract class FieldsCodec extends Codec {
     for (let i = 0; i < batch.length; i++) batch.look(i)
     const tail = this.#tail.of(batch, DECODED, ownBits(format.names))
     const end = Buffer.concat([tail, NEWLINE])
-    const { receivedAt } = batch
-    if (!kernel.setFrame({ head: OPEN, hasLine: false, middle: NOTHING, end, middleSlots: NO_SLOTS, receivedAt })) {
+    if (!kernel.setFrame({ head: OPEN, hasLine: false, middle: NOTHING, end, middleSlots: NO_SLOTS })) {
       super.writeJson(batch, to)
       return
     }

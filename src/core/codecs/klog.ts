@@ -1,7 +1,6 @@
 import { COLON, POINT, SPACE, ZERO } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { nearest } from '../../lib/formats/strptime.js'
-import type { LineFormat } from '../../lib/kernel/field-lines.js'
 import { behindMark, defineCodec, NO_OPTIONS } from '../codec.js'
 import { FieldsCodec } from './fields-codec.js'
 import { fail, indexOfByte, putNumber, whatFailed } from './web-log.js'
@@ -11,9 +10,6 @@ const CLOSE = 0x5d
 const TIME = 20
 const SECOND = 13
 const ISO_SECOND = 19
-
-/** What the kernel reads: lines of about the time when they are received. */
-const KLOG_LINES: LineFormat = { number: 4, names: ['level', 'timestamp', 'id', 'file', 'line', 'message'] }
 
 const LEVELS: (Buffer | undefined)[] = new Array(256).fill(undefined)
 for (const level of ['info', 'warning', 'error', 'fatal']) {
@@ -75,10 +71,8 @@ function setIso(b: Buffer, p: number, wall: number): boolean {
 }
 
 class Klog extends FieldsCodec {
-  override readonly lineFormat = KLOG_LINES
-
   constructor() {
-    super(klog, KLOG_LINES)
+    super(klog, { names: ['level', 'timestamp', 'id', 'file', 'line', 'message'] })
   }
 
   read(b: Buffer, start: number, end: number, to: FieldSink, receivedAt: number): boolean {

@@ -89,7 +89,7 @@ export class LineMerger {
     const middle = hasLine ? Buffer.concat([QUOTE, tail]) : tail.subarray(1)
     const middleSlots = this.#slotsIn(middle, hasLine ? 1 : -1)
     const head = hasLine ? OPEN_MESSAGE : OPEN
-    return { head, hasLine, middle, end: END, middleSlots, receivedAt: batch.receivedAt }
+    return { head, hasLine, middle, end: END, middleSlots }
   }
 
   /** The slots of the members, which are strings, from the comma at `p` on. */

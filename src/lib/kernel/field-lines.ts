@@ -22,13 +22,10 @@ export interface EventFrame {
   readonly end: Buffer
   /** Where wanted values are in the middle: three numbers each, the slot and those of a SLOT. */
   readonly middleSlots: Int32Array
-  /** When the lines were received, which gives the year of times without one. Wall clock in milliseconds; 0: not known. */
-  readonly receivedAt: number
 }
 
 export interface FieldExports {
   setFields(table: number): void
-  setReceived(minutes: number, year: number): void
   setFrame(
     bytes: number,
     head: number,
@@ -79,9 +76,6 @@ const ENTRY_BYTES = 40
 const NAME_BYTES = 32
 /** Shorter batches are read faster in JavaScript. */
 const LEAST_BYTES = 1024
-
-/** From March 1 of the year 0 to the epoch. */
-const MINUTES_BEFORE = 719_468 * 1440
 
 const NO_NAMES = new WantedNames()
 
@@ -157,14 +151,9 @@ export class FieldLines {
   }
 
   /** Sets what surrounds the fields of events that are written. False if it is too long. */
-  setFrame(
-    { head, hasLine, middle, end, middleSlots, receivedAt }: EventFrame,
-    wanted: WantedNames = NO_NAMES,
-  ): boolean {
+  setFrame({ head, hasLine, middle, end, middleSlots }: EventFrame, wanted: WantedNames = NO_NAMES): boolean {
     if (head.length + middle.length + end.length > FRAME_BYTES || middleSlots.length > MIDDLE_SLOTS) return false
     const { bytes } = this.#memory
-    const year = receivedAt === 0 ? 0 : new Date(receivedAt).getUTCFullYear()
-    this.#code.setReceived(MINUTES_BEFORE + Math.floor(receivedAt / 60_000), year)
     bytes.set(head, this.#frame)
     bytes.set(middle, this.#frame + head.length)
     bytes.set(end, this.#frame + head.length + middle.length)

@@ -2,7 +2,6 @@ import { readAccessLine } from './access-log'
 import { byteAt } from './bytes'
 import { readCriLine } from './cri'
 import { readDockerLine } from './docker-json'
-import { readKlogLine } from './klog'
 import { beginMembers, beginSlots, copyEscaped, membersEnd, putSlot } from './members'
 import { forgetBlock } from './special-characters'
 
@@ -16,7 +15,6 @@ const ACCESS: u32 = 0
 const ACCESS_WITH_HOSTS: u32 = 1
 const CRI: u32 = 2
 const DOCKER_JSON: u32 = 3
-const KLOG: u32 = 4
 
 const OPEN_OBJECT: u32 = 0x7b
 /** Names of fields and what is copied beyond ends, besides the bytes of a line and what surrounds its fields. */
@@ -71,8 +69,6 @@ function readLine(format: u32, p: usize, end: usize): bool {
       return readCriLine(p, end)
     case DOCKER_JSON:
       return readDockerLine(p, end)
-    case KLOG:
-      return readKlogLine(p, end)
     default:
       return false
   }

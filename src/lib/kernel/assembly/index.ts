@@ -3,7 +3,6 @@
 export { scanFields, setFrame, writeFields } from './field-lines'
 export { base, scanLines, setCopy, setNames } from './json-lines'
 export { learnKey, setKnown } from './known-keys'
-export { setReceived } from './klog'
 export { findLines } from './line-ends'
 export { setFields } from './members'
 export { hashStrings, narrowStrings } from './strings'

@@ -39,11 +39,6 @@ export function beginMembers(to: usize, out: usize, shift: i32): void {
   by = shift
 }
 
-/** Whether members are written, and not only looked for. */
-export function isWriting(): bool {
-  return writes
-}
-
 /** Where the members end that were written. */
 export function membersEnd(): usize {
   return at

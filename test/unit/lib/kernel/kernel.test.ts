@@ -51,7 +51,7 @@ t.test('lines of generated texts end where they end in JavaScript', async t => {
 t.test('generated lines of access logs and containers become the same events as in JavaScript', async t => {
   for (const codecs of [
     ['nginx', 'apache'],
-    ['cri', 'docker_json', 'klog'],
+    ['cri', 'docker_json'],
   ] as const) {
     const { wrong, decoded, left } = await fieldDifferences(codecs, 20_260_101, FIELD_LINES)
     t.same(wrong, [])
