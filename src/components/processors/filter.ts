@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { type ComponentContext, defineProcessor, type Processor } from '../../core/component.js'
 import { type BatchTest, compileBatchTest, condition, pathsOf } from '../../core/condition/condition.js'
+import { lostText, lostWithout } from '../../core/condition/without-field.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import { discard, MAIN } from '../../core/processor.js'
 
@@ -55,6 +56,10 @@ export const filter = defineProcessor({
   ],
   copiesLines: () => true,
   usesFields: ({ condition }) => pathsOf(condition).map(path => ({ option: 'condition', path })),
+  warnings: ({ condition }) => {
+    const field = lostWithout(condition)
+    return field === undefined ? [] : [{ path: ['condition'], message: lostText(field, 'is discarded') }]
+  },
   create: (options, context) => new Filter(options, context),
   async findings({ condition }, context) {
     const { explainCondition } = await import('../../core/condition/explain.js')

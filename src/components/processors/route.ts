@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { type ComponentContext, defineProcessor, type Processor } from '../../core/component.js'
 import { compileCondition, condition, type EventTest, pathsOf } from '../../core/condition/condition.js'
 import type { Condition } from '../../core/condition/parse.js'
+import { lostText, lostWithout } from '../../core/condition/without-field.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Finding } from '../../core/explain.js'
 import { type BatchScope, MAIN, output } from '../../core/processor.js'
@@ -85,6 +86,11 @@ export const route = defineProcessor({
   copiesLines: () => true,
   usesFields: options =>
     conditionsOf(options).flatMap(([, condition]) => pathsOf(condition).map(path => ({ option: 'routes', path }))),
+  warnings: options =>
+    conditionsOf(options).flatMap(([name, condition]) => {
+      const field = lostWithout(condition)
+      return field === undefined ? [] : [{ path: ['routes', name], message: lostText(field, `does not go to ${name}`) }]
+    }),
   create: (options, context) => new Route(options, context),
   async findings(options, context) {
     const { explainCondition } = await import('../../core/condition/explain.js')

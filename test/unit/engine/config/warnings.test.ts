@@ -178,6 +178,15 @@ t.test('what validate warns of, and what it says to do', async t => {
   t.match(await run(keyed), /up\.auth\.key_file: warning: key does not exist here; create it/)
   writeFileSync(join(dir, 'key'), 'abc\n')
   t.equal(await run(keyed), '', 'once it is there')
+  const filtering = (condition: string) =>
+    `sources: { in: { type: stdin } }\nprocessors:\n  f: { type: filter, inputs: [in], condition: "${condition}" }\n  r: { type: route, inputs: [in], routes: { x: "${condition}" } }\ndestinations: { out: { type: stdout, inputs: [f, r.x, r.else] } }\n`
+  const lost = await run(filtering(".path not_equal '/healthz'"))
+  t.match(
+    lost,
+    /f\.condition: warning: an event without \.path is discarded, since .* write NOT \.path equal 'value' for/,
+  )
+  t.match(lost, /r\.routes\.x: warning: an event without \.path does not go to x, since/)
+  t.equal(await run(filtering("NOT .path equal '/healthz'")), '', 'as it says')
   const listening = `sources: { in: { type: http, listen: '0.0.0.0:1', auth: { key: abc } } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
   t.match(await run(listening), /in\.listen: warning: access keys are sent without encryption: set "tls"/)
 })

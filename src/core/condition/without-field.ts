@@ -1,0 +1,43 @@
+import type { Condition } from './parse.js'
+
+/**
+ * The field for lack of which an event does not satisfy a condition that is meant to hold for it: a comparison such as
+ * `.path not_equal '/healthz'` holds for no event without the field, and nothing else in the condition asks for one.
+ */
+export function lostWithout(condition: Condition): string | undefined {
+  if (holds(condition, false) || !holds(condition, true)) return undefined
+  return negative(condition)?.operand.path.text
+}
+
+/** What to write so that events without the field are not lost. */
+export function lostText(field: string, where: string): string {
+  return `an event without ${field} ${where}, since not_equal and not_in hold only where the field is; write NOT ${field} equal 'value' for such events, too, or ${field} exists AND … if that is meant`
+}
+
+/** Whether it holds for an event without any field; `meant`: if `not_equal` and `not_in` held for it. */
+function holds(condition: Condition, meant: boolean): boolean {
+  switch (condition.kind) {
+    case 'and':
+      return condition.terms.every(term => holds(term, meant))
+    case 'or':
+      return condition.terms.some(term => holds(term, meant))
+    case 'not':
+      return !holds(condition.term, meant)
+    default:
+      return meant && isNegative(condition)
+  }
+}
+
+type Compared = Exclude<Condition, { kind: 'and' | 'or' | 'not' }>
+
+const isNegative = ({ operator }: Compared) => operator.startsWith('not_')
+
+function negative(condition: Condition): Compared | undefined {
+  if (condition.kind === 'not') return negative(condition.term)
+  if (condition.kind !== 'and' && condition.kind !== 'or') return isNegative(condition) ? condition : undefined
+  for (const term of condition.terms) {
+    const found = negative(term)
+    if (found) return found
+  }
+  return undefined
+}
