@@ -1,3 +1,4 @@
+import { BACKSLASH, CLOSE_OBJECT, COLON, COMMA, LF, QUOTE, SPACE } from '../../lib/formats/ascii.js'
 import { FieldName, type FieldSink } from '../../lib/formats/field-sink.js'
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
 import { firstEscape, sawEscape, slotOf, stringEnd, WantedNames } from '../../lib/formats/json-scan.js'
@@ -8,15 +9,10 @@ import { FieldsCodec } from './fields-codec.js'
 import { JSON_OBJECTS } from './json.js'
 import { indexOfByte } from './web-log.js'
 
-const LF = 0x0a
-const SPACE = 0x20
-const QUOTE = 0x22
-const COMMA = 0x2c
-const BACKSLASH = 0x5c
 const N = 0x6e
 const R = 0x72
-const CLOSE_OBJECT = 0x7d
-const STREAM_MARK = Buffer.from('"stream":"std')
+const STREAM_KEY = Buffer.from('"stream"')
+const STD = Buffer.from('"std')
 /** Docker divides lines after 16 KiB, each byte of which takes up to six as JSON. */
 const MOST_PART_BYTES = 128 * 1024
 
@@ -28,14 +24,37 @@ const PARTIAL = new FieldName('partial')
 // As of lines that are divided because of their length.
 const FIRST = Buffer.from('first')
 
-/** Where the name of the stream is in a line as Docker writes it, behind the text; -1 if it is nowhere. */
+/** The first letter of the stream that `streamMark` found: that of `out` or `err`. */
+let letter = 0
+
+/** Where the name of the stream is in a line, behind the text; -1 if it is nowhere. */
 function streamMark(b: Buffer, start: number, end: number): number {
-  next: for (let p = end - STREAM_MARK.length; p >= start; p--) {
-    if (b[p] !== QUOTE) continue
-    for (let i = 1; i < STREAM_MARK.length; i++) if (b[p + i] !== STREAM_MARK[i]) continue next
+  for (let p = end - STREAM_KEY.length; p >= start; p--) {
+    if (!isAt(b, p, end, STREAM_KEY)) continue
+    const colon = afterBlanks(b, p + STREAM_KEY.length, end)
+    const value = afterBlanks(b, colon + 1, end)
+    if (b[colon] !== COLON || !isAt(b, value, end, STD)) continue
+    letter = b[value + STD.length]!
     return p
   }
   return -1
+}
+
+function isAt(b: Buffer, p: number, end: number, text: Buffer): boolean {
+  if (p + text.length > end) return false
+  for (let i = 0; i < text.length; i++) if (b[p + i] !== text[i]) return false
+  return true
+}
+
+function afterBlanks(b: Buffer, p: number, end: number): number {
+  while (p < end && b[p]! <= SPACE) p++
+  return p
+}
+
+/** The index behind what is before the blanks that end at `p`. */
+function beforeBlanks(b: Buffer, start: number, p: number): number {
+  while (p > start && b[p - 1]! <= SPACE) p--
+  return p
 }
 
 /** Whether the inside of a JSON string that ends at `end` ends with the escape of this letter. */
@@ -50,14 +69,14 @@ const joiner: Joiner = {
   judgedBytes: MOST_PART_BYTES,
   judge(state, b, start, end) {
     const p = streamMark(b, start, end)
-    // The next letter is that of `out` or `err`.
-    const stream = p < 0 ? 0 : b[p + STREAM_MARK.length] === 0x6f ? 1 : 2
+    const stream = p < 0 ? 0 : letter === 0x6f ? 1 : 2
     return (stream > 0 && stream === state ? JOINS : BEGINS) | (stream << 2)
   },
   ends(b, start, end) {
-    const p = streamMark(b, start, end)
-    if (p - 2 <= start || b[p - 1] !== COMMA || b[p - 2] !== QUOTE) return true
-    return endsWithEscape(b, start, p - 2, N)
+    const comma = beforeBlanks(b, start, streamMark(b, start, end)) - 1
+    const quote = beforeBlanks(b, start, comma) - 1
+    if (quote <= start || b[comma] !== COMMA || b[quote] !== QUOTE) return true
+    return endsWithEscape(b, start, quote, N)
   },
 }
 

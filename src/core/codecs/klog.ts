@@ -53,9 +53,10 @@ function timeIn(year: number): number {
   const parts = WRITTEN.exec(lastSecond.toString('latin1'))
   if (!parts) return Number.NaN
   const [month, day, hour, minute, second] = parts.slice(1).map(Number) as [number, number, number, number, number]
-  if (hour > 23 || minute > 59 || second > 59) return Number.NaN
-  const ms = Date.UTC(year, month - 1, day, hour, minute, second)
-  return new Date(ms).getUTCDate() === day && new Date(ms).getUTCMonth() === month - 1 ? ms : Number.NaN
+  if (hour > 23 || minute > 59 || second > 60) return Number.NaN
+  const date = new Date(Date.UTC(year, month - 1, day))
+  if (date.getUTCDate() !== day || date.getUTCMonth() !== month - 1) return Number.NaN
+  return date.getTime() + ((hour * 60 + minute) * 60 + second) * 1000
 }
 
 /** Sets `iso` to the time at `p`. It is UTC, in the year that brings it nearest to `wall`; false if none near has the day. */

@@ -54,10 +54,12 @@ const firstOf =
   }
 
 const rfc2822 = firstOf(
-  ['%a, %d %b %Y %H:%M:%S %z', '%d %b %Y %H:%M:%S %z', '%a, %d %b %Y %H:%M %z', '%d %b %Y %H:%M %z'].map(compileFormat),
+  ['%a, %d %b %Y %H:%M:%S%.f %z', '%d %b %Y %H:%M:%S%.f %z', '%a, %d %b %Y %H:%M %z', '%d %b %Y %H:%M %z'].map(
+    compileFormat,
+  ),
 )
 const http = firstOf(
-  ['%a, %d %b %Y %H:%M:%S %Z', '%A, %d-%b-%y %H:%M:%S %Z', '%a %b %e %H:%M:%S %Y'].map(compileFormat),
+  ['%a, %d %b %Y %H:%M:%S%.f %Z', '%A, %d-%b-%y %H:%M:%S %Z', '%a %b %e %H:%M:%S %Y'].map(compileFormat),
 )
 const common = compileFormat('%d/%b/%Y:%H:%M:%S %z')
 const syslog = firstOf(['%b %e %H:%M:%S%.f', '%b %e %Y %H:%M:%S%.f'].map(compileFormat))

@@ -127,9 +127,10 @@ const INPUTS = {
     docker('seven', 'stderr'),
   ],
 }
+const BLANKS = INPUTS.docker_json.map(line => line.replaceAll('":"', '" :  "').replaceAll('","', '" ,\t"'))
 
 t.test('a source joins the parts of a line, whatever portions they come in', t => {
-  for (const [name, lines] of Object.entries(INPUTS))
+  for (const [name, lines] of [...Object.entries(INPUTS), ['docker_json', BLANKS] as const])
     for (const size of [1, 7, 64, 1e6])
       t.same(
         eventsOf(name, lines.map(line => `${line}\n`).join(''), size),
