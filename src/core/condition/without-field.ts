@@ -1,4 +1,4 @@
-import type { Condition } from './parse.js'
+import type { Comparison, Condition, FieldComparison } from './parse.js'
 
 /**
  * The field for lack of which an event does not satisfy a condition that is meant to hold for it: a comparison such as
@@ -28,7 +28,7 @@ function holds(condition: Condition, meant: boolean): boolean {
   }
 }
 
-type Compared = Exclude<Condition, { kind: 'and' | 'or' | 'not' }>
+type Compared = Comparison | FieldComparison
 
 const isNegative = ({ operator }: Compared) => operator.startsWith('not_')
 

@@ -179,7 +179,7 @@ t.test('what validate warns of, and what it says to do', async t => {
   writeFileSync(join(dir, 'key'), 'abc\n')
   t.equal(await run(keyed), '', 'once it is there')
   const filtering = (condition: string) =>
-    `sources: { in: { type: stdin } }\nprocessors:\n  f: { type: filter, inputs: [in], condition: "${condition}" }\n  r: { type: route, inputs: [in], routes: { x: "${condition}" } }\ndestinations: { out: { type: stdout, inputs: [f, r.x, r.else] } }\n`
+    `sources: { in: { type: stdin, decode: json } }\nprocessors:\n  f: { type: filter, inputs: [in], condition: "${condition}" }\n  r: { type: route, inputs: [in], routes: { x: "${condition}" } }\ndestinations: { out: { type: stdout, inputs: [f, r.x, r.else] } }\n`
   const lost = await run(filtering(".path not_equal '/healthz'"))
   t.match(
     lost,
