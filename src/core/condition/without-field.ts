@@ -33,8 +33,8 @@ type Compared = Comparison | FieldComparison
 const isNegative = ({ operator }: Compared) => operator.startsWith('not_')
 
 function negative(condition: Condition): Compared | undefined {
-  if (condition.kind === 'not') return negative(condition.term)
-  if (condition.kind !== 'and' && condition.kind !== 'or') return isNegative(condition) ? condition : undefined
+  if ('term' in condition) return negative(condition.term)
+  if (!('terms' in condition)) return isNegative(condition) ? condition : undefined
   for (const term of condition.terms) {
     const found = negative(term)
     if (found) return found
