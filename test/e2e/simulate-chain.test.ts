@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import type { ComparisonResult } from '../../src/cli/check/simulate/compare-summary.js'
+import type { ComparisonResult } from '../../src/cli/check/simulate/compare.js'
 import { testFolder } from '../support/folder.js'
 import { Seeded } from '../support/seeded.js'
 import { callSimulate } from '../support/simulate.js'

@@ -21,10 +21,10 @@ import { type Frame, LineSplitter } from '../../lib/lines/line-splitter.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { KeyIds } from './simulate/key-ids.js'
-import { keyText } from './simulate/settings.js'
 import { TimeSlots } from './simulate/slots.js'
-import { count, keyTable, percent } from './simulate/table.js'
-import { TrialTally } from './simulate/trial-tally.js'
+import { keyTable } from './simulate/summary.js'
+import { TrialTally } from './simulate/tally.js'
+import { count, keyText, percent } from './simulate/words.js'
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {

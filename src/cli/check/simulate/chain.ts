@@ -14,8 +14,8 @@ import type { SideOutput } from '../../../engine/flow/side-output.js'
 import { Stage, type StageContext } from '../../../engine/flow/stage.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
 import { nextTurn, type TimerClock } from '../../../lib/time.js'
-import { isThrottle, type Way } from './before.js'
-import { createTrialDecider } from './trial-decider.js'
+import { isThrottle, type Route } from './subject.js'
+import { createTrialDecider } from './trial.js'
 
 /** A stage whose outputs are collected. */
 class CollectingStage extends Stage {
@@ -52,7 +52,7 @@ const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].r
  * latest time that an event had so far. Throttles among them decide each event at its own time, as the simulated one.
  */
 export class Chain {
-  readonly #way: Way
+  readonly #route: Route
   readonly #wanted: WantedNames
   readonly #timeOf: (events: EventBatch, i: number) => number
   readonly #links = new Map<string, Link>()
@@ -63,8 +63,8 @@ export class Chain {
   last = ''
 
   /** `timeOf`: the time of an event, NaN if it has none. */
-  constructor(way: Way, wanted: WantedNames, timeOf: (events: EventBatch, i: number) => number) {
-    this.#way = way
+  constructor(route: Route, wanted: WantedNames, timeOf: (events: EventBatch, i: number) => number) {
+    this.#route = route
     this.#wanted = wanted
     this.#timeOf = timeOf
   }
@@ -78,7 +78,7 @@ export class Chain {
 
   /** Creates the processors. No event may be read before this resolves: then the names that they read are known. */
   async start(signal: AbortSignal): Promise<void> {
-    for (const config of this.#way.processors)
+    for (const config of this.#route.processors)
       this.#links.set(config.id, isThrottle(config) ? this.#throttle(config) : await this.#stage(config, signal))
   }
 
@@ -88,7 +88,7 @@ export class Chain {
 
   /** Calls `arrive` with what becomes of an event, or of several, of an output on each way to the throttle. */
   async follow(output: string, events: EventBatch, arrive: (events: EventBatch) => void): Promise<void> {
-    for (const id of this.#way.readers.get(output) ?? []) {
+    for (const id of this.#route.readers.get(output) ?? []) {
       const link = this.#links.get(id)
       if (!link) {
         arrive(events)

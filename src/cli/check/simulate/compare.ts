@@ -6,11 +6,14 @@ import type { FieldPath } from '../../../core/event/field-path.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
-import type { Way } from './before.js'
+import { formatSize } from '../../../lib/units.js'
 import { KeyIds, OTHERS } from './key-ids.js'
-import { type Frames, Replay, type Visitor } from './replay.js'
-import { createTrialDecider, type TrialDecider } from './trial-decider.js'
+import { type FrameReader, Replay, type Visitor } from './replay.js'
+import type { Route } from './subject.js'
+import { type SummaryStyle, tableLines } from './summary.js'
+import { createTrialDecider, type TrialDecider } from './trial.js'
 import type { FieldContext } from './trials.js'
+import { keyName, number, percent } from './words.js'
 
 /** Events and bytes that pass one of two throttles alone. */
 export interface Difference {
@@ -21,9 +24,9 @@ export interface Difference {
 }
 
 /** A throttle and the components before it. */
-export interface Side {
+interface Side {
   readonly options: ThrottleOptions
-  readonly way: Way
+  readonly route: Route
 }
 
 const MOST_KEYS = 250_000
@@ -71,24 +74,24 @@ class Passes implements Visitor {
 }
 
 /** Replays the same events through two throttles, and counts by the key of the first where they differ. */
-export class Comparison implements Frames {
+export class Comparison implements FrameReader {
   readonly one: Replay<Passes>
   readonly other: Replay<Passes>
-  readonly #otherWay: Way
+  readonly #otherRoute: Route
   #columns = new Float64Array(WIDTH * 64)
   /** Events that pass each of them. */
   passed = 0
   otherPassed = 0
 
   constructor(time: FieldPath | 'auto', one: Side, other: Side) {
-    this.one = new Replay(time, one.way, context => new Passes(one.options, context))
-    this.other = new Replay(time, other.way, context => new Passes(other.options, context))
-    this.#otherWay = other.way
+    this.one = new Replay(time, one.route, context => new Passes(one.options, context))
+    this.other = new Replay(time, other.route, context => new Passes(other.options, context))
+    this.#otherRoute = other.route
   }
 
   /** The other configuration reads the events by the source with the same id, or its only one. */
   enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
-    const { sources, throttle } = this.#otherWay
+    const { sources, throttle } = this.#otherRoute
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
     if (!source) {
       const ids = sources.map(({ id }) => id).join(', ')
@@ -158,5 +161,72 @@ export class Comparison implements Frames {
       only_other: column(OTHER),
       only_other_bytes: column(OTHER + 1),
     }
+  }
+}
+
+/** What `--compare` prints as JSON. */
+export interface ComparisonResult {
+  readonly component: string
+  readonly config: string
+  readonly other: string
+  readonly complete: boolean
+  /** Events that were read, before the processors of both. */
+  readonly events: number
+  /** Events that pass each of them, excluded ones included. */
+  readonly passed: { readonly this: number; readonly other: number }
+  readonly total: Difference
+  readonly by_key: readonly (Difference & { readonly key: string | null })[]
+  readonly others: Difference | null
+}
+
+/** Keys in the result, and in its text. */
+const REPORTED_KEYS = 1000
+const SHOWN_KEYS = 20
+
+export function comparisonResult(
+  comparison: Comparison,
+  about: Pick<ComparisonResult, 'component' | 'config' | 'other' | 'complete'>,
+): ComparisonResult {
+  const { one, passed, otherPassed } = comparison
+  return {
+    ...about,
+    events: one.read,
+    passed: { this: passed, other: otherPassed },
+    ...comparison.byKey(REPORTED_KEYS),
+  }
+}
+
+/** The comparison for a terminal, including line ends. */
+export function comparisonText(result: ComparisonResult, style: SummaryStyle): string {
+  const { component, config, other, complete, events, passed, total, by_key, others } = result
+  const lines = [
+    `compared   ${component} of ${config} and of ${other}`,
+    ...(complete ? [] : ['note       interrupted before the end of the input']),
+    '',
+    `events     ${number(events)}`,
+    `passed     ${number(passed.this)} (${percent(passed.this, events)}) here, ${number(passed.other)} (${percent(passed.other, events)}) there`,
+    `only here  ${number(total.only_this)} (${formatSize(total.only_this_bytes)})`,
+    `only there ${number(total.only_other)} (${formatSize(total.only_other_bytes)})`,
+  ]
+  if (by_key.length === 0) return `${[...lines, '', 'The same events pass.'].join('\n')}\n`
+  const cells = (row: Difference) => [
+    number(row.only_this),
+    formatSize(row.only_this_bytes),
+    number(row.only_other),
+    formatSize(row.only_other_bytes),
+  ]
+  const rows = by_key.slice(0, SHOWN_KEYS).map(row => [keyName(row), ...cells(row)])
+  const rest = [...by_key.slice(SHOWN_KEYS), ...(others ? [others] : [])]
+  if (rest.length > 0) rows.push(['other keys', ...cells(rest.reduce(sumOf))])
+  const titles = ['key', 'only here', 'size', 'only there', 'size']
+  return `${[...lines, '', ...tableLines(titles, rows, style)].join('\n')}\n`
+}
+
+function sumOf(a: Difference, b: Difference): Difference {
+  return {
+    only_this: a.only_this + b.only_this,
+    only_this_bytes: a.only_this_bytes + b.only_this_bytes,
+    only_other: a.only_other + b.only_other,
+    only_other_bytes: a.only_other_bytes + b.only_other_bytes,
   }
 }

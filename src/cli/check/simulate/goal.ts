@@ -1,10 +1,14 @@
+import { timeZone } from '../../../components/processors/throttle/quota-options.js'
+import { CalendarPeriods } from '../../../components/throttle/calendar-periods.js'
+import { AlignedPeriods, type Periods } from '../../../components/throttle/periods.js'
 import { compileCondition, type EventTest } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
+import { formatDuration, formatSize, parseSize } from '../../../lib/units.js'
 import { conditionOf } from '../../screen/condition-flag.js'
-import { number } from './table.js'
 import type { FieldContext } from './trials.js'
+import { number } from './words.js'
 
 /** What a limit has to achieve. */
 export interface Goal {
@@ -17,7 +21,7 @@ export interface Goal {
 }
 
 /** What a limit does for a goal. */
-export interface Does {
+export interface Effect {
   /** In words, after `this`. */
   readonly text: string
   /** `matching` and `kept` events, or `bytes_per_period`. */
@@ -30,9 +34,29 @@ export interface Meter {
   add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void
   /** Whether a limit achieves the goal. */
   achieves(limit: number): boolean
-  result(limit: number): Does
+  result(limit: number): Effect
   /** Why no limit can achieve it; undefined if that is not known. */
   readonly hopeless: string | undefined
+}
+
+export interface GoalOptions {
+  readonly suggest: string | undefined
+  readonly budget: string | undefined
+  readonly 'time-zone': string | undefined
+  readonly limit: readonly string[]
+}
+
+/** The goal of the command line; undefined if there is none. Throws UsageError. */
+export function goalOf({ suggest, budget, limit, 'time-zone': zone }: GoalOptions): Goal | undefined {
+  const option = suggest === undefined ? '--budget' : '--suggest'
+  if ((suggest ?? budget) !== undefined && limit.length > 0)
+    throw new UsageError(`${option} finds the limit: leave out --limit`, 'simulate')
+  if (suggest !== undefined && budget !== undefined)
+    throw new UsageError('give --suggest or --budget, not both', 'simulate')
+  if (zone !== undefined && budget === undefined)
+    throw new UsageError('--time-zone is that of the periods of --budget, which is missing', 'simulate')
+  if (suggest !== undefined) return keepGoal(suggest)
+  return budget === undefined ? undefined : budgetGoal(budget, zone)
 }
 
 const KEEP = /^\s*keep\s+(\d{1,3})(?:\.(\d{1,6}))?\s*%(?:\s+(?:of\s+|where\s+)?(.+))?$/is
@@ -92,7 +116,7 @@ class KeepMeter implements Meter {
     return this.#total > 0 && this.#scaled(this.#kept[limit]!) >= this.#share * this.#total
   }
 
-  result(limit: number): Does {
+  result(limit: number): Effect {
     const kept = this.#kept[limit]!
     const percent = ((kept / this.#total) * 100).toFixed(2)
     const text = `keeps ${percent} % of them (${number(kept)} of ${number(this.#total)})`
@@ -101,5 +125,130 @@ class KeepMeter implements Meter {
 
   get hopeless(): string | undefined {
     return this.#total === 0 ? `there are no ${this.#matching}` : undefined
+  }
+}
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+/** Length of each period in milliseconds; of a month on average. */
+const LENGTHS = {
+  second: 1000,
+  minute: 60_000,
+  hour: HOUR_MS,
+  day: DAY_MS,
+  week: 7 * DAY_MS,
+  month: (365.2425 / 12) * DAY_MS,
+} as const
+type Period = keyof typeof LENGTHS
+
+const BUDGET = /^\s*(\d.*?)\s*(?:per|a|\/)\s*(second|minute|hour|day|week|month)\s*$/i
+
+/** `5GB per day`, and the time zone of the calendar; undefined: UTC. Throws UsageError. */
+function budgetGoal(text: string, zone: string | undefined): Goal {
+  const [, amount, unit] = BUDGET.exec(text) ?? []
+  const bytes = amount === undefined ? undefined : parseSize(amount)
+  const period = unit?.toLowerCase() as Period | undefined
+  if (!bytes || !period) {
+    const units = 'second, minute, hour, day, week or month'
+    throw new UsageError(`--budget must be like '5GB per day': a size, and one of ${units}`, 'simulate')
+  }
+  const name = zone === undefined ? 'UTC' : zoneOf(zone)
+  return {
+    smallest: false,
+    text: `passes at most ${formatSize(bytes)} per ${period}${zone === undefined ? '' : ` in ${name}`}`,
+    meter: (limits, windowMs) => new BudgetMeter(limits, windowMs, bytes, period, periodsOf(period, name)),
+  }
+}
+
+function zoneOf(zone: string): string {
+  const { data, error } = timeZone.safeParse(zone)
+  if (data !== undefined) return data
+  throw new UsageError(`--time-zone: ${error!.issues[0]!.message}`, 'simulate')
+}
+
+function periodsOf(period: Period, zone: string): Periods {
+  const isShort = period === 'second' || period === 'minute'
+  return isShort ? new AlignedPeriods(LENGTHS[period]) : new CalendarPeriods(period, zone)
+}
+
+/** Most periods for which bytes are counted. */
+const MOST_PERIODS = 100_000
+
+/**
+ * Counts the bytes that each limit passes, by calendar period. If the input covers less than a period, its share
+ * of the budget counts.
+ */
+class BudgetMeter implements Meter {
+  readonly hopeless = undefined
+  readonly #limits: number
+  readonly #windowMs: number
+  readonly #budget: number
+  readonly #period: Period
+  readonly #periods: Periods
+  readonly #bytes = new Map<number, Float64Array>()
+  #start = Number.NaN
+  #end = Number.NaN
+  #current: Float64Array = new Float64Array(0)
+  #from = Number.POSITIVE_INFINITY
+  #to = Number.NEGATIVE_INFINITY
+
+  constructor(limits: number, windowMs: number, budget: number, period: Period, periods: Periods) {
+    this.#periods = periods
+    this.#limits = limits
+    this.#windowMs = windowMs
+    this.#budget = budget
+    this.#period = period
+  }
+
+  add(batch: EventBatch, i: number, now: number, lost: Uint8Array): void {
+    if (!(now >= this.#start && now < this.#end)) this.#enter(now)
+    if (now < this.#from) this.#from = now
+    if (now > this.#to) this.#to = now
+    const size = batch.size(i)
+    for (let k = 0; k < lost.length; k++) if (lost[k] === 0) this.#current[k]! += size
+  }
+
+  #enter(now: number): void {
+    const start = this.#periods.startOf(now)
+    this.#start = start
+    this.#end = this.#periods.endOf(now)
+    let bytes = this.#bytes.get(start)
+    if (!bytes) {
+      if (this.#bytes.size === MOST_PERIODS)
+        throw new Error(`the input covers more than ${number(MOST_PERIODS)} ${this.#period}s; name a longer one`)
+      bytes = new Float64Array(this.#limits)
+      this.#bytes.set(start, bytes)
+    }
+    this.#current = bytes
+  }
+
+  /** How much time the input covers, in whole windows. */
+  get #covered(): number {
+    return (Math.floor((this.#to - this.#from) / this.#windowMs) + 1) * this.#windowMs
+  }
+
+  /** Most bytes in a period: in one of the calendar, and on average. */
+  #perPeriod(limit: number): number {
+    let most = 0
+    let sum = 0
+    for (const bytes of this.#bytes.values()) {
+      most = Math.max(most, bytes[limit]!)
+      sum += bytes[limit]!
+    }
+    const average = (sum / this.#covered) * LENGTHS[this.#period]
+    return Math.max(most, average)
+  }
+
+  achieves(limit: number): boolean {
+    return this.#perPeriod(limit) <= this.#budget
+  }
+
+  result(limit: number): Effect {
+    const covered = this.#covered
+    const scaled = covered < LENGTHS[this.#period] ? `, extrapolated from ${formatDuration(covered)}` : ' at most'
+    const bytes_per_period = Math.round(this.#perPeriod(limit))
+    const text = `passes ${formatSize(bytes_per_period)} per ${this.#period}${scaled}`
+    return { text, figures: { bytes_per_period } }
   }
 }

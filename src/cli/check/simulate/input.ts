@@ -11,9 +11,9 @@ import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { systemClock } from '../../../lib/time.js'
 import { Progress } from '../../screen/progress.js'
 import { AS_OBJECTS, isTapped } from '../explain/event.js'
-import type { Way } from './before.js'
 import { bytesOf, type Reading, totalSize } from './input-bytes.js'
-import type { Frames } from './replay.js'
+import type { FrameReader } from './replay.js'
+import type { Route } from './subject.js'
 
 /** An input of a simulation, and the source that its events belong to. */
 export interface Input {
@@ -28,16 +28,16 @@ export interface Input {
 const FIRST_LINE_BYTES = 64 * 1024
 
 /** The inputs, each given as PATH or SOURCE=PATH. */
-export function inputsOf(given: readonly string[], way: Way): Input[] {
+export function inputsOf(given: readonly string[], route: Route): Input[] {
   return (given.length > 0 ? given : ['-']).map(text => {
     const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
-    const named = way.sources.find(source => source.id === id)
-    return named && path ? { path, source: named } : { path: text, source: onlySource(way) }
+    const named = route.sources.find(source => source.id === id)
+    return named && path ? { path, source: named } : { path: text, source: onlySource(route) }
   })
 }
 
 /** The source, if it makes no difference which one it is: all decode alike and feed the same components. */
-function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'source'> {
+function onlySource({ sources, readers, throttle }: Route): ComponentConfig<'source'> {
   const [first] = sources
   const kinds = new Set(
     sources.map(({ id, type, definition, options }) => {
@@ -55,7 +55,7 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
 }
 
 /** Replays one input as its source would read it. Yields after each piece. */
-async function* replayed(frames: Frames, input: Input, reading: Reading): AsyncGenerator<void> {
+async function* replayed(frames: FrameReader, input: Input, reading: Reading): AsyncGenerator<void> {
   const chunks = bytesOf(input.copy ?? input.path, reading)
   try {
     yield* replayedFrom(chunks, frames, input, reading.signal)
@@ -67,7 +67,7 @@ async function* replayed(frames: Frames, input: Input, reading: Reading): AsyncG
 
 async function* replayedFrom(
   chunks: AsyncGenerator<Buffer, undefined>,
-  frames: Frames,
+  frames: FrameReader,
   { path, source }: Input,
   signal: AbortSignal,
 ): AsyncGenerator<void> {
@@ -97,7 +97,7 @@ function isText(first: Buffer): boolean {
   return JSON_OBJECTS.scan(line, 0, line.indexOf('\n'), new WantedNames(), new Int32Array(0), 0)
 }
 
-async function take(frame: Frame | undefined, frames: Frames): Promise<void> {
+async function take(frame: Frame | undefined, frames: FrameReader): Promise<void> {
   if (!frame) return
   await frames.replay(frame)
   frame.release?.()
@@ -171,7 +171,7 @@ export class InputReader {
   }
 
   /** Replays all inputs. `afterPiece` is awaited after each piece. */
-  async read(frames: Frames, afterPiece = async () => {}): Promise<void> {
+  async read(frames: FrameReader, afterPiece = async () => {}): Promise<void> {
     const progress = this.#progress(totalSize(this.#inputs.map(({ path, copy }) => copy ?? path)))
     try {
       await frames.start(this.#signal)

@@ -3,23 +3,22 @@ import { looksLikeSeconds } from '../../../components/throttle/event-time.js'
 import type { Codec } from '../../../core/codec.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import { formatDuration } from '../../../lib/units.js'
-import type { Way } from './before.js'
 import type { Replay } from './replay.js'
 import type { Fact } from './result.js'
-import { keyText } from './settings.js'
-import { count, number, timeText } from './table.js'
+import type { Route } from './subject.js'
 import type { Trials } from './trials.js'
+import { count, keyText, number, timeText } from './words.js'
 
 /** What was replayed, for the notes about it. */
 export interface Replayed {
   /** The field with the time; undefined: events count when they were received. */
   readonly time: string | undefined
-  readonly way: Way
+  readonly route: Route
   readonly replay: Replay<Trials>
 }
 
 /** What to know about the numbers. */
-export function notesOn({ replay, time, way }: Replayed): Fact[] {
+export function notesOn({ replay, time, route }: Replayed): Fact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]
   const { failedOpen, refused, late, waits } = decider
@@ -29,10 +28,10 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
   if (span) add('time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`)
   if (replay.held > 0) {
     const by = [...replay.heldBy].map(([id, events]) => `${number(events)} by ${id}`).join(', ')
-    add('before', `${count(replay.held, 'event')} discarded before ${way.throttle}, not counted above: ${by}`)
+    add('before', `${count(replay.held, 'event')} discarded before ${route.throttle}, not counted above: ${by}`)
   }
   for (const [id, events] of replay.failed) add('failed', `${count(events, 'event')} that ${id} could not process`)
-  if (undecoded > 0) add('undecoded', `${undecodedText(undecoded, way)}: read as text`)
+  if (undecoded > 0) add('undecoded', `${undecodedText(undecoded, route)}: read as text`)
   if (timeless > 0)
     add('no time', `${count(timeless, 'event')} without a readable ${timeName(time)}: took the time of the one before`)
   if (backwards > 0) {
@@ -53,7 +52,7 @@ export function notesOn({ replay, time, way }: Replayed): Fact[] {
 }
 
 /** What to do where no event has a time. */
-export function noTime(time: string | undefined, { sources, processors }: Way): string {
+export function noTime(time: string | undefined, { sources, processors }: Route): string {
   const areText = processors.length === 0 && sources.every(({ options }) => decodingOf(options)?.form === 'message')
   const help = areText
     ? 'lines of text have none; their source needs another decode, or try the limit on live events with --tap'
@@ -65,7 +64,7 @@ function timeName(time: string | undefined): string {
   return time === 'auto' ? 'time' : String(time)
 }
 
-function undecodedText(undecoded: number, { sources }: Way): string {
+function undecodedText(undecoded: number, { sources }: Route): string {
   const expected = new Set(sources.map(({ options }) => decodingOf(options)?.definition ?? JSON_OBJECTS.definition))
   const names = [...expected].flatMap(({ form, expects }) => (form === 'message' ? [] : [expects]))
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
@@ -77,22 +76,22 @@ function decodingOf(options: unknown): Codec | undefined {
 }
 
 /** Why the numbers are meaningless for the throttle. */
-export function problems({ replay, time, way }: Replayed): string[] {
+export function problems({ replay, time, route }: Replayed): string[] {
   const { events, timeless, undecoded, fields } = replay
   if (events === 0) return []
   const found: string[] = []
-  if (timeless === events) found.push(noTime(time, way))
+  if (timeless === events) found.push(noTime(time, route))
   const missing = replay.visitor.all.filter(({ ids, tally }) => ids.hasNone && tally.excluded.events < events)
   for (const key of new Set(missing.map(({ options }) => keyText(options.key_field))))
     found.push(`no event has the key ${key}: correct key_field, or name another field with --key`)
   if (found.length === 0) return []
-  const lines = undecoded > 0 ? `${undecodedText(undecoded, way)}` : ''
+  const lines = undecoded > 0 ? `${undecodedText(undecoded, route)}` : ''
   const have = `the fields of the events are ${[...fields].join(', ')}`
   return [...found, ...(lines ? [lines] : []), have]
 }
 
 /** What was applied before the throttle: decoding other than JSON, and processors. */
-export function wayText({ sources, processors }: Way): string {
+export function routeText({ sources, processors }: Route): string {
   const decoding = sources.flatMap(({ id, options }) => {
     const codec = decodingOf(options)
     return codec === undefined || codec.form === 'object' ? [] : [`decode: ${codec} of ${id}`]

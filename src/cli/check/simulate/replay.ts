@@ -7,9 +7,9 @@ import { FieldReader } from '../../../core/event/field-reader.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { WantedNames } from '../../../lib/formats/json-scan.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
-import { checkWay, type Way } from './before.js'
 import { Chain } from './chain.js'
 import { TimeSlots } from './slots.js'
+import { checkRoute, type Route } from './subject.js'
 import type { FieldContext } from './trials.js'
 
 /** If a field is missing: how many events are searched for field names, and how many names are shown. */
@@ -26,7 +26,7 @@ export interface Visitor {
 }
 
 /** Takes the lines of inputs. */
-export interface Frames {
+export interface FrameReader {
   /** Called before all else. */
   start(signal: AbortSignal): Promise<void>
   stop(): Promise<void>
@@ -37,7 +37,7 @@ export interface Frames {
 }
 
 /** Replays events through the components before a throttle, each event at its own time. */
-export class Replay<V extends Visitor> implements Frames {
+export class Replay<V extends Visitor> implements FrameReader {
   /** Number of events read. */
   read = 0
   /** Events that reached the throttle. One that reaches it on several paths counts several times. */
@@ -59,7 +59,7 @@ export class Replay<V extends Visitor> implements Frames {
   /** The events of the last frame, as they were read. */
   batch: EventBatch | undefined
   readonly visitor: V
-  readonly #way: Way
+  readonly #route: Route
   /** The processors before the throttle, if there are any. */
   readonly #chain: Chain | undefined
   readonly #wanted = new WantedNames()
@@ -77,7 +77,7 @@ export class Replay<V extends Visitor> implements Frames {
   /** `time`: the field with the time; undefined: events count when they were received. */
   constructor(
     time: FieldPath | 'auto' | undefined,
-    way: Way,
+    route: Route,
     createVisitor: (context: FieldContext, slots: TimeSlots) => V,
   ) {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
@@ -85,9 +85,9 @@ export class Replay<V extends Visitor> implements Frames {
     if (time) this.#time = time === 'auto' ? new AutoTime(context) : new NamedTime(context.field(time))
     this.#timestamp = this.#wanted.slot('timestamp')
     this.visitor = createVisitor(context, this.slots)
-    checkWay(way)
-    this.#way = way
-    if (way.processors.length > 0) this.#chain = new Chain(way, this.#wanted, (batch, i) => this.#timeOf(batch, i))
+    checkRoute(route)
+    this.#route = route
+    if (route.processors.length > 0) this.#chain = new Chain(route, this.#wanted, (batch, i) => this.#timeOf(batch, i))
   }
 
   /** Whether at least one event had a time. */
@@ -122,7 +122,7 @@ export class Replay<V extends Visitor> implements Frames {
     if (this.#chain) return this.#throughChain(batch, this.#chain)
     this.visitor.enter(batch)
     // A throttle may read the output of a source more than once.
-    const arrivals = this.#way.readers.get(origin.source)?.length ?? 0
+    const arrivals = this.#route.readers.get(origin.source)?.length ?? 0
     for (let i = 0; i < batch.length; i++, this.read++) this.#arrive(batch, i, arrivals)
   }
 

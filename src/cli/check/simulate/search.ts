@@ -1,11 +1,13 @@
 import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
 import { DISCARD } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'
-import type { Does, Goal, Meter } from './goal.js'
-import type { Visitor } from './replay.js'
-import { createTrialDecider, type TrialDecider } from './trial-decider.js'
+import { type Effect, type Goal, keepGoal, type Meter } from './goal.js'
+import type { Replay, Visitor } from './replay.js'
+import type { SearchResult, Unanswered } from './result.js'
+import { createTrialDecider, type TrialDecider } from './trial.js'
 import type { FieldContext } from './trials.js'
-import type { Variant } from './variants.js'
+import { type Variant, variantOf } from './variants.js'
+import { keyText, number, windowText } from './words.js'
 
 /** The highest values of the options that are searched for. */
 const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
@@ -13,16 +15,16 @@ const HIGHEST = { limit: 0xffffffff, limit_bytes: 1e15 } as const
 const AT_ONCE = 9
 
 /** A limit that was tried. */
-export interface Tried {
+interface Tried {
   readonly limit: number
-  readonly does: Does
+  readonly does: Effect
 }
 
 /**
  * Finds the limit of one variant at which a goal begins to be achieved, or ends to be. Each pass over the input tries
  * many limits between two bounds, and the bounds move together.
  */
-export class LimitSearch {
+class LimitSearch {
   readonly variant: Variant
   readonly goal: Goal
   /** The option that is searched for. */
@@ -134,4 +136,68 @@ export class SearchPass implements Visitor {
   end(): void {
     for (const { search, limits, meter } of this.#attempts) search.narrow(limits, meter)
   }
+}
+
+/** What was found for one variant. */
+export interface Found {
+  readonly variant: Variant
+  readonly search: SearchResult
+}
+
+/** Replays the whole input. */
+type Pass = (createVisitor: (context: FieldContext) => SearchPass) => Promise<Replay<SearchPass>>
+
+/** What was found, and the variants for which there is nothing to be found. */
+export interface Search {
+  readonly found: readonly Found[]
+  readonly unanswered: readonly Unanswered[]
+}
+
+/** Finds the limit of each variant. Throws if none has one. */
+export async function findLimits(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<Search> {
+  const searches = await searchAll(variants, goal, pass)
+  // Where even no limit is within the budget, the lowest limit that discards nothing says so.
+  const unlimited = searches.filter(({ next }) => !goal.smallest && next === undefined)
+  const lossless = await searchAll(
+    unlimited.map(({ variant }) => variant),
+    keepGoal('keep 100%'),
+    pass,
+  )
+  const unanswered: Unanswered[] = []
+  const found = searches.flatMap((search): Found[] => {
+    const free = lossless.find(({ variant }) => variant === search.variant)
+    const { answer, next } = free ?? search
+    if (!answer) {
+      const { key_field, window } = search.variant.options
+      const reason = refusal(search)
+      unanswered.push({ key_field: keyText(key_field) ?? null, window_ms: window!, reason })
+      return []
+    }
+    const { does } = search.answer ?? answer
+    const variant = variantOf({ ...search.variant.given, [search.option]: answer.limit }, {})
+    const { text, figures } = does
+    const after = free || !next ? null : { limit: next.limit, does: next.does.text }
+    const kind = goal.smallest ? ('lowest' as const) : ('highest' as const)
+    return [{ variant, search: { goal: goal.text, kind, does: text, figures, needed: !free, next: after } }]
+  })
+  if (found.length === 0) throw new Error(unanswered.map(({ reason }) => reason).join('\n'))
+  return { found, unanswered }
+}
+
+async function searchAll(variants: readonly Variant[], goal: Goal, pass: Pass): Promise<LimitSearch[]> {
+  const searches = variants.map(variant => new LimitSearch(variant, goal))
+  while (searches.some(({ isDone }) => !isDone)) {
+    const { visitor } = await pass(context => new SearchPass(searches, context))
+    visitor.end()
+  }
+  return searches
+}
+
+function refusal({ variant: { options }, goal, next, highest }: LimitSearch): string {
+  const key = keyText(options.key_field)
+  const throttle = `in ${windowText(limitsOf(options)[0]!.windowMs)}${key === undefined ? '' : ` by ${key}`}`
+  const [edge, help] = goal.smallest
+    ? [highest, 'events are discarded for another reason, such as max_keys']
+    : [1, 'take a longer window, or a key with fewer values']
+  return `no limit ${throttle} ${goal.text}: limit ${number(edge)} ${next!.does.text}; ${help}`
 }

@@ -7,19 +7,17 @@ import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { EXIT } from '../../../daemon/process/dispatch.js'
 import { systemClock } from '../../../lib/time.js'
 import { parsePathFlag } from '../throttle-flags.js'
-import { Comparison } from './compare.js'
-import { comparisonResult, comparisonText } from './compare-summary.js'
-import { findLimits, type GoalOptions, goalOf, type Search } from './find-limits.js'
-import type { Goal } from './goal.js'
+import { Comparison, comparisonResult, comparisonText } from './compare.js'
+import { type Goal, type GoalOptions, goalOf } from './goal.js'
 import { type Input, InputReader, inputsOf } from './input.js'
 import { noTime, problems } from './notes.js'
 import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
-import { resultOf, type Simulation } from './result-of.js'
-import type { SearchPass } from './search.js'
-import { simulateTap, type TapOptions } from './simulate-tap.js'
+import { resultOf, type Simulation } from './result.js'
+import { findLimits, type Search, type SearchPass } from './search.js'
 import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
+import { simulateTap, type TapOptions } from './tap.js'
 import { type FieldContext, Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, type Variant, variantOf, variantsOf } from './variants.js'
 
@@ -67,7 +65,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
       '--compare is for one throttle, without --suggest, --budget, --decisions and --report',
       'simulate',
     )
-  const inputs = inputsOf(files, subject.way)
+  const inputs = inputsOf(files, subject.route)
   // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
 
@@ -80,10 +78,10 @@ export async function simulate(given: SimulateOptions, operands: readonly string
     const reader = new InputReader(inputs, io, signal)
     try {
       const goals =
-        goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.way, visitor), signal))
+        goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.route, visitor), signal))
       const variants = goals?.found.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
-      const replay = new Replay(path, subject.way, (context, slots) => {
+      const replay = new Replay(path, subject.route, (context, slots) => {
         return new Trials(throttles, context, slots, options.decisions)
       })
       await reader.read(replay, async () => {
@@ -91,7 +89,7 @@ export async function simulate(given: SimulateOptions, operands: readonly string
         if (replay.visitor.decisions.length > least) await write(io.stdout, replay.visitor.takeDecisions())
       })
       const simulation = {
-        ...{ subject, time, way: subject.way, replay, variants, inputs },
+        ...{ subject, time, route: subject.route, replay, variants, inputs },
         typed: typedOptions(options),
         searches: goals?.found.map(({ search }) => search) ?? [],
         unanswered: goals?.unanswered ?? [],
@@ -129,12 +127,12 @@ async function compare(
   const otherOptions = variantOf(there.given, {}).options
   const comparison = new Comparison(
     path,
-    { options: throttle, way: subject.way },
-    { options: otherOptions, way: there.way },
+    { options: throttle, route: subject.route },
+    { options: otherOptions, route: there.route },
   )
   await new InputReader(inputs, io, signal).read(comparison)
   const { timeless, events } = comparison.one
-  if (events > 0 && timeless === events) throw new Error(noTime(path === 'auto' ? path : path.text, subject.way))
+  if (events > 0 && timeless === events) throw new Error(noTime(path === 'auto' ? path : path.text, subject.route))
   const about = { component: subject.component, config: subject.config ?? 'the options', other: other! }
   const result = comparisonResult(comparison, { ...about, complete: !signal.aborted })
   const style = { columns: io.stdout.columns, colour: Boolean(io.stdout.isTTY) && !io.env.NO_COLOR }

@@ -2,11 +2,11 @@ import { components } from '../../../components/list.js'
 import { throttle } from '../../../components/processors/throttle.js'
 import type { AnyDefinition } from '../../../core/component.js'
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
-import type { Config } from '../../../engine/config/load.js'
+import { splitInput } from '../../../engine/config/inputs.js'
+import type { ComponentConfig, Config } from '../../../engine/config/load.js'
 import { NearestName } from '../../../lib/nearest.js'
 import { loadDaemonConfig } from '../../screen/local-part.js'
 import { AS_OBJECTS } from '../explain/event.js'
-import { type Way, wayTo } from './before.js'
 
 /** What is simulated: a throttle of a configuration, or one that the command line describes. */
 export interface Subject {
@@ -18,7 +18,7 @@ export interface Subject {
   readonly inputs: readonly string[] | undefined
   /** The options of the throttle as plain data. */
   readonly given: Readonly<Record<string, unknown>>
-  readonly way: Way
+  readonly route: Route
 }
 
 /** The id of a throttle without a configuration. */
@@ -39,18 +39,18 @@ export async function subjectOf(
     config: path,
     inputs: found.inputs,
     given: found.given as Record<string, unknown>,
-    way: wayTo(config, found.id),
+    route: routeTo(config, found.id),
   }
 }
 
 /** A throttle whose input is lines with JSON objects. */
 function newThrottle(component = NEW_ID): Subject {
-  const way = wayFrom('input', component)
-  return { component, config: undefined, inputs: undefined, given: {}, way }
+  const route = routeFrom('input', component)
+  return { component, config: undefined, inputs: undefined, given: {}, route }
 }
 
-/** The way from a source of JSON objects straight to a throttle. */
-export function wayFrom(id: string, component: string): Way {
+/** The route from a source of JSON objects straight to a throttle. */
+export function routeFrom(id: string, component: string): Route {
   const definition = components.find(
     ({ kind, type }) => kind === 'source' && type === 'stdin',
   ) as AnyDefinition<'source'>
@@ -75,4 +75,58 @@ function throttleOf(config: Config, id: string | undefined, path: string, flag: 
     : `there is no component ${id} in ${path}`
   const near = other ? undefined : new NearestName().find(id, ids)
   throw new UsageError(`--${flag}: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
+}
+
+/** The part of a configuration that events pass before they reach a throttle. */
+export interface Route {
+  readonly throttle: string
+  readonly sources: readonly ComponentConfig<'source'>[]
+  readonly processors: readonly ComponentConfig<'processor'>[]
+  /** Ids of the components that read each output (`app_logs`, `wanted.discarded`). */
+  readonly readers: ReadonlyMap<string, readonly string[]>
+}
+
+/** All paths from the sources to a throttle. */
+function routeTo(config: Config, throttleId: string): Route {
+  const sources = new Map(config.sources.map(source => [source.id, source]))
+  const processors = new Map(config.processors.map(processor => [processor.id, processor]))
+  const readers = new Map<string, string[]>()
+  const met = new Set<string>()
+  const follow = (id: string) => {
+    if (met.has(id)) return
+    met.add(id)
+    for (const input of processors.get(id)?.inputs ?? []) {
+      const others = readers.get(input)
+      if (others) others.push(id)
+      else readers.set(input, [id])
+      follow(splitInput(input)[0])
+    }
+  }
+  follow(throttleId)
+  const isBefore = ({ id }: { id: string }) => met.has(id) && id !== throttleId
+  return {
+    throttle: throttleId,
+    sources: [...sources.values()].filter(isBefore),
+    processors: [...processors.values()].filter(isBefore),
+    readers,
+  }
+}
+
+export function isThrottle({ type }: ComponentConfig<'processor'>): boolean {
+  return type === throttle.type
+}
+
+/** Throws UsageError if a processor of the route cannot be simulated: one that keeps events, or makes some in time. */
+export function checkRoute({ processors, throttle: throttleId }: Route): void {
+  const keeping = processors.find(
+    processor => !isThrottle(processor) && (processor.plan?.keeps || processor.plan?.waits || processor.plan?.every),
+  )
+  if (!keeping) return
+  const { id, type } = keeping
+  throw new UsageError(
+    `${id} is before the throttle, and a processor of type ${type} that keeps events for some time cannot be simulated; \
+use --tap ${throttleId} to simulate what a running daemon gives the throttle, \
+or record events behind ${id} (sluice tap ${id} > FILE) and simulate the file without a configuration`,
+    'simulate',
+  )
 }

@@ -1,8 +1,7 @@
-import { wrap } from '../../../daemon/process/wrap.js'
+import { beginning, displayWidth, padEnd, wrap } from '../../../daemon/process/wrap.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
-import type { Fact, SimulationResult, TrialResult } from './result.js'
-import { windowText } from './settings.js'
-import { keyTable, number, percent, type SummaryStyle, tableLines, USUAL_COLUMNS } from './table.js'
+import type { Fact, KeyResult, OtherKeys, SimulationResult, TrialResult } from './result.js'
+import { count, keyName, limitText, number, percent, windowText } from './words.js'
 
 /** Formats the result of a simulation for a terminal. */
 
@@ -53,11 +52,6 @@ export function searchFacts(trial: TrialResult, { events, excluded }: Simulation
   return [...facts, { name: 'costs', text: `${percent(all, events)} of all events pass${ofOthers}` }]
 }
 
-/** The exact limit. */
-export function limitText({ limit, unit }: TrialResult): string {
-  return unit === 'bytes' ? `${number(limit)} B` : number(limit)
-}
-
 /** The first keys, and the sum of all others. */
 function shown({ by_key, others }: TrialResult): Pick<TrialResult, 'by_key' | 'others'> {
   const rest = by_key.slice(SHOWN_KEYS)
@@ -96,4 +90,53 @@ function wrapped(text: string, columns: number): string {
   return wrap(indent + text, columns, indent)
     .join('\n')
     .slice(NAME_WIDTH)
+}
+
+const USUAL_COLUMNS = 80
+/** A key is never shortened below this, however narrow the terminal is. */
+const SHORTEST_KEY = 12
+
+export interface SummaryStyle {
+  /** Undefined or 0: not known. */
+  readonly columns: number | undefined
+  readonly colour: boolean
+}
+
+interface KeyRows {
+  readonly by_key: readonly KeyResult[]
+  readonly others: OtherKeys | null
+  readonly more_keys: boolean
+}
+
+/** The keys of one trial, one line each. */
+export function keyTable({ by_key, others, more_keys }: KeyRows, style: SummaryStyle): string[] {
+  const rows = by_key.map(key => {
+    const { passed, discarded, excluded, busiest } = key
+    return [keyName(key), ...[passed + discarded + excluded, passed, discarded, excluded, busiest].map(number)]
+  })
+  if (others) {
+    const { passed, discarded, excluded } = others
+    const sums = [passed + discarded + excluded, passed, discarded, excluded]
+    rows.push([`other (${count(others.keys, 'key')}${more_keys ? ' and more' : ''})`, ...sums.map(number), ''])
+  }
+  return tableLines(['key', 'events', 'passed', 'discarded', 'excluded', 'busiest window'], rows, style)
+}
+
+/** The first column is text, and is shortened if the terminal is too narrow; the others are numbers. */
+export function tableLines(titles: readonly string[], rows: readonly string[][], style: SummaryStyle): string[] {
+  const columns = style.columns || USUAL_COLUMNS
+  const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
+  const [title, ...others] = titles
+  const widths = others.map((title, i) => Math.max(title.length, ...rows.map(row => row[i + 1]!.length)))
+  const room = columns - widths.reduce((sum, width) => sum + width + 2, 0)
+  const longest = Math.max(title!.length, ...rows.map(row => displayWidth(row[0]!)))
+  const keyWidth = Math.min(Math.max(room, SHORTEST_KEY), longest)
+  const line = ([name, ...cells]: readonly string[]) =>
+    [padded(name!, keyWidth), ...cells.map((cell, i) => cell.padStart(widths[i]!))].join('  ').trimEnd()
+  return [bold(line(titles)), ...rows.map(line)]
+}
+
+/** Pads or cuts to exactly `width` columns. */
+function padded(text: string, width: number): string {
+  return padEnd(displayWidth(text) <= width ? text : `${beginning(text, width - 1)}…`, width)
 }

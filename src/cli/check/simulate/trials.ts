@@ -9,8 +9,8 @@ import { printableJson } from '../../../lib/printable.js'
 import { DEFAULT_BUCKET, KeyIds } from './key-ids.js'
 import type { Visitor } from './replay.js'
 import type { TimeSlots } from './slots.js'
-import { createTrialDecider, type TrialDecider } from './trial-decider.js'
-import { TALLY_WIDTH, TrialTally } from './trial-tally.js'
+import { TALLY_WIDTH, TrialTally } from './tally.js'
+import { createTrialDecider, type TrialDecider } from './trial.js'
 
 export interface FieldContext {
   field(path: FieldPath): FieldReader

@@ -1,7 +1,6 @@
 import { formatDuration } from '../../../../lib/units.js'
 import type { SimulationResult, Slots, TimeResult, TrialResult } from '../result.js'
-import { amountText, windowText } from '../settings.js'
-import { count, keyName, number, percent, timeText } from '../table.js'
+import { amountText, count, keyName, number, percent, timeText, windowText } from '../words.js'
 import { cut, escaped, KEY_LENGTH, LABEL_LENGTH } from './html.js'
 
 /**

@@ -9,13 +9,12 @@ import { formatDuration, parseDuration } from '../../../lib/units.js'
 import { ask, findSocket } from '../../inspect/daemon-socket.js'
 import { statusAt } from '../../inspect/daemon-view.js'
 import { parsePathFlag } from '../throttle-flags.js'
-import { type Frames, Replay } from './replay.js'
-import type { Fact } from './result.js'
-import type { Simulation } from './result-of.js'
-import { subjectOf, wayFrom } from './subject.js'
-import { number, percent } from './table.js'
+import { type FrameReader, Replay } from './replay.js'
+import type { Fact, Simulation } from './result.js'
+import { routeFrom, subjectOf } from './subject.js'
 import { Trials } from './trials.js'
 import { type ChangedOptions, typedOptions, variantsOf } from './variants.js'
+import { number, percent } from './words.js'
 
 /** The id of the source that tapped events belong to. */
 const TAP_SOURCE = 'tap'
@@ -38,7 +37,7 @@ interface Tapping {
 }
 
 /** Replays what leaves outputs of a running daemon. Resolves with the number of skipped events. */
-async function replayTaps(frames: Frames, { socket, outputs, forMs, signal, begun }: Tapping): Promise<number> {
+async function replayTaps(frames: FrameReader, { socket, outputs, forMs, signal, begun }: Tapping): Promise<number> {
   const responses = await Promise.all(
     outputs.map(async output => {
       const query = new URLSearchParams({ component: output, rate: String(TAPPED_PER_SECOND), for: String(forMs) })
@@ -52,7 +51,7 @@ async function replayTaps(frames: Frames, { socket, outputs, forMs, signal, begu
   return skipped.reduce((sum, events) => sum + events, 0)
 }
 
-async function replayTap(frames: Frames, response: IncomingMessage, signal: AbortSignal): Promise<number> {
+async function replayTap(frames: FrameReader, response: IncomingMessage, signal: AbortSignal): Promise<number> {
   const splitter = new LineSplitter(MAX_LINE_BYTES)
   let skipped = 0
   let pending = ''
@@ -103,15 +102,15 @@ export async function simulateTap(options: TapOptions, signal: AbortSignal, io: 
   const variants = variantsOf(subject.given, options)
   const throttles = variants.map(variant => variant.options)
   // The daemon itself applies what is before the throttle.
-  const way = wayFrom(TAP_SOURCE, subject.component)
-  const replay = new Replay(path, way, (context, slots) => new Trials(throttles, context, slots))
+  const route = routeFrom(TAP_SOURCE, subject.component)
+  const replay = new Replay(path, route, (context, slots) => new Trials(throttles, context, slots))
   const outputs = [...new Set(subject.inputs)]
   const text = `tapping ${outputs.join(', ')} for ${formatDuration(forMs)}; Ctrl-C ends this earlier`
   const begun = () => io.stderr.write(`sluice simulate: ${text}\n`)
   const skipped = await replayTaps(replay, { socket, outputs, forMs, signal, begun })
   return {
-    ...{ subject, time, way, replay, variants },
-    inputs: outputs.map(output => ({ path: `${output} of the running daemon`, source: way.sources[0]! })),
+    ...{ subject, time, route, replay, variants },
+    inputs: outputs.map(output => ({ path: `${output} of the running daemon`, source: route.sources[0]! })),
     typed: typedOptions(options),
     searches: [],
     complete: !signal.aborted,

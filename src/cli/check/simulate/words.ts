@@ -5,10 +5,38 @@ import type { Limit } from '../../../components/throttle/limit.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { formatDuration, formatSize } from '../../../lib/units.js'
-import type { Fact } from './result.js'
-import { count, number } from './table.js'
+import type { Fact, TrialResult } from './result.js'
 
-/** Describes throttles in words. */
+/** Numbers, names and throttles in words. */
+
+const DEFAULT_BUCKET_NAME = '(default bucket)'
+
+export const number = (value: number) => value.toLocaleString('en-US')
+
+/** `2 keys`, `1 key`. */
+export const count = (value: number, noun: string) => `${number(value)} ${noun}${value === 1 ? '' : 's'}`
+
+export const percent = (part: number, whole: number) => `${whole === 0 ? '0.0' : ((part / whole) * 100).toFixed(1)} %`
+
+export const timeText = (ms: number) => new Date(ms).toISOString()
+
+/** The key on one line, with invisible characters escaped. */
+export function keyName({ key }: { readonly key: string | null }): string {
+  if (key === null) return DEFAULT_BUCKET_NAME
+  const visible = key
+    .toWellFormed()
+    .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, char => `\\u{${char.codePointAt(0)!.toString(16)}}`)
+  return visible.trim() === visible && visible !== DEFAULT_BUCKET_NAME ? visible : JSON.stringify(visible)
+}
+
+export function inputName(input: string): string {
+  return input === '-' ? 'standard input' : input
+}
+
+/** The exact limit. */
+export function limitText({ limit, unit }: TrialResult): string {
+  return unit === 'bytes' ? `${number(limit)} B` : number(limit)
+}
 
 /** The paths of the key as in a configuration; undefined if there is none. */
 export function keyText(paths: readonly FieldPath[]): string | undefined {
