@@ -1,4 +1,5 @@
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, readFileSync, statSync } from 'node:fs'
+import { parse } from 'yaml'
 import { components } from '../../components/list.js'
 import type { AnyDefinition } from '../../core/component.js'
 import { ConfigError, errorCode, errorText, formatProblem, type Problem } from '../../core/errors.js'
@@ -9,11 +10,13 @@ import { checkFiles, type FileCheck, tlsCheckAt } from '../../engine/config/chec
 import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
+import { literalKeys } from '../../engine/config/published/secret-places.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
 import { fileSystems } from '../../lib/files/remote/file-systems.js'
 import { shownPath } from '../../lib/files/shown-path.js'
+import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
 import { printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { type CachedRevision, cachedRevision } from '../../service/fleet/revision-cache.js'
@@ -56,6 +59,9 @@ export async function validate(
       const allWarnings = [...config.warnings, ...found.warnings.list()]
       if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
       warnOf(allWarnings)
+      for (const file of config.files)
+        for (const exposed of exposedKeys(file, known)) warn(`${file}: warning: ${exposed}`)
+      if (isReachable(config.metrics)) warn(`${path}: warning: ${REACHABLE}`)
       const mount = fileSystems.mountOf(config.dataDir)
       const answers = mount === undefined || (await fileSystems.answers(mount))
       const refused = answers ? refusedDataDir(config.dataDir) : `data_dir: the file system at ${mount} does not answer`
@@ -123,6 +129,26 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
     const amount = events === undefined ? unknown : `${events} events (${nameOf(kind)})`
     warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
   }
+}
+
+/** What to know of literal keys in a file that other users of this machine can read. */
+function exposedKeys(file: string, known: readonly AnyDefinition[]): string[] {
+  const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0
+  if ((mode & 0o004) === 0) return []
+  const document: unknown = parse(readFileSync(file, 'utf8'), { logLevel: 'silent' })
+  if (typeof document !== 'object' || document === null) return []
+  return literalKeys({ ...document }, known).map(
+    path =>
+      `${path} is written here, and every user of this machine can read this file: chmod 640 ${file}, or keep it in a file of its own, a credential or a variable of the environment`,
+  )
+}
+
+const REACHABLE =
+  'metrics.listen: everybody who can reach this machine can read the metrics, with the names of hosts, files and keys in them: listen on 127.0.0.1 or on an address of a private network'
+
+/** Whether an address is of all networks, also public ones. */
+function isReachable(listen: ListenAddress | undefined): boolean {
+  return listen !== undefined && 'host' in listen && (listen.host === '0.0.0.0' || listen.host === '::')
 }
 
 /** What to know of a data_dir that is there, and cannot be used by this user. */

@@ -31,6 +31,7 @@ interface Text {
 
 /** A text with such parts. */
 interface Holder extends Text {
+  readonly what: Place['what']
   readonly parts: readonly Part[]
 }
 
@@ -58,6 +59,14 @@ const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 
 /** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
 export const HIDDEN = '••••••••'
+
+/** The options for a key or a password that have a literal one, as `destinations.up.auth.key`. */
+export function literalKeys(config: Document, components: readonly AnyDefinition[]): string[] {
+  const found = holdersIn(config, components).filter(
+    ({ what, parts }) => what === 'key' && literalsOf(parts).length > 0,
+  )
+  return found.map(({ path }) => path.join('.'))
+}
 
 /** Reports keys that are written literally in a configuration. */
 export function literalSecrets(config: Document, components: readonly AnyDefinition[]): Fault[] {
@@ -148,7 +157,7 @@ function holdersIn(config: Document, components: readonly AnyDefinition[]): Hold
   return KINDS.flatMap(kind =>
     membersOf(config[SECTIONS[kind]]).flatMap(([id, component]) =>
       placesOf(kind, memberOf(component, 'type')).flatMap(({ path, what }) =>
-        textsAt(component, path, [SECTIONS[kind], id]).map(text => ({ ...text, parts: PARTS[what](text) })),
+        textsAt(component, path, [SECTIONS[kind], id]).map(text => ({ ...text, what, parts: PARTS[what](text) })),
       ),
     ),
   )

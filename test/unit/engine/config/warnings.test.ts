@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
@@ -130,7 +130,7 @@ t.test('what validate warns of, and what it says to do', async t => {
   writeFileSync(join(dir, 'nested/deep/x.log'), '')
   const run = async (text: string, env: NodeJS.ProcessEnv = {}) => {
     const path = join(dir, 'c.yaml')
-    writeFileSync(path, text)
+    writeFileSync(path, text, { mode: 0o640 })
     let said = ''
     const out = { stdout: { write: () => true }, stderr: { write: (line: string) => (said += line) } }
     await validate([path], { STATE_DIRECTORY: join(dir, 'state'), ...env }, out as never)
@@ -178,6 +178,20 @@ t.test('what validate warns of, and what it says to do', async t => {
   t.match(await run(keyed), /up\.auth\.key_file: warning: key does not exist here; create it/)
   writeFileSync(join(dir, 'key'), 'abc\n')
   t.equal(await run(keyed), '', 'once it is there')
+  const open = sending('https://logs.example.com/')
+  chmodSync(join(dir, 'c.yaml'), 0o644)
+  t.match(
+    await run(open),
+    /c\.yaml: warning: destinations\.up\.auth\.key is written here, and every user .*: chmod 640 c\.yaml/,
+  )
+  t.equal(await run(open.replace('abc', '"${KEY}"'), { KEY: 'abc' }), '', 'not in the file')
+  chmodSync(join(dir, 'c.yaml'), 0o640)
+  t.equal(await run(open), '', 'as it says')
+  t.match(
+    await run(`${complete}metrics: { listen: '0.0.0.0:1' }\n`),
+    /metrics\.listen: everybody who can reach this machine/,
+  )
+  t.equal(await run(`${complete}metrics: { listen: '10.0.0.7:1' }\n`), '', 'as it says')
   const filtering = (condition: string) =>
     `sources: { in: { type: stdin, decode: json } }\nprocessors:\n  f: { type: filter, inputs: [in], condition: "${condition}" }\n  r: { type: route, inputs: [in], routes: { x: "${condition}" } }\ndestinations: { out: { type: stdout, inputs: [f, r.x, r.else] } }\n`
   const lost = await run(filtering(".path not_equal '/healthz'"))
