@@ -5,10 +5,9 @@ import { refuse, refuseAt } from '../../core/options/options.js'
 import { convert, copy, move, remove, rename } from './edit/fields.js'
 import { hash } from './edit/hash.js'
 import { keep } from './edit/keep.js'
-import { replace } from './edit/replace.js'
 import { set, setDefault } from './edit/set.js'
 import type { Step, StepKind, Tools } from './edit/step.js'
-import { join, lower, split, trim, truncate, upper } from './edit/texts.js'
+import { join, lower, replace, split, trim, truncate, upper } from './edit/texts.js'
 
 const MOST_STEPS = 200
 
@@ -115,7 +114,7 @@ export const edit = defineProcessor({
     return new Edit(tools.editor, await compileSteps(steps, tools))
   },
   async findings({ steps }, context) {
-    const { explainSteps } = await import('./edit/explain.js')
+    const { explainSteps } = await import('./edit/edit-processor.js')
     return explainSteps(steps, toolsOf(context))
   },
 })

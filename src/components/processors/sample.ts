@@ -74,7 +74,7 @@ export const sample = defineProcessor({
     return new Sample(options, context)
   },
   async findings(options, context) {
-    const { explainSample } = await import('./sample/explain.js')
+    const { explainSample } = await import('./sample/sample-processor.js')
     return explainSample(options, context)
   },
 })

@@ -1,4 +1,10 @@
-import type { KeyRange } from './addresses.js'
+import { groups, isMapped, parseRange, readAddress } from '../../../lib/formats/ip-address.js'
+
+/** The first and the last key of a range. */
+interface KeyRange<K> {
+  readonly low: K
+  readonly high: K
+}
 
 /** A range of a table, and where it is in the file. */
 export interface RowRange<K> extends KeyRange<K> {
@@ -48,4 +54,31 @@ export class Ranges<K extends string | number> {
     while (n >= 0 && ranges[n]!.high < key) n = this.#around[n]!
     return n < 0 ? -1 : ranges[n]!.row
   }
+}
+
+/**
+ * The key of an IP address, a text whose order is that of the addresses; undefined: `text` is none. An IPv4-mapped IPv6
+ * address is the IPv4 address.
+ */
+export function addressKey(text: string): string | undefined {
+  const bytes = Buffer.from(text)
+  return readAddress(bytes, 0, bytes.length) === 0 ? undefined : keyOf(groups)
+}
+
+/** The keys of a range such as `10.0.0.0/8`, or of an address alone; undefined: `text` is neither. */
+export function cidrKeys(text: string): KeyRange<string> | undefined {
+  const range = parseRange(text)
+  // A range that has mapped addresses and others has no keys of its own.
+  if (!range || (!range.isIPv4 && isMapped(range.groups))) return undefined
+  const { masks } = range
+  const low = range.groups.map((group, n) => group & masks[n]!)
+  const high = range.groups.map((group, n) => group | ~masks[n]!)
+  return { low: keyOf(low), high: keyOf(high) }
+}
+
+function keyOf(groups: Uint16Array): string {
+  const isIPv4 = isMapped(groups)
+  let key = isIPv4 ? '4' : '6'
+  for (let n = isIPv4 ? 6 : 0; n < groups.length; n++) key += (0x10000 + groups[n]!).toString(16).slice(1)
+  return key
 }

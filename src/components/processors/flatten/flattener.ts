@@ -8,8 +8,7 @@ import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
 import { skipSpace, stringEnd, valueEnd } from '../../../lib/formats/json-scan.js'
 import { addUnique } from '../../../lib/formats/unique-members.js'
 import type { FlattenOptions } from '../flatten.js'
-import { mayHold } from './names.js'
-import { Nester } from './nester.js'
+import { mayHold, Nester } from './nester.js'
 
 /** Writes objects with the fields of nested objects at the top, named by their paths. */
 export class Flattener {
