@@ -12,6 +12,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import { type FieldReader, LateFieldReader } from '../../../core/event/field-reader.js'
 import type { BatchScope, Emitted } from '../../../core/processor.js'
+import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import { counted } from '../../../lib/units.js'
 import { BusiestKeys } from '../../throttle/busiest-keys.js'
@@ -75,6 +76,7 @@ export class ThrottleProcessor implements Processor {
   readonly #keyFields: readonly FieldReader[]
   readonly #missingKey: MissingKey
   readonly #log: ProcessorContext['log']
+  readonly #reports: LogLimit
   readonly #onMaxKeys: DeciderOptions['onMaxKeys']
   #rules: readonly Rule[] | undefined
   readonly #refused: RefusedEvents
@@ -130,6 +132,7 @@ export class ThrottleProcessor implements Processor {
     this.#keyFields = compiled.keyFields
     this.#missingKey = new MissingKey(compiled.keyFields)
     this.#log = context.log
+    this.#reports = new LogLimit(clock)
     this.#onMaxKeys = compiled.onMaxKeys
     this.#rules = compiled.rules
     const metrics = metricsIn(options.mode, context.metrics)
@@ -242,11 +245,23 @@ export class ThrottleProcessor implements Processor {
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
+    const keyless = counts[FAIL_OPEN]! + counts[FULL]!
+    // A cluster limit also passes events while its server is away, and says so itself.
+    if (keyless > 0 && !this.#cluster) this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()
     this.#reportQuotas?.()
     const refused = counts[DISCARD]! + counts[FULL]! + counts[TOO_LATE]! + counts[NO_BACKEND]!
     if (refused + waiting > 0) this.#refused.carryOut(batch, decided, to, this.#refusal)
+  }
+
+  #reportMaxKeys(): void {
+    const limited = this.#reports.next('max_keys')
+    if (!limited) return
+    const { max_keys, on_max_keys } = this.#options
+    const what = on_max_keys === 'pass' ? 'pass without a limit' : 'are discarded'
+    const text = `${max_keys} keys are in use, as many as max_keys allows: events of others ${what}. Raise max_keys, or choose a key_field with fewer values; sluice top shows the busiest keys`
+    this.#log.warn({ code: 'SLUICE_MAX_KEYS' }, text)
   }
 
   #reportMissingKey(): void {

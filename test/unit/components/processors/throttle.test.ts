@@ -249,3 +249,25 @@ t.test('a quota that counts in a later period, since the clock was set back, is 
   t.equal((await through(app('a'))).length, 1)
   t.equal(ahead(), 0)
 })
+
+t.test('a key that no event has, and keys beyond max_keys, are told once', async t => {
+  const codes = (logs: readonly Logged[]) => logs.map(({ fields }) => fields.code)
+  const without = await throttleOf({ key_field: '.ap', exclude: 'if (.n equal 9)' })
+  await without.through(app('a', 9))
+  t.same(codes(without.logs), [], 'what is excluded needs no key')
+  await without.through(app('a'), app('b'))
+  await without.through(app('c'))
+  t.same(codes(without.logs), ['SLUICE_KEY_MISSING'])
+  t.match(without.logs[0], { text: /^none of the first 2 events has the key \.ap: / })
+  t.match(without.series('sluice_throttle_keyless_events'), { '': 3 })
+  await without.through({ ap: 'a' })
+  t.match(without.series('sluice_throttle_keyless_events'), { '': 0 })
+
+  for (const on_max_keys of ['pass', 'discard']) {
+    const full = await throttleOf({ key_field: '.app', max_keys: 1, on_max_keys })
+    await full.through(app('a'))
+    t.same(codes(full.logs), [])
+    for (const key of ['b', 'c']) await full.through(app(key))
+    t.same(codes(full.logs), ['SLUICE_MAX_KEYS'], on_max_keys)
+  }
+})
