@@ -1,8 +1,15 @@
-import { findItem, findMember, found, isEmptyObject, MemberName, memberOf } from '../../lib/formats/json-members.js'
+import {
+  addUnique,
+  findItem,
+  findMember,
+  found,
+  isEmptyObject,
+  MemberName,
+  memberOf,
+} from '../../lib/formats/json-members.js'
 import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
 import { addEscaped } from '../../lib/formats/json-string.js'
 import { jsonText } from '../../lib/formats/json-text.js'
-import { addUnique } from '../../lib/formats/unique-members.js'
 import type { LineFormat } from '../../lib/kernel/field-lines.js'
 import type { EventBatch } from './batch.js'
 import { EventJson } from './event-json.js'

@@ -1,5 +1,5 @@
 import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
-import type { MemberName } from '../../lib/formats/json-members.js'
+import { addUnique, type MemberName } from '../../lib/formats/json-members.js'
 import {
   SLOT,
   sawEscape,
@@ -11,7 +11,6 @@ import {
 } from '../../lib/formats/json-scan.js'
 import { escapeInto, MOST_ESCAPED, writeBytes } from '../../lib/formats/json-string.js'
 import type { Members } from '../../lib/formats/members.js'
-import { addUnique } from '../../lib/formats/unique-members.js'
 import type { EventBatch } from './batch.js'
 import { ORIGIN_FIELDS } from './event.js'
 import { EventJson } from './event-json.js'
