@@ -1,9 +1,8 @@
 import { DISCARD, LATE, PASS, type Taken } from './decisions.js'
 import type { Shared } from './event-timing.js'
 import { LimitEventWindows } from './event-windows.js'
-import { Kept } from './kept-rows.js'
+import { Kept, type Room } from './kept-rows.js'
 import type { Level, Limit } from './limit.js'
-import type { Room } from './row-room.js'
 
 /** Columns of a run: a time, and what passed of this time. */
 const RUN_TIME = 0

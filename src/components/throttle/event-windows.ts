@@ -1,7 +1,6 @@
 import type { Progress, Shared } from './event-timing.js'
-import type { Kept } from './kept-rows.js'
+import type { Kept, Room } from './kept-rows.js'
 import type { Limit } from './limit.js'
-import type { Room } from './row-room.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 import { LimitWindows } from './windows.js'
 

@@ -1,141 +1,113 @@
-import type { Lists, Room } from './row-room.js'
 import type { StateReader, StateWriter } from './state-bytes.js'
 
-/** What a list of more than one row begins with: index of the first row, and number of rows. */
+/** Maximum memory of all rows of a throttle, in bytes. */
+export const MOST_BYTES = 64_000_000
+/** What V8 needs for a list besides its numbers. */
+const LIST_BYTES = 48
+/** What a list begins with: index of the first row, and number of rows. */
 const FIRST = 0
 const LENGTH = 1
 const HEAD = 2
-/** Bits of a place for the size of its list; the others say which list. */
-const SIZE_BITS = 5
-const SIZE = (1 << SIZE_BITS) - 1
+
+/** What all buckets of a throttle keep together. */
+export class Room {
+  /** Number of rows. */
+  rows = 0
+  /** Memory for them. */
+  bytes = 0
+  /** Rows dropped early because there was no room. */
+  forgotten = 0
+}
+
+/** Memory of a list of so many numbers. */
+const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
+
+/** Where there is no list: its length is 0, and nothing else is read. */
+const NONE: number[] = [0, 0]
 
 /**
- * The windows or runs of buckets before the newest one, by time: rows of numbers, the first of which is the time. One
- * object serves all buckets; it shows the rows of the one that `of` was called with last.
+ * The windows or runs of buckets before the newest one, by time: rows of numbers, the first of which is the time. A bucket
+ * has a list of rows only while it has rows. One object serves all buckets; it shows the rows of the one that `of` was
+ * called with last.
  */
 export class Kept {
   /** Number of rows. */
   length = 0
+  /** The list with the rows, and where the first of them begins there; until anything is changed. */
+  array: number[] = NONE
+  rows = 0
+  /** Whether there is a list, and so a state. */
+  protected hasState = false
   readonly #room: Room
   readonly #width: number
   readonly #head: number
-  /** By size. */
-  readonly #sizes: readonly Lists[]
-  /** The list of each bucket; -1: it has none. */
-  #places = new Int32Array(8).fill(-1)
+  readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
-  /** The list of this bucket: its size (undefined: it has none), array, and first number there. */
-  #lists: Lists | undefined
-  /** Whether it may have several rows, and so has a state. */
-  protected hasState = false
-  #array: Float64Array = new Float64Array(0)
-  #start = 0
-  /** Index of the first row in the list, and of its first number in the array. */
-  #first = 0
-  #rows = 0
 
-  /** `state`: how many numbers of its own a list of several rows has. */
+  /** `state`: how many numbers of its own a list has. */
   constructor(room: Room, width: number, state = 0) {
     this.#room = room
     this.#width = width
     this.#head = HEAD + state
-    this.#sizes = room.lists(width, this.#head)
   }
 
-  /** Makes room for buckets below `capacity`. */
+  /** Makes room for buckets below `capacity`. An array with large gaps would become a dictionary. */
   reserve(capacity: number): void {
-    const { length } = this.#places
-    if (capacity <= length) return
-    const places = new Int32Array(capacity).fill(-1, length)
-    places.set(this.#places)
-    this.#places = places
+    if (this.#lists.length < capacity) this.#lists.length = capacity
   }
 
   /** Shows the rows of a bucket. */
   of(bucket: number): this {
-    if (bucket !== this.#bucket) this.#load(bucket)
-    return this
-  }
-
-  #load(bucket: number): void {
+    if (bucket === this.#bucket) return this
     this.#leave()
     this.#bucket = bucket
-    const place = this.#places[bucket]!
-    if (place < 0) this.#showNone()
-    else {
-      this.#show(place)
-      const [array, start] = [this.#array, this.#start]
-      this.length = this.hasState ? array[start + LENGTH]! : 1
-      this.#begin(this.hasState ? array[start + FIRST]! : 0)
-    }
+    this.#show(this.#lists[bucket])
     this.loaded()
+    return this
   }
 
   /** Shows no bucket. */
   #leave(): void {
     if (this.hasState) this.save()
-    this.#showNone()
+    this.#show(undefined)
     this.#bucket = -1
+  }
+
+  #show(list: number[] | undefined): void {
+    this.hasState = list !== undefined
+    this.array = list ?? NONE
+    this.length = this.array[LENGTH]!
+    this.rows = this.#head + this.array[FIRST]! * this.#width
   }
 
   /** Called when the rows of another bucket are shown. */
   protected loaded(): void {}
 
-  #showNone(): void {
-    this.#lists = undefined
-    this.hasState = false
-    this.length = 0
-  }
-
-  #show(place: number): void {
-    const lists = this.#sizes[place & SIZE]!
-    this.#lists = lists
-    this.hasState = lists.bits > 0
-    this.#array = lists.array(place >> SIZE_BITS)
-    this.#start = lists.start(place >> SIZE_BITS)
-  }
-
-  /** Lets the rows begin with this one of the list. */
-  #begin(first: number): void {
-    this.#first = first
-    this.#rows = this.#start + (this.hasState ? this.#head : 0) + first * this.#width
-  }
-
   protected state(index: number): number {
-    return this.#array[this.#start + HEAD + index]!
+    return this.array[HEAD + index]!
   }
 
   protected setState(index: number, value: number): void {
-    this.#array[this.#start + HEAD + index] = value
+    this.array[HEAD + index] = value
   }
 
-  /** Writes what a list of several rows begins with: not before another one is shown. */
+  /** Writes what a list begins with: not before another one is shown. */
   protected save(): void {
-    this.#array[this.#start + FIRST] = this.#first
-    this.#array[this.#start + LENGTH] = this.length
-  }
-
-  /** The array with the rows, and where the first of them begins there; until anything is changed. */
-  get array(): Float64Array {
-    return this.#array
-  }
-
-  get rows(): number {
-    return this.#rows
+    this.array[FIRST] = (this.rows - this.#head) / this.#width
+    this.array[LENGTH] = this.length
   }
 
   get(row: number, column: number): number {
-    return this.#array[this.#rows + row * this.#width + column]!
+    return this.array[this.rows + row * this.#width + column]!
   }
 
   set(row: number, column: number, value: number): void {
-    this.#array[this.#rows + row * this.#width + column] = value
+    this.array[this.rows + row * this.#width + column] = value
   }
 
   /** Number of rows at or before `time`. */
   upTo(time: number): number {
-    const array = this.#array
-    const rows = this.#rows
+    const { array, rows } = this
     const width = this.#width
     let high = this.length
     let low = high - 1
@@ -153,78 +125,66 @@ export class Kept {
     return low
   }
 
+  get #capacity(): number {
+    return this.hasState ? (this.array.length - this.#head) / this.#width : 0
+  }
+
   /** Whether a row can be inserted within the bound of memory. */
   get hasRoom(): boolean {
-    const lists = this.#lists
-    if (lists === undefined) return this.#sizes[0]!.hasRoom
-    return this.length < lists.capacity || this.#sizes[lists.bits + 1]!.hasRoom
+    const capacity = this.#capacity
+    if (this.length < capacity) return true
+    const more = this.hasState ? capacity * this.#width * 8 : bytesOf(this.#head + this.#width)
+    return this.#room.bytes + more <= MOST_BYTES
   }
 
   /** Inserts a row at index `row`; the caller sets its values. */
   insert(row: number): void {
-    const lists = this.#lists
-    if (lists === undefined) this.#take(0)
-    else if (this.#first + this.length === lists.capacity) {
-      if (this.#first >= lists.capacity / 4) this.#moveFrom(this.#array, this.#rows)
-      else this.#resize(lists.bits + 1)
-    }
     const width = this.#width
-    const at = this.#rows + row * width
-    if (row < this.length) this.#array.copyWithin(at + width, at, this.#rows + this.length * width)
+    if (this.rows + this.length * width >= this.array.length || !this.hasState) {
+      const capacity = this.#capacity
+      this.#move(this.rows - this.#head >= (capacity / 4) * width && this.hasState ? capacity : capacity * 2 || 1)
+    }
+    const at = this.rows + row * width
+    for (let to = this.rows + this.length * width + width - 1; to >= at + width; to--)
+      this.array[to] = this.array[to - width]!
     this.#setLength(this.length + 1)
   }
 
   #setLength(length: number): void {
     this.#room.rows += length - this.length
     this.length = length
-    if (length === 0) this.#give()
+    if (length > 0) return
+    this.#room.bytes -= bytesOf(this.array.length)
+    this.#lists[this.#bucket] = undefined
+    this.#show(undefined)
   }
 
-  /** Takes a list of this size for the bucket. */
-  #take(bits: number): void {
-    const place = (this.#sizes[bits]!.take() << SIZE_BITS) | bits
-    this.#places[this.#bucket] = place
-    this.#show(place)
-    this.#begin(0)
-  }
-
-  /** Gives the list back. */
-  #give(): void {
-    const place = this.#places[this.#bucket]!
-    this.#lists!.give(place >> SIZE_BITS)
-    this.#places[this.#bucket] = -1
-    this.#showNone()
-  }
-
-  /** Moves the rows into a list of another size. */
-  #resize(bits: number): void {
-    const [array, rows] = [this.#array, this.#rows]
-    const [lists, place] = [this.#lists!, this.#places[this.#bucket]!]
-    this.#take(bits)
-    this.#moveFrom(array, rows)
-    lists.give(place >> SIZE_BITS)
-  }
-
-  /** Copies the rows from an array to the front of the list. */
-  #moveFrom(array: Float64Array, rows: number): void {
-    this.#begin(0)
-    this.#array.set(array.subarray(rows, rows + this.length * this.#width), this.#rows)
+  /** Moves the rows to the front of a list with this capacity. */
+  #move(capacity: number): void {
+    const { array, rows, length } = this
+    // A fraction makes V8 store numbers, not objects with a number each, and no spare places.
+    const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
+    if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
+    for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!
+    this.#room.bytes += bytesOf(list.length) - (this.hasState ? bytesOf(array.length) : 0)
+    this.#lists[this.#bucket] = list
+    this.hasState = true
+    this.array = list
+    this.rows = this.#head
   }
 
   /** Removes a row. */
   remove(row: number): void {
     const width = this.#width
-    const at = this.#rows + row * width
-    this.#array.copyWithin(at, at + width, this.#rows + this.length * width)
+    const at = this.rows + row * width
+    for (let to = at; to < this.rows + (this.length - 1) * width; to++) this.array[to] = this.array[to + width]!
     this.#setLength(this.length - 1)
   }
 
   removeFirst(count: number): void {
-    this.#begin(this.#first + count)
+    this.rows += count * this.#width
     this.#setLength(this.length - count)
-    const lists = this.#lists
-    if (lists === undefined || this.length * 4 > lists.capacity) return
-    this.#resize(Math.ceil(Math.log2(this.length * 2)))
+    if (this.hasState && this.length * 4 < this.#capacity) this.#move(this.length * 2)
   }
 
   /** Removes all rows of a bucket. */
@@ -238,8 +198,8 @@ export class Kept {
     this.clear(bucket)
     this.#leave()
     from.#leave()
-    this.#places[bucket] = from.#places[fromBucket]!
-    from.#places[fromBucket] = -1
+    this.#lists[bucket] = from.#lists[fromBucket]
+    from.#lists[fromBucket] = undefined
   }
 
   /** Writes all rows. */
@@ -261,6 +221,6 @@ export class Kept {
 
   /** Removes the rows of all buckets. */
   release(): void {
-    for (let bucket = 0; bucket < this.#places.length; bucket++) this.clear(bucket)
+    for (let bucket = 0; bucket < this.#lists.length; bucket++) if (this.#lists[bucket]) this.clear(bucket)
   }
 }
