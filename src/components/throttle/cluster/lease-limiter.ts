@@ -87,7 +87,7 @@ export class LeaseLimiter implements RuledLimiter {
     this.localOfAll = parent?.localOfAll ?? new Limiter({ limits: shares, maxKeys, seed }, new ClockTiming())
     this.local = rule ? this.localOfAll.ofRule({ ...rule, limits: shares }) : this.localOfAll
     this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
-    const create = () => new Leases(this.#limits.hasBytes)
+    const create = () => new Leases()
     const idleMs = this.#limits.shortestMs
     this.#buckets = new KeyedBuckets({ idleMs, maxKeys, keepsUsed: false }, create, this.#room)
   }
