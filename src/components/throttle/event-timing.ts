@@ -6,6 +6,7 @@ import { type Decision, LATE, TOO_LATE } from './decisions.js'
 import { GcraEventWindows } from './event-gcra.js'
 import { CountedEventWindows } from './event-limits.js'
 import { SlidingEventWindows } from './event-sliding.js'
+import { latestTime } from './event-time.js'
 import { Room } from './kept-rows.js'
 import type { Limit } from './limit.js'
 import { Limiter, type Timing } from './limiter.js'
@@ -124,8 +125,6 @@ export interface Shared {
   readonly room: Room
 }
 
-/** A time this far ahead of the clock is accepted regardless of the allowed lateness, because clocks differ. */
-const AHEAD_MS = 1000
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
 const SILENCE_MS = 3_600_000
 
@@ -181,7 +180,7 @@ export class EventTiming implements Timing, Shared {
     this.ahead = 0
     // Events created by a program have no arrival time.
     this.#arrival = batch.receivedAt || wall
-    this.#latest = this.#arrival + Math.max(this.graceMs, AHEAD_MS)
+    this.#latest = latestTime(this.#arrival, this.graceMs)
     this.progress.enter(batch.origin, now, this.#arrival)
   }
 

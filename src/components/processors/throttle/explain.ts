@@ -9,7 +9,7 @@ import { BucketKey } from '../../throttle/bucket-key.js'
 import { createDecider } from '../../throttle/create-decider.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 import { EXCLUDED } from '../../throttle/decisions.js'
-import type { NamedTime } from '../../throttle/event-time.js'
+import { latestTime, type NamedTime } from '../../throttle/event-time.js'
 import type { Limit } from '../../throttle/limit.js'
 import { type RuleName, ruleTitle } from '../../throttle/rules.js'
 import { periodsOf } from '../../throttle/several-windows.js'
@@ -110,7 +110,7 @@ function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: Component
   const { eventTime: by } = decider
   if (!by) return [clock.wall(), false]
   const time = by.time.of(batch, 0)
-  return time <= batch.receivedAt + Math.max(by.latenessMs, 1000) ? [time, true] : [batch.receivedAt, false]
+  return time <= latestTime(batch.receivedAt, by.latenessMs) ? [time, true] : [batch.receivedAt, false]
 }
 
 function timeOf(
