@@ -22,6 +22,8 @@ const MOST_ROWS = 4096
 const LONGEST_SAMPLE = 256
 /** Columns of a row: events, bytes, first, last. */
 const STRIDE = 4
+/** Bits of the number of slots, where the rows of known buckets are found. Twice as many as rows. */
+const SLOT_BITS = 13
 
 /**
  * Counts discarded events by bucket until the counts are drained. A count is a lookup by bytes; strings are made only
@@ -33,8 +35,9 @@ export class DiscardTally {
   #columns = new Float64Array(STRIDE * 64)
   #buckets: (string | null)[] = []
   #samples: string[] = []
-  /** By the ids of buckets, as long as `owner` is the same: the row, plus one; 0 if it is not known. */
-  #rows = new Int32Array(64)
+  /** By slot: the id of the bucket that used it last, as long as `owner` is the same, and its row; -1: none did. */
+  readonly #ids = new Int32Array(1 << SLOT_BITS).fill(-1)
+  readonly #rows = new Int32Array(1 << SLOT_BITS)
   #owner = 0
   /** The row of the event that was counted last. */
   #last = 0
@@ -52,10 +55,9 @@ export class DiscardTally {
    * negative id is not known. Returns whether it was counted.
    */
   addKnown(owner: number, id: number, batch: EventBatch, i: number, wall: number): boolean {
-    if (id < 0 || owner !== this.#owner || id >= this.#rows.length) return false
-    const row = this.#rows[id]! - 1
-    if (row < 0) return false
-    this.#count(row * STRIDE, batch, i, wall)
+    const slot = slotOf(id)
+    if (id < 0 || owner !== this.#owner || this.#ids[slot] !== id) return false
+    this.#count(this.#rows[slot]! * STRIDE, batch, i, wall)
     return true
   }
 
@@ -64,14 +66,11 @@ export class DiscardTally {
     if (id < 0) return
     if (owner !== this.#owner) {
       this.#owner = owner
-      this.#rows.fill(0)
+      this.#ids.fill(-1)
     }
-    if (id >= this.#rows.length) {
-      const rows = new Int32Array(id * 2)
-      rows.set(this.#rows)
-      this.#rows = rows
-    }
-    this.#rows[id] = this.#last + 1
+    const slot = slotOf(id)
+    this.#ids[slot] = id
+    this.#rows[slot] = this.#last
   }
 
   /** Counts event `i`, which has this key. `wall`: the time now. There must be room. Returns whether it is the first. */
@@ -123,9 +122,12 @@ export class DiscardTally {
     this.#keys = new KeyTable()
     this.#buckets = []
     this.#samples = []
-    this.#rows.fill(0)
+    this.#ids.fill(-1)
   }
 }
+
+/** The slot of a bucket. Ids may have gaps: with rules they are multiples of a power of two. */
+const slotOf = (id: number) => Math.imul(id, 0x9e3779b1) >>> (32 - SLOT_BITS)
 
 /** The beginning of event `i` as it is now, not as it was read: a field may have been removed since. */
 function sampleOf(batch: EventBatch, i: number): string {
