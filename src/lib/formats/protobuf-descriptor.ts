@@ -26,7 +26,7 @@ export const TYPE = {
 export interface EnumType {
   readonly name: string
   /** In JSON. */
-  readonly names: ReadonlyMap<number, Buffer>
+  readonly names: ReadonlyMap<number, string>
   readonly numbers: ReadonlyMap<string, number>
 }
 
@@ -82,19 +82,14 @@ interface Part {
 const NOTHING = Buffer.alloc(0)
 
 function partsOf(bytes: Buffer): Part[] {
-  const reader = new WireReader()
-  reader.b = bytes
-  reader.end = bytes.length
+  const reader = WireReader.of(bytes)
   const parts: Part[] = []
   while (reader.p < reader.end) {
     const tag = reader.varint()
     const number = tag >>> 3
     if ((tag & 7) === VARINT) parts.push({ number, value: reader.varint(), bytes: NOTHING })
-    else if ((tag & 7) === BYTES) {
-      const size = reader.length()
-      const from = reader.take(size)
-      parts.push({ number, value: 0, bytes: bytes.subarray(from, from + size) })
-    } else reader.skip(tag)
+    else if ((tag & 7) === BYTES) parts.push({ number, value: 0, bytes: reader.inner().rest() })
+    else reader.skip(tag)
   }
   return parts
 }
@@ -130,9 +125,7 @@ class DescriptorReader implements Types {
     const entries = values.map(value => [textOf(value, 1), numberOf(value, 2) ?? 0] as const)
     const name = `${prefix}.${textOf(parts, 1)}`
     // Of names of the same number, the first one is written.
-    const names = new Map(
-      entries.map(([text, number]) => [number, Buffer.from(JSON.stringify(text))] as const).reverse(),
-    )
+    const names = new Map(entries.map(([text, number]) => [number, JSON.stringify(text)] as const).reverse())
     this.#enums.set(name, { name: name.slice(1), names, numbers: new Map(entries) })
   }
 

@@ -1,12 +1,13 @@
 import { type MessageType, TYPE } from './protobuf-descriptor.js'
 import type { ProtobufJson } from './protobuf-json.js'
-import { BYTES, broken, MOST_LEVELS, VARINT, type WireReader } from './protobuf-wire.js'
+import { BYTES, broken, MOST_LEVELS, VARINT, WireReader } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
 
-/** Writes the message up to `reader.end` as JSON. */
-type Known = (json: ProtobufJson, type: MessageType, level: number) => void
+/** The JSON of the message that the reader is of. */
+type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => string
 
 const MOST_NANOS = 999_999_999
+const NOTHING = Buffer.alloc(0)
 
 /** Fields 1 and 2 of a message: seconds and nanoseconds. */
 function timeOf(reader: WireReader): { seconds: number; nanos: number } {
@@ -22,76 +23,52 @@ function timeOf(reader: WireReader): { seconds: number; nanos: number } {
   return { seconds, nanos }
 }
 
-const timestamp: Known = ({ reader, to }) => {
+const timestamp: Known = (_json, _type, reader) => {
   const { seconds, nanos } = timeOf(reader)
-  to.addText(`"${rfc3339(seconds, nanos) ?? broken()}"`)
+  return `"${rfc3339(seconds, nanos) ?? broken()}"`
 }
 
-const duration: Known = ({ reader, to }) => {
+const duration: Known = (_json, _type, reader) => {
   const { seconds, nanos } = timeOf(reader)
   if (Math.abs(nanos) > MOST_NANOS || !Number.isSafeInteger(seconds)) broken()
   const sign = seconds < 0 || nanos < 0 ? '-' : ''
-  to.addText(`"${sign}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s"`)
+  return `"${sign}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s"`
 }
 
 const otherwise =
   (text: string): Known =>
-  (json, type, level) => {
-    if (!json.unnamed(type, level)) json.to.addText(text)
-  }
+  (json, type, reader, level) =>
+    json.unnamed(type, reader, level) ?? text
 
-const wrapper: Known = (json, type, level) => {
-  if (!json.unnamed(type, level)) json.default(type.fields.get(1) ?? broken(), level)
-}
+const wrapper: Known = (json, type, reader, level) =>
+  json.unnamed(type, reader, level) ?? json.default(type.fields.get(1) ?? broken(), level)
 
 /** Paths, separated by commas, with names as JSON usually has them. */
-const fieldMask: Known = (json, type, level) => {
-  const { to } = json
-  const before = to.length
-  if (!json.unnamed(type, level)) to.addText('[]')
+const fieldMask: Known = (json, type, reader, level) => {
   const field = type.fields.get(1)
   if (type.fields.size !== 1 || field?.type !== TYPE.string || !field.isRepeated) broken()
-  const paths = JSON.parse(to.bytes.toString('utf8', before, to.length)) as string[]
-  to.length = before
+  const paths = JSON.parse(json.unnamed(type, reader, level) ?? '[]') as string[]
   const names = paths.map(path => path.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()))
-  to.addText(JSON.stringify(names.join(',')))
+  return JSON.stringify(names.join(','))
 }
 
 /** A message with the name of its type; of a type that is not known, its bytes. */
-const any: Known = (json, _type, level) => {
-  const { reader, to, types } = json
+const any: Known = (json, _type, reader, level) => {
   let url = ''
-  let [start, end] = [reader.end, reader.end]
+  let content = WireReader.of(NOTHING)
   while (reader.p < reader.end) {
     const tag = reader.varint()
-    if (tag !== ((1 << 3) | BYTES) && tag !== ((2 << 3) | BYTES)) {
-      reader.skip(tag)
-      continue
-    }
-    const size = reader.length()
-    const from = reader.take(size)
-    if (tag === ((1 << 3) | BYTES)) url = reader.b.toString('utf8', from, from + size)
-    else [start, end] = [from, from + size]
+    if (tag === ((1 << 3) | BYTES)) url = reader.text('utf8')
+    else if (tag === ((2 << 3) | BYTES)) content = reader.inner()
+    else reader.skip(tag)
   }
-  const { p, end: stop } = reader
-  const inner = types.messages.get(url.slice(url.lastIndexOf('/') + 1))
   if (level + 1 >= MOST_LEVELS) broken()
-  to.addText(`{"@type":${JSON.stringify(url)}`)
-  reader.p = start
-  reader.end = end
-  if (!inner) to.addText(`,"value":"${reader.b.toString('base64', start, end)}"`)
-  else if (KNOWN.has(inner.name)) {
-    to.addText(',"value":')
-    json.message(inner, level + 1)
-  } else {
-    const before = to.length
-    to.addText(',')
-    json.members(inner, level + 1)
-    if (to.length === before + 1) to.length = before
-  }
-  to.addText('}')
-  reader.p = p
-  reader.end = stop
+  const head = `{"@type":${JSON.stringify(url)}`
+  const inner = json.types.messages.get(url.slice(url.lastIndexOf('/') + 1))
+  if (!inner) return `${head},"value":"${content.rest().toString('base64')}"}`
+  if (KNOWN.has(inner.name)) return `${head},"value":${json.message(inner, content, level + 1)}}`
+  const members = json.members(inner, content, level + 1)
+  return members === '' ? `${head}}` : `${head},${members}}`
 }
 
 /** The types that have a form of their own in JSON. */

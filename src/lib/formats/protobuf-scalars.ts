@@ -1,62 +1,43 @@
-import type { GrowingBytes } from './growing-bytes.js'
-import { addInteger } from './json-numbers.js'
 import { TYPE } from './protobuf-descriptor.js'
 import type { WireReader } from './protobuf-wire.js'
 
-const QUOTE = 0x22
-const TRUE = Buffer.from('true')
-const FALSE = Buffer.from('false')
 /** Types of 64 bits that are signed integers, and those that are not. */
 const WIDE_SIGNED: ReadonlySet<number> = new Set([TYPE.int64, TYPE.sint64, TYPE.sfixed64])
 const WIDE_UNSIGNED: ReadonlySet<number> = new Set([TYPE.uint64, TYPE.fixed64])
 
-/** Adds the number or boolean at the place of the reader. `isText`: integers of 64 bits are texts. */
-export function addScalar(reader: WireReader, to: GrowingBytes, type: number, isText: boolean): void {
+/** The number or boolean at the place of the reader. `isText`: integers of 64 bits are texts. */
+export function scalarText(reader: WireReader, type: number, isText: boolean): string {
   switch (type) {
     case TYPE.int32:
-      addInteger(to, reader.varint() | 0)
-      break
+      return String(reader.varint() | 0)
     case TYPE.uint32:
-      addInteger(to, reader.varint() >>> 0)
-      break
+      return String(reader.varint() >>> 0)
     case TYPE.sint32: {
       const bits = reader.varint()
-      addInteger(to, (bits >>> 1) ^ -(bits & 1))
-      break
+      return String((bits >>> 1) ^ -(bits & 1))
     }
     case TYPE.bool:
-      addBoolean(to, (reader.varint() | reader.high) !== 0)
-      break
+      return String((reader.varint() | reader.high) !== 0)
     case TYPE.fixed32:
-      addInteger(to, reader.b.readUInt32LE(reader.take(4)))
-      break
+      return String(reader.b.readUInt32LE(reader.take(4)))
     case TYPE.sfixed32:
-      addInteger(to, reader.b.readInt32LE(reader.take(4)))
-      break
+      return String(reader.b.readInt32LE(reader.take(4)))
     case TYPE.float:
-      addNumber(to, shortest(reader.b.readFloatLE(reader.take(4))))
-      break
+      return numberText(shortest(reader.b.readFloatLE(reader.take(4))))
     case TYPE.double:
-      addNumber(to, reader.b.readDoubleLE(reader.take(8)))
-      break
+      return numberText(reader.b.readDoubleLE(reader.take(8)))
     default:
-      addWide(reader, to, type, isText)
+      return isText ? `"${wideText(reader, type)}"` : wideText(reader, type)
   }
 }
 
-/** Adds what a number or boolean is that is missing. */
-export function addZero(to: GrowingBytes, type: number, isText: boolean): void {
-  if (type === TYPE.bool) addBoolean(to, false)
-  else if (isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type))) to.addText('"0"')
-  else addInteger(to, 0)
+/** What a number or boolean is that is missing. */
+export function zeroText(type: number, isText: boolean): string {
+  if (type === TYPE.bool) return 'false'
+  return isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type)) ? '"0"' : '0'
 }
 
-function addBoolean(to: GrowingBytes, value: boolean): void {
-  const word = value ? TRUE : FALSE
-  to.add(word, 0, word.length)
-}
-
-function addWide(reader: WireReader, to: GrowingBytes, type: number, isText: boolean): void {
+function wideText(reader: WireReader, type: number): string {
   let low: number
   let high: number
   if (type === TYPE.fixed64 || type === TYPE.sfixed64) {
@@ -72,15 +53,14 @@ function addWide(reader: WireReader, to: GrowingBytes, type: number, isText: boo
     low = ((low >>> 1) | (high << 31)) ^ sign
     high = (high >>> 1) ^ sign
   }
-  if (isText) to.addByte(QUOTE)
   const upper = WIDE_SIGNED.has(type) ? high | 0 : high >>> 0
   const isSafe = upper >= -(2 ** 20) && upper < 2 ** 21
-  addInteger(to, isSafe ? upper * 2 ** 32 + (low >>> 0) : (BigInt(upper) << 32n) | BigInt(low >>> 0))
-  if (isText) to.addByte(QUOTE)
+  return String(isSafe ? upper * 2 ** 32 + (low >>> 0) : (BigInt(upper) << 32n) | BigInt(low >>> 0))
 }
 
-function addNumber(to: GrowingBytes, value: number): void {
-  to.addText(!Number.isFinite(value) ? `"${value}"` : Object.is(value, -0) ? '-0' : String(value))
+function numberText(value: number): string {
+  if (!Number.isFinite(value)) return `"${value}"`
+  return Object.is(value, -0) ? '-0' : String(value)
 }
 
 /** The number with the fewest digits that is this one in 32 bits. */

@@ -20,12 +20,47 @@ export function broken(): never {
 
 /** Reads one value after the other from the bytes of a message. Throws NotProtobuf where they end too soon. */
 export class WireReader {
-  b: Buffer = Buffer.alloc(0)
-  p = 0
+  readonly b: Buffer
+  p: number
   /** Where the message ends that is being read. */
-  end = 0
+  readonly end: number
   /** The upper half of the last varint. */
   high = 0
+
+  constructor(b: Buffer, start: number, end: number) {
+    this.b = b
+    this.p = start
+    this.end = end
+  }
+
+  static of(bytes: Buffer): WireReader {
+    return new WireReader(bytes, 0, bytes.length)
+  }
+
+  /** Moves to `p`. */
+  at(p: number): this {
+    this.p = p
+    return this
+  }
+
+  /** A reader of the bytes whose length is next. Moves behind them. */
+  inner(): WireReader {
+    const size = this.length()
+    const from = this.take(size)
+    return new WireReader(this.b, from, from + size)
+  }
+
+  /** The bytes whose length is next, as text. Moves behind them. */
+  text(encoding: 'utf8' | 'base64'): string {
+    const size = this.length()
+    const from = this.take(size)
+    return this.b.toString(encoding, from, from + size)
+  }
+
+  /** The bytes that have not been read. */
+  rest(): Buffer {
+    return this.b.subarray(this.p, this.end)
+  }
 
   /** The lower 32 bits of a varint, signed. The upper ones are in `high`. */
   varint(): number {
