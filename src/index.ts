@@ -1,6 +1,7 @@
 import { getDefaultHighWaterMark, PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream'
 import type { z } from 'zod'
-import { deciderOptions, streamThrottleOptions, throttleOptions } from './components/processors/throttle/options.js'
+import { deciderOptions } from './components/processors/throttle/decider-options.js'
+import { streamThrottleOptions, throttleOptions } from './components/processors/throttle/options.js'
 import { createDecider } from './components/throttle/create-decider.js'
 import type { Decider } from './components/throttle/decider.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS, TOO_LATE } from './components/throttle/decisions.js'

@@ -1,4 +1,4 @@
-import { deciderOptions } from '../../src/components/processors/throttle/options.js'
+import { deciderOptions } from '../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../src/components/processors/throttle.js'
 import { createDecider } from '../../src/components/throttle/create-decider.js'
 import type { Codec } from '../../src/core/codec.js'

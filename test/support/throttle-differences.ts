@@ -1,4 +1,4 @@
-import { deciderOptions } from '../../src/components/processors/throttle/options.js'
+import { deciderOptions } from '../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../src/components/processors/throttle.js'
 import { createClockDecider, type Decider } from '../../src/components/throttle/decider.js'
 import { DECISIONS, DISCARD, FULL } from '../../src/components/throttle/decisions.js'

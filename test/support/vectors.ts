@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { deciderOptions } from '../../src/components/processors/throttle/options.js'
+import { deciderOptions } from '../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../src/components/processors/throttle.js'
 import { createClockDecider } from '../../src/components/throttle/decider.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS } from '../../src/components/throttle/decisions.js'

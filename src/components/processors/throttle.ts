@@ -2,11 +2,9 @@ import { type ComponentContext, defineProcessor } from '../../core/component.js'
 import { pathsOf } from '../../core/condition/condition.js'
 import { TIME_FIELDS } from '../throttle/auto-time.js'
 import type { DeciderOptions } from '../throttle/decider.js'
-import { backlogWarnings } from './throttle/backlog.js'
-import { clusterWarnings } from './throttle/cluster/options.js'
-import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
+import { deciderOptions } from './throttle/decider-options.js'
+import { optionWarnings, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
-import { ruleWarnings } from './throttle/rule-warnings.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
@@ -73,11 +71,7 @@ export const throttle = defineProcessor({
   ],
   findsTime: ({ time_field }) =>
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
-  warnings: (options, upstream) => [
-    ...clusterWarnings(options),
-    ...backlogWarnings(options, upstream),
-    ...ruleWarnings(options),
-  ],
+  warnings: optionWarnings,
   checkFiles: async options => {
     const { fileProblems } = await import('./throttle/limits-file/read-limits.js')
     return fileProblems(options)

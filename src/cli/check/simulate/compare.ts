@@ -1,4 +1,5 @@
-import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
+import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { BucketKey } from '../../../components/throttle/bucket-key.js'
 import { DISCARD } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'

@@ -1,5 +1,4 @@
-import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
-import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { limitsOf, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import type { Limit } from '../../../components/throttle/limit.js'
 import type { Input } from './input.js'
 import { notesOn, type Replayed, routeText } from './notes.js'

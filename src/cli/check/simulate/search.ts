@@ -1,4 +1,4 @@
-import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
+import { limitsOf } from '../../../components/processors/throttle/options.js'
 import { DISCARD } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { type Effect, type Goal, keepGoal, type Meter } from './goal.js'

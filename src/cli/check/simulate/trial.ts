@@ -1,5 +1,5 @@
-import { longestWaits } from '../../../components/processors/throttle/longest-waits.js'
-import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
+import { longestWaits, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { OneInN } from '../../../components/processors/throttle/over-limit.js'
 import { createDecider } from '../../../components/throttle/create-decider.js'
 import type { Decider, DeciderOptions } from '../../../components/throttle/decider.js'

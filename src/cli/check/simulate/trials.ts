@@ -1,5 +1,5 @@
-import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
-import { deciderOptions, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
+import { limitsOf, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { BucketKey } from '../../../components/throttle/bucket-key.js'
 import { DISCARD, EXCLUDED } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'

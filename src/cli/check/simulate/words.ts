@@ -1,6 +1,9 @@
-import { limitsOf } from '../../../components/processors/throttle/limit-options.js'
-import { longestWaits } from '../../../components/processors/throttle/longest-waits.js'
-import { LATENESS, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
+import {
+  LATENESS,
+  limitsOf,
+  longestWaits,
+  type ThrottleOptions,
+} from '../../../components/processors/throttle/options.js'
 import type { Limit } from '../../../components/throttle/limit.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import type { FieldPath } from '../../../core/event/field-path.js'

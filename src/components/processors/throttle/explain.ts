@@ -13,8 +13,7 @@ import { latestTime, type NamedTime } from '../../throttle/event-time.js'
 import type { Limit } from '../../throttle/limit.js'
 import { type RuleName, ruleTitle } from '../../throttle/rules.js'
 import { periodsOf } from '../../throttle/several-windows.js'
-import { longestWaits } from './longest-waits.js'
-import type { ThrottleOptions } from './options.js'
+import { longestWaits, type ThrottleOptions } from './options.js'
 
 const FULL_TEXT = {
   default_bucket: 'counts in the default bucket',

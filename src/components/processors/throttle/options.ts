@@ -1,35 +1,141 @@
 import { z } from 'zod'
-import { compileBatchTest, compileCondition, condition } from '../../../core/condition/condition.js'
-import type { FieldPath } from '../../../core/event/field-path.js'
-import type { FieldReader } from '../../../core/event/field-reader.js'
-import { duration, fieldPaths, refuseAt, timeField } from '../../../core/options/options.js'
-import { AutoTime } from '../../throttle/auto-time.js'
-import type { DeciderOptions } from '../../throttle/decider.js'
-import { NamedTime } from '../../throttle/event-time.js'
-import { randomSeed } from '../../throttle/key-table.js'
-import { backlogOptions, checkBacklog } from './backlog.js'
-import { CLUSTER_OPTIONS, checkCluster, clusterOptions } from './cluster/options.js'
-import {
-  annotateOptions,
-  checkOverLimit,
-  keyMetricsOptions,
-  overLimitOptions,
-  summaryOptions,
-} from './evidence-options.js'
-import { checkLimits, limitOptions, limitsOf } from './limit-options.js'
-import { checkRules, type RuledOptions, type RuleOptions, ruleOptions, rulesOf } from './rule-options.js'
+import type { OptionProblem, Upstream } from '../../../core/component.js'
+import { condition } from '../../../core/condition/condition.js'
+import { byteSize, duration, fieldPath, fieldPaths, refuseAt, timeField } from '../../../core/options/options.js'
+import { filePath, reaches } from '../../../core/options/reach.js'
+import { timeZone } from '../../../core/options/time-zone.js'
+import { redisOptions } from '../../../net/redis/options.js'
+import { nominalMs } from '../../throttle/calendar-periods.js'
+import { KeyPattern, KeyPatternError } from '../../throttle/key-pattern.js'
+import type { Limit, WindowMode } from '../../throttle/limit.js'
 
-/** Defaults with `time_field`. */
-export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
+/** The options of a throttle in the order of the reference, then what is refused, what is warned of, and what follows. */
 
-const persistOptions = {
-  persist: z
-    .boolean()
-    .default(false)
+/** Largest number of events, and of bytes: one petabyte. */
+const LARGEST_LIMIT = 0xffffffff
+const LARGEST_BYTES = 1e15
+
+const limit = () => z.int().min(1).max(LARGEST_LIMIT)
+const limitBytes = () => byteSize(1, LARGEST_BYTES)
+const windowMode = z.enum(['fixed', 'aligned', 'sliding', 'gcra'])
+const burst = () => byteSize(0, LARGEST_BYTES)
+
+const further = z.strictObject({
+  limit: limit().optional().describe('Number of events, or sum of their costs.'),
+  limit_bytes: limitBytes().optional().describe('Size of the events.'),
+  window: duration().describe('Length of the window.'),
+  window_mode: windowMode.optional().describe('Default: that of the throttle.'),
+  burst: burst().optional().describe('With `window_mode: gcra`, as for the throttle. Default: the limit less 1.'),
+})
+
+const quota = z.strictObject({
+  limit: limit().optional().describe('Number of events, or sum of their costs.'),
+  limit_bytes: limitBytes().optional().describe('Size of the events.'),
+  per: z
+    .enum(['hour', 'day', 'week', 'month'])
+    .describe('The period. Weeks begin on Monday; a day with a change of clocks is one day.'),
+  time_zone: timeZone.default('UTC').describe('Zone in which periods begin and end. Default: `UTC`.'),
+})
+
+/** How much may pass. */
+const limitOptions = {
+  limit: limit()
+    .optional()
+    .describe('Number of events of one bucket that pass in one window; with `cost`, the sum of their costs.'),
+  limit_bytes: limitBytes()
+    .optional()
     .describe(
-      'Whether buckets are saved in data_dir, about once a second and at the end, so that a restart or a kill does not give every bucket a new window. Not with `scope: cluster`.',
+      'Size of the events of one bucket that pass in one window, with their line ends. An event that is too large for what is left is discarded; smaller ones may pass after it. With `limit`, an event has to be within both.',
+    ),
+  window: duration().optional().describe('Length of the window.'),
+  window_mode: windowMode
+    .default('fixed')
+    .describe(
+      'fixed: a window opens with the first event counted in its bucket. aligned: windows start at multiples of their length since the epoch. sliding: the window ends with the current event. gcra: events pass at a smooth rate of one per window / limit, and `burst` above it.',
+    ),
+  burst: burst()
+    .optional()
+    .describe(
+      'With `window_mode: gcra` only: how many events pass at once above the smooth rate; 0: none. With `cost` it is a sum of costs, and with `limit_bytes` alone a size. Default: the limit less 1.',
+    ),
+  cost: fieldPath()
+    .optional()
+    .describe(
+      'Field with the number that an event counts as, instead of 1. It counts as 1 if the field is missing, negative or not a number; a text such as `"5"` is none. Fractions are counted to the millionth.',
+    ),
+  also: z
+    .array(further)
+    .min(1)
+    .max(16)
+    .optional()
+    .describe(
+      'Further limits of each bucket. An event passes if all limits let it pass; if one does not, it counts in none.',
+    ),
+  quota: quota
+    .optional()
+    .describe(
+      'A limit of each bucket in calendar periods, alone or with the other limits. It follows the wall clock, or `time_field`; setting the clock back does not give it a second time.',
     ),
 }
+
+/** What several daemons share. */
+const clusterOptions = {
+  scope: z
+    .enum(['local', 'cluster'])
+    .prefault('local')
+    .describe('local: the limit is that of this daemon. cluster: all daemons of the `group` share it.'),
+  group: reaches(
+    'nothing',
+    z.string().regex(/^[\w.-]{1,100}$/, { error: 'must be 1 to 100 letters, digits, dots, dashes or underscores' }),
+  )
+    .optional()
+    .describe('With scope: cluster: whose limit it is. Default: the id of the component.'),
+  redis: redisOptions
+    .optional()
+    .describe('With scope: cluster, required: the Redis or Valkey server that keeps the buckets.'),
+  accuracy: z
+    .enum(['exact', 'leased'])
+    .optional()
+    .describe(
+      'With scope: cluster. exact: the server is asked for each batch. leased: up to a tenth of the limit is taken ahead. Default: `leased`.',
+    ),
+  on_backend_failure: z
+    .enum(['local_share', 'pass', 'discard', 'wait'])
+    .optional()
+    .describe(
+      'With scope: cluster: what happens to events while the server cannot be asked. local_share: each daemon applies its share of the limits. wait: no event is taken. Default: `local_share`.',
+    ),
+  expected_members: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .optional()
+    .describe(
+      'With local_share: the number of daemons of the group. The share is each limit divided by it, at least 1. Default: 1.',
+    ),
+}
+
+/** A rule for some of the events. */
+const { limit: ofLimit, window_mode: ofMode, ...others } = limitOptions
+const RULE_LIMIT = 'must be a whole number from 1 to 4294967295, or unlimited'
+
+export const ruleSchema = z.strictObject({
+  when: condition().optional().describe('The events for which the rule holds.'),
+  key: reaches('nothing', z.string())
+    .optional()
+    .describe(
+      'Pattern of the buckets for which the rule holds: `*` stands for any characters, `?` for one, `[a-z]` for one of a set, `{a,b}` for alternatives; `\\` takes the next character literally. With several fields in `key_field`, a `[` at the beginning is that of the JSON array. Events without a key match no pattern.',
+    ),
+  limit: z
+    .union([ofLimit.unwrap(), z.literal('unlimited')], { error: RULE_LIMIT })
+    .optional()
+    .describe('As above; `unlimited` lets all events pass.'),
+  window_mode: ofMode.unwrap().optional().describe('As above.'),
+  ...others,
+})
+
+export const MOST_RULES = 10_000
+const OVER_LIMIT = 'must be discard, mark, {pass_one_in: N} with a whole number N, or {wait: DURATION}'
 
 const fields = z.strictObject({
   ...limitOptions,
@@ -58,29 +164,258 @@ const fields = z.strictObject({
     .describe(
       'With time_field only: what happens to an event that is later than that and cannot be counted. Default: `pass`.',
     ),
-  ...backlogOptions,
-  ...overLimitOptions,
-  ...annotateOptions,
-  ...persistOptions,
+  on_backlog: z
+    .enum(['as_live', 'pace', 'pass'])
+    .optional()
+    .describe(
+      'Without a time_field only: what happens to the events that a source reads while it catches up, after a start or when it had no room for a second; of what it had begun to read before. They arrive all at once, whenever they were written. as_live: they count when they arrive; those beyond the limit are discarded as `throttled_backlog`. pace: those beyond the limit wait until there is room, and the source is read only as fast as the limit allows. pass: they pass and are not counted. Default: `as_live`.',
+    ),
+  max_delay: duration()
+    .optional()
+    .describe(
+      'With `on_backlog: pace` only: how long an event may wait; one for which there is no room by then is decided as if it were live. Default: `1 Hours`.',
+    ),
+  mode: z
+    .enum(['enforce', 'shadow'])
+    .default('enforce')
+    .describe(
+      'shadow: decides, counts and summarizes as if it discarded, but passes every event unchanged. Its metrics have the label `mode="shadow"`, and the decision `would_discard` instead of `discarded`.',
+    ),
+  over_limit: z
+    .union(
+      [
+        z.enum(['discard', 'mark']),
+        z.strictObject({
+          pass_one_in: z
+            .int()
+            .min(2)
+            .max(1_000_000_000)
+            .describe('Of the events of each bucket that are over the limit, every one of this number passes.'),
+        }),
+        z.strictObject({
+          wait: duration().describe('How long an event over the limit may wait for room. Then it is discarded.'),
+        }),
+      ],
+      { error: OVER_LIMIT },
+    )
+    .default('discard')
+    .describe(
+      'What happens to an event over the limit. discard: it is discarded. mark: it passes with the field `.throttle` (see annotate). pass_one_in: every N-th of its bucket passes, the others are discarded. wait: it waits for room, at most so long, and is discarded then; its source is read more slowly.',
+    ),
+  annotate: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Adds the field `.throttle` to discarded events, as readers of the side output `discarded` see them: `component`, `bucket` (null: the default one), `limit` and `window_ms` of the limit that was reached, `count`, what had passed of the bucket in its window (missing where that is not known, as of a limit that other daemons share), `unit` if the limit is one of `bytes` or `cost`, the `rule` that it is of, if any, and the `reason` if it is another than `throttled`. With `over_limit: mark`, marked events have it anyway.',
+    ),
+  persist: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether buckets are saved in data_dir, about once a second and at the end, so that a restart or a kill does not give every bucket a new window. Not with `scope: cluster`.',
+    ),
   ...clusterOptions,
-  ...summaryOptions,
-  ...keyMetricsOptions,
-  ...ruleOptions,
+  summary: z
+    .strictObject({
+      every: duration(100).prefault('10 Seconds').describe('Length of an interval.'),
+      to: z
+        .enum(['passed', 'discarded', 'both'])
+        .default('passed')
+        .describe('Where the events go: with those that pass, to the side output `discarded`, or to both.'),
+      max_per_interval: z
+        .int()
+        .min(1)
+        .max(10_000)
+        .default(1000)
+        .describe(
+          'Number of buckets that get an event of their own. The others are summed up in one with `"bucket":"__other__"`.',
+        ),
+    })
+    .optional()
+    .describe(
+      'At the end of each interval, and when the throttle ends or is replaced, emits an event for each bucket with discarded events: `{"message":"throttled","timestamp":…,"throttle":{"component","bucket","discarded_events","discarded_bytes","first","last","interval_ms","sample"}}`. These events are not throttled by the throttle that emits them. In shadow mode the message is `would be throttled`, and `throttle` has `"mode":"shadow"`.',
+    ),
+  per_key_metrics: z
+    .strictObject({
+      top: z.int().min(1).max(1000).default(20).describe('Number of keys that have a series of their own.'),
+      every: duration()
+        .prefault('10 Seconds')
+        .describe('How long a key keeps its series at least, even if others are discarded more often.'),
+    })
+    .optional()
+    .describe(
+      'Counts discarded events of the heaviest keys in `sluice_throttle_key_discarded_events_total{key}`, and those of all other keys together as `key="__other__"`. Events without a key are `key="__default__"`.',
+    ),
+  limits: z
+    .array(ruleSchema)
+    .min(1)
+    .max(MOST_RULES)
+    .optional()
+    .describe(
+      'Rules for some of the events, by condition (`when`), bucket (`key`) or both. The first that holds for an event replaces the options that it names; the others apply as above. Each rule has buckets of its own.',
+    ),
+  limits_file: filePath()
+    .optional()
+    .describe(
+      'File with such rules, which come after those of `limits`: a list in YAML, or CSV with a header of option names if its name ends with `.csv`. It is read again when it changes; if it is broken then, the rules that were read last stay in use.',
+    ),
 })
 
+type Fields = z.output<typeof fields>
+export type RuleOptions = z.output<typeof ruleSchema>
+export type SummaryOptions = NonNullable<Fields['summary']>
+export type KeyMetricsOptions = NonNullable<Fields['per_key_metrics']>
+export type ClusterOptions = Pick<Fields, keyof typeof clusterOptions>
+
+/** The options about how much may pass. */
+export type LimitOptions = Pick<Fields, keyof typeof limitOptions>
+/** Limits, and whether several daemons share them. */
+type ScopedLimits = LimitOptions & { readonly scope?: 'local' | 'cluster' }
+/** The options that matter for rules. */
+export type RuledOptions = ScopedLimits & Pick<Fields, 'key_field' | 'limits'>
+
+// What is refused.
+
 type CheckedOptions = RuledOptions &
-  Pick<z.output<typeof fields>, 'time_field' | 'allowed_lateness' | 'on_late'> &
-  Partial<Pick<z.output<typeof fields>, 'on_backlog' | 'max_delay' | 'over_limit'>>
+  Pick<Fields, 'time_field' | 'allowed_lateness' | 'on_late'> &
+  Partial<Pick<Fields, 'on_backlog' | 'max_delay' | 'over_limit'>>
 
 function check(options: CheckedOptions, context: z.RefinementCtx): void {
+  const { on_backlog, max_delay, over_limit, time_field, allowed_lateness, on_late } = options
   checkLimits(options, context)
-  checkBacklog(options, context)
-  checkOverLimit(options, context)
+  if (max_delay !== undefined && on_backlog !== 'pace')
+    refuseAt(context, ['max_delay'], 'has no effect without on_backlog: pace')
+  if (time_field && typeof over_limit === 'object' && 'wait' in over_limit)
+    refuseAt(context, ['over_limit'], 'cannot wait with time_field: in the time of the events, waiting makes no room')
   checkRules(options, context)
-  const { time_field, allowed_lateness, on_late } = options
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
     if (value !== undefined) refuseAt(context, [name], 'has no effect without time_field')
+  }
+}
+
+const hasLimit = ({ limit, limit_bytes }: Pick<LimitOptions, 'limit' | 'limit_bytes'>) =>
+  limit !== undefined || limit_bytes !== undefined
+
+const MISSING_LIMIT = 'is missing; it must be a whole number, or limit_bytes a size'
+const MISSING_WINDOW = 'is missing; it must be a duration such as "10 Seconds"'
+
+/** Why a limit cannot be shared by several daemons. */
+const NOT_SHARED =
+  'sliding cannot be combined with scope: cluster, where the server would have to keep the time of each event; use gcra, which is smooth as well'
+
+/** Adds an issue for limits that do not fit together. */
+function checkLimits(options: ScopedLimits, context: z.RefinementCtx): void {
+  const { window, cost, quota, also = [] } = options
+  if (!hasLimit(options) && quota === undefined) refuseAt(context, ['limit'], MISSING_LIMIT)
+  if (window === undefined && (hasLimit(options) || quota === undefined)) refuseAt(context, ['window'], MISSING_WINDOW)
+  if (quota && !hasLimit(quota)) refuseAt(context, ['quota', 'limit'], MISSING_LIMIT)
+  if (cost !== undefined && ![options, ...also, ...(quota ? [quota] : [])].some(({ limit }) => limit !== undefined))
+    refuseAt(context, ['cost'], 'has no effect without limit; limit_bytes counts the size of an event')
+  checkBurst(options, [], context)
+  if (options.scope === 'cluster') checkShared(options, context)
+  for (const [n, more] of also.entries()) {
+    if (!hasLimit(more)) refuseAt(context, ['also', n, 'limit'], MISSING_LIMIT)
+    checkBurst({ ...more, window_mode: more.window_mode ?? options.window_mode }, ['also', n], context)
+  }
+}
+
+function checkShared({ window_mode, also = [] }: LimitOptions, context: z.RefinementCtx): void {
+  if (window_mode === 'sliding') refuseAt(context, ['window_mode'], NOT_SHARED)
+  for (const [n, more] of also.entries())
+    if (more.window_mode === 'sliding') refuseAt(context, ['also', n, 'window_mode'], NOT_SHARED)
+}
+
+function checkBurst(
+  { burst, window_mode }: { burst?: number | undefined; window_mode?: WindowMode | undefined },
+  at: (string | number)[],
+  context: z.RefinementCtx,
+): void {
+  if (burst !== undefined && window_mode !== 'gcra')
+    refuseAt(context, [...at, 'burst'], 'has no effect without window_mode: gcra')
+}
+
+/** Adds an issue for each rule that cannot be used. If the limits themselves do not fit, each would repeat that. */
+function checkRules(options: RuledOptions, context: z.RefinementCtx): void {
+  if (problemsOf(options).length > 0) return
+  for (const [n, rule] of (options.limits ?? []).entries()) {
+    for (const { path, message } of ruleProblems(rule, options)) {
+      refuseAt(context, ['limits', n, ...path] as string[], message)
+    }
+  }
+}
+
+interface RuleProblem {
+  /** Within the rule; empty for the rule as a whole. */
+  readonly path: readonly (string | number)[]
+  readonly message: string
+}
+
+/** What is wrong with a rule of a throttle with sound limits. */
+export function ruleProblems(rule: RuleOptions, options: RuledOptions): readonly RuleProblem[] {
+  const { when, key, limit, ...named } = rule
+  const problems: RuleProblem[] = []
+  if (when === undefined && key === undefined) problems.push({ path: [], message: 'needs when or key, or both' })
+  if (key !== undefined) {
+    const message = options.key_field.length === 0 ? 'has no effect without key_field' : patternProblem(key, options)
+    if (message) problems.push({ path: ['key'], message })
+  }
+  if (limit !== 'unlimited') return [...problems, ...problemsOf(merged(options, rule))]
+  const useless = Object.entries(named).filter(([, value]) => value !== undefined)
+  return [...problems, ...useless.map(([name]) => ({ path: [name], message: 'has no effect with limit: unlimited' }))]
+}
+
+function problemsOf(options: ScopedLimits): RuleProblem[] {
+  const problems: RuleProblem[] = []
+  const addIssue = ({ path, message }: { path?: (string | number)[]; message: string }) =>
+    problems.push({ path: path ?? [], message })
+  checkLimits(options, { addIssue } as unknown as z.RefinementCtx)
+  return problems
+}
+
+function patternProblem(key: string, options: RuledOptions): string | undefined {
+  try {
+    patternOf(key, options)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof KeyPatternError)) throw error
+    return error.message
+  }
+}
+
+/** Throws KeyPatternError. */
+export const patternOf = (key: string, { key_field }: RuledOptions) => new KeyPattern(key, key_field.length > 1)
+
+/** The options of a throttle with those of a rule in their place. */
+export function merged<O extends LimitOptions>(options: O, { when, key, ...named }: RuleOptions): O {
+  const given = Object.entries(named).filter(([, value]) => value !== undefined && value !== 'unlimited')
+  // A burst belongs to gcra, and does not go with another mode.
+  const burst = named.window_mode === undefined || named.window_mode === 'gcra' ? options.burst : undefined
+  return { ...options, burst, ...Object.fromEntries(given) }
+}
+
+/** Options of a throttle that cannot be had in a group, and why. */
+const LOCAL_ONLY = {
+  time_field:
+    'cannot be combined with scope: cluster, whose windows follow the clock of the server; leave it out, or limit in each daemon',
+  persist: 'has no effect with scope: cluster, where the server keeps the buckets; leave it out',
+} as const
+
+function checkCluster(options: ClusterOptions, context: z.RefinementCtx): void {
+  const { scope, redis, on_backend_failure, expected_members } = options
+  if (scope === 'local') {
+    for (const name of Object.keys(clusterOptions) as (keyof ClusterOptions)[])
+      if (name !== 'scope' && options[name] !== undefined)
+        refuseAt(context, [name], 'has no effect without scope: cluster')
+    return
+  }
+  if (redis === undefined)
+    refuseAt(context, ['redis'], 'is required with scope: cluster: the server that keeps the buckets')
+  if (expected_members !== undefined && (on_backend_failure ?? 'local_share') !== 'local_share')
+    refuseAt(context, ['expected_members'], 'has no effect without on_backend_failure: local_share')
+  for (const [name, message] of Object.entries(LOCAL_ONLY)) {
+    const value = (options as Readonly<Record<string, unknown>>)[name]
+    if (value !== undefined && value !== false) refuseAt(context, [name], message)
   }
 }
 
@@ -90,31 +425,110 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
 /** The options of a throttle that only decides, in a program. What needs a daemon around it is left out. */
 export const streamThrottleOptions = fields
   .omit({ mode: true, over_limit: true, annotate: true, summary: true, per_key_metrics: true })
-  .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true, ...CLUSTER_OPTIONS })
+  .omit({ on_backlog: true, max_delay: true, limits_file: true, persist: true })
+  .omit({ scope: true, group: true, redis: true, accuracy: true, on_backend_failure: true, expected_members: true })
   .superRefine(check)
 
-/** Converts the component's options to those of a decider. `ofFile`: the rules of its `limits_file`, if it has one. */
-export function deciderOptions(
-  options: Omit<ThrottleOptions, 'limits_file' | 'persist'>,
-  context: { field(path: FieldPath): FieldReader },
-  ofFile?: readonly RuleOptions[],
-): DeciderOptions {
-  const field = (path: FieldPath) => context.field(path)
-  const { exclude } = options
-  const hasRules = options.limits !== undefined || ofFile !== undefined
-  return {
-    limits: limitsOf(options),
-    maxKeys: options.max_keys,
-    onMaxKeys: options.on_max_keys,
-    exclude: exclude && Object.assign(compileCondition(exclude, field), { all: compileBatchTest(exclude, field) }),
-    keyFields: options.key_field.map(field),
-    costField: options.cost && field(options.cost),
-    eventTime: options.time_field && {
-      time: options.time_field === 'auto' ? new AutoTime(context) : new NamedTime(field(options.time_field)),
-      latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,
-      onLate: options.on_late ?? LATENESS.on_late,
-    },
-    seed: randomSeed(),
-    rules: hasRules ? rulesOf(options, ofFile ?? [], field) : undefined,
+// What is valid and rarely intended.
+
+/** Warns of options without an effect, of a backlog that nothing is said about, and of rules that never hold. */
+export function optionWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
+  return [...clusterWarnings(options), ...backlogWarnings(options, upstream), ...ruleWarnings(options)]
+}
+
+function clusterWarnings({ scope, on_backend_failure, expected_members }: ClusterOptions): OptionProblem[] {
+  if (scope === 'local' || (on_backend_failure ?? 'local_share') !== 'local_share' || expected_members !== undefined)
+    return []
+  const message =
+    'expected_members is missing: while the server cannot be asked, each daemon lets through the whole limit; give the number of daemons'
+  return [{ path: ['scope'], message }]
+}
+
+function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
+  const { mode, over_limit, on_backlog, time_field } = options
+  if (on_backlog !== undefined) {
+    const message =
+      'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
+    return time_field ? [{ path: ['on_backlog'], message }] : []
   }
+  if (mode === 'shadow' || over_limit === 'mark' || time_field) return []
+  const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))
+  if (behind.length === 0) return []
+  const names = behind.map(({ id }) => id).join(', ')
+  const message = `when ${names} ${behind.length === 1 ? 'has' : 'have'} fallen behind, after a stop for example, what was missed arrives all at once, and what exceeds the limit is discarded; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
+  return [{ path: [], message }]
+}
+
+/** A rule that never holds, since `first`, before it, takes all of its events. Both are indices. */
+interface UselessRule {
+  readonly rule: number
+  readonly first: number
+}
+
+/** Finds the rules that never hold. */
+export function uselessRules(rules: readonly RuleOptions[]): UselessRule[] {
+  const found: UselessRule[] = []
+  const firsts = new Map<string, number>()
+  for (const [rule, { key, when }] of rules.entries()) {
+    if (key === undefined) continue
+    const first = firsts.get(key) ?? firsts.get('*')
+    if (first !== undefined) found.push({ rule, first })
+    else if (when === undefined) firsts.set(key, rule)
+  }
+  return found
+}
+
+/** Why a rule never holds, behind the rule that is named `first`. */
+export function neverHolds(first: string, remedy = 'change their order, or remove one of the two'): string {
+  return `never holds: ${first} comes before it and holds for all of its events; ${remedy}`
+}
+
+function ruleWarnings({ limits = [] }: Pick<RuledOptions, 'limits'>): OptionProblem[] {
+  return uselessRules(limits).map(({ rule, first }) => ({
+    path: ['limits', rule],
+    message: neverHolds(`limits[${first}]`),
+  }))
+}
+
+// What follows from the options.
+
+/** All limits of a bucket: at least one. */
+export function limitsOf(options: LimitOptions): Limit[] {
+  const { window_mode, cost, quota, also = [] } = options
+  const ofEvents = cost ? 'cost' : 'events'
+  const limits: Limit[] = []
+  for (const { limit, limit_bytes, window, window_mode: mode = window_mode, burst } of [options, ...also]) {
+    const windowMs = window!
+    if (limit !== undefined) limits.push({ mode, limit, windowMs, burst, unit: ofEvents })
+    // With both, burst is that of the events.
+    const bytesBurst = limit === undefined ? burst : undefined
+    if (limit_bytes !== undefined) limits.push({ mode, limit: limit_bytes, windowMs, burst: bytesBurst, unit: 'bytes' })
+  }
+  if (quota) {
+    const { limit, limit_bytes, per, time_zone: timeZone } = quota
+    const shared = { mode: 'quota' as const, windowMs: nominalMs(per), per, timeZone }
+    if (limit !== undefined) limits.push({ ...shared, limit, unit: ofEvents })
+    if (limit_bytes !== undefined) limits.push({ ...shared, limit: limit_bytes, unit: 'bytes' })
+  }
+  return limits
+}
+
+/** Defaults with `time_field`. */
+export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
+
+/** How long an event may wait at most with `on_backlog: pace`, by default. */
+const MAX_DELAY_MS = 3_600_000
+
+type Timing = Pick<ThrottleOptions, 'mode' | 'over_limit' | 'on_backlog' | 'max_delay' | 'time_field'>
+
+/** How long events may wait for room, in milliseconds; 0: not at all. */
+export function longestWaits({ mode, over_limit, on_backlog, max_delay, time_field }: Timing) {
+  if (mode === 'shadow' || time_field) return { live: 0, backlog: 0 }
+  const live = typeof over_limit === 'object' && 'wait' in over_limit ? over_limit.wait : 0
+  return { live, backlog: on_backlog === 'pace' ? (max_delay ?? MAX_DELAY_MS) : live }
+}
+
+export function everWaits(timing: Timing): boolean {
+  const { live, backlog } = longestWaits(timing)
+  return live + backlog > 0
 }

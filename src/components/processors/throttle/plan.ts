@@ -1,6 +1,5 @@
 import { DISCARDED, type Plan } from '../../../core/processor.js'
-import { everWaits } from './longest-waits.js'
-import type { ThrottleOptions } from './options.js'
+import { everWaits, type ThrottleOptions } from './options.js'
 
 /** Why it discards events. */
 export const THROTTLE_REASONS = {

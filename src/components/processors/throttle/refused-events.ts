@@ -1,6 +1,8 @@
+import type { Logger } from 'pino'
 import type { ProcessorContext } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import { discard, type Emitted, LATER, MAIN } from '../../../core/processor.js'
+import { LogLimit } from '../../../lib/log-limit.js'
 import type { Clock } from '../../../lib/time.js'
 import type { BatchKeys } from '../../throttle/batch-keys.js'
 import type { DeciderOptions, Refusal } from '../../throttle/decider.js'
@@ -9,7 +11,6 @@ import { DiscardHistory } from '../../throttle/discard-history.js'
 import { DiscardTally } from '../../throttle/discard-tally.js'
 import { EventKey } from '../../throttle/event-key.js'
 import { Annotation, type Exceeded } from './annotate.js'
-import { backlogReport } from './backlog.js'
 import { endKeys, KeyCounters, showKeys } from './key-metrics.js'
 import type { ThrottleOptions } from './options.js'
 import { OneInN } from './over-limit.js'
@@ -263,5 +264,21 @@ export class RefusedEvents {
     const values = batch.isBacklog ? this.#backlogValues : this.#values
     const reason = this.#reasons[values[decision]! - discard(0)]
     return reason === 'throttled' ? undefined : reason
+  }
+}
+
+/** Creates a function that logs discarded backlog, once in a while. */
+function backlogReport(log: Logger, clock: Clock): (events: number) => void {
+  const limit = new LogLimit(clock)
+  let unreported = 0
+  return events => {
+    unreported += events
+    const limited = limit.next('backlog')
+    if (!limited) return
+    log.warn(
+      { code: 'SLUICE_THROTTLED_BACKLOG', events: unreported },
+      'discarded events of a source that is catching up; set on_backlog, or time_field to count events when they were written',
+    )
+    unreported = 0
   }
 }

@@ -3,8 +3,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
 import { formatDuration } from '../../../lib/units.js'
 import { EventKey } from '../../throttle/event-key.js'
-import { longestWaits } from './longest-waits.js'
-import type { ThrottleOptions } from './options.js'
+import { longestWaits, type ThrottleOptions } from './options.js'
 
 /** Bounds of the work for one question. What is beyond them is not in the answer. */
 const MOST_EVENTS = 200_000

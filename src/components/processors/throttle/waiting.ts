@@ -10,8 +10,7 @@ import { createWindows } from '../../throttle/several-windows.js'
 import { WallTime } from '../../throttle/wall-time.js'
 import { BucketQueues, isBehind, type Queue, queueOf } from './bucket-queues.js'
 import { LiveAlone } from './live-alone.js'
-import { everWaits, longestWaits } from './longest-waits.js'
-import type { ThrottleOptions } from './options.js'
+import { everWaits, longestWaits, type ThrottleOptions } from './options.js'
 
 /** How long the rules of a limits file are relied on: other ones may give room sooner. */
 const FILE_MS = 500

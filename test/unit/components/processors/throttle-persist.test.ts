@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, wri
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { limitsOf } from '../../../../src/components/processors/throttle/limit-options.js'
+import { limitsOf } from '../../../../src/components/processors/throttle/options.js'
 import { restoreBuckets } from '../../../../src/components/processors/throttle/persist/restore.js'
 import { blocksOf, surveySegment } from '../../../../src/components/processors/throttle/persist/segments.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'

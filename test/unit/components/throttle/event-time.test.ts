@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
+import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { AutoTime } from '../../../../src/components/throttle/auto-time.js'
 import {

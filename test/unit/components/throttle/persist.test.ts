@@ -1,5 +1,5 @@
 import t from 'tap'
-import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
+import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { createDecider } from '../../../../src/components/throttle/create-decider.js'
 import type { EventTiming } from '../../../../src/components/throttle/event-timing.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { deciderOptions } from '../../../../src/components/processors/throttle/options.js'
+import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
 import { createClockDecider } from '../../../../src/components/throttle/decider.js'
 import { DISCARD, PASS } from '../../../../src/components/throttle/decisions.js'

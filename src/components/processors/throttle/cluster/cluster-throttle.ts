@@ -8,7 +8,7 @@ import type { LeaseLimiter } from '../../../throttle/cluster/lease-limiter.js'
 import { LEASED_PART } from '../../../throttle/cluster/shared-limits.js'
 import type { DeciderOptions } from '../../../throttle/decider.js'
 import type { Rule } from '../../../throttle/rules.js'
-import type { ClusterFields } from './options.js'
+import type { ClusterOptions } from '../options.js'
 import { RedisBackend } from './redis-backend.js'
 
 const SHORTEST_SWEEP_MS = 50
@@ -35,7 +35,7 @@ export class ClusterThrottle {
   #isHandedOver = false
 
   /** `inherited`: what a predecessor with the same options handed over. */
-  constructor(fields: ClusterFields, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
+  constructor(fields: ClusterOptions, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
     const { id, metrics, clock } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
     const connector = new RedisConnector(redis as RedisOptions, context)

@@ -3,7 +3,7 @@ import type { ComponentContext } from '../../../../core/component.js'
 import { formatProblem } from '../../../../core/errors.js'
 import { WatchedFile } from '../../../../core/watched-file.js'
 import type { TimerClock } from '../../../../lib/time.js'
-import type { RuledOptions, RuleOptions } from '../rule-options.js'
+import type { RuledOptions, RuleOptions } from '../options.js'
 import { type FileRules, problemOf, type ReadLimits, readLimits, usableRules } from './read-limits.js'
 
 /** Called with the rules whenever they change. */

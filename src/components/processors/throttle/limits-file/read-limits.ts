@@ -6,10 +6,16 @@ import { openWithin, type Reach } from '../../../../core/options/reach.js'
 import { notWhole } from '../../../../lib/files/read-regular.js'
 import { readFileSync, statSync } from '../../../../lib/files/remote/guarded-fs.js'
 import { NearestName } from '../../../../lib/nearest.js'
-import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from '../rule-options.js'
-import { neverHolds, uselessRules } from '../rule-warnings.js'
-import type { Written, WrittenProblem } from './written-rules.js'
-import { readCsv, readYamlRules } from './written-rules.js'
+import {
+  MOST_RULES,
+  neverHolds,
+  type RuledOptions,
+  type RuleOptions,
+  ruleProblems,
+  ruleSchema,
+  uselessRules,
+} from '../options.js'
+import { readCsv, readYamlRules, type Written, type WrittenProblem } from './written-rules.js'
 
 /** Reads the rules of `limits_file`. */
 

@@ -1,8 +1,7 @@
 import type { ProcessorContext, StateFolder } from '../../../../core/component.js'
 import type { SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
 import type { Rule } from '../../../throttle/rules.js'
-import { limitsOf } from '../limit-options.js'
-import type { ThrottleOptions } from '../options.js'
+import { limitsOf, type ThrottleOptions } from '../options.js'
 import { StateSaver } from './state-saver.js'
 
 /** The buckets of a throttle that are to be saved. */
