@@ -1,5 +1,4 @@
-import { accessSync, constants, readFileSync, statSync } from 'node:fs'
-import { parse } from 'yaml'
+import { accessSync, constants, statSync } from 'node:fs'
 import { components } from '../../components/list.js'
 import type { AnyDefinition } from '../../core/component.js'
 import { ConfigError, errorCode, errorText, formatProblem, type Problem } from '../../core/errors.js'
@@ -11,6 +10,7 @@ import type { Draft } from '../../engine/config/component-config.js'
 import { type Config, type LoadOptions, loadConfig } from '../../engine/config/load.js'
 import { pluginsOf } from '../../engine/config/plugins/read-plugins.js'
 import { literalKeys } from '../../engine/config/published/secret-places.js'
+import { loadDocument } from '../../engine/config/yaml/plain-yaml.js'
 import { Problems } from '../../engine/config/yaml/problems.js'
 import { adviceFor, nameOf } from '../../engine/run/state/inventory.js'
 import { leftBehind, refuseRepeats } from '../../engine/run/state/objections.js'
@@ -135,12 +135,20 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
 function exposedKeys(file: string, known: readonly AnyDefinition[]): string[] {
   const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0
   if ((mode & 0o004) === 0) return []
-  const document: unknown = parse(readFileSync(file, 'utf8'), { logLevel: 'silent' })
-  if (typeof document !== 'object' || document === null) return []
-  return literalKeys({ ...document }, known).map(
+  return literalKeys(documentIn(file), known).map(
     path =>
       `${path} is written here, and every user of this machine can read this file: chmod 640 ${file}, or keep it in a file of its own, a credential or a variable of the environment`,
   )
+}
+
+/** What a file of a valid configuration has, as it is written there; nothing if it is empty. */
+function documentIn(file: string): Record<string, unknown> {
+  try {
+    return loadDocument(file)
+  } catch (error) {
+    if (error instanceof ConfigError) return {}
+    throw error
+  }
 }
 
 const REACHABLE =

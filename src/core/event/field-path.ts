@@ -65,9 +65,14 @@ export function parseFieldPath(text: string): FieldPath {
   return path
 }
 
-/** The path that was probably meant by `client`, `client.ip` or `$.client`. */
+/** As a template of another program: `{{ .app }}`, `%{app}`. */
+const TEMPLATE = /^(?:\{\{ *\.?(.+?) *\}\}|%\{\.?(.+?)\})$/
+
+/** The path that was probably meant by `client`, `client.ip`, `$.client` or a template. */
 function pathMeant(text: string): string | undefined {
   if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
+  const [, braced, named = braced] = TEMPLATE.exec(text) ?? []
+  if (named !== undefined) return pathMeant(named)
   for (const path of [text.startsWith('$.') ? text.slice(1) : `.${text}`, fieldPathText(text)]) {
     try {
       if (readFieldPath(path).end === path.length) return path

@@ -102,16 +102,27 @@ export function commandsBelow(word: string | undefined, commands: readonly Comma
   return commands.filter(({ name }) => name.startsWith(`${word} `))
 }
 
+/** What services of a system have, by the words that people try. */
+const OF_SYSTEMD: Readonly<Record<string, string>> = {
+  start: 'sluice run starts the daemon, or systemctl start sluice',
+  stop: 'systemctl stop sluice stops the daemon, and so does SIGTERM',
+  restart: 'systemctl restart sluice',
+  reload: 'systemctl reload sluice reads the configuration again, and so does SIGHUP',
+}
+
 /** The command that `argv` begins with, and the remaining arguments; throws UsageError. */
 export function findCommand(argv: readonly string[], commands: readonly Command[]): [Command, string[]] {
   const found = commands.find(({ name }) => name.split(' ').every((word, i) => argv[i] === word))
   if (found) return [found, argv.slice(found.name.split(' ').length)]
   const word = argv[0] ?? ''
+  const meant = word.startsWith('--') ? new NearestName().find(word, ['--version', '--help']) : undefined
+  if (meant !== undefined) throw new UsageError(`unknown option ${word}; did you mean ${meant}?`)
   if (word.startsWith('-')) throw new UsageError(`expected a command before ${word}, as in: sluice run ${word}`)
   const names = commands.map(({ name }) => name)
   const below = commandsBelow(word, commands).map(({ name }) => `sluice ${name}`)
   if (below.length > 0) throw new UsageError(`${word} is incomplete: ${below.join(', ')}`, word)
-  throw new UsageError(`unknown command ${word}${suggest(word, names)}`)
+  const instead = OF_SYSTEMD[word]
+  throw new UsageError(`unknown command ${word}${instead === undefined ? suggest(word, names) : `; ${instead}`}`)
 }
 
 /** Parses the arguments that follow the name of `command`; throws UsageError. */

@@ -14,6 +14,7 @@ import {
   shown,
   wantsPlain,
 } from './checks/diagnostics.js'
+import { insteadOf } from './checks/foreign-files.js'
 import { knownElsewhere } from './checks/foreign-names.js'
 import { placeTemplates } from './checks/templates.js'
 import {
@@ -74,13 +75,16 @@ export class ComponentReader {
   readonly #definitions: ReadonlyMap<string, AnyDefinition>
   readonly #problems: Problems
   readonly #explainer: Explainer
+  readonly #hasAll: boolean
   /** The names of the options of each definition, once one was not known. */
   readonly #names = new Map<AnyDefinition, ReturnType<typeof namesOf>>()
 
-  constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer) {
+  /** `hasAll`: no plugin failed to load, which may have a type that is not among them. */
+  constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer, hasAll: boolean) {
     this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
     this.#problems = problems
     this.#explainer = explainer
+    this.#hasAll = hasAll
   }
 
   /** Reads one component and reports all problems in it. `before` is the id of the component above it. */
@@ -167,10 +171,17 @@ export class ComponentReader {
     const definition = type === undefined ? undefined : this.#definitions.get(`${kind} ${type}`)
     if (definition) return definition
     const other = KINDS.find(kind => this.#definitions.has(`${kind} ${type}`))
+    const meant = type === undefined ? '' : this.#explainer.suggestion(type, types)
+    if (type !== undefined && !other && meant === '' && !this.#hasAll) return undefined
+    const instead = kind === 'destination' && type !== undefined ? insteadOf(type) : undefined
+    if (instead !== undefined) {
+      this.#problems.add(value, path, instead)
+      return undefined
+    }
     const hint = other
       ? `${type} is a ${other}, and belongs under ${SECTIONS[other]}`
       : `must be one of ${types.join(', ')}`
-    const not = type === undefined || other ? '' : `, not ${shown(value)}${this.#explainer.suggestion(type, types)}`
+    const not = type === undefined || other ? '' : `, not ${shown(value)}${meant}`
     this.#problems.add(value, path, `${hint}${not}`)
     return undefined
   }

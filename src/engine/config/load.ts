@@ -8,6 +8,7 @@ import { checkComponents, checkFields, checkTimes } from './checks/component-war
 import { type ConfigTest, checkTests } from './checks/config-tests.js'
 import { check, Explainer } from './checks/diagnostics.js'
 import type { FileCheck } from './checks/file-checks.js'
+import { foreignProgram } from './checks/foreign-files.js'
 import { checkDataDir, checkOutputs, checkRenames } from './checks/outputs.js'
 import { placeTemplates } from './checks/templates.js'
 import { checkTopology } from './checks/topology.js'
@@ -153,6 +154,14 @@ function merged(
   const entries = new Map<string, Entry>()
   let root: MapNode | undefined
   for (const { file, text } of files) {
+    const foreign = foreignProgram(text)
+    if (foreign) {
+      const { program, offset } = foreign
+      const message = `this is a configuration of ${program}; Sluice has a form of its own, see config/sluice.yaml and config/examples`
+      problems.add({ source: new SourceText(file, text), offset }, [], message)
+      isWhole = false
+      continue
+    }
     const before = problems.size
     const read = readYaml(text, file, env, problems)
     if (!read) isWhole &&= problems.size === before
@@ -194,12 +203,14 @@ function assemble(
   const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
+  const before = problems.size
   const known = withPlugins(root, builtIn, plugins, { problems, warnings })
+  const hasAll = problems.size === before
   const { components } = known
   const forService = servicePlugins(root, plugins, { problems, warnings })
   const parsed = readSettings(root, explainer, problems)
   root = withSectionsMeant(root, explainer)
-  const reader = new ComponentReader(components, problems, explainer)
+  const reader = new ComponentReader(components, problems, explainer, hasAll)
   const drafts = withCodecs(known.codecs, () => readComponents(root, reader, problems))
   for (const source of given) addPredefined(source, drafts, root, problems)
   const reads = checkPaths(root, drafts, problems, warnings)

@@ -260,6 +260,8 @@ t.test('the program itself', async t => {
   }
   t.match(run(['--version']), { status: 0, stdout: /^sluice \d+\.\d+\.\d+\n$/, stderr: '' })
   t.match(run(['runn']), { status: 2, stdout: '', stderr: /did you mean run\?/ })
+  t.match(run(['--verson']), { status: 2, stdout: '', stderr: /unknown option --verson; did you mean --version\?/ })
+  t.match(run(['stop']), { status: 2, stdout: '', stderr: /unknown command stop; systemctl stop sluice stops the/ })
   const shell = `"${process.execPath}" "${sluiceMain}" --help | true; echo "\${PIPESTATUS[0]}"`
   for (let i = 0; i < 3; i++) {
     const { stdout, stderr } = spawnSync('bash', ['-c', shell], { encoding: 'utf8', timeout: 20_000 })

@@ -311,3 +311,37 @@ t.test('signs in paths that other programs replace', async t => {
   for (const path of ["'/c/%Y.log'", "'/c/{{ app }}.log'", "'/c/%{app}.log'", "'/c/<%Y>.log'"])
     t.match(warned('/a/b.log', path), [/^destinations.b.path: .* is not replaced: .*logrotate/], path)
 })
+
+t.test('what is written for another program is recognized', t => {
+  const fluentBit = '[SERVICE]\n    flush 1\n\n[INPUT]\n    name tail\n'
+  const otel = 'receivers:\n  filelog: { include: [/x] }\nexporters:\n  debug:\nservice:\n  pipelines:\n    logs: {}\n'
+  for (const [program, text] of [
+    ['Fluent Bit', fluentBit],
+    ['Fluentd', '# tail\n<source>\n  @type tail\n</source>\n'],
+    ['Vector', '[sources.in]\ntype = "file"\n'],
+    ['Filebeat', 'filebeat.inputs:\n  - type: filestream\noutput.elasticsearch: {}\n'],
+    ['Logstash', 'input { file { path => "/x" } }\n'],
+    ['the OpenTelemetry Collector', otel],
+    ['Promtail', 'clients:\n  - url: http://x\nscrape_configs:\n  - job_name: x\n'],
+    ['rsyslog', 'module(load="imfile")\n'],
+  ]) {
+    const problems = problemsOf(text!)
+    t.equal(problems.length, 1, program!)
+    t.match(problems[0]!.message, `this is a configuration of ${program}; Sluice has a form of its own`)
+  }
+  t.match(problemsOf('# tail\n<source>\n')[0], { line: 2, column: 1 })
+  const inText = `tests:\n  - name: x\n    steps:\n      - into: in\n        events:\n          - |\n            [INPUT]\n            input {\n`
+  t.notMatch(JSON.stringify(problemsOf(inText)), 'configuration of')
+  t.end()
+})
+
+t.test('a destination that there is not yet, and a key that is a template', t => {
+  const text = (type: string, key: string) =>
+    `sources: { in: { type: stdin } }\nprocessors: { l: { type: throttle, inputs: [in], limit: 1, window: 1s, key_field: '${key}' } }\ndestinations: { out: { type: ${type}, inputs: [l] } }\n`
+  const messages = (type: string, key: string) => problemsOf(text(type, key)).map(({ message }) => message)
+  t.match(messages('kafka', '.app'), [/^there is no destination kafka yet: use http to a program that takes/])
+  t.match(messages('zonk', '.app'), [/^must be one of /])
+  for (const key of ['{{app}}', '{{ .app }}', '%{app}'])
+    t.match(messages('stdout', key), [/: write \.app \(column 1 of the path\)$/], key)
+  t.end()
+})
