@@ -1,12 +1,18 @@
+import { CLOSE_ARRAY, CLOSE_OBJECT, COLON, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './ascii.js'
+import { FieldName } from './field-sink.js'
 import type { GrowingBytes } from './growing-bytes.js'
+import { escapeInto, MOST_ESCAPED } from './json-string.js'
 import { type Field, type MessageType, TYPE, type Types } from './protobuf-descriptor.js'
 import { KNOWN } from './protobuf-known.js'
-import { scalarText, zeroText } from './protobuf-scalars.js'
+import { addScalar, addZero } from './protobuf-scalars.js'
 import { BYTES, broken, MOST_LEVELS, NotProtobuf, WireReader } from './protobuf-wire.js'
 
 /** Maximum size of the JSON of a record, in multiples of its own size: names and enums are long where values are a byte. */
 const MOST_GROWTH = 64
 const LITTLE_GROWTH = 1024
+
+/** Shorter texts are escaped at once, with room for the most that they may take. */
+const SHORT = 2048
 
 /** The wire type of each type of a field; -1: groups, which are not read. */
 const WIRE_TYPES = [-1, 1, 5, 0, 0, 0, 1, 5, 0, 2, -1, 2, 2, 0, 0, 5, 1, 0, 0]
@@ -29,9 +35,10 @@ export class ProtobufJson {
   readonly types: Types
   readonly #options: JsonOptions
   /** By field: its name in JSON, with the quotes and the colon. */
-  readonly #names = new Map<Field, string>()
-  /** How many characters the JSON of the record may still have. */
-  #room = 0
+  readonly #names = new Map<Field, Buffer>()
+  to!: GrowingBytes
+  /** Where the JSON of the record ends at the latest. */
+  #most = 0
 
   constructor(types: Types, options: JsonOptions) {
     this.types = types
@@ -39,108 +46,141 @@ export class ProtobufJson {
     for (const { fields } of types.messages.values()) {
       for (const field of fields.values()) {
         const name = options.fieldNames === 'proto' ? field.name : field.jsonName
-        this.#names.set(field, `${JSON.stringify(name)}:`)
+        this.#names.set(field, new FieldName(name).json!)
       }
     }
   }
 
   /** Adds the JSON of the message [start, end); false, and nothing, if it is not of this type. */
   write(type: MessageType, b: Buffer, start: number, end: number, to: GrowingBytes): boolean {
-    this.#room = (end - start) * MOST_GROWTH + LITTLE_GROWTH
+    const before = to.length
+    this.to = to
+    this.#most = before + (end - start) * MOST_GROWTH + LITTLE_GROWTH
     try {
-      to.addText(this.message(type, new WireReader(b, start, end), 0))
+      this.message(type, new WireReader(b, start, end), 0)
       return true
     } catch (error) {
-      if (error instanceof NotProtobuf) return false
-      throw error
+      if (!(error instanceof NotProtobuf)) throw error
+      to.length = before
+      return false
     }
   }
 
-  /** The JSON of the message that the reader is of. */
-  message(type: MessageType, reader: WireReader, level: number): string {
+  /** Writes the message that the reader is of. */
+  message(type: MessageType, reader: WireReader, level: number): void {
     if (level === MOST_LEVELS) broken()
     const known = KNOWN.get(type.name)
-    return known ? known(this, type, reader, level) : `{${this.members(type, reader, level)}}`
-  }
-
-  /** The members of the object that a message is. */
-  members(type: MessageType, reader: WireReader, level: number): string {
-    let members = ''
-    for (const found of fieldsOf(type, reader)) {
-      if (members !== '') members += ','
-      const name = this.#names.get(found.field)!
-      this.#room -= name.length
-      members += name + this.#field(found, reader, level)
+    if (known) {
+      known(this, type, reader, level)
+      return
     }
-    return members
+    this.to.addByte(OPEN_OBJECT)
+    this.members(type, reader, level)
+    this.to.addByte(CLOSE_OBJECT)
   }
 
-  /** The value of the only field of a message; undefined if it is missing. */
-  unnamed(type: MessageType, reader: WireReader, level: number): string | undefined {
+  /** Writes the members of the object that a message is. */
+  members(type: MessageType, reader: WireReader, level: number): void {
+    const { to } = this
+    const before = to.length
+    for (const found of fieldsOf(type, reader)) {
+      if (to.length > before) to.addByte(COMMA)
+      const name = this.#names.get(found.field)!
+      to.add(name, 0, name.length)
+      this.#field(found, reader, level)
+    }
+  }
+
+  /** Writes the value of the only field of a message. Returns false if it is missing. */
+  unnamed(type: MessageType, reader: WireReader, level: number): boolean {
     if (type.places > 1) broken()
     const [found] = fieldsOf(type, reader)
-    return found && this.#field(found, reader, level)
+    if (found) this.#field(found, reader, level)
+    return found !== undefined
   }
 
   /** All values of a field are one: elements in one array, messages put together, or the last one. */
-  #field({ field, places }: Found, reader: WireReader, level: number): string {
-    const all: string[] = []
-    if (field.message?.isMapEntry) {
-      for (const place of places) all.push(this.#entry(field.message, behindTag(reader, place).inner(), level))
-      return `{${all.join()}}`
+  #field({ field, places }: Found, reader: WireReader, level: number): void {
+    if (field.isRepeated) this.#elements(field, places, reader, level)
+    else if (places.length === 1) this.#value(field, behindTag(reader, places[0]!), level)
+    else {
+      // One after the other they are the same as one message with all of their fields.
+      const contents = places.map(place => behindTag(reader, place).inner().rest())
+      this.message(field.message!, WireReader.of(Buffer.concat(contents)), level + 1)
     }
-    if (field.isRepeated) {
-      for (const place of places) {
-        const isPacked = (reader.at(place).varint() & 7) === BYTES && WIRE_TYPES[field.type] !== BYTES
-        if (!isPacked) all.push(this.#value(field, reader, level))
-        else for (const packed = reader.inner(); packed.p < packed.end; ) all.push(this.#value(field, packed, level))
-      }
-      return `[${all.join()}]`
+  }
+
+  #elements(field: Field, places: readonly number[], reader: WireReader, level: number): void {
+    const { to } = this
+    const entry = field.message?.isMapEntry ? field.message : undefined
+    to.addByte(entry ? OPEN_OBJECT : OPEN_ARRAY)
+    const before = to.length
+    const add = (element: WireReader) => {
+      if (to.length > before) to.addByte(COMMA)
+      if (entry) this.#entry(entry, element.inner(), level)
+      else this.#value(field, element, level)
     }
-    if (places.length === 1) return this.#value(field, behindTag(reader, places[0]!), level)
-    // One after the other they are the same as one message with all of their fields.
-    const contents = places.map(place => behindTag(reader, place).inner().rest())
-    return this.message(field.message!, WireReader.of(Buffer.concat(contents)), level + 1)
+    for (const place of places) {
+      const isPacked = (reader.at(place).varint() & 7) === BYTES && WIRE_TYPES[field.type] !== BYTES
+      if (!isPacked) add(reader)
+      else for (const packed = reader.inner(); packed.p < packed.end; ) add(packed)
+    }
+    to.addByte(entry ? CLOSE_OBJECT : CLOSE_ARRAY)
   }
 
   /** An entry of a map: its key as a name, and its value. Either may be missing, and then is the default of its type. */
-  #entry(type: MessageType, reader: WireReader, level: number): string {
-    const [keyField, valueField] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]
-    if (keyField.message) broken()
+  #entry(type: MessageType, reader: WireReader, level: number): void {
+    const { to } = this
+    const [key, value] = [type.fields.get(1) ?? broken(), type.fields.get(2) ?? broken()]
+    if (key.message) broken()
     const found = fieldsOf(type, reader)
-    const textOf = (field: Field) => {
+    const add = (field: Field) => {
       const one = found.find(other => other.field === field)
-      return one ? this.#field(one, reader, level) : this.default(field, level)
+      if (one) this.#field(one, reader, level)
+      else this.default(field, level)
     }
-    const key = textOf(keyField)
-    return `${key.startsWith('"') ? key : `"${key}"`}:${textOf(valueField)}`
-  }
-
-  /** The value of a field that is missing. */
-  default(field: Field, level: number): string {
-    if (field.type === TYPE.string || field.type === TYPE.bytes) return '""'
-    if (field.message) return this.message(field.message, WireReader.of(NOTHING), level + 1)
-    if (!field.enum) return zeroText(field.type, this.#options.textIntegers)
-    const { names } = field.enum
-    return enumText(field, names.has(0) ? 0 : (names.keys().next().value ?? 0))
-  }
-
-  /** The value at `reader.p`, which moves behind it. */
-  #value(field: Field, reader: WireReader, level: number): string {
-    if (field.type === TYPE.message) {
-      if (this.#room < 0) broken()
-      return this.message(field.message!, reader.inner(), level + 1)
+    const before = to.length
+    add(key)
+    if (to.bytes[before] !== QUOTE) {
+      const text = to.bytes.toString('latin1', before, to.length)
+      to.length = before
+      to.addText(`"${text}"`)
     }
-    const text = this.#scalar(field, reader)
-    this.#room -= text.length + 1
-    return this.#room < 0 ? broken() : text
+    to.addByte(COLON)
+    add(value)
   }
 
-  #scalar(field: Field, reader: WireReader): string {
-    if (field.type === TYPE.string) return JSON.stringify(reader.text('utf8'))
-    if (field.type === TYPE.bytes) return `"${reader.text('base64')}"`
-    if (field.type === TYPE.enum) return enumText(field, reader.varint() | 0)
-    return scalarText(reader, field.type, this.#options.textIntegers)
+  /** Writes the value of a field that is missing. */
+  default(field: Field, level: number): void {
+    const { to } = this
+    if (field.type === TYPE.string || field.type === TYPE.bytes) to.addText('""')
+    else if (field.message) this.message(field.message, WireReader.of(NOTHING), level + 1)
+    else if (field.enum) {
+      const { names } = field.enum
+      to.addText(enumText(field, names.has(0) ? 0 : (names.keys().next().value ?? 0)))
+    } else addZero(to, field.type, this.#options.textIntegers)
+  }
+
+  /** Writes the value at `reader.p`, which moves behind it. */
+  #value(field: Field, reader: WireReader, level: number): void {
+    const { to } = this
+    if (to.length > this.#most) broken()
+    if (field.type === TYPE.message) this.message(field.message!, reader.inner(), level + 1)
+    else if (field.type === TYPE.string) this.#text(reader)
+    else if (field.type === TYPE.bytes) to.addText(`"${reader.text('base64')}"`)
+    else if (field.type === TYPE.enum) to.addText(enumText(field, reader.varint() | 0))
+    else addScalar(reader, to, field.type, this.#options.textIntegers)
+  }
+
+  #text(reader: WireReader): void {
+    const { to } = this
+    const size = reader.length()
+    const from = reader.take(size)
+    to.reserve(size < SHORT ? size * MOST_ESCAPED + 2 : 1)
+    to.bytes[to.length++] = QUOTE
+    if (size < SHORT) to.length = escapeInto(to.bytes, to.length, reader.b, from, from + size)
+    else to.addEscaped(reader.b, from, from + size)
+    to.addByte(QUOTE)
   }
 }
 

@@ -3,8 +3,8 @@ import type { ProtobufJson } from './protobuf-json.js'
 import { BYTES, broken, MOST_LEVELS, VARINT, WireReader } from './protobuf-wire.js'
 import { fractionOf, rfc3339 } from './rfc3339.js'
 
-/** The JSON of the message that the reader is of. */
-type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => string
+/** Writes the message that the reader is of as JSON. */
+type Known = (json: ProtobufJson, type: MessageType, reader: WireReader, level: number) => void
 
 const MOST_NANOS = 999_999_999
 const NOTHING = Buffer.alloc(0)
@@ -23,37 +23,44 @@ function timeOf(reader: WireReader): { seconds: number; nanos: number } {
   return { seconds, nanos }
 }
 
-const timestamp: Known = (_json, _type, reader) => {
+const timestamp: Known = ({ to }, _type, reader) => {
   const { seconds, nanos } = timeOf(reader)
-  return `"${rfc3339(seconds, nanos) ?? broken()}"`
+  to.addText(`"${rfc3339(seconds, nanos) ?? broken()}"`)
 }
 
-const duration: Known = (_json, _type, reader) => {
+const duration: Known = ({ to }, _type, reader) => {
   const { seconds, nanos } = timeOf(reader)
   if (Math.abs(nanos) > MOST_NANOS || !Number.isSafeInteger(seconds)) broken()
   const sign = seconds < 0 || nanos < 0 ? '-' : ''
-  return `"${sign}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s"`
+  to.addText(`"${sign}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s"`)
 }
 
 const otherwise =
   (text: string): Known =>
-  (json, type, reader, level) =>
-    json.unnamed(type, reader, level) ?? text
+  (json, type, reader, level) => {
+    if (!json.unnamed(type, reader, level)) json.to.addText(text)
+  }
 
-const wrapper: Known = (json, type, reader, level) =>
-  json.unnamed(type, reader, level) ?? json.default(type.fields.get(1) ?? broken(), level)
+const wrapper: Known = (json, type, reader, level) => {
+  if (!json.unnamed(type, reader, level)) json.default(type.fields.get(1) ?? broken(), level)
+}
 
 /** Paths, separated by commas, with names as JSON usually has them. */
 const fieldMask: Known = (json, type, reader, level) => {
+  const { to } = json
+  const before = to.length
   const field = type.fields.get(1)
   if (type.fields.size !== 1 || field?.type !== TYPE.string || !field.isRepeated) broken()
-  const paths = JSON.parse(json.unnamed(type, reader, level) ?? '[]') as string[]
+  if (!json.unnamed(type, reader, level)) to.addText('[]')
+  const paths = JSON.parse(to.bytes.toString('utf8', before, to.length)) as string[]
+  to.length = before
   const names = paths.map(path => path.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()))
-  return JSON.stringify(names.join(','))
+  to.addText(JSON.stringify(names.join(',')))
 }
 
 /** A message with the name of its type; of a type that is not known, its bytes. */
 const any: Known = (json, _type, reader, level) => {
+  const { to } = json
   let url = ''
   let content = WireReader.of(NOTHING)
   while (reader.p < reader.end) {
@@ -63,12 +70,19 @@ const any: Known = (json, _type, reader, level) => {
     else reader.skip(tag)
   }
   if (level + 1 >= MOST_LEVELS) broken()
-  const head = `{"@type":${JSON.stringify(url)}`
+  to.addText(`{"@type":${JSON.stringify(url)}`)
   const inner = json.types.messages.get(url.slice(url.lastIndexOf('/') + 1))
-  if (!inner) return `${head},"value":"${content.rest().toString('base64')}"}`
-  if (KNOWN.has(inner.name)) return `${head},"value":${json.message(inner, content, level + 1)}}`
-  const members = json.members(inner, content, level + 1)
-  return members === '' ? `${head}}` : `${head},${members}}`
+  if (!inner) to.addText(`,"value":"${content.rest().toString('base64')}"`)
+  else if (KNOWN.has(inner.name)) {
+    to.addText(',"value":')
+    json.message(inner, content, level + 1)
+  } else {
+    const before = to.length
+    to.addText(',')
+    json.members(inner, content, level + 1)
+    if (to.length === before + 1) to.length = before
+  }
+  to.addText('}')
 }
 
 /** The types that have a form of their own in JSON. */

@@ -1,43 +1,62 @@
+import type { GrowingBytes } from './growing-bytes.js'
+import { addInteger } from './json-numbers.js'
 import { TYPE } from './protobuf-descriptor.js'
 import type { WireReader } from './protobuf-wire.js'
 
+const QUOTE = 0x22
+const TRUE = Buffer.from('true')
+const FALSE = Buffer.from('false')
 /** Types of 64 bits that are signed integers, and those that are not. */
 const WIDE_SIGNED: ReadonlySet<number> = new Set([TYPE.int64, TYPE.sint64, TYPE.sfixed64])
 const WIDE_UNSIGNED: ReadonlySet<number> = new Set([TYPE.uint64, TYPE.fixed64])
 
-/** The number or boolean at the place of the reader. `isText`: integers of 64 bits are texts. */
-export function scalarText(reader: WireReader, type: number, isText: boolean): string {
+/** Adds the number or boolean at the place of the reader. `isText`: integers of 64 bits are texts. */
+export function addScalar(reader: WireReader, to: GrowingBytes, type: number, isText: boolean): void {
   switch (type) {
     case TYPE.int32:
-      return String(reader.varint() | 0)
+      addInteger(to, reader.varint() | 0)
+      break
     case TYPE.uint32:
-      return String(reader.varint() >>> 0)
+      addInteger(to, reader.varint() >>> 0)
+      break
     case TYPE.sint32: {
       const bits = reader.varint()
-      return String((bits >>> 1) ^ -(bits & 1))
+      addInteger(to, (bits >>> 1) ^ -(bits & 1))
+      break
     }
     case TYPE.bool:
-      return String((reader.varint() | reader.high) !== 0)
+      addBoolean(to, (reader.varint() | reader.high) !== 0)
+      break
     case TYPE.fixed32:
-      return String(reader.b.readUInt32LE(reader.take(4)))
+      addInteger(to, reader.b.readUInt32LE(reader.take(4)))
+      break
     case TYPE.sfixed32:
-      return String(reader.b.readInt32LE(reader.take(4)))
+      addInteger(to, reader.b.readInt32LE(reader.take(4)))
+      break
     case TYPE.float:
-      return numberText(shortest(reader.b.readFloatLE(reader.take(4))))
+      addNumber(to, shortest(reader.b.readFloatLE(reader.take(4))))
+      break
     case TYPE.double:
-      return numberText(reader.b.readDoubleLE(reader.take(8)))
+      addNumber(to, reader.b.readDoubleLE(reader.take(8)))
+      break
     default:
-      return isText ? `"${wideText(reader, type)}"` : wideText(reader, type)
+      addWide(reader, to, type, isText)
   }
 }
 
-/** What a number or boolean is that is missing. */
-export function zeroText(type: number, isText: boolean): string {
-  if (type === TYPE.bool) return 'false'
-  return isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type)) ? '"0"' : '0'
+/** Adds what a number or boolean is that is missing. */
+export function addZero(to: GrowingBytes, type: number, isText: boolean): void {
+  if (type === TYPE.bool) addBoolean(to, false)
+  else if (isText && (WIDE_SIGNED.has(type) || WIDE_UNSIGNED.has(type))) to.addText('"0"')
+  else addInteger(to, 0)
 }
 
-function wideText(reader: WireReader, type: number): string {
+function addBoolean(to: GrowingBytes, value: boolean): void {
+  const word = value ? TRUE : FALSE
+  to.add(word, 0, word.length)
+}
+
+function addWide(reader: WireReader, to: GrowingBytes, type: number, isText: boolean): void {
   let low: number
   let high: number
   if (type === TYPE.fixed64 || type === TYPE.sfixed64) {
@@ -53,14 +72,15 @@ function wideText(reader: WireReader, type: number): string {
     low = ((low >>> 1) | (high << 31)) ^ sign
     high = (high >>> 1) ^ sign
   }
+  if (isText) to.addByte(QUOTE)
   const upper = WIDE_SIGNED.has(type) ? high | 0 : high >>> 0
   const isSafe = upper >= -(2 ** 20) && upper < 2 ** 21
-  return String(isSafe ? upper * 2 ** 32 + (low >>> 0) : (BigInt(upper) << 32n) | BigInt(low >>> 0))
+  addInteger(to, isSafe ? upper * 2 ** 32 + (low >>> 0) : (BigInt(upper) << 32n) | BigInt(low >>> 0))
+  if (isText) to.addByte(QUOTE)
 }
 
-function numberText(value: number): string {
-  if (!Number.isFinite(value)) return `"${value}"`
-  return Object.is(value, -0) ? '-0' : String(value)
+function addNumber(to: GrowingBytes, value: number): void {
+  to.addText(!Number.isFinite(value) ? `"${value}"` : Object.is(value, -0) ? '-0' : String(value))
 }
 
 /** The number with the fewest digits that is this one in 32 bits. */
