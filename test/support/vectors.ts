@@ -4,7 +4,7 @@ import { deciderOptions } from '../../src/components/processors/throttle/decider
 import { throttle } from '../../src/components/processors/throttle.js'
 import { createClockDecider } from '../../src/components/throttle/decider.js'
 import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS } from '../../src/components/throttle/decisions.js'
-import { createEventDecider } from '../../src/components/throttle/event-timing.js'
+import { createEventDecider } from '../../src/components/throttle/event/timing.js'
 import type { FieldPath } from '../../src/core/event/field-path.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
 import { batchesOf, originOf } from './batches.js'

@@ -76,7 +76,7 @@ export const dedupe = defineProcessor({
     return new Dedupe(options, context)
   },
   async findings({ fields }, context) {
-    const { BucketKey } = await import('../throttle/bucket-key.js')
+    const { BucketKey } = await import('../throttle/buckets/bucket-key.js')
     const key = new BucketKey(
       fields.map(path => context.field(path)),
       undefined,

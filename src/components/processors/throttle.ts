@@ -1,7 +1,7 @@
 import { type ComponentContext, defineProcessor } from '../../core/component.js'
 import { pathsOf } from '../../core/condition/condition.js'
-import { TIME_FIELDS } from '../throttle/auto-time.js'
 import type { DeciderOptions } from '../throttle/decider.js'
+import { TIME_FIELDS } from '../throttle/event/auto-time.js'
 import { deciderOptions } from './throttle/decider-options.js'
 import { optionWarnings, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'

@@ -1,6 +1,6 @@
 import { DISCARD, PASS, type Taken } from './decisions.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
-import type { StateReader, StateWriter } from './state-bytes.js'
+import type { StateReader, StateWriter } from './persist/state-bytes.js'
 
 /** Limits over time windows. Each object holds the state of many buckets, by id: 0, 1, 2, … */
 

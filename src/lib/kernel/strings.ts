@@ -59,7 +59,7 @@ export interface HashOptions {
   readonly owner: number
 }
 
-/** What is known of each value: where it is, its hash, and its number or one of those of src/components/throttle/key-table.ts. */
+/** What is known of each value: where it is, its hash, and its number or one of those of src/components/throttle/buckets/key-table.ts. */
 export interface StringColumns {
   readonly starts: Int32Array
   readonly ends: Int32Array

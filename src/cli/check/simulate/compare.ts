@@ -1,6 +1,6 @@
 import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import { BucketKey } from '../../../components/throttle/bucket-key.js'
+import { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
 import { DISCARD } from '../../../components/throttle/decisions.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldPath } from '../../../core/event/field-path.js'

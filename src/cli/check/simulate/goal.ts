@@ -1,5 +1,4 @@
-import { CalendarPeriods } from '../../../components/throttle/calendar-periods.js'
-import { AlignedPeriods, type Periods } from '../../../components/throttle/periods.js'
+import { AlignedPeriods, CalendarPeriods, type Periods } from '../../../components/throttle/windows/periods.js'
 import { compileCondition, type EventTest } from '../../../core/condition/condition.js'
 import { conditionText } from '../../../core/condition/condition-text.js'
 import type { EventBatch } from '../../../core/event/batch.js'

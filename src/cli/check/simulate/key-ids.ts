@@ -1,5 +1,5 @@
-import type { BucketKey } from '../../../components/throttle/bucket-key.js'
-import { KeyTable } from '../../../components/throttle/key-table.js'
+import type { BucketKey } from '../../../components/throttle/buckets/bucket-key.js'
+import { KeyTable } from '../../../components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 
 /** The events without a key, and all keys beyond the bound. The keys follow. */

@@ -1,5 +1,5 @@
-import { TIME_FIELDS } from '../../../components/throttle/auto-time.js'
-import { looksLikeSeconds } from '../../../components/throttle/event-time.js'
+import { TIME_FIELDS } from '../../../components/throttle/event/auto-time.js'
+import { looksLikeSeconds } from '../../../components/throttle/event/time.js'
 import type { Codec } from '../../../core/codec.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'
 import { formatDuration } from '../../../lib/units.js'

@@ -1,5 +1,5 @@
-import { AutoTime } from '../../../components/throttle/auto-time.js'
-import { NamedTime, type TimeReader } from '../../../components/throttle/event-time.js'
+import { AutoTime } from '../../../components/throttle/event/auto-time.js'
+import { NamedTime, type TimeReader } from '../../../components/throttle/event/time.js'
 import { Ack } from '../../../core/event/ack.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import { type FieldPath, fieldPathText } from '../../../core/event/field-path.js'

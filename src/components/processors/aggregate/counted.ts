@@ -1,7 +1,7 @@
 import type { Share } from '../../../core/event/ack.js'
-import type { BucketKey } from '../../throttle/bucket-key.js'
-import { bucketName } from '../../throttle/bucket-name.js'
-import { KeyTable, randomSeed } from '../../throttle/key-table.js'
+import type { BucketKey } from '../../throttle/buckets/bucket-key.js'
+import { bucketName } from '../../throttle/buckets/bucket-name.js'
+import { KeyTable, randomSeed } from '../../throttle/buckets/key-table.js'
 
 /** The row of events whose keys are not counted apart. */
 export const OTHERS = 0

@@ -5,8 +5,8 @@ import type { EditedField, EventEditor } from '../../../core/event/event-editor.
 import { parseFieldPath } from '../../../core/event/field-path.js'
 import { discard, type Emitted } from '../../../core/processor.js'
 import { QueueMap } from '../../../lib/bounded-map.js'
-import { BucketKey, LONGEST_KEY } from '../../throttle/bucket-key.js'
-import { bucketName, OTHER } from '../../throttle/bucket-name.js'
+import { BucketKey, LONGEST_KEY } from '../../throttle/buckets/bucket-key.js'
+import { bucketName, OTHER } from '../../throttle/buckets/bucket-name.js'
 import type { DedupeOptions } from '../dedupe.js'
 
 const DUPLICATE = discard(0)

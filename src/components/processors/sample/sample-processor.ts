@@ -5,7 +5,7 @@ import type { EditedField, EventEditor } from '../../../core/event/event-editor.
 import { type FieldReader, NUMBER } from '../../../core/event/field-reader.js'
 import type { Finding, FindingsOf } from '../../../core/explain.js'
 import { discard } from '../../../core/processor.js'
-import { BucketKey } from '../../throttle/bucket-key.js'
+import { BucketKey } from '../../throttle/buckets/bucket-key.js'
 import type { SampleOptions } from '../sample.js'
 
 const SAMPLED = discard(0)

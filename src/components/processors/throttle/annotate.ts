@@ -3,9 +3,9 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { EditedField, EventEditor } from '../../../core/event/event-editor.js'
 import { parseFieldPath } from '../../../core/event/field-path.js'
 import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import type { EventKey } from '../../throttle/buckets/event-key.js'
 import type { Refusal } from '../../throttle/decider.js'
-import type { EventKey } from '../../throttle/event-key.js'
-import { ruleTitle } from '../../throttle/rules.js'
+import { ruleTitle } from '../../throttle/rules/rules.js'
 
 const FIELD = parseFieldPath('.throttle')
 const CLOSE_OBJECT = 0x7d

@@ -1,5 +1,5 @@
-import type { EventKey } from '../../throttle/event-key.js'
-import { randomSeed } from '../../throttle/key-table.js'
+import type { EventKey } from '../../throttle/buckets/event-key.js'
+import { randomSeed } from '../../throttle/buckets/key-table.js'
 
 /** Number of queues at most. Buckets with the same one wait when one of them has to, which loses nothing. */
 const MOST_QUEUES = 65_536

@@ -1,13 +1,13 @@
 import type { BucketState } from '../../../core/component.js'
 import type { Clock } from '../../../lib/time.js'
-import { keyBytes } from '../../throttle/bucket-key.js'
-import { bucketName } from '../../throttle/bucket-name.js'
+import { keyBytes } from '../../throttle/buckets/bucket-key.js'
+import { bucketName } from '../../throttle/buckets/bucket-name.js'
+import { keyOf } from '../../throttle/buckets/key-table.js'
 import type { ClusterDecider } from '../../throttle/cluster/cluster-decider.js'
+import type { DiscardHistory } from '../../throttle/counts/discard-history.js'
 import type { Decider } from '../../throttle/decider.js'
-import type { DiscardHistory } from '../../throttle/discard-history.js'
-import { keyOf } from '../../throttle/key-table.js'
 import type { Level } from '../../throttle/limit.js'
-import { type BucketLimiter, type Rule, ruleTitle } from '../../throttle/rules.js'
+import { type BucketLimiter, type Rule, ruleTitle } from '../../throttle/rules/rules.js'
 
 export interface BucketStates {
   readonly decider: Decider | ClusterDecider

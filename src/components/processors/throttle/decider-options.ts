@@ -3,11 +3,11 @@ import { compileBatchTest, compileCondition } from '../../../core/condition/cond
 import { conditionText } from '../../../core/condition/condition-text.js'
 import type { FieldPath } from '../../../core/event/field-path.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
-import { AutoTime } from '../../throttle/auto-time.js'
+import { randomSeed } from '../../throttle/buckets/key-table.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
-import { NamedTime } from '../../throttle/event-time.js'
-import { randomSeed } from '../../throttle/key-table.js'
-import type { Rule } from '../../throttle/rules.js'
+import { AutoTime } from '../../throttle/event/auto-time.js'
+import { NamedTime } from '../../throttle/event/time.js'
+import type { Rule } from '../../throttle/rules/rules.js'
 import {
   LATENESS,
   limitsOf,

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
 import type { Decider } from '../../throttle/decider.js'
 import { LATE, TOO_LATE } from '../../throttle/decisions.js'
-import { looksLikeSeconds } from '../../throttle/event-time.js'
-import { createEventDecider } from '../../throttle/event-timing.js'
+import { looksLikeSeconds } from '../../throttle/event/time.js'
+import { createEventDecider } from '../../throttle/event/timing.js'
 import type { ThrottleOptions } from './options.js'
 import { DECISIONS, DECISIONS_HELP, type ThrottleMetrics } from './throttle-metrics.js'
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../../../lib/time.js'
-import { DEFAULT, OTHER } from '../../throttle/bucket-name.js'
-import type { DiscardCount } from '../../throttle/discard-tally.js'
-import { HeaviestKeys, type HeavyKey } from '../../throttle/heaviest-keys.js'
+import { DEFAULT, OTHER } from '../../throttle/buckets/bucket-name.js'
+import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
+import { HeaviestKeys, type HeavyKey } from '../../throttle/counts/heaviest-keys.js'
 import type { KeyMetricsOptions } from './options.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
 

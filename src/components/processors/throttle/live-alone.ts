@@ -2,7 +2,7 @@ import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
 import { createClockDecider, type Decider, type DeciderOptions } from '../../throttle/decider.js'
 import type { Limit } from '../../throttle/limit.js'
-import type { Rule } from '../../throttle/rules.js'
+import type { Rule } from '../../throttle/rules/rules.js'
 
 /**
  * A limit of events that lets through as much in the long run, and once as much again: a daemon that catches up reads in

@@ -5,9 +5,9 @@ import { byteSize, duration, fieldPath, fieldPaths, refuseAt, timeField } from '
 import { filePath, reaches } from '../../../core/options/reach.js'
 import { timeZone } from '../../../core/options/time-zone.js'
 import { redisOptions } from '../../../net/redis/options.js'
-import { nominalMs } from '../../throttle/calendar-periods.js'
-import { KeyPattern, KeyPatternError } from '../../throttle/key-pattern.js'
 import type { Limit, WindowMode } from '../../throttle/limit.js'
+import { KeyPattern, KeyPatternError } from '../../throttle/rules/key-pattern.js'
+import { nominalMs } from '../../throttle/windows/periods.js'
 
 /** The options of a throttle in the order of the reference, then what is refused, what is warned of, and what follows. */
 

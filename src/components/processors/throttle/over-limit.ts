@@ -1,5 +1,5 @@
-import type { EventKey } from '../../throttle/event-key.js'
-import { KeyedBuckets } from '../../throttle/keyed-buckets.js'
+import type { EventKey } from '../../throttle/buckets/event-key.js'
+import { KeyedBuckets } from '../../throttle/buckets/keyed-buckets.js'
 import { BucketColumns } from '../../throttle/windows.js'
 
 /** How long the count of a bucket is kept in which nothing is over the limit. */

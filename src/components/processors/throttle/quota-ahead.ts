@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
 import type { Clock } from '../../../lib/time.js'
 import type { Limit, Quota } from '../../throttle/limit.js'
-import type { Periods } from '../../throttle/periods.js'
-import { periodsOf } from '../../throttle/several-windows.js'
-import type { WallTime } from '../../throttle/wall-time.js'
+import type { Periods } from '../../throttle/windows/periods.js'
+import { periodsOf } from '../../throttle/windows/several.js'
+import type { WallTime } from '../../throttle/windows/wall-time.js'
 import type { ThrottleMetrics } from './throttle-metrics.js'
 
 /** The wall time of decisions may differ so much from the clock without being set. */

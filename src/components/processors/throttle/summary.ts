@@ -1,7 +1,7 @@
 import { DISCARDED, type Emitted } from '../../../core/processor.js'
 import type { Clock } from '../../../lib/time.js'
-import { OTHER } from '../../throttle/bucket-name.js'
-import type { DiscardCount } from '../../throttle/discard-tally.js'
+import { OTHER } from '../../throttle/buckets/bucket-name.js'
+import type { DiscardCount } from '../../throttle/counts/discard-tally.js'
 import type { SummaryOptions } from './options.js'
 
 /** Buckets that are counted in an interval, for each one that gets an event. */

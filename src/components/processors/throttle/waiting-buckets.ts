@@ -2,7 +2,7 @@ import type { BucketWait, WaitState } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { FieldReader } from '../../../core/event/field-reader.js'
 import { formatDuration } from '../../../lib/units.js'
-import { EventKey } from '../../throttle/event-key.js'
+import { EventKey } from '../../throttle/buckets/event-key.js'
 import { longestWaits, type ThrottleOptions } from './options.js'
 
 /** Bounds of the work for one question. What is beyond them is not in the answer. */

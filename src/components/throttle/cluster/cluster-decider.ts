@@ -1,8 +1,8 @@
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
+import { keyOf } from '../buckets/key-table.js'
 import { type DeciderOptions, KeyedDecider } from '../decider.js'
 import { ASK, DECISIONS, DISCARD, EXCLUDED, FAIL_OPEN, NO_BACKEND, PASS } from '../decisions.js'
-import { keyOf } from '../key-table.js'
 import { LeaseLimiter, type LeaseOptions, type LimiterDemand } from './lease-limiter.js'
 import type { Demand, Grant } from './script-calls.js'
 

@@ -1,4 +1,4 @@
-import { viewOf } from '../key-table.js'
+import { viewOf } from '../buckets/key-table.js'
 import type { SharedLimits, SharedMode } from './shared-limits.js'
 
 /** How the server is asked to execute its script. */

@@ -1,6 +1,6 @@
 import { type Limit, scaleOf } from '../limit.js'
-import type { Periods } from '../periods.js'
-import { periodsOf } from '../several-windows.js'
+import type { Periods } from '../windows/periods.js'
+import { periodsOf } from '../windows/several.js'
 
 /** The part of a limit, and of what is left of it, that a member takes ahead at most. */
 export const LEASED_PART = 0.1

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
-import type { KeyedBuckets } from '../keyed-buckets.js'
+import type { KeyedBuckets } from '../buckets/keyed-buckets.js'
 import type { Timing } from '../limiter.js'
-import type { Rule } from '../rules.js'
-import { StateReader, StateWriter } from '../state-bytes.js'
+import type { Rule } from '../rules/rules.js'
 import type { BucketColumns } from '../windows.js'
 import { HEAD_BYTES } from './blocks.js'
+import { StateReader, StateWriter } from './state-bytes.js'
 
 /** Buckets with the same limits: those of a throttle, or of one of its rules. */
 interface Group {

@@ -18,7 +18,7 @@ const MINUS: u32 = 0x2d
 const ZERO: u32 = 0x30
 /** More digits may be written in another way than a program would. */
 const MOST_DIGITS: u32 = 15
-/** What is to be done with the value of a line, as in src/components/throttle/key-table.ts. */
+/** What is to be done with the value of a line, as in src/components/throttle/buckets/key-table.ts. */
 const NONE: i32 = -1
 const TO_FIND: i32 = -2
 const ALONE: i32 = -3
@@ -85,7 +85,7 @@ function mixed(hash: u32, bytes: u32): u32 {
   return ((hash ^ bytes) * 0x01000193) ^ (hash >> 15)
 }
 
-/** As `hashBytes` of src/components/throttle/key-table.ts. */
+/** As `hashBytes` of src/components/throttle/buckets/key-table.ts. */
 @inline
 function hashOf(p: usize, end: usize, seed: u32): u32 {
   let hash = seed

@@ -8,7 +8,7 @@ import { MOST_SLOTS, TimeSlots } from '../../../../src/cli/check/simulate/slots.
 import { HeavyKeys, TrialTally } from '../../../../src/cli/check/simulate/tally.js'
 import type { Outcome } from '../../../../src/cli/check/simulate/trial.js'
 import { Progress } from '../../../../src/cli/screen/progress.js'
-import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
+import { BucketKey } from '../../../../src/components/throttle/buckets/bucket-key.js'
 import { EXCLUDED } from '../../../../src/components/throttle/decisions.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../../support/batches.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { DiscardTally } from '../../../../src/components/throttle/discard-tally.js'
-import { EventKey } from '../../../../src/components/throttle/event-key.js'
+import { EventKey } from '../../../../src/components/throttle/buckets/event-key.js'
+import { DiscardTally } from '../../../../src/components/throttle/counts/discard-tally.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../../support/batches.js'
 

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
+import { BucketKey } from '../../../../src/components/throttle/buckets/bucket-key.js'
 import { DISCARD, FULL, LATE, PASS } from '../../../../src/components/throttle/decisions.js'
-import { EventTiming } from '../../../../src/components/throttle/event-timing.js'
-import { Kept, MOST_BYTES, Room } from '../../../../src/components/throttle/kept-rows.js'
+import { Kept, MOST_BYTES, Room } from '../../../../src/components/throttle/event/earlier-rows.js'
+import { EventTiming } from '../../../../src/components/throttle/event/timing.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
 

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import t from 'tap'
 import { deciderOptions } from '../../../../src/components/processors/throttle/decider-options.js'
 import { throttle } from '../../../../src/components/processors/throttle.js'
-import { AutoTime } from '../../../../src/components/throttle/auto-time.js'
 import {
   DISCARD,
   EXCLUDED,
@@ -13,8 +12,9 @@ import {
   PASS,
   TOO_LATE,
 } from '../../../../src/components/throttle/decisions.js'
-import { eventTime } from '../../../../src/components/throttle/event-time.js'
-import { createEventDecider } from '../../../../src/components/throttle/event-timing.js'
+import { AutoTime } from '../../../../src/components/throttle/event/auto-time.js'
+import { eventTime } from '../../../../src/components/throttle/event/time.js'
+import { createEventDecider } from '../../../../src/components/throttle/event/timing.js'
 import type { WindowMode } from '../../../../src/components/throttle/limit.js'
 import { type FieldPath, parseFieldPath } from '../../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../../src/core/event/field-reader.js'

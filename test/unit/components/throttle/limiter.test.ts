@@ -1,11 +1,17 @@
 import t from 'tap'
-import { BucketKey } from '../../../../src/components/throttle/bucket-key.js'
+import { BucketKey } from '../../../../src/components/throttle/buckets/bucket-key.js'
+import {
+  hashBytes,
+  KeyTable,
+  keyOf,
+  randomSeed,
+  viewOf,
+} from '../../../../src/components/throttle/buckets/key-table.js'
 import { DISCARD, FULL, PASS, type Taken } from '../../../../src/components/throttle/decisions.js'
-import { hashBytes, KeyTable, keyOf, randomSeed, viewOf } from '../../../../src/components/throttle/key-table.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { ClockTiming, Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
-import { createWindows } from '../../../../src/components/throttle/several-windows.js'
-import { WallTime } from '../../../../src/components/throttle/wall-time.js'
+import { createWindows } from '../../../../src/components/throttle/windows/several.js'
+import { WallTime } from '../../../../src/components/throttle/windows/wall-time.js'
 import { seeded } from '../../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']

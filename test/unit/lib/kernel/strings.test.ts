@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ALONE, hashBytes, NONE, TO_FIND, viewOf } from '../../../../src/components/throttle/key-table.js'
+import { ALONE, hashBytes, NONE, TO_FIND, viewOf } from '../../../../src/components/throttle/buckets/key-table.js'
 import type { EventBatch } from '../../../../src/core/event/batch.js'
 import { PLAIN } from '../../../../src/core/event/plain-strings.js'
 import { WantedNames } from '../../../../src/lib/formats/json-scan.js'

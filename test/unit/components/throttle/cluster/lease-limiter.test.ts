@@ -1,9 +1,9 @@
 import t from 'tap'
+import { keyOf } from '../../../../../src/components/throttle/buckets/key-table.js'
 import { ClusterDecider } from '../../../../../src/components/throttle/cluster/cluster-decider.js'
 import { LeaseLimiter, type LeaseOptions } from '../../../../../src/components/throttle/cluster/lease-limiter.js'
 import type { Grant } from '../../../../../src/components/throttle/cluster/script-calls.js'
 import { ASK, DISCARD, FULL, PASS } from '../../../../../src/components/throttle/decisions.js'
-import { keyOf } from '../../../../../src/components/throttle/key-table.js'
 import type { Limit } from '../../../../../src/components/throttle/limit.js'
 import { batchOf } from '../../../../support/batches.js'
 

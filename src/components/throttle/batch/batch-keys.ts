@@ -1,0 +1,89 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import { PLAIN } from '../../../core/event/plain-strings.js'
+import { SLOT } from '../../../lib/formats/json-scan.js'
+import { theKernel } from '../../../lib/kernel/kernel.js'
+import type { Strings } from '../../../lib/kernel/strings.js'
+import { LONGEST_KEY } from '../buckets/bucket-key.js'
+import { type Keys, viewOf } from '../buckets/key-table.js'
+
+/** Where the ids of the buckets of keys are looked up. */
+export interface BucketIds {
+  /** Another one whenever ids may be those of other buckets. */
+  readonly layout: object
+  /**
+   * Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used.
+   */
+  findAll(keys: Keys, length: number, left: number): void
+}
+
+/** The keys of all events of a batch, as far as they are plain strings or integers, and the ids of their buckets. */
+export class BatchKeys implements Keys {
+  bytes = viewOf(Buffer.alloc(0))
+  starts = new Int32Array(1024)
+  ends = new Int32Array(1024)
+  hashes = new Int32Array(1024)
+  ids = new Int32Array(1024)
+  found = new Int32Array(1024)
+  foundCount = 0
+  alone = new Int32Array(1024)
+  aloneCount = 0
+  readonly #field: FieldReader
+  readonly #seed: number
+  /** The ids that the kernel knows are those of this layout of buckets. */
+  #layout: object | undefined
+  #owner = 0
+
+  /** `seed`: of the hashes. */
+  constructor(field: FieldReader, seed: number) {
+    this.#field = field
+    this.#seed = seed
+  }
+
+  /** Another number whenever ids may be those of other buckets. */
+  get owner(): number {
+    return this.#owner
+  }
+
+  /**
+   * Finds the buckets of the events of a batch. `isSkipped`: 1 for each event that needs none. False: it cannot. The
+   * ids are valid while the layout of `buckets` is the same.
+   */
+  find(batch: EventBatch, buckets: BucketIds, isSkipped: Uint8Array | undefined): boolean {
+    const slot = this.#field.slotIn(batch)
+    const strings = slot < 0 ? undefined : theKernel()?.strings
+    if (strings === undefined) return false
+    const { length, chunk } = batch
+    if (this.ids.length < length) this.#grow(length * 2)
+    const { layout } = buckets
+    if (layout !== this.#layout) {
+      this.#layout = layout
+      this.#owner = strings.owner()
+    }
+    const by = { seed: this.#seed, longest: LONGEST_KEY, owner: this.#owner }
+    const left = strings.hash(batch, slot * SLOT, by, isSkipped, this, PLAIN)
+    if (left === undefined) return false
+    this.bytes = viewOf(chunk)
+    this.foundCount = this.aloneCount = 0
+    buckets.findAll(this, length, left)
+    this.#learn(strings, chunk)
+    return true
+  }
+
+  #learn(strings: Strings, chunk: Buffer): void {
+    const { starts, ends, hashes, ids, found, foundCount } = this
+    for (let n = 0; n < foundCount; n++) {
+      const i = found[n]!
+      strings.learn(this.#owner, chunk, starts[i]!, ends[i]!, hashes[i]!, ids[i]!)
+    }
+  }
+
+  #grow(length: number): void {
+    this.starts = new Int32Array(length)
+    this.ends = new Int32Array(length)
+    this.hashes = new Int32Array(length)
+    this.ids = new Int32Array(length)
+    this.found = new Int32Array(length)
+    this.alone = new Int32Array(length)
+  }
+}

@@ -1,0 +1,141 @@
+import type { BucketPart } from '../buckets/bucket-part.js'
+import { type Key, type Keys, NONE, TO_FIND } from '../buckets/key-table.js'
+import { PASS } from '../decisions.js'
+import type { Limiter } from '../limiter.js'
+import { CONDITIONAL } from '../rules/rule-finder.js'
+import type { BucketLimiter, Lanes } from '../rules/rules.js'
+import type { Windows } from '../windows.js'
+
+/** Groups of buckets that are taken together, each in a loop of its own. */
+const GROUP_BITS = 3
+const MOST_GROUPS = 1 << GROUP_BITS
+
+/** Buckets with the same windows; undefined: of rules that let everything pass. */
+interface Group {
+  readonly limiter: BucketLimiter | undefined
+  readonly part: BucketPart<Windows> | undefined
+  readonly layout: object | undefined
+  /** The ids of the events of the last batch; NONE for those of other groups. */
+  ids: Int32Array
+}
+
+/** A key of many, in the place of an object for each. */
+class KeyAt implements Key {
+  bytes: DataView
+  start = 0
+  end = 0
+  hash = 0
+
+  constructor({ bytes }: Keys) {
+    this.bytes = bytes
+  }
+
+  set({ starts, ends, hashes }: Keys, i: number): this {
+    this.start = starts[i]!
+    this.end = ends[i]!
+    this.hash = hashes[i]!
+    return this
+  }
+}
+
+/**
+ * The buckets of a throttle with rules, as far as the key alone says which rule holds, and each event costs 1. The rule
+ * of a key and its bucket are one id: that of the bucket in its group, and the number of the group.
+ */
+export class RuledBuckets {
+  readonly lanes: Lanes
+  readonly #limiter: Limiter
+  /** The windows of all groups, for the events of the last batch. */
+  readonly windows: Pick<Windows, 'takeAll'> = {
+    takeAll: (_ids, from, to, now, decisions) => this.#takeAll(from, to, now, decisions),
+  }
+  /** Whether there are too many groups for this to be worth it. */
+  isTooDivided = false
+  #groups: Group[] = []
+  #layout = {}
+
+  constructor(lanes: Lanes, limiter: Limiter) {
+    this.lanes = lanes
+    this.#limiter = limiter
+  }
+
+  /** Another one whenever a bucket of any group got another id. */
+  get layout(): object {
+    for (const { limiter, layout } of this.#groups) {
+      if (limiter?.undivided?.layout === layout) continue
+      this.#groups = []
+      this.#layout = {}
+      break
+    }
+    return this.#layout
+  }
+
+  findAll(keys: Keys, length: number, left: number): void {
+    if (left > 0) this.#find(keys, length)
+    for (const [g, group] of this.#groups.entries()) this.#select(group, g, keys.ids, length)
+  }
+
+  #find(keys: Keys, length: number): void {
+    const { ids, found, alone } = keys
+    const key = new KeyAt(keys)
+    let [foundCount, aloneCount] = [0, 0]
+    for (let i = 0; i < length; i++) {
+      const wanted = ids[i]!
+      if (wanted >= NONE) continue
+      const id = wanted === TO_FIND ? this.#idOf(key.set(keys, i)) : NONE
+      if (id < 0) alone[aloneCount++] = i
+      else {
+        ids[i] = id
+        found[foundCount++] = i
+      }
+    }
+    keys.foundCount = foundCount
+    keys.aloneCount = aloneCount
+  }
+
+  #idOf(key: Key): number {
+    const rule = this.lanes.ofKey(key)
+    if (rule === CONDITIONAL) return NONE
+    // A limiter that is made here, not for the first event that needs it, would drop idle buckets at other times.
+    const lane = rule < 0 ? undefined : this.lanes.opened(rule)
+    if (rule >= 0 && (lane === undefined || lane.costs !== undefined)) return NONE
+    const limiter = lane === undefined ? this.#limiter : (lane.limiter?.shared ?? lane.limiter)
+    const id = limiter === undefined ? 0 : (limiter.undivided?.find(key) ?? NONE)
+    const group = id < 0 ? NONE : this.#groupOf(limiter)
+    return group < 0 ? NONE : (id << GROUP_BITS) | group
+  }
+
+  #groupOf(limiter: BucketLimiter | undefined): number {
+    const groups = this.#groups
+    const known = groups.findIndex(group => group.limiter === limiter)
+    if (known >= 0) return known
+    if (groups.length === MOST_GROUPS) {
+      this.isTooDivided = true
+      return NONE
+    }
+    const part = limiter?.undivided
+    return groups.push({ limiter, part, layout: part?.layout, ids: new Int32Array(0) }) - 1
+  }
+
+  /** Writes the ids of the events of a group. */
+  #select(group: Group, g: number, ids: Int32Array, length: number): void {
+    if (group.ids.length < length) group.ids = new Int32Array(ids.length)
+    const own = group.ids
+    // V8 would look it up for each event.
+    const none = NONE | 0
+    for (let i = 0; i < length; i++) {
+      const id = ids[i]!
+      own[i] = id >= 0 && (id & (MOST_GROUPS - 1)) === g ? id >> GROUP_BITS : none
+    }
+    group.part?.useAll(own, length)
+  }
+
+  #takeAll(from: number, to: number, now: number, decisions: Uint8Array): number {
+    let discarded = 0
+    for (const { part, ids } of this.#groups) {
+      if (part !== undefined) discarded += part.windows.takeAll(ids, from, to, now, decisions)
+      else for (let i = from; i < to; i++) if (ids[i]! >= 0) decisions[i] = PASS
+    }
+    return discarded
+  }
+}

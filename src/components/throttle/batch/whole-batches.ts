@@ -1,0 +1,146 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import { NONE } from '../buckets/key-table.js'
+import type { DeciderOptions } from '../decider.js'
+import { type Decision, DISCARD, EXCLUDED, PASS } from '../decisions.js'
+import type { Limiter } from '../limiter.js'
+import type { Lanes } from '../rules/rules.js'
+import type { Windows } from '../windows.js'
+import { BatchKeys, type BucketIds } from './batch-keys.js'
+import { RuledBuckets } from './ruled-buckets.js'
+
+const PAUSE = 16
+/** The share of events that may be left to be taken alone. With rules, these are looked up twice. */
+const MOST_ALONE = 3 / 4
+const MOST_ALONE_WITH_RULES = 1 / 4
+
+/** The buckets of all events with a key. */
+interface WholeBuckets extends BucketIds {
+  /** For the ids that were found last. */
+  readonly windows: Pick<Windows, 'takeAll'>
+}
+
+/** Decides on an event that is not excluded. */
+type Take = (batch: EventBatch, i: number, now: number) => Decision
+
+/**
+ * Decides on all events of a batch in a few loops over columns, where each event costs 1. It decides as they would be
+ * one by one: takes of different buckets do not depend on each other, as long as no bucket is added or dropped. Events
+ * for which that may happen, whose key is neither a plain string nor a plain integer, or whose rule depends on more
+ * than it, are taken alone, in order.
+ */
+export class WholeBatches {
+  readonly #limiter: Limiter
+  readonly #exclude: DeciderOptions['exclude']
+  /** Undefined: all events belong to the default bucket. */
+  readonly keys: BatchKeys | undefined
+  readonly #take: Take
+  /** Undefined: there are no rules. */
+  #ruled: RuledBuckets | undefined
+  #excluded = new Uint8Array(1024)
+  /** Without a key: the id of the default bucket, or NONE, for each event. */
+  #ids = new Int32Array(1024)
+  /** The number of batches that it leaves to others, since it could not decide on enough events of the last one. */
+  #pause = 0
+
+  constructor(limiter: Limiter, exclude: DeciderOptions['exclude'], field: FieldReader | undefined, take: Take) {
+    this.#limiter = limiter
+    this.#exclude = exclude
+    this.keys = field && new BatchKeys(field, limiter.seed)
+    this.#take = take
+  }
+
+  /**
+   * Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `lanes`: of the rules.
+   */
+  decide(
+    batch: EventBatch,
+    now: number,
+    lanes: Lanes | undefined,
+    decisions: Uint8Array,
+    counts: Uint32Array,
+  ): boolean {
+    const { keys } = this
+    if (keys === undefined) {
+      if (lanes === undefined) this.#decideByDefault(batch, now, decisions, counts)
+      return lanes === undefined
+    }
+    const buckets = lanes === undefined ? this.#limiter.undivided : this.#bucketsOf(lanes)
+    if (buckets === undefined || this.#pause-- > 0) return false
+    const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
+    const { length } = batch
+    this.#pause = 0
+    if (!keys.find(batch, buckets, excluded)) return false
+    if (keys.aloneCount > length * (lanes === undefined ? MOST_ALONE : MOST_ALONE_WITH_RULES)) {
+      this.#pause = PAUSE
+      return false
+    }
+    if (excluded !== undefined) noteExcluded(length, excluded, decisions, counts)
+    this.#decideByKeys(batch, keys, buckets, now, decisions, counts)
+    return true
+  }
+
+  #bucketsOf(lanes: Lanes): RuledBuckets | undefined {
+    if (this.#ruled?.lanes !== lanes) this.#ruled = new RuledBuckets(lanes, this.#limiter)
+    return this.#limiter.keys > 0 && !this.#ruled.isTooDivided ? this.#ruled : undefined
+  }
+
+  #excludedOf(batch: EventBatch, exclude: NonNullable<DeciderOptions['exclude']>): Uint8Array {
+    if (this.#excluded.length < batch.length) this.#excluded = new Uint8Array(batch.length * 2)
+    exclude.all(batch, this.#excluded)
+    return this.#excluded
+  }
+
+  #decideByDefault(batch: EventBatch, now: number, decisions: Uint8Array, counts: Uint32Array): void {
+    const { length } = batch
+    if (this.#ids.length < length) this.#ids = new Int32Array(length * 2)
+    const ids = this.#ids.fill(0, 0, length)
+    const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
+    if (excluded !== undefined) {
+      noteExcluded(length, excluded, decisions, counts)
+      for (let i = 0; i < length; i++) if (excluded[i] === 1) ids[i] = NONE
+    }
+    const discarded = this.#limiter.defaults.takeAll(ids, 0, length, now, decisions)
+    counts[DISCARD] = discarded
+    counts[PASS] = length - counts[EXCLUDED]! - discarded
+  }
+
+  #decideByKeys(
+    batch: EventBatch,
+    keys: BatchKeys,
+    buckets: WholeBuckets,
+    now: number,
+    decisions: Uint8Array,
+    counts: Uint32Array,
+  ): void {
+    const { length } = batch
+    const { layout } = buckets
+    let discarded = 0
+    let from = 0
+    let alone = 0
+    const decideAlone = (i: number) => {
+      const decision = this.#take(batch, i, now)
+      decisions[i] = decision
+      counts[decision]!++
+      alone++
+    }
+    for (let n = 0; n < keys.aloneCount && buckets.layout === layout; n++) {
+      const i = keys.alone[n]!
+      if (from < i) discarded += buckets.windows.takeAll(keys.ids, from, i, now, decisions)
+      decideAlone(i)
+      from = i + 1
+    }
+    // Once buckets were dropped, others have their ids.
+    if (buckets.layout === layout) discarded += buckets.windows.takeAll(keys.ids, from, length, now, decisions)
+    else for (; from < length; from++) if (keys.ids[from] !== NONE) decideAlone(from)
+    counts[DISCARD]! += discarded
+    counts[PASS]! += length - counts[EXCLUDED]! - alone - discarded
+  }
+}
+
+function noteExcluded(length: number, excluded: Uint8Array, decisions: Uint8Array, counts: Uint32Array): void {
+  decisions.fill(EXCLUDED, 0, length)
+  let count = 0
+  for (let i = 0; i < length; i++) count += excluded[i]!
+  counts[EXCLUDED] = count
+}

@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto'
+import type { EventBatch } from '../../../core/event/batch.js'
+import { type FieldReader, MISSING, NULL } from '../../../core/event/field-reader.js'
+import { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { addEscaped } from '../../../lib/formats/json-string.js'
+import type { Places } from './bucket-part.js'
+import { hashBytes, type Key, randomSeed, viewOf } from './key-table.js'
+
+/** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
+export const LONGEST_KEY = 256
+/** A buffer that grew beyond this is kept only as long as keys need it. */
+const KEPT_BYTES = 64 * 1024
+
+const NULL_TEXT = Buffer.from('null')
+const COMMA = 0x2c
+const QUOTE = 0x22
+const OPENING = 0x5b
+const CLOSING = 0x5d
+
+/**
+ * The bytes that identify an event's bucket: the text of the bucket in UTF-8. With one field this is the text of its
+ * value, with several the JSON array of their texts. Different texts have different bytes: text that UTF-8 cannot
+ * represent and digests of long keys start with a byte that does not occur in UTF-8.
+ */
+export class BucketKey implements Key {
+  /** What the key is a part of, to be read several bytes at a time. */
+  bytes = viewOf(Buffer.alloc(0))
+  start = 0
+  end = 0
+  hash = 0
+  /** Where its bucket was last found; undefined: nobody keeps that. */
+  places: Places | undefined
+  place = 0
+  /** Without fields, all events belong to the default bucket. */
+  readonly hasFields: boolean
+  readonly #fields: readonly FieldReader[]
+  /** The only field, if there is one. */
+  readonly #field: FieldReader | undefined
+  readonly #seed: number
+  readonly #isExact: boolean
+  #list = new GrowingBytes()
+  #loaded: Uint8Array | undefined
+
+  /**
+   * `seed`: of the hash; any integer. `isExact`: integers have all of their digits, where events of different ids must
+   * not be taken for one another; if not, those that a double has.
+   */
+  constructor(fields: readonly FieldReader[], seed = randomSeed(), isExact = false) {
+    this.#seed = seed
+    this.#isExact = isExact
+    this.hasFields = fields.length > 0
+    this.#fields = fields
+    this.#field = fields.length === 1 ? fields[0] : undefined
+  }
+
+  /** Uses bytes that another key had. */
+  setBytes(bytes: Uint8Array): void {
+    this.#setAll(bytes)
+    this.#finish()
+  }
+
+  /** False if event `i` has no value in any field (missing, null, empty) and belongs to the default bucket. */
+  load(batch: EventBatch, i: number): boolean {
+    const field = this.#field
+    if (field === undefined) return this.#loadList(batch, i)
+    const kind = field.load(batch, i)
+    if (kind === MISSING || kind === NULL) return false
+    if (field.plain) this.#set(field.bytes, field.start, field.end)
+    else this.#setAll(textBytes(this.#textOf(field)))
+    return this.#finish()
+  }
+
+  /** The text of the bucket whose key was loaded last. Call before another reader of these fields moves on. */
+  text(): string {
+    return this.#field ? this.#textOf(this.#field) : this.#list.bytes.toString('utf8', 0, this.#list.length)
+  }
+
+  #textOf(field: FieldReader): string {
+    return this.#isExact ? field.exactText() : field.text()
+  }
+
+  #loadList(batch: EventBatch, i: number): boolean {
+    const last = this.#list
+    if (last.bytes.length > KEPT_BYTES && last.length <= KEPT_BYTES) this.#list = new GrowingBytes()
+    const list = this.#list
+    list.clear()
+    let found = false
+    for (const field of this.#fields) {
+      list.addByte(list.length === 0 ? OPENING : COMMA)
+      if (this.#addText(list, field, field.load(batch, i))) found = true
+    }
+    if (!found) return false
+    list.addByte(CLOSING)
+    this.#set(list.bytes, 0, list.length)
+    return this.#finish()
+  }
+
+  /** Adds the text of a field as a JSON string; null and false if it has no value. */
+  #addText(list: GrowingBytes, field: FieldReader, kind: number): boolean {
+    const plain = field.plain
+    const text = plain ? '' : this.#textOf(field)
+    if (kind === MISSING || kind === NULL || (plain ? field.start === field.end : text === '')) {
+      list.add(NULL_TEXT, 0, NULL_TEXT.length)
+      return false
+    }
+    if (!plain) list.addText(JSON.stringify(text))
+    else {
+      list.addByte(QUOTE)
+      addEscaped(list, field.bytes, field.start, field.end)
+      list.addByte(QUOTE)
+    }
+    return true
+  }
+
+  /** Replaces a long key by its digest. */
+  #finish(): boolean {
+    if (this.end - this.start > LONGEST_KEY) this.#setAll(digest(this.#loaded!.subarray(this.start, this.end)))
+    this.hash = hashBytes(this.bytes, this.start, this.end, this.#seed)
+    this.places = undefined
+    return this.end > this.start
+  }
+
+  #setAll(bytes: Uint8Array): void {
+    this.#set(bytes, 0, bytes.length)
+  }
+
+  #set(bytes: Uint8Array, start: number, end: number): void {
+    // Most keys are in the same chunk as the one before.
+    if (bytes !== this.#loaded) {
+      this.#loaded = bytes
+      this.bytes = viewOf(bytes)
+    }
+    this.start = start
+    this.end = end
+  }
+}
+
+/** The bytes of a bucket's text, as `BucketKey` has them. */
+export function keyBytes(text: string): Uint8Array {
+  const bytes = textBytes(text)
+  return bytes.length > LONGEST_KEY ? digest(bytes) : bytes
+}
+
+function textBytes(text: string): Buffer {
+  return text.isWellFormed() ? Buffer.from(text) : marked(0xff, Buffer.from(text, 'utf16le'))
+}
+
+function digest(key: Uint8Array): Buffer {
+  return marked(0xfe, createHash('sha256').update(key).digest())
+}
+
+function marked(mark: number, bytes: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from([mark]), bytes])
+}

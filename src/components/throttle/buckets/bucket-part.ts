@@ -1,0 +1,225 @@
+import type { StateWriter } from '../persist/state-bytes.js'
+import type { BucketColumns } from '../windows.js'
+import { type Key, type Keys, KeyTable } from './key-table.js'
+
+export interface Lifetime {
+  /** How long a bucket is live after the time that `latest` of its windows returns. */
+  readonly idleMs: number
+  /** Whether a bucket used since the last search counts as live. In event time, its events may be far behind. */
+  readonly keepsUsed: boolean
+  /** Whether it is noted which buckets were used since they were written. */
+  readonly notesChanges?: boolean | undefined
+}
+
+/** Bits of what is noted of a bucket: used since the last search, and since it was written. */
+const USED = 1
+const CHANGED = 2
+const BOTH = USED | CHANGED
+
+/** A part has become too large if fewer than one of so many of its ids were in use since the last search. */
+const SPARSE = 4
+const SMALLEST = 64
+
+/** Where the buckets of known keys were last found: the layout of a part, and their ids in it. */
+export class Places {
+  readonly layouts: (object | undefined)[] = []
+  ids = new Int32Array(8)
+
+  add(): void {
+    if (this.layouts.push(undefined) <= this.ids.length) return
+    const ids = new Int32Array(this.ids.length * 2)
+    ids.set(this.ids)
+    this.ids = ids
+  }
+
+  set(place: number, layout: object, id: number): void {
+    this.layouts[place] = layout
+    this.ids[place] = id
+  }
+}
+
+/** A key; if it is a known one, with its number among the places. */
+export interface PlacedKey extends Key {
+  readonly places?: Places | undefined
+  readonly place?: number
+}
+
+/** Some of the buckets of a throttle: the table of their keys, and their windows. */
+export class BucketPart<W extends BucketColumns> {
+  /** The windows of the buckets that `find` and `add` return. */
+  windows: W
+  /** When idle buckets were last searched for. */
+  searchedAt: number
+  /** Another one whenever its buckets get other ids. */
+  layout = {}
+  readonly #lifetime: Lifetime
+  readonly #create: () => W
+  readonly #expected: number
+  #keys: KeyTable
+  /** Whether a bucket was used since the last search, or since it was written. */
+  #used: Uint8Array | undefined
+  /** The bucket that is written next. */
+  #written = 0
+
+  /** `expected`: the number of buckets that it will hardly exceed. */
+  constructor(lifetime: Lifetime, create: () => W, searchedAt: number, expected: number) {
+    this.#lifetime = lifetime
+    this.#expected = expected
+    this.#keys = new KeyTable(0, 0, expected)
+    this.#create = create
+    this.windows = create()
+    this.searchedAt = searchedAt
+    if (lifetime.keepsUsed || lifetime.notesChanges) this.#used = new Uint8Array(this.#keys.capacity)
+  }
+
+  get size(): number {
+    return this.#keys.size
+  }
+
+  /** The id of a bucket, or -1. */
+  find(key: Key): number {
+    const id = this.#keys.find(key)
+    // As in `use`, of which V8 would make a call.
+    if (id >= 0 && this.#used !== undefined) this.#used[id] = BOTH
+    return id
+  }
+
+  /**
+   * Finds the buckets of so many events, of which the ids of `left` are not known yet, and notes that they are used.
+   */
+  findAll(keys: Keys, length: number, left: number): void {
+    if (left > 0) this.#keys.findAll(keys, length)
+    this.useAll(keys.ids, length)
+  }
+
+  /** Notes that the buckets of so many events are used. Skips negative ids. */
+  useAll(ids: Int32Array, length: number): void {
+    const used = this.#used
+    if (used === undefined) return
+    for (let i = 0; i < length; i++) if (ids[i]! >= 0) used[ids[i]!] = BOTH
+  }
+
+  /** Notes that a bucket is used. */
+  use(id: number): void {
+    if (this.#used !== undefined) this.#used[id] = BOTH
+  }
+
+  /** Adds a new bucket; returns its id. */
+  add(key: Key): number {
+    const id = this.#keys.add(key)
+    this.windows.reserve(this.#keys.capacity)
+    if (this.#used === undefined) return id
+    if (id >= this.#used.length) {
+      const used = new Uint8Array(this.#keys.capacity)
+      used.set(this.#used)
+      this.#used = used
+    }
+    this.#used[id] = BOTH
+    return id
+  }
+
+  /** Drops all buckets for good. */
+  release(): void {
+    this.windows.release()
+    this.windows = this.#create()
+    this.layout = {}
+  }
+
+  /** Drops idle buckets if there are at least `least`; also those that were used if `isFull`. */
+  dropIdle(now: number, least: number, isFull: boolean): void {
+    const { size } = this
+    const used = isFull || !this.#lifetime.keepsUsed ? undefined : this.#used
+    let live = 0
+    for (let id = 0; id < size; id++) if (this.#isLive(id, now, used)) live++
+    const { capacity } = this.#keys
+    if (capacity > SMALLEST && (live === 0 || size * SPARSE < capacity)) this.#shrink(live, now, used)
+    else if (live < size && size - live >= least) this.#compact(now, used)
+    if (used) for (let id = 0; id < this.#used!.length; id++) this.#used![id]! &= CHANGED
+  }
+
+  #isLive(id: number, now: number, used: Uint8Array | undefined): boolean {
+    return now - this.windows.latest(id) < this.#lifetime.idleMs || (used !== undefined && (used[id]! & USED) !== 0)
+  }
+
+  /** A table for so many of the keys, if they are as long as the others. */
+  #tableFor(live: number): KeyTable {
+    return new KeyTable(live, (this.#keys.keyBytes * live) / this.size, this.#expected)
+  }
+
+  /** Drops the other buckets in place, since memory that is given back all the time stays in pieces. */
+  #compact(now: number, used: Uint8Array | undefined): void {
+    const { size, windows } = this
+    const notes = this.#used
+    let written = 0
+    this.#keys.keep((id, to) => {
+      if (!this.#isLive(id, now, used)) return false
+      if (to < id) windows.adopt(to, windows, id)
+      if (notes) notes[to] = notes[id]! & CHANGED
+      if (id < this.#written) written++
+      return true
+    })
+    const empty = this.#create()
+    for (let id = this.size; id < size; id++) windows.adopt(id, empty, 0)
+    this.#written = written
+    this.layout = {}
+  }
+
+  /** Moves the live buckets, of which there are `live`, into less memory. */
+  #shrink(live: number, now: number, used: Uint8Array | undefined): void {
+    const [keys, windows] = [this.#tableFor(live), this.#create()]
+    windows.reserve(keys.capacity)
+    const before = this.#used
+    if (before) this.#used = new Uint8Array(keys.capacity)
+    let written = 0
+    for (let id = 0; live > 0 && id < this.size; id++) {
+      if (!this.#isLive(id, now, used)) continue
+      const kept = keys.take(this.#keys, id)
+      windows.adopt(kept, this.windows, id)
+      if (before) this.#used![kept] = before[id]! & CHANGED
+      if (id < this.#written) written++
+    }
+    this.#written = written
+    this.windows.release()
+    this.windows = windows
+    this.#keys = keys
+    this.layout = {}
+  }
+
+  /** Empties the bucket with this key, as one of `empty` is. */
+  empty(key: Key, empty: W): void {
+    const id = this.#keys.find(key)
+    if (id >= 0) this.windows.adopt(id, empty, 0)
+  }
+
+  /** Begins to write buckets. */
+  restart(): void {
+    this.#written = 0
+  }
+
+  /**
+   * Writes buckets until `to` holds `most` bytes: those that were used since they were written, or `all`; none that is
+   * idle. Returns whether none is left.
+   */
+  write(to: StateWriter, all: boolean, now: number, most: number): boolean {
+    while (this.#written < this.size) {
+      this.#write(this.#written++, to, all, now)
+      if (to.length >= most) return false
+    }
+    return true
+  }
+
+  /** Writes the bucket with this key, as `write` does. */
+  writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
+    const id = this.#keys.find(key)
+    if (id >= 0) this.#write(id, to, all, now)
+  }
+
+  #write(id: number, to: StateWriter, all: boolean, now: number): void {
+    const used = this.#used!
+    if (!all && (used[id]! & CHANGED) === 0) return
+    used[id]! &= USED
+    if (!this.#isLive(id, now, undefined)) return
+    this.#keys.write(id, to)
+    this.windows.write(id, to)
+  }
+}

@@ -1,0 +1,65 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import type { GrowingBytes } from '../../../lib/formats/growing-bytes.js'
+import { addEscaped } from '../../../lib/formats/json-string.js'
+import { BucketKey } from './bucket-key.js'
+import { bucketName } from './bucket-name.js'
+import { type Key, randomSeed, viewOf } from './key-table.js'
+
+const QUOTE = 0x22
+const UNDERSCORE = 0x5f
+/** No text in UTF-8 begins with such a byte. */
+const FIRST_MARK = 0xfe
+
+/** The bucket that the key of an event names. One object serves all events without allocation. */
+export class EventKey implements Key {
+  /** Whether the event has a key; false: it belongs to the default bucket, and `start` equals `end`. */
+  isThere = false
+  /** The key is [start, end) of this. */
+  bytes: DataView = viewOf(Buffer.alloc(0))
+  start = 0
+  end = 0
+  hash = 0
+  readonly #key: BucketKey
+  #buffer = Buffer.alloc(0)
+
+  /** `seed`: of the hash; any integer. */
+  constructor(fields: readonly FieldReader[], seed = randomSeed()) {
+    this.#key = new BucketKey(fields, seed)
+  }
+
+  load(batch: EventBatch, i: number): void {
+    const key = this.#key
+    this.isThere = key.hasFields && key.load(batch, i)
+    this.bytes = key.bytes
+    this.start = this.isThere ? key.start : 0
+    this.end = this.isThere ? key.end : 0
+    this.hash = this.isThere ? key.hash : 0
+  }
+
+  /** Whether the bytes of the key are the text of its bucket. */
+  get isText(): boolean {
+    return this.isThere && this.bytes.getUint8(this.start) < FIRST_MARK
+  }
+
+  /** The name of the bucket; null: the default one. */
+  name(): string | null {
+    return this.isThere ? bucketName(this.#key.text()) : null
+  }
+
+  /** Writes the name as JSON. */
+  writeName(to: GrowingBytes): void {
+    if (!this.isText || this.bytes.getUint8(this.start) === UNDERSCORE) {
+      to.addText(JSON.stringify(this.name()))
+      return
+    }
+    const { buffer, byteOffset, byteLength } = this.bytes
+    const known = this.#buffer
+    if (known.buffer !== buffer || known.byteOffset !== byteOffset || known.length !== byteLength) {
+      this.#buffer = Buffer.from(buffer as ArrayBuffer, byteOffset, byteLength)
+    }
+    to.addByte(QUOTE)
+    addEscaped(to, this.#buffer, this.start, this.end)
+    to.addByte(QUOTE)
+  }
+}

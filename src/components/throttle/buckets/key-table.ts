@@ -1,0 +1,260 @@
+import { randomInt } from 'node:crypto'
+import type { StateWriter } from '../persist/state-bytes.js'
+
+/** A key: [start, end) of `bytes`. */
+export interface Key {
+  readonly bytes: DataView
+  readonly start: number
+  readonly end: number
+  /** The result of hashBytes. */
+  readonly hash: number
+}
+
+/** In the place of an id: none is needed; the key is to be found; it cannot be found here. */
+export const NONE = -1
+export const TO_FIND = -2
+export const ALONE = -3
+
+/** The keys of many events: that of event i is [starts[i], ends[i]) of `bytes`. */
+export interface Keys {
+  readonly bytes: DataView
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly hashes: Int32Array
+  /** The ids of keys, or one of the numbers above. */
+  readonly ids: Int32Array
+  /** The indices of events whose key was found, and of others, in order, and how many they are. */
+  readonly found: Int32Array
+  foundCount: number
+  readonly alone: Int32Array
+  aloneCount: number
+}
+
+/** Bytes of keys, and number of keys, from which a table is large. */
+const LARGE = 65_536
+
+/**
+ * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
+ * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
+ * longer needed is dropped as a whole (bucket-part.ts).
+ */
+export class KeyTable {
+  /** Ids by hash, plus one; 0 is free. At most half are used, of a large table 5/8. */
+  #places: Int32Array
+  #hashes: Int32Array
+  /** Start of the key of an id in #keys; its end is the start of the next one. */
+  #offsets: Uint32Array
+  #keys: Buffer
+  #view: DataView
+  #size = 0
+
+  readonly #expected: number
+
+  /**
+   * With room for so many keys of so many bytes together, and a few more. It will hardly have more than `expected`, so
+   * it grows to this size at once when it is near, and by less from then on.
+   */
+  constructor(keys = 0, bytes = 0, expected = Number.POSITIVE_INFINITY) {
+    this.#expected = expected
+    let places = 16
+    while (places < keys * 2) places *= 2
+    const capacity = Math.max(8, Math.ceil(keys * 1.125))
+    this.#places = new Int32Array(places)
+    this.#hashes = new Int32Array(capacity)
+    this.#offsets = new Uint32Array(capacity + 1)
+    this.#keys = Buffer.alloc(Math.max(128, Math.ceil(bytes * 1.125)))
+    this.#view = viewOf(this.#keys)
+  }
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Number of keys for which there is room before the table grows. */
+  get capacity(): number {
+    return this.#hashes.length
+  }
+
+  /** Bytes of all keys together. */
+  get keyBytes(): number {
+    return this.#offsets[this.#size]!
+  }
+
+  /** Memory of the table, in bytes. */
+  get bytes(): number {
+    return this.#places.byteLength + this.#hashes.byteLength + this.#offsets.byteLength + this.#keys.length
+  }
+
+  /** The id of a key, or -1. */
+  find({ bytes, start, end, hash }: Key): number {
+    const mask = this.#places.length - 1
+    for (let place = hash & mask; ; place = (place + 1) & mask) {
+      const id = this.#places[place]! - 1
+      if (id < 0) return -1
+      if (this.#hashes[id] === hash && this.#equals(id, bytes, start, end)) return id
+    }
+  }
+
+  /** Finds the keys of so many events that are TO_FIND. */
+  findAll(keys: Keys, length: number): void {
+    const { bytes, starts, ends, hashes, ids, found, alone } = keys
+    const places = this.#places
+    const known = this.#hashes
+    const mask = places.length - 1
+    let [foundCount, aloneCount] = [0, 0]
+    for (let i = 0; i < length; i++) {
+      const wanted = ids[i]!
+      if (wanted >= NONE) continue
+      let id = -1
+      if (wanted === TO_FIND) {
+        const hash = hashes[i]!
+        for (let place = hash & mask; ; place = (place + 1) & mask) {
+          id = places[place]! - 1
+          if (id < 0 || (known[id] === hash && this.#equals(id, bytes, starts[i]!, ends[i]!))) break
+        }
+      }
+      if (id < 0) alone[aloneCount++] = i
+      else {
+        ids[i] = id
+        found[foundCount++] = i
+      }
+    }
+    keys.foundCount = foundCount
+    keys.aloneCount = aloneCount
+  }
+
+  #equals(id: number, bytes: DataView, start: number, end: number): boolean {
+    const keys = this.#view
+    let at = this.#offsets[id]!
+    if (this.#offsets[id + 1]! - at !== end - start) return false
+    let p = start
+    for (; p + 4 <= end; p += 4, at += 4) if (bytes.getInt32(p, true) !== keys.getInt32(at, true)) return false
+    for (; p < end; p++, at++) if (bytes.getUint8(p) !== keys.getUint8(at)) return false
+    return true
+  }
+
+  /** Adds a new key; returns its id: 0, 1, 2, … */
+  add({ bytes, start, end, hash }: Key): number {
+    return this.#add(bytes, start, end, hash)
+  }
+
+  #add(bytes: DataView, start: number, end: number, hash: number): number {
+    const id = this.#size
+    if (id === this.#hashes.length) this.#growColumns()
+    const at = this.#offsets[id]!
+    const next = at + end - start
+    if (next > this.#keys.length) this.#growKeys(next)
+    for (let p = start, to = at; p < end; p++) this.#keys[to++] = bytes.getUint8(p)
+    this.#offsets[id + 1] = next
+    this.#hashes[id] = hash
+    this.#size = id + 1
+    const most = this.#places.length * (id < LARGE ? 0.5 : 0.625)
+    if (this.#size > most) this.#growPlaces()
+    else this.#place(id, hash)
+    return id
+  }
+
+  #place(id: number, hash: number): void {
+    const mask = this.#places.length - 1
+    let place = hash & mask
+    while (this.#places[place] !== 0) place = (place + 1) & mask
+    this.#places[place] = id + 1
+  }
+
+  #growKeys(atLeast: number): void {
+    const { length } = this.#keys
+    const larger = Buffer.alloc(Math.max(atLeast, Math.ceil(length * (length < LARGE ? 2 : 1.25))))
+    this.#keys.copy(larger)
+    this.#keys = larger
+    this.#view = viewOf(larger)
+  }
+
+  #growColumns(): void {
+    const { length } = this.#hashes
+    const expected = this.#expected
+    let capacity = length * 2
+    if (length >= expected) capacity = Math.ceil(length * 1.125)
+    else if (capacity * 1.5 > expected) capacity = expected
+    const hashes = new Int32Array(capacity)
+    hashes.set(this.#hashes)
+    this.#hashes = hashes
+    const offsets = new Uint32Array(capacity + 1)
+    offsets.set(this.#offsets)
+    this.#offsets = offsets
+  }
+
+  #growPlaces(): void {
+    this.#places = new Int32Array(this.#places.length * 2)
+    for (let id = 0; id < this.#size; id++) this.#place(id, this.#hashes[id]!)
+  }
+
+  /**
+   * Removes keys: all for which `keeps` returns false. It is called with each id, and the id that the key gets if it
+   * stays.
+   */
+  keep(keeps: (id: number, to: number) => boolean): void {
+    let [kept, at] = [0, 0]
+    for (let id = 0; id < this.#size; id++) {
+      if (!keeps(id, kept)) continue
+      const end = this.#offsets[id + 1]!
+      for (let p = this.#offsets[id]!; p < end; p++) this.#keys[at++] = this.#keys[p]!
+      this.#hashes[kept] = this.#hashes[id]!
+      this.#offsets[++kept] = at
+    }
+    this.#size = kept
+    this.#places.fill(0)
+    for (let id = 0; id < kept; id++) this.#place(id, this.#hashes[id]!)
+  }
+
+  /** Copies key `id` from another table; returns its id here. */
+  take(from: KeyTable, id: number): number {
+    return this.#add(from.#view, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
+  }
+
+  /** Writes the bytes of key `id`. */
+  write(id: number, to: StateWriter): void {
+    to.bytes(this.#keys, this.#offsets[id]!, this.#offsets[id + 1]!)
+  }
+
+  key(id: number): string {
+    return this.#keys.toString('utf8', this.#offsets[id]!, this.#offsets[id + 1]!)
+  }
+}
+
+export function sameKeys(a: Key, b: Key): boolean {
+  if (a.hash !== b.hash || a.end - a.start !== b.end - b.start) return false
+  for (let p = a.start, q = b.start; p < a.end; p++, q++) if (a.bytes.getUint8(p) !== b.bytes.getUint8(q)) return false
+  return true
+}
+
+/** A key that has these bytes. */
+export function keyOf(bytes: Uint8Array, seed: number): Key {
+  const view = viewOf(bytes)
+  return { bytes: view, start: 0, end: bytes.length, hash: hashBytes(view, 0, bytes.length, seed) }
+}
+
+export function viewOf(bytes: Uint8Array): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
+}
+
+/** A seed for hashes. Keys that collide with one seed, which a sender can find, do not with another. */
+export const randomSeed = (): number => randomInt(2 ** 31)
+
+/**
+ * A 32-bit hash of [start, end): one multiplication for two bytes, then mixed. A random `seed` prevents forged
+ * collisions. That would not hold with more bytes at a time, since a change of the highest bit passes a multiplication unchanged.
+ */
+export function hashBytes(bytes: DataView, start: number, end: number, seed: number): number {
+  let hash = seed
+  let p = start
+  for (; p + 4 <= end; p += 4) {
+    const both = bytes.getInt32(p, true)
+    hash = Math.imul(hash ^ (both & 0xffff), 0x01000193) ^ (hash >>> 15)
+    hash = Math.imul(hash ^ (both >>> 16), 0x01000193) ^ (hash >>> 15)
+  }
+  for (; p + 2 <= end; p += 2) hash = Math.imul(hash ^ bytes.getUint16(p, true), 0x01000193) ^ (hash >>> 15)
+  // With a mark, since a last byte of 0 differs from none.
+  if (p < end) hash = Math.imul(hash ^ bytes.getUint8(p) ^ 0x10000, 0x01000193) ^ (hash >>> 15)
+  hash = Math.imul(hash ^ (hash >>> 16), 0x7feb352d)
+  return (hash ^ (hash >>> 15)) | 0
+}

@@ -1,0 +1,336 @@
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+import type { BucketColumns } from '../windows.js'
+import { BucketPart, type Lifetime, type PlacedKey } from './bucket-part.js'
+import { hashBytes, type Key } from './key-table.js'
+
+export interface BucketsOptions extends Lifetime {
+  readonly maxKeys: number
+}
+
+/** Up to this `maxKeys` there is one part; otherwise so many that each has up to PART buckets. */
+const UNDIVIDED = 100_000
+/** Growing or searching so many buckets takes a few milliseconds. */
+const PART = 65_536
+const MOST_PARTS = 64
+/** How much more than its share a part may have, since parts are searched at different times. */
+const SPREAD = 1.25
+/** The work of one call of `advance`, in buckets checked. Keeping one while others are dropped costs more. */
+const MOST_WORK = 100_000
+const KEEPING = 16
+/** Idle buckets are dropped when they are at least 1/4 of a part; of a small part, always. */
+const WORTH_DROPPING = 4
+const SMALL = 1024
+/** If `maxKeys` is reached: the number of buckets that may be checked per refused key, and the share worth dropping. */
+const CHECKED_PER_REFUSED = 8
+const WORTH_DROPPING_IF_FULL = 16
+
+/** Called with a new bucket: its windows, its id there and its key. */
+export type PrepareBucket<W> = (windows: W, id: number, key: Key) => void
+
+/**
+ * Buckets by key. An idle bucket is the same as a new one: idle buckets are dropped once in a while, and no live window
+ * is forgotten. Buckets are divided by their hash into parts that grow and are searched one after the other, so that no
+ * single step takes long even with millions of them.
+ */
+export class KeyedBuckets<W extends BucketColumns> {
+  /** The windows of the bucket that `bucket` returned last. */
+  windows: W
+  /** Those of the default bucket, whose id is 0: of all without a key. It is not among those that are bounded. */
+  readonly defaults: W
+  /** Number of buckets in memory. */
+  size = 0
+  readonly #options: BucketsOptions
+  readonly #create: () => W
+  readonly #room: BucketRoom
+  readonly #prepare: PrepareBucket<W> | undefined
+  /** By the upper bits of the hash; a part is made for its first key. */
+  readonly #parts: (BucketPart<W> | undefined)[]
+  readonly #mask: number
+  /** The part if there is only one: it is found sooner, since this does not depend on the hash. */
+  #only: BucketPart<W> | undefined
+  /** The part that `advance` begins with, and the one that is searched next because `maxKeys` is reached. */
+  #first = 0
+  #searched = 0
+  #searchedAt = Number.NEGATIVE_INFINITY
+  /** The windows that buckets are read into. */
+  #read: W | undefined
+  /** New keys refused since that search. */
+  #refused = 0
+
+  /** `room`: where the buckets of several objects are bounded together. */
+  constructor(
+    options: BucketsOptions,
+    create: () => W,
+    room = new BucketRoom(options.maxKeys),
+    prepare?: PrepareBucket<W>,
+  ) {
+    this.#options = options
+    this.#create = create
+    this.#room = room
+    this.#prepare = prepare
+    this.defaults = create()
+    this.windows = this.defaults
+    room.add(this)
+    let parts = 1
+    while (options.maxKeys > UNDIVIDED && parts < MOST_PARTS && parts * PART < options.maxKeys) parts *= 2
+    this.#parts = new Array(parts).fill(undefined)
+    this.#mask = parts - 1
+  }
+
+  /** What has all buckets, if that is one part. Undefined while there are none. */
+  get only(): BucketPart<W> | undefined {
+    return this.#only
+  }
+
+  /** The windows of all buckets. */
+  get all(): readonly W[] {
+    return [this.defaults, ...this.#parts.flatMap(part => (part ? [part.windows] : []))]
+  }
+
+  get idleMs(): number {
+    return this.#options.idleMs
+  }
+
+  /** Drops idle buckets. Call before the lookups for one point in time. */
+  advance(now: number): void {
+    const { idleMs } = this.#options
+    if (now < this.#searchedAt) this.#searchedAt = now
+    let work = 0
+    for (let n = 0; n <= this.#mask; n++) {
+      const part = this.#parts[(this.#first + n) & this.#mask]
+      if (part === undefined) continue
+      // In event time, a new source may have earlier events.
+      if (now < part.searchedAt) part.searchedAt = now
+      if (now - part.searchedAt < idleMs) continue
+      if (work >= MOST_WORK) {
+        this.#first += n
+        return
+      }
+      part.searchedAt = now
+      work += part.size + this.#drop(part, now, part.size < SMALL ? 1 : part.size / WORTH_DROPPING, false) * KEEPING
+    }
+  }
+
+  /** Drops idle buckets of a part; see BucketPart. Returns how many others had to be moved. */
+  #drop(part: BucketPart<W>, now: number, least: number, isFull: boolean): number {
+    const { size } = part
+    part.dropIdle(now, least, isFull)
+    this.size -= size - part.size
+    this.#room.drop(size - part.size)
+    return size === part.size ? 0 : part.size
+  }
+
+  /** Drops all buckets. */
+  clear(): void {
+    for (const part of this.#parts) part?.release()
+    this.#parts.fill(undefined)
+    this.#only = undefined
+    this.#room.drop(this.size)
+    this.size = 0
+  }
+
+  /**
+   * Writes buckets: those that changed since they were written, or `all`. Yields whenever `to` holds `most` bytes, and
+   * goes on with what there is then. `now`: a bucket that is idle then is not written.
+   */
+  *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
+    for (let n = 0; n <= this.#mask; n++) {
+      const part = this.#parts[n]
+      part?.restart()
+      while (part && !part.write(to, all, now(), most)) yield
+    }
+  }
+
+  /** Writes the bucket with this key, as `write` does. */
+  writeOne(key: Key, to: StateWriter, all: boolean, now: number): void {
+    this.#parts[this.#indexOf(key.hash)]?.writeOne(key, to, all, now)
+  }
+
+  /**
+   * Reads the state of a bucket with a key of so many bytes, whose hashes have this seed, unless it is idle now and was
+   * not in use when it was written. Buckets that were dropped are still among those that were written: where they take
+   * all the room, those that are idle now make room for it. Returns false if there is none.
+   */
+  read(length: number, from: StateReader, seed: number): boolean {
+    const start = from.bytes(length)
+    const end = from.at
+    const { now } = from
+    this.#read ??= this.#create()
+    this.#read.read(0, from)
+    const { idleMs, keepsUsed } = this.#options
+    const isIdle = !keepsUsed && now - this.#read.latest(0) >= idleMs
+    const { view: bytes } = from
+    const key = { bytes, start, end, hash: hashBytes(bytes, start, end, seed) }
+    let id = isIdle ? -1 : this.bucket(key, now)
+    if (id < 0 && !isIdle && this.#room.dropIdle(now)) id = this.bucket(key, now)
+    if (id < 0) this.#read.release()
+    else this.windows.adopt(id, this.#read, 0)
+    return isIdle || id >= 0
+  }
+
+  /** Drops the buckets with these keys. */
+  remove(keys: readonly Key[]): void {
+    const empty = this.#create()
+    for (const key of keys) this.#parts[this.#indexOf(key.hash)]?.empty(key, empty)
+    // At this time no bucket is idle but an empty one.
+    this.dropIdle(Number.NEGATIVE_INFINITY)
+  }
+
+  /** Drops all idle buckets, also those that were used since the last search. */
+  dropIdle(now: number): void {
+    for (const part of this.#parts) if (part) this.#drop(part, now, 1, true)
+  }
+
+  /** Drops all buckets for good. */
+  release(): void {
+    this.clear()
+    this.defaults.release()
+    this.#room.remove(this)
+  }
+
+  /** The id, in `windows`, of the bucket with this key; -1 if there is no room for a new one. */
+  bucket(key: PlacedKey | undefined, now: number): number {
+    if (key === undefined) {
+      this.windows = this.defaults
+      return 0
+    }
+    const { places } = key
+    const part = this.#only ?? this.#partOf(key.hash, now)
+    let id: number
+    if (places !== undefined && places.layouts[key.place!] === part.layout) {
+      id = places.ids[key.place!]!
+      part.use(id)
+    } else id = part.find(key)
+    if (id < 0) {
+      if (!this.#room.hasRoom(now)) return -1
+      id = part.add(key)
+      this.#prepare?.(part.windows, id, key)
+      this.size++
+      this.#room.size++
+    }
+    if (places !== undefined && places.layouts[key.place!] !== part.layout) places.set(key.place!, part.layout, id)
+    // A store costs more than a comparison.
+    if (this.windows !== part.windows) this.windows = part.windows
+    return id
+  }
+
+  /** Like `bucket`, but adds none: if there is none yet, `windows` is an empty one. */
+  peek(key: Key | undefined, now: number): number {
+    if (key === undefined) return this.bucket(key, now)
+    const part = this.#parts[this.#indexOf(key.hash)]
+    const id = part?.find(key) ?? -1
+    if (id >= 0) {
+      this.windows = part!.windows
+      return id
+    }
+    if (!this.#room.hasRoom(now)) return -1
+    this.windows = this.#create()
+    this.#prepare?.(this.windows, 0, key)
+    return 0
+  }
+
+  #partOf(hash: number, now: number): BucketPart<W> {
+    const index = this.#indexOf(hash)
+    return this.#parts[index] ?? this.#begin(index, now)
+  }
+
+  #indexOf(hash: number): number {
+    return (hash >>> 24) & this.#mask
+  }
+
+  #begin(index: number, now: number): BucketPart<W> {
+    // The parts are searched one after the other.
+    const searchedAt = now - (this.#options.idleMs * index) / this.#parts.length
+    const parts = this.#parts.length
+    const expected = Math.ceil((this.#options.maxKeys / parts) * (parts > 1 ? SPREAD : 1))
+    const part = new BucketPart(this.#options, this.#create, searchedAt, expected)
+    this.#parts[index] = part
+    if (this.#mask === 0) this.#only = part
+    return part
+  }
+
+  /**
+   * Drops idle buckets of one part early because `maxKeys` is reached. The work is proportional to the number of refused
+   * keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
+   */
+  makeRoom(now: number): void {
+    const part = this.#parts[this.#searched & this.#mask]
+    const size = part?.size ?? 0
+    const due = now - this.#searchedAt >= this.#options.idleMs / 8 / this.#parts.length
+    if (!due && ++this.#refused * CHECKED_PER_REFUSED < size) return
+    this.#refused = 0
+    this.#searched++
+    if (due) this.#searchedAt = now
+    if (part) this.#drop(part, now, due ? 1 : size / WORTH_DROPPING_IF_FULL, true)
+  }
+}
+
+/** Buckets that share a room. */
+interface Member {
+  /** Drops idle buckets if it is time. */
+  advance(now: number): void
+  /** Drops idle buckets early, if that is worth its cost. */
+  makeRoom(now: number): void
+  /** Drops all idle buckets. */
+  dropIdle(now: number): void
+}
+
+/** How many members are advanced at a time. */
+const AT_ONCE = 16
+
+/** Bounds the number of buckets of several KeyedBuckets together. Their turns come one after the other. */
+export class BucketRoom {
+  /** Number of buckets in memory. */
+  size = 0
+  /** Number of buckets that were dropped because they were idle, or their rule is gone. */
+  dropped = 0
+  readonly #maxKeys: number
+  readonly #members: Member[] = []
+  #clearedAt = Number.NEGATIVE_INFINITY
+  #advanced = 0
+  #searched = 0
+
+  constructor(maxKeys: number) {
+    this.#maxKeys = maxKeys
+  }
+
+  /** Counts buckets as dropped. */
+  drop(buckets: number): void {
+    this.size -= buckets
+    this.dropped += buckets
+  }
+
+  add(member: Member): void {
+    this.#members.push(member)
+  }
+
+  /** Removes a member that has no buckets any more. */
+  remove(member: Member): void {
+    this.#members.splice(this.#members.indexOf(member), 1)
+  }
+
+  advance(now: number): void {
+    const members = this.#members
+    for (let n = Math.min(members.length, AT_ONCE); n > 0; n--) {
+      this.#advanced = (this.#advanced + 1) % members.length
+      members[this.#advanced]!.advance(now)
+    }
+  }
+
+  /** Whether there is room for one more bucket, possibly after dropping idle ones. */
+  hasRoom(now: number): boolean {
+    if (this.size < this.#maxKeys) return true
+    this.#searched = (this.#searched + 1) % this.#members.length
+    this.#members[this.#searched]!.makeRoom(now)
+    return this.size < this.#maxKeys
+  }
+
+  /** Drops all idle buckets, which is slow, unless it has done so at this time. Returns whether there is room then. */
+  dropIdle(now: number): boolean {
+    if (now > this.#clearedAt) {
+      this.#clearedAt = now
+      for (const member of this.#members) member.dropIdle(now)
+    }
+    return this.size < this.#maxKeys
+  }
+}

@@ -1,0 +1,86 @@
+import { DEFAULT } from '../buckets/bucket-name.js'
+import type { Refusal } from '../decider.js'
+
+const MINUTE_MS = 60_000
+const MINUTES = 60
+/** Buckets that are kept if there are more. */
+const KEPT = 256
+
+interface Row {
+  /** Discarded events by minute: a ring. */
+  readonly minutes: Float64Array
+  /** The newest minute in it. */
+  newest: number
+  /** The limit that discarded one of the last of them. */
+  refusal: Refusal | undefined
+}
+
+/** How many events of the buckets that are discarded most often were discarded in the last hour. Memory is bounded. */
+export class DiscardHistory {
+  readonly #rows = new Map<string, Row>()
+  #inexactAt = Number.NEGATIVE_INFINITY
+
+  /** `bucket`: its name; null: the default one. `now`: milliseconds, as in all calls. */
+  add(bucket: string | null, events: number, now: number): void {
+    const row = this.#row(bucket, now)
+    advance(row, now)
+    row.minutes[row.newest % MINUTES]! += events
+  }
+
+  /** Keeps which limit discarded an event of a bucket. */
+  note(bucket: string | null, refusal: Refusal | undefined, now: number): void {
+    this.#row(bucket, now).refusal = refusal
+  }
+
+  /** The limit that discarded one of the last events of a bucket, if that is known. */
+  refusal(bucket: string | null): Refusal | undefined {
+    return this.#rows.get(bucket ?? DEFAULT)?.refusal
+  }
+
+  #row(bucket: string | null, now: number): Row {
+    const name = bucket ?? DEFAULT
+    let row = this.#rows.get(name)
+    if (!row) {
+      if (this.#rows.size === KEPT * 2) this.#forget(now)
+      row = { minutes: new Float64Array(MINUTES), newest: Math.floor(now / MINUTE_MS), refusal: undefined }
+      this.#rows.set(name, row)
+    }
+    return row
+  }
+
+  /** Reports that only a sample of the events was counted, in proportion. */
+  sampled(now: number): void {
+    this.#inexactAt = now
+  }
+
+  /** Events in this minute and the 59 before it. */
+  lastHour(bucket: string | null, now: number): number {
+    const row = this.#rows.get(bucket ?? DEFAULT)
+    return row ? sumOf(row, now) : 0
+  }
+
+  /** Whether every event of the last hour was counted. */
+  isExact(now: number): boolean {
+    return now - this.#inexactAt > MINUTES * MINUTE_MS
+  }
+
+  #forget(now: number): void {
+    const sums = [...this.#rows].map(([name, row]) => ({ name, sum: sumOf(row, now) }))
+    for (const { name, sum } of sums.sort((a, b) => b.sum - a.sum).slice(KEPT)) {
+      this.#rows.delete(name)
+      if (sum > 0) this.#inexactAt = now
+    }
+  }
+}
+
+function advance(row: Row, now: number): void {
+  const minute = Math.floor(now / MINUTE_MS)
+  const passed = Math.min(MINUTES, minute - row.newest)
+  for (let n = 1; n <= passed; n++) row.minutes[(row.newest + n) % MINUTES] = 0
+  row.newest = Math.max(row.newest, minute)
+}
+
+function sumOf(row: Row, now: number): number {
+  advance(row, now)
+  return row.minutes.reduce((sum, events) => sum + events, 0)
+}

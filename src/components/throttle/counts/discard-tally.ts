@@ -1,0 +1,136 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import { beginningOf } from '../buckets/bucket-name.js'
+import type { EventKey } from '../buckets/event-key.js'
+import { KeyTable } from '../buckets/key-table.js'
+
+/** What was discarded of a bucket. */
+export interface DiscardCount {
+  /** The name of the bucket; null: the default one. */
+  readonly bucket: string | null
+  readonly events: number
+  readonly bytes: number
+  /** When the first and the last of them were discarded, wall clock in milliseconds. */
+  readonly first: number
+  readonly last: number
+  /** The beginning of the first of them; empty if samples are not wanted. */
+  readonly sample: string
+}
+
+/** Buckets that are counted at a time. */
+const MOST_ROWS = 4096
+/** Bytes of an event in a sample. */
+const LONGEST_SAMPLE = 256
+/** Columns of a row: events, bytes, first, last. */
+const STRIDE = 4
+/** Bits of the number of slots, where the rows of known buckets are found. Twice as many as rows. */
+const SLOT_BITS = 13
+
+/**
+ * Counts discarded events by bucket until the counts are drained. A count is a lookup by bytes; strings are made only
+ * for the first event of a bucket. When it is full, drain it: it holds the counts of 4,096 buckets at most.
+ */
+export class DiscardTally {
+  readonly #wantsSamples: boolean
+  #keys = new KeyTable()
+  #columns = new Float64Array(STRIDE * 64)
+  #buckets: (string | null)[] = []
+  #samples: string[] = []
+  /** By slot: the id of the bucket that used it last, as long as `owner` is the same, and its row; -1: none did. */
+  readonly #ids = new Int32Array(1 << SLOT_BITS).fill(-1)
+  readonly #rows = new Int32Array(1 << SLOT_BITS)
+  #owner = 0
+  /** The row of the event that was counted last. */
+  #last = 0
+
+  constructor(wantsSamples: boolean) {
+    this.#wantsSamples = wantsSamples
+  }
+
+  get isFull(): boolean {
+    return this.#keys.size === MOST_ROWS
+  }
+
+  /**
+   * Counts event `i` if the row of its bucket is known from the last time. `owner` and `id`: those of BatchKeys; a
+   * negative id is not known. Returns whether it was counted.
+   */
+  addKnown(owner: number, id: number, batch: EventBatch, i: number, wall: number): boolean {
+    const slot = slotOf(id)
+    if (id < 0 || owner !== this.#owner || this.#ids[slot] !== id) return false
+    this.#count(this.#rows[slot]! * STRIDE, batch, i, wall)
+    return true
+  }
+
+  /** Keeps the row of the event that was counted last for `addKnown`. */
+  know(owner: number, id: number): void {
+    if (id < 0) return
+    if (owner !== this.#owner) {
+      this.#owner = owner
+      this.#ids.fill(-1)
+    }
+    const slot = slotOf(id)
+    this.#ids[slot] = id
+    this.#rows[slot] = this.#last
+  }
+
+  /** Counts event `i`, which has this key. `wall`: the time now. There must be room. Returns whether it is the first. */
+  add(key: EventKey, batch: EventBatch, i: number, wall: number): boolean {
+    const known = this.#keys.find(key)
+    const row = known < 0 ? this.#addRow(key, batch, i, wall) : known
+    this.#count(row * STRIDE, batch, i, wall)
+    this.#last = row
+    return known < 0
+  }
+
+  #count(at: number, batch: EventBatch, i: number, wall: number): void {
+    const columns = this.#columns
+    columns[at]! += 1
+    columns[at + 1]! += batch.size(i)
+    columns[at + 3] = wall
+  }
+
+  #addRow(key: EventKey, batch: EventBatch, i: number, wall: number): number {
+    const row = this.#keys.add(key)
+    const at = row * STRIDE
+    if (at === this.#columns.length) {
+      const columns = new Float64Array(at * 2)
+      columns.set(this.#columns)
+      this.#columns = columns
+    }
+    this.#columns[at] = this.#columns[at + 1] = 0
+    this.#columns[at + 2] = wall
+    this.#buckets.push(key.name())
+    this.#samples.push(this.#wantsSamples ? sampleOf(batch, i) : '')
+    return row
+  }
+
+  /** Calls `each` with all counts, and begins again. */
+  drain(each: (count: DiscardCount) => void): void {
+    const columns = this.#columns
+    for (const [id, bucket] of this.#buckets.entries()) {
+      const at = id * STRIDE
+      each({
+        bucket,
+        events: columns[at]!,
+        bytes: columns[at + 1]!,
+        first: columns[at + 2]!,
+        last: columns[at + 3]!,
+        sample: this.#samples[id]!,
+      })
+    }
+    if (this.#buckets.length === 0) return
+    this.#keys = new KeyTable()
+    this.#buckets = []
+    this.#samples = []
+    this.#ids.fill(-1)
+  }
+}
+
+/** The slot of a bucket. Ids may have gaps: with rules they are multiples of a power of two. */
+const slotOf = (id: number) => Math.imul(id, 0x9e3779b1) >>> (32 - SLOT_BITS)
+
+/** The beginning of event `i` as it is now, not as it was read: a field may have been removed since. */
+function sampleOf(batch: EventBatch, i: number): string {
+  if (batch.texts?.has(i)) return beginningOf(batch.texts.text(i), LONGEST_SAMPLE)
+  return beginningOf(batch.chunk.subarray(batch.starts[i], batch.ends[i]), LONGEST_SAMPLE)
+}

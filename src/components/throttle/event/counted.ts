@@ -1,0 +1,225 @@
+import { DISCARD, LATE, PASS, type Taken } from '../decisions.js'
+import type { Level, Limit } from '../limit.js'
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+import type { Periods } from '../windows/periods.js'
+import { Kept } from './earlier-rows.js'
+import { LimitEventWindows } from './earlier-windows.js'
+import type { Shared } from './timing.js'
+
+/** Columns of a kept window: its start, the latest event counted in it, and what was counted. */
+const START = 0
+const LATEST = 1
+const COUNT = 2
+const WIDTH = 3
+
+/** Where an event counts: in the newest window, a later one, a kept one, one to be opened before, or one moved to it. */
+type Place =
+  | typeof IN_NEWEST
+  | typeof AFTER
+  | typeof IN_KEPT
+  | typeof OPENS
+  | typeof MOVES_KEPT
+  | typeof MOVES_NEWEST
+  | typeof NOWHERE
+const IN_NEWEST = 0
+const AFTER = 1
+const IN_KEPT = 2
+const OPENS = 3
+const MOVES_KEPT = 4
+const MOVES_NEWEST = 5
+/** It is late. */
+const NOWHERE = 6
+
+/**
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is in no
+ * kept window moves the start of the next window to itself, if all events counted there remain within the window;
+ * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the
+ * next are at least a window's length apart. With periods (aligned windows, quotas), these are the windows.
+ */
+export class CountedEventWindows extends LimitEventWindows {
+  readonly #periods: Periods | undefined
+  /** The length of every window; 0: that of its period. */
+  readonly #lengthMs: number
+  /** The latest event counted in the newest window. */
+  #latest = new Float64Array(8)
+  /** The row of the kept window that `#placeOf` found. */
+  #row = 0
+
+  constructor(limit: Limit, periods: Periods | undefined, shared: Shared) {
+    super(limit, periods ? periods.longestMs : limit.windowMs, shared, new Kept(shared.room, WIDTH))
+    this.#periods = periods
+    this.#lengthMs = limit.mode === 'quota' ? 0 : limit.windowMs
+  }
+
+  override latest(bucket: number): number {
+    const start = this.times[bucket]!
+    if (this.#lengthMs > 0 || start === Number.NEGATIVE_INFINITY) return start
+    return this.#periods!.endOf(start) - this.spanMs
+  }
+
+  /** Most events are in the newest window: they are decided in one step. */
+  override take(bucket: number, time: number, cost: number): Taken {
+    const start = this.times[bucket]!
+    if (time < start || !this.#contains(start, time))
+      return this.#takeAt(this.#placeOf(bucket, time), bucket, time, cost)
+    const used = this.counts[bucket]! + cost
+    if (used > (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return DISCARD
+    this.counts[bucket] = used
+    if (time > this.#latest[bucket]!) this.#latest[bucket] = time
+    return PASS
+  }
+
+  #takeAt(place: Place, bucket: number, time: number, cost: number): Taken {
+    const taken = this.#fitsAt(place, bucket, cost)
+    if (taken === PASS) this.#chargeAt(place, bucket, time, cost)
+    return taken
+  }
+
+  fits(bucket: number, time: number, cost: number): Taken {
+    return this.#fitsAt(this.#placeOf(bucket, time), bucket, cost)
+  }
+
+  #fitsAt(place: Place, bucket: number, cost: number): Taken {
+    if (place === NOWHERE) return LATE
+    return this.#used(bucket, place) + cost <= this.mostOf(bucket) ? PASS : DISCARD
+  }
+
+  /** What is counted in the window at a place. */
+  #used(bucket: number, place: Place): number {
+    if (place === IN_NEWEST || place === MOVES_NEWEST) return this.counts[bucket]!
+    return place === IN_KEPT || place === MOVES_KEPT ? this.kept.of(bucket).get(this.#row, COUNT) : 0
+  }
+
+  charge(bucket: number, time: number, cost: number): void {
+    this.#chargeAt(this.#placeOf(bucket, time), bucket, time, cost)
+  }
+
+  #chargeAt(place: Place, bucket: number, time: number, cost: number): void {
+    switch (place) {
+      case IN_NEWEST:
+        this.counts[bucket]! += cost
+        if (time > this.#latest[bucket]!) this.#latest[bucket] = time
+        break
+      case AFTER:
+        if (this.times[bucket]! !== Number.NEGATIVE_INFINITY) this.#keepNewest(bucket, time)
+        this.times[bucket] = this.#startOf(time)
+        this.#latest[bucket] = time
+        this.counts[bucket] = cost
+        break
+      case MOVES_NEWEST:
+        this.counts[bucket]! += cost
+        this.times[bucket] = time
+        break
+      case IN_KEPT:
+      case MOVES_KEPT: {
+        const older = this.kept.of(bucket)
+        older.set(this.#row, COUNT, older.get(this.#row, COUNT) + cost)
+        if (time > older.get(this.#row, LATEST)) older.set(this.#row, LATEST, time)
+        if (place === MOVES_KEPT) older.set(this.#row, START, time)
+        break
+      }
+      case OPENS:
+        this.#open(bucket, this.#startOf(time), time, cost)
+    }
+  }
+
+  /** The start of a window that opens for an event at `time`. */
+  #startOf(time: number): number {
+    return this.#periods ? this.#periods.startOf(time) : time
+  }
+
+  /** Whether the window from `start` contains `time`, which is not before it. */
+  #contains(start: number, time: number): boolean {
+    return this.#lengthMs > 0 ? time - start < this.#lengthMs : this.#periods!.startOf(time) <= start
+  }
+
+  #placeOf(bucket: number, time: number): Place {
+    const start = this.times[bucket]!
+    if (time < start) return this.#earlierPlace(bucket, time)
+    return this.#contains(start, time) ? IN_NEWEST : AFTER
+  }
+
+  /** The place of an event from before the newest window. */
+  #earlierPlace(bucket: number, time: number): Place {
+    const windowMs = this.spanMs
+    const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
+    const older = this.kept.of(bucket)
+    const next = older.upTo(time)
+    if (next > 0) {
+      const start = older.get(next - 1, START)
+      const end = this.#periods ? this.#periods.endOf(start) : start + windowMs
+      if (this.#contains(start, time) && end >= lateBefore) {
+        this.#row = next - 1
+        return IN_KEPT
+      }
+    }
+    if (this.#periods) return this.#periods.endOf(time) < lateBefore ? NOWHERE : OPENS
+    if (time < lateBefore) return NOWHERE
+    if (next < older.length) {
+      this.#row = next
+      return older.get(next, LATEST) - time >= windowMs ? OPENS : MOVES_KEPT
+    }
+    return this.#latest[bucket]! - time >= windowMs ? OPENS : MOVES_NEWEST
+  }
+
+  /** Before a newer window replaces it: keeps the newest window, and drops those that ended long before `time`. */
+  #keepNewest(bucket: number, time: number): void {
+    const from = this.progress.keptFrom(time) - this.spanMs
+    const older = this.kept.of(bucket)
+    if (older.length > 0) this.#drop(older, from)
+    if (this.times[bucket]! < from || !this.makeRoom(older, older.length)) return
+    this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
+  }
+
+  #drop(older: Kept, from: number): void {
+    let count = 0
+    while (count < older.length && older.get(count, START) < from) count++
+    if (count > 0) older.removeFirst(count)
+  }
+
+  #insert(older: Kept, row: number, start: number, latest: number, count: number): void {
+    older.insert(row)
+    older.set(row, START, start)
+    older.set(row, LATEST, latest)
+    older.set(row, COUNT, count)
+  }
+
+  /** Opens a window before the newest one. */
+  #open(bucket: number, start: number, time: number, cost: number): void {
+    const older = this.kept.of(bucket)
+    if (!this.makeRoom(older, older.length)) return
+    this.#insert(older, older.upTo(time), start, time, cost)
+  }
+
+  level(bucket: number, time: number): Level {
+    const place = this.#placeOf(bucket, time)
+    if (place === AFTER || place === OPENS || place === NOWHERE) return this.levelOf(bucket, 0, time, time)
+    const isNewest = place === IN_NEWEST || place === MOVES_NEWEST
+    const start = isNewest ? this.times[bucket]! : this.kept.of(bucket).get(this.#row, START)
+    const until = this.#periods ? this.#periods.endOf(start) : start + this.spanMs
+    return this.levelOf(bucket, this.#used(bucket, place), start, until)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    to.number(this.#latest[bucket]!)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    this.#latest[bucket] = from.number()
+  }
+
+  override adopt(bucket: number, from: CountedEventWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    this.#latest[bucket] = from.#latest[fromBucket]!
+  }
+
+  override reserve(capacity: number): void {
+    super.reserve(capacity)
+    if (this.counts.length === this.#latest.length) return
+    const latest = new Float64Array(this.counts.length)
+    latest.set(this.#latest)
+    this.#latest = latest
+  }
+}

@@ -1,0 +1,226 @@
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+
+/** Maximum memory of all rows of a throttle, in bytes. */
+export const MOST_BYTES = 64_000_000
+/** What V8 needs for a list besides its numbers. */
+const LIST_BYTES = 48
+/** What a list begins with: index of the first row, and number of rows. */
+const FIRST = 0
+const LENGTH = 1
+const HEAD = 2
+
+/** What all buckets of a throttle keep together. */
+export class Room {
+  /** Number of rows. */
+  rows = 0
+  /** Memory for them. */
+  bytes = 0
+  /** Rows dropped early because there was no room. */
+  forgotten = 0
+}
+
+/** Memory of a list of so many numbers. */
+const bytesOf = (numbers: number) => LIST_BYTES + numbers * 8
+
+/** Where there is no list: its length is 0, and nothing else is read. */
+const NONE: number[] = [0, 0]
+
+/**
+ * The windows or runs of buckets before the newest one, by time: rows of numbers, the first of which is the time. A bucket
+ * has a list of rows only while it has rows. One object serves all buckets; it shows the rows of the one that `of` was
+ * called with last.
+ */
+export class Kept {
+  /** Number of rows. */
+  length = 0
+  /** The list with the rows, and where the first of them begins there; until anything is changed. */
+  array: number[] = NONE
+  rows = 0
+  /** Whether there is a list, and so a state. */
+  protected hasState = false
+  readonly #room: Room
+  readonly #width: number
+  readonly #head: number
+  readonly #lists: (number[] | undefined)[] = []
+  #bucket = -1
+
+  /** `state`: how many numbers of its own a list has. */
+  constructor(room: Room, width: number, state = 0) {
+    this.#room = room
+    this.#width = width
+    this.#head = HEAD + state
+  }
+
+  /** Makes room for buckets below `capacity`. An array with large gaps would become a dictionary. */
+  reserve(capacity: number): void {
+    if (this.#lists.length < capacity) this.#lists.length = capacity
+  }
+
+  /** Shows the rows of a bucket. */
+  of(bucket: number): this {
+    if (bucket === this.#bucket) return this
+    this.#leave()
+    this.#bucket = bucket
+    this.#show(this.#lists[bucket])
+    this.loaded()
+    return this
+  }
+
+  /** Shows no bucket. */
+  #leave(): void {
+    if (this.hasState) this.save()
+    this.#show(undefined)
+    this.#bucket = -1
+  }
+
+  #show(list: number[] | undefined): void {
+    this.hasState = list !== undefined
+    this.array = list ?? NONE
+    this.length = this.array[LENGTH]!
+    this.rows = this.#head + this.array[FIRST]! * this.#width
+  }
+
+  /** Called when the rows of another bucket are shown. */
+  protected loaded(): void {}
+
+  protected state(index: number): number {
+    return this.array[HEAD + index]!
+  }
+
+  protected setState(index: number, value: number): void {
+    this.array[HEAD + index] = value
+  }
+
+  /** Writes what a list begins with: not before another one is shown. */
+  protected save(): void {
+    this.array[FIRST] = (this.rows - this.#head) / this.#width
+    this.array[LENGTH] = this.length
+  }
+
+  get(row: number, column: number): number {
+    return this.array[this.rows + row * this.#width + column]!
+  }
+
+  set(row: number, column: number, value: number): void {
+    this.array[this.rows + row * this.#width + column] = value
+  }
+
+  /** Number of rows at or before `time`. */
+  upTo(time: number): number {
+    const { array, rows } = this
+    const width = this.#width
+    let high = this.length
+    let low = high - 1
+    // Mostly it is one of the last.
+    for (let step = 2; low >= 0 && array[rows + low * width]! > time; step *= 2) {
+      high = low
+      low = high - step
+    }
+    low = Math.max(low, 0)
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (array[rows + middle * width]! <= time) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+
+  get #capacity(): number {
+    return this.hasState ? (this.array.length - this.#head) / this.#width : 0
+  }
+
+  /** Whether a row can be inserted within the bound of memory. */
+  get hasRoom(): boolean {
+    const capacity = this.#capacity
+    if (this.length < capacity) return true
+    const more = this.hasState ? capacity * this.#width * 8 : bytesOf(this.#head + this.#width)
+    return this.#room.bytes + more <= MOST_BYTES
+  }
+
+  /** Inserts a row at index `row`; the caller sets its values. */
+  insert(row: number): void {
+    const width = this.#width
+    if (this.rows + this.length * width >= this.array.length || !this.hasState) {
+      const capacity = this.#capacity
+      this.#move(this.rows - this.#head >= (capacity / 4) * width && this.hasState ? capacity : capacity * 2 || 1)
+    }
+    const at = this.rows + row * width
+    for (let to = this.rows + this.length * width + width - 1; to >= at + width; to--)
+      this.array[to] = this.array[to - width]!
+    this.#setLength(this.length + 1)
+  }
+
+  #setLength(length: number): void {
+    this.#room.rows += length - this.length
+    this.length = length
+    if (length > 0) return
+    this.#room.bytes -= bytesOf(this.array.length)
+    this.#lists[this.#bucket] = undefined
+    this.#show(undefined)
+  }
+
+  /** Moves the rows to the front of a list with this capacity. */
+  #move(capacity: number): void {
+    const { array, rows, length } = this
+    // A fraction makes V8 store numbers, not objects with a number each, and no spare places.
+    const list = new Array<number>(this.#head + capacity * this.#width).fill(0.5)
+    if (this.hasState) for (let at = 0; at < this.#head; at++) list[at] = array[at]!
+    for (let at = 0; at < length * this.#width; at++) list[this.#head + at] = array[rows + at]!
+    this.#room.bytes += bytesOf(list.length) - (this.hasState ? bytesOf(array.length) : 0)
+    this.#lists[this.#bucket] = list
+    this.hasState = true
+    this.array = list
+    this.rows = this.#head
+  }
+
+  /** Removes a row. */
+  remove(row: number): void {
+    const width = this.#width
+    const at = this.rows + row * width
+    for (let to = at; to < this.rows + (this.length - 1) * width; to++) this.array[to] = this.array[to + width]!
+    this.#setLength(this.length - 1)
+  }
+
+  removeFirst(count: number): void {
+    this.rows += count * this.#width
+    this.#setLength(this.length - count)
+    if (this.hasState && this.length * 4 < this.#capacity) this.#move(this.length * 2)
+  }
+
+  /** Removes all rows of a bucket. */
+  clear(bucket: number): void {
+    this.of(bucket)
+    if (this.length > 0) this.#setLength(0)
+  }
+
+  /** Moves the rows of a bucket here from `from`, which has the same room and width. */
+  adopt(bucket: number, from: Kept, fromBucket: number): void {
+    this.clear(bucket)
+    this.#leave()
+    from.#leave()
+    this.#lists[bucket] = from.#lists[fromBucket]
+    from.#lists[fromBucket] = undefined
+  }
+
+  /** Writes all rows. */
+  write(to: StateWriter): void {
+    to.whole(this.length)
+    for (let row = 0; row < this.length; row++) {
+      for (let column = 0; column < this.#width; column++) to.number(this.get(row, column))
+    }
+  }
+
+  /** Reads what `write` has written, into a bucket that has no rows. */
+  read(from: StateReader): void {
+    const rows = from.whole()
+    for (let row = 0; row < rows; row++) {
+      this.insert(row)
+      for (let column = 0; column < this.#width; column++) this.set(row, column, from.number())
+    }
+  }
+
+  /** Removes the rows of all buckets. */
+  release(): void {
+    for (let bucket = 0; bucket < this.#lists.length; bucket++) if (this.#lists[bucket]) this.clear(bucket)
+  }
+}

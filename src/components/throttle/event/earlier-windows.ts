@@ -1,0 +1,63 @@
+import type { Limit } from '../limit.js'
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+import { LimitWindows } from '../windows.js'
+import type { Kept, Room } from './earlier-rows.js'
+import type { Progress } from './progress.js'
+import type { Shared } from './timing.js'
+
+/** Maximum number of rows per bucket. */
+const MOST_OF_ONE = 4096
+
+/**
+ * Windows of one limit. A bucket keeps earlier windows as long as events that are not late
+ * may fall into them. If there is no room, a window in the middle is dropped, and an event of its time opens another
+ * one. So a dropped window never causes an event to be discarded.
+ */
+export abstract class LimitEventWindows<K extends Kept = Kept> extends LimitWindows {
+  protected readonly progress: Progress
+  /** The windows or runs before the newest one. */
+  protected readonly kept: K
+  readonly #room: Room
+
+  constructor(limit: Limit, spanMs: number, { progress, room }: Shared, kept: K) {
+    super(limit, spanMs)
+    this.progress = progress
+    this.kept = kept
+    this.#room = room
+  }
+
+  /** Whether there is room for one more row, possibly after dropping one of the first `spare` rows: `row`. */
+  protected makeRoom(kept: K, spare: number, row = spare >> 1): boolean {
+    if (spare < MOST_OF_ONE && kept.hasRoom) return true
+    this.#room.forgotten++
+    if (spare === 0) return false
+    if (row === 0) kept.removeFirst(1)
+    else kept.remove(row)
+    return true
+  }
+
+  override reserve(capacity: number): void {
+    super.reserve(capacity)
+    this.kept.reserve(capacity)
+  }
+
+  override adopt(bucket: number, from: LimitEventWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    this.kept.adopt(bucket, from.kept, fromBucket)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    this.kept.of(bucket).write(to)
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    this.kept.clear(bucket)
+    this.kept.read(from)
+  }
+
+  override release(): void {
+    this.kept.release()
+  }
+}

@@ -1,0 +1,260 @@
+import { DISCARD, LATE, PASS, type Taken } from '../decisions.js'
+import type { Level, Limit } from '../limit.js'
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+import { GcraRate, GcraTime } from '../windows/gcra.js'
+import { Kept } from './earlier-rows.js'
+import { LimitEventWindows } from './earlier-windows.js'
+import type { Shared } from './timing.js'
+
+/** Columns of a run: its time, the TAT after it (GcraRate), what passed of this time, and the last cost of that. */
+const TIME = 0
+const TAT_MS = 1
+const TAT_REST = 2
+const SUM = 3
+const LAST = 4
+const WIDTH = 5
+/** Those of the newest run that are in no column of all windows. */
+const MORE = 3
+/** What `#delayedBy` returns for an event that does not fit. */
+const REFUSES = -1
+
+/**
+ * gcra, for events in any order: an event passes if all that passed, in the order of their times, still keep the limit
+ * with it. So at any time, in any order of arrival, no more passes than of events in order.
+ */
+export class GcraEventWindows extends LimitEventWindows {
+  readonly #rate: GcraRate
+  /** The TAT while the runs after an event are gone through. */
+  readonly #tat: GcraTime
+  readonly #latest: GcraTime
+  /** More of the newest run of each bucket. */
+  #more = new Float64Array(8 * MORE)
+
+  constructor(limit: Limit, shared: Shared) {
+    const rate = new GcraRate(limit)
+    super(
+      limit,
+      Math.ceil(rate.tolerance.value + new GcraTime(rate).add(1).value),
+      shared,
+      new Kept(shared.room, WIDTH),
+    )
+    this.#rate = rate
+    this.#tat = new GcraTime(rate)
+    this.#latest = new GcraTime(rate)
+  }
+
+  /** The bucket matters up to its TAT. */
+  override latest(bucket: number): number {
+    const newest = this.times[bucket]!
+    if (newest === Number.NEGATIVE_INFINITY) return newest
+    return Math.max(newest, this.#newest(bucket, TAT_MS) + 1 - this.spanMs)
+  }
+
+  override take(bucket: number, time: number, cost: number): Taken {
+    if (this.#isLate(bucket, time)) return LATE
+    const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
+    const delayed = this.#delayedBy(row, bucket, time, cost)
+    if (delayed === REFUSES) return DISCARD
+    this.#chargeAt(row, bucket, time, cost, delayed > 0)
+    return PASS
+  }
+
+  fits(bucket: number, time: number, cost: number): Taken {
+    if (this.#isLate(bucket, time)) return LATE
+    const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
+    return this.#delayedBy(row, bucket, time, cost) === REFUSES ? DISCARD : PASS
+  }
+
+  charge(bucket: number, time: number, cost: number): void {
+    if (this.#isLate(bucket, time)) return
+    this.#chargeAt(this.#rowAfter(bucket, this.kept.of(bucket), time), bucket, time, cost, true)
+  }
+
+  #isLate(bucket: number, time: number): boolean {
+    const newest = this.times[bucket]!
+    return time < newest && time < this.progress.lateBefore(newest)
+  }
+
+  /** How many runs after it an event would delay; REFUSES: it does not fit. */
+  #delayedBy(row: number, bucket: number, time: number, cost: number): number {
+    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return 0
+    const older = this.kept.of(bucket)
+    const tat = this.#tatBefore(bucket, older, row, time)
+    return this.#isWithin(tat, time) ? this.#delay(bucket, older, row, tat.add(cost), false) : REFUSES
+  }
+
+  #chargeAt(row: number, bucket: number, time: number, cost: number, mayDelay: boolean): void {
+    const newest = this.times[bucket]!
+    const older = this.kept.of(bucket)
+    const tat = this.#tatBefore(bucket, older, row, time).add(cost)
+    const { ms, rest } = tat
+    if (mayDelay && time < newest) this.#delay(bucket, older, row, tat, true)
+    if (row > 0 && this.#get(bucket, older, row - 1, TIME) === time) {
+      this.#addSum(bucket, older, row - 1, cost)
+      this.#setRow(bucket, older, row - 1, ms, rest, cost)
+    } else if (time < newest) this.#insert(bucket, row, time, ms, rest, cost)
+    else {
+      if (newest !== Number.NEGATIVE_INFINITY) this.#keepNewest(bucket, time)
+      this.times[bucket] = time
+      this.counts[bucket] = cost
+      this.#setNewest(bucket, ms, rest, cost)
+    }
+  }
+
+  /** The number of runs at or before `time`; the newest one follows those that are kept. */
+  #rowAfter(bucket: number, older: Kept, time: number): number {
+    const newest = this.times[bucket]!
+    if (newest === Number.NEGATIVE_INFINITY) return 0
+    return time >= newest ? older.length + 1 : older.upTo(time)
+  }
+
+  #get(bucket: number, older: Kept, row: number, column: number): number {
+    return row < older.length ? older.get(row, column) : this.#newest(bucket, column)
+  }
+
+  #newest(bucket: number, column: number): number {
+    switch (column) {
+      case TIME:
+        return this.times[bucket]!
+      case SUM:
+        return this.counts[bucket]!
+      default:
+        return this.#more[bucket * MORE + (column === LAST ? 2 : column - TAT_MS)]!
+    }
+  }
+
+  #setNewest(bucket: number, ms: number, rest: number, last: number): void {
+    const at = bucket * MORE
+    this.#more[at] = ms
+    this.#more[at + 1] = rest
+    this.#more[at + 2] = last
+  }
+
+  #addSum(bucket: number, older: Kept, row: number, cost: number): void {
+    if (row < older.length) older.set(row, SUM, older.get(row, SUM) + cost)
+    else this.counts[bucket]! += cost
+  }
+
+  #setRow(bucket: number, older: Kept, row: number, ms: number, rest: number, last: number): void {
+    if (row >= older.length) {
+      this.#setNewest(bucket, ms, rest, last)
+      return
+    }
+    older.set(row, TAT_MS, ms)
+    older.set(row, TAT_REST, rest)
+    older.set(row, LAST, last)
+  }
+
+  /** The later of `time` and the TAT that the run before `row` left. */
+  #tatBefore(bucket: number, older: Kept, row: number, time: number): GcraTime {
+    const tat = this.#tat.setTime(time)
+    if (row === 0) return tat
+    const ms = this.#get(bucket, older, row - 1, TAT_MS)
+    const rest = this.#get(bucket, older, row - 1, TAT_REST)
+    return tat.isBefore(ms, rest) ? tat.set(ms, rest) : tat
+  }
+
+  /** Whether an event at `time` passes. */
+  #isWithin(tat: GcraTime, time: number): boolean {
+    const { tolerance } = this.#rate
+    return !this.#latest.setTime(time).shift(tolerance.ms, tolerance.rest).isBefore(tat.ms, tat.rest)
+  }
+
+  /**
+   * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns how
+   * many it delays, or REFUSES if one of them would not have passed; or else writes their new TAT.
+   */
+  #delay(bucket: number, older: Kept, row: number, tat: GcraTime, writes: boolean): number {
+    const { array, rows, length } = older
+    const more = this.#more
+    let next = row
+    for (; next <= length; next++) {
+      const isKept = next < length
+      const at = isKept ? rows + next * WIDTH : bucket * MORE
+      const time = isKept ? array[at]! : this.times[bucket]!
+      if (!this.#latest.setTime(time).isBefore(tat.ms, tat.rest)) break
+      const last = isKept ? array[at + LAST]! : more[at + 2]!
+      const sum = isKept ? array[at + SUM]! : this.counts[bucket]!
+      if (sum !== last) tat.add(sum - last)
+      if (!writes && !this.#isWithin(tat, time)) return REFUSES
+      tat.add(last)
+      const ms = isKept ? array[at + TAT_MS]! : more[at]!
+      const rest = isKept ? array[at + TAT_REST]! : more[at + 1]!
+      // A run before a forgotten one may have a larger TAT than can be computed now.
+      if (tat.isBefore(ms, rest)) break
+      if (writes) this.#setRow(bucket, older, next, tat.ms, tat.rest, last)
+    }
+    return next - row
+  }
+
+  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
+  #keepNewest(bucket: number, time: number): void {
+    const from = this.progress.keptFrom(time)
+    const older = this.kept.of(bucket)
+    if (older.length > 0) this.#drop(bucket, older, from)
+    if (this.#newest(bucket, TAT_MS) < from - 1) return
+    if (!this.makeRoom(older, older.length, 0)) return
+    const row = older.length
+    older.insert(row)
+    for (let column = 0; column < WIDTH; column++) older.set(row, column, this.#newest(bucket, column))
+  }
+
+  /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
+  #drop(bucket: number, older: Kept, from: number): void {
+    let count = 0
+    while (
+      count < older.length &&
+      (this.#get(bucket, older, count + 1, TIME) <= from || older.get(count, TAT_MS) < from - 1)
+    )
+      count++
+    if (count > 0) older.removeFirst(count)
+  }
+
+  /** Adds a run before the newest one. */
+  #insert(bucket: number, row: number, time: number, ms: number, rest: number, cost: number): void {
+    const older = this.kept.of(bucket)
+    const rows = older.length
+    if (!this.makeRoom(older, rows, 0)) return
+    const at = older.length < rows ? older.upTo(time) : row
+    older.insert(at)
+    older.set(at, TIME, time)
+    older.set(at, SUM, cost)
+    this.#setRow(bucket, older, at, ms, rest, cost)
+  }
+
+  level(bucket: number, time: number): Level {
+    if (this.times[bucket] === Number.NEGATIVE_INFINITY) return this.levelOf(bucket, 0, time, time)
+    const older = this.kept.of(bucket)
+    const until = this.#tatBefore(bucket, older, this.#rowAfter(bucket, older, time), time).value
+    return until <= time
+      ? this.levelOf(bucket, 0, time, time)
+      : this.levelOf(bucket, this.#rate.costsIn(until - time), time, until)
+  }
+
+  override write(bucket: number, to: StateWriter): void {
+    super.write(bucket, to)
+    for (let column = 0; column < WIDTH; column++) to.number(this.#newest(bucket, column))
+  }
+
+  override read(bucket: number, from: StateReader): void {
+    super.read(bucket, from)
+    this.times[bucket] = from.number()
+    const [ms, rest] = [from.number(), from.number()]
+    this.counts[bucket] = from.number()
+    this.#setNewest(bucket, ms, rest, from.number())
+  }
+
+  override adopt(bucket: number, from: GcraEventWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    const start = fromBucket * MORE
+    this.#more.set(from.#more.subarray(start, start + MORE), bucket * MORE)
+  }
+
+  override reserve(capacity: number): void {
+    super.reserve(capacity)
+    if (this.#more.length === this.counts.length * MORE) return
+    const more = new Float64Array(this.counts.length * MORE)
+    more.set(this.#more)
+    this.#more = more
+  }
+}

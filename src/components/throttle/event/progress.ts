@@ -1,0 +1,107 @@
+import { BoundedMap } from '../../../lib/bounded-map.js'
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+
+/** Maximum length of a pause that counts as elapsed time, so that an outage does not make origins inactive. */
+const LONGEST_PAUSE_MS = 1000
+/** An origin without an event for this long is inactive and no longer waited for. */
+const ACTIVE_MS = 60_000
+/** Maximum number of origins waited for; beyond it the oldest is dropped. Each HTTP request is an origin. */
+const MOST_ORIGINS = 10_000
+/** Number of origins that may be checked per batch. */
+const LOOKED_AT_PER_BATCH = 8
+
+/** The progress of event times in one origin. */
+interface Reached {
+  readonly origin: object
+  newest: number
+  /** When its last event arrived, in `#elapsed`. */
+  at: number
+}
+
+/**
+ * Tracks the progress of event times for each origin (a file, a connection) separately, because one may catch up while
+ * others are live. An event is late if it is more than the allowed lateness behind both the newest event of its origin
+ * and the newest of its bucket. So events that are in order in either are not late.
+ */
+export class Progress {
+  /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
+  oldest = Number.NEGATIVE_INFINITY
+  readonly latenessMs: number
+  readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
+  /** Stands for the origins of an earlier run, until as many others have begun. */
+  readonly #earlier = {}
+  #earlierCount = Number.POSITIVE_INFINITY
+  #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
+  /** Milliseconds in which events arrived. */
+  #elapsed = 0
+  #enteredAt = Number.NaN
+  #batches = 0
+
+  constructor(latenessMs: number) {
+    this.latenessMs = latenessMs
+  }
+
+  /** Starts a batch from `origin`; `clock` is monotonic, `arrival` is the wall clock. */
+  enter(origin: object, clock: number, arrival: number): void {
+    const pause = clock - this.#enteredAt
+    if (pause > 0) this.#elapsed += Math.min(pause, LONGEST_PAUSE_MS)
+    this.#enteredAt = clock
+    if (++this.#batches * LOOKED_AT_PER_BATCH >= this.#origins.size) this.#look()
+    if (this.#origins.size === 0) this.oldest = arrival
+    this.#current = this.#origins.get(origin) ?? { origin, newest: Number.NEGATIVE_INFINITY, at: 0 }
+  }
+
+  #look(): void {
+    this.#batches = 0
+    let oldest = Number.POSITIVE_INFINITY
+    for (const [origin, { newest, at }] of this.#origins) {
+      if (this.#elapsed - at >= ACTIVE_MS) this.#origins.delete(origin)
+      else if (newest < oldest) oldest = newest
+    }
+    if (this.#origins.size > 0) this.oldest = oldest
+  }
+
+  /** Registers an event time of the current origin. */
+  see(time: number): void {
+    const current = this.#current
+    current.at = this.#elapsed
+    if (time <= current.newest) return
+    if (current.newest === Number.NEGATIVE_INFINITY) this.#join(current, time)
+    current.newest = time
+    if (this.#origins.size === 1) this.oldest = time
+  }
+
+  #join(reached: Reached, time: number): void {
+    this.#origins.set(reached.origin, reached)
+    this.oldest = Math.min(this.oldest, time)
+    if (this.#origins.size > this.#earlierCount) this.#origins.delete(this.#earlier)
+  }
+
+  /** Writes how far the active origins have come, for a later run. */
+  write(to: StateWriter): void {
+    to.number(this.oldest)
+    to.whole(this.#origins.has(this.#earlier) ? this.#earlierCount : this.#origins.size)
+  }
+
+  /** Reads it, before the first event: an origin that is behind may go on later than others. */
+  read(from: StateReader): void {
+    this.oldest = from.number()
+    this.#earlierCount = from.whole()
+    this.#origins.set(this.#earlier, { origin: this.#earlier, newest: this.oldest, at: 0 })
+  }
+
+  /** How long no event has arrived, in milliseconds. */
+  silentMs(clock: number): number {
+    return clock - this.#enteredAt
+  }
+
+  /** Events of the current origin before this time are late in a bucket whose newest event is at `newest`. */
+  lateBefore(newest: number): number {
+    return Math.min(newest, this.#current.newest) - this.latenessMs
+  }
+
+  /** Events of active origins before this time are late in a bucket whose newest event is at `newest`. */
+  keptFrom(newest: number): number {
+    return Math.min(newest, this.oldest) - this.latenessMs
+  }
+}

@@ -1,0 +1,87 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../../../core/event/field-reader.js'
+import { LARGEST_MS, parseIsoTime } from '../../../lib/formats/iso-time.js'
+
+/** Reads the time of event `i`, in milliseconds since the epoch; NaN if it has none. */
+export interface TimeReader {
+  of(batch: EventBatch, i: number): number
+}
+
+/** Reads the time in a named field. */
+export class NamedTime implements TimeReader {
+  readonly field: FieldReader
+
+  constructor(field: FieldReader) {
+    this.field = field
+  }
+
+  of(batch: EventBatch, i: number): number {
+    return eventTime(this.field, batch, i)
+  }
+}
+
+/** A time this far ahead of the clock is accepted regardless of the allowed lateness, because clocks differ. */
+const AHEAD_MS = 1000
+
+/** The latest time at which an event counts that arrived at `arrival`. One with a later time counts at its arrival. */
+export const latestTime = (arrival: number, latenessMs: number): number => arrival + Math.max(latenessMs, AHEAD_MS)
+
+/** Maximum number of digits of an exact integer. */
+const MOST_DIGITS = 15
+/** A number with this many digits is a date: `20260131`. */
+const DATE_DIGITS = 8
+
+/** The time in a field, in milliseconds since the epoch: a number, also as text, or ISO 8601. NaN if there is none. */
+export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
+  switch (field.load(batch, i)) {
+    case STRING:
+      return textTime(field)
+    case NUMBER:
+      return possible(field.number())
+    case OBJECT_VALUE: {
+      // Only events created by a program can contain a Date.
+      const value = field.bytes.length === 0 ? field.value() : undefined
+      return value instanceof Date ? value.getTime() : Number.NaN
+    }
+    default:
+      return Number.NaN
+  }
+}
+
+function textTime(field: FieldReader): number {
+  let { bytes, start, end } = field
+  if (!field.plain) {
+    bytes = Buffer.from(field.text())
+    start = 0
+    end = bytes.length
+  }
+  const whole = end - start === DATE_DIGITS ? Number.NaN : wholeNumber(bytes, start, end)
+  if (!Number.isNaN(whole)) return whole
+  const time = parseIsoTime(bytes, start, end)
+  return Number.isNaN(time) ? possible(field.number()) : time
+}
+
+/** The integer with the digits [start, end); NaN if there are other characters or too many digits. */
+function wholeNumber(bytes: Uint8Array, start: number, end: number): number {
+  if (start === end || end - start > MOST_DIGITS) return Number.NaN
+  let value = 0
+  for (let p = start; p < end; p++) {
+    const digit = bytes[p]! - 0x30
+    if (digit < 0 || digit > 9) return Number.NaN
+    value = value * 10 + digit
+  }
+  return value
+}
+
+function possible(ms: number): number {
+  return Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
+}
+
+/** As milliseconds, this range lies before 1973; as seconds, in the present. */
+const SECONDS_FROM = 1e8
+const SECONDS_TO = 1e11
+
+/** Whether a value in milliseconds is more plausible in seconds. */
+export function looksLikeSeconds(ms: number): boolean {
+  return ms > SECONDS_FROM && ms < SECONDS_TO
+}

@@ -1,0 +1,125 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { Clock } from '../../../lib/time.js'
+import { createClockDecider, Decider, type DeciderOptions, type EventTimeOptions } from '../decider.js'
+import { type Decision, LATE, TOO_LATE } from '../decisions.js'
+import type { Limit } from '../limit.js'
+import { Limiter, type Timing } from '../limiter.js'
+import { periodsOf, sideBySide } from '../windows/several.js'
+import type { LimitWindows, Windows } from '../windows.js'
+import { CountedEventWindows } from './counted.js'
+import { Room } from './earlier-rows.js'
+import { GcraEventWindows } from './gcra.js'
+import { Progress } from './progress.js'
+import { SlidingEventWindows } from './sliding.js'
+import { latestTime } from './time.js'
+
+/** What all windows of a throttle share. */
+export interface Shared {
+  readonly progress: Progress
+  readonly room: Room
+}
+
+/** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
+const SILENCE_MS = 3_600_000
+
+/**
+ * Event time: an event counts at its own time, and a bucket is idle when no active origin can have an event for it, except
+ * a late one. An event without a valid time, or with a time ahead of the clock by more than the allowed lateness, counts at
+ * its arrival. So a single wrong time does not make other events late.
+ */
+export class EventTiming implements Timing, Shared {
+  readonly progress: Progress
+  readonly room = new Room()
+  readonly graceMs: number
+  readonly keepsUsed = true
+  /** Events of the last batch whose time cannot be read, or is too far ahead. */
+  unreadable = 0
+  ahead = 0
+  readonly #onLate: EventTimeOptions['onLate']
+  #time: EventTimeOptions['time']
+  /** When the batch arrived, by the wall clock, and the latest time accepted then. */
+  #arrival = 0
+  #latest = 0
+
+  constructor({ time, latenessMs, onLate }: EventTimeOptions) {
+    this.#time = time
+    this.#onLate = onLate
+    this.graceMs = latenessMs
+    this.progress = new Progress(latenessMs)
+  }
+
+  /** Reads times by the fields of a successor. */
+  setTime(time: EventTimeOptions['time']): void {
+    this.#time = time
+  }
+
+  windows(limits: readonly Limit[]): Windows {
+    return sideBySide(
+      limits.map((limit): LimitWindows => {
+        if (limit.mode === 'gcra') return new GcraEventWindows(limit, this)
+        if (limit.mode === 'sliding') return new SlidingEventWindows(limit, this)
+        return new CountedEventWindows(limit, periodsOf(limit), this)
+      }),
+      this.#onLate === 'pass',
+    )
+  }
+
+  present(): number {
+    return this.progress.oldest
+  }
+
+  /** Starts a batch, before the decisions about it. `now` is monotonic. */
+  begin(batch: EventBatch, now: number, wall: number): void {
+    this.unreadable = 0
+    this.ahead = 0
+    // Events created by a program have no arrival time.
+    this.#arrival = batch.receivedAt || wall
+    this.#latest = latestTime(this.#arrival, this.graceMs)
+    this.progress.enter(batch.origin, now, this.#arrival)
+  }
+
+  /** The time at which event `i` counts, for its decision. */
+  next(batch: EventBatch, i: number): number {
+    const time = this.#time.of(batch, i)
+    if (time <= this.#latest) {
+      this.progress.see(time)
+      return time
+    }
+    if (Number.isNaN(time)) this.unreadable++
+    else this.ahead++
+    return this.#arrival
+  }
+
+  /** The time at which event `i` of the last batch counts. */
+  timeOf(batch: EventBatch, i: number): number {
+    const time = this.#time.of(batch, i)
+    return time <= this.#latest ? time : this.#arrival
+  }
+
+  decisionOn(taken: Decision): Decision {
+    return taken === LATE && this.#onLate === 'discard' ? TOO_LATE : taken
+  }
+
+  /** Drops buckets if no event has arrived for very long, by a monotonic clock. */
+  rest(limiter: Limiter, now: number): void {
+    limiter.dropUnused(this.progress.silentMs(now) - SILENCE_MS)
+  }
+}
+
+/** Decides in event time. `before`: the limiter of a predecessor with the same options. */
+export function createEventDecider(
+  options: DeciderOptions,
+  eventTime: EventTimeOptions,
+  clock: Clock,
+  before?: unknown,
+): Decider {
+  const known = before instanceof Limiter && before.timing instanceof EventTiming ? before : undefined
+  known?.timing.setTime(eventTime.time)
+  return new Decider(options, clock, known ?? new Limiter(options, new EventTiming(eventTime)))
+}
+
+/** Creates a decider in event time if the options say so, otherwise on the clock. `before`: see there. */
+export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): Decider {
+  const { eventTime } = options
+  return eventTime ? createEventDecider(options, eventTime, clock, before) : createClockDecider(options, clock, before)
+}

@@ -1,0 +1,116 @@
+import type { PlacedKey } from '../buckets/bucket-part.js'
+import { type Key, KeyTable, sameKeys } from '../buckets/key-table.js'
+import type { PrepareBucket } from '../buckets/keyed-buckets.js'
+import type { FULL, Taken } from '../decisions.js'
+import type { Level, Limit } from '../limit.js'
+import type { Limiter } from '../limiter.js'
+import type { StateReader, StateWriter } from '../persist/state-bytes.js'
+import type { Windows } from '../windows.js'
+import type { BucketLimiter } from './rules.js'
+
+/** What rules whose limits differ only in numbers have in common. */
+export function shapeOf(limits: readonly Limit[]): string {
+  // The columns of gcra count in parts of its own limit.
+  return JSON.stringify(limits.map(limit => (limit.mode === 'gcra' ? limit : { ...limit, limit: 0 })))
+}
+
+/**
+ * Rules that hold for one key each, and have limits of one shape. Their buckets are side by side in the columns of one
+ * limiter: with a limiter for each of a thousand rules, hardly any event would find its bucket in the processor's cache.
+ */
+export class ExactRules {
+  /** What has the buckets of all of them. */
+  readonly limiter: Limiter
+  #keys = new KeyTable()
+  /** By the id of their key. */
+  #rules: ExactRule[] = []
+
+  /** `create` makes the limiter. */
+  constructor(create: (prepare: PrepareBucket<Windows>) => Limiter) {
+    this.limiter = create((windows, id, key) => {
+      const rule = this.#rules[this.#keys.find(key)]
+      if (rule) windows.setLimits(id, rule.limits)
+    })
+  }
+
+  /** A new rule for this key; undefined if another one has the key. */
+  add(key: Key, limits: readonly Limit[]): ExactRule | undefined {
+    if (this.#keys.find(key) >= 0) return undefined
+    const rule = new ExactRule(this.limiter, key, limits)
+    this.#rules[this.#keys.add(key)] = rule
+    return rule
+  }
+
+  /** Drops the buckets of released rules. Returns whether there are others. */
+  sweep(): boolean {
+    const kept = this.#rules.filter(({ isReleased }) => !isReleased)
+    if (kept.length < this.#rules.length) {
+      this.limiter.groups.buckets.remove(this.#rules.filter(({ isReleased }) => isReleased).map(({ key }) => key))
+      this.#keys = new KeyTable(kept.length)
+      for (const { key } of kept) this.#keys.add(key)
+      this.#rules = kept
+    }
+    if (kept.length === 0) this.limiter.release()
+    return kept.length > 0
+  }
+}
+
+/** The limiter of one of them: for events with the key of the rule. */
+export class ExactRule implements BucketLimiter {
+  readonly seed: number
+  readonly key: Key
+  readonly limits: readonly Limit[]
+  isReleased = false
+  readonly shared: Limiter
+  #defaults: Windows | undefined
+
+  constructor(shared: Limiter, key: Key, limits: readonly Limit[]) {
+    this.seed = shared.seed
+    this.key = key
+    this.limits = limits
+    this.shared = shared
+  }
+
+  release(): void {
+    this.isReleased = true
+    this.#defaults?.release()
+  }
+
+  get groups(): { buckets: ExactRule; ofRules: ReadonlyMap<string, never> } {
+    return { buckets: this, ofRules: new Map<string, never>() }
+  }
+
+  /** The default bucket, which is used only if there is no room for the other one. */
+  get defaults(): Windows {
+    this.#defaults ??= this.shared.timing.windows(this.limits)
+    return this.#defaults
+  }
+
+  *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
+    this.shared.groups.buckets.writeOne(this.key, to, all, now())
+    if (to.length >= most) yield
+  }
+
+  read(length: number, from: StateReader, seed: number): boolean {
+    return this.shared.groups.buckets.read(length, from, seed)
+  }
+
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Taken | typeof FULL {
+    return key ? this.shared.take(key, time, cost, size) : this.defaults.take(0, time, cost, size)
+  }
+
+  /** The level of the bucket with this key: an empty one if the rule does not hold for it. */
+  level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined {
+    if (key && sameKeys(key, this.key)) return this.shared.level(key, time, cost, size)
+    const windows = key ? this.shared.timing.windows(this.limits) : this.defaults
+    return windows.level(0, time, cost, size)
+  }
+
+  roomAt(key: PlacedKey | undefined, now: number, cost: number, size: number): number | undefined {
+    return key ? this.shared.roomAt(key, now, cost, size) : this.defaults.roomAt(0, now, cost, size)
+  }
+
+  restartAligned(): void {
+    this.#defaults?.restartAligned()
+  }
+}

@@ -1,0 +1,147 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import { type BucketKey, keyBytes } from '../buckets/bucket-key.js'
+import { Places } from '../buckets/bucket-part.js'
+import { type Key, KeyTable, keyOf } from '../buckets/key-table.js'
+import type { Rule } from './rules.js'
+
+/** Maximum number of keys for which the matching rules are remembered. */
+const MOST_KEYS = 131_072
+
+type Test = Pick<Rule, 'when' | 'key'>
+
+/** The rules that may apply to the events of a key. */
+interface Route {
+  /** The first rule that matches the key and has no condition; the number of rules if there is none. */
+  readonly stop: number
+  /** The rules before it that match the key and have a condition, in order. */
+  readonly conditional: readonly number[]
+  /** Whether no condition has to be tested, so that `stop` is the rule. */
+  readonly isFixed: boolean
+}
+
+/** In the place of a rule: the key alone does not say which one holds. */
+export const CONDITIONAL = -2
+const NONE: readonly number[] = []
+
+/** A pattern that several keys can match. */
+interface Glob {
+  readonly rule: number
+  readonly test: (text: string) => boolean
+}
+
+/**
+ * Finds the first rule that holds for an event. What depends on the key alone is found once for each key: patterns of a
+ * single text through a hash table, all others by testing those whose prefix the key has. Conditions are tested for each
+ * event, but only those before the first rule that the key decides on.
+ */
+export class RuleFinder {
+  readonly #rules: readonly Test[]
+  /** Rules with nothing but a condition, in order. */
+  readonly #whenOnly: readonly number[]
+  /** Rules by the only text that their pattern matches. */
+  readonly #exact = new Map<string, number[]>()
+  /** Other patterns by their prefix, and the lengths of the prefixes. */
+  readonly #globs = new Map<string, Glob[]>()
+  readonly #prefixes: readonly number[]
+  /** Where no pattern matches. */
+  readonly #others: Route
+  /** Known keys. Without `#globs` all that matter are known from the start. */
+  #keys = new KeyTable()
+  /** By the ids of known keys: the rule, or CONDITIONAL. All that is read for most events is in columns. */
+  #fixed = new Int32Array(8)
+  #routes: Route[] = []
+  #places = new Places()
+
+  /** `seed`: of the hashes of keys. */
+  constructor(rules: readonly Test[], seed: number) {
+    this.#rules = rules
+    this.#whenOnly = rules.flatMap(({ key }, n) => (key ? [] : [n]))
+    this.#others = this.#route([])
+    for (const [rule, { key }] of rules.entries()) {
+      if (!key) continue
+      if (key.text !== undefined) addTo(this.#exact, key.text, rule)
+      else addTo(this.#globs, key.prefix, { rule, test: text => key.test(text) })
+    }
+    this.#prefixes = [...new Set([...this.#globs.keys()].map(({ length }) => length))]
+    if (this.#globs.size === 0) for (const text of this.#exact.keys()) this.#learn(keyOf(keyBytes(text), seed), text)
+  }
+
+  /**
+   * The index of the first rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one; it gets the
+   * place that is kept for it.
+   */
+  find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
+    if (key === undefined) return this.#follow(this.#others, batch, i)
+    const id = this.#keys.find(key)
+    if (id < 0) return this.#follow(this.#globs.size === 0 ? this.#others : this.#learn(key, key.text()), batch, i)
+    const rule = this.#fixed[id]!
+    if (rule === CONDITIONAL) return this.#follow(this.#routes[id]!, batch, i)
+    key.places = this.#places
+    key.place = id
+    return rule
+  }
+
+  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL if that is not known. */
+  ofKey(key: Key): number {
+    const id = this.#keys.find(key)
+    if (id >= 0) return this.#fixed[id]!
+    return this.#globs.size === 0 && this.#others.isFixed ? this.#ruleAt(this.#others.stop) : CONDITIONAL
+  }
+
+  #follow({ stop, conditional, isFixed }: Route, batch: EventBatch, i: number): number {
+    if (isFixed) return this.#ruleAt(stop)
+    const whenOnly = this.#whenOnly
+    // Both lists are in order.
+    for (let a = 0, b = 0; ; ) {
+      const next = Math.min(whenOnly[a] ?? stop, conditional[b] ?? stop)
+      if (next >= stop) return this.#ruleAt(stop)
+      if (this.#rules[next]!.when!(batch, i)) return next
+      if (next === whenOnly[a]) a++
+      else b++
+    }
+  }
+
+  #ruleAt(stop: number): number {
+    return stop < this.#rules.length ? stop : -1
+  }
+
+  #learn(key: Key, text: string): Route {
+    if (this.#keys.size >= MOST_KEYS) {
+      this.#keys = new KeyTable()
+      this.#routes = []
+      this.#places = new Places()
+    }
+    const route = this.#routeOfText(text)
+    const id = this.#keys.add(key)
+    if (id >= this.#fixed.length) {
+      const fixed = new Int32Array(this.#keys.capacity)
+      fixed.set(this.#fixed)
+      this.#fixed = fixed
+    }
+    this.#fixed[id] = route.isFixed ? this.#ruleAt(route.stop) : CONDITIONAL
+    this.#routes[id] = route
+    this.#places.add()
+    return route
+  }
+
+  #routeOfText(text: string): Route {
+    const found = [...(this.#exact.get(text) ?? [])]
+    for (const length of this.#prefixes) {
+      for (const { rule, test } of this.#globs.get(text.slice(0, length)) ?? []) if (test(text)) found.push(rule)
+    }
+    return found.length === 0 ? this.#others : this.#route(found.sort((a, b) => a - b))
+  }
+
+  #route(rules: readonly number[]): Route {
+    const stop = rules.find(rule => this.#rules[rule]!.when === undefined) ?? this.#rules.length
+    const conditional = rules.some(rule => rule < stop) ? rules.filter(rule => rule < stop) : NONE
+    const isFixed = conditional.length === 0 && (this.#whenOnly[0] ?? stop) >= stop
+    return { stop, conditional, isFixed }
+  }
+}
+
+function addTo<V>(map: Map<string, V[]>, key: string, value: V): void {
+  const values = map.get(key)
+  if (values) values.push(value)
+  else map.set(key, [value])
+}

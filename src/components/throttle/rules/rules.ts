@@ -1,0 +1,123 @@
+import type { EventBatch } from '../../../core/event/batch.js'
+import type { FieldReader } from '../../../core/event/field-reader.js'
+import type { BucketKey } from '../buckets/bucket-key.js'
+import type { BucketPart, PlacedKey } from '../buckets/bucket-part.js'
+import type { Key } from '../buckets/key-table.js'
+import type { Decision } from '../decisions.js'
+import { Costs, type Level, type Limit } from '../limit.js'
+import type { Windows } from '../windows.js'
+import type { KeyPattern } from './key-pattern.js'
+import { RuleFinder } from './rule-finder.js'
+
+/** Limits for events that satisfy a condition, or whose bucket matches a pattern, or both. */
+export interface Rule {
+  /** The same for the same rule, also if it has moved in its list. */
+  readonly id: string
+  /** The same in all daemons whose rule has this pattern and condition, whatever its limits are. */
+  readonly sharedName: string
+  /** For people. */
+  readonly name: RuleName
+  readonly when: ((batch: EventBatch, i: number) => boolean) | undefined
+  readonly key: KeyPattern | undefined
+  /** None: all events pass. */
+  readonly limits: readonly Limit[]
+  readonly costField: FieldReader | undefined
+}
+
+export interface RuleName {
+  readonly list: 'limits' | 'limits_file'
+  /** The number in its list, from 1. */
+  readonly place: number
+  /** Its pattern and condition, as in `key batch-*`. */
+  readonly text: string
+}
+
+/** A rule as people find it in the configuration: `limits[0] (key batch-*)`. */
+export function ruleTitle({ list, place, text }: RuleName): string {
+  return `${list}[${place - 1}] (${text})`
+}
+
+/** Decides by the limits of buckets. Without a key, an event belongs to the default bucket. Costs are those of `Windows`. */
+export interface BucketLimiter {
+  /** Of the hashes of keys. */
+  readonly seed: number
+  /** What takes events with a key in its place; other rules may share it. */
+  readonly shared?: BucketLimiter | undefined
+  /** What has all buckets with a key, if that is one part. Undefined while there are none. */
+  readonly undivided?: BucketPart<Windows> | undefined
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Decision
+  /** Undefined: there is no room for the bucket. So it is with `roomAt`. */
+  level(key: PlacedKey | undefined, time: number, cost: number, size: number): Level | undefined
+  roomAt(key: PlacedKey | undefined, time: number, cost: number, size: number): number | undefined
+}
+
+/** A limiter that has one for each rule. */
+export interface RuledLimiter extends BucketLimiter {
+  /** The limiter of a rule, with buckets of its own. */
+  ofRule(rule: Rule): BucketLimiter
+  /** Drops the limiters of all other rules. */
+  keepRules(rules: readonly Rule[]): void
+}
+
+/** Drops the limiters of rules that are gone. */
+export function keepOnly(limiters: Map<string, { release(): void }>, rules: readonly Rule[]): void {
+  const kept = new Set(rules.map(({ id }) => id))
+  for (const [id, limiter] of limiters) {
+    if (kept.has(id)) continue
+    limiter.release()
+    limiters.delete(id)
+  }
+}
+
+/** Decides by the limits of one rule. */
+export interface Lane {
+  /** Undefined: all events pass. */
+  readonly limiter: BucketLimiter | undefined
+  /** Undefined: each event costs 1. */
+  readonly costs: Costs | undefined
+}
+
+/** The rules of a throttle, each with a limiter that is made for its first event. */
+export class Lanes {
+  readonly rules: readonly Rule[]
+  readonly #limiter: RuledLimiter
+  readonly #finder: RuleFinder
+  readonly #lanes: (Lane | undefined)[]
+
+  /** `limiter`: that of the throttle. It loses the limiters of other rules. */
+  constructor(rules: readonly Rule[], limiter: RuledLimiter) {
+    this.rules = rules
+    this.#limiter = limiter
+    this.#finder = new RuleFinder(rules, limiter.seed)
+    this.#lanes = new Array(rules.length).fill(undefined)
+    limiter.keepRules(rules)
+  }
+
+  /** The index of the rule that holds for event `i`, or -1. `key`: loaded with its key, if it has one. */
+  find(batch: EventBatch, i: number, key: BucketKey | undefined): number {
+    return this.#finder.find(batch, i, key)
+  }
+
+  /** The index of the rule that holds for all events with this key, or -1; CONDITIONAL if that is not known. */
+  ofKey(key: Key): number {
+    return this.#finder.ofKey(key)
+  }
+
+  /** The lane of a rule. */
+  of(n: number): Lane {
+    return this.#lanes[n] ?? this.#open(n)
+  }
+
+  /** The lane of a rule, if an event needed it before. */
+  opened(n: number): Lane | undefined {
+    return this.#lanes[n]
+  }
+
+  #open(n: number): Lane {
+    const rule = this.rules[n]!
+    const limiter = rule.limits.length > 0 ? this.#limiter.ofRule(rule) : undefined
+    const lane = { limiter, costs: Costs.for(rule.limits, rule.costField) }
+    this.#lanes[n] = lane
+    return lane
+  }
+}

@@ -1,0 +1,191 @@
+import { LARGEST_MS } from '../../../lib/formats/iso-time.js'
+import { DISCARD, PASS, type Taken } from '../decisions.js'
+import { type Level, type Limit, scaleOf } from '../limit.js'
+import { LimitWindows } from '../windows.js'
+
+/** A microsecond: above the precision of times since the epoch. */
+const STEP_MS = 1 / 1000
+
+/**
+ * gcra: with T = window / limit, an event at t passes if t >= TAT - burst * T, the tolerance; then TAT becomes
+ * max(t, TAT) + cost * T. The columns hold the TAT: whole milliseconds, and the rest in parts (GcraRate).
+ */
+export class GcraWindows extends LimitWindows {
+  readonly #rate: GcraRate
+  readonly #time: GcraTime
+
+  constructor(limit: Limit) {
+    const rate = new GcraRate(limit)
+    super(limit, Math.ceil(rate.tolerance.value + new GcraTime(rate).add(1).value))
+    this.#rate = rate
+    this.#time = new GcraTime(rate)
+  }
+
+  /** The bucket is idle from its TAT on, which one event of a large cost can move far ahead. */
+  override latest(bucket: number): number {
+    return this.times[bucket]! + 1 - this.spanMs
+  }
+
+  /** Whatever it costs: a cost delays what comes after it. */
+  fits(bucket: number, now: number): Taken {
+    const { tolerance } = this.#rate
+    const latest = this.#time.setTime(now).shift(tolerance.ms, tolerance.rest)
+    return latest.isBefore(this.times[bucket]!, this.counts[bucket]!) ? DISCARD : PASS
+  }
+
+  charge(bucket: number, now: number, cost: number): void {
+    const time = this.#time.setTime(now)
+    if (time.isBefore(this.times[bucket]!, this.counts[bucket]!)) time.set(this.times[bucket]!, this.counts[bucket]!)
+    time.add(cost)
+    this.times[bucket] = time.ms
+    this.counts[bucket] = time.rest
+  }
+
+  override roomAt(bucket: number, now: number): number {
+    if (this.fits(bucket, now) === PASS) return now
+    const { tolerance } = this.#rate
+    const at = this.#time.set(this.times[bucket]!, this.counts[bucket]!).shift(-tolerance.ms, -tolerance.rest).value
+    return this.fits(bucket, at) === PASS ? at : at + STEP_MS
+  }
+
+  level(bucket: number, now: number): Level {
+    const until = this.#time.set(this.times[bucket]!, this.counts[bucket]!).value
+    return until <= now
+      ? this.levelOf(bucket, 0, now, now)
+      : this.levelOf(bucket, this.#rate.costsIn(until - now), now, until)
+  }
+}
+
+/**
+ * Exact times for GCRA: whole milliseconds since the epoch, and a rest in parts of a millisecond. A double has no room
+ * for nanoseconds since the epoch, so times are kept as two numbers.
+ */
+
+const NS_PER_MS = 1_000_000
+/** Sums of two rests stay exact below this. */
+const MOST_PARTS = 2 ** 52
+const FARTHEST_MS = LARGEST_MS / 2
+/** Parts of a nanosecond where the exact number would be too large: costs are then rounded, far below a nanosecond. */
+const PARTS_PER_NS = 2 ** 30
+
+/** The limit's T = window / limit, and its tolerance burst * T. */
+export class GcraRate {
+  /** Parts of a millisecond: a multiple of those of which T is a whole number, and of nanoseconds. */
+  readonly parts: number
+  /** T, for a cost of 1 of what windows count, in parts. */
+  readonly #unitParts: number
+  readonly #unitMs: number
+  readonly #unitRest: number
+  readonly tolerance: GcraTime
+
+  constructor(limit: Limit) {
+    const scale = scaleOf(limit)
+    const window = BigInt(Math.round(limit.windowMs * NS_PER_MS))
+    const per = BigInt(limit.limit * scale) * BigInt(NS_PER_MS)
+    const exact = lcm(per / gcd(window, per), BigInt(NS_PER_MS))
+    const parts = exact <= BigInt(MOST_PARTS) ? exact : BigInt(NS_PER_MS * PARTS_PER_NS)
+    const unit = (window * parts + per / 2n) / per
+    this.parts = Number(parts)
+    this.#unitParts = Number(unit)
+    this.#unitMs = Number(unit / parts)
+    this.#unitRest = Number(unit % parts)
+    this.tolerance = new GcraTime(this).add((limit.burst ?? limit.limit - 1) * scale)
+  }
+
+  /** The time that a cost takes, added to `time`. */
+  addTo(time: GcraTime, cost: number): void {
+    if (cost === 1) {
+      time.shift(this.#unitMs, this.#unitRest)
+      return
+    }
+    const inParts = cost * this.#unitParts
+    if (inParts <= Number.MAX_SAFE_INTEGER) {
+      const ms = Math.floor(inParts / this.parts)
+      time.shift(ms, inParts - ms * this.parts)
+    } else this.#addLarge(time, Math.min(cost, Number.MAX_SAFE_INTEGER))
+  }
+
+  /** The product may have 106 bits: adds T times each power of two in the cost. */
+  #addLarge(time: GcraTime, cost: number): void {
+    let ms = this.#unitMs
+    let rest = this.#unitRest
+    for (let left = cost; left > 0; left = Math.floor(left / 2)) {
+      if (left % 2 === 1) time.shift(ms, rest)
+      ms *= 2
+      rest *= 2
+      if (rest >= this.parts) {
+        ms++
+        rest -= this.parts
+      }
+    }
+  }
+
+  /** How many costs of 1 a duration in milliseconds is. */
+  costsIn(ms: number): number {
+    return (ms * this.parts) / this.#unitParts
+  }
+}
+
+/** A time or duration that is changed in place. */
+export class GcraTime {
+  ms = 0
+  rest = 0
+  readonly #rate: GcraRate
+
+  constructor(rate: GcraRate) {
+    this.#rate = rate
+  }
+
+  set(ms: number, rest: number): this {
+    this.ms = ms
+    this.rest = rest
+    return this
+  }
+
+  /** Sets a time in milliseconds, to the nanosecond. */
+  setTime(time: number): this {
+    const ms = Math.floor(time)
+    this.set(ms, 0)
+    if (ms !== time) this.shift(0, Math.round((time - ms) * NS_PER_MS) * (this.#rate.parts / NS_PER_MS))
+    return this
+  }
+
+  /** Adds a duration, whose rest is at most that of a whole millisecond. */
+  shift(ms: number, rest: number): this {
+    this.ms += ms
+    this.rest += rest
+    const { parts } = this.#rate
+    if (this.rest >= parts) {
+      this.ms++
+      this.rest -= parts
+    } else if (this.rest < 0) {
+      this.ms--
+      this.rest += parts
+    }
+    return this
+  }
+
+  /** Adds the time that a cost takes. */
+  add(cost: number): this {
+    this.#rate.addTo(this, cost)
+    return this
+  }
+
+  isBefore(ms: number, rest: number): boolean {
+    return this.ms < ms || (this.ms === ms && this.rest < rest)
+  }
+
+  /** As milliseconds, rounded; a cost that takes longer than dates reach ends before that. */
+  get value(): number {
+    return Math.min(this.ms + this.rest / this.#rate.parts, FARTHEST_MS)
+  }
+}
+
+function gcd(a: bigint, b: bigint): bigint {
+  while (b > 0n) [a, b] = [b, a % b]
+  return a
+}
+
+function lcm(a: bigint, b: bigint): bigint {
+  return (a / gcd(a, b)) * b
+}
