@@ -60,7 +60,7 @@ export async function validate(
       if (config instanceof ConfigError || problems.length > 0) throw new ConfigError(problems, allWarnings)
       warnOf(allWarnings)
       for (const file of config.files)
-        for (const exposed of exposedKeys(file, known)) warn(`${file}: warning: ${exposed}`)
+        for (const written of writtenKeys(file, known)) warn(`${file}: warning: ${written}`)
       if (isReachable(config.metrics)) warn(`${path}: warning: ${REACHABLE}`)
       const mount = fileSystems.mountOf(config.dataDir)
       const answers = mount === undefined || (await fileSystems.answers(mount))
@@ -131,14 +131,17 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
   }
 }
 
-/** What to know of literal keys in a file that other users of this machine can read. */
-function exposedKeys(file: string, known: readonly AnyDefinition[]): string[] {
-  const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0
-  if ((mode & 0o004) === 0) return []
-  return literalKeys(documentIn(file), known).map(
-    path =>
+/** What to know of the keys that are written in a file. */
+function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
+  const isOpen = ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
+  return literalKeys(documentIn(file), known).flatMap(({ path, value }) => {
+    if (/^\$[A-Za-z_]\w*$/.test(value))
+      return [`${path} is the text ${value} itself; write \${${value.slice(1)}} for the variable`]
+    if (!isOpen) return []
+    return [
       `${path} is written here, and every user of this machine can read this file: chmod 640 ${file}, or keep it in a file of its own, a credential or a variable of the environment`,
-  )
+    ]
+  })
 }
 
 /** What a file of a valid configuration has, as it is written there; nothing if it is empty. */

@@ -36,6 +36,13 @@ export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
 
 export const filePath = () => reaches('files', z.string().min(1))
 
+/** What configurations of others are compared with: these know no folder that a relative path could begin in. */
+export const absolutePath = () =>
+  reaches(
+    'files',
+    z.string().refine(path => path.startsWith('/'), 'must be an absolute path or pattern, as in /var/log/app/**'),
+  )
+
 /** A place in the options of a component that accepts text. */
 export interface TextOption {
   /** `*` stands for any list item or mapping key. */

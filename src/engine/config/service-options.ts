@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { byteSize, duration, listenAddress, refuse } from '../../core/options/options.js'
-import { filePath } from '../../core/options/reach.js'
+import { absolutePath, filePath } from '../../core/options/reach.js'
 import { parseRule } from '../../lib/network/address-rules.js'
 import { addressRange, connectionOptions, tlsOptions } from '../../net/listen-options.js'
 
@@ -67,7 +67,7 @@ const ingest = z.strictObject({
       'Disk space for the disk buffers, dead letters, idempotency keys, saved buckets and saved revisions of all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions are refused with 409. The data of a pipeline is removed together with it. One sixteenth, at most 16 MiB, is reserved for revisions.',
     ),
   allow_files: z
-    .array(filePath())
+    .array(absolutePath())
     .default([])
     .describe(
       'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so specify the target of a link. Files in data_dir are always denied. All accounts can use all of these files.',

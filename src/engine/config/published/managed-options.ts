@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { duration, refuse } from '../../../core/options/options.js'
-import { filePath } from '../../../core/options/reach.js'
+import { absolutePath, filePath } from '../../../core/options/reach.js'
 import { SECRET_NAME } from './account-secrets.js'
 import type { Permissions } from './permissions.js'
 
@@ -20,7 +20,7 @@ const secretPlace = z
 export const managedOptions = z.strictObject({
   allow_files: names(
     'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. Its own patterns must be within one of them.',
-    filePath(),
+    absolutePath(),
   ),
   allow_urls: z.array(z.url()).optional().describe('Prefixes of the URLs that it may send to. Default: all URLs.'),
   allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),

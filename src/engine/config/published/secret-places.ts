@@ -60,12 +60,12 @@ const ADDRESS_HEADERS = new Set(['origin', 'referer'])
 /** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
 export const HIDDEN = '••••••••'
 
-/** The options for a key or a password that have a literal one, as `destinations.up.auth.key`. */
-export function literalKeys(config: Document, components: readonly AnyDefinition[]): string[] {
+/** The options for a key or a password that have a literal one, such as `destinations.up.auth.key`. */
+export function literalKeys(config: Document, components: readonly AnyDefinition[]): { path: string; value: string }[] {
   const found = holdersIn(config, components).filter(
     ({ what, parts }) => what === 'key' && literalsOf(parts).length > 0,
   )
-  return found.map(({ path }) => path.join('.'))
+  return found.map(({ path, value }) => ({ path: path.join('.'), value }))
 }
 
 /** Reports keys that are written literally in a configuration. */

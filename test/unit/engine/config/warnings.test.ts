@@ -187,6 +187,12 @@ t.test('what validate warns of, and what it says to do', async t => {
   t.equal(await run(open.replace('abc', '"${KEY}"'), { KEY: 'abc' }), '', 'not in the file')
   chmodSync(join(dir, 'c.yaml'), 0o640)
   t.equal(await run(open), '', 'as it says')
+  const named = await run(open.replace('abc', '$KEY'), { KEY: 'abc' })
+  t.match(named, /destinations\.up\.auth\.key is the text \$KEY itself; write \$\{KEY\} for the variable/)
+  t.match(
+    await run(`${local}managed: { allow_files: [logs/**] }\n`),
+    /managed\.allow_files\[0\]: must be an absolute path or pattern, as in \/var\/log\/app\/\*\*/,
+  )
   t.match(
     await run(`${complete}metrics: { listen: '0.0.0.0:1' }\n`),
     /metrics\.listen: everybody who can reach this machine/,
