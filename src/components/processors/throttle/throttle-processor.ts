@@ -26,14 +26,13 @@ import type { ClusterThrottle } from './cluster/cluster-throttle.js'
 import { deciderOptions, rulesOf } from './decider-options.js'
 import type { InEventTime } from './in-event-time.js'
 import type { LimitsFile } from './limits-file/limits-file.js'
-import type { RuleOptions, ThrottleOptions } from './options.js'
+import { everWaits, type RuleOptions, type ThrottleOptions } from './options.js'
 import type { Persisted } from './persist/open-saver.js'
 import type { StateSaver } from './persist/state-saver.js'
 import { reportQuotasAhead } from './quota-ahead.js'
 import { type Decisions, type RefusalOf, RefusedEvents, type RefusedState } from './refused-events.js'
 import { DECISIONS, DECISIONS_HELP, metricsIn, showBuckets, showLimitsFile } from './throttle-metrics.js'
-import { type LateState, WaitingRule } from './waiting.js'
-import { waitingBuckets } from './waiting-buckets.js'
+import { type LateState, Pacing, waitingBuckets } from './waiting.js'
 
 /** What a throttle passes to a successor with the same options. */
 class ThrottleState {
@@ -81,7 +80,7 @@ export class ThrottleProcessor implements Processor {
   #rules: readonly Rule[] | undefined
   readonly #refused: RefusedEvents
   /** Undefined: no event waits. */
-  readonly #waiting: WaitingRule | undefined
+  readonly #waiting: Pacing | undefined
   /** Counts backlog that passes; undefined: it is decided on. */
   readonly #passedBacklog: { value: number } | undefined
   /** Key counts of the current observers. */
@@ -143,7 +142,7 @@ export class ThrottleProcessor implements Processor {
     if (!options.time_field && options.on_backlog === 'pass') this.#passedBacklog = count('backlog')
     this.#refused = new RefusedEvents(options, compiled, { ...context, metrics }, inherited?.refused)
     const { wall, inEventTime: timed } = this.#local ?? {}
-    if (!timed) this.#waiting = WaitingRule.for(options, decider, compiled, clock, inherited?.late)
+    if (!timed && everWaits(options)) this.#waiting = new Pacing(options, decider, compiled, clock, inherited?.late)
     if (wall) {
       const all = () => [...compiled.limits, ...(this.#rules ?? []).flatMap(({ limits }) => limits)]
       this.#reportQuotas = reportQuotasAhead(wall, all, clock, metrics, context.log)
