@@ -23,7 +23,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   'prom-client': { home: /^engine\/run\/measure\/metrics/ },
   split2: { home: /^(cli\/inspect|components\/journald)\// },
   yaml: {
-    home: /^(engine\/config\/yaml\/|components\/processors\/throttle\/limits-file\/|lib\/formats\/yaml-depth\.ts)/,
+    home: /^(engine\/config\/yaml\/|components\/processors\/throttle\/limits-file\.ts|lib\/formats\/yaml-depth\.ts)/,
   },
   zod: { home: /^(?!(lib|daemon|cli)\/)/ },
 }

@@ -10,7 +10,7 @@ const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'
 
 async function openLimits(path: string, options: ThrottleOptions, context: ComponentContext) {
-  const { LimitsFile } = await import('./throttle/limits-file/limits-file.js')
+  const { LimitsFile } = await import('./throttle/limits-file.js')
   return LimitsFile.open(path, options, context)
 }
 
@@ -73,7 +73,7 @@ export const throttle = defineProcessor({
     time_field === 'auto' ? { option: 'time_field', names: TIME_FIELDS.map(({ segments }) => segments[0]) } : undefined,
   warnings: optionWarnings,
   checkFiles: async options => {
-    const { fileProblems } = await import('./throttle/limits-file/read-limits.js')
+    const { fileProblems } = await import('./throttle/limits-file.js')
     return fileProblems(options)
   },
   create: async (options, context) => {

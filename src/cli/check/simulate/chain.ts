@@ -1,5 +1,5 @@
 import { deciderOptions } from '../../../components/processors/throttle/decider-options.js'
-import { withFileRules } from '../../../components/processors/throttle/limits-file/read-limits.js'
+import { withFileRules } from '../../../components/processors/throttle/limits-file.js'
 import type { ThrottleOptions } from '../../../components/processors/throttle/options.js'
 import { DISCARD } from '../../../components/throttle/decisions.js'
 import { JSON_OBJECTS } from '../../../core/codecs/json.js'

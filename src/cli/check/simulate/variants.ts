@@ -1,4 +1,4 @@
-import { withFileRules } from '../../../components/processors/throttle/limits-file/read-limits.js'
+import { withFileRules } from '../../../components/processors/throttle/limits-file.js'
 import { type ThrottleOptions, throttleOptions } from '../../../components/processors/throttle/options.js'
 import { UsageError } from '../../../daemon/process/command-line.js'
 import { parseOptions } from '../../../engine/config/parse-options.js'

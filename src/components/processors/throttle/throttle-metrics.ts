@@ -1,5 +1,5 @@
 import type { ComponentMetrics } from '../../../core/component.js'
-import type { LimitsFile } from './limits-file/limits-file.js'
+import type { LimitsFile } from './limits-file.js'
 import type { ThrottleOptions } from './options.js'
 
 export const DECISIONS = 'sluice_throttle_events_total'

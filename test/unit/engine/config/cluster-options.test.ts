@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { components } from '../../../../src/components/list.js'
-import { readLimitsSync } from '../../../../src/components/processors/throttle/limits-file/read-limits.js'
+import { readLimitsSync } from '../../../../src/components/processors/throttle/limits-file.js'
 import type { RuledOptions } from '../../../../src/components/processors/throttle/options.js'
 import { ConfigError } from '../../../../src/core/errors.js'
 import { parseConfig } from '../../../../src/engine/config/load.js'

@@ -1,0 +1,325 @@
+import { isUtf8 } from 'node:buffer'
+import { constants } from 'node:fs'
+import type { Logger } from 'pino'
+import { isMap, isNode, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
+import type { z } from 'zod'
+import type { ComponentContext } from '../../../core/component.js'
+import { ConfigError, errorText, type FileProblem, formatProblem, type Problem } from '../../../core/errors.js'
+import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { WatchedFile } from '../../../core/watched-file.js'
+import { notWhole } from '../../../lib/files/read-regular.js'
+import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { readCsvTable } from '../../../lib/formats/csv-text.js'
+import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
+import { NearestName } from '../../../lib/nearest.js'
+import type { TimerClock } from '../../../lib/time.js'
+import {
+  MOST_RULES,
+  neverHolds,
+  type RuledOptions,
+  type RuleOptions,
+  ruleProblems,
+  ruleSchema,
+  uselessRules,
+} from './options.js'
+
+/** Called with the rules whenever they change. */
+type Apply = (rules: readonly RuleOptions[]) => void
+
+/** The rules in a file, which is read again when it changes. While it cannot be used, the rules read last are. */
+export class LimitsFile {
+  /** Whether the rules are those of the file. */
+  isValid = true
+  rules: readonly RuleOptions[] = []
+  /** When they were read, by the wall clock. */
+  readAt = 0
+  readonly #file: WatchedFile<ReadLimits>
+  readonly #log: Logger
+  readonly #clock: TimerClock
+
+  /** Reads the file. Throws ConfigError if it cannot be used. */
+  static async open(path: string, options: RuledOptions, context: ComponentContext): Promise<LimitsFile> {
+    const file = new LimitsFile(path, options, context)
+    file.#take(usableRules(await file.#file.first()))
+    return file
+  }
+
+  private constructor(path: string, options: RuledOptions, { log, clock, reach }: ComponentContext) {
+    this.#file = new WatchedFile(path, clock, () => readLimits(path, options, reach))
+    this.#log = log
+    this.#clock = clock
+  }
+
+  /** Looks at the file every second until `stop`. */
+  watch(apply: Apply): void {
+    this.#file.watch(read => this.#use(read, apply))
+  }
+
+  stop(): void {
+    this.#file.stop()
+  }
+
+  #use(read: ReadLimits, apply: Apply): void {
+    this.isValid = 'rules' in read
+    if ('problems' in read) {
+      const error = read.problems.map(problem => formatProblem(problemOf(problem))).join('\n')
+      this.#log.warn({ error }, 'the limits file cannot be used; keeping the rules that were read last')
+      return
+    }
+    this.#log.info({ file: this.#file.path, rules: read.rules.length }, 'limits file read again')
+    this.#take(read)
+    apply(read.rules)
+  }
+
+  #take({ rules, warnings }: FileRules): void {
+    this.rules = rules
+    this.readAt = this.#clock.wall()
+    for (const warning of warnings)
+      this.#log.warn({ place: formatProblem(problemOf(warning)) }, 'configuration warning')
+  }
+}
+
+const LARGEST_FILE = 8 * 1024 * 1024
+/** More problems are not reported. */
+const MOST_PROBLEMS = 20
+
+interface LimitsProblem extends WrittenProblem {
+  readonly file: string
+  /** Whether the file could not be read at all. */
+  readonly isMissing?: boolean
+}
+
+/** The rules of a file, and which of them never hold. */
+interface FileRules {
+  readonly rules: readonly RuleOptions[]
+  readonly warnings: readonly LimitsProblem[]
+}
+
+/** The rules, or why they cannot be used. */
+type ReadLimits = FileRules | { readonly problems: readonly LimitsProblem[] }
+
+/** Throws ConfigError if the rules cannot be used. */
+function usableRules(read: ReadLimits): FileRules {
+  if ('problems' in read) throw new ConfigError(read.problems.map(problemOf))
+  return read
+}
+
+function problemOf({ file, line, path, message }: LimitsProblem): Problem {
+  return { file, line, column: 1, path: pathText(path), message }
+}
+
+/** The options of a throttle with the rules of its file among its own. Throws ConfigError. */
+export function withFileRules<O extends RuledOptions & { readonly limits_file?: string | undefined }>(options: O): O {
+  const { limits_file: path, limits = [] } = options
+  if (path === undefined) return options
+  const { rules } = usableRules(readLimitsSync(path, options))
+  return { ...options, limits: [...limits, ...rules], limits_file: undefined }
+}
+
+/** Reads the file at `path` for a throttle with these options, within the limits of its component. */
+async function readLimits(path: string, options: RuledOptions, reach: Reach | undefined): Promise<ReadLimits> {
+  try {
+    const file = await openWithin(reach, path, constants.O_RDONLY)
+    try {
+      const wrong = notWhole(await file.stat(), LARGEST_FILE)
+      return wrong ? failed(path, wrong) : parseLimits(path, await file.readFile(), options)
+    } finally {
+      await file.close()
+    }
+  } catch (error) {
+    return missing(path, error)
+  }
+}
+
+/** Like `readLimits`, at once and without limits: for commands that have no daemon around them. */
+export function readLimitsSync(path: string, options: RuledOptions): ReadLimits {
+  try {
+    const wrong = notWhole(statSync(path), LARGEST_FILE)
+    return wrong ? failed(path, wrong) : parseLimits(path, readFileSync(path), options)
+  } catch (error) {
+    return missing(path, error)
+  }
+}
+
+/** What is wrong with the limits file of a throttle, or else which of its rules never hold. */
+export function fileProblems(options: RuledOptions & { readonly limits_file?: string | undefined }): FileProblem[] {
+  if (options.limits_file === undefined) return []
+  const read = readLimitsSync(options.limits_file, options)
+  const [found, isWarning] = 'problems' in read ? [read.problems, false] : [read.warnings, true]
+  return found.map(one => ({ ...one, option: 'limits_file', path: one.path as FileProblem['path'], isWarning }))
+}
+
+function failed(file: string, message: string): ReadLimits {
+  return { problems: [{ file, line: 1, path: [], message }] }
+}
+
+function missing(file: string, error: unknown): ReadLimits {
+  return { problems: [{ file, line: 1, path: [], message: `cannot be read: ${errorText(error)}`, isMissing: true }] }
+}
+
+/** Reads the rules in the bytes of a file. */
+export function parseLimits(file: string, bytes: Buffer, options: RuledOptions): ReadLimits {
+  if (bytes.length > LARGEST_FILE)
+    return failed(file, notWhole({ isFile: () => true, isDirectory: () => false, size: bytes.length }, LARGEST_FILE)!)
+  if (!isUtf8(bytes)) return failed(file, 'is not valid UTF-8')
+  const text = bytes.toString().replace(/^\uFEFF/, '')
+  const read = /\.csv$/i.test(file) ? readCsv(text) : readYamlRules(text)
+  const problems: LimitsProblem[] = []
+  const add = (line: number, path: readonly PropertyKey[], message: string) =>
+    problems.push({ file, line, path, message })
+  if ('problems' in read) {
+    for (const { line, path, message } of read.problems) add(line, path, message)
+    return { problems }
+  }
+  if (read.rules.length > MOST_RULES)
+    return failed(file, `has ${read.rules.length} rules; at most ${MOST_RULES} can be used`)
+  const rules: RuleOptions[] = []
+  const nearest = new NearestName()
+  for (const [n, written] of read.rules.entries()) {
+    const rule = check(written, options, nearest, (path, message) => add(written.lineOf(path), [n, ...path], message))
+    if (rule) rules.push(rule)
+    if (problems.length >= MOST_PROBLEMS) break
+  }
+  if (problems.length > 0) return { problems }
+  return { rules, warnings: warningsOf(file, rules, read.rules, options) }
+}
+
+/** Warns of rules that never hold, behind others of the file or those of the options, which come first. */
+function warningsOf(
+  file: string,
+  rules: readonly RuleOptions[],
+  written: readonly Written[],
+  { limits = [] }: RuledOptions,
+): LimitsProblem[] {
+  const own = limits.length
+  const useless = uselessRules([...limits, ...rules]).filter(({ rule }) => rule >= own)
+  return useless.slice(0, MOST_PROBLEMS).map(({ rule, first }) => {
+    const message =
+      first < own
+        ? neverHolds(`limits[${first}] of the throttle`, 'remove one of the two')
+        : neverHolds(`[${first - own}] in line ${written[first - own]!.lineOf([])}`)
+    return { file, line: written[rule - own]!.lineOf([]), path: [rule - own], message }
+  })
+}
+
+/** `[3].limit`, as lists are numbered in the configuration. */
+function pathText(path: readonly PropertyKey[]): string {
+  return path.map((step, n) => (typeof step === 'number' ? `[${step}]` : `${n > 0 ? '.' : ''}${String(step)}`)).join('')
+}
+
+type Add = (path: readonly PropertyKey[], message: string) => void
+
+function check({ value }: Written, options: RuledOptions, nearest: NearestName, add: Add): RuleOptions | undefined {
+  const parsed = ruleSchema.safeParse(value)
+  if (!parsed.success) {
+    for (const issue of parsed.error.issues) explain(issue, nearest, add)
+    return undefined
+  }
+  const found = ruleProblems(parsed.data, options)
+  for (const { path, message } of found) add(path, message)
+  return found.length > 0 ? undefined : parsed.data
+}
+
+function explain(issue: z.core.$ZodIssue, nearest: NearestName, add: Add): void {
+  if (issue.code !== 'unrecognized_keys') {
+    add(
+      issue.path,
+      issue.path.length === 0 ? 'must be a rule, such as { key: "batch-*", limit: 10 }' : lower(issue.message),
+    )
+    return
+  }
+  const known = issue.path.length === 0 ? Object.keys(ruleSchema.shape) : []
+  for (const key of issue.keys) {
+    const near = nearest.find(key, known)
+    add([...issue.path, key], `unknown option${near ? `; did you mean "${near}"?` : ''}`)
+  }
+}
+
+const lower = (text: string) =>
+  text.replace(/^Invalid input: expected/, 'must be').replace(/^Too (small|big): expected \w+ to be/, 'must be')
+
+// Rules as they stand in a file, before they are checked.
+
+/** A rule, and where its options are. */
+interface Written {
+  readonly value: unknown
+  /** The line of what is at a path in the rule, or of the nearest that there is, from 1. */
+  readonly lineOf: (path: readonly PropertyKey[]) => number
+}
+
+interface WrittenProblem {
+  readonly line: number
+  /** In the list; the first element is the index of the rule. */
+  readonly path: readonly PropertyKey[]
+  readonly message: string
+}
+
+type WrittenRules = { readonly rules: readonly Written[] } | { readonly problems: readonly WrittenProblem[] }
+
+/** Options whose values are numbers if they look like them. */
+const NUMBERS = new Set(['limit', 'limit_bytes', 'burst'])
+const WHOLE = /^\d+$/
+
+/** Reads CSV: the first record names the options, each further one is a rule. */
+function readCsv(text: string): WrittenRules {
+  const read = readCsvTable(text)
+  if ('message' in read) {
+    const { line, record, message } = read
+    return { problems: [{ line, path: record === undefined ? [] : [record], message }] }
+  }
+  const rules = read.records.map(({ line, fields }) => {
+    const given = read.names.flatMap((name, n): [string, unknown][] => {
+      const value = fields[n]!
+      if (value === '') return []
+      return [[name, NUMBERS.has(name) && WHOLE.test(value) ? Number(value) : value]]
+    })
+    return { value: Object.fromEntries(given), lineOf: () => line }
+  })
+  return { rules }
+}
+
+const NO_LIST = 'must be a list of rules, such as: - { key: "batch-*", limit: 10 }'
+/** How much aliases may stand for together. */
+const MOST_ALIASES = 100_000
+
+/** Reads a list of rules in YAML 1.2. */
+function readYamlRules(text: string): WrittenRules {
+  const lines = new LineCounter()
+  const deep = tooDeepAt(text)
+  if (deep !== undefined) {
+    const line = text.slice(0, deep).split('\n').length
+    return { problems: [{ line, path: [], message: 'must not be nested this deeply' }] }
+  }
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, stringKeys: true, logLevel: 'error' })
+  const lineAt = (offset: number | undefined) => (offset === undefined ? 1 : lines.linePos(offset).line)
+  if (document.errors.length > 0) {
+    const problems = document.errors.map(({ pos, message }) => ({ line: lineAt(pos[0]), path: [], message }))
+    return { problems: problems.slice(0, 10) }
+  }
+  const { contents } = document
+  if (!isSeq(contents)) return { problems: [{ line: lineAt(contents?.range?.[0]), path: [], message: NO_LIST }] }
+  try {
+    // All at once: each time, the anchors of the whole document are looked for.
+    const values = contents.toJS(document, { maxAliasCount: MOST_ALIASES }) as unknown[]
+    const rules = contents.items.map((item, n): Written => {
+      return { value: values[n], lineOf: path => lineAt(offsetOf(item as Node, path)) }
+    })
+    return { rules }
+  } catch (error) {
+    return { problems: [{ line: 1, path: [], message: (error as Error).message }] }
+  }
+}
+
+/** Where what is at `path` begins, or the nearest that there is. */
+function offsetOf(node: Node, path: readonly PropertyKey[]): number | undefined {
+  const [step, ...rest] = path
+  if (step === undefined) return node.range?.[0]
+  if (isMap(node)) {
+    const pair = node.items.find(({ key }) => isScalar(key) && key.value === step)
+    if (pair && isNode(pair.value) && rest.length > 0) return offsetOf(pair.value, rest)
+    if (pair) return (pair.key as Node).range?.[0]
+  } else if (isSeq(node) && typeof step === 'number' && isNode(node.items[step])) {
+    return offsetOf(node.items[step] as Node, rest)
+  }
+  return node.range?.[0]
+}
