@@ -9,7 +9,14 @@ import type { TimeReader } from './event/time.js'
 import type { EventTiming } from './event/timing.js'
 import { Costs, type Level, type Limit } from './limit.js'
 import { ClockTiming, Limiter, type LimiterOptions } from './limiter.js'
-import { type BucketLimiter, type Lane, Lanes, type Rule, type RuledLimiter, type RuleName } from './rules/rules.js'
+import {
+  type BucketLimiter,
+  type Rule,
+  type RuledLimiter,
+  type RuleLimit,
+  RuleLimits,
+  type RuleName,
+} from './rules/rules.js'
 import type { WallTime } from './windows/wall-time.js'
 
 /** The throttle's decisions, without streams or I/O. */
@@ -61,7 +68,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   /** Undefined: each event costs 1. */
   readonly #costs: Costs | undefined
   /** Undefined: there are no rules. */
-  #lanes: Lanes | undefined
+  #ruleLimits: RuleLimits | undefined
 
   constructor({ exclude, keyFields, onMaxKeys, limits, costField, rules }: DeciderOptions, limiter: L) {
     this.limiter = limiter
@@ -77,7 +84,7 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
 
   /** Sets the rules, in the place of those before; only if the options have some. Windows of rules that stay are kept. */
   setRules(rules: readonly Rule[]): void {
-    this.#lanes = new Lanes(rules, this.limiter)
+    this.#ruleLimits = new RuleLimits(rules, this.limiter)
   }
 
   /** Whether each event for which no rule holds costs 1. */
@@ -85,8 +92,8 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
     return this.#costs === undefined
   }
 
-  protected get lanes(): Lanes | undefined {
-    return this.#lanes
+  protected get ruleLimits(): RuleLimits | undefined {
+    return this.#ruleLimits
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
@@ -101,11 +108,11 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
   /** Decides on an event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): Decision {
     const key = this.#keyOf(batch, i)
-    const lanes = this.#lanes
-    const rule = lanes === undefined ? -1 : lanes.find(batch, i, key)
-    const lane = rule < 0 ? undefined : lanes!.of(rule)
-    const limiter = lane === undefined ? this.limiter : lane.limiter
-    const costs = lane === undefined ? this.#costs : lane.costs
+    const ruleLimits = this.#ruleLimits
+    const rule = ruleLimits === undefined ? -1 : ruleLimits.find(batch, i, key)
+    const ruleLimit = rule < 0 ? undefined : ruleLimits!.of(rule)
+    const limiter = ruleLimit === undefined ? this.limiter : ruleLimit.limiter
+    const costs = ruleLimit === undefined ? this.#costs : ruleLimit.costs
     this.byDefault = key === undefined
     if (limiter === undefined) return PASS
     const cost = costs === undefined ? 1 : costs.of(batch, i)
@@ -119,22 +126,22 @@ export abstract class KeyedDecider<L extends RuledLimiter> {
 
   /** The rule that holds for event `i`. */
   ruleOf(batch: EventBatch, i: number): Rule | undefined {
-    return this.#lanes?.rules[this.#lanes.find(batch, i, this.#keyOf(batch, i))]
+    return this.#ruleLimits?.rules[this.#ruleLimits.find(batch, i, this.#keyOf(batch, i))]
   }
 
-  #laneOf(batch: EventBatch, i: number): Lane {
-    const rule = this.#lanes?.find(batch, i, this.#keyOf(batch, i)) ?? -1
-    return rule < 0 ? { limiter: this.limiter, costs: this.#costs } : this.#lanes!.of(rule)
+  #ruleLimitOf(batch: EventBatch, i: number): RuleLimit {
+    const rule = this.#ruleLimits?.find(batch, i, this.#keyOf(batch, i)) ?? -1
+    return rule < 0 ? { limiter: this.limiter, costs: this.#costs } : this.#ruleLimits!.of(rule)
   }
 
   /** What event `i` costs limits that are not of bytes, in what windows count (`scaleOf`). */
   costOf(batch: EventBatch, i: number): number {
-    return this.#laneOf(batch, i).costs?.of(batch, i) ?? 1
+    return this.#ruleLimitOf(batch, i).costs?.of(batch, i) ?? 1
   }
 
   /** Asks about the bucket of event `i`; about the default one, where that takes the place of one without room. */
   #ask<A>(batch: EventBatch, i: number, ask: (limiter: BucketLimiter, ...about: About) => A | undefined) {
-    const { limiter, costs } = this.#laneOf(batch, i)
+    const { limiter, costs } = this.#ruleLimitOf(batch, i)
     if (limiter === undefined) return undefined
     const [time, cost, size] = [this.decidedAt(batch, i), costs?.of(batch, i) ?? 1, batch.size(i)]
     const answer = ask(limiter, this.#keyOf(batch, i), time, cost, size)
@@ -212,7 +219,7 @@ export class Decider extends KeyedDecider<Limiter> {
     const { decisions } = this
     counts.fill(0)
     this.begin(batch, now)
-    const isDecided = this.costsOne && (this.#whole?.decide(batch, now, this.lanes, decisions, counts) ?? false)
+    const isDecided = this.costsOne && (this.#whole?.decide(batch, now, this.ruleLimits, decisions, counts) ?? false)
     this.keys = isDecided ? this.#whole!.keys : undefined
     if (isDecided) return this
     for (let i = 0; i < length; i++) {

@@ -24,4 +24,4 @@ export const NO_BACKEND = 9
 export const DECISIONS = 10
 
 /** What windows say of an event. */
-export type Taken = typeof PASS | typeof DISCARD | typeof LATE
+export type WindowDecision = typeof PASS | typeof DISCARD | typeof LATE

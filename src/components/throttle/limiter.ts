@@ -1,8 +1,8 @@
 import { keyBytes } from './buckets/bucket-key.js'
 import type { BucketPart, PlacedKey } from './buckets/bucket-part.js'
 import { keyOf } from './buckets/key-table.js'
-import { BucketRoom, KeyedBuckets, type PrepareBucket } from './buckets/keyed-buckets.js'
-import { FULL, type Taken } from './decisions.js'
+import { BucketBound, KeyedBuckets, type PrepareBucket } from './buckets/keyed-buckets.js'
+import { FULL, type WindowDecision } from './decisions.js'
 import type { Level, Limit } from './limit.js'
 import type { StateReader, StateWriter } from './persist/state-bytes.js'
 import { type ExactRule, ExactRules, shapeOf } from './rules/exact-rules.js'
@@ -67,7 +67,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   readonly seed: number
   readonly #buckets: KeyedBuckets<Windows>
   readonly #options: LimiterOptions
-  readonly #room: BucketRoom
+  readonly #room: BucketBound
   readonly #ofRules = new Map<string, Limiter<T> | ExactRule>()
   /** By the shape of their limits. */
   readonly #exact = new Map<string, ExactRules>()
@@ -78,7 +78,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     this.#options = options
     this.seed = seed
     this.timing = timing
-    this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
+    this.#room = parent ? parent.#room : new BucketBound(maxKeys)
     const create = () => timing.windows(limits)
     const { graceMs, keepsUsed } = timing
     const lifetime = { idleMs: create().spanMs + graceMs, maxKeys, keepsUsed, notesChanges: persists }
@@ -123,7 +123,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
     this.#buckets.release()
   }
 
-  get groups() {
+  get saved() {
     return { buckets: this.#buckets, ofRules: this.#ofRules }
   }
 
@@ -153,7 +153,7 @@ export class Limiter<T extends Timing = Timing> implements RuledLimiter {
   }
 
   /** Decides on an event of the bucket with this key, and counts it if it passes. */
-  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Taken | typeof FULL {
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): WindowDecision | typeof FULL {
     const id = this.#buckets.bucket(key, this.timing.present(time))
     return id < 0 ? FULL : this.#buckets.windows.take(id, time, cost, size)
   }

@@ -1,4 +1,4 @@
-import { DISCARD, PASS, type Taken } from './decisions.js'
+import { DISCARD, PASS, type WindowDecision } from './decisions.js'
 import { type Level, type Limit, scaleOf } from './limit.js'
 import type { StateReader, StateWriter } from './persist/state-bytes.js'
 
@@ -63,13 +63,13 @@ export abstract class Windows extends BucketColumns {
   abstract readonly spanMs: number
 
   /** The decision on an event, without counting it. */
-  abstract fits(bucket: number, time: number, cost: number, bytes: number): Taken
+  abstract fits(bucket: number, time: number, cost: number, bytes: number): WindowDecision
 
   /** Counts an event that fits. */
   abstract charge(bucket: number, time: number, cost: number, bytes: number): void
 
   /** Decides on an event, and counts it if it fits. */
-  take(bucket: number, time: number, cost: number, bytes: number): Taken {
+  take(bucket: number, time: number, cost: number, bytes: number): WindowDecision {
     const taken = this.fits(bucket, time, cost, bytes)
     if (taken === PASS) this.charge(bucket, time, cost, bytes)
     return taken
@@ -111,43 +111,45 @@ export abstract class LimitWindows extends Windows {
   override readonly spanMs: number
   readonly limit: Limit
   /** The limit, in what the windows count. */
-  protected readonly most: number
+  protected readonly limitUnits: number
   /** That of each bucket; undefined: all have the same. */
-  protected mosts: Float64Array | undefined
+  protected ownLimitUnits: Float64Array | undefined
 
   constructor(limit: Limit, spanMs = limit.windowMs) {
     super()
     this.limit = limit
     this.spanMs = spanMs
-    this.most = limit.limit * scaleOf(limit)
+    this.limitUnits = limit.limit * scaleOf(limit)
   }
 
-  protected mostOf(bucket: number): number {
-    return this.mosts === undefined ? this.most : this.mosts[bucket]!
+  protected limitUnitsOf(bucket: number): number {
+    return this.ownLimitUnits === undefined ? this.limitUnits : this.ownLimitUnits[bucket]!
   }
 
   setLimits(bucket: number, [limit]: readonly Limit[]): void {
-    this.#setMost(bucket, limit!.limit * scaleOf(limit!))
+    this.#setLimitUnits(bucket, limit!.limit * scaleOf(limit!))
   }
 
-  #setMost(bucket: number, most: number): void {
-    this.mosts ??= new Float64Array(this.counts.length)
-    this.mosts[bucket] = most
+  #setLimitUnits(bucket: number, most: number): void {
+    this.ownLimitUnits ??= new Float64Array(this.counts.length)
+    this.ownLimitUnits[bucket] = most
   }
 
   override adopt(bucket: number, from: LimitWindows, fromBucket: number): void {
     super.adopt(bucket, from, fromBucket)
-    if (from.mosts) this.#setMost(bucket, from.mosts[fromBucket]!)
+    if (from.ownLimitUnits) this.#setLimitUnits(bucket, from.ownLimitUnits[fromBucket]!)
   }
 
   override reserve(capacity: number): void {
     super.reserve(capacity)
-    if (this.mosts && this.mosts.length < this.counts.length) this.mosts = grown(this.mosts, this.counts.length)
+    if (this.ownLimitUnits && this.ownLimitUnits.length < this.counts.length)
+      this.ownLimitUnits = grown(this.ownLimitUnits, this.counts.length)
   }
 
   protected levelOf(bucket: number, used: number, since: number, until: number): Level {
     const scale = scaleOf(this.limit)
-    const limit = this.mosts === undefined ? this.limit : { ...this.limit, limit: this.mostOf(bucket) / scale }
+    const limit =
+      this.ownLimitUnits === undefined ? this.limit : { ...this.limit, limit: this.limitUnitsOf(bucket) / scale }
     return { limit, used: used / scale, since, until }
   }
 }
@@ -165,22 +167,22 @@ export class FixedWindows extends LimitWindows {
   }
 
   /** In one step, since this is the limit of most throttles. */
-  override take(bucket: number, now: number, cost: number): Taken {
+  override take(bucket: number, now: number, cost: number): WindowDecision {
     const isOpen = now - this.times[bucket]! < this.#windowMs
     const used = isOpen ? this.counts[bucket]! + cost : cost
-    // As in `mostOf`, of which V8 would make a call.
-    if (used > (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return DISCARD
+    // As in `limitUnitsOf`, of which V8 would make a call.
+    if (used > (this.ownLimitUnits === undefined ? this.limitUnits : this.ownLimitUnits[bucket]!)) return DISCARD
     if (!isOpen) this.times[bucket] = now
     this.counts[bucket] = used
     return PASS
   }
 
   override takeAll(ids: Int32Array, from: number, to: number, now: number, decisions: Uint8Array): number {
-    const { counts, times, mosts } = this
+    const { counts, times, ownLimitUnits } = this
     // V8 would look each of these up, and convert it, for each event.
     const time = +now
     const windowMs = +this.#windowMs
-    const most = +this.most
+    const most = +this.limitUnits
     const pass = PASS | 0
     const discard = DISCARD | 0
     let discarded = 0
@@ -192,7 +194,7 @@ export class FixedWindows extends LimitWindows {
         times[bucket] = time
         counts[bucket] = 1
         decisions[i] = pass
-      } else if (count < (mosts === undefined ? most : mosts[bucket]!)) {
+      } else if (count < (ownLimitUnits === undefined ? most : ownLimitUnits[bucket]!)) {
         counts[bucket] = count + 1
         decisions[i] = pass
       } else {
@@ -207,8 +209,8 @@ export class FixedWindows extends LimitWindows {
     return now - this.times[bucket]! >= this.#windowMs ? 0 : this.counts[bucket]!
   }
 
-  fits(bucket: number, now: number, cost: number): Taken {
-    return this.#used(bucket, now) + cost <= this.mostOf(bucket) ? PASS : DISCARD
+  fits(bucket: number, now: number, cost: number): WindowDecision {
+    return this.#used(bucket, now) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -218,7 +220,7 @@ export class FixedWindows extends LimitWindows {
 
   override roomAt(bucket: number, now: number, cost: number): number {
     if (this.fits(bucket, now, cost) === PASS) return now
-    return cost > this.mostOf(bucket) ? Number.POSITIVE_INFINITY : this.times[bucket]! + this.#windowMs
+    return cost > this.limitUnitsOf(bucket) ? Number.POSITIVE_INFINITY : this.times[bucket]! + this.#windowMs
   }
 
   level(bucket: number, now: number): Level {

@@ -3,7 +3,7 @@ import { type Key, type Keys, NONE, TO_FIND } from '../buckets/key-table.js'
 import { PASS } from '../decisions.js'
 import type { Limiter } from '../limiter.js'
 import { CONDITIONAL } from '../rules/rule-finder.js'
-import type { BucketLimiter, Lanes } from '../rules/rules.js'
+import type { BucketLimiter, RuleLimits } from '../rules/rules.js'
 import type { Windows } from '../windows.js'
 
 /** Groups of buckets that are taken together, each in a loop of its own. */
@@ -43,7 +43,7 @@ class KeyAt implements Key {
  * of a key and its bucket are one id: that of the bucket in its group, and the number of the group.
  */
 export class RuledBuckets {
-  readonly lanes: Lanes
+  readonly ruleLimits: RuleLimits
   readonly #limiter: Limiter
   /** The windows of all groups, for the events of the last batch. */
   readonly windows: Pick<Windows, 'takeAll'> = {
@@ -54,8 +54,8 @@ export class RuledBuckets {
   #groups: Group[] = []
   #layout = {}
 
-  constructor(lanes: Lanes, limiter: Limiter) {
-    this.lanes = lanes
+  constructor(ruleLimits: RuleLimits, limiter: Limiter) {
+    this.ruleLimits = ruleLimits
     this.#limiter = limiter
   }
 
@@ -94,12 +94,12 @@ export class RuledBuckets {
   }
 
   #idOf(key: Key): number {
-    const rule = this.lanes.ofKey(key)
+    const rule = this.ruleLimits.ofKey(key)
     if (rule === CONDITIONAL) return NONE
     // A limiter that is made here, not for the first event that needs it, would drop idle buckets at other times.
-    const lane = rule < 0 ? undefined : this.lanes.opened(rule)
-    if (rule >= 0 && (lane === undefined || lane.costs !== undefined)) return NONE
-    const limiter = lane === undefined ? this.#limiter : (lane.limiter?.shared ?? lane.limiter)
+    const ruleLimit = rule < 0 ? undefined : this.ruleLimits.opened(rule)
+    if (rule >= 0 && (ruleLimit === undefined || ruleLimit.costs !== undefined)) return NONE
+    const limiter = ruleLimit === undefined ? this.#limiter : (ruleLimit.limiter?.shared ?? ruleLimit.limiter)
     const id = limiter === undefined ? 0 : (limiter.undivided?.find(key) ?? NONE)
     const group = id < 0 ? NONE : this.#groupOf(limiter)
     return group < 0 ? NONE : (id << GROUP_BITS) | group

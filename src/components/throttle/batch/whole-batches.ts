@@ -4,7 +4,7 @@ import { NONE } from '../buckets/key-table.js'
 import type { DeciderOptions } from '../decider.js'
 import { type Decision, DISCARD, EXCLUDED, PASS } from '../decisions.js'
 import type { Limiter } from '../limiter.js'
-import type { Lanes } from '../rules/rules.js'
+import type { RuleLimits } from '../rules/rules.js'
 import type { Windows } from '../windows.js'
 import { BatchKeys, type BucketIds } from './batch-keys.js'
 import { RuledBuckets } from './ruled-buckets.js'
@@ -51,27 +51,27 @@ export class WholeBatches {
   }
 
   /**
-   * Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `lanes`: of the rules.
+   * Writes the decisions, and counts them, where it can. False: it cannot, and has done nothing. `ruleLimits`: those of rules.
    */
   decide(
     batch: EventBatch,
     now: number,
-    lanes: Lanes | undefined,
+    ruleLimits: RuleLimits | undefined,
     decisions: Uint8Array,
     counts: Uint32Array,
   ): boolean {
     const { keys } = this
     if (keys === undefined) {
-      if (lanes === undefined) this.#decideByDefault(batch, now, decisions, counts)
-      return lanes === undefined
+      if (ruleLimits === undefined) this.#decideByDefault(batch, now, decisions, counts)
+      return ruleLimits === undefined
     }
-    const buckets = lanes === undefined ? this.#limiter.undivided : this.#bucketsOf(lanes)
+    const buckets = ruleLimits === undefined ? this.#limiter.undivided : this.#bucketsOf(ruleLimits)
     if (buckets === undefined || this.#pause-- > 0) return false
     const excluded = this.#exclude && this.#excludedOf(batch, this.#exclude)
     const { length } = batch
     this.#pause = 0
     if (!keys.find(batch, buckets, excluded)) return false
-    if (keys.aloneCount > length * (lanes === undefined ? MOST_ALONE : MOST_ALONE_WITH_RULES)) {
+    if (keys.aloneCount > length * (ruleLimits === undefined ? MOST_ALONE : MOST_ALONE_WITH_RULES)) {
       this.#pause = PAUSE
       return false
     }
@@ -80,8 +80,8 @@ export class WholeBatches {
     return true
   }
 
-  #bucketsOf(lanes: Lanes): RuledBuckets | undefined {
-    if (this.#ruled?.lanes !== lanes) this.#ruled = new RuledBuckets(lanes, this.#limiter)
+  #bucketsOf(ruleLimits: RuleLimits): RuledBuckets | undefined {
+    if (this.#ruled?.ruleLimits !== ruleLimits) this.#ruled = new RuledBuckets(ruleLimits, this.#limiter)
     return this.#limiter.keys > 0 && !this.#ruled.isTooDivided ? this.#ruled : undefined
   }
 

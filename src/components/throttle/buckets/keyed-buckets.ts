@@ -41,7 +41,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   size = 0
   readonly #options: BucketsOptions
   readonly #create: () => W
-  readonly #room: BucketRoom
+  readonly #room: BucketBound
   readonly #prepare: PrepareBucket<W> | undefined
   /** By the upper bits of the hash; a part is made for its first key. */
   readonly #parts: (BucketPart<W> | undefined)[]
@@ -61,7 +61,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   constructor(
     options: BucketsOptions,
     create: () => W,
-    room = new BucketRoom(options.maxKeys),
+    room = new BucketBound(options.maxKeys),
     prepare?: PrepareBucket<W>,
   ) {
     this.#options = options
@@ -202,7 +202,7 @@ export class KeyedBuckets<W extends BucketColumns> {
       part.use(id)
     } else id = part.find(key)
     if (id < 0) {
-      if (!this.#room.hasRoom(now)) return -1
+      if (!this.#room.hasPlace(now)) return -1
       id = part.add(key)
       this.#prepare?.(part.windows, id, key)
       this.size++
@@ -223,7 +223,7 @@ export class KeyedBuckets<W extends BucketColumns> {
       this.windows = part!.windows
       return id
     }
-    if (!this.#room.hasRoom(now)) return -1
+    if (!this.#room.hasPlace(now)) return -1
     this.windows = this.#create()
     this.#prepare?.(this.windows, 0, key)
     return 0
@@ -253,7 +253,7 @@ export class KeyedBuckets<W extends BucketColumns> {
    * Drops idle buckets of one part early because `maxKeys` is reached. The work is proportional to the number of refused
    * keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
    */
-  makeRoom(now: number): void {
+  dropIdleEarly(now: number): void {
     const part = this.#parts[this.#searched & this.#mask]
     const size = part?.size ?? 0
     const due = now - this.#searchedAt >= this.#options.idleMs / 8 / this.#parts.length
@@ -270,7 +270,7 @@ interface Member {
   /** Drops idle buckets if it is time. */
   advance(now: number): void
   /** Drops idle buckets early, if that is worth its cost. */
-  makeRoom(now: number): void
+  dropIdleEarly(now: number): void
   /** Drops all idle buckets. */
   dropIdle(now: number): void
 }
@@ -279,7 +279,7 @@ interface Member {
 const AT_ONCE = 16
 
 /** Bounds the number of buckets of several KeyedBuckets together. Their turns come one after the other. */
-export class BucketRoom {
+export class BucketBound {
   /** Number of buckets in memory. */
   size = 0
   /** Number of buckets that were dropped because they were idle, or their rule is gone. */
@@ -318,10 +318,10 @@ export class BucketRoom {
   }
 
   /** Whether there is room for one more bucket, possibly after dropping idle ones. */
-  hasRoom(now: number): boolean {
+  hasPlace(now: number): boolean {
     if (this.size < this.#maxKeys) return true
     this.#searched = (this.#searched + 1) % this.#members.length
-    this.#members[this.#searched]!.makeRoom(now)
+    this.#members[this.#searched]!.dropIdleEarly(now)
     return this.size < this.#maxKeys
   }
 

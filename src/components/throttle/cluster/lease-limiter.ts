@@ -1,6 +1,6 @@
 import { BucketKey } from '../buckets/bucket-key.js'
 import type { PlacedKey } from '../buckets/bucket-part.js'
-import { BucketRoom, KeyedBuckets } from '../buckets/keyed-buckets.js'
+import { BucketBound, KeyedBuckets } from '../buckets/keyed-buckets.js'
 import { ASK, DISCARD, FULL, PASS } from '../decisions.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
 import { ClockTiming, Limiter } from '../limiter.js'
@@ -63,7 +63,7 @@ export class LeaseLimiter implements RuledLimiter {
   readonly seed: number
   readonly #options: LeaseOptions
   readonly #limits: SharedLimits
-  readonly #room: BucketRoom
+  readonly #room: BucketBound
   readonly #buckets: KeyedBuckets<Leases>
   /** The keys of buckets that may hold a lease, by their text. */
   readonly #leased = new Map<string, Buffer>()
@@ -85,7 +85,7 @@ export class LeaseLimiter implements RuledLimiter {
     const shares = limits.map(limit => shareOf(limit, members))
     this.localOfAll = parent?.localOfAll ?? new Limiter({ limits: shares, maxKeys, seed }, new ClockTiming())
     this.local = rule ? this.localOfAll.ofRule({ ...rule, limits: shares }) : this.localOfAll
-    this.#room = parent ? parent.#room : new BucketRoom(maxKeys)
+    this.#room = parent ? parent.#room : new BucketBound(maxKeys)
     const create = () => new Leases()
     const idleMs = this.#limits.shortestMs
     this.#buckets = new KeyedBuckets({ idleMs, maxKeys, keepsUsed: false }, create, this.#room)

@@ -1,8 +1,8 @@
-import { DISCARD, LATE, PASS, type Taken } from '../decisions.js'
+import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import type { Periods } from '../windows/periods.js'
-import { Kept } from './earlier-rows.js'
+import { EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
@@ -46,7 +46,7 @@ export class CountedEventWindows extends LimitEventWindows {
   #row = 0
 
   constructor(limit: Limit, periods: Periods | undefined, shared: Shared) {
-    super(limit, periods ? periods.longestMs : limit.windowMs, shared, new Kept(shared.room, WIDTH))
+    super(limit, periods ? periods.longestMs : limit.windowMs, shared, new EarlierRows(shared.room, WIDTH))
     this.#periods = periods
     this.#lengthMs = limit.mode === 'quota' ? 0 : limit.windowMs
   }
@@ -58,30 +58,30 @@ export class CountedEventWindows extends LimitEventWindows {
   }
 
   /** Most events are in the newest window: they are decided in one step. */
-  override take(bucket: number, time: number, cost: number): Taken {
+  override take(bucket: number, time: number, cost: number): WindowDecision {
     const start = this.times[bucket]!
     if (time < start || !this.#contains(start, time))
       return this.#takeAt(this.#placeOf(bucket, time), bucket, time, cost)
     const used = this.counts[bucket]! + cost
-    if (used > (this.mosts === undefined ? this.most : this.mosts[bucket]!)) return DISCARD
+    if (used > (this.ownLimitUnits === undefined ? this.limitUnits : this.ownLimitUnits[bucket]!)) return DISCARD
     this.counts[bucket] = used
     if (time > this.#latest[bucket]!) this.#latest[bucket] = time
     return PASS
   }
 
-  #takeAt(place: Place, bucket: number, time: number, cost: number): Taken {
+  #takeAt(place: Place, bucket: number, time: number, cost: number): WindowDecision {
     const taken = this.#fitsAt(place, bucket, cost)
     if (taken === PASS) this.#chargeAt(place, bucket, time, cost)
     return taken
   }
 
-  fits(bucket: number, time: number, cost: number): Taken {
+  fits(bucket: number, time: number, cost: number): WindowDecision {
     return this.#fitsAt(this.#placeOf(bucket, time), bucket, cost)
   }
 
-  #fitsAt(place: Place, bucket: number, cost: number): Taken {
+  #fitsAt(place: Place, bucket: number, cost: number): WindowDecision {
     if (place === NOWHERE) return LATE
-    return this.#used(bucket, place) + cost <= this.mostOf(bucket) ? PASS : DISCARD
+    return this.#used(bucket, place) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
   /** What is counted in the window at a place. */
@@ -171,13 +171,13 @@ export class CountedEventWindows extends LimitEventWindows {
     this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
   }
 
-  #drop(older: Kept, from: number): void {
+  #drop(older: EarlierRows, from: number): void {
     let count = 0
     while (count < older.length && older.get(count, START) < from) count++
     if (count > 0) older.removeFirst(count)
   }
 
-  #insert(older: Kept, row: number, start: number, latest: number, count: number): void {
+  #insert(older: EarlierRows, row: number, start: number, latest: number, count: number): void {
     older.insert(row)
     older.set(row, START, start)
     older.set(row, LATEST, latest)

@@ -10,7 +10,7 @@ const LENGTH = 1
 const HEAD = 2
 
 /** What all buckets of a throttle keep together. */
-export class Room {
+export class EarlierMemory {
   /** Number of rows. */
   rows = 0
   /** Memory for them. */
@@ -30,7 +30,7 @@ const NONE: number[] = [0, 0]
  * has a list of rows only while it has rows. One object serves all buckets; it shows the rows of the one that `of` was
  * called with last.
  */
-export class Kept {
+export class EarlierRows {
   /** Number of rows. */
   length = 0
   /** The list with the rows, and where the first of them begins there; until anything is changed. */
@@ -38,14 +38,14 @@ export class Kept {
   rows = 0
   /** Whether there is a list, and so a state. */
   protected hasState = false
-  readonly #room: Room
+  readonly #room: EarlierMemory
   readonly #width: number
   readonly #head: number
   readonly #lists: (number[] | undefined)[] = []
   #bucket = -1
 
   /** `state`: how many numbers of its own a list has. */
-  constructor(room: Room, width: number, state = 0) {
+  constructor(room: EarlierMemory, width: number, state = 0) {
     this.#room = room
     this.#width = width
     this.#head = HEAD + state
@@ -194,7 +194,7 @@ export class Kept {
   }
 
   /** Moves the rows of a bucket here from `from`, which has the same room and width. */
-  adopt(bucket: number, from: Kept, fromBucket: number): void {
+  adopt(bucket: number, from: EarlierRows, fromBucket: number): void {
     this.clear(bucket)
     this.#leave()
     from.#leave()

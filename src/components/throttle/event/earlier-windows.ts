@@ -1,8 +1,8 @@
 import type { Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { LimitWindows } from '../windows.js'
-import type { Kept, Room } from './earlier-rows.js'
-import type { Progress } from './progress.js'
+import type { EarlierMemory, EarlierRows } from './earlier-rows.js'
+import type { EventProgress } from './progress.js'
 import type { Shared } from './timing.js'
 
 /** Maximum number of rows per bucket. */
@@ -13,11 +13,11 @@ const MOST_OF_ONE = 4096
  * may fall into them. If there is no room, a window in the middle is dropped, and an event of its time opens another
  * one. So a dropped window never causes an event to be discarded.
  */
-export abstract class LimitEventWindows<K extends Kept = Kept> extends LimitWindows {
-  protected readonly progress: Progress
+export abstract class LimitEventWindows<K extends EarlierRows = EarlierRows> extends LimitWindows {
+  protected readonly progress: EventProgress
   /** The windows or runs before the newest one. */
   protected readonly kept: K
-  readonly #room: Room
+  readonly #room: EarlierMemory
 
   constructor(limit: Limit, spanMs: number, { progress, room }: Shared, kept: K) {
     super(limit, spanMs)

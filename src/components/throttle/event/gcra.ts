@@ -1,8 +1,8 @@
-import { DISCARD, LATE, PASS, type Taken } from '../decisions.js'
+import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { GcraRate, GcraTime } from '../windows/gcra.js'
-import { Kept } from './earlier-rows.js'
+import { EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
@@ -36,7 +36,7 @@ export class GcraEventWindows extends LimitEventWindows {
       limit,
       Math.ceil(rate.tolerance.value + new GcraTime(rate).add(1).value),
       shared,
-      new Kept(shared.room, WIDTH),
+      new EarlierRows(shared.room, WIDTH),
     )
     this.#rate = rate
     this.#tat = new GcraTime(rate)
@@ -50,7 +50,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return Math.max(newest, this.#newest(bucket, TAT_MS) + 1 - this.spanMs)
   }
 
-  override take(bucket: number, time: number, cost: number): Taken {
+  override take(bucket: number, time: number, cost: number): WindowDecision {
     if (this.#isLate(bucket, time)) return LATE
     const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
     const delayed = this.#delayedBy(row, bucket, time, cost)
@@ -59,7 +59,7 @@ export class GcraEventWindows extends LimitEventWindows {
     return PASS
   }
 
-  fits(bucket: number, time: number, cost: number): Taken {
+  fits(bucket: number, time: number, cost: number): WindowDecision {
     if (this.#isLate(bucket, time)) return LATE
     const row = this.#rowAfter(bucket, this.kept.of(bucket), time)
     return this.#delayedBy(row, bucket, time, cost) === REFUSES ? DISCARD : PASS
@@ -102,13 +102,13 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /** The number of runs at or before `time`; the newest one follows those that are kept. */
-  #rowAfter(bucket: number, older: Kept, time: number): number {
+  #rowAfter(bucket: number, older: EarlierRows, time: number): number {
     const newest = this.times[bucket]!
     if (newest === Number.NEGATIVE_INFINITY) return 0
     return time >= newest ? older.length + 1 : older.upTo(time)
   }
 
-  #get(bucket: number, older: Kept, row: number, column: number): number {
+  #get(bucket: number, older: EarlierRows, row: number, column: number): number {
     return row < older.length ? older.get(row, column) : this.#newest(bucket, column)
   }
 
@@ -130,12 +130,12 @@ export class GcraEventWindows extends LimitEventWindows {
     this.#more[at + 2] = last
   }
 
-  #addSum(bucket: number, older: Kept, row: number, cost: number): void {
+  #addSum(bucket: number, older: EarlierRows, row: number, cost: number): void {
     if (row < older.length) older.set(row, SUM, older.get(row, SUM) + cost)
     else this.counts[bucket]! += cost
   }
 
-  #setRow(bucket: number, older: Kept, row: number, ms: number, rest: number, last: number): void {
+  #setRow(bucket: number, older: EarlierRows, row: number, ms: number, rest: number, last: number): void {
     if (row >= older.length) {
       this.#setNewest(bucket, ms, rest, last)
       return
@@ -146,7 +146,7 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /** The later of `time` and the TAT that the run before `row` left. */
-  #tatBefore(bucket: number, older: Kept, row: number, time: number): GcraTime {
+  #tatBefore(bucket: number, older: EarlierRows, row: number, time: number): GcraTime {
     const tat = this.#tat.setTime(time)
     if (row === 0) return tat
     const ms = this.#get(bucket, older, row - 1, TAT_MS)
@@ -164,7 +164,7 @@ export class GcraEventWindows extends LimitEventWindows {
    * Goes through the runs from `row` on with the TAT of an event before them, as far as that delays them. Returns how
    * many it delays, or REFUSES if one of them would not have passed; or else writes their new TAT.
    */
-  #delay(bucket: number, older: Kept, row: number, tat: GcraTime, writes: boolean): number {
+  #delay(bucket: number, older: EarlierRows, row: number, tat: GcraTime, writes: boolean): number {
     const { array, rows, length } = older
     const more = this.#more
     let next = row
@@ -200,7 +200,7 @@ export class GcraEventWindows extends LimitEventWindows {
   }
 
   /** Drops runs that no event from `from` on needs: those that another one follows by then, or that end by then. */
-  #drop(bucket: number, older: Kept, from: number): void {
+  #drop(bucket: number, older: EarlierRows, from: number): void {
     let count = 0
     while (
       count < older.length &&

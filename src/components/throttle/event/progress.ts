@@ -23,7 +23,7 @@ interface Reached {
  * others are live. An event is late if it is more than the allowed lateness behind both the newest event of its origin
  * and the newest of its bucket. So events that are in order in either are not late.
  */
-export class Progress {
+export class EventProgress {
   /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number

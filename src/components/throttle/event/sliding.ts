@@ -1,6 +1,6 @@
-import { DISCARD, LATE, PASS, type Taken } from '../decisions.js'
+import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
-import { Kept, type Room } from './earlier-rows.js'
+import { type EarlierMemory, EarlierRows } from './earlier-rows.js'
 import { LimitEventWindows } from './earlier-windows.js'
 import type { Shared } from './timing.js'
 
@@ -16,13 +16,13 @@ const WITHIN = 2
 const STATE = 3
 
 /** The events that passed in a bucket before its newest run. */
-class Runs extends Kept {
+class Runs extends EarlierRows {
   /** The end of the current window; NaN: not known. It begins with row `from` and contains `within` events. */
   at = Number.NaN
   from = 0
   within = 0
 
-  constructor(room: Room) {
+  constructor(room: EarlierMemory) {
     super(room, RUN_WIDTH, STATE)
   }
 
@@ -148,9 +148,9 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
     return this.kept.load(bucket, this.times[bucket]!, this.spanMs)
   }
 
-  fits(bucket: number, time: number, cost: number): Taken {
+  fits(bucket: number, time: number, cost: number): WindowDecision {
     const newest = this.times[bucket]!
-    if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.mostOf(bucket) ? PASS : DISCARD
+    if (time >= newest) return this.#usedAt(bucket, time) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
     if (time < this.progress.lateBefore(newest)) return LATE
     return this.#isFull(bucket, time, cost) ? DISCARD : PASS
   }
@@ -205,7 +205,7 @@ export class SlidingEventWindows extends LimitEventWindows<Runs> {
   /** Whether a span with no room for `cost` contains `time`, which is before the newest run. */
   #isFull(bucket: number, time: number, cost: number): boolean {
     const windowMs = this.spanMs
-    const most = this.mostOf(bucket)
+    const most = this.limitUnitsOf(bucket)
     const runs = this.#runs(bucket)
     const [newest, count] = [this.times[bucket]!, this.counts[bucket]!]
     // Mostly, the window that ends with the last event tells, or all since the first span begins.

@@ -7,16 +7,16 @@ import { Limiter, type Timing } from '../limiter.js'
 import { periodsOf, sideBySide } from '../windows/several.js'
 import type { LimitWindows, Windows } from '../windows.js'
 import { CountedEventWindows } from './counted.js'
-import { Room } from './earlier-rows.js'
+import { EarlierMemory } from './earlier-rows.js'
 import { GcraEventWindows } from './gcra.js'
-import { Progress } from './progress.js'
+import { EventProgress } from './progress.js'
 import { SlidingEventWindows } from './sliding.js'
 import { latestTime } from './time.js'
 
 /** What all windows of a throttle share. */
 export interface Shared {
-  readonly progress: Progress
-  readonly room: Room
+  readonly progress: EventProgress
+  readonly room: EarlierMemory
 }
 
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
@@ -28,8 +28,8 @@ const SILENCE_MS = 3_600_000
  * its arrival. So a single wrong time does not make other events late.
  */
 export class EventTiming implements Timing, Shared {
-  readonly progress: Progress
-  readonly room = new Room()
+  readonly progress: EventProgress
+  readonly room = new EarlierMemory()
   readonly graceMs: number
   readonly keepsUsed = true
   /** Events of the last batch whose time cannot be read, or is too far ahead. */
@@ -45,7 +45,7 @@ export class EventTiming implements Timing, Shared {
     this.#time = time
     this.#onLate = onLate
     this.graceMs = latenessMs
-    this.progress = new Progress(latenessMs)
+    this.progress = new EventProgress(latenessMs)
   }
 
   /** Reads times by the fields of a successor. */

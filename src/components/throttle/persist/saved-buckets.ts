@@ -9,12 +9,12 @@ import { StateReader, StateWriter } from './state-bytes.js'
 /** Buckets with the same limits: those of a throttle, or of one of its rules. */
 interface Group {
   readonly buckets: Pick<KeyedBuckets<BucketColumns>, 'defaults' | 'write' | 'read'>
-  readonly ofRules: ReadonlyMap<string, { readonly groups: Group }>
+  readonly ofRules: ReadonlyMap<string, { readonly saved: Group }>
 }
 
 /** A limiter that notes changes (`persists`). */
 export interface SavedLimiter {
-  readonly groups: Group
+  readonly saved: Group
   readonly timing: Pick<Timing, 'progress' | 'present'>
   /** Of the hashes of keys. */
   readonly seed: number
@@ -52,7 +52,7 @@ export class SavedBuckets {
    */
   *blocks(all: boolean): Generator<Buffer> {
     const to = this.#to
-    const { groups, timing } = this.#limiter
+    const { saved, timing } = this.#limiter
     const { progress } = timing
     to.length = HEAD_BYTES
     if (progress) {
@@ -60,8 +60,8 @@ export class SavedBuckets {
       progress.write(to)
       section.end()
     }
-    yield* this.#blocksOf('', groups, all)
-    for (const [id, limiter] of groups.ofRules) yield* this.#blocksOf(this.#digest(id), limiter.groups, all)
+    yield* this.#blocksOf('', saved, all)
+    for (const [id, limiter] of saved.ofRules) yield* this.#blocksOf(this.#digest(id), limiter.saved, all)
     if (to.length > HEAD_BYTES) yield to.written()
   }
 
@@ -162,14 +162,14 @@ export class BucketsReader {
   }
 
   #group(digest: string): Group | undefined {
-    const { groups } = this.#limiter
-    if (digest === '') return groups
+    const { saved } = this.#limiter
+    if (digest === '') return saved
     const rule = this.#rules.get(digest)
     if (rule === undefined) {
       this.unknown.add(digest)
       return undefined
     }
     this.#limiter.ofRule(rule)
-    return groups.ofRules.get(rule.id)?.groups
+    return saved.ofRules.get(rule.id)?.saved
   }
 }

@@ -1,7 +1,7 @@
 import type { PlacedKey } from '../buckets/bucket-part.js'
 import { type Key, KeyTable, sameKeys } from '../buckets/key-table.js'
 import type { PrepareBucket } from '../buckets/keyed-buckets.js'
-import type { FULL, Taken } from '../decisions.js'
+import type { FULL, WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { Limiter } from '../limiter.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
@@ -45,7 +45,7 @@ export class ExactRules {
   sweep(): boolean {
     const kept = this.#rules.filter(({ isReleased }) => !isReleased)
     if (kept.length < this.#rules.length) {
-      this.limiter.groups.buckets.remove(this.#rules.filter(({ isReleased }) => isReleased).map(({ key }) => key))
+      this.limiter.saved.buckets.remove(this.#rules.filter(({ isReleased }) => isReleased).map(({ key }) => key))
       this.#keys = new KeyTable(kept.length)
       for (const { key } of kept) this.#keys.add(key)
       this.#rules = kept
@@ -76,7 +76,7 @@ export class ExactRule implements BucketLimiter {
     this.#defaults?.release()
   }
 
-  get groups(): { buckets: ExactRule; ofRules: ReadonlyMap<string, never> } {
+  get saved(): { buckets: ExactRule; ofRules: ReadonlyMap<string, never> } {
     return { buckets: this, ofRules: new Map<string, never>() }
   }
 
@@ -87,15 +87,15 @@ export class ExactRule implements BucketLimiter {
   }
 
   *write(to: StateWriter, all: boolean, now: () => number, most: number): Generator<void> {
-    this.shared.groups.buckets.writeOne(this.key, to, all, now())
+    this.shared.saved.buckets.writeOne(this.key, to, all, now())
     if (to.length >= most) yield
   }
 
   read(length: number, from: StateReader, seed: number): boolean {
-    return this.shared.groups.buckets.read(length, from, seed)
+    return this.shared.saved.buckets.read(length, from, seed)
   }
 
-  take(key: PlacedKey | undefined, time: number, cost: number, size: number): Taken | typeof FULL {
+  take(key: PlacedKey | undefined, time: number, cost: number, size: number): WindowDecision | typeof FULL {
     return key ? this.shared.take(key, time, cost, size) : this.defaults.take(0, time, cost, size)
   }
 

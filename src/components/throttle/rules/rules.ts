@@ -69,8 +69,8 @@ export function keepOnly(limiters: Map<string, { release(): void }>, rules: read
   }
 }
 
-/** Decides by the limits of one rule. */
-export interface Lane {
+/** What decides by the limits of one rule. */
+export interface RuleLimit {
   /** Undefined: all events pass. */
   readonly limiter: BucketLimiter | undefined
   /** Undefined: each event costs 1. */
@@ -78,18 +78,18 @@ export interface Lane {
 }
 
 /** The rules of a throttle, each with a limiter that is made for its first event. */
-export class Lanes {
+export class RuleLimits {
   readonly rules: readonly Rule[]
   readonly #limiter: RuledLimiter
   readonly #finder: RuleFinder
-  readonly #lanes: (Lane | undefined)[]
+  readonly #ruleLimits: (RuleLimit | undefined)[]
 
   /** `limiter`: that of the throttle. It loses the limiters of other rules. */
   constructor(rules: readonly Rule[], limiter: RuledLimiter) {
     this.rules = rules
     this.#limiter = limiter
     this.#finder = new RuleFinder(rules, limiter.seed)
-    this.#lanes = new Array(rules.length).fill(undefined)
+    this.#ruleLimits = new Array(rules.length).fill(undefined)
     limiter.keepRules(rules)
   }
 
@@ -103,21 +103,21 @@ export class Lanes {
     return this.#finder.ofKey(key)
   }
 
-  /** The lane of a rule. */
-  of(n: number): Lane {
-    return this.#lanes[n] ?? this.#open(n)
+  /** The limits of a rule. */
+  of(n: number): RuleLimit {
+    return this.#ruleLimits[n] ?? this.#open(n)
   }
 
-  /** The lane of a rule, if an event needed it before. */
-  opened(n: number): Lane | undefined {
-    return this.#lanes[n]
+  /** The limits of a rule, if an event needed them before. */
+  opened(n: number): RuleLimit | undefined {
+    return this.#ruleLimits[n]
   }
 
-  #open(n: number): Lane {
+  #open(n: number): RuleLimit {
     const rule = this.rules[n]!
     const limiter = rule.limits.length > 0 ? this.#limiter.ofRule(rule) : undefined
-    const lane = { limiter, costs: Costs.for(rule.limits, rule.costField) }
-    this.#lanes[n] = lane
-    return lane
+    const ruleLimit = { limiter, costs: Costs.for(rule.limits, rule.costField) }
+    this.#ruleLimits[n] = ruleLimit
+    return ruleLimit
   }
 }

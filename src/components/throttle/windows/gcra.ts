@@ -1,5 +1,5 @@
 import { LARGEST_MS } from '../../../lib/formats/iso-time.js'
-import { DISCARD, PASS, type Taken } from '../decisions.js'
+import { DISCARD, PASS, type WindowDecision } from '../decisions.js'
 import { type Level, type Limit, scaleOf } from '../limit.js'
 import { LimitWindows } from '../windows.js'
 
@@ -27,7 +27,7 @@ export class GcraWindows extends LimitWindows {
   }
 
   /** Whatever it costs: a cost delays what comes after it. */
-  fits(bucket: number, now: number): Taken {
+  fits(bucket: number, now: number): WindowDecision {
     const { tolerance } = this.#rate
     const latest = this.#time.setTime(now).shift(tolerance.ms, tolerance.rest)
     return latest.isBefore(this.times[bucket]!, this.counts[bucket]!) ? DISCARD : PASS

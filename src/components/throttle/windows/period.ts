@@ -1,4 +1,4 @@
-import { DISCARD, PASS, type Taken } from '../decisions.js'
+import { DISCARD, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader } from '../persist/state-bytes.js'
 import { LimitWindows } from '../windows.js'
@@ -41,8 +41,8 @@ export class PeriodWindows extends LimitWindows {
     return this.times[bucket]! < start ? 0 : this.counts[bucket]!
   }
 
-  fits(bucket: number, now: number, cost: number): Taken {
-    return this.#used(bucket, this.#start(now)) + cost <= this.mostOf(bucket) ? PASS : DISCARD
+  fits(bucket: number, now: number, cost: number): WindowDecision {
+    return this.#used(bucket, this.#start(now)) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -53,7 +53,7 @@ export class PeriodWindows extends LimitWindows {
 
   override roomAt(bucket: number, now: number, cost: number): number {
     if (this.fits(bucket, now, cost) === PASS) return now
-    return cost > this.mostOf(bucket) ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
+    return cost > this.limitUnitsOf(bucket) ? Number.POSITIVE_INFINITY : this.#endOf(bucket)
   }
 
   /** When the bucket's period ends, in the time of the decisions. */

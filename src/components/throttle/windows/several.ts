@@ -1,4 +1,4 @@
-import { DISCARD, LATE, PASS, type Taken } from '../decisions.js'
+import { DISCARD, LATE, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { FixedWindows, type LimitWindows, Windows } from '../windows.js'
@@ -25,7 +25,7 @@ export class SeveralWindows extends Windows {
     this.#inBytes = members.map(({ limit }) => limit.unit === 'bytes')
   }
 
-  fits(bucket: number, time: number, cost: number, bytes: number): Taken {
+  fits(bucket: number, time: number, cost: number, bytes: number): WindowDecision {
     const members = this.#members
     let isLate = false
     for (let n = 0; n < members.length; n++) {
@@ -36,7 +36,7 @@ export class SeveralWindows extends Windows {
     return isLate ? LATE : PASS
   }
 
-  override take(bucket: number, time: number, cost: number, bytes: number): Taken {
+  override take(bucket: number, time: number, cost: number, bytes: number): WindowDecision {
     const taken = this.fits(bucket, time, cost, bytes)
     if (taken === PASS || (taken === LATE && this.#latePasses)) this.charge(bucket, time, cost, bytes)
     return taken

@@ -1,4 +1,4 @@
-import { DISCARD, PASS, type Taken } from '../decisions.js'
+import { DISCARD, PASS, type WindowDecision } from '../decisions.js'
 import type { Level, Limit } from '../limit.js'
 import type { StateReader, StateWriter } from '../persist/state-bytes.js'
 import { LimitWindows } from '../windows.js'
@@ -36,8 +36,8 @@ export class SlidingWindows extends LimitWindows {
     return this.counts[bucket]! + older.total
   }
 
-  fits(bucket: number, now: number, cost: number): Taken {
-    return this.#used(bucket, now) + cost <= this.mostOf(bucket) ? PASS : DISCARD
+  fits(bucket: number, now: number, cost: number): WindowDecision {
+    return this.#used(bucket, now) + cost <= this.limitUnitsOf(bucket) ? PASS : DISCARD
   }
 
   charge(bucket: number, now: number, cost: number): void {
@@ -55,14 +55,14 @@ export class SlidingWindows extends LimitWindows {
   }
 
   override roomAt(bucket: number, now: number, cost: number): number {
-    if (cost > this.mostOf(bucket)) return Number.POSITIVE_INFINITY
+    if (cost > this.limitUnitsOf(bucket)) return Number.POSITIVE_INFINITY
     let used = this.#used(bucket, now)
-    if (used + cost <= this.mostOf(bucket)) return now
+    if (used + cost <= this.limitUnitsOf(bucket)) return now
     const older = this.#older[bucket]
     for (let n = 0; older && n < older.length; n++) {
       const at = (older.first + n) & (older.times.length - 1)
       used -= older.counts[at]!
-      if (used + cost <= this.mostOf(bucket)) return older.times[at]! + this.#windowMs
+      if (used + cost <= this.limitUnitsOf(bucket)) return older.times[at]! + this.#windowMs
     }
     return this.times[bucket]! + this.#windowMs
   }

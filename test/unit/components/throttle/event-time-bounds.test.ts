@@ -1,7 +1,7 @@
 import t from 'tap'
 import { BucketKey } from '../../../../src/components/throttle/buckets/bucket-key.js'
 import { DISCARD, FULL, LATE, PASS } from '../../../../src/components/throttle/decisions.js'
-import { Kept, MOST_BYTES, Room } from '../../../../src/components/throttle/event/earlier-rows.js'
+import { EarlierMemory, EarlierRows, MOST_BYTES } from '../../../../src/components/throttle/event/earlier-rows.js'
 import { EventTiming } from '../../../../src/components/throttle/event/timing.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
@@ -45,8 +45,8 @@ t.test('rows in order, of many buckets: inserted and removed anywhere', t => {
   const random = seeded(5)
   const pick = (below: number) => Math.floor(random() * below)
   for (const width of [2, 3]) {
-    const room = new Room()
-    let kept = new Kept(room, width, 1)
+    const room = new EarlierMemory()
+    let kept = new EarlierRows(room, width, 1)
     kept.reserve(20)
     const buckets: number[][][] = Array.from({ length: 20 }, () => [])
     let longest = 0
@@ -75,7 +75,7 @@ t.test('rows in order, of many buckets: inserted and removed anywhere', t => {
       }
       longest = Math.max(longest, rows.length)
       if (n % 50 > 0) continue
-      const moved = new Kept(room, width, 1)
+      const moved = new EarlierRows(room, width, 1)
       moved.reserve(20)
       for (let other = 0; other < 20; other++) moved.adopt(other, kept, other)
       kept = moved
@@ -92,8 +92,8 @@ t.test('rows in order, of many buckets: inserted and removed anywhere', t => {
 })
 
 t.test('a bucket takes at most twice the memory of its rows, and gives it back', t => {
-  const room = new Room()
-  const kept = new Kept(room, 3)
+  const room = new EarlierMemory()
+  const kept = new EarlierRows(room, 3)
   kept.reserve(10_000)
   for (const rows of [1, 2, 5, 64, 1, 700]) {
     const many = Math.floor(10_000 / rows)

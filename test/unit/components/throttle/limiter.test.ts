@@ -7,7 +7,7 @@ import {
   randomSeed,
   viewOf,
 } from '../../../../src/components/throttle/buckets/key-table.js'
-import { DISCARD, FULL, PASS, type Taken } from '../../../../src/components/throttle/decisions.js'
+import { DISCARD, FULL, PASS, type WindowDecision } from '../../../../src/components/throttle/decisions.js'
 import type { Limit, WindowMode } from '../../../../src/components/throttle/limit.js'
 import { ClockTiming, Limiter, type LimiterOptions } from '../../../../src/components/throttle/limiter.js'
 import { createWindows } from '../../../../src/components/throttle/windows/several.js'
@@ -48,7 +48,7 @@ class Model {
     return this.isLive(key, now) && !this.isLive(key, this.newest)
   }
 
-  take(key: string, now: number): Taken {
+  take(key: string, now: number): WindowDecision {
     const { mode, limit, windowMs } = this.#options
     let times = this.passed.get(key) ?? []
     if (mode === 'sliding') times = times.filter(time => now - time < windowMs)
