@@ -3,8 +3,9 @@ import { pathsOf } from '../../core/condition/condition.js'
 import type { DeciderOptions } from '../throttle/decider.js'
 import { TIME_FIELDS } from '../throttle/event/auto-time.js'
 import { deciderOptions } from './throttle/decider-options.js'
-import { optionWarnings, type ThrottleOptions, throttleOptions } from './throttle/options.js'
+import { type ThrottleOptions, throttleOptions } from './throttle/options.js'
 import { THROTTLE_REASONS, throttlePlan } from './throttle/plan.js'
+import { optionWarnings } from './throttle/warnings.js'
 
 const withoutKey = (fields: number) =>
   fields === 1 ? 'all events share one bucket' : 'no bucket is distinguished by it'

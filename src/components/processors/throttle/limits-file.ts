@@ -13,15 +13,8 @@ import { readCsvTable } from '../../../lib/formats/csv-text.js'
 import { tooDeepAt } from '../../../lib/formats/yaml-depth.js'
 import { NearestName } from '../../../lib/nearest.js'
 import type { TimerClock } from '../../../lib/time.js'
-import {
-  MOST_RULES,
-  neverHolds,
-  type RuledOptions,
-  type RuleOptions,
-  ruleProblems,
-  ruleSchema,
-  uselessRules,
-} from './options.js'
+import { MOST_RULES, type RuledOptions, type RuleOptions, ruleProblems, ruleSchema } from './options.js'
+import { neverHolds, uselessRules } from './warnings.js'
 
 /** Called with the rules whenever they change. */
 type Apply = (rules: readonly RuleOptions[]) => void

@@ -1,0 +1,63 @@
+import type { OptionProblem, Upstream } from '../../../core/component.js'
+import type { ClusterOptions, RuledOptions, RuleOptions, ThrottleOptions } from './options.js'
+
+/** What is valid and rarely intended. */
+
+/** Warns of options without an effect, of a backlog that nothing is said about, and of rules that never hold. */
+export function optionWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
+  return [...clusterWarnings(options), ...backlogWarnings(options, upstream), ...ruleWarnings(options)]
+}
+
+function clusterWarnings({ scope, on_backend_failure, expected_members }: ClusterOptions): OptionProblem[] {
+  if (scope === 'local' || (on_backend_failure ?? 'local_share') !== 'local_share' || expected_members !== undefined)
+    return []
+  const message =
+    'expected_members is missing: while the server cannot be asked, each daemon lets through the whole limit; give the number of daemons'
+  return [{ path: ['scope'], message }]
+}
+
+function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
+  const { mode, over_limit, on_backlog, time_field } = options
+  if (on_backlog !== undefined) {
+    const message =
+      'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
+    return time_field ? [{ path: ['on_backlog'], message }] : []
+  }
+  if (mode === 'shadow' || over_limit === 'mark' || time_field) return []
+  const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))
+  if (behind.length === 0) return []
+  const names = behind.map(({ id }) => id).join(', ')
+  const message = `when ${names} ${behind.length === 1 ? 'has' : 'have'} fallen behind, after a stop for example, what was missed arrives all at once, and what exceeds the limit is discarded; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
+  return [{ path: [], message }]
+}
+
+/** A rule that never holds, since `first`, before it, takes all of its events. Both are indices. */
+interface UselessRule {
+  readonly rule: number
+  readonly first: number
+}
+
+/** Finds the rules that never hold. */
+export function uselessRules(rules: readonly RuleOptions[]): UselessRule[] {
+  const found: UselessRule[] = []
+  const firsts = new Map<string, number>()
+  for (const [rule, { key, when }] of rules.entries()) {
+    if (key === undefined) continue
+    const first = firsts.get(key) ?? firsts.get('*')
+    if (first !== undefined) found.push({ rule, first })
+    else if (when === undefined) firsts.set(key, rule)
+  }
+  return found
+}
+
+/** Why a rule never holds, behind the rule that is named `first`. */
+export function neverHolds(first: string, remedy = 'change their order, or remove one of the two'): string {
+  return `never holds: ${first} comes before it and holds for all of its events; ${remedy}`
+}
+
+function ruleWarnings({ limits = [] }: Pick<RuledOptions, 'limits'>): OptionProblem[] {
+  return uselessRules(limits).map(({ rule, first }) => ({
+    path: ['limits', rule],
+    message: neverHolds(`limits[${first}]`),
+  }))
+}
