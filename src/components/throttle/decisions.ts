@@ -5,11 +5,11 @@ export type Decision = number
 export const PASS = 0
 /** Beyond a limit. */
 export const DISCARD = 1
-/** A new key while `maxKeys` others are in use; not counted. */
+/** A new key while there are `maxKeys` buckets and no idle one was found; not counted. */
 export const FULL = 2
 /** Not counted, since the options exempt it. */
 export const EXCLUDED = 3
-/** A new key beyond `maxKeys` that passes nevertheless. */
+/** Not counted and passed: a new key beyond `maxKeys`, or the server of a cluster limit is away. */
 export const FAIL_OPEN = 4
 /** In event time: its window is no longer kept, so it passes uncounted; TOO_LATE: it is discarded. */
 export const LATE = 5
