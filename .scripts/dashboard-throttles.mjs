@@ -75,9 +75,10 @@ export const THROTTLE_ROWS = {
       ],
       { thresholds: bounds(undefined, 1) },
     ),
-    lines('Buckets', 'Keys in memory, and idle ones that were dropped.', 'short', [
+    lines('Buckets', 'Keys in memory, idle ones that were dropped, and events while none had the key.', 'short', [
       [`sum ${BY} (sluice_throttle_buckets{${C}})`, EACH],
       [`sum ${BY} (${rate('sluice_throttle_dropped_buckets_total')})`, `${EACH} dropped per second`],
+      [`sum ${BY} (sluice_throttle_keyless_events{${C}})`, `${EACH} without the key`],
     ]),
     lines(
       'Room for keys',
