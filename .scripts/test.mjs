@@ -23,10 +23,10 @@ const JOBS = availableParallelism() + 2
 const MOST_BYTES = 120_000
 /** What takes longest for its size begins first. */
 const LONGEST =
-  /^property\/|^unit\/components\/(conformance|file|processors|throttle)\b|^e2e\/(docs|fleet|quickstart|service)$|^ci\/push$/
+  /^ci\/property$|^unit\/components\/(conformance|file|processors|throttle)\b|^e2e\/(docs|fleet|quickstart|service)$|^ci\/push$/
 const MOST_RETRIED = 3
 /** What they find may not come twice: a seed, or the moment of a kill. */
-const RANDOM = /^property\/|^(unit\/sim|ci\/(chaos|throttle-persist))\b/
+const RANDOM = /^ci\/(chaos|property|sim|throttle-persist)\b/
 
 const args = process.argv.slice(2)
 const isCi = args.includes('--ci')

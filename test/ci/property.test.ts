@@ -1,13 +1,13 @@
 import t from 'tap'
 import { stringify } from 'yaml'
-import { components } from '../../../src/components/list.js'
-import { ConfigError, formatProblem } from '../../../src/core/errors.js'
-import { parseConfig } from '../../../src/engine/config/load.js'
-import { MODES, NAMES, REFUSED, TIMES } from './features.js'
-import type { Options } from './model.js'
-import { run } from './run.js'
-import { ALL_PAIRS, ALL_RUNS, PAIRS, type Scenario, scenarioOf } from './scenario.js'
-import { shrunken } from './shrink.js'
+import { components } from '../../src/components/list.js'
+import { ConfigError, formatProblem } from '../../src/core/errors.js'
+import { parseConfig } from '../../src/engine/config/load.js'
+import { MODES, NAMES, REFUSED, TIMES } from '../property/throttle/features.js'
+import type { Options } from '../property/throttle/model.js'
+import { run } from '../property/throttle/run.js'
+import { ALL_PAIRS, ALL_RUNS, PAIRS, type Scenario, scenarioOf } from '../property/throttle/scenario.js'
+import { shrunken } from '../property/throttle/shrink.js'
 
 /** A short run of `npm run property:throttle`. */
 t.setTimeout(240_000)
