@@ -155,7 +155,7 @@ async function stepsFrom(
   const all = [...config.processors, ...config.destinations]
   /** `leaves`: the events that leave a component, by output. */
   const follow = async (from: string, depth: number, leaves: ReadonlyMap<string, EventBatch>) => {
-    for (const { id, kind, type, inputs, options, ...own } of all) {
+    for (const { id, kind, type, inputs, options, delivery } of all) {
       for (const input of inputs) {
         if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
         const step = { id, kind, type, input, depth }
@@ -164,7 +164,6 @@ async function stepsFrom(
         else if (kind === 'destination') {
           const explanation = destinations.get(id)?.(before.snapshot())
           const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
-          const delivery = 'delivery' in own ? own.delivery : undefined
           const text = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
           steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text })
         } else {

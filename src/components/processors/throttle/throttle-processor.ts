@@ -244,9 +244,9 @@ export class ThrottleProcessor implements Processor {
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
-    const keyless = counts[FAIL_OPEN]! + counts[FULL]!
+    const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
     // A cluster limit also passes events while its server is away, and says so itself.
-    if (keyless > 0 && !this.#cluster) this.#reportMaxKeys()
+    if (beyondMaxKeys > 0 && !this.#cluster) this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()
     this.#reportQuotas?.()
@@ -255,8 +255,7 @@ export class ThrottleProcessor implements Processor {
   }
 
   #reportMaxKeys(): void {
-    const limited = this.#reports.next('max_keys')
-    if (!limited) return
+    if (!this.#reports.next('max_keys')) return
     const { max_keys, on_max_keys } = this.#options
     const what = on_max_keys === 'pass' ? 'pass without a limit' : 'are discarded'
     const text = `${max_keys} keys are in use, as many as max_keys allows: events of others ${what}. Raise max_keys, or choose a key_field with fewer values; sluice top shows the busiest keys`
