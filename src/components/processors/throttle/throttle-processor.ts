@@ -245,8 +245,8 @@ export class ThrottleProcessor implements Processor {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     const beyondMaxKeys = counts[FAIL_OPEN]! + counts[FULL]!
-    // A cluster limit also passes events while its server is away, and says so itself.
-    if (beyondMaxKeys > 0 && !this.#cluster) this.#reportMaxKeys()
+    // In shadow mode all events pass. A cluster limit also passes some while its server is away, and says so itself.
+    if (beyondMaxKeys > 0 && !this.#cluster && this.#options.mode === 'enforce') this.#reportMaxKeys()
     this.#countDropped()
     this.#countInEventTime?.()
     this.#reportQuotas?.()

@@ -270,4 +270,7 @@ t.test('a key that no event has, and keys beyond max_keys, are told once', async
     for (const key of ['b', 'c']) await full.through(app(key))
     t.same(codes(full.logs), ['SLUICE_MAX_KEYS'], on_max_keys)
   }
+  const shadow = await throttleOf({ key_field: '.app', max_keys: 1, on_max_keys: 'discard', mode: 'shadow' })
+  await shadow.through(app('a'), app('b'))
+  t.same(codes(shadow.logs), [], 'nothing is discarded in shadow mode')
 })
