@@ -13,6 +13,8 @@ export interface RedisContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
+  /** Bounds what a server may send on a new connection: the client keeps all of a reply, also of one without end. */
+  readonly bound: (socket: Socket) => void
 }
 
 /** The settings are wrong: connecting again helps only after somebody has changed something. */
@@ -28,27 +30,6 @@ type SocketTo = ReturnType<typeof socketTo> & {
 } & ({ readonly tls?: never } | (ReturnType<typeof tlsTo> & { readonly tls: true }))
 
 const CONNECT_MS = 5000
-
-/** What a server may send without being asked for it, such as the slots of a large Redis Cluster. */
-const MOST_BYTES = 16 * 1024 * 1024
-/** What it may send for each byte that it was sent. What it is asked takes more bytes than what it replies. */
-const PER_SENT_BYTE = 4
-
-/**
- * Ends a connection on which the server sends more than it can have been asked for: the client would keep all of a reply
- * that does not end, and nobody waits for one that was not asked for. `construct` of a socket.
- */
-function boundReplies(this: Socket, done: () => void): void {
-  let left = MOST_BYTES
-  let sent = 0
-  this.on('data', chunk => {
-    const { bytesWritten } = this
-    left = Math.min(MOST_BYTES, left + (bytesWritten - sent) * PER_SENT_BYTE) - chunk.length
-    sent = bytesWritten
-    if (left < 0) this.destroy(new Error('the server sends what it was not asked for'))
-  })
-  done()
-}
 
 /** Makes connections, each with the password and the certificates as they are then. */
 export class RedisConnector {
@@ -99,10 +80,14 @@ export class RedisConnector {
   }
 
   #socketTo(place: Place, tls: TlsContent | undefined): SocketTo {
-    const { reach } = this.#context
+    const { reach, bound } = this.#context
     const denied = deniedPlace(place, reach)
     if (denied) throw new RedisRefusal(denied.message)
-    const bounds = { construct: boundReplies, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
+    function construct(this: Socket, done: () => void): void {
+      bound(this)
+      done()
+    }
+    const bounds = { construct, connectTimeout: CONNECT_MS, reconnectStrategy: false as const }
     const tcp = { ...socketTo(place, reach), ...bounds }
     return tls ? { ...tcp, ...tlsTo(place, { ...tls, serverName: this.#options.server_name }), tls: true } : tcp
   }

@@ -9,7 +9,7 @@ import { LEASED_PART } from '../../../throttle/cluster/shared-limits.js'
 import type { DeciderOptions } from '../../../throttle/decider.js'
 import type { Rule } from '../../../throttle/rules/rules.js'
 import type { ClusterOptions } from '../options.js'
-import { RedisBackend } from './redis-backend.js'
+import { boundReplies, RedisBackend } from './redis-backend.js'
 
 const SHORTEST_SWEEP_MS = 50
 
@@ -36,9 +36,9 @@ export class ClusterThrottle {
 
   /** `inherited`: what a predecessor with the same options handed over. */
   constructor(fields: ClusterOptions, options: DeciderOptions, context: ComponentContext, inherited: unknown) {
-    const { id, metrics, clock } = context
+    const { id, log, metrics, clock, reach } = context
     const { redis, group = id, accuracy = 'leased', on_backend_failure: onFailure = 'local_share' } = fields
-    const connector = new RedisConnector(redis as RedisOptions, context)
+    const connector = new RedisConnector(redis as RedisOptions, { log, clock, reach, bound: boundReplies })
     const settings = { group, timeoutMs: redis!.timeout, onFailure }
     this.#backend = new RedisBackend((lost, signal) => connector.connect(lost, signal), settings, context)
     const before = inherited instanceof ClusterState ? inherited : undefined

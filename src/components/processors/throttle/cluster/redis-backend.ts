@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Observer, ProcessorOutage } from '../../../../core/component.js'
 import { Backoff, type Random, systemRandom } from '../../../../lib/backoff.js'
@@ -38,7 +39,10 @@ const LONGEST_WAIT_MS = 10_000
 /** Nothing changes a wrong password quickly. */
 const DENIED_WAIT_MS = 10_000
 const SHA = createHash('sha1').update(SCRIPT).digest('hex')
-/** Asks for nothing. */
+/**
+ * Asks for nothing, but about a bucket: the server replies as to every batch, so that a user who may not read the keys of
+ * the group fails here, and not again and again with the events.
+ */
 const PROBE: Demand = {
   limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
   key: Buffer.from('\0probe'),
@@ -59,6 +63,25 @@ const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   wait: 'events wait (on_backend_failure: wait)',
 }
 const LATENCY_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+/** What a server may send without being asked for it, such as the slots of a large Redis Cluster. */
+const MOST_BYTES = 16 * 1024 * 1024
+/** What it may send for each byte that it was sent. The script is asked with more bytes than it replies. */
+const PER_SENT_BYTE = 4
+
+/**
+ * Ends a connection on which the server sends more than the script can have been asked for: nobody waits for a reply to
+ * nothing.
+ */
+export function boundReplies(socket: Socket): void {
+  let left = MOST_BYTES
+  let sent = 0
+  socket.on('data', chunk => {
+    const { bytesWritten } = socket
+    left = Math.min(MOST_BYTES, left + (bytesWritten - sent) * PER_SENT_BYTE) - chunk.length
+    sent = bytesWritten
+    if (left < 0) socket.destroy(new Error('the server sends what it was not asked for'))
+  })
+}
 
 /**
  * The server that keeps the buckets, behind a circuit breaker: after a failure nobody waits for it, until a new connection
