@@ -1,11 +1,9 @@
 import { COLON, MINUS, SPACE, ZERO } from './ascii.js'
 import { dayOf, two } from './iso-time.js'
-import type { TimeReader } from './strptime.js'
+import { MONTHS, type TimeReader } from './strptime.js'
 import { TimeZone } from './time-zone.js'
 
 /** Times as web servers write them, as ISO 8601 in UTC. Many lines have the same second, so the last one is kept. */
-
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec']
 
 const MS_PER_DAY = 86_400_000
 const SLASH = 0x2f
@@ -84,6 +82,16 @@ function putTwo(to: Buffer, at: number, value: number): void {
   to[at + 1] = ZERO + (value % 10)
 }
 
+/** Three letters as a number, in lower case. Only letters become lower-case letters. */
+const lettersAt = (b: Uint8Array, p: number) => ((b[p]! | 0x20) << 16) | ((b[p + 1]! | 0x20) << 8) | (b[p + 2]! | 0x20)
+
+const MONTH_LETTERS = MONTHS.map(name => lettersAt(Buffer.from(name), 0))
+
+/** The month, from 0, whose English name begins with the three bytes at `p`, in any case; otherwise -1. */
+export function monthAt(b: Uint8Array, p: number): number {
+  return MONTH_LETTERS.indexOf(lettersAt(b, p))
+}
+
 /** `31/Jan/2026:12:00:00 +0100`, of access logs. The offset may have a colon. */
 export function commonLogTime(b: Buffer, p: number, end: number): number {
   if (end - p < COMMON_LENGTH) return Number.NaN
@@ -92,8 +100,7 @@ export function commonLogTime(b: Buffer, p: number, end: number): number {
   if (end !== minutesAt + 2 || b[p + 2] !== SLASH || b[p + 6] !== SLASH || b[p + 11] !== COLON) return Number.NaN
   if (b[p + 14] !== COLON || b[p + 17] !== COLON || b[p + 20] !== SPACE) return Number.NaN
   if (sign > 0 && b[p + 21] !== PLUS) return Number.NaN
-  const month = MONTHS.indexOf(b.toString('latin1', p + 3, p + 6))
-  const day = dayOf(two(b, p + 7) * 100 + two(b, p + 9), month + 1, two(b, p))
+  const day = dayOf(two(b, p + 7) * 100 + two(b, p + 9), monthAt(b, p + 3) + 1, two(b, p))
   const [hour, minute, second] = [two(b, p + 12), two(b, p + 15), two(b, p + 18)]
   const offset = two(b, p + 22) * 60 + two(b, minutesAt)
   if (offset < 0 || hour < 0 || minute < 0 || second < 0 || !isClock(hour, minute, second)) return Number.NaN

@@ -11,7 +11,8 @@ export interface ReadTime {
 /** Returns the time in a text; undefined if it is none. `zone`: that of a text without one; `wall`: gives the year. */
 export type TimeReader = (text: string, zone: TimeZone, wall: number) => ReadTime | undefined
 
-const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
+/** The first three letters of each month. */
+export const MONTHS = 'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ')
 const MONTH =
   'jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?'
 const DAY = 'mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?'

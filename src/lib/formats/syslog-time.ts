@@ -1,11 +1,8 @@
 /** The timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
 import { COLON, DOT, SPACE } from './ascii.js'
-import { firstOf, LastTime } from './log-times.js'
+import { firstOf, LastTime, monthAt } from './log-times.js'
 import { TIME_FORMATS } from './time-formats.js'
-
-const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ')
-const MONTH_BYTES = MONTHS.map(name => Buffer.from(name))
 
 const MOST_FRACTION_DIGITS = 9
 
@@ -51,7 +48,7 @@ export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
 
 /** The index after the RFC 3164 timestamp at `p`, or -1. The day may have one digit; a year may precede the time. */
 export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
-  if (p + 3 >= end || b[p + 3] !== SPACE || !isMonth(b, p)) return -1
+  if (p + 3 >= end || b[p + 3] !== SPACE || monthAt(b, p) < 0) return -1
   p += 4
   if (p < end && b[p] === SPACE) p++
   const day = p
@@ -60,14 +57,6 @@ export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
   p++
   if (number(b, p, end, 4, 1970, 9999) >= 0 && p + 4 < end && b[p + 4] === SPACE) p += 5
   return clockEnd(b, p, end)
-}
-
-function isMonth(b: Uint8Array, p: number): boolean {
-  for (let n = 0; n < MONTH_BYTES.length; n++) {
-    const name = MONTH_BYTES[n]!
-    if (b[p] === name[0] && b[p + 1] === name[1] && b[p + 2] === name[2]) return true
-  }
-  return false
 }
 
 /** The time that was converted last: many lines have the same second. */
