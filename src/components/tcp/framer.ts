@@ -53,6 +53,7 @@ class NewlineFramer implements Framer {
   constructor(maxLineBytes: number, endsWithNull: boolean) {
     this.#endsWithNull = endsWithNull
     this.#splitter = new LineSplitter(maxLineBytes, false, findLines)
+    this.#splitter.mayBeMarked = true
   }
 
   get pieces(): number {

@@ -40,6 +40,7 @@ class Text extends Codec {
 export const text = defineCodec({
   name: 'text',
   summary: 'Each line is text, which becomes `.message`.',
+  notes: 'A byte order mark at the beginning of a file, stream or request is not part of the first line.',
   options: NO_OPTIONS,
   form: 'message',
   expects: 'text',

@@ -124,16 +124,22 @@ export class Splitting {
 
   /**
    * Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. `offset`: the
-   * place of the first byte, for errors.
+   * place of the first byte. Only at 0 may a byte order mark follow.
    */
   splitter(continues = false, carry = 0, offset = 0): LineSplitter {
     const { decode, max_line_bytes } = this.#options
-    if (!decode.framing) return this.lineSplitter(continues, carry)
+    if (!decode.framing) return this.lineSplitter(continues, carry, offset)
     return recordSplitter(decode.framing, max_line_bytes, this.#metrics, offset)
   }
 
   /** Creates a splitter for text, which has a line for each record of a codec with framing. */
-  lineSplitter(continues = false, carry = 0): LineSplitter {
+  lineSplitter(continues = false, carry = 0, offset = 0): LineSplitter {
+    const splitter = this.#lineSplitter(continues, carry)
+    splitter.mayBeMarked = offset === 0
+    return splitter
+  }
+
+  #lineSplitter(continues: boolean, carry: number): LineSplitter {
     const { max_line_bytes, multiline } = this.#options
     const joiner = this.#joiner
     if (!joiner) return new LineSplitter(max_line_bytes, continues, findLines)

@@ -58,6 +58,8 @@ const { indexOf } = Buffer.prototype
 const LF = 0x0a
 const CR = 0x0d
 const NO_BYTES = Buffer.alloc(0)
+/** The byte order mark of UTF-8. */
+const MARK = Buffer.from('\ufeff')
 
 /** The longest UTF-8 character. A piece has room for at least one. */
 const LONGEST_CHARACTER = 4
@@ -107,6 +109,8 @@ export function linesOf(bytes: Buffer): Frame | undefined {
 export class LineSplitter {
   /** Number of pieces that over-long lines were cut into so far, without the last piece of each. */
   pieces = 0
+  /** Whether the next bytes begin a file or stream, where a byte order mark is not part of the first line. */
+  mayBeMarked = false
   protected readonly maxLineBytes: number
   protected chunk: Buffer = NO_BYTES
   /** The unfinished line is chunk[start, end); there is no LF before `scanned`. */
@@ -176,6 +180,7 @@ export class LineSplitter {
   /** Takes `read` bytes at the beginning of the space, and returns the lines that they complete, if any. */
   commit(read: number): Frame | undefined {
     this.end += read
+    if (this.mayBeMarked) this.skipMark()
     const found = this.#findLines?.(this.chunk, this.start, this.scanned, this.end, this.maxLineBytes)
     const end = found ? endOf(found, this.start) : 0
     if (found && this.end - end <= this.maxLineBytes) return this.#found(found, end)
@@ -232,6 +237,16 @@ export class LineSplitter {
       isRun: true,
       release: holdChunk(this.chunk),
     }
+  }
+
+  /** Skips a byte order mark. Bytes that may become one stay pending. */
+  protected skipMark(): void {
+    const known = Math.min(this.pending, MARK.length)
+    const begins = !this.goesOn && this.chunk.compare(MARK, 0, known, this.start, this.start + known) === 0
+    this.mayBeMarked = begins && known < MARK.length
+    if (!begins || this.mayBeMarked) return
+    this.start += known
+    this.scanned = this.start
   }
 
   /** Copies and commits `bytes`: for streams that deliver their own buffers. `room`: how much space to reserve. */

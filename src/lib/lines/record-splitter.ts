@@ -112,8 +112,14 @@ export class RecordSplitter extends LineSplitter {
     this.#lineEnd -= by
   }
 
+  protected override skipMark(): void {
+    super.skipMark()
+    this.#line = this.start
+  }
+
   override commit(read: number): Frame | undefined {
     this.end += read
+    if (this.mayBeMarked) this.skipMark()
     const chunk = this.chunk.subarray(0, this.end)
     const from = this.start
     for (let newline; (newline = chunk.indexOf(LF, this.scanned)) >= 0; ) {

@@ -219,6 +219,36 @@ t.test('by example', async t => {
   t.notOk(resumed.continues)
 })
 
+t.test('a byte order mark at the beginning is not part of the first line, however it is divided', async t => {
+  const cases: [string, string[]][] = [
+    ['\ufeffa\n\ufeffb\n', ['a', '\ufeffb']],
+    ['\ufeff\ufeffa\n', ['\ufeffa']],
+    ['\ufeff\na\n', ['', 'a']],
+    ['\ufeff', []],
+    ['a\ufeff\n', ['a\ufeff']],
+    ['\n\ufeffa\n', ['', '\ufeffa']],
+  ]
+  const splitter = () => Object.assign(new LineSplitter(100), { mayBeMarked: true })
+  for (const [input, expected] of cases) {
+    const bytes = Buffer.from(input)
+    for (let a = 0; a <= bytes.length; a++) {
+      for (let b = a; b <= bytes.length; b++) {
+        const divided = splitter()
+        const portions = [bytes.subarray(0, a), bytes.subarray(a, b), bytes.subarray(b)]
+        const frames = [...portions.map(portion => divided.push(portion)), divided.flush()]
+        const lines = frames.flatMap(frame => linesOf(frame)).map(line => line.bytes.toString())
+        if (lines.join('|') !== expected.join('|') || lines.length !== expected.length)
+          t.same(lines, expected, `${JSON.stringify(input)} divided at ${a} and ${b}`)
+      }
+    }
+  }
+  const flushed = splitter()
+  flushed.push(Buffer.from([0xef]))
+  const frames = [flushed.flush(), flushed.push(Buffer.from('\ufeffa\n'))]
+  const line = Buffer.concat(frames.flatMap(frame => linesOf(frame)).map(line => line.bytes))
+  t.equal(line.toString('latin1'), Buffer.from([0xef, 0xef, 0xbb, 0xbf, 0x61]).toString('latin1'))
+})
+
 t.test('a frame keeps its bytes while more is read, and no batch of 300 lines is too many', async t => {
   const splitter = new LineSplitter(1 << 20)
   const line = (i: number) => `line ${i}`

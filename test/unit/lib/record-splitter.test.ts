@@ -335,6 +335,16 @@ t.test('by example', async t => {
   }
 })
 
+t.test('a byte order mark at the beginning hides no first line from the pattern', async t => {
+  const rule: Rule = { form: 'until', pattern: /^E/u, maxLines: 1000, maxBytes: 1000 }
+  const bytes = Buffer.from('\ufeffE1\na\nE2\n\ufeffE3\n')
+  for (let at = 0; at <= bytes.length; at++) {
+    const splitter = Object.assign(new RecordSplitter(limitsOf(rule)), { mayBeMarked: true })
+    const frames = [splitter.push(bytes.subarray(0, at)), splitter.push(bytes.subarray(at)), splitter.flush()]
+    t.same(frames.flatMap(eventsOf).map(show), ['E1¶', 'a¶E2¶', '\ufeffE3¶'], `divided at ${at}`)
+  }
+})
+
 t.test('what is unfinished, and where', async t => {
   const limits = limitsOf({ form: 'start', pattern: /^S/u, maxLines: 9, maxBytes: 100 })
   const splitter = new RecordSplitter(limits)

@@ -359,17 +359,28 @@ export class Tailer extends Tracked {
     for (let mark = FIRST_MARK; mark <= this.#at + length; mark *= 2)
       if (mark > this.#at) this.growth.trail.add(mark, tailBefore(mark - this.#at))
     if (hole > 0) room.copyWithin(0, hole, length)
+    const { mayBeMarked } = this.#splitter
     const frame = this.#splitter.commit(length - hole)
     this.#at += length
     this.growth.read(this.#at, room[0]!, tailAtEnd)
     const { pending } = this.#splitter
     this.#tail = tailAtEnd
-    if (!frame) return undefined
+    if (!frame) {
+      if (pending === 0 && mayBeMarked && !this.#splitter.mayBeMarked) this.#passMark()
+      return undefined
+    }
     // If the portion began with a hole, its bytes were moved, and only those of the frame are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
     // If the frame ends before the portion, only the frame may contain enough bytes before its end.
     if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
+  }
+
+  /** The file has only a byte order mark until now, which is part of no event. */
+  #passMark(): void {
+    const { continues, carry } = this.#splitter
+    this.#delivered = { offset: this.#at, continues, carry, tail: this.#tail, content: this.#content }
+    this.#positions.add(this.#delivered)()
   }
 
   #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {

@@ -15,7 +15,7 @@ interface Portion {
 
 /** Splits a body into lines, in frames of limited size. Needs room for one byte after `size`; modifies the body. */
 export function* framesOf(bytes: Buffer, size: number, content: Content, maxLineBytes: number): Generator<Portion> {
-  const marked = content !== 'text' && size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
+  const marked = size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
   const body = marked ? bytes.subarray(3) : bytes
   let end = marked ? size - 3 : size
   if (content === 'json') end = linesOfJson(body, end)

@@ -266,6 +266,24 @@ t.test('a file that was empty, or of which nothing was delivered yet', async t =
   await next.stop()
 })
 
+t.test('a byte order mark at the beginning of a file that is read from its copy', async t => {
+  const dir = testFolder(t, { 'app.log': `\ufeff${asText(REST)}` })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail(options, undefined, out)
+  await settled(run, REST.length)
+  await run.stop()
+  await laterFiles(dir)
+  compress(path)
+  renew(path)
+  const next = await tail({ ...options, follow: false }, run.checkpoints)
+  await next.run
+  t.same(next.out.texts(path), [...REST, ...NEW])
+  await next.stop()
+})
+
 t.test('names among the copies that lead nowhere, to themselves or to what is no file', async t => {
   const { dir, path, options, checkpoints } = await stopped(t)
   compress(path, `${path}.1.gz`)

@@ -193,6 +193,38 @@ t.test('a position inside of a line resumes there', async t => {
   await next.stop()
 })
 
+t.test('a byte order mark at the beginning of a file is not part of the first line', async t => {
+  const MARK = '\ufeff'
+  const AS_READ = Buffer.from(MARK).toString('latin1')
+  const dir = testFolder(t, { 'a.log': `${MARK}a1\n${MARK}a2\na3`, 'marked.log': MARK, 'empty.log': '' })
+  const [a, marked, empty] = ['a', 'marked', 'empty'].map(name => join(dir, `${name}.log`)) as [string, string, string]
+  const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '50ms' }
+  const run = await tail(options)
+  await settled(run, 2)
+  await run.read(marked)
+  t.equal(run.value('sluice_file_unread_bytes', { file: marked }), 0, 'a mark is not a line that waits')
+  appendFileSync(empty, `${MARK}e1\n`)
+  await settled(run, 3)
+  renameSync(a, `${a}.1`)
+  writeFileSync(a, `${MARK}b1\n`)
+  await settled(run, 5)
+  await run.stop()
+  t.same(run.out.texts(a).sort(), ['a1', 'a3', 'b1', `${AS_READ}a2`])
+  t.same(run.out.texts(empty), ['e1'])
+  const { files } = run.checkpoints.document as { files: { path: string; offset: number }[] }
+  t.same(Object.fromEntries(files.map(({ path, offset }) => [basename(path), offset])), {
+    'a.log': 6,
+    'marked.log': 3,
+    'empty.log': 6,
+  })
+  // Behind the beginning the same bytes are data, also for a start that has not seen the beginning.
+  for (const path of [a, marked, empty]) appendFileSync(path, `${MARK}more\n`)
+  const next = await tail({ ...options, follow: false }, run.checkpoints)
+  await next.run
+  t.same(next.out.texts(), Array(3).fill(`${AS_READ}more`))
+  await next.stop()
+})
+
 t.test('positions are committed in order, whatever order batches settle in', async t => {
   const dir = testFolder(t, { 'a.log': '' })
   const path = join(dir, 'a.log')

@@ -152,7 +152,7 @@ t.test('bodies become frames of moderate size', async t => {
   t.same(frames('\n \n', 'lines').lines, [])
   t.same(frames('\ufeff{"a":1}', 'lines').lines, ['{"a":1}\n'])
   t.same(frames('\ufeff[{"a":1}]', 'json').lines, ['{"a":1}\n'])
-  t.same(frames('\ufeffx', 'text').lines, ['\xef\xbb\xbfx\n'], 'of text every byte is kept')
+  t.same(frames('\ufeffx', 'text').lines, ['x\n'])
   t.same(frames('\ufeff', 'json').lines, [])
   const pieces = frames(`${'x'.repeat(2500)}\n\n${' '.repeat(3000)}\n`, 'lines', 1024)
   t.equal(pieces.pieces, 4)

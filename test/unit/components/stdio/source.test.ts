@@ -56,6 +56,13 @@ t.test('reads to the end, byte for byte', async t => {
   t.equal(out.lines.length, 6)
 })
 
+t.test('a byte order mark at the beginning is not part of the first line', async t => {
+  const { stream, out, run } = await start({ multiline: { start: '^\\d' } })
+  stream.end('\ufeff1 first\n more\n\ufeff2 second\n3 third\n')
+  await run
+  t.same(out.lines, ['1 first\n more\n\ufeff2 second', '3 third'])
+})
+
 t.test('an empty input ends', async t => {
   const { stream, out, run } = await start()
   stream.end()

@@ -74,6 +74,11 @@ t.test('a null byte ends a message where the codec says so, whatever portions it
   t.same(new Seen('newline').push('a\0b\n').end().texts, ['a\0b'])
 })
 
+t.test('a byte order mark at the beginning of a connection is not part of the first line', async t => {
+  for (const framing of ['newline', 'auto'] as const)
+    t.same(new Seen(framing).push('\xef\xbb\xbfa\n', '\xef\xbb\xbfb\n').end().texts, ['a', '\xef\xbb\xbfb'])
+})
+
 t.test('octet counting', async t => {
   const cases: [name: string, input: string, texts: string[], broken?: number][] = [
     ['one after the other', counted('a', 'bc', 'def'), ['a', 'bc', 'def']],
