@@ -94,11 +94,12 @@ function discards(before: DaemonView, now: DaemonView, seconds: number, width: n
   const found = now.series
     .all(name)
     .map(({ labels, value }) => ({
+      id: labels.component_id,
       what: printable(`${labels.component_id}: ${labels.reason}`),
       total: value,
       rate: (value - before.series.sum(name, { component_id: labels.component_id!, reason: labels.reason! })) / seconds,
     }))
-    .filter(({ total }) => total > 0)
+    .filter(({ id, total }) => total > 0 && now.components.some(one => one.id === id))
     .sort((a, b) => b.rate - a.rate || b.total - a.total)
   if (found.length === 0) return []
   const rows = found.slice(0, SHOWN_REASONS).map(({ what, rate, total }) => [what, short(rate), short(total)])

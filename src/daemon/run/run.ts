@@ -153,8 +153,13 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     () => pipeline.config.sources,
     () => pipeline.unsaved,
   )
-  const rates = new Rates(() => metrics.components.values())
+  const running = () => {
+    const { sources, processors, destinations } = pipeline.config
+    return [...sources, ...processors, ...destinations]
+  }
+  const rates = new Rates(() => running().flatMap(({ id }) => metrics.components.get(id) ?? []))
   const reports = {
+    components: running,
     destinations: () => pipeline.states(),
     failures: () => pipeline.failures(),
     outages: () => pipeline.outages(),

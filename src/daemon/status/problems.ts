@@ -19,11 +19,19 @@ export interface Problem {
   readonly commands?: readonly string[]
 }
 
+/** A component of the running configuration. */
+export interface Named {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+}
+
 /** What problems are found in. */
 export interface Observed {
   /** Wall clock in milliseconds. */
   readonly wall: number
   readonly series: Series
+  readonly components: readonly Named[]
   readonly destinations: readonly DestinationState[]
   /** Sources that wait for an operator, or that fail and are restarted. */
   readonly sources: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
@@ -401,15 +409,16 @@ function throttleProblems(seen: Observed): Problem[] {
 }
 
 /** Events in the dead-letter queues, with the commands that send them again. */
-function deadLetterProblems({ series, about }: Observed): Problem[] {
+function deadLetterProblems({ series, components, about }: Observed): Problem[] {
   return series.all('sluice_dead_letters').flatMap(({ labels, value }) => {
     if (value === 0) return []
     const id = labels.component_id!
     const [age] = series.all('sluice_dead_letters_age_seconds', { component_id: id })
+    const isProcessor = components.some(one => one.id === id && one.kind === 'processor')
     const command = resendCommand(id, about)
     return {
       what: `${id}: ${counted(value, 'event')} in the dead-letter queue${age ? `, the oldest for ${lasting(age.value)}` : ''}`,
-      todo: `${labels.component_kind === 'processor' ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
+      todo: `${isProcessor ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
       commands: [`${command} --dry-run`, command],
     }
   })

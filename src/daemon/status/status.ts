@@ -1,7 +1,7 @@
 import type { WaitState } from '../../core/component.js'
 import { systemClock } from '../../lib/time.js'
 import type { ManagedReport } from '../run/gauges.js'
-import { noticesOf, type Observed, type Problem, problemsOf } from './problems.js'
+import { type Named, noticesOf, type Observed, type Problem, problemsOf } from './problems.js'
 import type { Rate, Rates } from './rates.js'
 import { isReady } from './ready.js'
 import { type Samples, Series } from './series.js'
@@ -45,10 +45,7 @@ export interface WaitingEvents extends WaitState {
 }
 
 /** Events since the daemon started. */
-export interface ComponentStatus {
-  readonly id: string
-  readonly kind: string
-  readonly type: string
+export interface ComponentStatus extends Named {
   readonly received: number
   readonly sent: number
   readonly discarded: number
@@ -61,6 +58,8 @@ export interface ComponentStatus {
 
 /** What a daemon says about itself. */
 export interface Reports {
+  /** The components that run, in the order of the configuration. Metrics also have those that a reload removed. */
+  components?(): readonly Named[]
   /** Every destination, with the reason if it is not ready. */
   destinations(): Observed['destinations']
   /** Sources that wait for an operator, or that failed recently and are being restarted. */
@@ -96,8 +95,6 @@ export function readiness(reports: Reports) {
   }
 }
 
-const RECEIVED = 'sluice_component_received_events_total'
-const ORDER = ['source', 'processor', 'destination']
 /** Below this share, no component counts as a bottleneck. */
 const LEAST_SHARE = 0.5
 
@@ -111,7 +108,9 @@ export function statusOf(
   const { stopping, ...state } = readiness(reports)
   const series = new Series(samples)
   const about = reports.about?.()
-  const seen = { ...state, wall, series, about }
+  const components = reports.components?.() ?? []
+  const rates = reports.rates?.all()
+  const seen = { ...state, wall, series, about, components }
   const [busiest] = series.all('sluice_component_utilization').toSorted((a, b) => b.value - a.value)
   const bottleneck = busiest &&
     busiest.value >= LEAST_SHARE && { id: busiest.labels.component_id!, share: busiest.value }
@@ -130,27 +129,24 @@ export function statusOf(
       // They may have left by now.
       return wait ? [{ id, events: value, ...wait }] : []
     }),
-    components: componentsOf(series, reports.rates?.all()),
+    components: components.map(one => componentStatus(one, series, rates)),
     series: samples,
   }
 }
 
-function componentsOf(series: Series, rates: ReturnType<Rates['all']> | undefined): ComponentStatus[] {
-  return series
-    .all(RECEIVED)
-    .map(({ labels: { component_id: id = '', component_kind: kind = '', component_type: type = '' } }) => {
-      const sum = (name: string) => series.sum(`sluice_component_${name}`, { component_id: id })
-      return {
-        id,
-        kind,
-        type,
-        received: sum('received_events_total'),
-        sent: sum('sent_events_total'),
-        discarded: sum('discarded_events_total'),
-        in_flight: sum('in_flight_events'),
-        utilization: series.all('sluice_component_utilization', { component_id: id })[0]?.value,
-        per_second: rates?.get(id),
-      }
-    })
-    .sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
+function componentStatus({ id, kind, type }: Named, series: Series, rates: ReturnType<Rates['all']> | undefined) {
+  // A reload may have removed another component of this id.
+  const labels = { component_id: id, component_kind: kind, component_type: type }
+  const sum = (name: string) => series.sum(`sluice_component_${name}`, labels)
+  return {
+    id,
+    kind,
+    type,
+    received: sum('received_events_total'),
+    sent: sum('sent_events_total'),
+    discarded: sum('discarded_events_total'),
+    in_flight: sum('in_flight_events'),
+    utilization: series.all('sluice_component_utilization', { component_id: id })[0]?.value,
+    per_second: rates?.get(id),
+  }
 }

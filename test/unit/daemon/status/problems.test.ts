@@ -4,10 +4,15 @@ import { type Observed, problemsOf } from '../../../../src/daemon/status/problem
 import { testFolder } from '../../../support/folder.js'
 import { seriesIn } from '../../../support/series.js'
 
-function view(destinations: readonly object[], series: readonly string[]): Observed {
+function view(
+  destinations: readonly object[],
+  series: readonly string[],
+  components: Observed['components'] = [],
+): Observed {
   return {
     wall: 0,
     series: seriesIn(series.join('\n')),
+    components,
     destinations: destinations as Observed['destinations'],
     sources: [],
     processors: [],
@@ -66,7 +71,9 @@ t.test('dead letters: how many, how old, and commands that work', async t => {
     todo: /^The destination rejected them\. /,
     commands: [`${command} --dry-run`, command],
   })
-  const [unprocessed] = problemsOf(view([], ['sluice_dead_letters{component_id="p",component_kind="processor"} 1']))
+  const [unprocessed] = problemsOf(
+    view([], ['sluice_dead_letters{component_id="p"} 1'], [{ id: 'p', kind: 'processor', type: 'parse' }]),
+  )
   const [blocked, ...others] = problemsOf(view([], ['sluice_dead_letters_unwritable{component_id="p"} 1']))
   t.match(blocked, { what: 'p: its dead letters cannot be written', todo: /SLUICE_DEAD_LETTER/ })
   t.same(others, [])

@@ -21,6 +21,7 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   const rates = new Rates(() => metrics.components.values(), time)
   const reason = '401 from POST http://127.0.0.1/'
   const reports = {
+    components: () => [into, lim, out],
     destinations: () => [{ id: 'out', state: 'holding', reason }],
     about: () => ({ config: undefined, data_dir: '/var/lib/x' }),
     reloadingSince: () => 1000,
@@ -71,4 +72,17 @@ t.test('one document: what runs, how fast, what waits, and what is wrong', async
   t.match((await look()).components[0]!.per_second, { received: 40 / 4.5 }, 'what was noted just now is too near')
   await time.advance(1500)
   t.match((await look()).components[0]!.per_second, { received: 0 }, 'since the last moment that was noted')
+})
+
+t.test('after a reload, only the components that run are listed, each with its own numbers', async t => {
+  const metrics = new Metrics(log)
+  const former = metrics.component('out', 'destination', 'http')
+  const gone = metrics.component('gone', 'destination', 'http')
+  for (const one of [former, gone]) one.arrived(5, 50)
+  const out = metrics.component('out', 'destination', 'file')
+  out.arrived(2, 20)
+  const reports = { components: () => [out], destinations: () => [] }
+  const { components } = statusOf(reports, await metrics.samples(), () => undefined)
+  t.match(components, [{ id: 'out', type: 'file', received: 2, in_flight: 2 }])
+  t.equal(components.length, 1)
 })

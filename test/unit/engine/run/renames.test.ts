@@ -118,7 +118,14 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
   }
 }
 
-const view = (text: string) => ({ wall: 0, series: seriesIn(text), destinations: [], sources: [], processors: [] })
+const view = (text: string) => ({
+  wall: 0,
+  series: seriesIn(text),
+  components: [],
+  destinations: [],
+  sources: [],
+  processors: [],
+})
 const problems = (scrape: string) =>
   problemsOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
 

@@ -552,7 +552,7 @@ t.test('a revision that is tried is not reported as the one that runs', async t 
   t.equal(it.kept!.revision, 2)
 })
 
-const NOTHING_ELSE = { wall: 0, series: new Series({}), destinations: [], sources: [], processors: [] }
+const NOTHING_ELSE = { wall: 0, series: new Series({}), components: [], destinations: [], sources: [], processors: [] }
 
 t.test('what an operator of a managed daemon reads', async t => {
   const usual = {
