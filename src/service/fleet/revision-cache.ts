@@ -20,6 +20,8 @@ export class RevisionCache {
   readonly #path: string
   readonly #url: string
   readonly #log: Logger
+  /** Why the last revision could not be saved; empty if it was. */
+  #failure = ''
 
   /** `url` identifies the pipeline of the revision. */
   constructor(dataDir: string, { url, id, log }: { url: string; id: string; log: Logger }) {
@@ -46,14 +48,18 @@ export class RevisionCache {
     }
   }
 
-  /** A failure to save is only logged: the current revision keeps running. */
+  /** A failure to save is only logged, once until it changes: the current revision keeps running. */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
       await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.#path, `${JSON.stringify({ format: FORMAT, sum: crc32(kept), kept })}\n`)
-    } catch (error) {
-      this.#log.error({ file: this.#path, error: errorText(error) }, 'cannot cache the running revision')
+      if (this.#failure !== '') this.#log.info({ file: this.#path }, 'the running revision is cached again')
+      this.#failure = ''
+    } catch (cause) {
+      const error = errorText(cause)
+      if (error !== this.#failure) this.#log.error({ file: this.#path, error }, 'cannot cache the running revision')
+      this.#failure = error
     }
   }
 }

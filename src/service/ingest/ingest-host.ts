@@ -161,6 +161,7 @@ export class IngestHost {
       await this.#end(running, AbortSignal.timeout(30_000))
     } else await this.#ending.get(id)
     await this.#processes.forget(id)
+    this.#last.forget(id)
     const folder = join(this.#options.folder, id)
     if (!existsSync(folder)) return
     await rm(folder, { recursive: true })

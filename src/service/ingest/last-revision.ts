@@ -5,6 +5,7 @@ import { errorText } from '../../core/errors.js'
 import type { Config } from '../../engine/config/load.js'
 import { leftBehind } from '../../engine/run/state/objections.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
+import { inTurn } from '../../lib/files/in-turn.js'
 import type { Published } from './published.js'
 import type { RunningPipeline } from './running-pipeline.js'
 
@@ -24,6 +25,9 @@ interface Options {
 /** Which revision of each pipeline ran last, also before a restart: events of its destinations may still be in disk buffers. */
 export class LastRevisions {
   readonly #options: Options
+  readonly #noted = new WeakMap<RunningPipeline, number>()
+  /** Why the last attempt to note the revision of a pipeline failed, by its id. */
+  readonly #failures = new Map<string, string>()
 
   constructor(options: Options) {
     this.#options = options
@@ -32,7 +36,7 @@ export class LastRevisions {
   /** What ran last, where it has events in disk buffers that `published` has no destination for. */
   async neededBefore(published: Published): Promise<Published | undefined> {
     const { log, read, revision } = this.#options
-    const last = await this.#noted(published.id)
+    const last = await this.#read(published.id)
     if (last === undefined || last === published.revision) return undefined
     try {
       const left = await leftBehind(read(published), log, ['buffer'])
@@ -43,25 +47,44 @@ export class LastRevisions {
     }
   }
 
-  /** It runs now. */
-  async note({ id, revision, hasDiskBuffers }: RunningPipeline): Promise<void> {
-    if (!hasDiskBuffers) return
-    const { folder, log } = this.#options
+  /** Notes what runs now. After an update, every request that waited for it calls this. */
+  async note(running: RunningPipeline): Promise<void> {
+    const path = this.#pathOf(running.id)
+    await inTurn(path, () => this.#note(running, path))
+  }
+
+  async #note(running: RunningPipeline, path: string): Promise<void> {
+    const { id, revision, hasDiskBuffers } = running
+    if (!hasDiskBuffers || this.#noted.get(running) === revision) return
+    const { log } = this.#options
     try {
-      await writeAtomic(join(folder, id, NAME), `${JSON.stringify({ revision })}\n`)
-    } catch (error) {
-      log.warn({ pipeline: id, error: errorText(error) }, 'cannot note which revision runs; check the disk of data_dir')
+      await writeAtomic(path, `${JSON.stringify({ revision })}\n`)
+      this.#noted.set(running, revision)
+      if (this.#failures.delete(id)) log.info({ pipeline: id }, 'the running revision can be noted again')
+    } catch (cause) {
+      const error = errorText(cause)
+      if (this.#failures.get(id) === error) return
+      this.#failures.set(id, error)
+      log.warn({ pipeline: id, error }, 'cannot note which revision runs; check the disk of data_dir')
     }
   }
 
-  async #noted(id: string): Promise<number | undefined> {
+  /** The pipeline is gone. */
+  forget(id: string): void {
+    this.#failures.delete(id)
+  }
+
+  async #read(id: string): Promise<number | undefined> {
     try {
-      const text = await readFile(join(this.#options.folder, id, NAME), 'utf8')
+      const text = await readFile(this.#pathOf(id), 'utf8')
       const { revision } = JSON.parse(text) as { revision?: unknown }
       return typeof revision === 'number' ? revision : undefined
     } catch {
       // It had no disk buffers, or was not noted.
       return undefined
     }
+  }
+  #pathOf(id: string): string {
+    return join(this.#options.folder, id, NAME)
   }
 }

@@ -1,4 +1,4 @@
-import { linkSync, mkdirSync, realpathSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, realpathSync, rmdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -216,8 +216,13 @@ t.test('what is kept on the disk', async t => {
   t.equal(await open('http://b').read(), undefined, 'that of another service')
   const path = join(folder, 'managed', `${id}.json`)
   t.equal(statSync(path).mode & 0o777, 0o600)
-  await new RevisionCache(path, { url: '', id, log }).write(revision)
-  t.match(logs, /cannot cache the running revision/)
+  const cache = open()
+  mkdirSync(`${path}.new`)
+  for (let i = 0; i < 3; i++) await cache.write(revision)
+  t.equal(logs.match(/cannot cache the running revision/g)?.length, 1, 'once')
+  rmdirSync(`${path}.new`)
+  for (let i = 0; i < 2; i++) await cache.write(revision)
+  t.equal(logs.match(/the running revision is cached again/g)?.length, 1)
 })
 
 const revisionOf = (revision: number, limit = revision): PublishedRevision => ({

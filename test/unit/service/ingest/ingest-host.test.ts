@@ -1,6 +1,16 @@
 import dns from 'node:dns'
 import { once } from 'node:events'
-import { existsSync, linkSync, readdirSync, readFileSync, realpathSync, statSync, symlinkSync } from 'node:fs'
+import {
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmdirSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import { syncBuiltinESMExports } from 'node:module'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
@@ -232,6 +242,30 @@ t.test('a publish in the middle of requests: nothing is lost, nothing comes twic
   t.match(String(await metrics.render()), /received_events_total\{component_id="p\/out"/)
   await host.remove('p')
   t.notMatch(String(await metrics.render()), /component_id="p\/out"/, 'a pipeline that is gone is not shown any more')
+})
+
+t.test('which revision runs is noted once, whoever waited for it; a failure is logged once, and its end', async t => {
+  const { publish, post, logs, folder } = await startIngestHost(t)
+  const note = join(folder, 'p', 'revision.json')
+  let revision = 0
+  const next = async () => {
+    revision++
+    await publish(BUFFERED, 'p', { tell: false })
+    await Promise.all(Array.from({ length: 6 }, (_, n) => post(line(n))))
+  }
+  for (let i = 0; i < 5; i++) {
+    await next()
+    t.same(JSON.parse(readFileSync(note, 'utf8')), { revision })
+  }
+  t.notMatch(logs(), /cannot note/, 'those who wait for one revision do not write over each other')
+  mkdirSync(`${note}.new`)
+  for (let i = 0; i < 3; i++) await next()
+  t.equal(logs().match(/cannot note which revision runs/g)?.length, 1)
+  t.notMatch(logs(), /noted again/)
+  rmdirSync(`${note}.new`)
+  await next()
+  t.same(JSON.parse(readFileSync(note, 'utf8')), { revision })
+  t.equal(logs().match(/the running revision can be noted again/g)?.length, 1)
 })
 
 t.test('a revision that cannot run leaves the one before it', async t => {
