@@ -73,6 +73,9 @@ const SHORTEST_MS = 100
 export function intervalOf(text: string, command: string): number {
   const ms = parseDuration(text)
   if (ms !== undefined && ms >= SHORTEST_MS) return ms
-  const hint = /^\d+(\.\d+)?$/.test(text) ? ` and has a unit; write --interval ${text}s for seconds` : ', as in 10s'
+  const hint =
+    /^\d+(\.\d+)?$/.test(text) && Number(text) > 0
+      ? ` and has a unit; write --interval ${text}s for seconds`
+      : ', as in 10s'
   throw new UsageError(`--interval is a duration of at least ${SHORTEST_MS}ms${hint}`, command)
 }

@@ -48,26 +48,27 @@ export function refuseAt(context: z.RefinementCtx, path: (string | number)[], me
 
 const withoutUnit = (amount: number | string) => `has no unit; write ${amount}s for seconds, or ${amount}ms`
 
-/** Parses `10 Seconds`, `10s` or `{value: 10, unit: Seconds}` to milliseconds, at least `min`. */
+/** Parses `10 Seconds`, `10s` or `{value: 10, unit: Seconds}` to milliseconds, at least `min`. 0 needs no unit. */
 export const duration = once((min = 1) => {
   const unit = z
     .string()
     .refine(text => parseDuration(`1 ${text}`) !== undefined, `must be one of ${UNITS.join(', ')}`)
     .meta({ examples: UNITS })
+  const value = min === 0 ? z.number().nonnegative() : z.number().positive()
+  const tooShort = `must be at least ${min} ms`
   return z
-    .union([z.string(), z.strictObject({ value: z.number().positive(), unit })], {
-      error: ({ input }) => (typeof input === 'number' && input > 0 ? withoutUnit(input) : DURATION),
+    .union([z.string(), z.strictObject({ value, unit }), ...(min === 0 ? [z.literal(0)] : [])], {
+      error: ({ input }) =>
+        input === 0 ? tooShort : typeof input === 'number' && input > 0 ? withoutUnit(input) : DURATION,
     })
-    .meta({ title: 'duration', ...(min > 1 ? { minimum: min } : {}) })
+    .meta({ title: 'duration', ...(min === 1 ? {} : { minimum: min }) })
     .transform((input, context): number => {
-      const ms = parseDuration(typeof input === 'string' ? input : `${input.value} ${input.unit}`)
-      if (ms === undefined) {
-        const amount = typeof input === 'string' ? input.trim() : ''
-        return /^\d+(\.\d+)?$/.test(amount)
-          ? refuseValue(context, withoutUnit(amount), DURATION)
-          : refuse(context, DURATION, true)
-      }
-      if (ms < min) refuse(context, `must be at least ${min} ms`, true)
+      const text = typeof input === 'object' ? `${input.value} ${input.unit}` : `${input}`.trim()
+      const isAmount = /^\d+(\.\d+)?$/.test(text)
+      const ms = isAmount && Number(text) === 0 ? 0 : parseDuration(text)
+      if (ms === undefined)
+        return isAmount ? refuseValue(context, withoutUnit(text), DURATION) : refuse(context, DURATION, true)
+      if (ms < min) refuse(context, tooShort, true)
       if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter', true)
       return ms
     })

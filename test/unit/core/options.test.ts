@@ -39,6 +39,10 @@ t.test('durations', async t => {
     [{ value: 10, unit: 'Seconds' }, 10_000],
     [{ value: 2, unit: 'hour' }, 7_200_000],
     ['0s', ['must be at least 1 ms']],
+    ['0', ['must be at least 1 ms']],
+    [' 0.0 ', ['must be at least 1 ms']],
+    [0, ['must be at least 1 ms']],
+    ['0.5ms', ['must be at least 1 ms']],
     ['1 sec', 1000],
     ['2secs', 2000],
     ['5 min', 300_000],
@@ -60,6 +64,15 @@ t.test('durations', async t => {
   ]
   for (const [input, expected] of cases) t.same(parse(duration(), input), expected, JSON.stringify(input))
   t.same(parse(duration(100), '99ms'), ['must be at least 100 ms'])
+  for (const zero of [0, '0', '0s', '0 Seconds', { value: 0, unit: 'Seconds' }]) {
+    t.equal(parse(duration(0), zero), 0, `${JSON.stringify(zero)} where it may be 0`)
+    if (typeof zero === 'object') t.ok(Array.isArray(parse(duration(), zero)), 'a mapping')
+    else
+      t.same(
+        [1, 100].map(min => parse(duration(min), zero)),
+        [['must be at least 1 ms'], ['must be at least 100 ms']],
+      )
+  }
   t.notSame(parse(duration(), { value: 10, unit: 'Weeks' }), 10, 'an unknown unit')
   t.equal(parse(duration().prefault('2s'), undefined), 2000)
 })

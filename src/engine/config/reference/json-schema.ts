@@ -88,6 +88,8 @@ function orVariable(node: JsonSchema): JsonSchema {
 function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
   const { title, anyOf, ...rest } = node
   if (title === undefined || !anyOf || !SHARED.includes(title)) return node
+  // A duration that may be 0.
+  if (anyOf.some(variant => variant.const === 0)) return node
   const words = anyOf.some(variant => variant.enum)
   shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/$defs/variable' }] : anyOf }
   return { ...rest, $ref: `#/$defs/${title}` }

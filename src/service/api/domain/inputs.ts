@@ -35,9 +35,9 @@ function period(least: number, most: number) {
       [
         z
           .number()
-          .positive()
+          .nonnegative()
           .transform(value => Math.round(value * 1000)),
-        duration(),
+        duration(0),
       ],
       {
         error: 'must be a number of seconds, or a duration such as "12 Hours"',
