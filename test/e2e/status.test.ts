@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -19,10 +19,16 @@ async function started(t: Test, config: string, files: Readonly<Record<string, s
   t.teardown(() => daemon.child.kill('SIGKILL'))
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
   const said = (text: string) => daemon.until(() => daemon.stderr.includes(text))
+  /** Appends lines until the command has ended. */
+  const feed = async <T>(command: Promise<T>): Promise<T> => {
+    const timer = setInterval(() => appendFileSync(join(folder, 'app.log'), '{"n":2}\n'), 50)
+    return await command.finally(() => clearInterval(timer))
+  }
   return {
     write,
     daemon,
     said,
+    feed,
     run: (...args: string[]) => command([...args, '--config', 'sluice.yaml'], { cwd: folder }),
   }
 }
@@ -56,4 +62,47 @@ destinations: { ${out}, rest: { type: blackhole, inputs: [lim] } }
   const { stdout: top } = await run('top', '--count', '1', '--interval', '100ms')
   t.match(top, /^fields: processing_failed /m)
   t.notMatch(`${stdout}${top}`, /^(spare|lim|rest)\b/m, 'not what a reload has removed')
+})
+
+t.test('a configuration that has become wrong: status, top and tap show the daemon, and the mistake', async t => {
+  const config = `${refusing}destinations: { out: { type: blackhole, inputs: [fields] } }\n`
+  const { write, run, feed } = await started(t, config, { 'app.log': '{"n":1}\n' })
+  for (const [wrong, mistake] of [
+    ['nonsense: [', /sluice\.yaml:\d+:11: the bracket that opens here is not closed/],
+    ['shutdown_timeout: soon', /sluice\.yaml:\d+:19: shutdown_timeout: /],
+  ] as const) {
+    write(`${config}${wrong}\n`)
+    const status = await run('status')
+    t.equal(status.code, 1, 'the mistake is a problem')
+    t.match(status.stdout.replaceAll(/\s+/g, ' '), mistake)
+    t.match(status.stdout, /^out \(blackhole\) /m)
+    t.match(status.stdout, /^ {4}sluice validate sluice\.yaml$/m)
+    t.match(JSON.parse((await run('status', '--json')).stdout), { ready: true, problems: [{ what: mistake }] })
+    const top = await run('top', '--count', '1', '--interval', '100ms')
+    t.equal(top.code, 0)
+    t.match(top.stdout, /^out /m)
+    t.match(top.stdout.replaceAll(/\s+/g, ' '), mistake)
+    const tapping = run('tap', 'app', '--limit', '1')
+    const tap = await feed(tapping)
+    t.match(tap, { code: 0, stdout: /"message"/, stderr: mistake })
+    const listed = await run('tap')
+    t.match(listed, { code: 2, stderr: mistake })
+    t.match(listed.stderr, /^ {2}out +destination \(blackhole\)$/m)
+  }
+  write(`${config.replace('blackhole', 'blackhol')}`)
+  t.match(await run('tap'), { code: 2, stderr: /blackhol\b/ })
+  t.match((await run('tap')).stderr, /^ {2}out +destination \(blackhole\)$/m)
+  t.match((await run('status')).stdout, 'Nothing is wrong', 'only what the search for the daemon has read')
+})
+
+t.test('without its daemon, a wrong configuration is the only thing to say', async t => {
+  const { write, run, daemon } = await started(
+    t,
+    'sources: { s: { type: stdin } }\ndestinations: { d: { type: blackhole, inputs: [s] } }\n',
+    {},
+  )
+  daemon.child.stdin!.end()
+  t.equal(await daemon.exit, 0)
+  write('nonsense: [')
+  for (const name of ['status', 'top', 'tap']) t.match(await run(name), { code: 78, stderr: /is not closed/ }, name)
 })

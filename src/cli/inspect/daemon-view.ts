@@ -18,7 +18,12 @@ export interface DaemonView extends Omit<Status, 'at' | 'series'> {
 
 /** Asks a daemon for its state. */
 export async function viewDaemon(socket: string): Promise<DaemonView> {
-  return viewOf(await statusAt(socket), systemClock.now() / 1000)
+  return viewAt(await statusAt(socket))
+}
+
+/** The state of a daemon that has just answered. */
+export function viewAt(status: Status): DaemonView {
+  return viewOf(status, systemClock.now() / 1000)
 }
 
 export function viewOf({ series, at: time, ...status }: Status, at = 0): DaemonView {

@@ -4,8 +4,9 @@ import { wrap } from '../../daemon/process/wrap.js'
 import { failed, lasting, type Problem } from '../../daemon/status/problems.js'
 import { printable, printableJson } from '../../lib/printable.js'
 import { clockTime, short } from '../../lib/units.js'
-import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, statusAt, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
+import type { DaemonOptions } from './daemon-socket.js'
+import { type DaemonView, tableWithStates, terminalOf, viewOf } from './daemon-view.js'
+import { findDaemon, statusOf } from './find-daemon.js'
 import { backlogLines, bottleneckLines, managedLine, waitLines } from './screen-parts.js'
 
 const SHOWN_BACKLOG = 5
@@ -13,7 +14,7 @@ const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
 /** Prints one screen: problems with advice, notices, then the current activity. Resolves with 1 for problems. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
-  const { series, ...document } = await statusAt(findSocket(options, io.env))
+  const { series, ...document } = await statusOf(await findDaemon(options, io.env))
   const text = options.json
     ? printableJson(JSON.stringify(document, null, 2))
     : statusLines(viewOf({ ...document, series }), terminalOf(io)).join('\n')

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import split2 from 'split2'
+import { ConfigError } from '../../core/errors.js'
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
@@ -8,6 +9,7 @@ import { conditionOf } from '../screen/condition-flag.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
 import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
 import { statusAt } from './daemon-view.js'
+import { findDaemon } from './find-daemon.js'
 
 export interface TapOptions extends DaemonOptions {
   /** Undefined: list what can be tapped. */
@@ -28,7 +30,7 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
     conditionOf(where, 'where', 'tap')
     query.set('where', where)
   }
-  const response = await ask(findSocket(options, io.env), `/tap?${query}`)
+  const response = await ask(await foundSocket(options, io), `/tap?${query}`)
   if (response.statusCode !== 200) {
     io.stderr.write(`sluice tap: ${printableText((await textOf(response)).trim())}\n`)
     return response.statusCode === 400 ? EXIT.usage : EXIT.failed
@@ -74,7 +76,25 @@ async function running(socket: string): Promise<readonly Shown[]> {
   return components
 }
 
+/** The components of a configuration; those of the daemon that runs with it if it has become wrong. */
 async function configured(path: string, io: Io): Promise<readonly Shown[]> {
-  const { sources, processors, destinations } = await loadDaemonConfig(path, io.env)
-  return [...sources, ...processors, ...destinations]
+  try {
+    const { sources, processors, destinations } = await loadDaemonConfig(path, io.env)
+    return [...sources, ...processors, ...destinations]
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const { socket } = await findDaemon({ config: path, socket: undefined }, io.env)
+    const components = await running(socket).catch(() => {
+      throw error
+    })
+    io.stderr.write(`${printableText(error.message)}\n`)
+    return components
+  }
+}
+
+/** The socket of the daemon. Prints what is wrong with the configuration that leads to it. */
+async function foundSocket(options: DaemonOptions, io: Io): Promise<string> {
+  const { socket, mistakes } = await findDaemon(options, io.env)
+  for (const { what } of mistakes) io.stderr.write(`sluice tap: ${printable(what)}\n`)
+  return socket
 }

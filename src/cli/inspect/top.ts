@@ -4,8 +4,9 @@ import { wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
-import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, rateOf, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
+import type { DaemonOptions } from './daemon-socket.js'
+import { type DaemonView, rateOf, table, tableWithStates, terminalOf } from './daemon-view.js'
+import { findDaemon, viewOfDaemon } from './find-daemon.js'
 import { backlogLines, bottleneckLines, intervalOf, managedLine, waitLines } from './screen-parts.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
@@ -24,8 +25,8 @@ const SHOWN_OF_PROBLEM = 4
 export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : wholeNumber(options.count, 'count', 'top')
-  const socket = findSocket(options, io.env)
-  const view = () => viewDaemon(socket)
+  const daemon = await findDaemon(options, io.env)
+  const view = () => viewOfDaemon(daemon)
   const { width, height } = terminalOf(io)
   const ended = new AbortController()
   const onSignal = () => ended.abort()
@@ -34,7 +35,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   try {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
-      const counting = keysOf(socket, before, intervalMs, ended.signal)
+      const counting = keysOf(daemon.socket, before, intervalMs, ended.signal)
       // The next request notices if the daemon is gone.
       counting.catch(() => {})
       await sleep(intervalMs, ended.signal)

@@ -442,7 +442,7 @@ function dataDirElsewhere(config: string | undefined): string | undefined {
 }
 
 /** Quotes a word for a POSIX shell. */
-function quoted(word: string): string {
+export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }
 

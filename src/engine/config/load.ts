@@ -136,12 +136,25 @@ function build(files: readonly ConfigText[], path: string, options: LoadOptions,
 
 /** The data_dir of a configuration, whose components may be wrong. Throws ConfigError. */
 export function dataDirOf(path: string, env: NodeJS.ProcessEnv): string {
-  const problems = new Problems()
-  const { root } = merged(textsOf(path, problems), path, { env }, problems)
-  const parsed = readSettings(root, new Explainer(problems, new NearestName()), problems)
-  if (problems.size > 0) throw new ConfigError(problems.list())
-  return foldersOf(parsed, env).dataDir
+  const { dataDir, problems } = dataDirIn(path, env)
+  if (problems.length > 0) throw new ConfigError(problems)
+  return dataDir
 }
+
+/** The same, and what is wrong outside of the components. Where that hides data_dir, it is a guess. */
+export function dataDirIn(path: string, env: NodeJS.ProcessEnv): { dataDir: string; problems: readonly Problem[] } {
+  const found = new Problems()
+  const texts = textsOf(path, found)
+  const { root } = merged(texts, path, { env }, found)
+  const parsed = readSettings(root, new Explainer(found, new NearestName()), found)
+  // Options of components often have variables that only the daemon's environment has.
+  const problems = found.list().filter(({ path }) => !KINDS.some(kind => path.startsWith(`${SECTIONS[kind]}.`)))
+  const data_dir = parsed ? parsed.data_dir : texts.map(({ text }) => DATA_DIR.exec(text)?.[2]).find(Boolean)
+  return { dataDir: foldersOf({ data_dir }, env).dataDir, problems }
+}
+
+/** The line of data_dir in a file whose structure cannot be read. */
+const DATA_DIR = /^data_dir:[ \t]*(["']?)([^"'#\r\n]*[^"'#\s])\1[ \t]*(?:#.*)?$/m
 
 /** The documents of all files as one. */
 function merged(
@@ -256,7 +269,7 @@ function assemble(
 }
 
 /** The folder that systemd gives, and data_dir. */
-function foldersOf(parsed: Settings | undefined, env: NodeJS.ProcessEnv) {
+function foldersOf(parsed: Pick<Settings, 'data_dir'> | undefined, env: NodeJS.ProcessEnv) {
   const state = env.STATE_DIRECTORY?.split(':')[0]
   return { state, dataDir: resolve(parsed?.data_dir ?? (state || 'state')) }
 }

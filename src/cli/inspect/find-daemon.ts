@@ -1,0 +1,58 @@
+import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { ConfigError, formatProblem } from '../../core/errors.js'
+import { socketPath } from '../../daemon/admin/socket.js'
+import type { Io } from '../../daemon/process/command-line.js'
+import { type Problem, quoted } from '../../daemon/status/problems.js'
+import type { Status } from '../../daemon/status/status.js'
+import { dataDirIn } from '../../engine/config/load.js'
+import { type DaemonOptions, findSocket, usualSocket } from './daemon-socket.js'
+import { type DaemonView, statusAt, viewAt } from './daemon-view.js'
+
+/** A running daemon. */
+export interface Daemon {
+  readonly socket: string
+  /** What is wrong now with the configuration that it was found by. */
+  readonly mistakes: readonly Problem[]
+}
+
+/**
+ * Finds the selected daemon. A configuration that has become wrong still leads to the daemon that runs with it. Throws
+ * ConfigError if none does.
+ */
+export async function findDaemon(options: DaemonOptions, env: Io['env']): Promise<Daemon> {
+  const { config, socket } = options
+  if (config === undefined || socket !== undefined) return { socket: findSocket(options, env), mistakes: [] }
+  const { dataDir, problems } = dataDirIn(config, env)
+  if (problems.length === 0) return { socket: socketPath(dataDir), mistakes: [] }
+  const todo =
+    'The daemon keeps the configuration that it has read before. Correct the file before a reload or a restart; the command lists every mistake.'
+  const mistakes = problems.map(problem => ({
+    what: `the configuration cannot be used any more: ${formatProblem(problem)}`,
+    todo,
+    commands: [`sluice validate ${quoted(config)}`],
+  }))
+  // The mistake may be in data_dir, so what answers there may be another daemon.
+  for (const path of [socketPath(dataDir), usualSocket(env)])
+    if (path !== undefined && existsSync(path) && (await configAt(path)) === resolve(config))
+      return { socket: path, mistakes }
+  throw new ConfigError(problems)
+}
+
+async function configAt(socket: string): Promise<string | undefined> {
+  return statusAt(socket).then(
+    ({ config }) => config,
+    () => undefined,
+  )
+}
+
+/** The document of /status, with the mistakes first. */
+export async function statusOf({ socket, mistakes }: Daemon): Promise<Status> {
+  const status = await statusAt(socket)
+  return { ...status, problems: [...mistakes, ...status.problems] }
+}
+
+/** The state of the daemon now, with the mistakes first. */
+export async function viewOfDaemon(daemon: Daemon): Promise<DaemonView> {
+  return viewAt(await statusOf(daemon))
+}
