@@ -330,6 +330,14 @@ export interface Kinds {
 }
 export type Kind = keyof Kinds
 
+/** Files that are there before a source starts. */
+export interface FilesThere {
+  readonly files: number
+  readonly bytes: number
+  /** Whether there may be more. */
+  readonly mayBeMore: boolean
+}
+
 /** A component whose events reach another one. */
 export interface Upstream {
   readonly id: string
@@ -377,8 +385,10 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly module?: string
   /** Sources only: the inputs that it would read again after another source with these saved positions. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Sources only: whether it reads later what was written while it did not run (EventBatch.isBacklog). */
+  /** Sources only: whether it reads what was written before it started (EventBatch.isBacklog). */
   catchesUp?(options: z.output<S>): boolean
+  /** Sources only: the files that a first start would read now; undefined: none, or it is not known. */
+  filesThere?(options: z.output<S>): FilesThere | undefined
 
   // Fields of events.
   /** The fields that events of a source can have, or that a processor adds to them; undefined: any. */

@@ -120,7 +120,7 @@ destinations:
   )
   t.notMatch(daemon.stderr, /nobody reads/)
   const totals = await daemon.ended(t)
-  t.match(totals, { received: 8, passed: 6, discarded: { limit_app: { throttled: 2 } }, undelivered: 0 })
+  t.match(totals, { received: 8, passed: 6, discarded: { limit_app: { throttled_backlog: 2 } }, undelivered: 0 })
   t.equal(totals.discarded.try_less, undefined)
   t.match(read(folder, 'would.log'), [
     { message: 'would be throttled', throttle: { mode: 'shadow', bucket: 'a', discarded_events: 5 } },

@@ -300,7 +300,7 @@ t.test('a decode and a key that fit no line are told at once, in the log and in 
   const config = `data_dir: ./state
 metrics: false
 sources: { app: { type: file, include: [./app.log], decode: json } }
-processors: { lim: { type: throttle, inputs: [app], limit: 1, window: 1h, key_field: .app } }
+processors: { lim: { type: throttle, inputs: [app], limit: 1000, window: 1h, key_field: .app } }
 destinations: { out: { type: file, inputs: [lim], path: ./out.log } }
 `
   for (const [name, text] of Object.entries({ 'app.log': lines, 'sluice.yaml': config }))

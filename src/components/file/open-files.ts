@@ -24,7 +24,7 @@ import { openSibling, type Sibling } from './rotation/siblings.js'
 import { Succession } from './rotation/succession.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { Slices } from './slices.js'
-import { beginningOf, judgeEntry, positionOf, resumeOf, startOf, wasMissed } from './start.js'
+import { beginningOf, judgeEntry, positionOf, precedesStart, resumeOf, startOf } from './start.js'
 import { Sweeps } from './sweeps.js'
 
 interface OpenFilesOptions {
@@ -324,7 +324,7 @@ export class OpenFiles {
       if (!entry && !isOwn && this.#possibleCopies.addByContent(path, kind, fd, this.#compares)) return undefined
       // The events of a renamed file keep the name it had when they were written.
       const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
-      if (entry || wasMissed(stat, path, saved, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
+      if (entry || precedesStart(stat, this.#sweeps)) tailer.catchUp.until(Number(stat.size))
       if (entry && entry.path !== path) {
         // Where several files had the name, their order is found with them.
         if (!away) this.#names.setFormer(entry.path, tailer)

@@ -2,7 +2,7 @@ import { defineSource } from '../../core/component.js'
 import { fieldsOfLines } from '../../core/event/event-fields.js'
 import { MULTILINE_NOTES } from '../../core/options/multiline-options.js'
 import { compileReads } from './discovery/glob.js'
-import { includeWarnings } from './discovery/include-warnings.js'
+import { filesThere, includeWarnings } from './discovery/include-warnings.js'
 import { options } from './options.js'
 import { startedFiles } from './saved.js'
 
@@ -21,7 +21,8 @@ export const file = defineSource({
     'logged, and `sluice_file_compressed_total` counts them. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
-  catchesUp: ({ follow }) => follow,
+  catchesUp: () => true,
+  filesThere: ({ include, exclude, read_from }) => (read_from === 'end' ? undefined : filesThere(include, exclude)),
   fields: ({ decode }) => fieldsOfLines(decode, ['file']),
   warnings: ({ include, exclude }) => includeWarnings(include, exclude),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),

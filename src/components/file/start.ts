@@ -1,7 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { type BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt, judge, type Verdict } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
-import { originalsOf } from './rotation/possible-copies.js'
 import type { Entry, Saved } from './saved.js'
 import type { Sweeps } from './sweeps.js'
 
@@ -41,10 +40,9 @@ export function beginningOf(fd: number): Position {
   return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES) } }
 }
 
-/** Whether a file without a position has what was written under a known name while the source did not run. */
-export function wasMissed(stat: BigIntStats, path: string, { names }: Saved, { isFirst, startedAt }: Sweeps): boolean {
-  const isKnown = names.size > 0 && (names.has(path) || originalsOf(path).some(original => names.has(original)))
-  return isKnown && (isFirst || Number(stat.mtimeMs) < startedAt)
+/** Whether what a file without a position has was written before the source started. */
+export function precedesStart(stat: BigIntStats, { isFirst, startedAt }: Sweeps): boolean {
+  return isFirst || Number(stat.mtimeMs) < startedAt
 }
 
 /** Whether the file existed when the source first started. In doubt it did not, and is read completely. */

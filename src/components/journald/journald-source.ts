@@ -74,8 +74,8 @@ export class Journald implements Source {
 
   async run(out: Output, signal: AbortSignal): Promise<void> {
     await this.#untilStartable(signal)
-    if (this.#positions) this.#catchUp.begin()
-    else this.#positions = await this.#begin(signal)
+    this.#catchUp.begin()
+    this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
     // Entries read in an earlier run are either committed or read again.
     this.#positions = this.#positionsFrom(this.#positions.mark)

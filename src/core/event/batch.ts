@@ -24,7 +24,7 @@ export class EventBatch {
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
-  /** Whether its source read it while catching up: these events were written some time ago, and arrive all at once. */
+  /** Whether its source read it while catching up: the events were there before its start or a stall, and arrive all at once. */
   readonly isBacklog: boolean
   readonly unreadable: number
   /** Undefined: unknown. */

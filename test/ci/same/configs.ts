@@ -111,7 +111,7 @@ export function caseOf({ name, text, files }: Found, corpus: readonly string[]):
         data_dir: 'state',
         metrics: false,
         sources: Object.fromEntries(Object.entries(sources).map(([id, source]) => [id, feedable(id, source)])),
-        processors,
+        processors: Object.fromEntries(Object.entries(processors).map(([id, one]) => [id, withoutPace(one)])),
         destinations: Object.fromEntries(
           Object.entries(destinations).map(([id, one]) => [id, ours(id, one, receiver)]),
         ),
@@ -127,6 +127,12 @@ function feedable(id: string, source: Component): Component {
   const { decode = source.type === 'journald' || source.type === 'http' ? 'json' : 'text', multiline } = source
   const include = [`in/${id}.log`]
   return { type: 'file', include, follow: false, decode, ...(multiline ? { multiline } : {}) }
+}
+
+/** All lines are there before the start: a throttle that paces would discard nothing, and take its time. */
+function withoutPace(one: Component): Component {
+  const { max_delay, ...rest } = one
+  return one.on_backlog === 'pace' ? { ...rest, on_backlog: 'as_live' } : one
 }
 
 function ours(id: string, one: Component, receiver: string): Component {

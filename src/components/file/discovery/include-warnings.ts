@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { join } from 'node:path'
-import type { OptionProblem } from '../../../core/component.js'
+import type { FilesThere, OptionProblem } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
 import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { closeSync, type Entry, openSync, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
@@ -55,6 +55,27 @@ function warningOf(pattern: string, exclude: readonly string[], systems: FileSys
   }
   const files = `${pattern.replace(/\/+$/, '')}/*`
   return `${pattern} is a folder, but only files are read; write ${files} for the files in it`
+}
+
+/** The files that match at the moment, without those that are skipped; undefined: none. */
+export function filesThere(
+  include: readonly string[],
+  exclude: readonly string[],
+  systems = fileSystems,
+): FilesThere | undefined {
+  const isExcluded = compileExclude(exclude)
+  const found = new Map<string, number>()
+  let mayBeMore = false
+  for (const segments of compileGlobs(include)) {
+    for (const { kind, path, name } of walk(segments, systems)) {
+      mayBeMore ||= kind === 'unknown' || found.size >= MAX_FILES
+      if (mayBeMore) break
+      if (kind === 'file' && !isExcluded(path, name) && contentOf(path) === 'other')
+        found.set(path, statSync(path, { throwIfNoEntry: false })?.size ?? 0)
+    }
+  }
+  const bytes = [...found.values()].reduce((sum, size) => sum + size, 0)
+  return bytes === 0 ? undefined : { files: found.size, bytes, mayBeMore }
 }
 
 type Match = 'file' | 'folder' | 'nothing' | 'unknown'

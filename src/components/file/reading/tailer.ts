@@ -400,7 +400,7 @@ export class Tailer extends Tracked {
       if (before > 0 && positionOf) settle(positionOf(before))
       this.#context.onErrored(this)
     })
-    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind && this.#context.follows)
+    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack, isBehind)
   }
 
   /** Delivers the unfinished line or event as it is. */

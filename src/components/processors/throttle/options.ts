@@ -167,7 +167,7 @@ const fields = z.strictObject({
     .enum(['as_live', 'pace', 'pass'])
     .optional()
     .describe(
-      'Without a time_field only: what happens to the events that a source reads while it catches up, after a start or when it had no room for a second; of what it had begun to read before. They arrive all at once, whenever they were written. as_live: they count when they arrive; those beyond the limit are discarded as `throttled_backlog`. pace: those beyond the limit wait until there is room, and the source is read only as fast as the limit allows. pass: they pass and are not counted. Default: `as_live`.',
+      'Without a time_field only: what happens to the events that a source reads while it catches up: lines that were there before its start, the first one included, or that piled up while it had no room for a second. They arrive all at once, whenever they were written. as_live: they count when they arrive; those beyond the limit are discarded as `throttled_backlog`. pace: those beyond the limit wait until there is room, and the source is read only as fast as the limit allows. pass: they pass and are not counted. Default: `as_live`.',
     ),
   max_delay: duration()
     .optional()

@@ -1,4 +1,5 @@
-import type { OptionProblem, Upstream } from '../../../core/component.js'
+import type { FilesThere, OptionProblem, Upstream } from '../../../core/component.js'
+import { counted, formatSize } from '../../../lib/units.js'
 import type { ClusterOptions, RuledOptions, RuleOptions, ThrottleOptions } from './options.js'
 
 /** What is valid and rarely intended. */
@@ -18,17 +19,36 @@ function clusterWarnings({ scope, on_backend_failure, expected_members }: Cluste
 
 function backlogWarnings(options: ThrottleOptions, upstream: readonly Upstream[]): OptionProblem[] {
   const { mode, over_limit, on_backlog, time_field } = options
-  if (on_backlog !== undefined) {
+  if (time_field) {
     const message =
       'has no effect with time_field: backlog counts at the time it was written, and nothing waits; remove one of the two'
-    return time_field ? [{ path: ['on_backlog'], message }] : []
+    return on_backlog === undefined ? [] : [{ path: ['on_backlog'], message }]
   }
-  if (mode === 'shadow' || over_limit === 'mark' || time_field) return []
+  const isLive = on_backlog === undefined || on_backlog === 'as_live'
+  if (!isLive || mode === 'shadow' || over_limit === 'mark') return []
   const behind = upstream.filter(({ definition, options }) => definition.catchesUp?.(options as never))
   if (behind.length === 0) return []
+  const there = thereText(behind)
   const names = behind.map(({ id }) => id).join(', ')
-  const message = `when ${names} ${behind.length === 1 ? 'has' : 'have'} fallen behind, after a stop for example, what was missed arrives all at once, and what exceeds the limit is discarded; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
+  const has = behind.length === 1 ? 'has' : 'have'
+  const text = `lines that ${names} ${has} from before a start arrive all at once, and those over the limit are discarded`
+  // Who has chosen that knows it, but not how much there is.
+  if (on_backlog === 'as_live') return there === '' ? [] : [{ path: ['on_backlog'], message: `${text}${there}` }]
+  const message = `${text}${there}; set on_backlog: pace to read it only as fast as the limit allows, or time_field: auto to count events at the time they were written (on_backlog: as_live leaves it so)`
   return [{ path: [], message }]
+}
+
+/** How much is there at the moment; empty: nothing, or it is not known. */
+function thereText(sources: readonly Upstream[]): string {
+  const all = sources.flatMap(({ definition, options }) => definition.filesThere?.(options as never) ?? [])
+  if (all.length === 0) return ''
+  const sum = (of: (one: FilesThere) => number) => all.reduce((total, one) => total + of(one), 0)
+  const least = all.some(({ mayBeMore }) => mayBeMore) ? 'at least ' : ''
+  const files = counted(
+    sum(({ files }) => files),
+    'file',
+  )
+  return `: a first start would read ${least}${formatSize(sum(({ bytes }) => bytes))} in ${files}; sluice simulate counts what is discarded then`
 }
 
 /** A rule that never holds, since `first`, before it, takes all of its events. Both are indices. */

@@ -1,4 +1,4 @@
-import { appendFileSync, renameSync, writeFileSync } from 'node:fs'
+import { appendFileSync, renameSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
@@ -9,12 +9,14 @@ import { testFolder } from '../../../support/folder.js'
 import { arrived, Receiver, settled, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
-t.test('after a start, what was there of a known file is backlog, and what comes later is not', async t => {
+t.test('after a start, the first one included, what was there is backlog, and what comes later is not', async t => {
   const dir = testFolder(t, { 'a.log': 'first\n' })
   const path = join(dir, 'a.log')
   const before = await tail({ include: [path] })
   await settled(before, 1)
-  t.same(before.out.backlog, [], 'the first read of a file has none')
+  appendFileSync(path, 'live at first\n')
+  await arrived(before, 2)
+  t.same(before.out.backlog, ['first'])
   await before.stop()
   appendFileSync(path, 'missed 1\nmissed 2\n')
   const run = await tail({ include: [path] }, before.checkpoints)
@@ -25,7 +27,7 @@ t.test('after a start, what was there of a known file is backlog, and what comes
   t.same(run.out.backlog, ['missed 1', 'missed 2'])
 })
 
-t.test('a file that was rotated while the source did not run, and its successor, are backlog', async t => {
+t.test('files that came or were rotated while the source did not run are backlog', async t => {
   const dir = testFolder(t, { 'app.log': 'first\n' })
   const path = join(dir, 'app.log')
   const before = await tail({ include: [path] })
@@ -38,7 +40,7 @@ t.test('a file that was rotated while the source did not run, and its successor,
   writeFileSync(join(dir, 'other.log'), 'of a file that nobody knew\n')
   const run = await tail({ include: [join(dir, '*.log')] }, before.checkpoints)
   await arrived(run, 4)
-  t.same([...run.out.backlog].sort(), ['in between', 'newest', 'rest'])
+  t.same([...run.out.backlog].sort(), ['in between', 'newest', 'of a file that nobody knew', 'rest'])
 })
 
 t.test('the rest of a file that was compressed while the source did not run is backlog', async t => {
@@ -72,17 +74,28 @@ t.test('a file that comes while the source runs is not backlog, whatever its nam
   t.same(run.out.backlog, [])
 })
 
-t.test('without follow there is none', async t => {
+t.test('a file that was written before the start is backlog when it comes later, too', async t => {
+  const dir = testFolder(t, { logs: {}, 'app.log': 'old\n' })
+  utimesSync(join(dir, 'app.log'), 1_000_000, 1_000_000)
+  const run = await tail({ include: [join(dir, 'logs/*.log')] })
+  await run.scanned()
+  renameSync(join(dir, 'app.log'), join(dir, 'logs/app.log'))
+  await arrived(run, 1)
+  t.same(run.out.backlog, ['old'])
+})
+
+t.test('without follow, all of it is', async t => {
   const dir = testFolder(t, { 'a.log': 'first\n' })
   const path = join(dir, 'a.log')
   const before = await tail({ include: [path], follow: false })
   await before.run
+  t.same(before.out.backlog, ['first'])
   await before.stop()
   appendFileSync(path, 'more\n')
   const run = await tail({ include: [path], follow: false }, before.checkpoints)
   await run.run
   t.same(run.out.texts(), ['more'])
-  t.same(run.out.backlog, [])
+  t.same(run.out.backlog, ['more'])
 })
 
 t.test('what piles up while there is no room for a second is backlog', async t => {
@@ -116,7 +129,7 @@ t.test('what piles up while there is no room for a second is backlog', async t =
     still = undefined
     appendFileSync(path, 'live\n')
     await arrived(run, 4)
-    t.same([...out.backlog].sort(), backlog, `${ms} ms`)
+    t.same([...out.backlog].sort(), ['first', ...backlog].sort(), `${ms} ms`)
     await run.stop()
   }
 })

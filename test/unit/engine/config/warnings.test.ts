@@ -231,12 +231,15 @@ t.test('a throttle in shadow needs no reader', async t => {
 t.test('a throttle on the clock discards what a source missed, unless it says what should become of it', async t => {
   const folder = testFolder(t)
   const warningsFor = async (source: string, ...options: string[]) =>
-    (await validated(folder, throttled(source, ...options))).filter(line => line.includes('fallen behind'))
+    (await validated(folder, throttled(source, ...options))).filter(line => line.includes('from before a start'))
   writeFileSync(join(folder, 'a.log'), '')
   const file = `type: file, include: [${join(folder, 'a.log')}]`
   for (const source of [file, 'type: journald']) {
     const [warning, ...others] = await warningsFor(source)
-    t.match(warning, /:5:3: processors\.lim: warning: when in has fallen behind,.* on_backlog: pace.* time_field: auto/)
+    t.match(
+      warning,
+      /:5:3: processors\.lim: warning: lines that in has from before a start arrive .* are discarded; set on_backlog: pace.* time_field: auto/,
+    )
     t.same(others, [])
   }
   for (const option of [
@@ -249,8 +252,28 @@ t.test('a throttle on the clock discards what a source missed, unless it says wh
     'over_limit: mark',
   ])
     t.same(await warningsFor(file, option), [], option)
-  for (const source of ['type: stdin', `${file}, follow: false`, "type: tcp, listen: '127.0.0.1:0'"])
+  for (const source of ['type: stdin', "type: tcp, listen: '127.0.0.1:0'"])
     t.same(await warningsFor(source), [], source)
+})
+
+t.test('what a first start would discard is said with its size, also where it is chosen', async t => {
+  const folder = testFolder(t, { 'a.log': 'x'.repeat(2_500_000), 'b.log': 'y\n', 'c.log': gzipSync('z\n') })
+  const source = `type: file, include: ['${folder}/*.log'], exclude: [b.log]`
+  const there = ': a first start would read 2.5 MB in 1 file; sluice simulate counts what is discarded then'
+  const warningsFor = async (source: string, option: string) =>
+    (await validated(folder, throttled(source, option))).filter(line => line.includes('from before a start'))
+  for (const [option, place] of [
+    ['max_keys: 5', '5:3: processors.lim'],
+    ['on_backlog: as_live', '10:17: processors.lim.on_backlog'],
+  ] as const) {
+    for (const more of ['', ', follow: false']) {
+      const [warning = '', ...others] = await warningsFor(source + more, option)
+      t.ok(warning.includes(`${place}: warning: `) && warning.includes(`are discarded${there}`), warning)
+      t.same(others, [])
+    }
+  }
+  t.same(await warningsFor(`${source}, read_from: end`, 'on_backlog: as_live'), [])
+  t.notMatch(await warningsFor(`${source}, read_from: end`, 'max_keys: 5'), [/would read/])
 })
 
 t.test('on_backlog says nothing where windows are in the time of the events', async t => {
