@@ -6,8 +6,8 @@ import { atOnce } from './steady-clock.js'
 import type { Work } from './work.js'
 
 /** Bounds of what is kept of one source. What it sends beyond them is asked about when there is room again. */
-const MOST_EVENTS = 10_000
-const MOST_BYTES = 4 * 1024 * 1024
+export const MOST_EVENTS = 10_000
+export const MOST_BYTES = 4 * 1024 * 1024
 /**
  * Bounds of all that waits. The budget of a source (source-output.ts) stops it long before; these are for events that
  * count in no budget.

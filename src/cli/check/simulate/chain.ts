@@ -50,7 +50,8 @@ const failuresOf = ({ failures }: ComponentCounters) => [...failures.values()].r
 
 /**
  * Runs the processors before a throttle as they run in a daemon, on one event after the other. Their clock has the
- * latest time that an event had so far. Throttles among them decide each event at its own time, as the simulated one.
+ * latest time that an event had so far, or for backlog always that of the first one. Throttles among them decide as the
+ * simulated one: each event at its own time, or all as backlog.
  */
 export class Chain {
   readonly #route: Route
@@ -58,13 +59,20 @@ export class Chain {
   readonly #timeOf: (events: EventBatch, i: number) => number
   readonly #links = new Map<string, Link>()
   readonly #counters: ComponentCounters[] = []
+  readonly #isBacklog: boolean
   #current: EventBatch | undefined
   #now = 0
   /** The processor that the last event reached. */
   last = ''
 
   /** `timeOf`: the time of an event, NaN if it has none. */
-  constructor(route: Route, wanted: WantedNames, timeOf: (events: EventBatch, i: number) => number) {
+  constructor(
+    route: Route,
+    wanted: WantedNames,
+    timeOf: (events: EventBatch, i: number) => number,
+    isBacklog: boolean,
+  ) {
+    this.#isBacklog = isBacklog
     this.#route = route
     this.#wanted = wanted
     this.#timeOf = timeOf
@@ -106,6 +114,7 @@ export class Chain {
   }
 
   #time(): number {
+    if (this.#isBacklog && this.#now > 0) return this.#now
     const time = this.#current ? this.#timeOf(this.#current, 0) : Number.NaN
     if (time > this.#now) this.#now = time
     return this.#now
@@ -116,11 +125,12 @@ export class Chain {
   #throttle({ id, options: given }: ComponentConfig<'processor'>): Link {
     const fields = { field: this.#field }
     const options = withFileRules(given as ThrottleOptions)
-    const decider = createTrialDecider(options, fields)
+    const decider = createTrialDecider(options, fields, this.#isBacklog)
     const { eventTime } = deciderOptions(options, fields)
     const passes = (events: EventBatch, i: number) => {
       const latest = this.#time()
-      const own = eventTime ? eventTime.time.of(events, i) : this.#timeOf(events, i)
+      const clock = this.#isBacklog ? latest : this.#timeOf(events, i)
+      const own = eventTime ? eventTime.time.of(events, i) : clock
       const refused = decider.refused + decider.late
       const outcome = decider.decide(events, i, Number.isNaN(own) ? latest : own)
       if (outcome !== DISCARD || options.mode === 'shadow') return true

@@ -15,10 +15,14 @@ export interface Replayed {
   readonly time: string | undefined
   readonly route: Route
   readonly replay: Replay<Trials>
+  /** Whether all events were backlog. Otherwise each came when it was written. */
+  readonly isBacklog?: boolean
+  /** The same events, come in the other way; undefined: not wanted. */
+  readonly other?: Replay<Trials> | undefined
 }
 
 /** What to know about the numbers. */
-export function notesOn({ replay, time, route }: Replayed): Fact[] {
+export function notesOn({ replay, time, route, isBacklog = false, other }: Replayed): Fact[] {
   const { undecoded, slots, timeless, backwards, furthestBackMs } = replay
   const [{ decider, options }] = replay.visitor.all as [Trials['all'][number]]
   const { failedOpen, refused, late, waits } = decider
@@ -43,12 +47,32 @@ export function notesOn({ replay, time, route }: Replayed): Fact[] {
     add('cost', `${count(costless, 'event')} without a number of 0 or more at ${options.cost!.text}: counted as 1`)
   if (failedOpen > 0) add('fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`)
   if (refused > 0) add('refused', `${count(refused, 'event')} of keys beyond max_keys discarded`)
-  if (waits.events > 0)
-    add('waited', `${count(waits.events, 'event')} passed after a wait of up to ${formatDuration(waits.longestMs)}`)
+  if (waits.events > 0) {
+    const longest = formatDuration(waits.longestMs)
+    const text = isBacklog ? `later, the last one ${longest} after the start` : `after a wait of up to ${longest}`
+    add('waited', `${count(waits.events, 'event')} passed ${text}`)
+  }
+  if (other) {
+    const [here, there] = [replay, other].map(({ visitor }) => visitor.all[0]!.tally.totals.discarded) as [
+      number,
+      number,
+    ]
+    if (here !== there) add('backlog', isBacklog ? liveText(here, there) : backlogText(there, here))
+  }
   if (late > 0) add('late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`)
   if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to))
     add('note', `numbers in ${time} are milliseconds; these look like seconds`)
   return facts
+}
+
+/** How many events are discarded as backlog, and how many if each comes when it was written. */
+function backlogText(backlog: number, live: number): string {
+  return `sluice run reads lines that are there before its start all at once: as live, ${number(backlog)} of these would be discarded; in the time of the events, ${number(live)} are`
+}
+
+/** The same if they were backlog. */
+function liveText(backlog: number, live: number): string {
+  return `as backlog, ${number(backlog)} are discarded; live, in the time of the events, ${number(live)} would be`
 }
 
 /** What to do where no event has a time. */

@@ -74,11 +74,15 @@ export class Replay<V extends Visitor> implements FrameReader {
   #now = 0
   #hasTime = false
 
-  /** `time`: the field with the time; undefined: events count when they were received. */
+  /**
+   * `time`: the field with the time; undefined: events count when they were received. `isBacklog`: for the processors
+   * before the throttle, all events come at once.
+   */
   constructor(
     time: FieldPath | 'auto' | undefined,
     route: Route,
     createVisitor: (context: FieldContext, slots: TimeSlots) => V,
+    isBacklog = false,
   ) {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
     this.#timePath = time
@@ -87,7 +91,8 @@ export class Replay<V extends Visitor> implements FrameReader {
     this.visitor = createVisitor(context, this.slots)
     checkRoute(route)
     this.#route = route
-    if (route.processors.length > 0) this.#chain = new Chain(route, this.#wanted, (batch, i) => this.#timeOf(batch, i))
+    if (route.processors.length === 0) return
+    this.#chain = new Chain(route, this.#wanted, (batch, i) => this.#timeOf(batch, i), isBacklog)
   }
 
   /** Whether at least one event had a time. */

@@ -231,7 +231,7 @@ function trialResult({ options, ids, tally }: Trial, search: SearchResult | unde
 }
 
 /** The throttle and its input, in words. */
-function settingsOf({ subject, typed, variants, inputs, route }: Simulation): Fact[] {
+function settingsOf({ subject, typed, variants, inputs, route, isBacklog = false }: Simulation): Fact[] {
   const { component, config } = subject
   const changes = typed.length > 0 ? `with ${typed.join(' ')}` : ''
   const source =
@@ -239,7 +239,10 @@ function settingsOf({ subject, typed, variants, inputs, route }: Simulation): Fa
   const before = routeText(route)
   return [
     { name: 'simulated', text: source },
-    ...describeThrottles(variants.map(({ options }) => options)),
+    ...describeThrottles(
+      variants.map(({ options }) => options),
+      isBacklog,
+    ),
     { name: 'input', text: inputs.map(({ path }) => inputName(path)).join(', ') },
     ...(before ? [{ name: 'applied', text: before }] : []),
   ]

@@ -7,6 +7,7 @@ import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { EXIT } from '../../../daemon/process/dispatch.js'
 import { systemClock } from '../../../lib/time.js'
 import { parsePathFlag } from '../throttle-flags.js'
+import { type Arrivals, arrivalsOf, Twice } from './arrivals.js'
 import { Comparison, comparisonResult, comparisonText } from './compare.js'
 import { type Goal, type GoalOptions, goalOf } from './goal.js'
 import { type Input, InputReader, inputsOf } from './input.js'
@@ -15,6 +16,7 @@ import { Replay } from './replay.js'
 import { reportPage } from './report/page.js'
 import { resultOf, type Simulation } from './result.js'
 import { findLimits, type Search, type SearchPass } from './search.js'
+import type { TimeSlots } from './slots.js'
 import { type Subject, subjectOf } from './subject.js'
 import { summaryText } from './summary.js'
 import { simulateTap, type TapOptions } from './tap.js'
@@ -39,6 +41,7 @@ interface Compared {
   readonly signal: AbortSignal
 }
 
+const LIVE: Arrivals = { isBacklog: false, wantsOther: false }
 /** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
 /** Characters of decisions held back until an event has the time and the key. If none has, nothing is written. */
@@ -76,21 +79,27 @@ export async function simulate(given: SimulateOptions, operands: readonly string
       return signal.aborted ? INTERRUPTED : EXIT.done
     }
     const reader = new InputReader(inputs, io, signal)
+    const typed = typedOptions(options)
     try {
       const goals =
         goal && (await search(asked, goal, reader, visitor => new Replay(path, subject.route, visitor), signal))
       const variants = goals?.found.map(({ variant }) => variant) ?? asked
       const throttles = variants.map(variant => variant.options)
-      const replay = new Replay(path, subject.route, (context, slots) => {
-        return new Trials(throttles, context, slots, options.decisions)
-      })
-      await reader.read(replay, async () => {
+      const { isBacklog, wantsOther } =
+        throttles.length > 1 || goal ? LIVE : arrivalsOf(throttles[0]!, subject.route, inputs, typed.length > 0)
+      const replayOf = (isBacklog: boolean, wantsDecisions: boolean) => {
+        const create = (context: FieldContext, slots: TimeSlots) =>
+          new Trials(throttles, context, slots, { wantsDecisions, isBacklog })
+        return new Replay(path, subject.route, create, isBacklog)
+      }
+      const replay = replayOf(isBacklog, options.decisions)
+      const other = wantsOther ? replayOf(!isBacklog, false) : undefined
+      await reader.read(other ? new Twice(replay, other) : replay, async () => {
         const least = replay.hasTime && replay.visitor.foundKeys ? WRITE_LENGTH : HELD_LENGTH
         if (replay.visitor.decisions.length > least) await write(io.stdout, replay.visitor.takeDecisions())
       })
       const simulation = {
-        ...{ subject, time, route: subject.route, replay, variants, inputs },
-        typed: typedOptions(options),
+        ...{ subject, time, route: subject.route, replay, variants, inputs, typed, isBacklog, other },
         searches: goals?.found.map(({ search }) => search) ?? [],
         unanswered: goals?.unanswered ?? [],
         complete: !signal.aborted,

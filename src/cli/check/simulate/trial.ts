@@ -8,6 +8,7 @@ import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, LATE, PASS, TOO_LATE } from '../../
 import { createDecider } from '../../../components/throttle/event/timing.js'
 import { BucketColumns } from '../../../components/throttle/windows.js'
 import type { EventBatch } from '../../../core/event/batch.js'
+import { MOST_BYTES, MOST_EVENTS } from '../../../engine/flow/waiting.js'
 import type { FieldContext } from './trials.js'
 
 /** The time is that of the events. */
@@ -32,26 +33,60 @@ export abstract class TrialDecider {
   abstract decide(batch: EventBatch, i: number, now: number): Outcome
 }
 
-/** Creates the decider of a throttle with any options. */
-export function createTrialDecider(options: ThrottleOptions, context: FieldContext): TrialDecider {
+/**
+ * Creates the decider of a throttle with any options. `isBacklog`: the events are backlog, and come when the first of
+ * them does.
+ */
+export function createTrialDecider(options: ThrottleOptions, context: FieldContext, isBacklog = false): TrialDecider {
   const compiled = deciderOptions(options, context)
-  const { live } = longestWaits(options)
-  return live > 0 ? new WaitingTrial(compiled, live) : new UsualTrial(compiled, options)
+  const { live, backlog } = longestWaits(options)
+  const samples = new Samples(compiled, options)
+  if (!isBacklog) return live > 0 ? new WaitingTrial(compiled, samples, live) : new UsualTrial(compiled, samples)
+  if (options.on_backlog === 'pass' && !options.time_field) return new PassingTrial()
+  return backlog > 0
+    ? new WaitingTrial(compiled, samples, backlog, new WaitingRoom())
+    : new UsualTrial(compiled, samples)
+}
+
+/** Backlog that nothing is decided about. */
+class PassingTrial extends TrialDecider {
+  readonly byDefault = false
+
+  enter(_batch: EventBatch): void {}
+
+  decide(): Outcome {
+    return PASS
+  }
+}
+
+/** The events over the limit that pass with `pass_one_in`. */
+class Samples {
+  readonly #key: EventKey
+  readonly #oneIn: OneInN | undefined
+
+  constructor({ keyFields, seed, maxKeys }: DeciderOptions, { over_limit: over }: ThrottleOptions) {
+    this.#key = new EventKey(keyFields, seed)
+    if (typeof over === 'object' && 'pass_one_in' in over) this.#oneIn = new OneInN(over.pass_one_in, maxKeys, seed)
+  }
+
+  /** What becomes of event `i`, which is over the limit. */
+  outcome(batch: EventBatch, i: number, now: number): Outcome {
+    if (!this.#oneIn) return DISCARD
+    this.#key.load(batch, i)
+    this.#oneIn.advance(now)
+    return this.#oneIn.passes(this.#key, now) ? PASS : DISCARD
+  }
 }
 
 /** The decider of the daemon, at the times of the events. */
 class UsualTrial extends TrialDecider {
   readonly #decider: Decider
-  readonly #key: EventKey
-  /** With `pass_one_in`. */
-  readonly #samples: OneInN | undefined
+  readonly #samples: Samples
 
-  constructor(options: DeciderOptions, { over_limit: over }: ThrottleOptions) {
+  constructor(options: DeciderOptions, samples: Samples) {
     super()
-    const { keyFields, seed, maxKeys } = options
     this.#decider = createDecider(options, STOPPED_CLOCK)
-    this.#key = new EventKey(keyFields, seed)
-    if (typeof over === 'object' && 'pass_one_in' in over) this.#samples = new OneInN(over.pass_one_in, maxKeys, seed)
+    this.#samples = samples
   }
 
   get byDefault(): boolean {
@@ -68,7 +103,7 @@ class UsualTrial extends TrialDecider {
     const decision = decider.decideOne(batch, i, now)
     switch (decision) {
       case DISCARD:
-        return this.#isSample(batch, i, now) ? PASS : DISCARD
+        return this.#samples.outcome(batch, i, now)
       case FULL:
         this.refused++
         return DISCARD
@@ -85,13 +120,6 @@ class UsualTrial extends TrialDecider {
         return decision === EXCLUDED ? EXCLUDED : PASS
     }
   }
-
-  #isSample(batch: EventBatch, i: number, now: number): boolean {
-    if (!this.#samples) return false
-    this.#key.load(batch, i)
-    this.#samples.advance(now)
-    return this.#samples.passes(this.#key, now)
-  }
 }
 
 /** When the last event of each bucket that waited has found room. */
@@ -106,12 +134,46 @@ class RoomTimes extends BucketColumns {
 }
 
 /**
+ * What waits of backlog. The source is read all at once, until as much waits as a stage keeps, and then as fast as that
+ * leaves.
+ */
+class WaitingRoom {
+  /** When the events leave that wait, and their sizes, the earliest first. */
+  readonly #leaving: { readonly at: number; readonly bytes: number }[] = []
+  #bytes = 0
+  #now = Number.NEGATIVE_INFINITY
+
+  /** When an event comes that could come at `time`. */
+  arrival(time: number): number {
+    while (this.#leaving.length >= MOST_EVENTS || this.#bytes >= MOST_BYTES) {
+      const { at, bytes } = this.#leaving.shift()!
+      this.#bytes -= bytes
+      this.#now = Math.max(this.#now, at)
+    }
+    return Math.max(time, this.#now)
+  }
+
+  add(at: number, bytes: number): void {
+    let place = this.#leaving.length
+    while (place > 0 && this.#leaving[place - 1]!.at > at) place--
+    this.#leaving.splice(place, 0, { at, bytes })
+    this.#bytes += bytes
+  }
+}
+
+/** How late an event that waits is decided on when it has room. */
+const LATE_MS = 1
+
+/**
  * A throttle whose events over the limit wait for room. The events of a bucket find room in the order in which they
  * came, so an event is decided at once, at the time at which it will have found room. That nothing else is held up
- * meanwhile is an assumption: in a daemon, what waits may stop the reading of its source.
+ * meanwhile is an assumption: in a daemon, what waits may stop the reading of its source. For backlog that is simulated.
  */
 class WaitingTrial extends TrialDecider {
   readonly #waitMs: number
+  /** For backlog. */
+  readonly #room: WaitingRoom | undefined
+  readonly #samples: Samples
   readonly #decider: Decider
   readonly #key: EventKey
   readonly #others = new RoomTimes()
@@ -119,10 +181,12 @@ class WaitingTrial extends TrialDecider {
   readonly #buckets = new Map<string | undefined, KeyedBuckets<RoomTimes>>()
   readonly #options: DeciderOptions
 
-  constructor(options: DeciderOptions, waitMs: number) {
+  constructor(options: DeciderOptions, samples: Samples, waitMs: number, room?: WaitingRoom) {
     super()
     this.#options = options
+    this.#samples = samples
     this.#waitMs = waitMs
+    this.#room = room
     this.#decider = createDecider(options, STOPPED_CLOCK)
     this.#key = new EventKey(options.keyFields, options.seed)
   }
@@ -133,8 +197,9 @@ class WaitingTrial extends TrialDecider {
 
   enter(_batch: EventBatch): void {}
 
-  decide(batch: EventBatch, i: number, now: number): Outcome {
+  decide(batch: EventBatch, i: number, time: number): Outcome {
     const decider = this.#decider
+    const now = this.#room?.arrival(time) ?? time
     decider.limiter.advance(now)
     const [times, bucket] = this.#roomTimes(batch, i, now)
     const from = Math.min(Math.max(now, times.at(bucket)), now + this.#waitMs)
@@ -148,14 +213,21 @@ class WaitingTrial extends TrialDecider {
         this.refused++
         return DISCARD
       case DISCARD: {
-        const at = decider.roomAt(batch, i)
-        if (at - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) return DISCARD
+        const roomAt = decider.roomAt(batch, i)
+        const at = this.#room ? roomAt + LATE_MS : roomAt
+        if (roomAt - now > this.#waitMs || decider.decideOne(batch, i, at) === DISCARD) {
+          // Behind others it waits until its time is over.
+          if (from > now) this.#room?.add(now + this.#waitMs, batch.size(i))
+          return this.#samples.outcome(batch, i, now)
+        }
         times.set(bucket, at)
-        this.#note(at - now)
+        this.#room?.add(at, batch.size(i))
+        this.#note(at - time)
         return PASS
       }
       default:
-        if (from > now) this.#note(from - now)
+        if (from > now) this.#room?.add(from, batch.size(i))
+        if (from > time) this.#note(from - time)
         return PASS
     }
   }

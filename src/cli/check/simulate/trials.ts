@@ -40,9 +40,18 @@ export class Trials implements Visitor {
   /** The keys by which events are counted. Each is read once for all trials with it. */
   readonly #keys = new Map<string, { readonly ids: KeyIds; readonly key: BucketKey; readonly trials: Trial[] }>()
   readonly #wantsDecisions: boolean
+  readonly #isBacklog: boolean
+  /** When backlog comes. */
+  #start: number | undefined
 
-  constructor(all: readonly ThrottleOptions[], context: FieldContext, slots: TimeSlots, wantsDecisions = false) {
+  constructor(
+    all: readonly ThrottleOptions[],
+    context: FieldContext,
+    slots: TimeSlots,
+    { wantsDecisions = false, isBacklog = false } = {},
+  ) {
     this.#wantsDecisions = wantsDecisions
+    this.#isBacklog = isBacklog
     const [{ cost }] = all as [ThrottleOptions]
     this.#cost = cost && context.field(cost)
     const mostKeys = Math.min(MOST_KEYS, Math.floor(MOST_NUMBERS / TALLY_WIDTH / all.length))
@@ -57,7 +66,7 @@ export class Trials implements Visitor {
       const { ids, trials } = known
       const { windowMs, mode } = limitsOf(options)[0]!
       const tally = new TrialTally({ ids, slots, windowMs, aligned: mode === 'aligned', trials: all.length })
-      const trial = { options, ids, tally, decider: createTrialDecider(options, context) }
+      const trial = { options, ids, tally, decider: createTrialDecider(options, context, isBacklog) }
       trials.push(trial)
       return trial
     })
@@ -80,12 +89,13 @@ export class Trials implements Visitor {
 
   visit(batch: EventBatch, i: number, now: number, slot: number, n: number): void {
     const bytes = batch.size(i)
+    const at = this.#isBacklog ? (this.#start ??= now) : now
     const cost = this.#cost
     if (cost !== undefined && !(cost.load(batch, i) === NUMBER && cost.number() >= 0)) this.costless++
     for (const { ids, key, trials } of this.#keys.values()) {
       const id = ids.id(batch, i)
       for (const { decider, tally } of trials) {
-        const outcome = decider.decide(batch, i, now)
+        const outcome = decider.decide(batch, i, at)
         const bucket = decider.byDefault ? DEFAULT_BUCKET : id
         tally.add(bucket, outcome, bytes, now, slot)
         if (this.#wantsDecisions) this.#write(n, outcome, bucket === DEFAULT_BUCKET ? null : key.text())

@@ -47,8 +47,8 @@ export function keyText(paths: readonly FieldPath[]): string | undefined {
   return texts.length > 1 ? `[${texts.join(', ')}]` : texts[0]
 }
 
-/** Throttles that differ in their limit, window or key at most. */
-export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
+/** Throttles that differ in their limit, window or key at most. `isBacklog`: they are tried on backlog. */
+export function describeThrottles(all: readonly ThrottleOptions[], isBacklog: boolean): Fact[] {
   const [first] = all as [ThrottleOptions]
   const { exclude, max_keys, on_max_keys } = first
   const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = first
@@ -59,12 +59,12 @@ export function describeThrottles(all: readonly ThrottleOptions[]): Fact[] {
     ...(exclude ? [{ name: 'exclude', text: `if (${conditionText(exclude)})` }] : []),
     ...(keys === '' ? [] : [{ name: 'max_keys', text: `${number(max_keys)}, beyond it ${on_max_keys}` }]),
     ...(time_field ? [{ name: 'lateness', text: `${windowText(allowed_lateness)}, beyond it ${on_late}` }] : []),
-    ...beyondDeciding(first),
+    ...beyondDeciding(first, isBacklog),
   ]
 }
 
 /** Options with which the daemon does more than to pass and discard, or something else than is simulated. */
-function beyondDeciding(options: ThrottleOptions): Fact[] {
+function beyondDeciding(options: ThrottleOptions, isBacklog: boolean): Fact[] {
   const { mode, over_limit, on_backlog, limits, scope } = options
   const facts: Fact[] = []
   const add = (name: string, text: string) => facts.push({ name, text })
@@ -73,12 +73,18 @@ function beyondDeciding(options: ThrottleOptions): Fact[] {
   if (over_limit === 'mark') add('over_limit', 'mark: the daemon passes the events that are shown as discarded, marked')
   if (typeof over_limit === 'object' && 'pass_one_in' in over_limit)
     add('over_limit', `pass_one_in ${number(over_limit.pass_one_in)}: those that pass are shown as passed`)
-  const { live } = longestWaits(options)
-  if (live > 0) {
+  const { live, backlog } = longestWaits(options)
+  if (live > 0 && !isBacklog) {
     const room = `what finds room within ${formatDuration(live)} is shown as passed`
     add('over_limit', `wait: ${room}, as if the source could go on meanwhile`)
   }
-  if (on_backlog !== undefined && on_backlog !== 'as_live')
+  if (isBacklog && on_backlog === 'pass') add('on_backlog', 'pass: all events are backlog here, and pass uncounted')
+  else if (isBacklog)
+    add(
+      'on_backlog',
+      `pace: all events are backlog here; what finds room within ${formatDuration(backlog)} is shown as passed`,
+    )
+  else if (on_backlog !== undefined && on_backlog !== 'as_live')
     add('on_backlog', `${on_backlog}: nothing is backlog here, all events count as live`)
   if (scope === 'cluster') add('scope', 'cluster: as if one daemon had the whole limit and got these events')
   return facts

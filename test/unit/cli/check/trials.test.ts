@@ -20,7 +20,7 @@ t.test('of events over the limit of the default bucket, as many of each key pass
   const context = {
     field: (path: ConstructorParameters<typeof FieldReader>[0]) => new FieldReader(path, origin.wanted),
   }
-  const trials = new Trials([throttle.options.parse(config)], context, new TimeSlots(), true)
+  const trials = new Trials([throttle.options.parse(config)], context, new TimeSlots(), { wantsDecisions: true })
   const [batch] = batchesOf(events.map(event => `${JSON.stringify(event)}\n`).join(''), origin)
   trials.enter(batch!)
   for (let i = 0; i < events.length; i++) trials.visit(batch!, i, 0, -1, i)
