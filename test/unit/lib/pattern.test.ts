@@ -4,6 +4,7 @@ import { Atoms } from '../../../src/lib/regex/atoms.js'
 import { compileLinear, nativeSearch, type Search } from '../../../src/lib/regex/search.js'
 import { readSyntax } from '../../../src/lib/regex/syntax.js'
 import { heldBytes } from '../../support/heap.js'
+import { Seeded } from '../../support/seeded.js'
 
 /** What a Pattern does with texts that it does not leave to V8. */
 function linear(source: string, flags: string): { test: (text: string) => boolean; search: Search } {
@@ -104,6 +105,23 @@ t.test('a long text gives the groups that V8 gives', async t => {
   t.ok(matches > 150, `${matches} matches`)
 })
 
+const PARTS = ['a', 'b', '.', '\\w', '\\d', '\\s', '[ab]', '[^a]', '\\.', 'é', '😀', '\\u{1f600}', '\\ud83d\\ude00']
+PARTS.push('\\p{Lu}', 'k', '\\W', '[]', '[\\s\\S]', '\\n', '[a-k\\]]')
+
+/** `below`: a random whole number from 0 to below its argument. */
+function randomPattern(below: (end: number) => number, depth: number): string {
+  const pick = (all: readonly string[]) => all[below(all.length)]!
+  const inner = () => randomPattern(below, depth - 1)
+  const kind = below(depth <= 0 ? 2 : 16)
+  if (kind < 6) return pick(PARTS)
+  if (kind < 9) return inner() + inner()
+  if (kind < 10) return `(${inner()}|${inner()})`
+  if (kind < 11) return `(?:${inner()}|)`
+  if (kind < 13) return `(?:${inner()})${pick(['*', '+', '?', '*?', '+?', '{2}', '{1,3}', '{0,2}?', '{2,}'])}`
+  if (kind < 14) return pick(['^', '$', '\\b', '\\B'])
+  return `${pick(['(?=', '(?!', '(?<=', '(?<!'])}${inner()})`
+}
+
 t.test('any pattern means what it means to V8', async t => {
   let seed = 20261120
   const below = (n: number) => {
@@ -111,22 +129,9 @@ t.test('any pattern means what it means to V8', async t => {
     return (seed >> 8) % n
   }
   const pick = (all: readonly string[]) => all[below(all.length)]!
-  const parts = ['a', 'b', '.', '\\w', '\\d', '\\s', '[ab]', '[^a]', '\\.', 'é', '😀', '\\u{1f600}', '\\ud83d\\ude00']
-  parts.push('\\p{Lu}', 'k', '\\W', '[]', '[\\s\\S]', '\\n', '[a-k\\]]')
-  const generate = (depth: number): string => {
-    const kind = below(depth <= 0 ? 2 : 16)
-    const inner = () => generate(depth - 1)
-    if (kind < 6) return pick(parts)
-    if (kind < 9) return inner() + inner()
-    if (kind < 10) return `(${inner()}|${inner()})`
-    if (kind < 11) return `(?:${inner()}|)`
-    if (kind < 13) return `(?:${inner()})${pick(['*', '+', '?', '*?', '+?', '{2}', '{1,3}', '{0,2}?', '{2,}'])}`
-    if (kind < 14) return pick(['^', '$', '\\b', '\\B'])
-    return `${pick(['(?=', '(?!', '(?<=', '(?<!'])}${inner()})`
-  }
   const chars = ['a', 'b', 'c', 'A', 'é', '1', '\n', '😀', 'K', '\u212a', ' ', '.', '\ud83d', '\ude00']
   for (let i = 0; i < Number(process.env.SLUICE_PATTERNS ?? (process.env.CI ? 1500 : 400)); i++) {
-    const [source, flags] = [generate(5), `u${pick(['', 'i', 'm', 's', 'im', 'is'])}`]
+    const [source, flags] = [randomPattern(below, 5), `u${pick(['', 'i', 'm', 's', 'im', 'is'])}`]
     const native = new RegExp(source, flags)
     const exact = nativeSearch(new RegExp(source, `${flags}dg`))
     const [pattern, { test, search }] = [new Pattern(source, flags), linear(source, flags)]
@@ -230,6 +235,74 @@ t.test('patterns that make V8 backtrack take a bounded time', async t => {
     const ms = (used.user - user + used.system - system) / 1000
     t.ok(ms < 3000, `${pattern}: ${Math.round(ms)} ms`)
   }
+})
+
+/** Undefined for a pattern that is too large. */
+function unlessRefused(source: string, flags: string): Pattern | undefined {
+  try {
+    return new Pattern(source, flags)
+  } catch (error) {
+    if (error instanceof PatternError) return undefined
+    throw error
+  }
+}
+
+/** CPU time in milliseconds, of the best of `times` runs. */
+function cpuMs(times: number, work: () => void): number {
+  let best = Infinity
+  for (let n = 0; n < times; n++) {
+    const { user, system } = process.cpuUsage()
+    work()
+    const used = process.cpuUsage()
+    best = Math.min(best, (used.user - user + used.system - system) / 1000)
+  }
+  return best
+}
+
+t.test('64 KiB take at most 50 ms of any pattern, and 250 ms of one that is made to be slow', async t => {
+  const seed = Number(process.env.SLUICE_SEED ?? 1)
+  t.comment(`SLUICE_SEED=${seed}`)
+  const random = new Seeded(seed)
+  const length = 64 * 1024
+  const drawn = (chars: readonly string[]) =>
+    Array.from({ length }, () => random.pick(chars))
+      .join('')
+      .slice(0, length)
+  const ab = drawn(['a', 'b'])
+  const texts = [`${'a'.repeat(length)}!`, `${'ab'.repeat(length / 2)}!`, ab, drawn([...'abkAé1\n😀 .'])]
+  const read = (pattern: Pattern, text: string) => () => {
+    pattern.test(text)
+    pattern.exec(text)
+  }
+  // On a slower machine, and beside other processes, this takes longer in the same proportion: 1.8 ms where 50 ms hold.
+  const measure = read(new Pattern('(?:[ab]|[bc])*?d|é'), ab)
+  cpuMs(5, measure)
+  const holds = (source: string, flags: string, mostMs: number) => {
+    const pattern = unlessRefused(source, flags)
+    for (const text of pattern ? texts : []) {
+      let took = cpuMs(1, read(pattern!, text))
+      if (took <= mostMs) continue
+      // The garbage collector, the compiler of V8 or a neighbour may have come between.
+      took = cpuMs(4, read(pattern!, text))
+      const allowed = mostMs * Math.max(1, cpuMs(5, measure) / 1.8)
+      if (took > allowed)
+        t.fail(
+          `${pattern} of ${text.slice(0, 20)}: ${took.toFixed()} ms, more than ${allowed.toFixed()} (seed ${seed})`,
+        )
+    }
+  }
+  const slow = ['(a+)+b', '(a|a)*c', '(.*)*x', '(a|aa)+$', '[a-z]{1,200}', '[a-z]{1,200}!x', '(?:(?:a|b|ab)+)+c']
+  slow.push('(?:a{1,20}){1,20}b', '((a{2,5}){2,5}){2,5}b', '(?:[ab]{0,30}a){0,10}c', '(a?){100}b', '(\\w+\\s?)*$!')
+  slow.push('[ab]*a[ab]{100}[cd]', '([ab]*a[ab]{20})c', '(?=(a+)+$)b', '(?<=(a+)+)[c]', '(x+x+)+y', 'a.*b|a')
+  for (const source of slow) holds(source, 'u', 250)
+  // `npm run patterns` draws 10,000.
+  const count = Number(process.env.SLUICE_PATTERNS ?? 20_000) / 100
+  for (let i = 0; i < count; i++)
+    holds(
+      randomPattern(end => random.below(end), 5),
+      `u${random.pick(['', 'i', 'm', 's'])}`,
+      50,
+    )
 })
 
 /** So many groups, each in the other. */
