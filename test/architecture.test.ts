@@ -22,6 +22,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   pino: { home: /^daemon\/process\/log/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/run\/measure\/metrics/ },
   split2: { home: /^(cli\/inspect|components\/journald)\// },
+  'string-width': { home: /^daemon\/process\/wrap\.ts$/ },
   yaml: {
     home: /^(engine\/config\/yaml\/|components\/processors\/throttle\/limits-file\.ts|lib\/formats\/yaml-depth\.ts)/,
   },

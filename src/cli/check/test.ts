@@ -5,6 +5,7 @@ import { errorText } from '../../core/errors.js'
 import type { Io } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
 import { createLog } from '../../daemon/process/log.js'
+import { cutAt } from '../../daemon/process/wrap.js'
 import type { TestEvent } from '../../engine/config/checks/config-tests.js'
 import { printable, printableText } from '../../lib/printable.js'
 import { loadDaemonConfig } from '../screen/local-part.js'
@@ -88,7 +89,7 @@ function difference(wanted: readonly TestEvent[], left: readonly Left[]): string
 }
 
 function shown(line: string): string {
-  return line.length <= 200 ? line : `${line.slice(0, 200)}…`
+  return line.length <= 200 ? line : `${cutAt(line, 200)}…`
 }
 
 function cut(lines: readonly string[]): string[] {

@@ -1,6 +1,6 @@
 import { textOf } from '../../daemon/admin/ask-socket.js'
 import type { Io } from '../../daemon/process/command-line.js'
-import { beginning, displayWidth, ending, padEnd } from '../../daemon/process/wrap.js'
+import { beginning, displayWidth, ending, padEnd, padStart } from '../../daemon/process/wrap.js'
 import { Series } from '../../daemon/status/series.js'
 import type { Status } from '../../daemon/status/status.js'
 import { systemClock } from '../../lib/time.js'
@@ -63,7 +63,7 @@ export function table(rows: readonly (readonly string[])[], width: number): stri
   const first = Math.max(8, Math.min(widths[0] ?? 0, width - rest))
   return rows.map(row => {
     const cells = row.map((cell, column) =>
-      column > 0 ? cell.padStart(widths[column]! + 2) : padEnd(cutWithin(cell, first), first),
+      column > 0 ? padStart(cell, widths[column]! + 2) : padEnd(cutWithin(cell, first), first),
     )
     return beginning(cells.join(''), width).trimEnd()
   })
@@ -79,7 +79,7 @@ function cutWithin(text: string, columns: number): string {
 /** A table with the state of each component in a last column, if there is room. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
   const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
-  const longest = Math.max(...states.map(state => state.length))
+  const longest = Math.max(...states.map(displayWidth))
   const lines = table(rows, width - (longest === 0 ? 0 : longest + 2))
   return lines.map((line, i) => beginning(`${line}  ${states[i] ?? ''}`, width).trimEnd())
 }

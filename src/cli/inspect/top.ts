@@ -1,6 +1,6 @@
 import { type Io, wholeNumber } from '../../daemon/process/command-line.js'
 import { EXIT } from '../../daemon/process/dispatch.js'
-import { wrap } from '../../daemon/process/wrap.js'
+import { beginning, wrap } from '../../daemon/process/wrap.js'
 import { printable } from '../../lib/printable.js'
 import { sleep } from '../../lib/time.js'
 import { short } from '../../lib/units.js'
@@ -42,7 +42,9 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
       if (ended.signal.aborted) break
       const now = await view()
       const text = screen(before, now, width, await counting)
-      io.stdout.write(height === undefined ? `${shown > 0 ? '\n' : ''}${text}` : redrawn(text, height, shown === 0))
+      io.stdout.write(
+        height === undefined ? `${shown > 0 ? '\n' : ''}${text}` : redrawn(text, width, height, shown === 0),
+      )
       before = now
     }
   } finally {
@@ -52,12 +54,13 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   return EXIT.done
 }
 
-/** Redraws the screen in place without flicker, as much of it as fits. */
-function redrawn(text: string, height: number, first: boolean): string {
+/** Redraws the screen in place without flicker, as much of it as fits: a line that wraps would move those below it. */
+export function redrawn(text: string, width: number, height: number, first: boolean): string {
   const lines = text
     .trimEnd()
     .split('\n')
     .slice(0, height - 1)
+    .map(line => beginning(line, width))
   return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map(line => `${line}\x1b[K\n`).join('')}\x1b[J`
 }
 

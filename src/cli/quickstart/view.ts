@@ -1,4 +1,5 @@
 import type { KeyWatch } from '../../core/component.js'
+import { beginning, displayWidth, padEnd, padStart } from '../../daemon/process/wrap.js'
 import { formatDuration } from '../../lib/units.js'
 
 /** The numbers of the quickstart: a line each second, and a summary at the end. */
@@ -89,7 +90,7 @@ export class LiveView {
   #head(): string {
     const { apps, limit, log } = this.#shown
     const names = apps.map(app => padded(app, app))
-    if (log !== undefined) names.push(log.padStart(NAME_WIDTH))
+    if (log !== undefined) names.push(padStart(log, NAME_WIDTH))
     return `${'passed'.padEnd(8)}  ${names.join('  ')}  discarded: over ${limit}/s\n`
   }
 
@@ -111,7 +112,7 @@ export class LiveView {
   summary({ ms, read, delivered, undelivered, receiver, received }: Outcome): string {
     const { limit, log } = this.#shown
     const row = (name: string, cells: readonly string[], why = '') =>
-      `  ${name.padEnd(NAME_WIDTH)}${cells.map(cell => cell.padStart(12)).join('')}   ${why}`.trimEnd()
+      `  ${padEnd(name, NAME_WIDTH)}${cells.map(cell => cell.padStart(12)).join('')}   ${why}`.trimEnd()
     const counted = (name: string, { passed, discarded }: Sum, why?: string) =>
       row(name, [number(passed + discarded), number(passed), number(discarded)], why)
     const sums = [...this.#sums]
@@ -135,6 +136,7 @@ export class LiveView {
 
 const number = (value: number) => value.toLocaleString('en-US')
 
-const padded = (text: string, app: string) => text.padStart(Math.max(5, app.length))
+const padded = (text: string, app: string) => padStart(text, Math.max(5, displayWidth(app)))
 
-const shortened = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1)}…` : text)
+const shortened = (text: string, width: number) =>
+  displayWidth(text) > width ? `${beginning(text, width - 1)}…` : text

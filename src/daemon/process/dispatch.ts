@@ -2,11 +2,12 @@ import { ConfigError, errorText } from '../../core/errors.js'
 import { printableText } from '../../lib/printable.js'
 import { packageVersion } from '../../lib/version.js'
 import { type Command, commandsBelow, findCommand, type Io, readCall, UsageError } from './command-line.js'
-import { commandHelp, globalHelp, groupHelp } from './help.js'
 
 export const EXIT = { done: 0, failed: 1, usage: 2, config: 78 } as const
 
 const HELP = new Set(['-h', '--help'])
+/** Measuring text takes long to load, and no other command of a daemon needs it. */
+const help = () => import('./help.js')
 
 /** Runs the command in `argv` and resolves with the exit code. Errors are written to stderr. */
 export async function dispatch(argv: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
@@ -22,11 +23,11 @@ export async function dispatch(argv: readonly string[], commands: readonly Comma
 async function obey(argv: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
   const [first, ...rest] = argv
   if (first === undefined) {
-    io.stderr.write(globalHelp(commands))
+    io.stderr.write((await help()).globalHelp(commands))
     return EXIT.usage
   }
   if (HELP.has(first) || (first === 'help' && rest.length === 0)) {
-    io.stdout.write(globalHelp(commands))
+    io.stdout.write((await help()).globalHelp(commands))
     return EXIT.done
   }
   if (first === '-V' || first === '--version') {
@@ -38,14 +39,14 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
   const below = commandsBelow(word, commands)
   const isOnlyGroup = below.length > 0 && !commands.some(({ name }) => name === word)
   if (isOnlyGroup && (HELP.has(words[1] ?? '') || (first === 'help' && words.length === 1))) {
-    io.stdout.write(groupHelp(word, below))
+    io.stdout.write((await help()).groupHelp(word, below))
     return EXIT.done
   }
   const [command, args] = findCommand(words, commands)
   const end = args.indexOf('--')
   if (first === 'help' || args.slice(0, end < 0 ? undefined : end).some(arg => HELP.has(arg))) {
-    io.stdout.write(commandHelp(command))
-    if (command.name === word && below.length > 0) io.stdout.write(`\n${groupHelp(word, below)}`)
+    io.stdout.write((await help()).commandHelp(command))
+    if (command.name === word && below.length > 0) io.stdout.write(`\n${(await help()).groupHelp(word, below)}`)
     return EXIT.done
   }
   return command.run(readCall(command, args), io)

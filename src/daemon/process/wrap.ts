@@ -1,41 +1,54 @@
+import stringWidth from 'string-width'
+
 /** Fits text into columns of a terminal, where a character takes up to two of them. */
 
-const WIDE =
-  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]|\p{Emoji_Presentation}/u
-const NO_WIDTH = /\p{M}/u
-
 /** Columns that `text` takes on a terminal, as far as that can be determined. */
-export function displayWidth(text: string): number {
-  let width = 0
-  for (const char of text) width += char < '\u0300' ? 1 : WIDE.test(char) ? 2 : NO_WIDTH.test(char) ? 0 : 1
-  return width
+export const displayWidth = (text: string): number => stringWidth(text)
+
+const graphemes = new Intl.Segmenter()
+const WIDEST = 2
+
+/** What readers take for a character each. One that is wider than two columns comes in code points. */
+function* characters(text: string): Generator<string> {
+  for (const { segment } of graphemes.segment(text)) {
+    if (displayWidth(segment) <= WIDEST) yield segment
+    else yield* segment
+  }
 }
 
 /** The longest beginning of `text` that takes at most `columns`. */
 export function beginning(text: string, columns: number): string {
   let end = 0
-  for (const char of text) {
-    columns -= displayWidth(char)
+  for (const character of characters(text)) {
+    columns -= displayWidth(character)
     if (columns < 0) break
-    end += char.length
+    end += character.length
   }
   return text.slice(0, end)
 }
 
+/** The longest beginning of at most `length` UTF-16 units that ends between two characters. */
+export function cutAt(text: string, length: number): string {
+  return text.slice(0, graphemes.segment(text).containing(length)?.index)
+}
+
 /** The longest end of `text` that takes at most `columns`. */
 export function ending(text: string, columns: number): string {
-  let left = displayWidth(text)
-  let start = 0
-  for (const char of text) {
-    if (left <= columns) break
-    left -= displayWidth(char)
-    start += char.length
+  const all = [...characters(text)]
+  let start = text.length
+  for (let i = all.length - 1; i >= 0; i--) {
+    columns -= displayWidth(all[i]!)
+    if (columns < 0) break
+    start -= all[i]!.length
   }
   return text.slice(start)
 }
 
-export const padEnd = (text: string, columns: number): string =>
-  text + ' '.repeat(Math.max(0, columns - displayWidth(text)))
+const spaces = (text: string, columns: number): string => ' '.repeat(Math.max(0, columns - displayWidth(text)))
+
+export const padEnd = (text: string, columns: number): string => text + spaces(text, columns)
+
+export const padStart = (text: string, columns: number): string => spaces(text, columns) + text
 
 /** Breaks text at spaces into lines of `width`; further lines begin with `indent`. Longer words (paths) stay whole. */
 export function wrap(text: string, width: number, indent: string): string[] {
@@ -56,11 +69,17 @@ export function wrapIndented(text: string, width: number): string[] {
   const indent = `${own.slice(0, width >> 1)}    `
   const most = Math.max(width, indent.length + 2)
   return wrap(text, width, indent).flatMap(line => {
-    const parts: string[] = []
-    for (let part = beginning(line, most); part.length < line.length; part = beginning(line, most)) {
-      parts.push(part)
-      line = indent + line.slice(part.length)
+    const parts = ['']
+    let left = most
+    for (const character of characters(line)) {
+      const columns = displayWidth(character)
+      if (columns > left) {
+        parts.push(indent)
+        left = most - indent.length
+      }
+      parts[parts.length - 1]! += character
+      left -= columns
     }
-    return [...parts, line]
+    return parts
   })
 }

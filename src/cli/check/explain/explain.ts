@@ -11,7 +11,7 @@ import { DISCARDED } from '../../../core/processor.js'
 import { silentLog } from '../../../core/silent-log.js'
 import { type Io, UsageError } from '../../../daemon/process/command-line.js'
 import { EXIT } from '../../../daemon/process/dispatch.js'
-import { wrapIndented } from '../../../daemon/process/wrap.js'
+import { cutAt, wrapIndented } from '../../../daemon/process/wrap.js'
 import { splitInput } from '../../../engine/config/inputs.js'
 import type { ComponentConfig, Config } from '../../../engine/config/load.js'
 import { ComponentCounters } from '../../../engine/flow/counters.js'
@@ -265,7 +265,7 @@ function findingLines({ text, holds, value, parts = [] }: Finding, lead: string)
 }
 
 function cut(text: string): string {
-  return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}… (${text.length} characters)`
+  return text.length <= LONGEST_SHOWN ? text : `${cutAt(text, LONGEST_SHOWN)}… (${text.length} characters)`
 }
 
 function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {

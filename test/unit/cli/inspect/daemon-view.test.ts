@@ -2,8 +2,16 @@ import t from 'tap'
 import { type DaemonView, rateOf, stateOf, table, terminalOf } from '../../../../src/cli/inspect/daemon-view.js'
 import { liveBetween } from '../../../../src/cli/inspect/graph.js'
 import { statusLines } from '../../../../src/cli/inspect/status.js'
-import { screen } from '../../../../src/cli/inspect/top.js'
-import { wrap, wrapIndented } from '../../../../src/daemon/process/wrap.js'
+import { redrawn, screen } from '../../../../src/cli/inspect/top.js'
+import {
+  beginning,
+  cutAt,
+  displayWidth,
+  ending,
+  padStart,
+  wrap,
+  wrapIndented,
+} from '../../../../src/daemon/process/wrap.js'
 import { problemsOf } from '../../../../src/daemon/status/problems.js'
 import { printable } from '../../../../src/lib/printable.js'
 import { clockTime, short } from '../../../../src/lib/units.js'
@@ -172,6 +180,37 @@ t.test('what a terminal is told', async t => {
   t.same(wrap('one twothreefourfive', 8, '  '), ['one', '  twothreefourfive'])
   t.same(wrap('漢字 漢字 漢字', 10, ''), ['漢字 漢字', '漢字'])
   t.same(wrapIndented('漢字漢字漢字', 9), ['漢字漢字', '    漢字'])
+})
+
+t.test('no cut goes through a character, and every character has its columns', async t => {
+  const flag = '🇩🇪'
+  const accented = 'e\u0301'
+  const heart = '❤\ufe0f'
+  t.same([flag, accented, heart, '漢', '😀', '한'].map(displayWidth), [2, 1, 2, 2, 2, 2])
+  t.equal(beginning(`${flag}${flag}`, 3), flag)
+  t.equal(ending(`${flag}${flag}`, 3), flag)
+  t.equal(ending(`a${accented}`, 1), accented)
+  t.equal(padStart(flag, 4), `  ${flag}`)
+  t.equal(cutAt(`a😀`, 2), 'a')
+  t.equal(cutAt(`${flag}${flag}`, 5), flag)
+  t.equal(cutAt('abc', 5), 'abc')
+  t.same(wrapIndented(flag.repeat(5), 8), [flag.repeat(4), `    ${flag}`])
+  // Of such a character, no terminal knows how wide it is: it is cut where it must be.
+  const widest = `क${'ा'.repeat(30)}`
+  const parts = wrapIndented(widest, 8)
+  t.ok(parts.length > 1)
+  t.equal(parts.map((part, i) => (i === 0 ? part : part.slice(4))).join(''), widest)
+})
+
+t.test('a table is as wide as it may be, and a screen that is drawn again has no longer lines', async t => {
+  const rows = [
+    ['host', 'version'],
+    ['漢'.repeat(19), '한국어'],
+  ]
+  t.same(table(rows, 24).map(displayWidth), [24, 24])
+  const drawn = redrawn(`! ${'漢'.repeat(30)}\n  ${'/x'.repeat(40)}\n`, 21, 10, false)
+  const lines = drawn.split('\n').map(line => displayWidth(line))
+  t.ok(Math.max(...lines) <= 21, drawn)
 })
 
 t.test('keys are shown with their buckets, and where discarded events go', async t => {

@@ -1,3 +1,4 @@
+import { cutAt } from '../../../../daemon/process/wrap.js'
 import type { Fact } from '../result.js'
 
 /** Parts of the page. Text from events is untrusted: it gets into elements and quoted attributes only by `escaped`. */
@@ -13,11 +14,7 @@ const LONGEST_TEXT = 2000
 
 /** Cuts a text to `most` characters, the last of which then is an ellipsis. */
 export function cut(text: string, most: number): string {
-  if (text.length <= most) return text
-  return `${text
-    .slice(0, most - 1)
-    .toWellFormed()
-    .replace(/\ufffd$/, '')}…`
+  return text.length <= most ? text : `${cutAt(text, most - 1)}…`
 }
 
 /** A section of names and texts; none if there are none. */
