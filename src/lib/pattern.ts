@@ -3,6 +3,7 @@ import { longestForBacktracking } from './regex/cost.js'
 import { isAnchored } from './regex/group-program.js'
 import { compileLinear, nativeSearch, type PatternMatch, type Search } from './regex/search.js'
 import { readSyntax, UnboundedPattern } from './regex/syntax.js'
+import { cpuTime } from './time.js'
 
 export type { PatternMatch }
 
@@ -88,14 +89,13 @@ function compile(source: string, flags: string): Compiled {
   if (compiled) return compiled
   if (within.left <= 0)
     throw new PatternError('the regular expressions before this one are too large together; use fewer or shorter ones')
-  const before = process.cpuUsage()
+  const before = cpuTime()
   try {
     compiled = compileNow(source, flags)
     within.known.set(name, compiled)
     return compiled
   } finally {
-    const { user, system } = process.cpuUsage(before)
-    within.left -= (user + system) / 1000
+    within.left -= cpuTime() - before
   }
 }
 

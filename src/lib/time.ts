@@ -96,6 +96,22 @@ export function deadline(ms: number, parent?: AbortSignal, timer = after): { sig
   }
 }
 
+/** Milliseconds of CPU time that this process has used. */
+export function cpuTime(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1000
+}
+
+/**
+ * Measures work that only computes, for what pauses in proportion to it: the time that passed until the returned
+ * function is called, without that in which the machine ran other processes. Otherwise a busy machine, a CPU quota or a
+ * stop of the process would lengthen the pause many times.
+ */
+export function measureWork(clock: Clock): () => number {
+  const [began, usedBefore] = [clock.now(), cpuTime()]
+  return () => Math.min(clock.now() - began, cpuTime() - usedBefore)
+}
+
 /** Microseconds of CLOCK_MONOTONIC, the clock of systemd, as text. */
 export function monotonicMicros(): string {
   return String(process.hrtime.bigint() / 1000n)

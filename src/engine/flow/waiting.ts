@@ -1,6 +1,6 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { TimerClock } from '../../lib/time.js'
+import { measureWork, type TimerClock } from '../../lib/time.js'
 import { type Amount, add, sum } from './counters.js'
 import { atOnce } from './steady-clock.js'
 import type { Work } from './work.js'
@@ -14,7 +14,7 @@ export const MOST_BYTES = 4 * 1024 * 1024
  */
 const MOST_EVENTS_IN_ALL = 1_000_000
 const MOST_BYTES_IN_ALL = 128 * 1024 * 1024
-/** The least time between two rounds of asking about the events that wait, also as a multiple of the last round's. */
+/** The least time between two rounds of asking about the events that wait, also as a multiple of the last one's work. */
 const ROUND_MS = 5
 const ROUND_SHARE = 10
 
@@ -190,6 +190,7 @@ export class WaitingEvents {
       // What is asked now may call this again.
       this.#notBefore = Number.POSITIVE_INFINITY
       this.#round++
+      const workMs = measureWork(clock)
       atOnce(clock, () => {
         const at = clock.now()
         goesOn = mayAsk()
@@ -200,8 +201,7 @@ export class WaitingEvents {
           goesOn = mayAsk()
         }
       })
-      const now = clock.now()
-      this.#notBefore = now + Math.max(ROUND_MS, ROUND_SHARE * (now - began))
+      this.#notBefore = clock.now() + Math.max(ROUND_MS, ROUND_SHARE * workMs())
       onRound()
     }
     // Otherwise this is called when it may go on.

@@ -7,7 +7,7 @@ import { errorCode, errorText } from '../../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../../core/unreadable.js'
 import { writeAtomic } from '../../../lib/files/atomic-file.js'
 import { makeFolder } from '../../../lib/files/make-folder.js'
-import type { TimerClock } from '../../../lib/time.js'
+import { measureWork, type TimerClock } from '../../../lib/time.js'
 
 /**
  * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the
@@ -248,12 +248,13 @@ class SourceCheckpoints implements Checkpoints {
     const { clock, intervalMs, counts } = this.#shared
     if (!this.#snapshot) return
     const started = clock.now()
+    const workMs = measureWork(clock)
     const takenAt = clock.wall()
     this.#dirty = false
     try {
       const document = JSON.stringify(this.#snapshot())
       const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
-      const busyMs = clock.now() - started
+      const busyMs = workMs()
       await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.#path, `${JSON.stringify(head)}\n${document}\n`, `${this.#path}.1`)
       counts.written++

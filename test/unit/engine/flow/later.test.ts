@@ -429,6 +429,24 @@ t.test('all that is asked about in a round is decided at one moment', async t =>
   t.same(left.toSorted(), [1, 2, 3])
 })
 
+t.test('the process does not run for a moment while it asks: the next round does not come later for it', async t => {
+  const time = new ManualTime()
+  let stoppedMs = 0
+  const now = () => time.now() + stoppedMs
+  const clock = new SteadyClock({ now, wall: now, after: time.after })
+  const decide: Decide = (event, scope, now) => {
+    if (event.n === 1 && now >= 10 && stoppedMs === 0) stoppedMs = 5000
+    return inTime(event, scope, now)
+  }
+  const { send, left } = stageWith(decide, false, [], clock)
+  await send('a', { n: 1, at: 10 }, { n: 2, at: 5020 })
+  await time.advance(10)
+  t.same(left, [1])
+  t.equal(clock.now(), 5010)
+  await time.advance(2000)
+  t.same(left, [1, 2])
+})
+
 t.test('nothing is asked about twice at one moment', async t => {
   const { asked, send, left, clock } = stageWith((_, scope, now) => {
     if (now >= 20) return MAIN

@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import type { ComponentMetrics, StateFolder } from '../../../../core/component.js'
 import { errorCode, errorText } from '../../../../core/errors.js'
 import { type BufferFile, type BufferFolder, folderOnDisk } from '../../../../engine/flow/disk-buffer/files.js'
-import type { TimerClock } from '../../../../lib/time.js'
+import { measureWork, type TimerClock } from '../../../../lib/time.js'
 import { HEAD_BYTES, sealBlock } from '../../../throttle/persist/blocks.js'
 import { BucketsReader, SavedBuckets, type SavedLimiter } from '../../../throttle/persist/saved-buckets.js'
 import type { Rule } from '../../../throttle/rules/rules.js'
@@ -142,11 +142,11 @@ export class StateSaver {
     const { clock } = this.#options
     let busyMs = 0
     for (const blocks = this.#buckets.blocks(!isWhole); ; ) {
-      const started = clock.now()
+      const workMs = measureWork(clock)
       const { value, done } = blocks.next()
       if (done) break
       sealBlock(value, { now: clock.now(), wall: clock.wall() })
-      busyMs += clock.now() - started
+      busyMs += workMs()
       await this.#append(value)
     }
     if (!isWhole) await this.#replace()
