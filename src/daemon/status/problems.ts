@@ -149,7 +149,7 @@ const OF_THROTTLES: readonly Positive[] = [
   {
     metric: 'sluice_component_waiting_full_sources',
     what: (id, value) => `${id} holds back ${counted(value, 'source')}: as many events wait for room as may`,
-    todo: 'What such a source reads next comes later, also that of other buckets. One that goes on writing more than its limit never catches up: raise the limit, or set a short max_delay, or time_field.',
+    todo: 'What such a source reads next comes later, also that of other buckets. One that goes on writing more than its limit never catches up: raise the limit, or shorten max_delay or the wait of over_limit, or replace on_backlog: pace by time_field.',
   },
 ]
 
