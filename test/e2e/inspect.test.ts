@@ -237,7 +237,7 @@ destinations:
   t.equal(screens.length, 2)
   t.match(screens[1], /^app +[1-9]\d* .* 1 file, \d+B unread$/m)
   t.match(screens[1], /^lim +[1-9]\d* +\S+ +0 +[1-9]\d* +\d+ +2 keys$/m)
-  t.match(screens[1], /^gone .* retrying, 6 buffered$/m)
+  t.match(screens[1], /^gone .* failing, 6 buffered$/m)
   t.match(screens[1], /^lim: throttled +[1-9]/m)
   t.match(
     screens[1],
@@ -252,7 +252,7 @@ destinations:
   const { stdout: tree } = await drawn()
   t.match(tree, /^app \(file\) {2}\S+\/s out; 1 file, \S+ unread$/m)
   t.match(tree, /^└─ lim \(throttle\) {2}[1-9]\S*\/s in, 0\/s out, [1-9]\S*\/s discarded.*; 2 keys$/m)
-  t.match(tree, /^ {3}└─ gone \(http\) {2}0\/s in, 0\/s out, 6 in flight; retrying, 6 buffered$/m)
+  t.match(tree, /^ {3}└─ gone \(http\) {2}0\/s in, 0\/s out, 6 in flight; failing, 6 buffered$/m)
   const { stdout: chart } = await drawn('--format', 'mermaid', '--interval', '200ms')
   t.match(chart, /\n {2}lim -- "0\/s" --> gone\n/)
   t.match(chart, /\n {2}style gone stroke:#d00/)
@@ -260,22 +260,22 @@ destinations:
 
   const status = await program(['status', '--config', 'sluice.yaml'], folder)
   t.equal(status.code, 1, 'something is wrong')
-  const gone = `! gone is retrying: POST ${nobody}: nothing accepts connections there`
+  const gone = `! gone is failing: POST ${nobody}: nothing accepts connections there`
   t.match(status.stdout.replaceAll(/\s+/g, ' '), gone)
   t.match(status.stdout, /^ {2}Since \S+ \(\S+\), \d+ failed attempts?, /m)
   t.match(status.stdout, /No events are lost/)
   t.match(status.stdout, /^disk buffers +events +used +room left\ngone +6 +\d+B +10\.0MB$/m)
   const { ready, problems, components } = JSON.parse((await look('status', '--json')).stdout)
-  t.match({ ready, problems }, { ready: true, problems: [{ what: /^gone is retrying/ }] })
+  t.match({ ready, problems }, { ready: false, problems: [{ what: /^gone is failing/ }] })
   t.match(components[1], { id: 'lim', kind: 'processor', sent: 6 })
   const asked = JSON.parse(await textOf(await askSocket(socket, { path: '/status' })))
   t.match(asked, {
     version: 1,
     at: /^20\d\d-/,
-    ready: true,
+    ready: false,
     config: join(folder, 'sluice.yaml'),
     data_dir: join(folder, 'state'),
-    problems: [{ what: /^gone is retrying/, todo: /No events are lost/ }],
+    problems: [{ what: /^gone is failing/, todo: /No events are lost/ }],
     notices: [],
     sources: [],
     series: { sluice_buffer_events: [{ labels: { component_id: 'gone' }, value: 6 }] },

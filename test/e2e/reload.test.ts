@@ -108,7 +108,7 @@ destinations: { ${id}: { type: http, inputs: [app], url: '${url}', batch: { max_
     t.notMatch(daemon.stderr, /source failed/)
     const status = await command(['status', '--socket', socketPath(join(folder, 'state'))])
     t.notMatch(status.stdout, /app fails/)
-    t.match(status.stdout, /^! other is retrying/m, 'what is wrong is the destination')
+    t.match(status.stdout, /^! other is failing/m, 'what is wrong is the destination')
   },
 )
 

@@ -172,7 +172,9 @@ function destinationProblems({ series, destinations, wall }: Observed): Problem[
     .map(destination => {
       const { id, state, reason } = destination
       const drops = series.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
-      const detail = outageDetail(destination, wall)
+      const isNew = state === 'failing' && series.sum(SENT, { component_id: id }) === 0
+      const never = isNew ? 'It has delivered nothing since the daemon started.' : ''
+      const detail = [outageDetail(destination, wall), never].filter(text => text !== '').join(' ')
       return {
         what: reason === undefined ? `${id} is ${state}` : `${id} is ${state}: ${reason}`,
         ...(detail !== '' && { detail }),
@@ -346,6 +348,7 @@ function positionProblems({ series }: Observed): Problem[] {
   })
 }
 
+const SENT = 'sluice_component_sent_events_total'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
 /** What to say about reasons that leave no rejected event. Others of a processor are what it is there for. */

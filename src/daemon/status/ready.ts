@@ -4,7 +4,7 @@ type States = readonly { readonly state: string }[]
 
 /**
  * Whether nothing is blocked. `failures` are those of sources, `outages` those of processors. A retrying destination
- * counts as ready for minutes.
+ * counts as ready: it has delivered before, and fails for minutes at most.
  */
 export function isReady(
   destinations: States,

@@ -37,6 +37,8 @@ export interface DaemonState {
 const HOW: Readonly<Record<string, string>> = {
   holding: 'holds',
   starting: 'cannot start yet',
+  failing: 'fails',
+  refusing: 'rejects most requests',
   retrying: 'tries again',
 }
 

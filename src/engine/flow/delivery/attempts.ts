@@ -36,8 +36,10 @@ interface Failures {
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** Whether events failed, rather than only the start of the destination. */
-  readonly isOfEvents: boolean
+  /** The last of the kinds of tasks that failed, in the order of `TASKS`. */
+  readonly of: TaskKind
+  /** Whether a receiver has accepted events. */
+  readonly hasDelivered: boolean
   /** Whether the outage was logged. */
   readonly isLogged: boolean
   readonly past: PastOutage | undefined
@@ -70,16 +72,18 @@ export interface RetryLimits {
 /** The result of a task that a delivery leaves to its successor. */
 export const LEFT = 'left'
 
+/** In this order, the success of a task ends an outage of tasks of its kind and of those before it. */
+const TASKS = ['start', 'dead_letter', 'events'] as const
+type TaskKind = (typeof TASKS)[number]
+
 /** Work that is attempted until it succeeds or fails permanently. */
 export interface Task {
+  /** `max_attempts` and `max_elapsed` apply to `events` only. */
+  readonly kind: TaskKind
   /** Makes one attempt. Rejects soon after the signal aborts. */
   attempt(signal: AbortSignal): Promise<void>
   /** Classifies an error. If it throws, so does `persist`. */
   classify(error: unknown): DeliveryError
-  /** Whether `max_attempts` and `max_elapsed` apply. */
-  readonly limited: boolean
-  /** Whether it is the start of the destination, whose success does not prove that events can be delivered. */
-  readonly isStart?: boolean
   /** Whether a pause that the receiver requests is for this task alone. */
   readonly pausesAlone?: boolean
 }
@@ -146,9 +150,12 @@ export class Attempts {
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
-  /** Whether attempts have failed for so long that the destination is not ready. */
-  get failingLong(): boolean {
-    return this.#failingMs >= LONG_MS
+  /** Whether the destination is not ready: attempts have failed for long, or nothing was delivered before they failed. */
+  get failing(): boolean {
+    const { failures, hasDelivered, inheritedError } = this.#outage
+    if (hasDelivered) return this.#failingMs >= LONG_MS
+    // Failures before a reload say nothing about the new options until there is an attempt.
+    return failures !== undefined && (inheritedError === undefined || this.retrying)
   }
 
   /**
@@ -178,7 +185,7 @@ export class Attempts {
   get error(): string | undefined {
     const error = this.#hold.error ?? this.#failing.values().next().value
     if (error) return error.message
-    return this.retrying ? this.#outage.inheritedError : undefined
+    return this.retrying || this.failing ? this.#outage.error : undefined
   }
 
   /**
@@ -187,7 +194,8 @@ export class Attempts {
    */
   async persist(task: Task): Promise<DeliveryError | typeof LEFT | undefined> {
     const { failed, retried, retry, random, clock } = this.#context
-    const { max_attempts: maxAttempts = Infinity, max_elapsed: maxElapsed = Infinity } = task.limited ? retry : {}
+    const { max_attempts: maxAttempts = Infinity, max_elapsed: maxElapsed = Infinity } =
+      task.kind === 'events' ? retry : {}
     const backoff = new Backoff(retry.initial, retry.max, random)
     let failures = 0
     let since = 0
@@ -200,7 +208,7 @@ export class Attempts {
       const error = thrown && task.classify(thrown.error)
       if (error && this.#isLeaving) return LEFT
       if (error) failed(error.reason)
-      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, !task.isStart)
+      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, task.kind)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
         // This attempt started before the hold ended, so it is no reason for a new one.
@@ -220,7 +228,8 @@ export class Attempts {
         this.#failing.delete(task)
         const endsHold = this.#hold.isProbe(task)
         if (endsHold) this.#hold.end()
-        const past = this.holding || this.#failing.size > 0 ? undefined : this.#outage.worked(!task.isStart)
+        if (task.kind === 'events' && (!error || error.rejected)) this.#outage.hasDelivered = true
+        const past = this.holding || this.#failing.size > 0 ? undefined : this.#outage.worked(task.kind)
         this.#logEnd(past, endsHold)
         return error
       }
@@ -349,6 +358,8 @@ export class Attempts {
   }
 }
 
+const isBehind = (kind: TaskKind, other: TaskKind) => TASKS.indexOf(kind) > TASKS.indexOf(other)
+
 export function logFields({ reason, status, requestId, message }: DeliveryError): Record<string, unknown> {
   return { reason, status, request_id: requestId, error: message }
 }
@@ -462,28 +473,31 @@ class Outage {
   readonly #next = new Map<object, number>()
   #failures: Failures | undefined
   #isInherited: boolean
-  #isOfEvents = false
+  #of: TaskKind = 'start'
   #error = ''
   #past: PastOutage | undefined
   isLogged = false
+  /** Whether a receiver has accepted events. */
+  hasDelivered: boolean
 
   constructor(clock: Clock, inherited?: OutageState) {
     this.#clock = clock
     this.#failures = inherited?.failures
     this.#isInherited = this.#failures !== undefined
     this.#past = inherited?.past
+    this.hasDelivered = inherited?.hasDelivered ?? false
     if (!inherited || !this.#isInherited) return
     this.#error = inherited.error
-    this.#isOfEvents = inherited.isOfEvents
+    this.#of = inherited.of
     this.isLogged = inherited.isLogged
   }
 
-  failed(error: string, isOfEvents: boolean): void {
+  failed(error: string, kind: TaskKind): void {
     const lastAt = this.#clock.now()
     const { since, count } = this.#failures ?? { since: lastAt, count: 0 }
     this.#failures = { since, lastAt, count: count + 1 }
     this.#error = error
-    this.#isOfEvents ||= isOfEvents
+    if (isBehind(kind, this.#of)) this.#of = kind
     this.#isInherited = false
   }
 
@@ -497,23 +511,25 @@ class Outage {
     this.#next.delete(who)
   }
 
-  /**
-   * Records a success: with `isOfEvents` of delivery, otherwise of the destination's start, which does not prove that
-   * events that failed before a reload can be delivered. Returns the outage that this ends.
-   */
-  worked(isOfEvents: boolean): PastOutage | undefined {
-    if (!this.#failures || (this.#isOfEvents && !isOfEvents)) return undefined
+  /** Records a success. Returns the outage that this ends. */
+  worked(kind: TaskKind): PastOutage | undefined {
+    if (!this.#failures || isBehind(this.#of, kind)) return undefined
     const { since, count: failures } = this.#failures
     this.#past = { since, until: this.#clock.now(), failures, error: this.#error }
     this.#failures = undefined
     this.#isInherited = false
-    this.#isOfEvents = false
+    this.#of = 'start'
     return this.#past
   }
 
   /** The error inherited from the previous delivery; undefined after the first own attempt has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.#error : undefined
+  }
+
+  /** The error of the last failed attempt. */
+  get error(): string {
+    return this.#error
   }
 
   /** The last finished outage; undefined if there is none. */
@@ -532,7 +548,7 @@ class Outage {
   }
 
   get state(): OutageState {
-    const { isLogged } = this
-    return { failures: this.#failures, error: this.#error, isOfEvents: this.#isOfEvents, isLogged, past: this.#past }
+    const { isLogged, hasDelivered } = this
+    return { failures: this.#failures, error: this.#error, of: this.#of, hasDelivered, isLogged, past: this.#past }
   }
 }

@@ -49,7 +49,7 @@ export interface DeliveryContext {
   readonly outage?: OutageState | undefined
 }
 
-/** `failing`: attempts have failed for a long time. `refusing`: most recent requests were rejected permanently. */
+/** `failing`: attempts have failed for a long time, or since the first one. `refusing`: most recent requests were rejected permanently. */
 export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
 
 interface Request extends Readonly<Amount>, Linked<Request> {
@@ -118,7 +118,8 @@ export class Delivery extends BatchQueue {
     if (this.isOver || this.writableFinished) return 'stopped'
     if (this.#attempts.holding) return 'holding'
     if (!this.#started) return 'starting'
-    if (this.#attempts.retrying) return this.#attempts.failingLong ? 'failing' : 'retrying'
+    if (this.#attempts.failing) return 'failing'
+    if (this.#attempts.retrying) return 'retrying'
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
@@ -166,7 +167,7 @@ export class Delivery extends BatchQueue {
     signal?.addEventListener('abort', giveUp, { once: true })
     try {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
-      const result = await this.#attempts.persist({ attempt, classify: classifyStart, limited: false, isStart: true })
+      const result = await this.#attempts.persist({ attempt, classify: classifyStart, kind: 'start' })
       if (this.isOver || result === LEFT) return
       this.#started = true
       this.advance()
@@ -328,7 +329,7 @@ export class Delivery extends BatchQueue {
         return error
       }
       const pausesAlone = partition !== undefined
-      const error = await this.#attempts.persist({ attempt, classify, limited: true, pausesAlone })
+      const error = await this.#attempts.persist({ attempt, classify, kind: 'events', pausesAlone })
       if (error === LEFT) return
       for (const [events, why] of refused) {
         if (this.isOver || !(await this.#refuse(events, why))) return
@@ -406,7 +407,7 @@ export class Delivery extends BatchQueue {
     const { on_reject: where } = this.#options
     if (where === 'dead_letter') {
       const attempt = () => deadLetter.write(request.parts, error)
-      const result = await this.#attempts.persist({ attempt, classify: classifyDeadLetter, limited: false })
+      const result = await this.#attempts.persist({ attempt, classify: classifyDeadLetter, kind: 'dead_letter' })
       if (this.isOver || result === LEFT) return false
       countDeadLetters(metrics, error.reason, request.events)
     }

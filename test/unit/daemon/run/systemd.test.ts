@@ -99,6 +99,8 @@ t.test('the line of a status', async t => {
       true,
       'b holds: no key; out tries again: busy',
     ],
+    [{ destinations: [one('failing', 'away'), other] }, true, 'out fails: away'],
+    [{ destinations: [one('refusing', '422'), other] }, true, 'out rejects most requests: 422'],
     [
       { destinations: [other], refused: 'f:1:2: no' },
       true,

@@ -102,6 +102,13 @@ t.test('an outage: since when, how often, and when it is tried again', async t =
     `Since ${clock(-125)} (2m 5s), 1 failed attempt, the next one now.`,
   )
   t.match(detail({ since: at(-3 * 86_400) }), /^Since 2026-11-1\d \d\d:\d\d:\d\d \(72h/)
+
+  const after = (sent: number) => {
+    const series = [`sluice_component_sent_events_total{component_id="up"} ${sent}`]
+    return problemsOf(view([{ ...destination, state: 'failing' }], series))[0]!.detail
+  }
+  t.match(after(0), /12 failed attempts.* It has delivered nothing since the daemon started\.$/)
+  t.notMatch(after(1), /delivered nothing/)
 })
 
 t.test('nobody is told that no events are lost while some of them are dropped', async t => {

@@ -35,7 +35,7 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
       throw new DeliveryError('503', { failure: 'retry', reason: 'status_503', retryAfterMs: waits.shift() })
     },
     classify: (error: unknown) => error as DeliveryError,
-    limited: false,
+    kind: 'events' as const,
   }
   const pauses = () => logs.filter(({ msg }) => /requested a long pause/.test(String(msg)))
   const done = attempts.persist(task)
@@ -61,12 +61,21 @@ t.test(
   'an outage of events before a reload ends when an event is delivered, not when the destination starts',
   async t => {
     const failures = { since: -5000, lastAt: -1000, count: 3 }
-    const { logs, attempts } = setUp({ failures, error: '503', isOfEvents: true, isLogged: true, past: undefined })
-    const works = { attempt: async () => {}, classify: (error: unknown) => error as DeliveryError, limited: false }
-    await attempts.persist({ ...works, isStart: true })
+    const before = {
+      failures,
+      error: '503',
+      of: 'events',
+      hasDelivered: false,
+      isLogged: true,
+      past: undefined,
+    } as const
+    const { logs, attempts } = setUp(before)
+    const works = { attempt: async () => {}, classify: (error: unknown) => error as DeliveryError }
+    for (const kind of ['start', 'dead_letter'] as const) await attempts.persist({ ...works, kind })
     t.same(attempts.outage.failures, failures)
     t.same(logs, [])
-    await attempts.persist(works)
+    t.notOk(attempts.failing, 'the new options may be better')
+    await attempts.persist({ ...works, kind: 'events' })
     t.equal(attempts.outage.failures, undefined)
     t.match(attempts.outage.past, { since: -5000, failures: 3, error: '503' })
     t.match(logs, [{ msg: 'delivery works again' }])

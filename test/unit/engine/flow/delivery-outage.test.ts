@@ -28,7 +28,7 @@ t.test('tries again, with full jitter', async t => {
   const at = it.attempts.map(attempt => Math.round(attempt.at / 100) / 10)
   t.same(at, [0, 1, 3, 7, 15, 31, 61, 91], 'the longest waits')
   t.ok(it.attempts.every(({ events }) => events[0] === 0))
-  t.equal(it.delivery.state, 'retrying')
+  t.equal(it.delivery.state, 'failing')
   t.equal(it.delivery.reason, 'odd')
   t.same(Object.fromEntries(it.counters.failures), { on_retry: 4, unknown: 4 })
   const retries = [...it.counters.series.get('sluice_delivery_retries_total')!].flatMap(s => [...s.read()])
@@ -337,11 +337,40 @@ t.test('a destination that refuses everything holds, and nothing more is given u
   }
 })
 
+const ready = (it: ReturnType<typeof setUp>) => isReady([{ state: it.delivery.state }])
+
+t.test('what has tried and never delivered is not ready, whatever becomes of its events', async t => {
+  for (const retry of [{}, { max_attempts: 2 }]) {
+    let works = false
+    const options = { retry, batch: { max_events: 1 }, max_in_flight: 1 }
+    const it = setUp({ options, write: () => works || fail('retry', { status: 503 }) })
+    await it.delivery.start()
+    t.same([it.delivery.state, ready(it)], ['ready', true], 'it had nothing to deliver')
+    it.put(1)
+    await it.time.advance(2000)
+    t.same([it.delivery.state, it.delivery.reason, ready(it)], ['failing', 'it says retry', false])
+    t.equal(it.letters.length, 'max_attempts' in retry ? 1 : 0)
+    t.notOk(it.told().includes(RETRY_OVER), 'a dead letter is not a delivery')
+    works = true
+    it.put(1)
+    await it.time.advance(2000)
+    t.same([it.delivery.state, ready(it)], ['ready', true])
+    t.ok(it.told().includes(RETRY_OVER))
+    works = false
+    it.put(1)
+    await it.time.advance(500)
+    t.same([it.delivery.state, ready(it)], ['retrying', true], 'it is down for a moment')
+    await it.delivery.stop(AbortSignal.abort())
+  }
+})
+
 t.test('what fails for long, or refuses most, is not ready', async t => {
-  const ready = (it: ReturnType<typeof setUp>) => isReady([{ state: it.delivery.state }])
-  let works = false
+  let works = true
   const down = setUp({ options: { max_in_flight: 1 }, write: () => works || fail('retry', { status: 503 }) })
   await down.delivery.start()
+  down.put(1)
+  await down.time.advance(1000)
+  works = false
   down.put(1)
   await down.time.advance(60_000)
   t.same([down.delivery.state, ready(down)], ['retrying', true])

@@ -238,7 +238,7 @@ destinations:
   const { engine, metrics } = await build(t, yaml)
   stage.refuse = () => new DeliveryError('away', { failure: 'retry', reason: 'refused' })
   const refused = engine.run()
-  await until(() => engine.states()[0]!.state === 'retrying')
+  await until(() => engine.states()[0]!.state === 'failing')
   const deadline = new AbortController()
   engine.stop(deadline.signal)
   const { failures } = engine.states()[0]!

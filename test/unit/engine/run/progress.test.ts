@@ -102,7 +102,7 @@ t.test('what stands still is stuck when it could go on, and only then', async t 
   const failing = pipeline(() => Promise.reject(new Error('away')), { batch: { max_events: 1 } })
   await failing.delivery.start()
   await failing.send(30)
-  t.equal(failing.delivery.state, 'retrying')
+  t.equal(failing.delivery.state, 'failing')
   t.same(await failing.look(), [], 'a retry')
 
   const waiting = pipeline(async () => {}, { batch: { max_wait: '1 Hours' } })

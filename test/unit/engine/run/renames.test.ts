@@ -253,8 +253,8 @@ t.test('a configuration that would leave buffered events behind is refused where
   const wrong = { code: 'SLUICE_EVENTS_LEFT_BEHIND', message: /buffer of old holds events.*"renamed_from: old"/ }
   const buffered = yaml(app, `old: { *, how: retries, ${disk} }`)
   const one = await start(buffered)
-  const retrying = () => one.supervisor.states()[0]?.state === 'retrying'
-  await until(() => existsSync(join(state, 'buffer/old')) && retrying())
+  const failing = () => one.supervisor.states()[0]?.state === 'failing'
+  await until(() => existsSync(join(state, 'buffer/old')) && failing())
   const running = () => one.supervisor.config.destinations.map(({ id }) => id)
   await t.rejects(one.replace(yaml(app, 'new: { * }'), safely), wrong, 'another name')
   await t.rejects(one.replace(yaml(app, 'old: { * }'), safely), wrong, 'no disk buffer any more')
@@ -306,7 +306,7 @@ t.test('what a start with another configuration would lose sight of', async t =>
   const disk = 'buffer: { type: disk, max_bytes: 1GB }'
   const before = read(yaml('app: { * }', `old: { *, how: retries, ${disk} }`))
   const one = await start(yaml('app: { * }', `old: { *, how: retries, ${disk} }`))
-  await until(() => one.supervisor.states()[0]?.state === 'retrying')
+  await until(() => one.supervisor.states()[0]?.state === 'failing')
   await one.stop()
   const objection = async (source: string, destination: string, than = before) =>
     (await objectionTo(read(yaml(source, destination)), than, log))?.message
