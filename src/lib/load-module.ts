@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url'
 import { readFileSync } from './files/remote/guarded-fs.js'
 import { moduleDigest, moduleFiles } from './modules/module-files.js'
 import { load, PACKAGE, resolve as resolveHook, VERSION, versioned } from './modules/module-hooks.js'
-import { importedPackages, placeInPlugin } from './modules/plugin-place.js'
+import { importedPackages, markedPlace, placeInPlugin } from './modules/plugin-place.js'
 
 /** The namespace of a module. */
 export type ModuleExports = Readonly<Record<string, unknown>>
@@ -70,19 +70,18 @@ function prepare(): void {
   else nodeModule.register(new URL('./modules/module-hooks.js', import.meta.url))
 }
 
-const FOUND = /^\[stdin\]:(\d+)\n/m
-
 /**
- * Where the syntax error in a module is, or in what it imports by relative paths, as `/etc/sluice/mine.js:3`. Node.js
+ * Where the syntax error in a module is, or in what it imports by relative paths, as `/etc/sluice/mine.js:3:9`. Node.js
  * does not say it when the module is imported. Undefined if there is none in JavaScript.
  */
 function syntaxPlace(path: string): string | undefined {
   for (const file of moduleFiles(path)) {
-    if (!/\.m?js$/.test(file)) continue
+    if (!/\.[cm]?js$/.test(file)) continue
     const options = { input: readFileSync(file), encoding: 'utf8', timeout: 5000 } as const
-    const { stderr } = spawnSync(process.execPath, ['--input-type=module', '--check', '-'], options)
-    const line = FOUND.exec(stderr ?? '')?.[1]
-    if (line !== undefined) return `${file}:${line}`
+    const type = file.endsWith('.cjs') ? 'commonjs' : 'module'
+    const { stderr } = spawnSync(process.execPath, [`--input-type=${type}`, '--check', '-'], options)
+    const place = markedPlace(stderr ?? '', '[stdin]')
+    if (place) return `${file}:${place.line}:${place.column}`
   }
   return undefined
 }

@@ -40,7 +40,7 @@ export default event => {
   await daemon.scrapedUntil(scrape => scrape.sum('sluice_dead_letter_events_total') === 2)
   const letters = join(folder, 'state/dead-letter')
   const kept = readdirSync(letters).map(name => readFileSync(join(letters, name), 'utf8'))
-  t.match(kept.join(''), /mine\.js:4: TypeError: Cannot read properties of undefined/)
+  t.match(kept.join(''), /mine\.js:4:\d+: TypeError: Cannot read properties of undefined/)
   t.match(kept.join(''), /a call did not return within 3s/)
   t.ok(daemon.logs().some(({ code, component }) => code === 'SLUICE_SCRIPT_ENDED' && component === 'mine'))
 
@@ -112,6 +112,9 @@ t.test('validate and test load a script, from the folder of the configuration', 
     stderr,
     /^etc\/broken\.yaml:3:\d+: processors\.mine\.file: the default export of .*broken\.js must be a function/m,
   )
-  t.match(stderr, /^etc\/code\.yaml:3:\d+: processors\.mine\.code: line 1 of the code: Unexpected end of input$/m)
+  t.match(
+    stderr,
+    /^etc\/code\.yaml:3:\d+: processors\.mine\.code: line 1, column 11 of the code: Unexpected end of input$/m,
+  )
   t.match(stderr, /^etc\/missing\.yaml:3:\d+: processors\.mine\.file: warning: there is no file .*missing\.js$/m)
 })

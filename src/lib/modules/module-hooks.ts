@@ -81,7 +81,12 @@ function withoutTypes(source: string, path: string): string {
   try {
     return transformSync(source, { mode: 'strip-only', filename: path }).code
   } catch (error) {
-    const { message, startLine } = error as { message?: string; startLine?: number }
-    throw new SyntaxError(`${path}${startLine === undefined ? '' : `:${startLine}`}: ${message ?? error}`)
+    const {
+      message,
+      startLine,
+      startColumn = 0,
+    } = error as { message?: string; startLine?: number; startColumn?: number }
+    const place = startLine === undefined ? path : `${path}:${startLine}:${startColumn + 1}`
+    throw new SyntaxError(`${message ?? error} (${place})`)
   }
 }

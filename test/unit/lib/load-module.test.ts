@@ -67,7 +67,7 @@ t.test('a module that failed is tried again', async t => {
 
 t.test('an error says where it is', async t => {
   const cases: Record<string, [text: string, message: RegExp]> = {
-    'a.mjs': ['export const a = = 1', /^Unexpected token '=' \(\/.*a\.mjs:1\)$/],
+    'a.mjs': ['export const a = = 1', /^Unexpected token '=' \(\/.*a\.mjs:1:18\)$/],
     'a.ts': ['export const a: number = 1\nexport const b: = 2', /^[^\n]*Unexpected token[^\n]*$/],
     'b.ts': ['\nexport enum A { b }', /enum is not supported/],
     'c.mjs': [

@@ -1,24 +1,25 @@
 import { fileURLToPath } from 'node:url'
 import { errorText } from '../../../core/errors.js'
-import { CODE } from './syntax.js'
+import { CODE, placeInCode } from './syntax.js'
 
-const FRAME = /(?:^|[\s(])(file:\/\/[^\s)]+?|code):(\d+)(?::\d+)?(?=\)?$)/gm
+const FRAME = /(?:^|[\s(])(file:\/\/[^\s)]+?|code):(\d+)(?::(\d+))?(?=\)?$)/gm
 /** Of Sluice itself. */
 const OWN = new URL('../../../', import.meta.url).href
 
-/** What a script threw, with the place in the script as far as it is known: `/etc/sluice/mine.js:3: x is not defined`. */
+/** What a script threw, with the place in the script as far as it is known: `/etc/sluice/mine.js:3:11: x is not defined`. */
 export function scriptError(error: unknown): string {
   const { stack, name, message } = (error ?? {}) as Partial<Error>
-  const text = message === undefined ? errorText(error) : name && name !== 'Error' ? `${name}: ${message}` : message
+  const thrown = typeof error === 'string' ? error : `it threw ${errorText(error)}`
+  const text = message === undefined ? thrown : name && name !== 'Error' ? `${name}: ${message}` : message
   const place = typeof stack === 'string' ? placeIn(stack) : undefined
   return place === undefined ? text : `${place}: ${text}`
 }
 
 /** The first place in a stack that is not in Sluice or Node.js. */
 function placeIn(stack: string): string | undefined {
-  for (const [, name = '', line] of stack.matchAll(FRAME)) {
-    if (name === CODE) return `code, line ${line}`
-    if (!name.startsWith(OWN)) return `${fileURLToPath(name)}:${line}`
+  for (const [, name = '', line = '', column = '1'] of stack.matchAll(FRAME)) {
+    if (name === CODE) return placeInCode(line, column)
+    if (!name.startsWith(OWN)) return `${fileURLToPath(name)}:${line}:${column}`
   }
   return undefined
 }

@@ -62,7 +62,12 @@ export class ScriptRunner {
   /** Throws if the script cannot be loaded. */
   static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptRunner> {
     const runner = new ScriptRunner(options, context)
-    runner.#process = await runner.#open()
+    try {
+      runner.#process = await runner.#open()
+    } catch (cause) {
+      const option = options.file === undefined ? 'code' : 'file'
+      throw new Error(`processors.${context.id}.${option}: ${errorText(cause)}`, { cause })
+    }
     return runner
   }
 

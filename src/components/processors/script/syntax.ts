@@ -1,4 +1,5 @@
 import { Script, type ScriptOptions } from 'node:vm'
+import { markedPlace } from '../../../lib/modules/plugin-place.js'
 
 /** The file name of the option `code` in stacks. */
 export const CODE = 'code'
@@ -7,7 +8,8 @@ export const CODE = 'code'
 export function compiled(code: string, more: ScriptOptions = {}): Script {
   const options = { ...more, filename: CODE }
   try {
-    return new Script(`(${code}\n)`, options)
+    // The columns in stacks are those of the option.
+    return new Script(`(${code}\n)`, { ...options, columnOffset: -1 })
   } catch {
     return new Script(code, options)
   }
@@ -20,7 +22,10 @@ export function syntaxProblem(code: string): string | undefined {
     return undefined
   } catch (error) {
     const { stack = '', message } = error as Error
-    const line = /^code:(\d+)\n/.exec(stack)?.[1]
-    return line === undefined ? message : `line ${line} of the code: ${message}`
+    const place = markedPlace(stack, CODE)
+    return place === undefined ? message : `${placeInCode(place.line, place.column)}: ${message}`
   }
 }
+
+export const placeInCode = (line: number | string, column: number | string) =>
+  `line ${line}, column ${column} of the code`

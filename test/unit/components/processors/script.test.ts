@@ -66,7 +66,7 @@ t.test('what cannot be an event fails, with the reason', async t => {
     text: /returned a string where an event must be/,
     nested: /returned an array where/,
     absent: /returned null where/,
-    missing: /^code, line \d+: there is no output c/,
+    missing: /^line \d+, column \d+ of the code: there is no output c/,
     bigint: /has no JSON: .*BigInt/,
     cycle: /has no JSON: .*circular structure[^\n]*$/,
     method: /field \.f is a function/,
@@ -199,7 +199,7 @@ export default () => process.exit()
     { code: 'setTimeout(() => { throw new Error("late") }); e => new Promise(() => {})', timeout: '9s', per: 'batch' },
     [[{}]],
   )
-  t.same(reasonsIn(late.left.main), ['it failed: code, line 1: late'])
+  t.match(reasonsIn(late.left.main), [/^it failed: line 1, column \d+ of the code: late$/])
 })
 
 t.test('events that grow without bounds fail', async t => {
@@ -362,28 +362,44 @@ export default (event: Event) => ({ n: twice(event.n) })
     'twice.ts':
       'export const twice = (n: number): number => {\n  if (n > 4) throw new RangeError("too many")\n  return 2 * n\n}\n',
     'none.js': 'export const other = 1\n',
+    'common.cjs': 'module.exports = e => {\n  x = 1 +;\n}\n',
+    'typed.ts': 'export default (e: any) => {\n  let y: = 1\n}\n',
     'broken.js': 'export default event => {\n  return { ...event\n}\n',
   })
   const file = join(folder, 'mine.ts')
   const { left } = await through(t, { file }, [[{ n: 4 }, { n: 5 }]])
   t.equal(left.main![0], '{"n":8}')
-  t.same(reasonsIn(left.main), [undefined, `${join(folder, 'twice.ts')}:2: RangeError: too many`])
+  t.same(reasonsIn(left.main), [undefined, `${join(folder, 'twice.ts')}:2:20: RangeError: too many`])
   const failing = (name: string) => loadedStageOf(script, { file: join(folder, name) })
   await t.rejects(failing('none.js'), { message: /default export of .*none\.js must be a function/ })
-  await t.rejects(failing('broken.js'), { message: /^Unexpected end of input \(.*broken\.js:4\)$/ })
+  await t.rejects(failing('broken.js'), {
+    message: /^processors\.\w+\.file: Unexpected end of input \(.*broken\.js:4:1\)$/,
+  })
+  await t.rejects(failing('common.cjs'), {
+    message: /^processors\.\w+\.file: Unexpected token ';' \(.*common\.cjs:2:10\)$/,
+  })
+  await t.rejects(failing('typed.ts'), {
+    message: /^processors\.\w+\.file: Unexpected token `=`.* \(.*typed\.ts:2:10\)$/,
+  })
   await t.rejects(failing('nowhere.js'), { message: /there is no file .*nowhere\.js/ })
 })
 
 t.test('code that is no function is refused', async t => {
   await t.rejects(loadedStageOf(script, { code: '1 + 1' }), {
-    message: /^it must be a function, as in/,
+    message: /^processors\.\w+\.code: it must be a function, as in/,
   })
   await t.rejects(loadedStageOf(script, { code: 'let a\nnowhere.x' }), {
-    message: /^code, line 2: ReferenceError: nowhere/,
+    message: /^processors\.\w+\.code: line 2, column 1 of the code: ReferenceError: nowhere/,
   })
+  for (const [code, message] of [
+    ['missing', /: line 1, column 1 of the code: ReferenceError/],
+    ['(() => { throw null })()', /: it threw null$/],
+  ] as const)
+    await t.rejects(loadedStageOf(script, { code }), { message })
   t.equal(syntaxProblem('let n = 0\nevent => ++n'), undefined)
   t.equal(syntaxProblem('event => event;'), undefined)
-  t.match(syntaxProblem('event => {\n  return { ...event\n}'), /^line 3 of the code: /)
+  t.match(syntaxProblem('event => {\n  return { ...event\n}'), /^line 3, column 2 of the code: /)
+  t.match(syntaxProblem('event => {\n  const x = ;\n}'), /^line 2, column 13 of the code: Unexpected token ';'$/)
   t.throws(() => script.options.parse({}), /either file or code/)
   t.throws(() => script.options.parse({ code: 'e => e', file: 'a.js' }), /either file or code/)
 })
