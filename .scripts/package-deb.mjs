@@ -12,8 +12,8 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, extname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 import { gzipSync } from 'node:zlib'
+import { programOptions } from './options.mjs'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 const LIB = 'usr/lib/sluice'
@@ -41,7 +41,7 @@ const NODE = 'bin/node'
 /** Where its licence is: beside the program in an archive of nodejs.org, in /usr/share/doc from NodeSource. */
 const NODE_LICENCES = [join(dirname(dirname(process.execPath)), 'LICENSE'), '/usr/share/doc/nodejs/LICENSE']
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     'with-node': { type: 'boolean', default: false },
     out: { type: 'string', default: join(ROOT, 'dist') },

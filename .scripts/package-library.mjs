@@ -9,14 +9,14 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
+import { programOptions } from './options.mjs'
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 const NAME = '@sluice-logs/library'
 /** Of the entries in package.json. */
 const ENTRIES = ['.', './client']
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: { out: { type: 'string', default: join(ROOT, 'dist') }, built: { type: 'string' } },
 })
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))

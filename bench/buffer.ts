@@ -1,7 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { pino } from 'pino'
 import { JSON_OBJECTS } from '../src/core/codecs/json.js'
 import { Ack } from '../src/core/event/ack.js'
@@ -16,19 +15,20 @@ import { Input } from '../src/engine/flow/fan-out.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
 import { systemClock } from '../src/lib/time.js'
+import { numberOf, programOptions } from '../test/support/program-options.js'
 
 /**
  * The disk buffer by itself, on a real disk: events a second that go in and out of it at the same time, that go in
  * while nothing can be delivered, and that come out of it after a restart. As a program it prints one JSON document.
  */
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     folder: { type: 'string', default: tmpdir() },
     events: { type: 'string', default: '2000000' },
   },
 })
-const EVENTS = Number(options.events)
+const EVENTS = numberOf('--events', options.events)
 const READ_SIZE = 256 * 1024
 /** What a source may have under way. */
 const BUDGET = 32 * 1024 * 1024

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
+import { programOptions } from '../test/support/program-options.js'
 import { seriesIn } from '../test/support/series.js'
 import { EXCLUDED_HOST, makeInput } from './input.js'
 import { cpuSeconds, median, withChildren } from './measure.js'
@@ -128,6 +128,6 @@ async function send(port: number, requests: readonly Buffer[], ms: number): Prom
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({ options: { folder: { type: 'string', default: tmpdir() } } })
+  const { values } = programOptions({ options: { folder: { type: 'string', default: tmpdir() } } })
   process.stdout.write(`${JSON.stringify(await measureIngest(values.folder))}\n`)
 }

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../test/support/program-options.js'
 import { PERFORMANCE_PAGE } from './checkout.js'
 import { writeBetweenMarkers } from './docs.js'
 import { describeMachine, formatMachine } from './machine.js'
@@ -26,7 +26,7 @@ const PATIENCE_MS = 30_000
 /** Upper bounds of the shown buckets, in milliseconds. */
 const BOUNDS = [5, 10, 15, 20, 30, 50, 100, Number.POSITIVE_INFINITY]
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     rate: { type: 'string', default: '1000' },
     seconds: { type: 'string', default: '60' },
@@ -112,7 +112,7 @@ ${rows.join('\n')}
 }
 
 async function main(): Promise<void> {
-  const [rate, seconds] = [Number(options.rate), Number(options.seconds)]
+  const [rate, seconds] = [numberOf('--rate', options.rate), numberOf('--seconds', options.seconds)]
   const machine = describeMachine()
   const latencies = await measure(workFolder(tmpdir(), 'latency'), rate, seconds, options['max-wait'])
   const about = `${rate} lines a second for ${seconds} s, \`max_wait: ${options['max-wait']}\`.\n${formatMachine(machine)}\n`

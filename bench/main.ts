@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
 import { stringify } from 'yaml'
+import { programOptions } from '../test/support/program-options.js'
 import { measureApi } from './api.js'
 import { measureCluster } from './cluster.js'
 import { measureEvidence } from './evidence.js'
@@ -72,7 +72,7 @@ const USAGE = `Usage: npm run bench -- [options]
   --json         one JSON document instead of tables
 `
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     jobs: { type: 'string' },
     lines: { type: 'string', default: '4000000' },

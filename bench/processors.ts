@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { parse } from 'yaml'
 import { components } from '../src/components/list.js'
 import type { Codec, CodecDefinition } from '../src/core/codec.js'
@@ -17,6 +16,7 @@ import { loadedStageOf } from '../src/engine/testing/stage.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { FramedSplitter, type Framing } from '../src/lib/lines/framed-splitter.js'
 import { type Frame, LineSplitter } from '../src/lib/lines/line-splitter.js'
+import { numberOf, programOptions } from '../test/support/program-options.js'
 import { CODEC_LINES, LINES, type ProcessorWork, processorWork } from './processors-work.js'
 import { workFolder } from './work.js'
 
@@ -156,7 +156,7 @@ async function measured({ id, run, json }: Bench, rounds: number, atOnce: number
   }
 }
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     rounds: { type: 'string', default: '50' },
     /** Batches that are timed together, so that the end of a turn does not matter. */
@@ -175,7 +175,7 @@ function tableIn(folder: string): string {
 }
 
 const rows: ProcessorRow[] = []
-const [rounds, atOnce] = [Number(options.rounds), Number(options.batches)]
+const [rounds, atOnce] = [numberOf('--rounds', options.rounds), numberOf('--batches', options.batches)]
 const only = new RegExp(options.only)
 for (const work of processorWork(tableIn(workFolder(options.folder, 'processors'))))
   if (only.test(work.id)) rows.push(await measured(await processorBench(work), rounds, atOnce))

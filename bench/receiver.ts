@@ -1,5 +1,5 @@
 import { type AddressInfo, createServer, Socket } from 'node:net'
-import { parseArgs } from 'node:util'
+import { programOptions } from '../test/support/program-options.js'
 import { COUNTED, countLines } from './line-counter.js'
 import { eachRecord } from './peers/otlp.js'
 import { type RequestHead, RequestReader } from './request-reader.js'
@@ -14,7 +14,7 @@ import { type RequestHead, RequestReader } from './request-reader.js'
  */
 
 const LF = 0x0a
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: { otlp: { type: 'boolean' }, reply: { type: 'string', default: '' } },
 })
 let lines = 0

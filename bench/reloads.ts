@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
 import { gunzipSync } from 'node:zlib'
+import { programOptions } from '../test/support/program-options.js'
 import { Seeded } from '../test/support/seeded.js'
 import type { Left } from './leak-probe.js'
 import { growth, leaks } from './leaks.js'
@@ -113,7 +113,7 @@ class Load {
 }
 
 async function main(): Promise<number> {
-  const { values } = parseArgs({
+  const { values } = programOptions({
     options: {
       count: { type: 'string', default: '200' },
       rate: { type: 'string', default: '200000' },

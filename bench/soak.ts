@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../test/support/program-options.js'
 import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
 import { showOnTerminal } from './work.js'
@@ -60,7 +60,7 @@ class Receiver {
 }
 
 async function main(): Promise<number> {
-  const { values } = parseArgs({
+  const { values } = programOptions({
     options: {
       minutes: { type: 'string', default: '30' },
       rate: { type: 'string', default: '5000' },
@@ -72,8 +72,8 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE)
     return 0
   }
-  const seconds = Number(values.minutes) * 60
-  const perTick = Math.max(1, Math.round((Number(values.rate) * TICK_MS) / 1000 / FILES))
+  const seconds = numberOf('--minutes', values.minutes) * 60
+  const perTick = Math.max(1, Math.round((numberOf('--rate', values.rate) * TICK_MS) / 1000 / FILES))
   if (!(seconds > 0) || !(perTick > 0)) throw new Error(USAGE)
   const folder = mkdtempSync(join(tmpdir(), 'sluice-soak-'))
   const receiver = new Receiver()

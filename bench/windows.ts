@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { DemoEvents } from '../src/components/demo/demo-source.js'
 import { options as demoOptions } from '../src/components/demo/options.js'
+import { programOptions } from '../test/support/program-options.js'
 import { CHECKOUT } from './checkout.js'
 import { SLUICE } from './measure.js'
 import { svg, svgText } from './svg.js'
@@ -202,7 +202,7 @@ function drawnApps(): string {
   return svg({ width: WIDTH, height: end + 30, title, style: APPS_STYLE, dark: APPS_DARK, content })
 }
 
-const { out } = parseArgs({ options: { out: { type: 'string', default: join(CHECKOUT, 'docs') } } }).values
+const { out } = programOptions({ options: { out: { type: 'string', default: join(CHECKOUT, 'docs') } } }).values
 const folder = workFolder(tmpdir(), 'windows')
 for (const [name, options] of Object.entries(MODES))
   writeFileSync(join(out, `window-${name}.svg`), drawn(options, simulated(options, folder)))

@@ -1,12 +1,45 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { isRunning } from './support/bound.js'
-import { built } from './support/checkout.js'
+import { built, checkout } from './support/checkout.js'
 import { testFolder } from './support/folder.js'
 import { needs } from './support/needs.js'
 import { until } from './support/until.js'
+
+t.test('an option that a program of `npm run` does not know, or a number that is none, is a sentence', async t => {
+  const program = (path: string, ...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [join(built, path), ...args], { encoding: 'utf8' })
+    return { status, stdout, stderr }
+  }
+  const throttle = 'test/property/throttle/main.js'
+  const known = 'known are --runs, --from, --seed, --help\n'
+  const refused = { status: 2, stdout: '' }
+  t.same(program(throttle, '--rusn', '1'), { ...refused, stderr: `Unknown option '--rusn'; ${known}` })
+  t.same(program(throttle, '--runs', 'ten'), { ...refused, stderr: '--runs must be a number, not ten\n' })
+  t.match(program('test/ci/mutants.js', '--none'), {
+    ...refused,
+    stderr: /^Unknown option '--none'; known are --check, [^\n]*\n$/,
+  })
+
+  const script = spawnSync(process.execPath, ['.scripts/package-library.mjs', '--none'], {
+    cwd: checkout,
+    encoding: 'utf8',
+  })
+  t.match(script, { status: 2, stderr: "Unknown option '--none'\n" })
+
+  // The others have the same reader. That of bench:peers is a function that throws.
+  const readers = ['bench/peers/options.ts', 'test/support/program-options.ts']
+  const files = ['bench', 'test'].flatMap(folder =>
+    (readdirSync(join(checkout, folder), { recursive: true }) as string[])
+      .filter(name => name.endsWith('.ts'))
+      .map(name => join(folder, name)),
+  )
+  const own = files.filter(path => /\bparseArgs\b.* from 'node:util'/.test(readFileSync(join(checkout, path), 'utf8')))
+  t.same(own.sort(), readers)
+})
 
 t.test('a daemon does not outlive a test that is killed', async t => {
   if (!needs(t, 'setpriv')) return

@@ -1,5 +1,5 @@
 import { tmpdir } from 'node:os'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../../test/support/program-options.js'
 import { PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
@@ -24,7 +24,7 @@ Measures loops that do the least for a job, and Sluice. Needs Linux.
   --write-docs   puts the tables into docs/performance.md as well
 `
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     lines: { type: 'string', default: '1000,2000000,8000000' },
     runs: { type: 'string', default: '6' },
@@ -136,7 +136,7 @@ async function main(): Promise<void> {
   if (counts.some(lines => !(lines >= 1000))) throw new Error('--lines must be numbers of at least 1000')
   const machine = describeMachine()
   const empty = await measure(['-e', '0'])
-  const all = await results(counts, Number(options.runs))
+  const all = await results(counts, numberOf('--runs', options.runs))
   const tables = jobs.map(job => {
     const own = all.filter(result => result.job === job)
     return `${table(job, own)}${growth(job, own)}`

@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../../test/support/program-options.js'
 import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { describeMachine, formatMachine } from '../machine.js'
@@ -22,7 +22,7 @@ const USAGE = `Usage: npm run bench:curves -- [options]
   --write-docs   writes the tables and the picture into docs
 `
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     curves: { type: 'string' },
     lines: { type: 'string', default: '8000000' },
@@ -70,14 +70,18 @@ async function main(): Promise<void> {
   for (const curve of CURVES) {
     if (ids && !ids.includes(curve.id)) continue
     const folder = join(work, curve.id)
-    const size = { lines: Number(options.lines), runs: Number(options.runs) }
+    const size = { lines: numberOf('--lines', options.lines), runs: numberOf('--runs', options.runs) }
     all.push({ curve, costs: await measureCurve(curve, { folder, progress: show, ...size }) })
     rmSync(folder, { recursive: true, force: true })
   }
   show('')
   const about = `Up to ${options.lines} lines a run; medians of ${options.runs} runs, less what comes once.\n${formatMachine(machine)}\n`
   const text = `${about}\n${all.map(({ curve, costs }) => table(curve, costs)).join('\n')}`
-  const json = { machine, lines: Number(options.lines), curves: all.map(({ curve: { id }, costs }) => ({ id, costs })) }
+  const json = {
+    machine,
+    lines: numberOf('--lines', options.lines),
+    curves: all.map(({ curve: { id }, costs }) => ({ id, costs })),
+  }
   process.stdout.write(options.json ? `${JSON.stringify(json, null, 2)}\n` : text)
   if (!options['write-docs']) return
   writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:curves', `![CPU time, as curves](curves.svg)\n\n${text}`)

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../../test/support/program-options.js'
 import { CHECKOUT } from '../checkout.js'
 import { LINES, microBenches, reference } from './stages.js'
 
@@ -19,7 +19,7 @@ const USAGE = `Usage: npm run bench:micro -- [options]
   --save         writes the ratios into that file
 `
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     rounds: { type: 'string', default: '200' },
     only: { type: 'string' },
@@ -53,7 +53,7 @@ function main(): void {
   const benches = microBenches().filter(({ id }) => !only || only.includes(id))
   const least = new Map(benches.map(({ id }) => [id, Number.POSITIVE_INFINITY]))
   let base = Number.POSITIVE_INFINITY
-  for (let round = -WARM_UP; round < Number(options.rounds); round++) {
+  for (let round = -WARM_UP; round < numberOf('--rounds', options.rounds); round++) {
     const now = timed(reference)
     if (round >= 0) base = Math.min(base, now)
     for (const { id, run } of benches) {

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../../test/support/program-options.js'
 import { makeInput } from '../input.js'
 import { profiled } from '../jobs.js'
 import { withNodeOptions } from '../measure.js'
@@ -26,7 +26,7 @@ SLUICE_BENCH_COMMAND=CHECKOUT/dist/src/cli/main.js profiles the build of another
 const INTERVAL = 500
 const MOST_LISTED = 15
 
-const { values: options, positionals } = parseArgs({
+const { values: options, positionals } = programOptions({
   allowPositionals: true,
   options: {
     lines: { type: 'string', default: '4000000' },
@@ -42,7 +42,7 @@ async function main(): Promise<void> {
   const job = profiled.find(({ id }) => id === positionals[0]?.toUpperCase())
   if (!job) throw new Error(`there is no job ${positionals[0] ?? ''}\n\n${USAGE}`)
   const work = workFolder(options.folder, 'profile')
-  const input = makeInput(work, Number(options.lines), () => {})
+  const input = makeInput(work, numberOf('--lines', options.lines), () => {})
   const profiles = join(work, 'profiles')
   await withNodeOptions(['--cpu-prof', `--cpu-prof-interval=${INTERVAL}`, `--cpu-prof-dir=${profiles}`], () =>
     job.run(input, work, false),
@@ -56,7 +56,7 @@ async function main(): Promise<void> {
   writeFileSync(path('cpuprofile'), text)
   const note = options.note === undefined ? '' : `, ${options.note}`
   const title = `${job.id}: ${job.title}, ${options.lines} lines${note}`
-  writeFileSync(path('svg'), drawFlames(title, tree, Number(options.narrowest)))
+  writeFileSync(path('svg'), drawFlames(title, tree, numberOf('--narrowest', options.narrowest)))
   const own = new Map<string, number>()
   const collect = (frame: ReturnType<typeof treeOf>) => {
     own.set(frame.name, (own.get(frame.name) ?? 0) + frame.self)

@@ -1,9 +1,9 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
 import { checkout } from '../support/checkout.js'
 import { mayMount } from '../support/mounts.js'
+import { numberOf, programOptions } from '../support/program-options.js'
 import { makeCertificates } from './certificates.js'
 import { addCounts, formatCounts } from './counts.js'
 import { makeScenario } from './generate.js'
@@ -37,7 +37,7 @@ const SHRINKING_MS = 15 * 60_000
 /** A failure that depends on the moment is looked for so many times. */
 const TRIES = 3
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     seed: { type: 'string' },
     seeds: { type: 'string' },
@@ -95,16 +95,16 @@ async function runAll(scenarios: Iterator<Scenario>, jobs: number): Promise<void
 function* scenarios(): Generator<Scenario> {
   if (options.replay !== undefined) {
     const scenario = readScenario(options.replay)
-    for (let i = 0; i < Number(options.times); i++) yield scenario
+    for (let i = 0; i < numberOf('--times', options.times); i++) yield scenario
     return
   }
-  const minutes = options.minutes === undefined ? 0 : Number(options.minutes)
+  const minutes = options.minutes === undefined ? 0 : numberOf('--minutes', options.minutes)
   const { first, count, steps } = options.ci
     ? CI_SEEDS
     : {
-        first: Number(options.seed ?? (minutes > 0 ? Date.now() % 1_000_000 : 1)),
-        count: Number(options.seeds ?? (minutes > 0 ? Number.POSITIVE_INFINITY : 1)),
-        steps: Number(options.steps),
+        first: numberOf('--seed', options.seed, minutes > 0 ? Date.now() % 1_000_000 : 1),
+        count: numberOf('--seeds', options.seeds, minutes > 0 ? Number.POSITIVE_INFINITY : 1),
+        steps: numberOf('--steps', options.steps),
       }
   for (let i = 0; i < count; i++) {
     if (minutes > 0 && performance.now() - began > minutes * 60_000) return
@@ -144,7 +144,7 @@ async function main(): Promise<number> {
   }
   if (!certificates) say('left out: TLS (there is no openssl)')
   if (!mayMount()) say('left out: full disks (only root can make small file systems)')
-  await runAll(scenarios(), Number(options.jobs))
+  await runAll(scenarios(), numberOf('--jobs', options.jobs))
   say(
     `\n${formatCounts(total)}\n${total.runs} runs in ${((performance.now() - began) / 1000).toFixed(0)} s, ${failed.length} failed`,
   )

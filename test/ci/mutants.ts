@@ -14,8 +14,8 @@ import {
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { built, checkout } from '../support/checkout.js'
+import { numberOf, programOptions } from '../support/program-options.js'
 import { Seeded } from '../support/seeded.js'
 import { drawn } from './drawn-mutants.js'
 
@@ -227,7 +227,7 @@ function summary(list: readonly Listed[]): void {
 }
 
 async function main(): Promise<number> {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = programOptions({
     allowPositionals: true,
     options: {
       check: { type: 'boolean', default: false },
@@ -244,7 +244,7 @@ async function main(): Promise<number> {
   }
   const seeded = new Seeded([...values.seed].reduce((sum, char) => Math.imul(sum, 31) + char.charCodeAt(0), 7))
   if (values.draw !== undefined) {
-    const places = drawn(positionals, Number(values.draw), seeded)
+    const places = drawn(positionals, numberOf('--draw', values.draw), seeded)
     say(JSON.stringify(places.map(place => ({ id: '', ...place, test: '', from: `seed ${values.seed}` }))))
     return 0
   }

@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../support/program-options.js'
 import { type Kind, LIMITS, type Outcome, runCluster, type Settings } from './run.js'
 
 /** `npm run sim:cluster`: many simulated daemons share limits, with delays, losses and a server in trouble. */
@@ -13,7 +13,7 @@ const USAGE = `Usage: npm run sim:cluster -- [options]
   --limits L   limits of one kind only: events, costs, bytes or several
 `
 
-const { values } = parseArgs({
+const { values } = programOptions({
   options: {
     daemons: { type: 'string', default: '200' },
     seeds: { type: 'string', default: '3' },
@@ -51,10 +51,13 @@ async function main(): Promise<number> {
       ),
     ),
   )
-  for (let n = 0; n < Number(values.seeds); n++) {
+  for (let n = 0; n < numberOf('--seeds', values.seeds); n++) {
     for (const about of all) {
-      const { daemons, windows } = { daemons: Number(values.daemons), windows: Number(values.windows) }
-      const settings = { ...about, seed: Number(values.from) + n, daemons, windows }
+      const { daemons, windows } = {
+        daemons: numberOf('--daemons', values.daemons),
+        windows: numberOf('--windows', values.windows),
+      }
+      const settings = { ...about, seed: numberOf('--from', values.from) + n, daemons, windows }
       const outcome = await runCluster(settings)
       say(line(settings, outcome))
       for (const text of outcome.violations.slice(0, 3)) say(`VIOLATION ${text}`)

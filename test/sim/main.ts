@@ -1,6 +1,6 @@
 import './globals.js'
 import './patched-fs.js'
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../support/program-options.js'
 import type { Result } from './run.js'
 
 /** `npm run sim`: runs the engine on a simulated machine, from seeds, and says which seeds break an invariant. */
@@ -14,7 +14,7 @@ const USAGE = `Usage: npm run sim -- [options]
   --fingerprints  says of each seed what is the same whenever it runs
 `
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     seeds: { type: 'string' },
     from: { type: 'string', default: '1' },
@@ -40,15 +40,15 @@ async function main(): Promise<number> {
   }
   const { runSeed } = await import('./run.js')
   if (options.seed !== undefined) {
-    const result = await runSeed(Number(options.seed), true)
+    const result = await runSeed(numberOf('--seed', options.seed), true)
     for (const line of result.trace) say(line)
     for (const text of result.violations) say(`VIOLATION ${text}`)
     say(lastLine(result))
     return result.violations.length > 0 ? 1 : 0
   }
-  const from = Number(options.from)
-  const limit = Number(options.seeds ?? (options.seconds ? Number.POSITIVE_INFINITY : 5000))
-  const until = options.seconds ? real() + Number(options.seconds) * 1000 : Number.POSITIVE_INFINITY
+  const from = numberOf('--from', options.from)
+  const limit = numberOf('--seeds', options.seeds, options.seconds ? Number.POSITIVE_INFINITY : 5000)
+  const until = options.seconds ? real() + numberOf('--seconds', options.seconds) * 1000 : Number.POSITIVE_INFINITY
   const began = real()
   let reported = began
   let failed = 0

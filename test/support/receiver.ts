@@ -3,9 +3,9 @@ import http from 'node:http'
 import https from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 import zlib from 'node:zlib'
 import { HOST } from './address.js'
+import { programOptions } from './program-options.js'
 
 /** One request as it came, its body unpacked. */
 export interface Received {
@@ -177,7 +177,7 @@ function linesOf(body: string): string[] {
 
 /** As a program: `receiver.js [--port N] [--authorization 'Token k'] [--out FILE]`; prints its address. */
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values } = parseArgs({
+  const { values } = programOptions({
     options: { port: { type: 'string' }, authorization: { type: 'string' }, out: { type: 'string' } },
   })
   const { port, ...rest } = values

@@ -1,9 +1,9 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { EXIT } from '../../../src/daemon/process/dispatch.js'
 import { checkout } from '../../support/checkout.js'
+import { numberOf, programOptions } from '../../support/program-options.js'
 import { Seeded } from '../../support/seeded.js'
 import { compare, compareTexts, type Difference, repeats } from './compare.js'
 import { broken, caseOf, corpusOf, findConfigs, hasTests } from './configs.js'
@@ -40,7 +40,7 @@ interface Decided {
   readonly decision: string
 }
 
-const { values: options, positionals } = parseArgs({
+const { values: options, positionals } = programOptions({
   allowPositionals: true,
   options: {
     worlds: { type: 'string', default: '300' },
@@ -81,7 +81,7 @@ async function inTurns<T>(all: Iterable<T>, run: (one: T, slot: string) => Promi
   const worker = async (_: unknown, slot: number) => {
     for (let next = rest.next(); !next.done && !isStopping; next = rest.next()) await run(next.value, `slot-${slot}`)
   }
-  await Promise.all(Array.from({ length: Number(options.jobs) }, worker))
+  await Promise.all(Array.from({ length: numberOf('--jobs', options.jobs) }, worker))
 }
 
 /** Returns the output of `validate` by the name of the file. */
@@ -105,7 +105,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const receiver = await new Receiver().listen()
   const configs = findConfigs()
   const corpus = corpusOf(configs)
-  const some = configs.slice(0, Number(options.configs))
+  const some = configs.slice(0, numberOf('--configs', options.configs))
 
   const texts = new Map(some.map(config => [`${slug(config.name)}.yaml`, config.text]))
   for (const [n, config] of some.entries())
@@ -142,7 +142,9 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   say(`the tests of ${tested.length} configurations run (${seconds()})`)
 
   const cases = some.flatMap(config => caseOf(config, corpus) ?? [])
-  const worlds = Array.from({ length: Number(options.worlds) }, (_, i) => makeWorld(Number(options.from) + i, corpus))
+  const worlds = Array.from({ length: numberOf('--worlds', options.worlds) }, (_, i) =>
+    makeWorld(numberOf('--from', options.from) + i, corpus),
+  )
   let done = 0
   let arrivals = 0
   const repeated = [0, 0]

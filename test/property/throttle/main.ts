@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util'
+import { numberOf, programOptions } from '../../support/program-options.js'
 import { run } from './run.js'
 import { ALL_RUNS, scenarioOf } from './scenario.js'
 import { shrunken } from './shrink.js'
@@ -13,7 +13,7 @@ const USAGE = `Usage: npm run property:throttle -- [options]
 `
 const MOST_FAILED = 10
 
-const { values: options } = parseArgs({
+const { values: options } = programOptions({
   options: {
     runs: { type: 'string', default: '10000' },
     from: { type: 'string', default: '0' },
@@ -40,12 +40,12 @@ async function main(): Promise<number> {
     return 0
   }
   if (options.seed !== undefined) {
-    const isFine = await explain(Number(options.seed))
+    const isFine = await explain(numberOf('--seed', options.seed))
     say(`seed ${options.seed}: ${isFine ? 'ok' : 'FAILED'}`)
     return isFine ? 0 : 1
   }
-  const from = Number(options.from)
-  const runs = Number(options.runs)
+  const from = numberOf('--from', options.from)
+  const runs = numberOf('--runs', options.runs)
   const failed: number[] = []
   let events = 0
   let refused = 0
