@@ -219,9 +219,11 @@ t.test('sluice api', async t => {
     'processors: { limit: { type: throttle, inputs: [ingest], limit: 2, window: 1s } }\ndestinations: { out: { type: file, inputs: [limit], path: "${OUT}" } }\n'
   writeFileSync(file, yaml)
   const gate = await api(['publish', id, '--config', file], manager, 1)
-  t.match(gate.stderr, /^sluice: 403 feature_not_enabled: .*throttle/)
+  t.match(gate.stderr, /^sluice: 403 feature_not_enabled: .* run: sluice api enable throttle /)
   t.match(JSON.parse((await api(['enable', 'throttle'])).stdout), { features: { throttle: true } })
-  t.match(JSON.parse((await api(['publish', id])).stdout), { published_revision: 2 })
+  const forNobody = await api(['publish', id], manager, 1)
+  t.match(JSON.parse(forNobody.stdout), { published_revision: 2 })
+  t.match(forNobody.stderr, /^sluice: published, but the service cannot run it: .* or run it in a daemon$/m)
   t.match(JSON.parse((await api(['publish', id, '--revision', '1'])).stdout), { published_revision: 1 })
   const published = JSON.parse((await api(['GET', `/v3/pipeline/${id}/revision/2`])).stdout)
   t.equal(published.data.config.destinations.out.path, '${OUT}', 'variables are left alone')

@@ -1,4 +1,5 @@
 import { type Command, command, wholeNumber } from '../../daemon/process/command-line.js'
+import { EXIT } from '../../daemon/process/dispatch.js'
 import type { Client, ListPage, PageOptions } from '../../service/client/client.js'
 
 const ENVIRONMENT =
@@ -171,17 +172,23 @@ export const apiCommands: readonly Command[] = [
       { title: 'back to what ran before', line: 'sluice api publish ID --revision 3' },
     ],
     async run({ options, operands }, io) {
-      const { pipelineId, withClient } = await load()
+      const { pipelineId, publishedForNobody, withClient } = await load()
       const { config, revision } = options
       const wanted = revision === undefined ? undefined : wholeNumber(revision, 'revision', 'api publish')
       const { loadDocument } = await import('../../engine/config/yaml/plain-yaml.js')
       const document = config === undefined ? undefined : loadDocument(config)
-      return withClient(options, io, async client => {
+      let obstacle: string | undefined
+      const code = await withClient(options, io, async client => {
         const pipeline = await pipelineId(client, operands[0])
         const changed = document && (await client.pipelines.update(pipeline, { config: document }))
-        const published = wanted ?? changed?.revision
-        return client.pipelines.publish(pipeline, published === undefined ? {} : { revision: published })
+        const revision = wanted ?? changed?.revision
+        const published = await client.pipelines.publish(pipeline, revision === undefined ? {} : { revision })
+        obstacle = await publishedForNobody(client, published)
+        return published
       })
+      if (obstacle === undefined) return code
+      io.stderr.write(`sluice: ${obstacle}\n`)
+      return EXIT.failed
     },
   }),
   command({

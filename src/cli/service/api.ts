@@ -7,6 +7,7 @@ import { printable, printableJson, printableText } from '../../lib/printable.js'
 import { systemClock } from '../../lib/time.js'
 import { keyProblem, trimKey } from '../../net/key.js'
 import { inspectTls } from '../../net/tls-check.js'
+import type { PublishedPipelineDocument } from '../../service/api/domain/documents.js'
 import { Client, everything, type ListPage, type PageOptions } from '../../service/client/client.js'
 import { fetchTrusting } from '../../service/client/fetch-trusting.js'
 import { type Answered, ServiceError } from '../../service/client/transport.js'
@@ -40,6 +41,23 @@ export async function withClient(
     }
     throw error
   }
+}
+
+/** Why nothing runs what was published: the service cannot, and no daemon has reported. Undefined: something may. */
+export async function publishedForNobody(
+  client: Client,
+  { id, service_bounds }: PublishedPipelineDocument,
+): Promise<string | undefined> {
+  const why = service_bounds.find(({ obstacle }) => obstacle)?.message
+  if (why === undefined) return undefined
+  try {
+    for await (const { pipeline_id } of everything(page => client.fleet(page))) if (pipeline_id === id) return undefined
+  } catch (error) {
+    // The key may publish and not read: daemons may run it.
+    if (error instanceof ServiceError) return undefined
+    throw error
+  }
+  return printable(`published, but ${why}. Correct the pipeline and publish again, or run it in a daemon`)
 }
 
 export async function connect(connection: Connection, io: Io): Promise<Client> {

@@ -23,6 +23,8 @@ export interface Bound {
   /** Of the option; empty for the whole pipeline. */
   readonly path: string
   readonly message: string
+  /** Events that are sent to the pipeline in the service cannot be taken because of it. */
+  readonly obstacle?: true
 }
 
 /** What a pipeline takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */

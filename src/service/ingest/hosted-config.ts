@@ -17,6 +17,9 @@ const MOST_DESTINATIONS = 32
 /** A published configuration that the service cannot run; the message says why, for people. */
 export class NotHosted extends Error {}
 
+/** The pipeline takes no events that are sent to it: it is for daemons. */
+export class NothingToHost extends NotHosted {}
+
 export interface HostedOptions {
   readonly name: string
   readonly dataDir: string
@@ -59,7 +62,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Hosted 
   }
   const reached = reachedFrom(config)
   const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
-  if (all.destinations.length === 0) throw new NotHosted(`nothing that reaches a destination reads ${INGEST}`)
+  if (all.destinations.length === 0) throw new NothingToHost(`nothing that reaches a destination reads ${INGEST}`)
   const toStdout = all.destinations.find(({ type }) => type === 'stdout')
   if (toStdout)
     throw new NotHosted(

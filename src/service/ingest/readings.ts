@@ -9,7 +9,7 @@ import { BoundedMap } from '../../lib/bounded-map.js'
 import type { Clock } from '../../lib/time.js'
 import type { Refusal } from '../../net/http/server/refusal.js'
 import type { Bound } from './hosted-bounds.js'
-import { type Hosted, hostedConfig, NotHosted } from './hosted-config.js'
+import { type Hosted, hostedConfig, NotHosted, NothingToHost } from './hosted-config.js'
 import { type Published, versionName } from './published.js'
 import { Feed } from './worker/feed.js'
 
@@ -42,8 +42,9 @@ export class Readings {
       const left = await leftBehind(config, this.#options.log, ['buffer'])
       return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
     } catch (error) {
-      if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]
-      throw error
+      if (!(error instanceof NotHosted)) throw error
+      const bound = { path: '', message: `the service cannot run it: ${error.message}` }
+      return [error instanceof NothingToHost ? bound : { ...bound, obstacle: true }]
     }
   }
 

@@ -124,6 +124,10 @@ export const publishedPipelineDocument = pipelineDocument
         z.object({
           path: z.string().describe('Path of the option; empty for the whole configuration.'),
           message: z.string(),
+          obstacle: z
+            .literal(true)
+            .optional()
+            .describe('The service cannot take events for the pipeline because of this. A daemon may run it.'),
         }),
       )
       .describe(

@@ -56,7 +56,15 @@ t.test('a publish answers with what the service bounds, and the log has it', asy
   const toStdout = { destinations: { out: { type: 'stdout', inputs: ['ingest'] } } }
   await pipelines.update(me, id, { config: toStdout })
   const message = /^the service cannot run it: destinations\.out\.type: the standard output/
-  t.match((await pipelines.publish(me, id, {})).document.service_bounds, [{ path: '', message }])
+  t.match((await pipelines.publish(me, id, {})).document.service_bounds, [{ path: '', message, obstacle: true }])
+  const own = {
+    sources: { f: { type: 'file', include: ['/var/log/a.log'] } },
+    destinations: { out: { ...out, inputs: ['f'] } },
+  }
+  await pipelines.update(me, id, { config: own })
+  const [only] = (await pipelines.publish(me, id, {})).document.service_bounds
+  t.match(only, { message: /nothing that reaches a destination reads ingest/ })
+  t.notOk(only?.obstacle, 'it is for daemons')
 })
 
 t.test('the files of a pipeline that was deleted are removed, also at the next start', async t => {

@@ -19,6 +19,6 @@ export function notEnabled(names: readonly string[]): ApiError {
   const [name] = names
   return forbidden(
     'feature_not_enabled',
-    `${names.join(', ')} is in beta and not enabled for this account: a manager of it enables it with PUT /v3/account/feature/${name} and {"enabled":true}; then publish again`,
+    `${names.join(', ')} is in beta and not enabled for this account. With the key of a manager of the account, run: sluice api enable ${name} (PUT /v3/account/feature/${name}); then publish again`,
   )
 }

@@ -51,7 +51,10 @@ export class Pipelines {
   /** Disk usage of the saved revisions. */
   readonly sizes = new RevisionSizes()
   /** Reports options of a configuration that are limited where this service runs the pipeline. */
-  boundsOf: (pipeline: string, config: PipelineRecord['config']) => Promise<readonly Fault[]> = async () => []
+  boundsOf: (
+    pipeline: string,
+    config: PipelineRecord['config'],
+  ) => Promise<readonly (Fault & { readonly obstacle?: true })[]> = async () => []
   readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
   readonly #hidden = new Derived((config: RevisionRecord['config']) => hideLiterals(config, this.#components))
@@ -195,7 +198,7 @@ export class Pipelines {
       const withBounds = ({ document, etag }: Tagged<PipelineDocument>) => ({
         document: {
           ...document,
-          service_bounds: bounds.map(({ path, message }) => ({ path: path && `config.${path}`, message })),
+          service_bounds: bounds.map(({ path, ...bound }) => ({ ...bound, path: path && `config.${path}` })),
         },
         etag,
       })

@@ -186,7 +186,11 @@ t.test('a throttle is in beta', async t => {
   const manager = await as(service, first.manager.key)
   const { id } = (await service.pipelines.create(me, { title: 'x', config: throttled })).document
   const error = await service.pipelines.publish(me, id, {}).catch(error => error)
-  t.match(error, { status: 403, code: 'feature_not_enabled', message: /PUT \/v3\/account\/feature\/throttle/ })
+  t.match(error, {
+    status: 403,
+    code: 'feature_not_enabled',
+    message: /run: sluice api enable throttle \(PUT \/v3\/account\/feature\/throttle\); then publish again$/,
+  })
   t.equal((await service.pipelines.get(me, id)).document.published_revision, null)
   t.equal(await outcome(service.accounts.setFeature(manager, 'nope', true)), '404 not_found')
   t.equal(await outcome(service.accounts.setFeature(manager, 'toString', true)), '404 not_found')
