@@ -14,7 +14,8 @@ export interface NewOptions {
   readonly typescript: boolean
 }
 
-const TESTING = `'@sluice-logs/sluice/plugin/testing'`
+const OWN = '@sluice-logs/sluice'
+const TESTING = `'${OWN}/plugin/testing'`
 
 const TSCONFIG = {
   compilerOptions: {
@@ -53,7 +54,14 @@ export function newPlugin([what, name]: readonly string[], { typescript }: NewOp
     [file]: template.code(name, text => (typescript ? text : '')),
     [`${name}.test.js`]: testOf(what as What, file),
     'sluice.yaml': template.config(file, name),
-    'package.json': json({ name: `sluice-plugin-${name}`, private: true, type: 'module', exports: `./${file}` }),
+    'package.json': json({
+      name: `sluice-plugin-${name}`,
+      private: true,
+      type: 'module',
+      exports: `./${file}`,
+      // npm removes a link that no dependency is for when it installs anything else.
+      devDependencies: { [OWN]: `file:${packageFolder}` },
+    }),
     ...(typescript && { 'tsconfig.json': json(TSCONFIG) }),
   }
   for (const [path, text] of Object.entries(files)) writeFileSync(join(folder, path), text)

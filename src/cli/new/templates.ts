@@ -34,6 +34,8 @@ export default defineProcessor({
     longest: z.int().min(1).default(100).describe('Characters of the longest text that passes.'),
   }),
   usesFields: ({ field }) => [{ option: 'field', path: field }],
+  // The fields that it adds: validate warns of fields that no component adds.
+  fields: () => ({ names: ['length'] }),
   reasons: { too_long: 'The text has more characters than \`longest\`.' },
   plan: () => ({ reasons: ['too_long'] }),
   // Examples are in the reference, and run as tests.
@@ -41,8 +43,8 @@ export default defineProcessor({
     {
       title: 'Short messages only',
       yaml: 'longest: 5\\n',
-      input: ['{"message":"short"}', '{"message":"longer"}'],
-      output: ['{"message":"short","length":5}'],
+      input: ['{"message":"short"}', '{"message":"longer"}', '{"message":"naïve"}', '{"message":"🚀🚀🚀"}'],
+      output: ['{"message":"short","length":5}', '{"message":"naïve","length":5}', '{"message":"🚀🚀🚀","length":3}'],
     },
   ],
   create({ field, longest }, context) {
@@ -54,7 +56,8 @@ export default defineProcessor({
       process(batch, to) {
         for (let i = 0; i < batch.length; i++) {
           if (text.load(batch, i) !== STRING) continue
-          const characters = text.text().length
+          // \`length\` of a string counts some characters twice, an emoji for one.
+          const characters = [...text.text()].length
           if (characters > longest) {
             to[i] = discard(0)
             continue
