@@ -9,6 +9,8 @@ export interface Origin {
   /** The address of the sender, for lines received over a connection. */
   readonly peer?: string
   readonly host: string
+  /** When a dead letter was rejected first, wall clock in milliseconds. */
+  readonly rejectedAt?: number
   /** The codec that decodes the lines. A line that it cannot decode is kept as text and counted. */
   readonly codec: Codec
   /** The field names that the pipeline's processors read, found in one scan. Complete before the first batch. */

@@ -7,7 +7,7 @@ import { type AnyDefinition, defineSource } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
 import type { WantedNames } from '../../../lib/formats/json-scan.js'
-import { type Frame, LINE_END, LineSplitter, PIECE } from '../../../lib/lines/line-splitter.js'
+import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../lib/lines/line-splitter.js'
 import { LowWaterMark } from '../../flow/low-water-mark.js'
 import { decodeLetter, type Letter } from './record.js'
 
@@ -132,7 +132,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
           for (const { letter, end } of records) {
             if (signal.aborted) return
             if (!letter) continue
-            if (!last || !isAlike(last, letter)) origin = originOf(letter, context.id, wanted)
+            if (!last || !hasSameOrigin(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
             // One event per batch, so that the progress is exact when the run ends early.
             const settle = progress.send(end)
@@ -147,7 +147,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
   })
 }
 
-export function originOf({ path, peer, host, codec }: Letter, source: string, wanted: WantedNames): Origin {
+export function originOf({ path, peer, host, codec, rejectedAt }: Letter, source: string, wanted: WantedNames): Origin {
   return {
     source,
     host,
@@ -155,12 +155,17 @@ export function originOf({ path, peer, host, codec }: Letter, source: string, wa
     wanted,
     ...(path === undefined ? {} : { path }),
     ...(peer === undefined ? {} : { peer }),
+    ...(rejectedAt === undefined ? {} : { rejectedAt }),
   }
 }
 
-/** Whether two letters may come from the same file or connection. If so, the pieces of a line can be matched. */
-function isAlike(a: Letter, b: Letter): boolean {
-  return a.codec.isSame(b.codec) && a.path === b.path && a.peer === b.peer && a.host === b.host
+/**
+ * Whether a letter may come from the same file or connection as the one before, and was rejected at the same time or goes
+ * on a line of it. If so, the pieces of a line can be matched.
+ */
+function hasSameOrigin(before: Letter, { codec, path, peer, host, flags, rejectedAt }: Letter): boolean {
+  const isAlike = before.codec.isSame(codec) && before.path === path && before.peer === peer && before.host === host
+  return isAlike && (before.rejectedAt === rejectedAt || (flags & CONTINUES) !== 0)
 }
 
 const LF = Buffer.from('\n')

@@ -11,8 +11,8 @@ import { SLOT, scanObject, WantedNames } from '../../../lib/formats/json-scan.js
 import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 
 /**
- * A rejected event as a line of JSON with time, destination, status (if any), reason, request_id (if any), error and
- * event: the event as sent with `encoding: json`. If that differs from the line as sent with `encoding: raw`, `line`
+ * A rejected event as a line of JSON with time, since (when it was rejected first, if that was before), destination,
+ * status (if any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If that differs from the line as sent with `encoding: raw`, `line`
  * describes the line:
  * - "message", "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": those of the codec, if any}: a line for the codec of this name.
@@ -29,9 +29,11 @@ export function encodeLetters(
 ): Buffer {
   const { status, reason, requestId: request_id, message, messages } = error
   const time = new Date(wall).toISOString()
-  const head = JSON.stringify({ time, destination, status, reason, request_id }).slice(0, -1)
   const lines: Buffer[] = []
   for (const batch of request) {
+    const { rejectedAt } = batch.origin
+    const since = rejectedAt === undefined ? undefined : new Date(rejectedAt).toISOString()
+    const head = JSON.stringify({ time, since, destination, status, reason, request_id }).slice(0, -1)
     for (let i = 0; i < batch.length; i++) {
       const line = lineMember(batch, i)
       const member = line === undefined ? '' : `,"line":${JSON.stringify(line)}`
@@ -75,6 +77,8 @@ export interface Letter {
   readonly host: string
   /** Wall clock, in milliseconds. */
   readonly receivedAt: number
+  /** When it was rejected first, wall clock in milliseconds. */
+  readonly rejectedAt: number | undefined
 }
 
 const wanted = new WantedNames()
@@ -82,6 +86,8 @@ const EVENT = wanted.slot('event')
 const slots = new Int32Array(SLOT)
 
 interface LetterRecord {
+  readonly time?: unknown
+  readonly since?: unknown
   readonly reason: string
   readonly line?: Line
   readonly event: Record<string, unknown>
@@ -96,14 +102,15 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
   // White space around an object is part of its line.
   while (isSpace(bytes[from - 1]!)) from--
   while (isSpace(bytes[to]!)) to++
-  const { reason, line, event } = record
+  const { reason, line, event, time, since = time } = record
   if (typeof reason !== 'string' || typeof event !== 'object' || event === null || Array.isArray(event))
     return undefined
   const { file, peer, host, timestamp, partial } = event
   const found = lineOf(line, event)
   if (found === undefined) return undefined
   const isObject = found.codec.form === 'object'
-  const time = Date.parse(String(timestamp))
+  const receivedAt = Date.parse(String(timestamp))
+  const rejectedAt = Date.parse(String(since))
   return {
     reason,
     line: found.bytes ?? Buffer.from(bytes.subarray(from, to)),
@@ -112,7 +119,8 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
     path: typeof file === 'string' && !isObject ? file : undefined,
     peer: typeof peer === 'string' && !isObject ? peer : undefined,
     host: found.host ?? (typeof host === 'string' ? host : ''),
-    receivedAt: Number.isNaN(time) ? 0 : time,
+    receivedAt: Number.isNaN(receivedAt) ? 0 : receivedAt,
+    rejectedAt: Number.isNaN(rejectedAt) ? undefined : rejectedAt,
   }
 }
 

@@ -41,9 +41,9 @@ export async function forgetDone(folder: string): Promise<void> {
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** Size of the start of a record, which contains its time. */
-const HEAD = 64
-const TIME = /^\{"time":"([^"]+)"/
+/** Size of the start of a record, which contains its times. */
+const HEAD = 128
+const TIMES = /^\{"time":"([^"]+)"(?:,"since":"([^"]+)")?/
 
 /** The count of one file. */
 interface Counted {
@@ -53,7 +53,7 @@ interface Counted {
   /** End of the last complete record. */
   readonly end: number
   readonly events: number
-  /** Time of the first record, wall clock in milliseconds. */
+  /** When the event of the first record was rejected first, wall clock in milliseconds. */
   readonly oldest: number
 }
 
@@ -134,10 +134,10 @@ async function count(path: string, from: number, known: Counted | undefined): Pr
   }
 }
 
-/** The time of the record at `from`, or the file's modification time if there is none. */
+/** When the event of the record at `from` was rejected first, or the file's modification time if there is none. */
 async function timeAt(file: FileHandle, from: number): Promise<number> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, from)
-  const [, text = ''] = TIME.exec(buffer.toString('latin1', 0, bytesRead)) ?? []
-  const time = Date.parse(text)
+  const [, again = '', first = again] = TIMES.exec(buffer.toString('latin1', 0, bytesRead)) ?? []
+  const time = Date.parse(first)
   return Number.isNaN(time) ? (await file.stat()).mtimeMs : time
 }

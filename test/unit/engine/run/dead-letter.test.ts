@@ -413,6 +413,31 @@ t.test('resend', async t => {
     t.same(sent(), [0, 3, 6, 9, 100, 101])
   })
 
+  await t.test('what is refused again is as old as when it was refused first', async t => {
+    const { path, context } = await setUp(t, 3)
+    const timesIn = () =>
+      readFileSync(path, 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map(line => JSON.parse(line) as { time: string; since?: string })
+    const first = timesIn().map(({ time }, i) => new Date(Date.parse(time) - 3_600_000 * (3 - i)).toISOString())
+    const lines = readFileSync(path, 'utf8').trimEnd().split('\n')
+    writeFileSync(path, lines.map((line, i) => `${line.replace(/"time":"[^"]+"/, `"time":"${first[i]}"`)}\n`).join(''))
+    for (const refusals of [3, 2]) {
+      judge = n => (n < refusals ? refused : undefined)
+      t.match(await resendFile(path, context), { sent: refusals === 3 ? 0 : 1 })
+      t.same(
+        timesIn().map(({ since }) => since),
+        first.slice(0, refusals),
+        'also of one that was refused twice before',
+      )
+      t.ok(timesIn().every(({ time, since }) => time > since!))
+    }
+    const stock = new DeadLetterStock(path)
+    await stock.refresh()
+    t.equal(stock.oldest, Date.parse(first[0]!))
+  })
+
   await t.test('ended in the middle: the next call sends the rest', async t => {
     const { path, folder, context, stop } = await setUp(t, 40)
     judge = n => {
