@@ -78,13 +78,29 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
 }
 
 /**
+ * Runs `fn` once after `ms`, unless the returned function was called: when the answer that is waited for has come. What
+ * has arrived by then is read first, since a process that was stopped or busy runs its timers before it reads.
+ */
+export function unlessAnswered(ms: number, fn: () => void, timer = after): () => void {
+  let isAnswered = false
+  const late = () => {
+    if (!isAnswered) fn()
+  }
+  const cancel = timer(ms, () => void setImmediate(late))
+  return () => {
+    isAnswered = true
+    cancel()
+  }
+}
+
+/**
  * A signal that aborts when `parent` does, or after `ms`. Call `clear` when the work is done. `timer` may belong to
  * another clock.
  */
 export function deadline(ms: number, parent?: AbortSignal, timer = after): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
   const abort = () => controller.abort(parent?.reason)
-  const cancel = timer(ms, () => controller.abort(new Error(`no answer within ${ms} ms`)))
+  const cancel = unlessAnswered(ms, () => controller.abort(new Error(`no answer within ${ms} ms`)), timer)
   if (parent?.aborted) abort()
   parent?.addEventListener('abort', abort, { once: true })
   return {

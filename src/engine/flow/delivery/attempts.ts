@@ -4,7 +4,7 @@ import type { ComponentMetrics } from '../../../core/component.js'
 import { DeliveryError } from '../../../core/errors.js'
 import { Backoff, type Random } from '../../../lib/backoff.js'
 import { LogLimit } from '../../../lib/log-limit.js'
-import { after, type Clock, sleep } from '../../../lib/time.js'
+import { type after, type Clock, sleep, unlessAnswered } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 
 /** How often it is asked during a hold whether an immediate attempt makes sense, and the longest wait for one. */
@@ -278,13 +278,14 @@ export class Attempts {
 
   /** Makes one attempt. Returns the error, if any. */
   async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
-    const { timeout, after: timer = after } = this.#context
+    const { timeout, after } = this.#context
     const controller = new AbortController()
     const { signal } = controller
-    const cancel = timer(timeout, () => {
+    const late = () => {
       const message = `no answer within ${formatDuration(timeout)}`
       controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
-    })
+    }
+    const cancel = unlessAnswered(timeout, late, after)
     this.#running.set(controller, cancel)
     try {
       await task.attempt(signal)

@@ -5,7 +5,7 @@ import { ComponentCounters } from '../../../../src/engine/flow/counters.js'
 import { Attempts, type OutageState } from '../../../../src/engine/flow/delivery/attempts.js'
 import { ManualTime, settle } from '../../../support/manual-time.js'
 
-function setUp(outage?: OutageState) {
+function setUp(outage?: OutageState, afterTimers = () => {}) {
   const time = new ManualTime()
   const logs: Record<string, unknown>[] = []
   const attempts = new Attempts({
@@ -17,7 +17,11 @@ function setUp(outage?: OutageState) {
     changed: async () => false,
     failed: () => {},
     retried: () => {},
-    after: time.after,
+    after: (ms, fn) =>
+      time.after(ms, () => {
+        fn()
+        queueMicrotask(afterTimers)
+      }),
     outage,
   })
   return { time, logs, attempts }
@@ -81,3 +85,36 @@ t.test(
     t.match(logs, [{ msg: 'delivery works again' }])
   },
 )
+
+t.test('an answer that arrived while the process was stopped is read, although the timeout is over', async t => {
+  let answer = () => {}
+  const { time, logs, attempts } = setUp(undefined, () => answer())
+  let made = 0
+  const task = {
+    attempt(signal: AbortSignal) {
+      made++
+      return new Promise<void>((resolve, reject) => {
+        if (made === 1) answer = resolve
+        signal.addEventListener('abort', () => reject(signal.reason))
+      })
+    },
+    classify: (error: unknown) => error as DeliveryError,
+    limited: false,
+  }
+  let isDone = false
+  void attempts.persist(task).then(() => {
+    isDone = true
+  })
+  await time.advance(1000)
+  t.ok(isDone)
+  t.equal(made, 1)
+  t.same(logs, [])
+
+  void attempts.persist(task)
+  await time.advance(999)
+  t.same(logs, [])
+  await time.advance(1)
+  t.match(logs, [{ reason: 'timeout', error: 'no answer within 1s' }])
+  attempts.close()
+  await settle()
+})

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import type { ComponentMetrics, Observer, ProcessorOutage } from '../../../../core/component.js'
 import { Backoff, type Random, systemRandom } from '../../../../lib/backoff.js'
-import { deadline, type TimerClock } from '../../../../lib/time.js'
+import { deadline, type TimerClock, unlessAnswered } from '../../../../lib/time.js'
 import type { RedisConnection } from '../../../../net/redis/connection.js'
 import { type RedisProblem, RedisTimeout, redisProblem } from '../../../../net/redis/redis-error.js'
 import type { Backend, OnFailure } from '../../../throttle/cluster/cluster-decider.js'
@@ -201,7 +201,11 @@ export class RedisBackend implements Backend {
   async #inTime<T>(result: Promise<T>, ms: number): Promise<T> {
     let cancel = () => {}
     const late = new Promise<never>((_, reject) => {
-      cancel = this.#context.clock.after(ms, () => reject(new RedisTimeout(ms)))
+      cancel = unlessAnswered(
+        ms,
+        () => reject(new RedisTimeout(ms)),
+        (ms, fn) => this.#context.clock.after(ms, fn),
+      )
     })
     try {
       return await Promise.race([result, late])
