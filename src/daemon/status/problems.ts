@@ -57,6 +57,7 @@ export function problemsOf(seen: Observed): Problem[] {
     ...positive(seen, OF_FILES),
     ...nothingToRead(seen),
     ...undecodedProblems(seen),
+    ...unprocessedProblems(seen),
     ...orphansIn(seen, kind => !COSTS_NOTHING.has(kind)),
     ...positionProblems(seen),
     ...positive(seen, [PROGRESS_UNSAVED]),
@@ -304,6 +305,22 @@ function undecodedProblems({ series }: Observed): Problem[] {
       }
     }),
   )
+}
+
+/** Processors that pass on most events because they could not process them. */
+function unprocessedProblems({ series }: Observed): Problem[] {
+  const reason = PROCESSING_FAILED
+  return series
+    .all('sluice_component_errors_total', { component_kind: 'processor', kind: 'processing' })
+    .flatMap(({ labels: { component_id = '' }, value }) => {
+      const events = series.sum('sluice_component_received_events_total', { component_id })
+      // Where they are discarded or kept as dead letters, that is said.
+      if (value === 0 || value * 2 < events || series.sum(DISCARDED, { component_id, reason }) > 0) return []
+      return {
+        what: `${component_id} could not process ${short(value)} of its ${counted(events, 'event')}`,
+        todo: 'They are passed on unchanged, with the reason in .processing_error, which the log names, too (SLUICE_PROCESSOR_FAILED). Correct the processor, or decode of the source.',
+      }
+    })
 }
 
 /** Describes the data of a component that is not configured any more. */

@@ -57,6 +57,26 @@ t.test('what a processor discards on purpose is no problem, and what it could no
   ])
 })
 
+t.test('a processor that passes on most events because it could not process them', async t => {
+  const seen = (failed: number, ...more: string[]) =>
+    problemsOf(
+      view(
+        [],
+        [
+          `sluice_component_errors_total{component_id="p",component_kind="processor",kind="processing"} ${failed}`,
+          'sluice_component_received_events_total{component_id="p",component_kind="processor"} 6000',
+          ...more,
+        ],
+      ),
+    )
+  t.match(seen(3000), [{ what: 'p could not process 3.00k of its 6.00k events', todo: /\.processing_error/ }])
+  t.same(seen(2999), [], 'a few lines that are different')
+  const discards = 'component_kind="processor",reason="processing_failed"} 4000'
+  const [problem, other] = seen(4000, `sluice_component_discarded_events_total{component_id="p",${discards}`)
+  t.match(problem, { what: /^p has discarded/ })
+  t.equal(other, undefined, 'which is said of what is discarded')
+})
+
 t.test('dead letters: how many, how old, and commands that work', async t => {
   const folder = testFolder(t, { "it's.yaml": 'data_dir: /elsewhere' })
   const config = join(folder, "it's.yaml")
