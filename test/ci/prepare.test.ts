@@ -115,3 +115,16 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   t.same(await Promise.all(children.map(async child => (await once(child, 'close'))[0])), [0, 0, 0])
   t.equal(readFileSync(path('calls'), 'utf8'), `${more[0]}\n`, 'at the same time: one does it, the others wait')
 })
+
+t.test('what runs the program builds it first', t => {
+  const { scripts } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>
+  }
+  const stale = Object.entries(scripts).filter(([name, line]) => {
+    const all = `${scripts[`pre${name}`] ?? ''} && ${line}`
+    const [before, runs] = all.split('node dist/')
+    return runs !== undefined && !/prepare\.mjs|npm run build/.test(before!)
+  })
+  t.same(stale, [])
+  t.end()
+})
