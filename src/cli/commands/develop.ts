@@ -7,17 +7,17 @@ export const developCommands: readonly Command[] = [
     summary:
       'Writes a starting point for a plugin: a processor, source, destination or codec of your own, with its test.',
     text: [
-      'Makes a folder NAME with the code, a test of it for `node --test`, and a configuration that uses it. NAME is the type in configurations, or the name of the codec. All of it works as it is written.',
+      'Makes a folder NAME with the code, a test of it for `node --test`, and a configuration that uses it. All of it works as it is written.',
     ],
     options: {
       typescript: { type: 'boolean', text: 'In TypeScript. Types are stripped when it is loaded.' },
     },
     operands: {
-      name: 'KIND',
+      name: 'KIND NAME',
       min: 2,
       max: 2,
       takes: ['processor', 'source', 'destination', 'codec'],
-      text: 'processor, source, destination or codec; then NAME.',
+      text: 'KIND is processor, source, destination or codec; NAME is the type in configurations, or the name of the codec.',
     },
     examples: [
       { title: 'a processor', line: 'sluice new processor mask_names' },

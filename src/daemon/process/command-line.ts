@@ -168,6 +168,6 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
       fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
   }
   if (positionals.length > max) fail(`unexpected ${JSON.stringify(positionals[max])}`)
-  if (positionals.length < min && !mayMiss) fail(`${name} is missing`)
+  if (positionals.length < min && !mayMiss) fail(`${name.split(' ')[positionals.length] ?? name} is missing`)
   return { options, operands: positionals }
 }

@@ -121,6 +121,12 @@ t.test('a configuration is taken as an option and as the first operand', async t
   }
   t.match(await call(['needs'], table), { code: 2, stderr: /FILE is missing: The configuration\./ })
   t.match(await call(['plain', 'a', 'b'], table), { code: 2, stderr: /unexpected "b"/ })
+  for (const [argv, missing] of [
+    [['new'], 'KIND'],
+    [['new', 'processor'], 'NAME'],
+    [['api', 'GET'], 'PATH'],
+  ] as const)
+    t.match(await call(argv), { code: 2, stderr: new RegExp(`^sluice: ${missing} is missing$`, 'm') })
   // simulate decides itself whether its first operand is a configuration, and that of docs is a page.
   const without = commands.filter(({ name }) => !['api publish', 'simulate', 'docs config'].includes(name))
   for (const { name, options, operands } of without) {
