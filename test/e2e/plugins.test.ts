@@ -53,6 +53,15 @@ for (const [kind, typed] of process.env.CI ? KINDS : KINDS.slice(0, 2)) {
     const valid = await command(['validate', 'sluice.yaml'], { cwd: folder })
     t.match(valid, { code: 0, stdout: /0 errors, 0 warnings/ }, valid.stderr)
     if (kind === 'processor') {
+      const behind = `plugins: [./${name}.${typed ? 'ts' : 'js'}]
+sources: { lines: { type: stdin } }
+processors:
+  made: { type: ${name}, inputs: [lines] }
+  limit: { type: throttle, inputs: [made], limit: 1, window: 1s, key_field: .length }
+destinations: { out: { type: stdout, inputs: [limit] } }
+`
+      writeFileSync(join(folder, 'behind.yaml'), behind)
+      t.match(await command(['validate', 'behind.yaml'], { cwd: folder }), { code: 0, stdout: /0 warnings/ })
       const called = async (...args: string[]) => (await command(args, { cwd: folder })).stdout
       t.match(await called('graph', 'sluice.yaml'), `${name} (${name})`)
       t.match(await called('test', 'sluice.yaml'), '1 passed, 0 failed')
