@@ -74,15 +74,19 @@ function keepWriting({ onEnd }: Machine, path: string, line: string): void {
   onEnd.push(() => clearInterval(timer))
 }
 
-/** Writes new files, with a pause in the middle of their line: only the first line of a file is cut for that. */
+/**
+ * Writes new files, with a pause in the middle of their line: only the first line of a file is cut for that. The pauses
+ * get longer, until a busy machine sees one.
+ */
 function keepPausing({ onEnd }: Machine, path: string): void {
-  let isNew = false
-  const timer = setInterval(() => {
-    isNew = !isNew
+  let timer: NodeJS.Timeout
+  const write = (isNew: boolean, pauseMs: number) => {
     if (isNew) rmSync(path, { force: true })
     appendFileSync(path, isNew ? 'half a line' : 'half a line\n')
-  }, 100)
-  onEnd.push(() => clearInterval(timer))
+    timer = setTimeout(write, pauseMs, !isNew, isNew ? pauseMs : Math.min(pauseMs * 1.5, 5000))
+  }
+  write(true, 100)
+  onEnd.push(() => clearTimeout(timer))
 }
 
 async function receiverFor(t: Test, otherwise: Step) {

@@ -45,7 +45,7 @@ const { values: options, positionals } = programOptions({
   options: {
     worlds: { type: 'string', default: '300' },
     from: { type: 'string', default: '1' },
-    configs: { type: 'string', default: 'Infinity' },
+    configs: { type: 'string' },
     jobs: { type: 'string', default: String(JOBS) },
     help: { type: 'boolean', short: 'h', default: false },
   },
@@ -105,7 +105,7 @@ async function compareAll(products: readonly [Product, Product], scratch: string
   const receiver = await new Receiver().listen()
   const configs = findConfigs()
   const corpus = corpusOf(configs)
-  const some = configs.slice(0, numberOf('--configs', options.configs))
+  const some = configs.slice(0, numberOf('--configs', options.configs, Number.POSITIVE_INFINITY))
 
   const texts = new Map(some.map(config => [`${slug(config.name)}.yaml`, config.text]))
   for (const [n, config] of some.entries())
