@@ -135,8 +135,9 @@ async function reportOrphans(config: Config, path: string, warn: (line: string) 
 function writtenKeys(file: string, known: readonly AnyDefinition[]): string[] {
   const isOpen = ((statSync(file, { throwIfNoEntry: false })?.mode ?? 0) & 0o004) !== 0
   return literalKeys(documentIn(file), known).flatMap(({ path, value }) => {
+    // The text is not shown: it may be the key itself.
     if (/^\$[A-Za-z_]\w*$/.test(value))
-      return [`${path} is the text ${value} itself; write \${${value.slice(1)}} for the variable`]
+      return [`${path} begins with $ and is used as it is written; for a variable of the environment, write \${NAME}`]
     if (!isOpen) return []
     return [
       `${path} is written here, and every user of this machine can read this file: chmod 640 ${file}, or keep it in a file of its own, a credential or a variable of the environment`,

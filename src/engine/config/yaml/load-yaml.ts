@@ -205,9 +205,10 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
+    // Without an anchor it is rather a text, such as a password, which no message shows.
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside of what it stands for`
-      : `*${name} is an alias of YAML, and there is no anchor &${name} above; for the text, write '*${name}'`
+      : 'a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes'
     return this.#broken(at, path, message)
   }
 

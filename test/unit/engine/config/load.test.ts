@@ -209,6 +209,12 @@ t.test('YAML that is none', async t => {
     ['data_dir: "\\q"', ['1:12: this escape sequence is not known; write \\\\ for a backslash, or use single quotes']],
     ['data_dir: !x y', ['1:11: this tag has no meaning here; remove it']],
     [free('&a { b: *a }'), [`${column(9)}${FREE}.b: the alias *a is inside of what it stands for`]],
+    [
+      'data_dir: *x',
+      [
+        '1:11: data_dir: a value that begins with * is an alias of YAML, and there is no anchor of this name above; for the text, put it in quotes',
+      ],
+    ],
     [free('{ <<: 1 }'), [`${column(3)}${FREE}.<<: merging with << is not part of YAML 1.2; write the options out`]],
     [free('{ __proto__: 1 }'), [`${column(3)}${FREE}.__proto__: is not a possible name`]],
     [free('{ a: 1, b: 2, a: 3 }'), [`${column(15)}${FREE}.a: is here twice; the first is in line 1`]],
