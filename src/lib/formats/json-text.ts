@@ -10,6 +10,18 @@ export function flatten(json: Buffer, start: number, end: number): number {
   return lines
 }
 
+/** What V8 quotes of a text that is not JSON: the text may hold keys. */
+const QUOTED = /(?:^|, )(?:\.{3})?".*"(?:\.{3})? is not valid JSON$/s
+
+/** JSON.parse, with errors that do not quote the text. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new SyntaxError((error as Error).message.replace(QUOTED, '') || 'Unexpected token')
+  }
+}
+
 /** JSON.stringify for JSON values of any depth. Uses a loop where JSON.stringify would overflow the stack. */
 export function jsonText(value: unknown): string {
   try {

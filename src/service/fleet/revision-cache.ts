@@ -6,6 +6,7 @@ import { errorCode, errorText } from '../../core/errors.js'
 import { NewerFormat, readState, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
+import { parseJson } from '../../lib/formats/json-text.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
@@ -65,10 +66,10 @@ export class RevisionCache {
 }
 
 function parse(text: string): PublishedRevision & { readonly url: string } {
-  const { format, sum, kept } = JSON.parse(text) as { format?: unknown; sum: unknown; kept: string }
+  const { format, sum, kept } = parseJson(text) as { format?: unknown; sum: unknown; kept: string }
   refuseNewer(format, FORMAT)
   if (sum !== crc32(kept)) throw new Error('its checksum is wrong')
-  return JSON.parse(kept)
+  return parseJson(kept) as PublishedRevision & { readonly url: string }
 }
 
 /** A cached revision, for commands that inspect the configuration of a managed daemon. */

@@ -7,7 +7,7 @@ import { openWithin, type Reach } from '../../../core/options/reach.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
 import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { readCsvTable } from '../../../lib/formats/csv-text.js'
-import { jsonText } from '../../../lib/formats/json-text.js'
+import { jsonText, parseJson } from '../../../lib/formats/json-text.js'
 import type { EnrichOptions } from '../enrich.js'
 import { openDatabase } from './maxmind.js'
 import { addressKey, cidrKeys, Ranges, type RowRange } from './ranges.js'
@@ -214,7 +214,7 @@ export function jsonRecords(text: string, columns: Columns): TableRecord[] {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseJson(text)
   } catch (error) {
     throw new TableError(`is not valid JSON: ${(error as Error).message}`)
   }

@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { errorText } from '../../../core/errors.js'
+import { parseJson } from '../../../lib/formats/json-text.js'
 import { readBody } from '../../../net/http/server/body.js'
 import type { Lease } from '../../../net/http/server/quota.js'
 import { Refusal, tooLarge } from '../../../net/http/server/refusal.js'
@@ -68,7 +69,7 @@ function parseBody(body: Buffer): unknown {
   if (!isUtf8(body)) throw invalid('is not valid UTF-8')
   let value: unknown
   try {
-    value = JSON.parse(body.toString())
+    value = parseJson(body.toString())
   } catch (error) {
     throw invalid(`is not valid JSON: ${errorText(error)}`)
   }

@@ -424,6 +424,9 @@ t.test('a body: its size, its type, its shape', async t => {
     ask('POST', '/v3/pipeline', { key: sts, body, headers })
   const cases: [string, Record<string, string> | undefined, number, object][] = [
     ['{"title":"x"', undefined, 400, { code: 'invalid_json' }],
+    ['{"value": SECRET}', undefined, 400, { message: "the body is not valid JSON: Unexpected token 'S'" }],
+    ['["a" "SECRET"]', undefined, 400, { message: /^(?!.*SECRET)the body is not valid JSON: / }],
+    ['undefined', undefined, 400, { message: 'the body is not valid JSON: Unexpected token' }],
     ['"x"', undefined, 400, { code: 'invalid_body' }],
     ['', undefined, 400, { code: 'invalid_body' }],
     ['{"__proto__":{}}', undefined, 400, { code: 'invalid_json' }],
