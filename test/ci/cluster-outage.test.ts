@@ -58,6 +58,24 @@ t.test('status, top, explain and /readyz tell of a server that is away, and of t
   t.notMatch((await daemon.get('/readyz')).body, /processors/)
 })
 
+t.test('a password that the server repeats in an error is not shown', async t => {
+  const server = createServer(socket => {
+    socket.on('error', () => {})
+    socket.on('data', part => socket.write(`-ERR syntax: ${part.toString().replace(/\s+/g, ' ')}\r\n`))
+  })
+  await new Promise<void>(resolve => server.listen(0, HOST, resolve))
+  t.teardown(() => server.close())
+  const url = `redis://${HOST}:${(server.address() as AddressInfo).port}`
+  const daemon = await member(t, { below: testFolder(t), limit: 8, redis: `{ url: "${url}", password: the-secret }` })
+  daemon.child.stdin!.write(lines(5))
+  await decided(daemon, 5)
+  const [error] = daemon.logs().filter(({ code }) => code === 'SLUICE_THROTTLE_BACKEND')
+  t.match(error, { error: /syntax: .*AUTH.*\[hidden\]/ })
+  t.notMatch(daemon.stderr, /the-secret/)
+  daemon.child.stdin!.end()
+  t.equal((await daemon.ended(t)).passed, 2, 'the share of one of four')
+})
+
 /** A server that counts its connections. */
 async function counting(t: Test) {
   let connections = 0

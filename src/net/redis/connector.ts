@@ -47,6 +47,11 @@ export class RedisConnector {
     this.#password = new AccessKey({ type: 'token', scheme: '', header: 'redis', ...key }, log, context.reach)
   }
 
+  /** The password that was last used, for hiding it from texts. */
+  get password(): string | undefined {
+    return this.#password?.last
+  }
+
   /** Connects and authenticates. `lost` is called when the connection ends by itself; `signal` gives up. */
   async connect(lost: (error: Error) => void, signal: AbortSignal): Promise<RedisConnection> {
     const { url, nodes, sentinel, cluster } = this.#options

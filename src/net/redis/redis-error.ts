@@ -1,4 +1,5 @@
 import { DeliveryError, errorText } from '../../core/errors.js'
+import { hideSecrets } from '../../lib/formats/escapes.js'
 import { printable } from '../../lib/printable.js'
 import { RedisRefusal } from './connector.js'
 
@@ -46,10 +47,10 @@ const REFUSED: readonly [RegExp, string][] = [
 /** The arguments of a command that a server does not know, among which can be a password. */
 const ARGUMENTS = /,? with args beginning with:.*/s
 
-/** What went wrong, without secrets. */
-export function redisProblem(error: unknown): RedisProblem {
+/** What went wrong, without secrets: the arguments of a command, and the password wherever a server repeats it. */
+export function redisProblem(error: unknown, password?: string): RedisProblem {
   if (error instanceof RedisTimeout) return { kind: 'timeout', text: error.message }
-  const text = textOf(error)
+  const text = textOf(error, password)
   for (const [pattern, advice] of DENIED) if (pattern.test(text)) return { kind: 'denied', text: advice }
   for (const [pattern, advice] of REFUSED) if (pattern.test(text)) return { kind: 'refused', text: advice }
   if (error instanceof RedisRefusal || error instanceof DeliveryError) return { kind: 'refused', text }
@@ -57,9 +58,9 @@ export function redisProblem(error: unknown): RedisProblem {
 }
 
 /** On one line and not too long, since a server says what it likes. */
-function textOf(error: unknown): string {
+function textOf(error: unknown, password = ''): string {
   // A failure of several addresses has no message of its own.
   const isSeveral = error instanceof AggregateError && error.message === ''
   const text = isSeveral ? error.errors.map(errorText).join('; ') : errorText(error)
-  return printable(text.replace(ARGUMENTS, '').slice(0, LONGEST_TEXT))
+  return printable(hideSecrets(text.replace(ARGUMENTS, ''), [password]).slice(0, LONGEST_TEXT))
 }

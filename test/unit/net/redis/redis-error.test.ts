@@ -19,3 +19,11 @@ t.test('no password is shown that a server without AUTH repeats', async t => {
   const other = "ERR unknown command 'HELLO', with args beginning with: '2' 'AUTH' 'sluice' 'hunter2' "
   t.same(redisProblem(new Error(other)), { kind: 'connection', text: "ERR unknown command 'HELLO'" })
 })
+
+t.test('no password is shown that a server repeats otherwise, not even its beginning', async t => {
+  t.same(redisProblem(new Error('ERR wrong arguments: AUTH sluice hunter2'), 'hunter2'), {
+    kind: 'connection',
+    text: 'ERR wrong arguments: AUTH sluice [hidden]',
+  })
+  t.notMatch(redisProblem(new Error(`${'a'.repeat(497)}hunter2`), 'hunter2').text, 'hun')
+})

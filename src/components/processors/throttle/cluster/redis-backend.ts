@@ -23,6 +23,8 @@ export interface RedisBackendOptions {
   readonly timeoutMs: number
   /** What happens to events meanwhile, for the log. */
   readonly onFailure: OnFailure
+  /** The password that was last sent, which no problem shows. */
+  readonly password?: () => string | undefined
 }
 
 export interface RedisBackendContext {
@@ -257,7 +259,7 @@ export class RedisBackend implements Backend {
   #failed(error: unknown): void {
     if (this.#closed.signal.aborted) return
     const { clock, metrics } = this.#context
-    const problem = redisProblem(error)
+    const problem = redisProblem(error, this.#options.password?.())
     metrics.counter(
       'sluice_throttle_backend_failures_total',
       'Failures of the server or of the way to it, by reason.',
