@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream'
+import { GrowingBytes } from '../../../../lib/formats/growing-bytes.js'
 import type { AnswerList } from '../request-format.js'
 import type { Entry } from './divided.js'
 
@@ -36,16 +37,23 @@ function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unkn
   })
 }
 
+/**
+ * Reads up to `most` bytes of a body, and one part more of a longer one. They are copied: a list of parts would take
+ * hundreds of times the memory of a body that comes byte by byte.
+ */
+async function readUpTo(most: number, body: Readable): Promise<{ content: Buffer; broken: unknown }> {
+  const content = new GrowingBytes()
+  const broken = await readBody(body, part => {
+    content.add(part, 0, part.length)
+    return content.length <= most
+  })
+  return { content: content.bytes.subarray(0, content.length), broken }
+}
+
 /** The beginning of the body as one line. */
 export async function bodyText(body: Readable): Promise<string> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  await readBody(body, part => {
-    chunks.push(part)
-    bytes += part.length
-    return bytes < TEXT_BYTES
-  })
-  return oneLine(Buffer.concat(chunks))
+  const { content } = await readUpTo(TEXT_BYTES - 1, body)
+  return oneLine(content)
 }
 
 /** The beginning of untrusted text as one line. */
@@ -73,19 +81,12 @@ export interface ReadAnswer {
 
 /** Reads the results for single events from a JSON response. */
 export async function readAnswer(body: Readable, list: AnswerList): Promise<ReadAnswer> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  const broken = await readBody(body, chunk => {
-    chunks.push(chunk)
-    bytes += chunk.length
-    return bytes <= LIST_BYTES
-  })
-  const whole = Buffer.concat(chunks)
-  const unreadable = bytes > LIST_BYTES
+  const { content, broken } = await readUpTo(LIST_BYTES, body)
+  const unreadable = content.length > LIST_BYTES
   // Most responses are empty.
-  const isComplete = bytes > 0 && !unreadable && broken === undefined
-  const entries = isComplete ? entriesOf(whole.toString(), list) : undefined
-  return { text: oneLine(whole), entries, broken: unreadable ? undefined : broken, unreadable }
+  const isComplete = content.length > 0 && !unreadable && broken === undefined
+  const entries = isComplete ? entriesOf(content.toString(), list) : undefined
+  return { text: oneLine(content), entries, broken: unreadable ? undefined : broken, unreadable }
 }
 
 /** The entries of a complete response; undefined if it has no such list. */
