@@ -31,6 +31,9 @@ import {
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
+/** Sections that are no option of a component: their line has too many spaces. */
+const TOO_FAR_IN: readonly string[] = [...Object.values(SECTIONS), 'tests']
+
 /** One component of the configuration, with its options parsed by the schema of its definition. */
 export interface ComponentConfig<K extends Kind = Kind> {
   readonly id: string
@@ -228,6 +231,7 @@ export class ComponentReader {
   #unknownOption(key: string, own: readonly string[], definition: AnyDefinition): string {
     const { kind, type } = definition
     if (kind === 'source' && key === 'inputs') return 'a source has no inputs'
+    if (TOO_FAR_IN.includes(key)) return `is a section; write ${key}: without spaces before it`
     const names = this.#names.get(definition) ?? namesOf(definition, own)
     this.#names.set(definition, names)
     const { known, inner } = names

@@ -338,6 +338,10 @@ function readComponents(root: MapNode, reader: ComponentReader, problems: Proble
         readSection(section, entry)
         continue
       }
+      if (entry.value.kind !== 'map' && !section && TOP_LEVEL.includes(id)) {
+        problems.add(entry.key, [...path, id], `is not a ${kind}; write ${id}: without spaces before it`)
+        continue
+      }
       const draft = reader.read(kind, id, entry, before)
       const first = drafts.get(id)
       if (first)

@@ -62,6 +62,8 @@ export function checkTopology(
     }
     warnUnread(draft, side, warnings)
     const { main, observes } = draft.config?.plan ?? {}
+    // What has no options is not a component: that is reported, and more spaces may be all that it needs.
+    if (draft.entry.value.kind !== 'map') continue
     if (read.has(draft.id) || main !== undefined || observes) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
     warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)

@@ -170,6 +170,18 @@ t.test('an indentation that means something else leads to where it belongs', asy
   t.same(shown(inside), ['9 processors.destinations: is a section; write destinations: without spaces before it'])
   t.same(shown(inside.replace('  destinations:', 'destinations:')), [], 'as it says')
   t.match(shown(BASE.replace('processors:', '  processors:')), [/^3 sources\.processors: is a section; /, /^5 /])
+  t.same(
+    shown(BASE.replace('destinations:\n  out', '    destinations:\n      out')),
+    [
+      '1 destinations: there is no destination: at least one is needed',
+      '9 processors.lim.destinations: is a section; write destinations: without spaces before it',
+    ],
+    'among the options of a component',
+  )
+  t.same(shown(`${BASE}  tests: []\n`), [
+    '11 destinations.tests: is not a destination; write tests: without spaces before it',
+  ])
+  t.same(shown(`${BASE}tests: []\n`), [], 'as it says')
   const flat = BASE.replace(/^ {2}(?! )lim:/m, 'lim:')
   const spaces = 'unknown option; if this is a component of the section above, put spaces before it'
   t.same(shown(flat), [`4 lim: ${spaces}`, '10 destinations.out.inputs[0]: there is no source or processor "lim"'])
@@ -178,6 +190,17 @@ t.test('an indentation that means something else leads to where it belongs', asy
     '9 destinations: there is no destination: at least one is needed',
     `10 out: ${spaces}`,
   ])
+})
+
+t.test('what is not a component is not said to be unread', async t => {
+  const flat = 'sources:\n  in:\n  type: stdin\ndestinations: { out: { type: stdout, inputs: [in] } }\n'
+  try {
+    parseConfig(flat, 'c.yaml', { env: {}, components })
+    t.fail('it is wrong')
+  } catch (error) {
+    t.match(error, { problems: [{ line: 2 }, { line: 3 }] })
+    t.same((error as ConfigError).warnings, [])
+  }
 })
 
 t.test('an error in the structure of a file is one error, and the other files are checked', async t => {
