@@ -1,4 +1,5 @@
 import { request } from 'node:https'
+import { AnswerBytes } from './answer-bytes.js'
 
 /** Statuses that never have a body; the constructor of Response rejects one. */
 const WITHOUT_BODY = [204, 205, 304]
@@ -22,15 +23,21 @@ export function fetchTrusting(ca?: () => Trusted | Promise<Trusted>): typeof glo
         ...(signal && { signal }),
       }
       const sent = request(String(input), options, answer => {
-        const parts: Buffer[] = []
-        answer.on('data', (part: Buffer) => parts.push(part))
+        const content = new AnswerBytes()
+        answer.on('data', (part: Buffer) => {
+          try {
+            content.add(part)
+          } catch (error) {
+            answer.destroy(error as Error)
+          }
+        })
         answer.on('error', reject)
         answer.on('end', () => {
           const { statusCode: status = 0, rawHeaders } = answer
           const found = new Headers()
           for (let i = 0; i < rawHeaders.length; i += 2) found.append(rawHeaders[i]!, rawHeaders[i + 1]!)
-          const content = WITHOUT_BODY.includes(status) ? null : Buffer.concat(parts)
-          resolve(new Response(content, { status, headers: found }))
+          const body = WITHOUT_BODY.includes(status) ? null : content.bytes
+          resolve(new Response(body, { status, headers: found }))
         })
       })
       sent.on('error', reject)

@@ -1,5 +1,6 @@
 import { deadline, sleep, systemClock } from '../../lib/time.js'
 import { retryAfterMs } from '../../net/http/client/answers/statuses.js'
+import { AnswerBytes } from './answer-bytes.js'
 import { unreachableText } from './unreachable.js'
 
 /** Sends requests to the service and parses responses. It knows no routes. */
@@ -132,7 +133,7 @@ export class Transport {
         redirect: 'manual',
         signal: limit.signal,
       })
-      const text = await response.text()
+      const text = await readText(response)
       return {
         status: response.status,
         headers: response.headers,
@@ -152,6 +153,12 @@ function textOf({ status, headers }: Answered): string {
   const location = headers.get('location')
   if (location !== null) return `it redirects to ${location}, which is not followed`
   return 'this is not a response of a Sluice service'
+}
+
+async function readText({ body }: Response): Promise<string> {
+  const content = new AnswerBytes()
+  for await (const part of body ?? []) content.add(part)
+  return new TextDecoder().decode(content.bytes)
 }
 
 function readBody(text: string): unknown {

@@ -196,3 +196,13 @@ t.test('other programs import it', async t => {
   )
   t.equal(execFileSync(process.execPath, ['use.js'], { cwd: folder, encoding: 'utf8' }), 'function\n')
 })
+
+t.test('an answer without end is not read for ever', async t => {
+  const part = Buffer.alloc(1024 * 1024, ' ')
+  let given = 0
+  const endless = () => new ReadableStream({ pull: to => (given++ < 1000 ? to.enqueue(part) : to.close()) })
+  const fetch = async () => new Response(endless())
+  const client = new Client({ url: 'http://x', key: 'k', fetch, retries: 0 })
+  await t.rejects(client.whoami(), { message: 'cannot reach http://x: its answer is longer than 256 MiB' })
+  t.ok(given < 300)
+})

@@ -107,13 +107,20 @@ t.test('authorities of the service', async t => {
   if (!openssl) return
   const folder = testFolder(t)
   const certificates = makeCertificates(openssl, folder, ['service'])
+  const part = Buffer.alloc(1024 * 1024, ' ')
   const server = createServer(
     { cert: certificates.pem('service.pem'), key: readFileSync(certificates.path('service.key')) },
     (request, response) => {
       let body = ''
       request.on('data', part => (body += part))
       request.on('end', () => {
-        if (request.headers['if-none-match']) response.writeHead(304).end()
+        if (request.url === '/v3/endless') {
+          const more = () => {
+            while (response.write(part));
+          }
+          response.on('drain', more).writeHead(200)
+          more()
+        } else if (request.headers['if-none-match']) response.writeHead(304).end()
         else {
           const data = { revision: 3, config: {}, method: request.method, body }
           response.writeHead(200, { etag: '"3"' }).end(JSON.stringify({ data }))
@@ -151,6 +158,8 @@ t.test('authorities of the service', async t => {
   const answer = await called([...args, '--ca-file', ca], env)
   t.match(JSON.parse(answer.stdout), { data: { method: 'POST', body: '{"a":1}' } }, answer.stderr)
   t.match(await called(args, { ...env, SLUICE_CA_FILE: ca }), { code: 0 })
+  const endless = await called(['api', 'POST', '/v3/endless', '--ca-file', ca], env)
+  t.match(endless, { code: 1, stderr: /cannot reach https:.*: its answer is longer than 256 MiB/ })
   const wrong = await called([...args, '--ca-file', certificates.path('service.key')], env)
   t.match(wrong, { code: 1, stderr: /--ca-file: .*service\.key holds a private key/ })
   t.match(await called([...args, '--ca-file', join(folder, 'none')], env), {

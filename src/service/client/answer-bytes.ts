@@ -1,0 +1,19 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+
+/** No answer of a service is longer: it would need a `max_body` of the largest kind. */
+const MOST_BYTES = 256 * 1024 * 1024
+
+/** Collects the body of an answer. The parts are copied, since a list of small ones would take far more memory. */
+export class AnswerBytes {
+  readonly #content = new GrowingBytes()
+
+  /** Throws if the answer gets too long. */
+  add({ buffer, byteOffset, length }: Uint8Array): void {
+    if (this.#content.length + length > MOST_BYTES) throw new Error('its answer is longer than 256 MiB')
+    this.#content.add(Buffer.from(buffer, byteOffset, length), 0, length)
+  }
+
+  get bytes(): Buffer {
+    return this.#content.bytes.subarray(0, this.#content.length)
+  }
+}
