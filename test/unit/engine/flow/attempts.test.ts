@@ -100,6 +100,7 @@ t.test('an answer that arrived while the process was stopped is read, although t
     },
     classify: (error: unknown) => error as DeliveryError,
     limited: false,
+    kind: 'events' as const,
   }
   let isDone = false
   void attempts.persist(task).then(() => {
