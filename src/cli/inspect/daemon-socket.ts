@@ -22,7 +22,10 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   const found = usualSocket(env)
   if (found !== undefined) return found
   if (existsSync(USUAL_CONFIG)) return socketPath(dataDirOf(USUAL_CONFIG, env))
-  throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
+  const places = [USUAL_CONFIG, ...USUAL_SOCKETS].join(', ')
+  throw new UsageError(
+    `no daemon is found: there is none of ${places}. If one runs, say which with --config FILE or --socket PATH; \`sluice run FILE\` starts one`,
+  )
 }
 
 /** The configuration at the default path; throws UsageError if there is none. */

@@ -3,9 +3,12 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { errorCode, errorText } from '../../../core/errors.js'
 import { readdirSync, readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
+import { formatSize } from '../../../lib/units.js'
 import { SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
+/** Reading more takes longer than anybody waits; a limits file has room for more rules. */
+const MOST_BYTES = 1024 * 1024
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
 /** The files of a configuration: the named one, or all YAML files of a folder. Throws if the path does not exist. */
@@ -75,6 +78,9 @@ function filesOf(path: string, problems: Problems): string[] {
 
 function readText(file: string, problems: Problems): string | undefined {
   try {
+    const stats = statSync(file)
+    if (stats.isCharacterDevice() || stats.isBlockDevice()) return report(file, 'is a device, and no file', problems)
+    if (stats.size > MOST_BYTES) return report(file, `is larger than ${formatSize(MOST_BYTES)}`, problems)
     const bytes = readFileSync(file)
     if (isUtf8(bytes)) return bytes.toString()
     let line = 0
@@ -92,6 +98,6 @@ function lineEnd(bytes: Buffer, from: number): number {
 }
 
 /** Reports a problem of a file as a whole. */
-function report(file: string, message: string, problems: Problems): void {
+function report(file: string, message: string, problems: Problems): undefined {
   problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
 }

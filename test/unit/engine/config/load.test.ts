@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: variables of the configuration, not of the test
-import { writeFileSync } from 'node:fs'
+import { symlinkSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import t, { type Test } from 'tap'
 import { ConfigError, formatProblem } from '../../../../src/core/errors.js'
@@ -419,4 +419,8 @@ t.test('files and folders', async t => {
   t.same(linesOf('gone.yaml'), ['gone.yaml:1:1: there is no such file or folder'])
   writeFileSync(join(dir, 'latin.yaml'), Buffer.from('sources: {}\n# caf\xe9\n', 'latin1'))
   t.same(linesOf('latin.yaml'), ['latin.yaml:2:1: is not valid UTF-8'])
+  writeFileSync(join(dir, 'large.yaml'), '#'.repeat(1024 * 1024 + 1))
+  t.same(linesOf('large.yaml'), ['large.yaml:1:1: is larger than 1.0 MB'])
+  symlinkSync('/dev/zero', join(dir, 'zero.yaml'))
+  t.same(linesOf('zero.yaml'), ['zero.yaml:1:1: is a device, and no file'])
 })
