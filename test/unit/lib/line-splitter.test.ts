@@ -17,7 +17,7 @@ function linesOf(frame: Frame | undefined): Line[] {
   let size = 0
   const lines: Line[] = []
   for (let i = 0; i < frame.length; i++) {
-    const flags = frame.flags[i]!
+    const flags: number = frame.flags[i]!
     const ending = flags & LINE_END
     const start = frame.starts[i]!
     const end = frame.ends[i]!

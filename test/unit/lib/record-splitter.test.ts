@@ -23,7 +23,7 @@ function eventsOf(frame: Frame | undefined): Event[] {
   if (frame.length === 0) throw new Error('an empty frame')
   const events: Event[] = []
   for (let i = 0; i < frame.length; i++) {
-    const flags = frame.flags[i]!
+    const flags: number = frame.flags[i]!
     const ending = flags & LINE_END
     const start = frame.starts[i]!
     const end = frame.ends[i]!
