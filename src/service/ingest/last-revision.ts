@@ -84,6 +84,7 @@ export class LastRevisions {
       return undefined
     }
   }
+
   #pathOf(id: string): string {
     return join(this.#options.folder, id, NAME)
   }

@@ -12,8 +12,8 @@ import { CONTINUES, PIECE } from '../../../lib/lines/line-splitter.js'
 
 /**
  * A rejected event as a line of JSON with time, since (when it was rejected first, if that was before), destination,
- * status (if any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If that differs from the line as sent with `encoding: raw`, `line`
- * describes the line:
+ * status (if any), reason, request_id (if any), error and event: the event as sent with `encoding: json`. If that differs
+ * from the line as sent with `encoding: raw`, `line` describes the line:
  * - "message", "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": those of the codec, if any}: a line for the codec of this name.
  * - {"raw": "syslog", "options"}: the same if the line is not UTF-8; its bytes are the event's member `raw`.
