@@ -1,10 +1,6 @@
 import { everWaits, longestWaits, type ThrottleOptions } from '../../../components/processors/throttle/options.js'
-import type { Origin } from '../../../core/event/origin.js'
-import type { Frame } from '../../../lib/lines/line-splitter.js'
 import type { Input } from './input.js'
-import type { FrameReader, Replay } from './replay.js'
 import { isThrottle, type Route } from './subject.js'
-import type { Trials } from './trials.js'
 
 /**
  * Events come when they were written, or as backlog, all at once: so a daemon reads at its start what was there before.
@@ -38,33 +34,4 @@ export function arrivalsOf(
 function keepsBacklog(options: ThrottleOptions): boolean {
   const { on_backlog } = options
   return on_backlog === 'pass' || (on_backlog === 'pace' && longestWaits(options).backlog > 0)
-}
-
-/** Replays each frame twice. */
-export class Twice implements FrameReader {
-  readonly #one: Replay<Trials>
-  readonly #other: Replay<Trials>
-
-  constructor(one: Replay<Trials>, other: Replay<Trials>) {
-    this.#one = one
-    this.#other = other
-  }
-
-  async start(signal: AbortSignal): Promise<void> {
-    for (const replay of [this.#one, this.#other]) await replay.start(signal)
-  }
-
-  async stop(): Promise<void> {
-    for (const replay of [this.#one, this.#other]) await replay.stop()
-  }
-
-  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
-    for (const replay of [this.#one, this.#other]) replay.enter(origin, receivedAt)
-  }
-
-  async replay(frame: Frame): Promise<void> {
-    // Each batch notes in the flags what it has scanned for its own fields.
-    await this.#other.replay({ ...frame, flags: frame.flags.slice() })
-    await this.#one.replay(frame)
-  }
 }

@@ -9,7 +9,7 @@ import { UsageError } from '../../../daemon/process/command-line.js'
 import type { Frame } from '../../../lib/lines/line-splitter.js'
 import { formatSize } from '../../../lib/units.js'
 import { KeyIds, OTHERS } from './key-ids.js'
-import { type FrameReader, Replay, type Visitor } from './replay.js'
+import { Replay, Twice, type Visitor } from './replay.js'
 import type { Route } from './subject.js'
 import { type SummaryStyle, tableLines } from './summary.js'
 import { createTrialDecider, type TrialDecider } from './trial.js'
@@ -75,9 +75,7 @@ class Passes implements Visitor {
 }
 
 /** Replays the same events through two throttles, and counts by the key of the first where they differ. */
-export class Comparison implements FrameReader {
-  readonly one: Replay<Passes>
-  readonly other: Replay<Passes>
+export class Comparison extends Twice<Passes> {
   readonly #otherRoute: Route
   #columns = new Float64Array(WIDTH * 64)
   /** Events that pass each of them. */
@@ -85,13 +83,13 @@ export class Comparison implements FrameReader {
   otherPassed = 0
 
   constructor(time: FieldPath | 'auto', one: Side, other: Side) {
-    this.one = new Replay(time, one.route, context => new Passes(one.options, context))
-    this.other = new Replay(time, other.route, context => new Passes(other.options, context))
+    const replayOf = ({ route, options }: Side) => new Replay(time, route, context => new Passes(options, context))
+    super(replayOf(one), replayOf(other))
     this.#otherRoute = other.route
   }
 
   /** The other configuration reads the events by the source with the same id, or its only one. */
-  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
+  override enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
     const { sources, throttle } = this.#otherRoute
     const source = sources.find(({ id }) => id === origin.source) ?? (sources.length === 1 ? sources[0] : undefined)
     if (!source) {
@@ -102,20 +100,10 @@ export class Comparison implements FrameReader {
     this.other.enter({ ...origin, source: source.id }, receivedAt)
   }
 
-  async start(signal: AbortSignal): Promise<void> {
-    for (const side of [this.one, this.other]) await side.start(signal)
-  }
-
-  async stop(): Promise<void> {
-    for (const side of [this.one, this.other]) await side.stop()
-  }
-
-  async replay(frame: Frame): Promise<void> {
+  override async replay(frame: Frame): Promise<void> {
     const { one, other } = this
     for (const { visitor, read } of [one, other]) visitor.begin(frame.length, read)
-    // Each batch notes in the flags what it has scanned for its own fields.
-    await other.replay({ ...frame, flags: frame.flags.slice() })
-    await one.replay(frame)
+    await super.replay(frame)
     for (let i = 0; i < frame.length; i++) {
       const [passes, otherPasses] = [one.visitor.counts[i]!, other.visitor.counts[i]!]
       this.passed += passes

@@ -185,3 +185,32 @@ export class Replay<V extends Visitor> implements FrameReader {
     }
   }
 }
+
+/** Replays each frame twice. */
+export class Twice<V extends Visitor> implements FrameReader {
+  readonly one: Replay<V>
+  readonly other: Replay<V>
+
+  constructor(one: Replay<V>, other: Replay<V>) {
+    this.one = one
+    this.other = other
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    for (const replay of [this.one, this.other]) await replay.start(signal)
+  }
+
+  async stop(): Promise<void> {
+    for (const replay of [this.one, this.other]) await replay.stop()
+  }
+
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt: number): void {
+    for (const replay of [this.one, this.other]) replay.enter(origin, receivedAt)
+  }
+
+  async replay(frame: Frame): Promise<void> {
+    // Each batch notes in the flags what it has scanned for its own fields.
+    await this.other.replay({ ...frame, flags: frame.flags.slice() })
+    await this.one.replay(frame)
+  }
+}
