@@ -86,8 +86,10 @@ export class Rotated {
    * An open file may have more than was read of it.
    */
   async claimCopies(folder: string, tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
-    for (const { path, copy, fd, sought } of tailers) {
+    for (const tailer of tailers) {
       if (slices.due) await slices.pause()
+      // During the pause its file may have been closed, to make room for another one.
+      const { path, copy, fd, sought } = tailer
       if (copy || dirname(path) !== folder) continue
       const { head, offset, size } = sought
       const whole = fd === undefined ? head : fingerprintAt(fd, 0, FINGERPRINT_BYTES)

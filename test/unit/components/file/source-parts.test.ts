@@ -10,7 +10,7 @@ import {
   watch,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
@@ -461,6 +461,20 @@ t.test('a copy that nobody saw is waited for while it may still grow', async t =
   writeFileSync(`${path}.1.gz`, content)
   t.equal(await found(Date.now()), undefined, 'it was written a moment ago')
   t.equal(await found(Date.now() + 60_000), 1)
+})
+
+t.test('a file may be closed while copies of it are claimed', async t => {
+  const path = join(testFolder(t, { 'app.log': 'first\n' }), 'app.log')
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), {} as PathProblems, systemClock, () => false)
+  rotated.begin()
+  const fd = openSync(path, 'r')
+  const tailer = { path, fd, sought: { head: fingerprint(Buffer.from('first\n'), 0, 6), offset: 6, size: 6 } }
+  const pause = async () => {
+    closeSync(fd)
+    Object.assign(tailer, { fd: undefined })
+  }
+  const slices = { due: true, pause } as unknown as Slices
+  await t.resolves(rotated.claimCopies(dirname(path), [tailer as unknown as Tailer], slices))
 })
 
 t.test('two copies of the same size that begin alike, of one of which all was read', async t => {
