@@ -7,7 +7,6 @@ import { testFolder } from '../support/folder.js'
 import { until } from '../support/until.js'
 
 /** What a throttle does while a source catches up, with the real daemon. */
-t.setTimeout(600_000)
 
 /** No test takes so long: what is over the limit waits until a reload or the next start brings a shorter window. */
 const LONG = '30 Minutes'

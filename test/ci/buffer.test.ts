@@ -22,8 +22,6 @@ import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
-t.setTimeout(600_000)
-
 const RETRY = 'retry: { initial: 20ms, max: 50ms }'
 const DISK = 'buffer: { type: disk }'
 

@@ -8,7 +8,6 @@ import { checkout } from '../support/checkout.js'
 /** What `npm run chaos` found once, cut down: none of it comes back. */
 
 t.jobs = 2
-t.setTimeout(600_000)
 const folder = join(checkout, 'test/chaos/cases')
 for (const name of readdirSync(folder).sort()) {
   const scenario = readScenario(join(folder, name))

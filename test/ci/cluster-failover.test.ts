@@ -13,8 +13,6 @@ import { until } from '../support/until.js'
 
 /** The primary of a real group of Redis servers is killed. */
 
-t.setTimeout(600_000)
-
 const LIMIT = 100
 const SHARE = LIMIT / 4
 

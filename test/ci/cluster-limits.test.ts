@@ -8,8 +8,6 @@ import { seeded } from '../support/seeded.js'
 
 /** Every kind of limit, shared by daemons with a real Redis. */
 
-t.setTimeout(600_000)
-
 const random = seeded(7)
 const EVENTS = 900
 const lines = Array.from({ length: EVENTS }, (_, n) => {

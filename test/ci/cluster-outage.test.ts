@@ -12,8 +12,6 @@ import { sluice } from '../support/sluice.js'
 
 /** What commands say of a cluster limit, and that those that try a configuration ask no server. */
 
-t.setTimeout(600_000)
-
 const done = (...args: string[]) => command(args)
 
 t.test('status, top, explain and /readyz tell of a server that is away, and of the bucket', async t => {

@@ -9,8 +9,6 @@ import { startRedis } from '../support/redis-server.js'
 
 /** Leases outlive a reload, or are given back; and events wait for a limit that daemons share. */
 
-t.setTimeout(600_000)
-
 for (const [what, change] of [
   [
     'another component: leases are handed over',

@@ -3,7 +3,6 @@ import { needs } from '../support/needs.js'
 import { SERVER } from '../support/redis-server.js'
 
 /** The tests of cluster limits that have most to do with the server, with Valkey in the place of Redis. */
-t.setTimeout(600_000)
 
 const valkey = needs(t, 'valkey-server')
 if (valkey) {

@@ -18,8 +18,6 @@ import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
 
-t.setTimeout(600_000)
-
 const CONFIG = `
 sources: { log: { type: file, include: ['*.log'], exclude: ['*.gz', out.log], rotate_wait: 200ms } }
 destinations: { copy: { type: file, inputs: [log], path: out.log, batch: { max_events: 500 } } }

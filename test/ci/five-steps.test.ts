@@ -8,8 +8,6 @@ import { runBlocks } from '../support/doc-run.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
-t.setTimeout(600_000)
-
 /** The five steps of `docs/throttling.md` to roll out a limit, as they are written there, with a real daemon. */
 
 const PAGE = 'docs/throttling.md'

@@ -15,7 +15,6 @@ import { startReceiver } from '../support/receiver.js'
  */
 
 t.jobs = 2
-t.setTimeout(600_000)
 
 const A = 0
 const B = 1

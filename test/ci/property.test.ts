@@ -10,7 +10,6 @@ import { ALL_PAIRS, ALL_RUNS, PAIRS, type Scenario, scenarioOf } from '../proper
 import { shrunken } from '../property/throttle/shrink.js'
 
 /** A short run of `npm run property:throttle`. */
-t.setTimeout(240_000)
 
 /** Those with all pairs, and more where few show what is wrong: at the ends of sliding windows, and of rules in a row. */
 function seeds(): number[] {
@@ -27,7 +26,7 @@ function seeds(): number[] {
   return [...Array.from({ length: ALL_PAIRS }, (_, seed) => seed), ...more]
 }
 
-t.test('throttles with any two options do what a simple model of them does', { timeout: 300_000 }, async t => {
+t.test('throttles with any two options do what a simple model of them does', async t => {
   const refused = new Set<string | undefined>()
   for (const seed of seeds()) {
     const result = await run(scenarioOf(seed))

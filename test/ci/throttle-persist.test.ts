@@ -6,7 +6,6 @@ import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 
 /** Buckets that survive the daemon, with the real daemon. */
-t.setTimeout(600_000)
 
 /** Throttles side by side, each with a file of what it passes. */
 const configOf = (throttles: Readonly<Record<string, string>>) => {

@@ -28,7 +28,6 @@ import { until } from '../support/until.js'
 
 /** Every case of the page is made here, and its commands have to print what the page shows. */
 
-t.setTimeout(600_000)
 // The scenes do not know of each other.
 t.jobs = 3
 

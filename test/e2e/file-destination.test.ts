@@ -15,8 +15,6 @@ import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { fill, Mounts, mayMount } from '../support/mounts.js'
 
-t.setTimeout(600_000)
-
 const LINES = 21_000
 const rest = 'x'.repeat(100)
 const noMount = mayMount() ? false : 'only root can make a small file system, and not in every container'

@@ -10,8 +10,6 @@ import { testFolder } from '../support/folder.js'
 import { type Running, sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
-t.setTimeout(600_000)
-
 /** On a connection of its own: one that was kept may belong to a service that was killed, or that closes it meanwhile. */
 const fetchOnce: typeof fetch = (url, init) => {
   const headers = new Headers(init?.headers)

@@ -10,8 +10,6 @@ import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
 import { until } from '../support/until.js'
 
-t.setTimeout(600_000)
-
 t.test('a revision that would leave buffered events behind waits, and the fleet sees why', async t => {
   const folder = testFolder(t, { service: {}, 'app.log': 'one\ntwo\n' })
   const service = await startService(join(folder, 'service'))

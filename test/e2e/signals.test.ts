@@ -11,8 +11,6 @@ import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
-t.setTimeout(600_000)
-
 const DAEMON = `data_dir: state
 metrics: false
 sources: { log: { type: file, include: [in.log] } }

@@ -18,8 +18,6 @@ import { testFolder } from '../../../support/folder.js'
 import { arrived, laterFiles, MemoryCheckpoints, Receiver, settled, TestTime, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
-t.setTimeout(600_000)
-
 /** Resolves to what a run saved that read the first line and was stopped. */
 async function readBefore(options: Parameters<typeof tail>[0]): Promise<MemoryCheckpoints> {
   const run = await tail(options)

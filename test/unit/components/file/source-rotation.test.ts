@@ -31,8 +31,6 @@ import {
 } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
-t.setTimeout(600_000)
-
 const numbered = (from: number, to: number, more = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
 const asText = (lines: string[]) => lines.map(line => `${line}\n`).join('')

@@ -22,8 +22,6 @@ import { testFolder } from '../../../support/folder.js'
 import { laterFiles, Receiver, settled, type Tailing, tail } from '../../../support/tailing.js'
 import { until } from '../../../support/until.js'
 
-t.setTimeout(600_000)
-
 const numbered = (from: number, to: number, more = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
 const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')

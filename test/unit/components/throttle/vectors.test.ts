@@ -46,9 +46,8 @@ t.test('the files are what the reference program makes', { skip }, async t => {
 
 /** `npm run vectors` runs 10,000; these take a moment. */
 const RUNS = Number(process.env.SLUICE_VECTORS ?? 400)
-t.setTimeout(60_000 + RUNS * 20)
 
-t.test('random limits decide as the reference program does', { skip, timeout: 30_000 + RUNS * 20 }, async t => {
+t.test('random limits decide as the reference program does', { skip, timeout: 300_000 + RUNS * 20 }, async t => {
   const maxBuffer = 64 * 1024 * 1024
   for (let first = 0; first < RUNS; first += 1000) {
     const args = [reference, '--random', String(first + 1000), String(Math.min(1000, RUNS - first))]

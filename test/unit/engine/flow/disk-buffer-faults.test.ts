@@ -4,8 +4,6 @@ import { BufferRun } from '../../../support/buffer-run.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Fault, type Operation, SimulatedDisk } from '../../../support/simulated-disk.js'
 
-t.setTimeout(600_000)
-
 /** Segments of some four records; everything is read from the disk, or what is given out comes from memory. */
 const MAX_BYTES = 8 * 600
 const FROM_DISK = { waiting: 400, ahead: 0, held: 10_000 }
