@@ -67,11 +67,13 @@ const PROGRAMS: Record<string, string> = {
   setpriv: 'util-linux',
 }
 const MAKE_MS = 600_000
-const BOOT_MS = 60_000
-const RUN_MS = 60_000
+const BOOT_MS = 300_000
+const RUN_MS = 600_000
 const OFF_MS = 30_000
 const LOOK_MS = 50
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+/** What is started in them ends, with its mounts, when `unshare` does. */
+const OWN_NAMESPACES = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child=KILL', '--mount-proc']
 const home = process.env.SLUICE_TREES ?? join(tmpdir(), 'sluice-trees')
 
 function found(program: string): boolean {
@@ -145,8 +147,9 @@ async function madeTree(packages: readonly string[]): Promise<string> {
   try {
     if (existsSync(root)) return root
     rmSync(unfinished, { recursive: true, force: true })
-    const args = ['--variant=minbase', `--include=${packages.join(',')}`, SUITE, unfinished]
-    const made = await call('mmdebstrap', args, { timeoutMs: MAKE_MS })
+    // It mounts /proc and /sys into the tree: killed in between, it must leave nothing that `rmSync` would go into.
+    const args = ['mmdebstrap', '--variant=minbase', `--include=${packages.join(',')}`, SUITE, unfinished]
+    const made = await call(...bound('unshare', [...OWN_NAMESPACES, ...args]), { timeoutMs: MAKE_MS })
     if (made.code !== 0) throw failed('mmdebstrap cannot make the tree', made)
     renameSync(unfinished, root)
     return root
@@ -256,8 +259,7 @@ export class Tree {
     this.#folder = folder
     this.#name = name
     this.#groups = controlGroups()
-    const own = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child=KILL', '--mount-proc']
-    const args = [...own, 'sh', '-c', START, 'sh', base, folder, name, ...this.#groups]
+    const args = [...OWN_NAMESPACES, 'sh', '-c', START, 'sh', base, folder, name, ...this.#groups]
     const env = { PATH, NODE: process.execPath, NETWORK: alone ? '--private-network' : '' }
     const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe']
     this.#container = spawn(...bound('unshare', args), { env, stdio })
