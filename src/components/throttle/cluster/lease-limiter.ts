@@ -7,8 +7,7 @@ import { ClockTiming, Limiter } from '../limiter.js'
 import type { ExactRule } from '../rules/exact-rules.js'
 import { keepOnly, type Rule, type RuledLimiter } from '../rules/rules.js'
 import { Leases } from './leases.js'
-import type { Demand, Grant } from './script-calls.js'
-import { CLOCK_MARGIN, SharedLimits } from './shared-limits.js'
+import { CLOCK_MARGIN, type Demand, type Grant, NOTHING, SharedLimits } from './script-calls.js'
 
 /** ASK: the server has to be asked about the event. */
 export type Asked = typeof PASS | typeof DISCARD | typeof ASK
@@ -169,18 +168,14 @@ export class LeaseLimiter implements RuledLimiter {
     const spent = leases.spent(id, now)
     const back = leases.takeBack(id, now)
     return {
+      ...NOTHING,
       by: this,
       limits: this.#limits,
       key,
-      events: 0,
-      cost: 0,
-      bytes: 0,
       list: lists ? [] : undefined,
       spentCost: spent.cost,
       spentBytes: spent.bytes,
-      backCost: back?.cost ?? 0,
-      backBytes: back?.bytes ?? 0,
-      ticket: back?.ticket ?? 0,
+      ...(back && { backCost: back.cost, backBytes: back.bytes, ticket: back.ticket }),
     }
   }
 

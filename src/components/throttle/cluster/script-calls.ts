@@ -1,7 +1,87 @@
 import { viewOf } from '../buckets/key-table.js'
-import type { SharedLimits, SharedMode } from './shared-limits.js'
+import { type Limit, scaleOf } from '../limit.js'
+import type { Periods } from '../windows/periods.js'
+import { periodsOf } from '../windows/several.js'
 
-/** How the server is asked to execute its script. */
+/** The limits that daemons share, and how the server is asked to execute its script for them. */
+
+/** The part of a limit, and of what is left of it, that a member takes ahead at most. */
+export const LEASED_PART = 0.1
+
+/** The speeds of two clocks may differ by this part: ten times what clocks of computers are off by. */
+export const CLOCK_MARGIN = 0.001
+
+/** The letter of a mode in the names of buckets, and its number in the script. */
+const MODES = { fixed: ['f', 0], aligned: ['a', 1], gcra: ['g', 2], quota: ['q', 3] } as const
+const UNITS = { events: '', cost: 'c', bytes: 'b' } as const
+
+/** The mode of a limit that can be shared. */
+type SharedMode = keyof typeof MODES
+
+/** One limit. Amounts are in what is counted (`scaleOf`). */
+interface SharedLimit {
+  readonly of: Limit
+  readonly mode: SharedMode
+  readonly most: number
+  /** gcra: what may pass at once above the smooth rate. */
+  readonly burst: number
+  readonly windowMs: number
+  readonly inBytes: boolean
+  /** Those of a quota. */
+  readonly periods: Periods | undefined
+}
+
+/** The limits side by side that all members of a group apply to the same counts: those of a throttle, or of a rule. */
+export class SharedLimits {
+  readonly limits: readonly SharedLimit[]
+  /** The greatest part of what is left that a member may take ahead; 0: it asks for each event. */
+  readonly part: number
+  /** What the names of its buckets begin with on the server. It tells apart what is stored in different ways. */
+  readonly name: string
+  readonly hasCosts: boolean
+  readonly hasBytes: boolean
+  /** Whether events may cost something else than 1. */
+  readonly listsCosts: boolean
+  /** What a member may take ahead at most. */
+  readonly mostCost: number
+  readonly mostBytes: number
+  readonly shortestMs: number
+
+  /** `rule`: the name of the rule; empty for the limits of the throttle itself. */
+  constructor(limits: readonly Limit[], part: number, rule = '') {
+    this.limits = limits.map(shared)
+    this.part = part
+    const shape = limits.map(({ mode, unit }) => MODES[mode as SharedMode][0] + UNITS[unit]).join('-')
+    this.name = rule === '' ? shape : `${shape}:${rule}`
+    this.hasBytes = this.limits.some(({ inBytes }) => inBytes)
+    this.hasCosts = this.limits.some(({ inBytes }) => !inBytes)
+    this.listsCosts = limits.some(({ unit }) => unit !== 'events')
+    this.mostCost = this.#mostAhead(false)
+    this.mostBytes = this.#mostAhead(true)
+    this.shortestMs = Math.min(...limits.map(({ windowMs }) => windowMs))
+  }
+
+  #mostAhead(inBytes: boolean): number {
+    const limits = this.limits.filter(limit => limit.inBytes === inBytes)
+    if (limits.length === 0 || this.part === 0) return 0
+    return Math.floor(Math.min(...limits.map(({ most }) => most)) * LEASED_PART)
+  }
+}
+
+function shared(limit: Limit): SharedLimit {
+  const { mode, windowMs, unit } = limit
+  if (mode === 'sliding') throw new Error('sliding limits cannot be shared')
+  const scale = scaleOf(limit)
+  return {
+    of: limit,
+    mode,
+    most: limit.limit * scale,
+    burst: (limit.burst ?? limit.limit - 1) * scale,
+    windowMs,
+    inBytes: unit === 'bytes',
+    periods: mode === 'quota' ? periodsOf(limit) : undefined,
+  }
+}
 
 /** The first unit of time of the script is the microsecond, that of the server's clock. */
 const MICROS = 1000
@@ -11,7 +91,6 @@ const PER_KEY = 9
 const PER_EVENT = 2
 const REPLIES_PER_KEY = 7
 const ONE = 0x31
-const MODES: Readonly<Record<SharedMode, number>> = { fixed: 0, aligned: 1, gcra: 2, quota: 3 }
 
 /** What a daemon asks about one bucket. */
 export interface Demand {
@@ -31,6 +110,12 @@ export interface Demand {
   backCost: number
   backBytes: number
   readonly ticket: number
+}
+
+/** What a demand for nothing asks and gives back. */
+export const NOTHING = {
+  ...{ events: 0, cost: 0, bytes: 0, list: undefined },
+  ...{ spentCost: 0, spentBytes: 0, backCost: 0, backBytes: 0, ticket: 0 },
 }
 
 /** The server's reply about one bucket. */
@@ -62,45 +147,26 @@ export interface ScriptCall {
   readonly demands: readonly number[]
 }
 
-/** Makes the calls for the demands of a group. */
-export class ScriptCalls {
-  readonly #group: string
-  /** What keys begin with, by tag. */
-  readonly #prefixes = new WeakMap<SharedLimits, readonly Buffer[]>()
-
-  constructor(group: string) {
-    this.#group = group
-  }
-
-  /**
-   * The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. `wall`: the
-   * server's clock, in milliseconds, for the periods of quotas.
-   */
-  for(demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
-    const tags = demands.map(({ key }) => tagOf(key))
-    const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
-    for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
-    const calls: ScriptCall[] = []
-    for (const list of lists) {
-      for (let from = 0; from < list.length; from += MOST_KEYS) {
-        const some = list.slice(from, from + MOST_KEYS)
-        const chosen = some.map(index => demands[index]!)
-        const keys = chosen.map(({ key, limits }, i) => Buffer.concat([this.#prefix(limits)[tags[some[i]!]!]!, key]))
-        calls.push({ keys, args: argsOf(chosen, wall), demands: some })
-      }
+/**
+ * The calls for a batch's demands, to be sent together. `byTag`: the keys of a call are in one slot. `wall`: the server's
+ * clock, in milliseconds, for the periods of quotas.
+ */
+export function scriptCalls(group: string, demands: readonly Demand[], byTag: boolean, wall: number): ScriptCall[] {
+  const tags = demands.map(({ key }) => tagOf(key))
+  const lists: number[][] = Array.from({ length: byTag ? TAGS : 1 }, () => [])
+  for (let i = 0; i < demands.length; i++) lists[byTag ? tags[i]! : 0]!.push(i)
+  const calls: ScriptCall[] = []
+  for (const list of lists) {
+    for (let from = 0; from < list.length; from += MOST_KEYS) {
+      const some = list.slice(from, from + MOST_KEYS)
+      const chosen = some.map(index => demands[index]!)
+      const keys = chosen.map(({ key, limits }, i) =>
+        Buffer.concat([Buffer.from(`sluice:${limits.name}:{${group}.${tags[some[i]!]}}:`), key]),
+      )
+      calls.push({ keys, args: argsOf(chosen, wall), demands: some })
     }
-    return calls
   }
-
-  #prefix(limits: SharedLimits): readonly Buffer[] {
-    let prefixes = this.#prefixes.get(limits)
-    if (prefixes === undefined) {
-      const tags = Array.from({ length: TAGS }, (_, tag) => `sluice:${limits.name}:{${this.#group}.${tag}}:`)
-      prefixes = tags.map(text => Buffer.from(text))
-      this.#prefixes.set(limits, prefixes)
-    }
-    return prefixes
-  }
+  return calls
 }
 
 /** The sets of limits, and what is asked. */
@@ -140,7 +206,7 @@ function encodeSets(sets: readonly SharedLimits[], wall: number): Buffer {
       const times = periods
         ? [periods.startOf(wall), end, periods.endOf(end)].map(ms => ms * MICROS)
         : [Math.max(1, Math.round(windowMs * MICROS)), burst, 0]
-      for (const value of [MODES[mode], inBytes ? 1 : 0, most, part, ...times]) doubles.add(value)
+      for (const value of [MODES[mode][1], inBytes ? 1 : 0, most, part, ...times]) doubles.add(value)
     }
   }
   return doubles.bytes

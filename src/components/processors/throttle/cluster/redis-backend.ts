@@ -11,11 +11,12 @@ import { SCRIPT } from '../../../throttle/cluster/script.js'
 import {
   type Demand,
   type Grant,
+  NOTHING,
   readReply,
   type ScriptCall,
-  ScriptCalls,
+  SharedLimits,
+  scriptCalls,
 } from '../../../throttle/cluster/script-calls.js'
-import { SharedLimits } from '../../../throttle/cluster/shared-limits.js'
 
 export interface RedisBackendOptions {
   readonly group: string
@@ -46,17 +47,9 @@ const SHA = createHash('sha1').update(SCRIPT).digest('hex')
  * the group fails here, and not again and again with the events.
  */
 const PROBE: Demand = {
+  ...NOTHING,
   limits: new SharedLimits([{ mode: 'fixed', limit: 1, windowMs: 1, unit: 'events' }], 0),
   key: Buffer.from('\0probe'),
-  events: 0,
-  cost: 0,
-  bytes: 0,
-  list: undefined,
-  spentCost: 0,
-  spentBytes: 0,
-  backCost: 0,
-  backBytes: 0,
-  ticket: 0,
 }
 const MEANWHILE: Readonly<Record<OnFailure, string>> = {
   local_share: 'it lets through its share of the limits (on_backend_failure: local_share)',
@@ -91,7 +84,6 @@ export function boundReplies(socket: Socket): void {
  */
 export class RedisBackend implements Backend {
   readonly #connect: Connect
-  readonly #calls: ScriptCalls
   readonly #options: RedisBackendOptions
   readonly #context: RedisBackendContext
   readonly #backoff: Backoff
@@ -115,7 +107,6 @@ export class RedisBackend implements Backend {
   ) {
     const { metrics } = context
     this.#connect = connect
-    this.#calls = new ScriptCalls(options.group)
     this.#options = options
     this.#context = context
     this.#aheadMs = context.clock.wall() - context.clock.now()
@@ -188,9 +179,9 @@ export class RedisBackend implements Backend {
 
   /** One round trip: all calls are sent before the first reply. */
   async #execute(connection: RedisConnection, demands: readonly Demand[]): Promise<Grant[]> {
-    const { timeoutMs } = this.#options
+    const { group, timeoutMs } = this.#options
     const { clock } = this.#context
-    const calls = this.#calls.for(demands, connection.isCluster, clock.now() + this.#aheadMs)
+    const calls = scriptCalls(group, demands, connection.isCluster, clock.now() + this.#aheadMs)
     const grants: Grant[] = []
     this.#requests.value++
     const ask = async (call: ScriptCall) => readReply(call, demands, await evaluate(connection, call), grants)

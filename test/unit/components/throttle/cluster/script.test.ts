@@ -4,10 +4,11 @@ import { SCRIPT } from '../../../../../src/components/throttle/cluster/script.js
 import {
   type Demand,
   type Grant,
+  NOTHING,
   readReply,
-  ScriptCalls,
+  SharedLimits,
+  scriptCalls,
 } from '../../../../../src/components/throttle/cluster/script-calls.js'
-import { SharedLimits } from '../../../../../src/components/throttle/cluster/shared-limits.js'
 import type { Limit } from '../../../../../src/components/throttle/limit.js'
 import { testFolder } from '../../../../support/folder.js'
 import { startRedis } from '../../../../support/redis-server.js'
@@ -28,11 +29,9 @@ async function server(t: Test) {
 }
 type Client = NonNullable<Awaited<ReturnType<typeof server>>>
 
-const calls = new ScriptCalls('group')
-
 async function ask(client: Client, demands: readonly Demand[]): Promise<Grant[]> {
   const grants: Grant[] = []
-  for (const call of calls.for(demands, false, Date.now())) {
+  for (const call of scriptCalls('group', demands, false, Date.now())) {
     const reply = await client.sendCommand(['EVAL', SCRIPT, String(call.keys.length), ...call.keys, ...call.args])
     readReply(call, demands, reply, grants)
   }
@@ -40,17 +39,11 @@ async function ask(client: Client, demands: readonly Demand[]): Promise<Grant[]>
 }
 
 const need = (limits: SharedLimits, key: string, events: number, more: Partial<Demand> = {}): Demand => ({
+  ...NOTHING,
   limits,
   key: Buffer.from(key),
   events,
   cost: events,
-  bytes: 0,
-  list: undefined,
-  spentCost: 0,
-  spentBytes: 0,
-  backCost: 0,
-  backBytes: 0,
-  ticket: 0,
   ...more,
 })
 
@@ -106,7 +99,7 @@ t.test('the server does what the model says, for random demands at random times'
         const [cost, bytes] = [0, 1].map(n => costs.reduce((sum, pair) => sum + pair[n]!, 0))
         return need(shared, `k${i}`, events, { ...spent, cost: cost!, bytes: bytes!, list: costs.flat() })
       })
-      for (const call of calls.for(demands, false, now / 1000)) {
+      for (const call of scriptCalls('group', demands, false, now / 1000)) {
         const time = [String(Math.floor(now / 1e6)), String(now % 1e6)]
         const command = ['EVAL', AT_TIME, String(call.keys.length), ...call.keys, ...call.args, ...time]
         const got = (await client.sendCommand(command)) as (number | string)[]
@@ -148,7 +141,7 @@ t.test('buckets of two rules with the same key are different ones, and one call 
   if (!client) return
   const rules = ['', 'r1', 'r2'].map(rule => new SharedLimits([one('fixed', { limit: 3 })], 0, rule))
   const demands = rules.map(limits => need(limits, 'a', 2))
-  t.equal(calls.for(demands, false, 0).length, 1)
+  t.equal(scriptCalls('group', demands, false, 0).length, 1)
   for (const passed of [2, 1, 0]) {
     const grants = await ask(client, demands)
     t.same(
@@ -180,7 +173,7 @@ t.test('an event costs none of several limits when one refuses it', async t => {
 t.test('the keys of a call are in one slot of a Redis Cluster, in at most 16 calls', t => {
   const limits = new SharedLimits([one('fixed', { limit: 3 })], 0)
   const demands = Array.from({ length: 1000 }, (_, i) => need(limits, `k${i}`, 1))
-  const byTag = calls.for(demands, true, 0)
+  const byTag = scriptCalls('group', demands, true, 0)
   t.ok(byTag.length > 8 && byTag.length <= 16)
   for (const { keys } of byTag) {
     const tags = new Set(keys.map(key => /\{(.*?)\}/.exec(key.toString())?.[1]))
@@ -191,7 +184,7 @@ t.test('the keys of a call are in one slot of a Redis Cluster, in at most 16 cal
 
 t.test('a reply that the script cannot give is refused', async t => {
   const demands = [need(new SharedLimits([one('fixed')], 0), 'a', 2)]
-  const [call] = calls.for(demands, false, 0)
+  const [call] = scriptCalls('group', demands, false, 0)
   const usual = [1, 2, 0, 0, 1000, 0, 2, 1000]
   const read = (reply: unknown) => readReply(call!, demands, reply, [])
   t.doesNotThrow(() => read(usual))
