@@ -1,4 +1,4 @@
-import { constants } from 'node:fs'
+import { constants, type Stats } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
@@ -6,7 +6,7 @@ import { z } from 'zod'
 import type { OptionProblem } from '../core/component.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { refuse, refuseAt, secret } from '../core/options/options.js'
-import { filePath, OutOfReach, openWithin, type Reach, reaches } from '../core/options/reach.js'
+import { filePath, OutOfReach, type Reach, reaches, readWithin } from '../core/options/reach.js'
 import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
 import { accessSync, statSync } from '../lib/files/remote/guarded-fs.js'
 import { shownPath } from '../lib/files/shown-path.js'
@@ -173,8 +173,8 @@ export class AccessKey {
   }
 
   async #read(path: string): Promise<void> {
-    const { key, version, mode } = await readKey(path, this.#reach)
-    if (mode & 0o004 && !this.#loggedReadable) {
+    const { key, version } = await readKey(path, this.#reach)
+    if (version.mode & 0o004 && !this.#loggedReadable) {
       this.#loggedReadable = true
       this.#log.warn({ file: path }, 'the access key file is readable by everyone; run chmod 600 on it')
     }
@@ -184,26 +184,18 @@ export class AccessKey {
   }
 }
 
-function readKey(path: string, reach: Reach | undefined): Promise<{ key: string; version: Version; mode: number }> {
-  return fileSystems.runInTime(path, () => readWhole(path, reach))
+async function readKey(path: string, reach: Reach | undefined): Promise<{ key: string; version: Stats }> {
+  const { bytes, stats } = await fileSystems.runInTime(path, () => readWithin(reach, path, noKeyFile(LONGEST_KEY)))
+  const key = trimKey(bytes.toString('latin1'))
+  const problem = keyProblem(key)
+  if (problem) throw new Error(problem)
+  return { key, version: stats }
 }
 
-async function readWhole(
-  path: string,
-  reach: Reach | undefined,
-): Promise<{ key: string; version: Version; mode: number }> {
-  const file = await openWithin(reach, path)
-  try {
-    const version = await file.stat()
-    if (!version.isFile()) throw new Error('it is not a file')
-    if (version.size > LONGEST_KEY) throw new Error('it is too long for a key')
-    const key = trimKey(await file.readFile('latin1'))
-    const problem = keyProblem(key)
-    if (problem) throw new Error(problem)
-    return { key, version, mode: version.mode }
-  } finally {
-    await file.close()
-  }
+/** Why a file is not that of a key of at most `longest` bytes. */
+export const noKeyFile = (longest: number) => (stats: Stats) => {
+  if (!stats.isFile()) return new Error('it is not a file')
+  return stats.size > longest ? new Error('it is too long for a key') : undefined
 }
 
 function sameVersion(a: Version | undefined, b: Version): boolean {

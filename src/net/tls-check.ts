@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { errorCode, errorText } from '../core/errors.js'
-import { OutOfReach, openWithin, type Reach } from '../core/options/reach.js'
+import { OutOfReach, type Reach, readWithin } from '../core/options/reach.js'
 import { fileSystems, SilentFileSystem } from '../lib/files/remote/file-systems.js'
 import { readFileSync, statSync } from '../lib/files/remote/guarded-fs.js'
 import { nodeTls } from '../lib/network/node-tls.js'
@@ -88,22 +88,11 @@ export async function readTls(paths: TlsPaths, wall: number, reach: Reach | unde
   const found: Found = {}
   for (const option of TLS_OPTIONS) {
     const path = paths[option]
-    if (path !== undefined) found[option] = await readOne(reach, path).catch((error: Error) => error)
+    if (path === undefined) continue
+    const reading = fileSystems.runInTime(path, () => readWithin(reach, path, notReadable))
+    found[option] = await reading.then(({ bytes }) => bytes).catch((error: Error) => error)
   }
   return judge(paths, found, wall)
-}
-
-function readOne(reach: Reach | undefined, path: string): Promise<Buffer | Error> {
-  return fileSystems.runInTime(path, () => readWhole(reach, path))
-}
-
-async function readWhole(reach: Reach | undefined, path: string): Promise<Buffer | Error> {
-  const file = await openWithin(reach, path)
-  try {
-    return notReadable(await file.stat()) ?? (await file.readFile())
-  } finally {
-    await file.close()
-  }
 }
 
 /** The file is not a regular one, or is too large. */

@@ -1,4 +1,4 @@
-import { constants } from 'node:fs'
+import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 
@@ -115,5 +115,22 @@ export async function openWithin(
   } catch (error) {
     await file.close()
     throw error
+  }
+}
+
+/** Reads a file within the limits. `refusal`: why it is not read, as it is; it is thrown. */
+export async function readWithin(
+  reach: Reach | undefined,
+  path: string,
+  refusal: (stats: Stats) => Error | undefined,
+): Promise<{ bytes: Buffer; stats: Stats }> {
+  const file = await openWithin(reach, path)
+  try {
+    const stats = await file.stat()
+    const refused = refusal(stats)
+    if (refused) throw refused
+    return { bytes: await file.readFile(), stats }
+  } finally {
+    await file.close()
   }
 }

@@ -1,9 +1,9 @@
 import { isUtf8 } from 'node:buffer'
-import { constants, type Stats } from 'node:fs'
+import type { Stats } from 'node:fs'
 import { resolve } from 'node:path'
 import { errorText, type FileProblem } from '../../../core/errors.js'
 import { numberOf } from '../../../core/event/field-reader.js'
-import { openWithin, type Reach } from '../../../core/options/reach.js'
+import { type Reach, readWithin } from '../../../core/options/reach.js'
 import { notWhole } from '../../../lib/files/read-regular.js'
 import { readFileSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { readCsvTable } from '../../../lib/formats/csv-text.js'
@@ -28,13 +28,8 @@ export type ReadTable = Table | FileProblem
 /** Reads the file at `path` within the limits of its component. */
 export async function readTable(path: string, options: TableOptions, reach: Reach | undefined): Promise<ReadTable> {
   try {
-    const file = await openWithin(reach, path, constants.O_RDONLY)
-    try {
-      checkFile(path, await file.stat())
-      return tableOf(path, await file.readFile(), options)
-    } finally {
-      await file.close()
-    }
+    const { bytes } = await readWithin(reach, path, stats => fileProblem(path, stats))
+    return tableOf(path, bytes, options)
   } catch (error) {
     return problemOf(path, error)
   }
@@ -46,7 +41,8 @@ export function tableProblems(options: EnrichOptions): FileProblem[] {
   // Whole, since it depends on the current directory.
   const path = resolve(options.table)
   try {
-    checkFile(path, statSync(path))
+    const problem = fileProblem(path, statSync(path))
+    if (problem) throw problem
     tableOf(path, readFileSync(path), options)
     return []
   } catch (error) {
@@ -62,9 +58,9 @@ function problemOf(file: string, error: unknown): FileProblem {
 
 const isDatabase = (path: string) => /\.mmdb$/i.test(path)
 
-function checkFile(path: string, stats: Stats): void {
+function fileProblem(path: string, stats: Stats): TableError | undefined {
   const wrong = notWhole(stats, isDatabase(path) ? LARGEST_DATABASE : LARGEST_FILE)
-  if (wrong !== undefined) throw new TableError(wrong)
+  return wrong === undefined ? undefined : new TableError(wrong)
 }
 
 /** Makes the table of the bytes of a file. Throws TableError. */

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { ConfigError, errorText } from '../../../core/errors.js'
 import type { Secret } from '../../../core/options/options.js'
-import { openWithin, type Reach } from '../../../core/options/reach.js'
-import { trimKey } from '../../../net/key.js'
+import { type Reach, readWithin } from '../../../core/options/reach.js'
+import { noKeyFile, trimKey } from '../../../net/key.js'
 
 const LONGEST_KEY = 64 * 1024
 
@@ -24,23 +24,12 @@ export async function readHashKey({ key, key_file, credential }: HashKeyOption, 
     )
   }
   const path = key_file ?? join(folder!, credential!)
-  const text = await readText(path, reach).catch(error => {
+  const { bytes } = await readWithin(reach, path, noKeyFile(LONGEST_KEY)).catch(error => {
     throw unusable(path, `cannot read the key of hashes: ${errorText(error)}`)
   })
+  const text = trimKey(bytes.toString())
   if (text === '') throw unusable(path, 'the key of hashes is empty; write one, as with: openssl rand -hex 32')
   return text
-}
-
-async function readText(path: string, reach: Reach | undefined): Promise<string> {
-  const file = await openWithin(reach, path)
-  try {
-    const status = await file.stat()
-    if (!status.isFile()) throw new Error('it is not a file')
-    if (status.size > LONGEST_KEY) throw new Error('it is too long for a key')
-    return trimKey(await file.readFile('utf8'))
-  } finally {
-    await file.close()
-  }
 }
 
 function unusable(file: string, message: string): ConfigError {
