@@ -46,7 +46,7 @@ export const script = defineProcessor({
     return scriptProblems(options)
   },
   create: async (options, context) => {
-    const { ScriptProcessor } = await import('./script/script-runner.js')
+    const { ScriptProcessor } = await import('./script/script-processor.js')
     return ScriptProcessor.open(options, context)
   },
 })

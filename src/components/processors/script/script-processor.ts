@@ -43,7 +43,7 @@ interface Unanswered {
  * ends it. The batch is then given to the script again, and each call is noted. When the process ends with it again, the
  * event of the last call fails, and the others are given to the script once more. With `per: batch` all its events fail.
  */
-export class ScriptRunner {
+export class ScriptProcessor implements Processor {
   readonly #options: ScriptOptions
   readonly #context: ProcessorContext
   readonly #data: ScriptData
@@ -60,15 +60,15 @@ export class ScriptRunner {
   #cancel: (() => void) | undefined
 
   /** Throws if the script cannot be loaded. */
-  static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptRunner> {
-    const runner = new ScriptRunner(options, context)
+  static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptProcessor> {
+    const processor = new ScriptProcessor(options, context)
     try {
-      runner.#process = await runner.#open()
+      processor.#process = await processor.#open()
     } catch (cause) {
       const option = options.file === undefined ? 'code' : 'file'
       throw new Error(`processors.${context.id}.${option}: ${errorText(cause)}`, { cause })
     }
-    return runner
+    return processor
   }
 
   private constructor(options: ScriptOptions, context: ProcessorContext) {
@@ -95,8 +95,15 @@ export class ScriptRunner {
     return ScriptProcess.open(this.#data, this.#options.max_memory, events)
   }
 
-  /** What the script makes of a batch. Never throws. */
-  run(batch: EventBatch): Promise<JobDone> {
+  async process(batch: EventBatch, to: Uint8Array, scope: BatchScope): Promise<void> {
+    const result = await this.#run(batch)
+    // The batch has been settled.
+    if (scope.signal.aborted) return
+    apply(batch, to, scope, result)
+  }
+
+  /** What the script makes of a batch. Never rejects. */
+  #run(batch: EventBatch): Promise<JobDone> {
     return new Promise(answer => {
       this.#lastId = (this.#lastId + 1) & 0x3fffffff
       const id = this.#lastId
@@ -118,7 +125,7 @@ export class ScriptRunner {
   }
 
   /** Ends the process. What it has not answered by then is read again, since it was not acknowledged. */
-  end(): void {
+  async stop(): Promise<void> {
     this.#isOver = true
     this.#cancel?.()
     this.#process?.end()
@@ -202,31 +209,6 @@ export class ScriptRunner {
     const none = new Int32Array(length)
     const nothing = { starts: none, ends: none, bytes: new Uint8Array(), several: [] }
     this.#answered({ id, to, errors, ...nothing })
-  }
-}
-
-/** Gives events to a script in a process of its own, and carries out what it returns. */
-export class ScriptProcessor implements Processor {
-  readonly #runner: ScriptRunner
-
-  /** Throws if the script cannot be loaded. */
-  static async open(options: ScriptOptions, context: ProcessorContext): Promise<ScriptProcessor> {
-    return new ScriptProcessor(await ScriptRunner.open(options, context))
-  }
-
-  private constructor(runner: ScriptRunner) {
-    this.#runner = runner
-  }
-
-  async process(batch: EventBatch, to: Uint8Array, scope: BatchScope): Promise<void> {
-    const result = await this.#runner.run(batch)
-    // The batch has been settled.
-    if (scope.signal.aborted) return
-    apply(batch, to, scope, result)
-  }
-
-  async stop(): Promise<void> {
-    this.#runner.end()
   }
 }
 
